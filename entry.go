@@ -1,0 +1,56 @@
+package isr
+
+import (
+	"net/http"
+	"time"
+)
+
+// An Entry is the current state of one cached page: the META row, and the
+// address of the body it points at.
+type Entry struct {
+	// The attributes that every writer of the table gives.
+
+	// BodyKey is where the body is, in the BodyStore.
+	BodyKey string
+	// GeneratedAt is when rendering began, in whole seconds.
+	GeneratedAt time.Time
+	// Revalidate is the freshness window, from GeneratedAt, in whole seconds.
+	Revalidate time.Duration
+	// ETag is the entity tag with its quotes, or empty.
+	ETag string
+	// Expires is when the store may forget the entry, zero for never. It is
+	// garbage collection and has no part in freshness.
+	Expires time.Time
+
+	// Foreign says that another service wrote this row, with the attributes
+	// above alone; all that follows is then zero.
+	Foreign bool
+
+	// Version grows with every publish: the fence.
+	Version int64
+	// GenerationID names the generation, unique among all of the table.
+	GenerationID string
+	// Key is the canonical text of the cache key, for people and tools.
+	Key string
+	// Route is the name of the route that rendered the page, or empty.
+	Route string
+	// Status is the HTTP status of the page.
+	Status int
+	// Header are the response's header fields worth replaying.
+	Header http.Header
+	// SHA256 is the hex digest of the body, Length its size in bytes.
+	SHA256 string
+	Length int64
+	// Tags are the purge tags that the origin gave.
+	Tags []string
+	// Stale is how long after the freshness window the page may still be
+	// served, in whole seconds.
+	Stale time.Duration
+	// PurgeSeq is the purge sequence at which rendering began.
+	PurgeSeq int64
+	// PinnedUntil suspends expiry by time until then; zero: not pinned.
+	PinnedUntil time.Time
+	// AssertedAt is when a rollback last declared this generation current; zero
+	// for a generation that was published in the ordinary way.
+	AssertedAt time.Time
+}

@@ -1,0 +1,49 @@
+package isr
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What callers branch on.
+var (
+	// ErrLeaseLost: the lease expired or was taken by another holder.
+	ErrLeaseLost = errors.New("the lease is lost")
+	// ErrMoved: the entry is no longer what was read before the write; another
+	// writer was there first.
+	ErrMoved = errors.New("the entry was changed by another writer")
+	// ErrUnknownOutcome: the store stopped answering before a write could be
+	// settled; it may or may not have happened.
+	ErrUnknownOutcome = errors.New("the outcome of the write is unknown")
+	// ErrForeignLease: the lease was made by another store than the one asked.
+	ErrForeignLease = errors.New("the lease is not one of this store's")
+
+	// ErrNotFound: there is no such body.
+	ErrNotFound = errors.New("no such body")
+	// ErrExists: the key already has a body with other content.
+	ErrExists = errors.New("the body key is already used")
+	// ErrInvalidKey: the text cannot be a key.
+	ErrInvalidKey = errors.New("invalid key")
+
+	// ErrNoRenderer: nobody is registered to render this key.
+	ErrNoRenderer = errors.New("no renderer for this key")
+	// ErrClosed: the cache was closed.
+	ErrClosed = errors.New("the cache is closed")
+)
+
+// A HeldError says that somebody else has the lease.
+type HeldError struct {
+	Lock Lock
+}
+
+func (e *HeldError) Error() string {
+	who := e.Lock.Owner
+	switch {
+	case who == "" && e.Lock.Failures > 0:
+		return fmt.Sprintf("the page is in back-off after %d failures until %s", e.Lock.Failures, e.Lock.ExpiresAt.UTC().Format(time.RFC3339))
+	case who == "":
+		who = "another holder"
+	}
+	return fmt.Sprintf("the lease is held by %s until %s", who, e.Lock.ExpiresAt.UTC().Format(time.RFC3339))
+}
