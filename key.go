@@ -1,9 +1,12 @@
 package isr
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +27,47 @@ type Key struct {
 	Text string
 }
 
+// ParseKey makes a key of a URL ("https://example.com/news?page=2") or of a
+// key's text, in either case with every query parameter that is written there,
+// and with a variant after '#' if there is one. The tenant may be empty. Errors
+// wrap [ErrInvalidKey].
+func ParseKey(tenant, s string) (Key, error) {
+	if tenant != "" {
+		if err := ValidTenant(tenant); err != nil {
+			return Key{}, err
+		}
+	}
+	text := s
+	for _, scheme := range []string{"http://", "https://"} {
+		if len(s) >= len(scheme) && strings.EqualFold(s[:len(scheme)], scheme) {
+			text = s[len(scheme):]
+		}
+	}
+	k := Key{Tenant: tenant, Text: text}
+	host, path, query, variant := k.split()
+	host, ok := canonicalHost(host)
+	if !ok {
+		return Key{}, fmt.Errorf("%w: %q does not begin with a host name; expected a URL like https://example.com/page or a key like example.com/page", ErrInvalidKey, s)
+	}
+	if path == "" {
+		path = "/"
+	}
+	path, ok = canonicalPath(path)
+	if !ok {
+		return Key{}, fmt.Errorf("%w: %q has a path that is not percent-encoded as a URL's", ErrInvalidKey, s)
+	}
+	everything := func(string) parameterUse { return parameterInKey }
+	query, ok = canonicalQuery(query, everything)
+	if !ok {
+		return Key{}, fmt.Errorf("%w: %q has a query that is not percent-encoded as a URL's", ErrInvalidKey, s)
+	}
+	k.Text = joinKey(host, path, query, variant)
+	if len(k.Text) > maxKeyLength {
+		return Key{}, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrInvalidKey, len(k.Text), maxKeyLength)
+	}
+	return k, nil
+}
+
 // String is the key for people: the text, with the tenant before it if there is one.
 func (k Key) String() string {
 	if k.Tenant == "" {
@@ -32,30 +76,158 @@ func (k Key) String() string {
 	return k.Tenant + ":" + k.Text
 }
 
-// A Partition derives the partition key of a cache key. All writers of one
-// table must use the same.
-type Partition func(Key) string
-
-// HashedPartition is the default [Partition]: "CACHE#" and the hex SHA-256 of
-// the key's text, after "TENANT#<tenant>#" where there is a tenant. It spreads
-// keys evenly and hides their length.
-func HashedPartition(k Key) string {
-	sum := sha256.Sum256([]byte(k.Text))
-	return tenantPrefix(k.Tenant) + "CACHE#" + hex.EncodeToString(sum[:])
-}
-
-// RawPartition is the [Partition] of tables that other services write with
-// readable keys: "CACHE#" and the key's text, after the tenant's prefix.
-// DynamoDB bounds it to 2,048 bytes.
-func RawPartition(k Key) string {
-	return tenantPrefix(k.Tenant) + "CACHE#" + k.Text
-}
-
-func tenantPrefix(tenant string) string {
-	if tenant == "" {
-		return ""
+// split takes the text apart; joinKey is its inverse.
+func (k Key) split() (host, path, query, variant string) {
+	rest, variant, _ := strings.Cut(k.Text, "#")
+	rest, query, _ = strings.Cut(rest, "?")
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		return rest[:i], rest[i:], query, variant
 	}
-	return "TENANT#" + tenant + "#"
+	return rest, "", query, variant
+}
+
+func joinKey(host, path, query, variant string) string {
+	switch {
+	case query == "" && variant == "":
+		return host + path // the common case, in one allocation
+	case variant == "":
+		return host + path + "?" + query
+	case query == "":
+		return host + path + "#" + variant
+	}
+	return host + path + "?" + query + "#" + variant
+}
+
+// canonicalHost lower-cases a host and drops the default ports. It is false for
+// text that cannot be a host.
+func canonicalHost(host string) (string, bool) {
+	if host == "" || len(host) > 260 {
+		return "", false
+	}
+	lower := false
+	for i := range len(host) {
+		switch c := host[i]; {
+		case c >= 'A' && c <= 'Z':
+			lower = true
+		case isAlphanumeric(c) || strings.IndexByte("-._:[]", c) >= 0:
+		default:
+			return "", false
+		}
+	}
+	if lower {
+		host = strings.ToLower(host)
+	}
+	// The key has no scheme, so that the default port of either is dropped.
+	if h, ok := strings.CutSuffix(host, ":80"); ok {
+		host = h
+	} else if h, ok := strings.CutSuffix(host, ":443"); ok {
+		host = h
+	}
+	return host, host != ""
+}
+
+// canonicalPath brings percent-encoding to the one form of RFC 3986, section
+// 6.2.2: upper-case digits, nothing encoded that need not be. It is false for a
+// path that does not begin with a slash or is badly encoded.
+func canonicalPath(path string) (string, bool) {
+	if path == "" || path[0] != '/' {
+		return "", false
+	}
+	canonical := true
+	for i := range len(path) {
+		c := path[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("#?\"<>\\^`{|}", c) >= 0 {
+			return "", false
+		}
+		canonical = canonical && c != '%'
+	}
+	if canonical {
+		return path, true
+	}
+	var b strings.Builder
+	b.Grow(len(path))
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' {
+			b.WriteByte(path[i])
+			continue
+		}
+		if i+2 >= len(path) {
+			return "", false
+		}
+		var c [1]byte
+		if _, err := hex.Decode(c[:], []byte(path[i+1:i+3])); err != nil {
+			return "", false
+		}
+		if isUnreserved(c[0]) {
+			b.WriteByte(c[0])
+		} else {
+			b.WriteByte('%')
+			b.WriteString(strings.ToUpper(path[i+1 : i+3]))
+		}
+		i += 2
+	}
+	return b.String(), true
+}
+
+// A parameterUse is what the projection does with a query parameter.
+type parameterUse int
+
+const (
+	parameterUnknown parameterUse = iota // nobody declared it
+	parameterInKey
+	parameterDropped
+)
+
+// canonicalQuery keeps the parameters that belong to the key, percent-encoded,
+// sorted by name. Parameters of one name keep their order, because it may carry
+// meaning to the renderer, which is given the query in this form. It is false
+// for a query with an unknown parameter or bad encoding.
+func canonicalQuery(raw string, use func(name string) parameterUse) (string, bool) {
+	if raw == "" {
+		return "", true
+	}
+	type pair struct{ name, text string }
+	var pairs []pair
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		rawName, rawValue, hasValue := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(rawName)
+		if err != nil || strings.Contains(part, ";") {
+			return "", false // some servers split at ';': not ours to guess
+		}
+		switch use(name) {
+		case parameterUnknown:
+			return "", false
+		case parameterDropped:
+			continue
+		}
+		value, err := url.QueryUnescape(rawValue)
+		if err != nil {
+			return "", false
+		}
+		p := pair{name: escapeQuery(name)}
+		p.text = p.name
+		if hasValue {
+			p.text += "=" + escapeQuery(value)
+		}
+		pairs = append(pairs, p)
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
+	var b strings.Builder
+	for i, p := range pairs {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(p.text)
+	}
+	return b.String(), true
+}
+
+// escapeQuery percent-encodes all but unreserved characters.
+func escapeQuery(s string) string {
+	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
 }
 
 // ValidTenant returns an error wrapping [ErrInvalidKey] unless the name matches
@@ -68,8 +240,7 @@ func ValidTenant(tenant string) error {
 		return fmt.Errorf("%w: the tenant has %d bytes, at most %d are allowed", ErrInvalidKey, len(tenant), maxTenantLength)
 	}
 	for i := range len(tenant) {
-		c := tenant[i]
-		if !isAlphanumeric(c) && !strings.ContainsRune("._-", rune(c)) {
+		if c := tenant[i]; !isAlphanumeric(c) && c != '.' && c != '_' && c != '-' {
 			return fmt.Errorf("%w: the tenant %q may have letters, digits, '.', '_' and '-' only", ErrInvalidKey, tenant)
 		}
 	}
@@ -78,6 +249,11 @@ func ValidTenant(tenant string) error {
 
 func isAlphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// isUnreserved is RFC 3986, section 2.3.
+func isUnreserved(c byte) bool {
+	return isAlphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~'
 }
 
 // bodyPrefix is where all bodies of a partition lie in the [BodyStore].

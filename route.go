@@ -1,0 +1,184 @@
+package isr
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultStale is how long a page may be served after its freshness window
+// where a route does not say.
+const DefaultStale = 24 * time.Hour
+
+// A Route says which requests to a renderer share a cached page, and for how
+// long. The zero Route caches what the renderer's own response explicitly allows,
+// under a key of host and path.
+type Route struct {
+	// Name binds stored pages to their renderer, for [Cache.Regenerate]. It is
+	// unique among the routes of a cache. An unnamed route can be served only.
+	Name string
+
+	// Revalidate is the freshness window of pages whose response says nothing of
+	// caching. Zero: such pages are not cached. A response with s-maxage,
+	// CDN-Cache-Control, or public with max-age, decides for itself.
+	Revalidate time.Duration
+
+	// Stale is how long a page may be served after its freshness window, while
+	// (or because) it is regenerated: an upper bound to the response's own
+	// stale-while-revalidate. Zero means [DefaultStale], a negative value none.
+	Stale time.Duration
+
+	// Query names the query parameters that are part of the key. A request with
+	// any other goes to the renderer unchanged and is not cached; only well-known
+	// tracking parameters (utm_source, gclid, …) are dropped.
+	Query []string
+
+	// Vary names the request headers that are part of the key; no others reach
+	// the renderer of a cacheable page. Accept-Encoding is always understood and
+	// need not be named.
+	Vary []string
+
+	// IgnoreCookies names cookies that do not matter to the page, beside those of
+	// well-known analytics: they neither make a request uncacheable nor reach the
+	// renderer of a cacheable page. A name may end in '*'; "*" is every cookie.
+	IgnoreCookies []string
+
+	// TenantHeader names the request header that carries the tenant. With it, a
+	// request without a valid tenant is refused. Empty: the site has no tenants.
+	TenantHeader string
+}
+
+// Validate says what is wrong with a route, if anything.
+func (rt Route) Validate() error {
+	var errs []error
+	if rt.Revalidate < 0 {
+		errs = append(errs, fmt.Errorf("the freshness window %s is negative", rt.Revalidate))
+	}
+	for _, name := range rt.Query {
+		if name == "" {
+			errs = append(errs, errors.New("a query parameter of the key has an empty name"))
+		}
+	}
+	for _, name := range rt.Vary {
+		switch textproto.CanonicalMIMEHeaderKey(name) {
+		case "Cookie", "Authorization":
+			errs = append(errs, fmt.Errorf("the header %q cannot be part of the key: it names a visitor, whose pages are never shared", name))
+		default:
+			if !validHeaderName(name) {
+				errs = append(errs, fmt.Errorf("%q is not the name of a request header", name))
+			}
+		}
+	}
+	for _, name := range rt.IgnoreCookies {
+		if name == "" {
+			errs = append(errs, errors.New("a cookie to ignore has an empty name"))
+		}
+	}
+	if rt.TenantHeader != "" && !validHeaderName(rt.TenantHeader) {
+		errs = append(errs, fmt.Errorf("%q is not the name of a request header that could carry the tenant", rt.TenantHeader))
+	}
+	return errors.Join(errs...)
+}
+
+// A projector is a Route made ready for use.
+type projector struct {
+	Route
+	query   map[string]bool
+	vary    []string // canonical header names, sorted, without Accept-Encoding and Host
+	cookies []string // patterns of cookies that do not matter
+	stale   time.Duration
+}
+
+func newProjector(rt Route) *projector {
+	p := &projector{
+		Route:   rt,
+		query:   make(map[string]bool, len(rt.Query)),
+		cookies: append(slices.Clone(analyticsCookies()), rt.IgnoreCookies...),
+		stale:   rt.Stale,
+	}
+	p.TenantHeader = textproto.CanonicalMIMEHeaderKey(rt.TenantHeader)
+	for _, name := range rt.Query {
+		p.query[name] = true
+	}
+	for _, name := range rt.Vary {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if name != "Accept-Encoding" && name != "Host" && name != p.TenantHeader {
+			p.vary = append(p.vary, name)
+		}
+	}
+	slices.Sort(p.vary)
+	p.vary = slices.Compact(p.vary)
+	switch {
+	case rt.Stale == 0:
+		p.stale = DefaultStale
+	case rt.Stale < 0:
+		p.stale = 0
+	}
+	return p
+}
+
+// ignoresAllCookies says that the operator declared every cookie irrelevant.
+func (p *projector) ignoresAllCookies() bool {
+	return slices.Contains(p.IgnoreCookies, "*")
+}
+
+func validHeaderName(name string) bool {
+	if name == "" {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; !isAlphanumeric(c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// analyticsCookies are set by scripts in the browser and read by no renderer.
+func analyticsCookies() []string {
+	return []string{
+		"_ga", "_ga_*", "_gid", "_gat", "_gat_*", "_gcl_*", "_gac_*", "__utm*", "_dc_gtm_*", "FPID", "FPLC",
+		"_fbp", "_fbc", "_pk_*", "_hj*", "_clck", "_clsk", "_uetsid", "_uetvid", "_scid", "_scid_r", "_ttp", "_tt_*",
+		"_pin_unauth", "_rdt_uuid", "_li_ss", "_mkto_trk", "__hstc", "__hssc", "__hssrc", "hubspotutk", "ajs_*",
+		"amplitude_*", "amp_*", "mp_*", "optimizely*", "_vwo_*", "__gads", "__gpi", "_cb", "_chartbeat2", "_parsely_*",
+		"__qca", "_sp_id.*", "_sp_ses.*", "plausible_ignore", "_matomo_*",
+	}
+}
+
+// isTracking says whether a query parameter only tells where a visitor came
+// from, and is dropped from key and forwarded request alike.
+func isTracking(name string) bool {
+	if strings.HasPrefix(name, "utm_") || strings.HasPrefix(name, "mtm_") || strings.HasPrefix(name, "pk_") {
+		return true
+	}
+	switch name {
+	case "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "_gl", "_ga", "fbclid", "msclkid", "twclid", "ttclid",
+		"li_fat_id", "igshid", "igsh", "yclid", "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok", "epik", "ScCid", "rdt_cid",
+		"srsltid", "_openstat", "vero_id", "wickedid", "oly_anon_id", "oly_enc_id":
+		return true
+	}
+	return false
+}
+
+// tenantHeaders are those that sites commonly read a tenant from. Where no
+// tenant source is declared, a request with one of them is not cached: it might
+// be answered for one tenant and served to another.
+func tenantHeaders() []string {
+	return []string{"X-Tenant", "X-Tenant-Id", "Tenant-Id", "X-Org-Id", "X-Organization-Id", "X-Account-Id"}
+}
+
+func matchesAny(patterns []string, name string) bool {
+	for _, pattern := range patterns {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+			if strings.HasPrefix(name, prefix) {
+				return true
+			}
+		} else if pattern == name {
+			return true
+		}
+	}
+	return false
+}
