@@ -1,0 +1,185 @@
+package site
+
+import (
+	"io/fs"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// perPage is how many stories one page of the section lists.
+const perPage = 3
+
+// usual is the window of an ordinary page: a newcomer sees it fresh, stale and
+// fresh again within half a minute.
+var usual = window{Fresh: 10, Stale: 60}
+
+func (s *site) front(w http.ResponseWriter, r *http.Request) {
+	all := stories()
+	s.render(w, r, page{
+		Template: "front", Name: "/", Title: "The Daily Crumb", Section: "front", Cache: usual,
+		Data: struct {
+			Lead  story
+			Rest  []story
+			Shelf []shelf
+		}{all[0], all[1:], shelves(s.now())},
+	})
+}
+
+// A shelf is one line of the front page's window display.
+type shelf struct {
+	Loaf string
+	Left int
+}
+
+// shelves makes up what is in the window at t: numbers that differ from second
+// to second, so that two renders differ in more than their time.
+func shelves(t time.Time) []shelf {
+	sec := int(t.Unix() % 3600)
+	return []shelf{
+		{"Country white", 4 + sec*7%19},
+		{"Dark rye", 2 + sec*5%13},
+		{"Poppy plait", 1 + sec*3%11},
+		{"Raisin bun", sec % 7},
+	}
+}
+
+// section lists the stories, perPage at a time. A page that does not exist is
+// not found: anything else would let ?page= make pages without end.
+func (s *site) section(w http.ResponseWriter, r *http.Request) {
+	all := stories()
+	last := (len(all) + perPage - 1) / perPage
+	n := 1
+	if q := r.URL.Query(); q.Has(PageParameter) {
+		var err error
+		if n, err = strconv.Atoi(q.Get(PageParameter)); err != nil || n < 1 || n > last {
+			s.notFound(w, r)
+			return
+		}
+	}
+	first := (n - 1) * perPage
+	s.render(w, r, page{
+		Template: "section", Name: "/stories?page=" + strconv.Itoa(n), Title: "Stories", Section: "stories", Cache: usual,
+		Data: struct {
+			Stories        []story
+			Page, Last     int
+			Previous, Next int
+		}{all[first:min(first+perPage, len(all))], n, last, n - 1, (n + 1) % (last + 1)},
+	})
+}
+
+func (s *site) story(w http.ResponseWriter, r *http.Request) {
+	all := stories()
+	for i, st := range all {
+		if st.Slug != r.PathValue("slug") {
+			continue
+		}
+		s.render(w, r, page{
+			Template: "story", Name: "/stories/" + st.Slug, Title: st.Title, Section: "stories", Cache: usual,
+			Data: struct{ Story, Next story }{st, all[(i+1)%len(all)]},
+		})
+		return
+	}
+	s.notFound(w, r)
+}
+
+// latest sends visitors on to the newest story: a redirect that may be cached
+// as well as a page.
+func (s *site) latest(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", usual.String())
+	http.Redirect(w, r, "/stories/"+stories()[0].Slug, http.StatusFound)
+}
+
+// visitCookie counts a visitor's orders.
+const visitCookie = "crumb_visits"
+
+// order is the personal page: it reads a cookie, sets one, and says so in every
+// way that a cache must heed.
+func (s *site) order(w http.ResponseWriter, r *http.Request) {
+	visits := 1
+	if c, err := r.Cookie(visitCookie); err == nil {
+		if n, err := strconv.Atoi(c.Value); err == nil && n > 0 && n < 1000 {
+			visits = n + 1
+		}
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: visitCookie, Value: strconv.Itoa(visits),
+		// Only here: a cookie that went along to every page would make every
+		// page look personal, and none would be cached for this visitor.
+		Path:     "/order",
+		MaxAge:   3600,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	w.Header().Set("Vary", "Cookie")
+	s.render(w, r, page{
+		Template: "order", Name: "/order", Title: "Your order", Section: "order", Cache: window{Private: true},
+		Data: struct{ Visits int }{visits},
+	})
+}
+
+// unreliable renders while the oven works, and fails while it does not. Its
+// stale-if-error lets a cache serve the last good copy meanwhile.
+func (s *site) unreliable(w http.ResponseWriter, r *http.Request) {
+	p := page{
+		Template: "unreliable", Name: "/unreliable", Title: "The unreliable oven", Section: "unreliable",
+		Cache: window{Fresh: 5, Stale: 15, IfError: 600},
+	}
+	if s.broken.Load() {
+		p = page{
+			Template: "broken", Title: "The oven is broken", Section: "unreliable",
+			Status: http.StatusInternalServerError,
+		}
+	}
+	s.render(w, r, p)
+}
+
+// switchOven breaks or repairs the oven and sends the visitor back. What is now
+// so stands in the fragment, which the page shows by CSS alone: the page itself
+// may come from a cache and cannot know.
+func (s *site) switchOven(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 1<<10)
+	state := r.PostFormValue("oven")
+	if state != "broken" && state != "working" {
+		http.Error(w, `demosite: oven: want "broken" or "working"`, http.StatusBadRequest)
+		return
+	}
+	s.broken.Store(state == "broken")
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, "/unreliable#"+state, http.StatusSeeOther)
+}
+
+func (s *site) about(w http.ResponseWriter, r *http.Request) {
+	s.render(w, r, page{
+		Template: "about", Name: "/about", Title: "How it works", Section: "about",
+		Cache: window{Fresh: 30, Stale: 300},
+	})
+}
+
+// notFound answers at once: there is nothing to render, and nothing to keep.
+func (s *site) notFound(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "demosite: method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	s.write(w, view{
+		page:     page{Template: "notfound", Title: "Not found", Status: http.StatusNotFound},
+		Rendered: s.now(), Count: 1,
+	})
+}
+
+// asset serves an embedded file under the version of this program only, for
+// good.
+func (s *site) asset(w http.ResponseWriter, r *http.Request) {
+	if r.PathValue("version") != s.version {
+		s.notFound(w, r)
+		return
+	}
+	name := "assets/" + r.PathValue("file")
+	if _, err := fs.Stat(files, name); err != nil {
+		s.notFound(w, r)
+		return
+	}
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	http.ServeFileFS(w, r, files, name)
+}
