@@ -1,0 +1,103 @@
+package isr
+
+import (
+	"context"
+	"sync"
+)
+
+// A flight is the one search for a page that this process has under way for a
+// key, shared by all who want it. It has its own deadline and survives whoever
+// began it.
+type flight struct {
+	// usable is closed when there is a page to serve while the flight goes on:
+	// a stale one, whose successor is being made.
+	usable chan struct{}
+	stale  *page // set before usable is closed
+
+	// forced: the page is rendered anew whatever is stored; a visitor who joined
+	// and got nothing begins an ordinary flight.
+	forced bool
+
+	// done is closed at the end; outcome is set before.
+	done    chan struct{}
+	outcome outcome
+}
+
+// An outcome is what a flight came to: one of its cases.
+type outcome struct {
+	page    *page
+	how     provenance
+	refused string    // not cacheable, for this reason: each visitor asks alone
+	failed  *response // the renderer failed with this answer
+	err     error     // why there is no page
+	detail  string    // the reason in Cache-Status, with err
+}
+
+// A provenance is where a flight's page came from.
+type provenance int
+
+const (
+	fromStore   provenance = iota // another process had published it
+	fromRender                    // rendered and published by this flight
+	fromWait                      // published by another process while the flight waited
+	unpublished                   // rendered by this flight, and overtaken or not storable
+)
+
+// flights are those of one cache.
+type flights struct {
+	mu     sync.Mutex
+	byKey  map[Key]*flight
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// join returns the key's flight, beginning one by calling run in a goroutine of
+// its own if there is none. began says which; nil after close.
+func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *flight, began bool) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f := fs.byKey[k]; f != nil {
+		return f, false
+	}
+	if fs.closed {
+		return nil, false
+	}
+	f = &flight{forced: forced, usable: make(chan struct{}), done: make(chan struct{})}
+	fs.byKey[k] = f
+	fs.wg.Go(func() {
+		f.outcome = run(f)
+		// Leave the map before waking anybody: whoever finds the outcome
+		// wanting must be able to begin the next flight.
+		fs.mu.Lock()
+		delete(fs.byKey, k)
+		fs.mu.Unlock()
+		close(f.done)
+	})
+	return f, true
+}
+
+// offer lets those who wait have a stale page at once.
+func (f *flight) offer(p *page) {
+	if f.stale == nil {
+		f.stale = p
+		close(f.usable)
+	}
+}
+
+// close lets no further flight begin, and waits for those under way.
+func (fs *flights) close(ctx context.Context) error {
+	fs.mu.Lock()
+	fs.closed = true
+	fs.mu.Unlock()
+	landed := make(chan struct{})
+	go func() {
+		fs.wg.Wait()
+		close(landed)
+	}()
+	select {
+	case <-landed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,92 @@
+package isr
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// errNoBody: the entry's body is missing or is not what was stored; the entry
+// counts as missing.
+var errNoBody = errors.New("the body is missing or damaged")
+
+// read asks the store for the record of the key, and says when it began.
+func (s *search) read(ctx context.Context) (Record, time.Time, error) {
+	readAt := time.Now()
+	rec, err := s.c.meta.Read(ctx, s.pk)
+	if err != nil {
+		return Record{}, readAt, fmt.Errorf("reading %s: %w", s.key, err)
+	}
+	if rec.Malformed != nil {
+		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
+	}
+	if e := rec.Entry; e != nil && e.Foreign {
+		// Another service's row says nothing of a stale window: the route does.
+		foreign := *e
+		foreign.Stale = s.route.projector.stale
+		rec.Entry = &foreign
+	}
+	return rec, readAt, nil
+}
+
+// load makes a page of a record, with the body from memory where the same
+// generation is there already, and keeps it in memory.
+func (s *search) load(ctx context.Context, rec Record, readAt time.Time) (*page, error) {
+	e := rec.Entry
+	old := s.c.memory.get(s.key)
+	var body []byte
+	if old != nil && old.entry.BodyKey == e.BodyKey && old.entry.SHA256 == e.SHA256 {
+		if sameEntry(&old.entry, e) && old.cover == rec.Cover {
+			return old, nil
+		}
+		body = old.body
+	} else {
+		var err error
+		if body, err = s.c.readBody(ctx, e); err != nil {
+			if errors.Is(err, errNoBody) {
+				s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
+			}
+			return nil, err
+		}
+	}
+	p := newPage(s.key, *e, rec.Cover, readAt, body)
+	s.c.memory.put(p)
+	return p, nil
+}
+
+// sameEntry says whether two readings are of one generation, unchanged.
+func sameEntry(a, b *Entry) bool {
+	return a.Version == b.Version && a.GenerationID == b.GenerationID && a.Foreign == b.Foreign &&
+		a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
+}
+
+// readBody reads and checks the body of an entry. errNoBody: it is gone, or not
+// what was published.
+func (c *Cache) readBody(ctx context.Context, e *Entry) ([]byte, error) {
+	rd, length, err := c.bodies.Open(ctx, e.BodyKey)
+	switch {
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInvalidKey):
+		return nil, fmt.Errorf("%w: %w", errNoBody, err)
+	case err != nil:
+		return nil, fmt.Errorf("opening the body %s: %w", e.BodyKey, err)
+	}
+	defer func() { _ = rd.Close() }() // read only
+	if length > c.cfg.MaxBody {
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", errNoBody, e.BodyKey, length, c.cfg.MaxBody)
+	}
+	if !e.Foreign && length != e.Length {
+		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", errNoBody, e.BodyKey, length, e.Length)
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(rd, body); err != nil {
+		return nil, fmt.Errorf("reading the body %s: %w", e.BodyKey, err)
+	}
+	if sum := sha256.Sum256(body); !e.Foreign && hex.EncodeToString(sum[:]) != e.SHA256 {
+		return nil, fmt.Errorf("%w: %s does not have the published content", errNoBody, e.BodyKey)
+	}
+	return body, nil
+}

@@ -1,0 +1,236 @@
+package isr
+
+import (
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A page is an entry with its body, made ready to be served many times. Nothing
+// of it changes but the fields of type atomic.
+type page struct {
+	key    Key
+	entry  Entry
+	cover  Cover
+	readAt time.Time // when the read that found it began, on the monotonic clock
+	body   []byte
+	gzip   []byte // the body in gzip; nil where that does not pay
+
+	fields   []headerField // the stored header, with the ETag and Vary
+	lastMod  time.Time     // Last-Modified, zero without
+	etag     representation
+	etagGzip representation
+
+	// stamp is Age and Cache-Status of a hit in the current second.
+	stamp atomic.Pointer[stamp]
+	// nextTry is the earliest moment, in Unix nanoseconds, at which this node
+	// looks again for a newer generation; it keeps a stale page from starting a
+	// flight per request.
+	nextTry atomic.Int64
+}
+
+type headerField struct {
+	name   string
+	values []string
+}
+
+// A representation is one coding of the body, with its own strong validator.
+type representation struct {
+	etag   string
+	header []string // the ETag field
+	length []string // the Content-Length field
+	coding []string // the Content-Encoding field, nil for the plain body
+}
+
+type stamp struct {
+	second int64
+	fresh  bool
+	age    []string
+	status []string
+}
+
+// pageOverhead is what a page costs in memory beside its bytes.
+const pageOverhead = 1 << 10
+
+func newPage(k Key, e Entry, c Cover, readAt time.Time, body []byte) *page {
+	p := &page{key: k, entry: e, cover: c, readAt: readAt, body: body}
+	h := e.Header.Clone()
+	if h == nil {
+		h = make(http.Header)
+	}
+	if len(h["Content-Type"]) == 0 && len(body) > 0 {
+		h.Set("Content-Type", http.DetectContentType(body))
+	}
+	p.gzip = gzipBody(h.Get("Content-Type"), body)
+	p.etag = newRepresentation(e.ETag, len(body))
+	if p.gzip != nil {
+		p.etagGzip = newRepresentation(codedETag(e.ETag, "gzip"), len(p.gzip))
+		p.etagGzip.coding = []string{"gzip"}
+		if !hasToken(h["Vary"], "Accept-Encoding") {
+			h.Add("Vary", "Accept-Encoding")
+		}
+	}
+	if t, err := http.ParseTime(h.Get("Last-Modified")); err == nil {
+		p.lastMod = t
+	}
+	for name, values := range h {
+		p.fields = append(p.fields, headerField{name, values})
+	}
+	if e.GeneratedAt.Sub(readAt) > clockTolerance {
+		// A clock that is ahead made this entry: it counts as stale, and is not
+		// regenerated for that reason more often than once per window.
+		p.nextTry.Store(readAt.Add(e.Revalidate).UnixNano())
+	}
+	return p
+}
+
+func newRepresentation(etag string, length int) representation {
+	r := representation{etag: etag, length: []string{strconv.Itoa(length)}}
+	if etag != "" {
+		r.header = []string{etag}
+	}
+	return r
+}
+
+// codedETag tells the codings of one body apart: strong validators must
+// (RFC 9110, section 8.8.3.3), weak ones need not.
+func codedETag(etag, coding string) string {
+	if s, ok := strings.CutSuffix(etag, `"`); ok && !strings.HasPrefix(etag, "W/") {
+		return s + "-" + coding + `"`
+	}
+	return etag
+}
+
+// weight is what the page takes of the memory tier, in bytes.
+func (p *page) weight() uint32 {
+	n := pageOverhead + len(p.body) + len(p.gzip) + 2*len(p.key.Text)
+	for _, f := range p.fields {
+		n += 64 + len(f.name)
+		for _, v := range f.values {
+			n += 16 + len(v)
+		}
+	}
+	return uint32(n)
+}
+
+// serveHit answers from the cache, nothing having been asked of the renderer.
+func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, state State) {
+	second := now.Unix()
+	s := p.stamp.Load()
+	if s == nil || s.second != second || s.fresh != (state == Fresh) {
+		status := cacheStatus{hit: true, hasTTL: true, ttl: p.entry.FreshUntil().Sub(now)}
+		if state != Fresh {
+			status.detail = detailStale
+		}
+		s = &stamp{
+			second: second,
+			fresh:  state == Fresh,
+			age:    []string{p.age(now)},
+			status: []string{status.String()},
+		}
+		p.stamp.Store(s)
+	}
+	h := w.Header()
+	h["Age"] = s.age
+	h["Cache-Status"] = s.status
+	p.write(w, r)
+}
+
+// serve answers with what a flight brought.
+func (p *page) serve(w http.ResponseWriter, r *http.Request, now time.Time, status cacheStatus) {
+	status.hasTTL = true
+	status.ttl = p.entry.FreshUntil().Sub(now)
+	h := w.Header()
+	h["Age"] = []string{p.age(now)}
+	h["Cache-Status"] = []string{status.String()}
+	p.write(w, r)
+}
+
+func (p *page) age(now time.Time) string {
+	return strconv.FormatInt(int64(p.entry.Age(now)/time.Second), 10)
+}
+
+// write sends the page, as the request's conditions want it (RFC 9110, section
+// 13.2.2).
+func (p *page) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	for _, f := range p.fields {
+		h[f.name] = f.values
+	}
+	status := p.status()
+	body, rep := p.body, p.etag
+	if p.gzip != nil && acceptsGzip(r.Header["Accept-Encoding"]) {
+		if _, ranged := r.Header["Range"]; !ranged { // a range is of the plain body
+			body, rep = p.gzip, p.etagGzip
+			h["Content-Encoding"] = rep.coding
+		}
+	}
+	if rep.header != nil {
+		h["Etag"] = rep.header
+	}
+	if status == http.StatusOK {
+		if p.notModified(r.Header) {
+			delete(h, "Content-Encoding")
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		if _, ranged := r.Header["Range"]; ranged {
+			http.ServeContent(w, r, "", p.lastMod, bytes.NewReader(p.body))
+			return
+		}
+	}
+	if status != http.StatusNoContent {
+		h["Content-Length"] = rep.length
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead && status != http.StatusNoContent {
+		// A visitor who went away is nobody's error.
+		_, _ = w.Write(body)
+	}
+}
+
+// status is that of the entry; rows of other writers have none.
+func (p *page) status() int {
+	if p.entry.Status == 0 {
+		return http.StatusOK
+	}
+	return p.entry.Status
+}
+
+// notModified decides If-None-Match, and If-Modified-Since where that is
+// absent. A validator of either coding will do: the comparison is weak.
+func (p *page) notModified(h http.Header) bool {
+	if lines := h["If-None-Match"]; len(lines) > 0 {
+		for _, line := range lines {
+			for tag := range splitList(line) {
+				tag = strings.TrimPrefix(tag, "W/")
+				if tag == "*" || tag == strings.TrimPrefix(p.etag.etag, "W/") && tag != "" ||
+					p.gzip != nil && tag == strings.TrimPrefix(p.etagGzip.etag, "W/") {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if lines := h["If-Modified-Since"]; len(lines) == 1 && !p.lastMod.IsZero() {
+		since, err := http.ParseTime(lines[0])
+		return err == nil && !p.lastMod.After(since)
+	}
+	return false
+}
+
+// hasToken says whether a list field has a member, in any case of letters.
+func hasToken(lines []string, token string) bool {
+	for _, line := range lines {
+		for member := range splitList(line) {
+			if textproto.CanonicalMIMEHeaderKey(member) == token {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,384 @@
+package isr
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A search is one flight's work: it finds the page of a key, or makes it. This
+// file is the only place that orders its effects:
+//
+//	read META -> acquire LOCK -> read META again, then SEQ -> render
+//	          -> write the body -> publish META and give up LOCK
+//
+// At every step a crash leaves at most a lease that expires, and a body that
+// nothing points at.
+type search struct {
+	c     *Cache
+	route *boundRoute
+	key   Key
+	pk    string
+	f     *flight
+	force bool // render even if the page is fresh
+
+	waited bool      // another process was found at work
+	since  time.Time // when the search began
+}
+
+// run is the whole of a search. Its context ends when the cache is closed by
+// force.
+func (s *search) run(ctx context.Context) outcome {
+	s.since = time.Now()
+	for round := 0; ; round++ {
+		rec, readAt, err := s.read(ctx)
+		if err != nil {
+			return s.storeFailed(ctx, err)
+		}
+		now := s.c.now()
+		state := Freshness(rec.Entry, rec.Cover, now)
+		if !s.force && (state == Fresh || state == Stale) {
+			switch p, err := s.load(ctx, rec, readAt); {
+			case err == nil && state == Fresh:
+				return outcome{page: p, how: s.foundHow()}
+			case err == nil:
+				s.f.offer(p)
+			case !errors.Is(err, errNoBody):
+				return s.storeFailed(ctx, err)
+			}
+		}
+		// The lock row just read spares a conditional write that would fail.
+		// Only Acquire decides.
+		if lock := rec.Lock; lock == nil || !lock.ExpiresAt.After(now) {
+			acquiredAt := time.Now()
+			lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease)
+			var held *HeldError
+			switch {
+			case err == nil:
+				o, again := s.leased(ctx, lease, acquiredAt)
+				if again {
+					continue
+				}
+				return o
+			case !errors.As(err, &held):
+				return s.storeFailed(ctx, err)
+			}
+			rec.Lock = &held.Lock
+		}
+		if o, over := s.wait(ctx, rec, round); over {
+			return o
+		}
+	}
+}
+
+// wait is the part of somebody who finds another process at work: it says
+// whether the search is over, or sleeps until it is worth looking again.
+func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool) {
+	switch backOff := rec.Lock.Owner == "" && rec.Lock.Failures > 0; {
+	case s.force:
+		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailBackOff}, true
+	case s.f.stale != nil:
+		// Visitors are served; a later request looks again.
+		next := s.c.now().Add(s.c.jitter(maxPoll))
+		if backOff {
+			next = rec.Lock.ExpiresAt
+		}
+		s.f.stale.nextTry.Store(next.UnixNano())
+		return outcome{page: s.f.stale, how: fromStore}, true
+	case backOff:
+		return s.unavailable(ctx, rec, &HeldError{Lock: *rec.Lock}, detailBackOff), true
+	case time.Since(s.since) > s.c.cfg.Wait:
+		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, &HeldError{Lock: *rec.Lock}), detailTimeout), true
+	}
+	s.waited = true
+	pause := s.c.jitter(min(firstPoll<<min(round, 10), maxPoll))
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return outcome{err: context.Cause(ctx), detail: detailClosing}, true
+	case <-timer.C:
+		return outcome{}, false
+	}
+}
+
+const (
+	// A waiter looks at META this often: one process, one key, one poller.
+	firstPoll = 50 * time.Millisecond
+	maxPoll   = time.Second
+)
+
+// leased is the part of the holder of the lease. again: the lease was lost to
+// another; look what that one has done.
+func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) (o outcome, again bool) {
+	held, stop := s.c.keepLease(ctx, lease, acquiredAt)
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
+	// What was read before the lease may have been replaced since.
+	rec, readAt, err := s.read(held)
+	if err != nil {
+		s.release(ctx, lease)
+		return s.storeFailed(ctx, err), false
+	}
+	if !s.force && Freshness(rec.Entry, rec.Cover, s.c.now()) == Fresh {
+		switch p, err := s.load(held, rec, readAt); {
+		case err == nil:
+			s.release(ctx, lease)
+			return outcome{page: p, how: s.foundHow()}, false
+		case !errors.Is(err, errNoBody):
+			s.release(ctx, lease)
+			return s.storeFailed(ctx, err), false
+		}
+	}
+	// SEQ is read before rendering begins: a purge that lands from now on has a
+	// higher number, and what we publish is born stale.
+	seq, err := s.c.meta.Sequence(held)
+	if err != nil {
+		s.release(ctx, lease)
+		return s.storeFailed(ctx, err), false
+	}
+	began := time.Now()
+	generatedAt := s.c.now().Truncate(time.Second)
+	got := s.c.render(held, s.route.projector, s.route.renderer, s.key)
+	if got.refused == refusedEmpty && rec.Entry != nil {
+		got = rendering{failure: errEmpty} // a blank page never replaces a good one
+	}
+	switch {
+	case held.Err() != nil && errors.Is(context.Cause(held), ErrLeaseLost):
+		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", time.Since(began))
+		return outcome{}, true
+	case held.Err() != nil: // closing
+		s.release(ctx, lease)
+		return outcome{err: context.Cause(held), detail: detailClosing}, false
+	case got.failure != nil:
+		return s.failed(ctx, lease, rec, got, time.Since(began)), false
+	case got.refused != "":
+		s.release(ctx, lease)
+		s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", got.refused)
+		s.c.shortcuts.put(s.key, &shortcut{until: s.c.now().Add(remembered), refused: got.refused})
+		return outcome{refused: got.refused}, false
+	}
+	next := s.entry(got, generatedAt, seq.Seq)
+	if took := time.Since(began); took > got.verdict.revalidate {
+		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
+	}
+	if err := s.c.bodies.Put(held, next.BodyKey, got.response.body); err != nil {
+		s.release(ctx, lease)
+		return s.notPublished(next, got, fmt.Errorf("storing the body of %s: %w", s.key, err)), false
+	}
+	// The heartbeat ends before the publish: the lease has two thirds of its
+	// lifetime left, and a refresh would contend with the transaction.
+	stop()
+	stop = nil
+	return s.publish(ctx, lease, rec, next, got, time.Since(began))
+}
+
+// publish makes the generation current. If we crash before, the body is garbage
+// that nothing points at; after, everything is in place.
+func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, again bool) {
+	readAt := time.Now()
+	published, err := s.c.meta.Publish(ctx, lease, read, next)
+	switch {
+	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
+		// Another writer was there first; the winner is served. The body that
+		// was written stays: it may be that of a publish whose reply was lost.
+		s.c.log.Warn("overtaken at publish", "key", s.key.String(), "error", err)
+		if errors.Is(err, ErrMoved) {
+			s.release(ctx, lease)
+		}
+		if s.force {
+			return outcome{err: err, detail: detailUnpublished}, false
+		}
+		return outcome{}, true
+	case err != nil:
+		s.release(ctx, lease)
+		return s.notPublished(next, got, fmt.Errorf("publishing %s: %w", s.key, err)), false
+	}
+	s.c.log.Info("rendered", "key", s.key.String(), "status", next.Status, "bytes", next.Length, "took", took.Round(time.Millisecond), "fresh", next.Revalidate)
+	p := newPage(s.key, published, read.Cover, readAt, got.response.body)
+	s.c.memory.put(p)
+	s.c.shortcuts.forget(s.key)
+	return outcome{page: p, how: fromRender}, false
+}
+
+// entry describes the generation that a rendering made.
+func (s *search) entry(got rendering, generatedAt time.Time, seq int64) Entry {
+	res := got.response
+	sum := sha256.Sum256(res.body)
+	digest := hex.EncodeToString(sum[:])
+	etag := res.header.Get("Etag")
+	if !validETag(etag) {
+		etag = `"` + digest[:32] + `"`
+	}
+	id := newGenerationID(generatedAt)
+	e := Entry{
+		BodyKey:      bodyPrefix(s.pk) + id,
+		GeneratedAt:  generatedAt,
+		Revalidate:   wholeSeconds(got.verdict.revalidate),
+		ETag:         etag,
+		GenerationID: id,
+		Key:          s.key.Text,
+		Route:        s.route.Name,
+		Status:       res.status,
+		Header:       storedHeader(res.header),
+		SHA256:       digest,
+		Length:       int64(len(res.body)),
+		Tags:         surrogateTags(res.header),
+		Stale:        clampInterval(got.verdict.stale.Truncate(time.Second)),
+		PurgeSeq:     seq,
+	}
+	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
+	return e
+}
+
+// expiry is when the table may forget an entry: garbage collection, a day
+// beyond all that could still need it.
+func expiry(e Entry, now time.Time, retention time.Duration) time.Time {
+	t := now.Add(retention)
+	if e.StaleUntil().After(t) {
+		t = e.StaleUntil()
+	}
+	if e.PinnedUntil.After(t) {
+		t = e.PinnedUntil
+	}
+	return t.Add(24 * time.Hour).Truncate(time.Second)
+}
+
+// failed leaves the lock behind as a back-off, which the whole fleet respects,
+// and finds the best there is to serve meanwhile.
+func (s *search) failed(ctx context.Context, lease Lease, rec Record, got rendering, took time.Duration) outcome {
+	pause := s.c.backOff(lease.Failures())
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", took.Round(time.Millisecond),
+		"failures", lease.Failures()+1, "next", pause.Round(time.Millisecond))
+	settle, cancel := s.c.settling(ctx)
+	defer cancel()
+	if err := s.c.meta.BackOff(settle, lease, pause); err != nil {
+		s.c.log.Error("the back-off could not be stored", "key", s.key.String(), "error", err)
+	}
+	res := got.failed
+	if res == nil {
+		res = plainFailure(got.failure)
+	}
+	again := s.c.now().Add(pause)
+	s.c.shortcuts.put(s.key, &shortcut{until: again, failed: res})
+	if s.f.stale != nil {
+		s.f.stale.nextTry.Store(again.UnixNano())
+	}
+	o := s.unavailable(ctx, rec, got.failure, detailFailed)
+	o.failed = res
+	return o
+}
+
+// unavailable ends a search without a new page: what is stored may be served if
+// it allows that while the origin fails. What a hard purge covers never is.
+func (s *search) unavailable(ctx context.Context, rec Record, cause error, detail string) outcome {
+	o := outcome{err: cause, detail: detail}
+	e, now := rec.Entry, s.c.now()
+	switch Freshness(e, rec.Cover, now) {
+	case Fresh, Stale:
+	case Expired:
+		if !now.Before(e.FreshUntil().Add(staleIfError(e.Header))) {
+			return o
+		}
+	default:
+		return o
+	}
+	p, err := s.load(ctx, rec, time.Now())
+	if err != nil {
+		return o
+	}
+	o.page, o.how = p, fromStore
+	return o
+}
+
+// storeFailed ends a search that the store did not answer.
+func (s *search) storeFailed(ctx context.Context, err error) outcome {
+	if ctx.Err() != nil {
+		return outcome{err: context.Cause(ctx), detail: detailClosing}
+	}
+	s.c.log.Error("the store failed", "key", s.key.String(), "error", err)
+	return outcome{err: err, detail: detailStoreError}
+}
+
+// notPublished lets those who waited have what was rendered for them, which may
+// be shared, though it could not be stored.
+func (s *search) notPublished(next Entry, got rendering, err error) outcome {
+	s.c.log.Error("rendered, but not published", "key", s.key.String(), "error", err)
+	return outcome{
+		page:   newPage(s.key, next, Cover{}, time.Now(), got.response.body),
+		how:    unpublished,
+		err:    err,
+		detail: detailUnpublished,
+	}
+}
+
+// release gives the lease up; that it fails masks nothing, since it expires.
+func (s *search) release(ctx context.Context, lease Lease) {
+	settle, cancel := s.c.settling(ctx)
+	defer cancel()
+	if err := s.c.meta.Release(settle, lease); err != nil {
+		s.c.log.Warn("a lease could not be released and is left to expire", "key", s.key.String(), "error", err)
+	}
+}
+
+// settling is a context for what must still be said when the flight is over.
+func (c *Cache) settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+}
+
+// settleTime bounds the last words of a flight that is cancelled.
+const settleTime = 5 * time.Second
+
+func (s *search) foundHow() provenance {
+	if s.waited {
+		return fromWait
+	}
+	return fromStore
+}
+
+// newGenerationID is unique, and sorts by time for the eye.
+func newGenerationID(at time.Time) string {
+	return at.UTC().Format("20060102T150405Z") + "-" + strings.ToLower(rand.Text())
+}
+
+// wholeSeconds rounds a window down to what the table can say, at least one second.
+func wholeSeconds(d time.Duration) time.Duration {
+	return max(clampInterval(d).Truncate(time.Second), time.Second)
+}
+
+// validETag is RFC 9110, section 8.8.3, bounded for the META row.
+func validETag(s string) bool {
+	opaque := strings.TrimPrefix(s, "W/")
+	if len(opaque) < 2 || len(opaque) > 1024 || opaque[0] != '"' || opaque[len(opaque)-1] != '"' {
+		return false
+	}
+	for _, c := range []byte(opaque[1 : len(opaque)-1]) {
+		if c <= ' ' || c == '"' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// surrogateTags are the purge tags that a response names, without repetition.
+func surrogateTags(h http.Header) []string {
+	var tags []string
+	for _, line := range h["Surrogate-Key"] {
+		tags = append(tags, strings.Fields(line)...)
+	}
+	for _, line := range h["Cache-Tag"] {
+		tags = slices.AppendSeq(tags, splitList(line))
+	}
+	slices.Sort(tags)
+	return slices.Compact(tags)
+}
