@@ -1,0 +1,150 @@
+package isrtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/facetheory/isr"
+	"golang.org/x/sync/errgroup"
+)
+
+// raceBodyLength is large enough that a body that is written in place, and not
+// at once, is seen in part.
+const raceBodyLength = 256 << 10
+
+// testConcurrentDifferentPuts lets writers race for one key while readers read
+// it: one writer wins, the others are told so, and nobody sees anything but
+// nothing or the winner's whole body.
+func testConcurrentDifferentPuts(t *testing.T, store isr.BodyStore) {
+	for round := range 8 {
+		raceForKey(t, store, fmt.Sprintf("bodies/race/%d", round))
+	}
+}
+
+func raceForKey(t *testing.T, store isr.BodyStore, key string) {
+	t.Helper()
+	const writers, readers = 8, 3
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var reading errgroup.Group
+	for range readers {
+		reading.Go(func() error { return watchKey(ctx, t.Context(), store, key) })
+	}
+
+	results := make([]error, writers)
+	var writing errgroup.Group
+	for i := range writers {
+		writing.Go(func() error {
+			results[i] = store.Put(t.Context(), key, raceBody(i))
+			return nil
+		})
+	}
+	_ = writing.Wait() // the results tell
+	stop()
+	if err := reading.Wait(); err != nil {
+		t.Error(err)
+	}
+
+	winner := -1
+	for i, err := range results {
+		switch {
+		case err == nil && winner < 0:
+			winner = i
+		case err == nil:
+			t.Errorf("%q: the Puts of both %d and %d were acknowledged", key, winner, i)
+		case !errors.Is(err, isr.ErrExists):
+			t.Errorf("%q: the Put of %d: %v, want ErrExists", key, i, err)
+		}
+	}
+	if winner < 0 {
+		t.Fatalf("%q: no Put was acknowledged: %v", key, results)
+	}
+	mustHold(t, store, key, raceBody(winner))
+}
+
+// watchKey reads a key until ctx ends. The reads themselves run under
+// another context, so that the end does not look like a fault.
+func watchKey(ctx, read context.Context, store isr.BodyStore, key string) error {
+	var first []byte
+	for ctx.Err() == nil {
+		body, err := readBody(read, store, key)
+		switch {
+		case errors.Is(err, isr.ErrNotFound):
+			if first != nil {
+				return fmt.Errorf("%q was seen and is gone", key)
+			}
+			continue
+		case err != nil:
+			return err
+		case len(body) != raceBodyLength || bytes.Count(body, body[:1]) != raceBodyLength:
+			return fmt.Errorf("%q was seen in part: %d bytes", key, len(body))
+		case first != nil && !bytes.Equal(first, body):
+			return fmt.Errorf("%q has changed", key)
+		}
+		first = body
+	}
+	return nil
+}
+
+func raceBody(writer int) []byte {
+	return bytes.Repeat([]byte{byte('a' + writer)}, raceBodyLength)
+}
+
+// testConcurrentSamePuts is a retry that overtakes the first attempt.
+func testConcurrentSamePuts(t *testing.T, store isr.BodyStore) {
+	body := randomBody(raceBodyLength)
+	for round := range 4 {
+		key := fmt.Sprintf("bodies/same/%d", round)
+		group, ctx := errgroup.WithContext(t.Context())
+		for range 8 {
+			group.Go(func() error { return store.Put(ctx, key, body) })
+		}
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+		mustHold(t, store, key, body)
+	}
+}
+
+// testConcurrentPutsAndDeletes lets neighbours come and go in the same folders:
+// a Delete that tidies up behind itself must not take a body that is being put.
+func testConcurrentPutsAndDeletes(t *testing.T, store isr.BodyStore) {
+	group, ctx := errgroup.WithContext(t.Context())
+	for worker := range 6 {
+		group.Go(func() error {
+			for i := range 25 {
+				if err := comeAndGo(ctx, store, fmt.Sprintf("bodies/shared/%d/%d", i%2, worker)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+	mustList(t, store, "", nil)
+}
+
+func comeAndGo(ctx context.Context, store isr.BodyStore, key string) error {
+	if err := store.Put(ctx, key, []byte(key)); err != nil {
+		return fmt.Errorf("putting %q: %w", key, err)
+	}
+	body, err := readBody(ctx, store, key)
+	if err != nil {
+		return fmt.Errorf("an acknowledged body: %w", err)
+	}
+	if string(body) != key {
+		return fmt.Errorf("%q holds %.40q", key, body)
+	}
+	if err := store.Delete(ctx, key); err != nil {
+		return fmt.Errorf("deleting %q: %w", key, err)
+	}
+	if _, err := store.Stat(ctx, key); !errors.Is(err, isr.ErrNotFound) {
+		return fmt.Errorf("%q was deleted, and Stat says %w", key, err)
+	}
+	return nil
+}
