@@ -1,0 +1,109 @@
+package dirbody
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+
+	"github.com/facetheory/isr"
+)
+
+// listBatch is how many names are read from a folder at a time.
+const listBatch = 256
+
+// List yields the bodies whose keys begin with prefix, which may end within an
+// element. See [isr.BodyStore]. It reads only the folders that can hold such
+// keys. A body that is put or deleted meanwhile may or may not be
+// listed. Files that the store did not make are passed over.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo, error] {
+	return func(yield func(isr.BodyInfo, error) bool) {
+		start, startKey := ".", ""
+		if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+			if isr.ValidBodyKey(prefix[:i]) != nil {
+				return // no key begins so
+			}
+			start, startKey = folderName(prefix[:i]), prefix[:i+1]
+		}
+		l := lister{store: s, ctx: ctx, prefix: prefix, yield: yield}
+		if _, err := l.walk(start, startKey); err != nil {
+			yield(isr.BodyInfo{}, fmt.Errorf("dirbody: list bodies %q in %s: %w", prefix, s.dir, err))
+		}
+	}
+}
+
+// A lister is one run over a List.
+type lister struct {
+	store  *Store
+	ctx    context.Context
+	prefix string
+	yield  func(isr.BodyInfo, error) bool
+}
+
+// walk lists the folder at name, whose keys begin with key. It says whether
+// the consumer wants more.
+func (l *lister) walk(name, key string) (more bool, err error) {
+	f, err := l.store.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // there never was one, or a Delete has emptied it
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	for {
+		if err := l.ctx.Err(); err != nil {
+			return false, err
+		}
+		entries, readErr := f.ReadDir(listBatch)
+		for _, entry := range entries {
+			if more, err := l.visit(path.Join(name, entry.Name()), key); !more || err != nil {
+				return more, err
+			}
+		}
+		if readErr == io.EOF {
+			return true, nil
+		}
+		if readErr != nil {
+			return false, readErr
+		}
+	}
+}
+
+func (l *lister) visit(name, key string) (more bool, err error) {
+	part, kind := parseName(path.Base(name))
+	key += part
+	switch kind {
+	case folder:
+		key += "/"
+		fallthrough
+	case chunk:
+		if strings.HasPrefix(key, l.prefix) || strings.HasPrefix(l.prefix, key) {
+			return l.walk(name, key)
+		}
+	case body:
+		if strings.HasPrefix(key, l.prefix) && isr.ValidBodyKey(key) == nil {
+			return l.yieldBody(name, key)
+		}
+	case foreign:
+	}
+	return true, nil
+}
+
+func (l *lister) yieldBody(name, key string) (more bool, err error) {
+	info, err := l.store.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil // deleted since the folder was read
+	}
+	if err != nil {
+		return false, err
+	}
+	if !info.Mode().IsRegular() {
+		return true, nil
+	}
+	return l.yield(isr.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil), nil
+}

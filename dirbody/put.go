@@ -1,0 +1,104 @@
+package dirbody
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/facetheory/isr"
+)
+
+// placeAttempts bounds how often a Put starts again because a Delete in the
+// same folder got in between. Each time some other call has made progress.
+const placeAttempts = 100
+
+// Put stores a body under a new key, and returns once it is on disk. See
+// [isr.BodyStore]. A context that ends is noticed between the steps, not
+// while the disk works.
+func (s *Store) Put(ctx context.Context, key string, body []byte) error {
+	if err := isr.ValidBodyKey(key); err != nil {
+		return fmt.Errorf("dirbody: %w", err)
+	}
+	if err := s.put(ctx, fileName(key), body); err != nil {
+		return s.failed("put", key, err)
+	}
+	return nil
+}
+
+func (s *Store) put(ctx context.Context, name string, body []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	temp, err := s.writeTemp(body)
+	if err != nil {
+		return err
+	}
+	defer s.removeTemp(temp)
+	// A crash here leaves a temporary file: no name leads to it.
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.place(temp, name, body); err != nil {
+		return err
+	}
+	// A crash here leaves the whole body under its name, or, if the power fails,
+	// perhaps no name: it was not acknowledged yet.
+	return s.syncFolders(path.Dir(name))
+}
+
+// place gives the temporary file its name, or finds that the name already has
+// the same content.
+func (s *Store) place(temp, name string, body []byte) error {
+	var err error
+	for range placeAttempts {
+		if err = s.root.MkdirAll(path.Dir(name), folderMode); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // a Delete removed a folder above, empty until now
+			}
+			return err
+		}
+		err = s.root.Link(temp, name) // the commit point
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, fs.ErrExist) {
+			err = s.compare(name, body)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// A Delete removed the folder before the link, or the body before the
+		// comparison.
+	}
+	return fmt.Errorf("not placed in %d attempts: %w", placeAttempts, err)
+}
+
+// compare returns nil if the file holds exactly body, isr.ErrExists if it holds
+// anything else, and fs.ErrNotExist if it is gone. Whoever placed the file had
+// forced its content to disk before.
+func (s *Store) compare(name string, body []byte) error {
+	f, length, err := s.openFile(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if length != int64(len(body)) {
+		return isr.ErrExists
+	}
+	buffer := make([]byte, min(len(body), 64<<10))
+	for len(body) > 0 {
+		n, err := io.ReadFull(f, buffer[:min(len(body), len(buffer))])
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(buffer[:n], body[:n]) {
+			return isr.ErrExists
+		}
+		body = body[n:]
+	}
+	return nil
+}

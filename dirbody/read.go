@@ -1,0 +1,76 @@
+package dirbody
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/facetheory/isr"
+)
+
+// Open opens a body. See [isr.BodyStore]. The reader is an [*os.File], which
+// net/http sends without copying; it outlives a Delete, and Close of the store.
+func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if err := isr.ValidBodyKey(key); err != nil {
+		return nil, 0, fmt.Errorf("dirbody: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, 0, s.failed("open", key, err)
+	}
+	f, length, err := s.openFile(fileName(key))
+	if err != nil {
+		return nil, 0, s.failed("open", key, missing(err))
+	}
+	return f, length, nil
+}
+
+// Stat describes a body. See [isr.BodyStore].
+func (s *Store) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+	if err := isr.ValidBodyKey(key); err != nil {
+		return isr.BodyInfo{}, fmt.Errorf("dirbody: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return isr.BodyInfo{}, s.failed("stat", key, err)
+	}
+	info, err := s.root.Lstat(fileName(key))
+	if err == nil {
+		err = mustBeRegular(info)
+	}
+	if err != nil {
+		return isr.BodyInfo{}, s.failed("stat", key, missing(err))
+	}
+	return isr.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil
+}
+
+func (s *Store) openFile(name string) (*os.File, int64, error) {
+	f, err := s.root.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = mustBeRegular(info)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+func mustBeRegular(info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("not a regular file but %s", info.Mode().Type())
+	}
+	return nil
+}
+
+// missing turns the file system's word for a missing file into the contract's.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return isr.ErrNotFound
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package dirbody
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Unfinished bodies, and the lock that tells whether one can still belong to a
+// live writer. No key's file name begins with a dot.
+const (
+	tempFolder = ".tmp"
+	lockFile   = tempFolder + "/lock"
+)
+
+// joinWriters takes the shared lock that every open store holds. If nobody
+// holds it, all temporary files are of writers that crashed, and are removed.
+//
+// The kernel gives up a lock (flock(2), of this open file alone) when its
+// process ends, however it ends.
+func (s *Store) joinWriters() error {
+	if err := s.root.Mkdir(tempFolder, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	lock, err := s.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	s.writers = lock
+	err = flock(lock, syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		err = s.removeLeftovers()
+	} else if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = nil // others are writing: their files are theirs
+	}
+	if err != nil {
+		return err
+	}
+	// Going from exclusive to shared lets go for a moment. Another Open may then
+	// clean up in between, and finds nothing of ours, since we have not begun.
+	return flock(lock, syscall.LOCK_SH)
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), how)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			return fmt.Errorf("locking %s: %w", lockFile, err)
+		}
+	}
+}
+
+func (s *Store) removeLeftovers() error {
+	entries, err := fs.ReadDir(s.root.FS(), tempFolder)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name := tempFolder + "/" + entry.Name()
+		if name == lockFile {
+			continue
+		}
+		if err := s.root.Remove(name); err != nil {
+			return fmt.Errorf("removing what a crashed writer left: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeTemp writes a body to a new temporary file and forces it to disk.
+func (s *Store) writeTemp(body []byte) (name string, err error) {
+	name = tempFolder + "/" + rand.Text()
+	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(body)
+	if err == nil {
+		// A name must never lead to content that is not on disk yet, so this
+		// comes before the link.
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		s.removeTemp(name)
+		return "", err
+	}
+	return name, nil
+}
+
+// removeTemp removes a temporary file. What stays behind for any reason is a
+// file that nothing reads, until an Open removes it.
+func (s *Store) removeTemp(name string) {
+	_ = s.root.Remove(name)
+}
