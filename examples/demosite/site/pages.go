@@ -58,13 +58,18 @@ func (s *site) section(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	first := (n - 1) * perPage
+	next := n + 1
+	if n == last {
+		next = 0
+	}
 	s.render(w, r, page{
 		Template: "section", Name: "/stories?page=" + strconv.Itoa(n), Title: "Stories", Section: "stories", Cache: usual,
 		Data: struct {
-			Stories        []story
-			Page, Last     int
+			Stories    []story
+			Page, Last int
+			// Previous and Next are 0 where there is none.
 			Previous, Next int
-		}{all[first:min(first+perPage, len(all))], n, last, n - 1, (n + 1) % (last + 1)},
+		}{all[first:min(first+perPage, len(all))], n, last, n - 1, next},
 	})
 }
 
@@ -133,19 +138,32 @@ func (s *site) unreliable(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, p)
 }
 
-// switchOven breaks or repairs the oven and sends the visitor back. What is now
-// so stands in the fragment, which the page shows by CSS alone: the page itself
-// may come from a cache and cannot know.
+// oven shows how the oven is right now, and how to change that. It takes no
+// time and is never stored, unlike the page that it is about.
+func (s *site) oven(w http.ResponseWriter, _ *http.Request) {
+	s.write(w, view{
+		page: page{
+			Template: "oven", Title: "The oven", Section: "unreliable",
+			Data: struct{ Broken bool }{s.broken.Load()},
+		},
+		Rendered: s.now(), Count: 1,
+	})
+}
+
+// switchOven breaks or repairs the oven. It neither has the address of
+// /unreliable nor redirects there, because a cache drops what it holds under
+// those two addresses after a POST (RFC 9111, 4.4), and with it the copy that
+// is to stand in.
 func (s *site) switchOven(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 1<<10)
-	state := r.PostFormValue("oven")
+	state := r.PostFormValue("state")
 	if state != "broken" && state != "working" {
-		http.Error(w, `demosite: oven: want "broken" or "working"`, http.StatusBadRequest)
+		http.Error(w, `demosite: state: want "broken" or "working"`, http.StatusBadRequest)
 		return
 	}
 	s.broken.Store(state == "broken")
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, "/unreliable#"+state, http.StatusSeeOther)
+	http.Redirect(w, r, "/oven", http.StatusSeeOther)
 }
 
 func (s *site) about(w http.ResponseWriter, r *http.Request) {

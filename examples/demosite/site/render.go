@@ -71,7 +71,7 @@ func (s *site) parse() map[string]*template.Template {
 	}).ParseFS(files, "templates/layout.html"))
 
 	pages := make(map[string]*template.Template)
-	for _, name := range []string{"front", "section", "story", "order", "unreliable", "broken", "about", "notfound"} {
+	for _, name := range []string{"front", "section", "story", "order", "unreliable", "broken", "oven", "about", "notfound"} {
 		t := template.Must(layout.Clone())
 		pages[name] = template.Must(t.ParseFS(files, "templates/"+name+".html"))
 	}

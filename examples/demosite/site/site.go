@@ -5,7 +5,7 @@
 // says by Cache-Control how long each page stays fresh, and leaves the rest,
 // ETag and Cache-Status among it, to the cache. Its windows are short, so that
 // MISS, HIT and STALE all pass by within a minute. Each page prints when it was
-// rendered and for the how manieth time; a panel at its foot asks for the page
+// rendered and which render of it that is; a panel at its foot asks for the page
 // again and puts the answer's Cache-Status into plain words.
 //
 //	/                 the front page
@@ -13,7 +13,8 @@
 //	/stories/{slug}   a story
 //	/latest           a redirect to the newest story
 //	/order            personal: sets a cookie, never to be cached
-//	/unreliable       answers 500 while its oven is broken, which visitors decide
+//	/unreliable       answers 500 while the oven is broken
+//	/oven             breaks and repairs it
 //	/about            the same, explained to visitors
 //	/assets/...       style, script and pictures; immutable, without delay
 //
@@ -61,7 +62,8 @@ func Handler(cfg Config) http.Handler {
 	mux.HandleFunc("GET /latest", s.latest)
 	mux.HandleFunc("GET /order", s.order)
 	mux.HandleFunc("GET /unreliable", s.unreliable)
-	mux.HandleFunc("POST /unreliable", s.switchOven)
+	mux.HandleFunc("GET /oven", s.oven)
+	mux.HandleFunc("POST /oven", s.switchOven)
 	mux.HandleFunc("GET /about", s.about)
 	mux.HandleFunc("GET /assets/{version}/{file}", s.asset)
 	mux.HandleFunc("/", s.notFound)

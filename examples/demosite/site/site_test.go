@@ -76,6 +76,7 @@ func TestAnswers(t *testing.T) {
 		{"/latest", 302, usual, ""},
 		{"/order", 200, "private, no-store", "first time"},
 		{"/unreliable", 200, "s-maxage=5, stale-while-revalidate=15, stale-if-error=600", "Break the oven"},
+		{"/oven", 200, "no-store", "is working"},
 		{"/about", 200, "s-maxage=30, stale-while-revalidate=300", "Rendered once"},
 		{"/nothing", 404, "no-store", "do not bake that"},
 		{"/assets/00000000/site.css", 404, "no-store", "do not bake that"},
@@ -179,9 +180,9 @@ func TestOrderIsPersonal(t *testing.T) {
 	}
 }
 
-// switchOven posts the form of /unreliable.
+// switchOven posts the form of /oven.
 func switchOven(h http.Handler, state string) *http.Response {
-	r := httptest.NewRequest("POST", "/unreliable", strings.NewReader(url.Values{"oven": {state}}.Encode()))
+	r := httptest.NewRequest("POST", "/oven", strings.NewReader(url.Values{"state": {state}}.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -195,8 +196,11 @@ func TestOvenBreaksAndIsRepaired(t *testing.T) {
 		status int
 	}{{"broken", 500}, {"broken", 500}, {"working", 200}} {
 		res := switchOven(h, c.state)
-		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/unreliable#"+c.state {
+		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/oven" {
 			t.Errorf("%s: answered %d to %q", c.state, res.StatusCode, res.Header.Get("Location"))
+		}
+		if page := body(t, get(t, h, "/oven")); !strings.Contains(page, "is "+c.state) {
+			t.Errorf("%s: /oven does not say so", c.state)
 		}
 		if got := get(t, h, "/unreliable"); got.StatusCode != c.status {
 			t.Errorf("%s: the page answers %d, want %d", c.state, got.StatusCode, c.status)

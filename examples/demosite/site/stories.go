@@ -76,7 +76,7 @@ func stories() []story {
 				"No bag has ever been put in the window. Not because anyone checks each loaf for secrets, but because a bag with a name goes to the shelf, always, before it is looked into. It is a better rule than being careful.",
 				"The price is that such a loaf is made for you alone and you wait for it. Nobody has complained of receiving too little of other people’s bread.",
 			},
-			Moral: "A request with a cookie the cache does not know, or an answer that sets one or says private, passes straight through and is never stored. See your order.",
+			Moral: "A request with a cookie the cache does not know, or an answer that sets one or says private, passes straight through and is never stored. Your order is such a page.",
 		},
 		{
 			Slug:       "the-raisin-bun-affair",

@@ -49,7 +49,9 @@ export function ours(list) {
 }
 
 const seconds = (n) => `${n} s`;
-const waited = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms).toLocaleString('en')} ms`);
+
+// duration writes milliseconds for people.
+export const duration = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms).toLocaleString('en')} ms`);
 
 // Why a request went past the store, by the detail of fwd=bypass.
 const reasons = {
@@ -76,7 +78,7 @@ function because(params) {
 // word for a badge, its style, and a sentence or two.
 export function explain(params, { ms, age, status }) {
   if (!params) {
-    return { word: 'NO CACHE', kind: 'none', text: `Rendered for you in ${waited(ms)}. No isr is in front.` };
+    return { word: 'NO CACHE', kind: 'none', text: `Rendered for you in ${duration(ms)}. No isr is in front.` };
   }
   const ttl = typeof params.ttl === 'number' ? params.ttl : undefined;
   if (params.hit) return hit(params, { ms, age, ttl });
@@ -85,12 +87,12 @@ export function explain(params, { ms, age, status }) {
   if (params.fwd === 'method') params = { detail: 'method' };
   return {
     word: 'BYPASS', kind: 'bypass',
-    text: `Passed straight to the site in ${waited(ms)} and not stored${because(params)}.`,
+    text: `Passed straight to the site in ${duration(ms)} and not stored${because(params)}.`,
   };
 }
 
 function hit(params, { ms, age, ttl }) {
-  const from = `Served from the cache in ${waited(ms)}.`;
+  const from = `Served from the cache in ${duration(ms)}.`;
   const old = age === undefined ? '' : ` Rendered ${seconds(age)} ago`;
   const stale = params.detail === 'stale' || (ttl !== undefined && ttl < 0);
   if (!stale) {
@@ -105,25 +107,25 @@ function hit(params, { ms, age, ttl }) {
 function renewed(params, { ms, ttl, status }) {
   const answer = params['fwd-status'];
   if (answer >= 500 && status < 500) {
-    return { word: 'STALE', kind: 'stale', text: `The site answered ${answer}. The last good copy stands in, after ${waited(ms)}.` };
+    return { word: 'STALE', kind: 'stale', text: `The site answered ${answer}. The last good copy stands in, after ${duration(ms)}.` };
   }
   if (answer >= 500) return failed(answer, ms);
   const shared = params.collapsed ? ' The render was shared with others who asked.' : '';
   const left = ttl > 0 ? ` Fresh for ${seconds(ttl)}.` : '';
-  return { word: 'RENEWED', kind: 'miss', text: `The stored copy was too old to serve, so you waited ${waited(ms)} for a new one.${shared}${left}` };
+  return { word: 'RENEWED', kind: 'miss', text: `The stored copy was too old to serve, so you waited ${duration(ms)} for a new one.${shared}${left}` };
 }
 
 function miss(params, { ms, ttl, status }) {
   if (status >= 500) return failed(status, ms);
   if (params.collapsed) {
-    return { word: 'MISS', kind: 'miss', text: `Nothing was stored, but a render was already running: you joined it and waited ${waited(ms)}.` };
+    return { word: 'MISS', kind: 'miss', text: `Nothing was stored, but a render was already running: you joined it and waited ${duration(ms)}.` };
   }
   const kept = params.stored
     ? ` It is stored now${ttl > 0 ? `, fresh for ${seconds(ttl)}` : ''}.`
     : ` It was not stored${because(params)}.`;
-  return { word: 'MISS', kind: 'miss', text: `Nothing was stored, so it was rendered for you in ${waited(ms)}.${kept}` };
+  return { word: 'MISS', kind: 'miss', text: `Nothing was stored, so it was rendered for you in ${duration(ms)}.${kept}` };
 }
 
 function failed(status, ms) {
-  return { word: 'ERROR', kind: 'error', text: `The site answered ${status} after ${waited(ms)}, and no stored copy could stand in.` };
+  return { word: 'ERROR', kind: 'error', text: `The site answered ${status} after ${duration(ms)}, and no stored copy could stand in.` };
 }

@@ -1,18 +1,18 @@
 // The panel at the foot of each page. A script cannot read the headers of the
 // page that it runs in, so for that one it shows what can be measured; it reads
 // Cache-Status from the requests that it makes itself, when the visitor asks.
-import { explain, ours, parse } from './cachestatus.js';
+import { duration, explain, ours, parse } from './cachestatus.js';
 
 const maxRows = 8; // requests kept in the table
 const maxAsks = 90; // requests that "every second" makes before it rests
 
 const $ = (id) => document.getElementById(id);
-const slip = $('slip')?.dataset;
-if (slip) start();
+const slip = $('slip')?.dataset; // absent from pages that are not counted
 
 // copy is the newest copy of this page that we have seen: when it was rendered
 // (ms since the epoch) and how long it may be fresh and stale (seconds).
 let copy;
+let often; // the timer of "every second", while it runs
 
 function start() {
   copy = copyOf(slip);
@@ -44,22 +44,37 @@ function fillAddresses() {
 function showLoad() {
   const nav = performance.getEntriesByType('navigation')[0];
   if (!nav?.responseStart) return;
-  const asked = performance.timeOrigin + nav.requestStart;
+  const at = performance.timeOrigin + nav.requestStart;
   const ms = nav.responseStart - nav.requestStart;
-  const shown = ms < 10 ? ms.toFixed(1) : Math.round(ms).toLocaleString('en');
-  let text, kind = 'none';
-  if (nav.transferSize === 0) {
-    text = 'The browser showed its own copy of this page, without asking.';
-  } else if (Number(slip.delay) > 0 && ms >= Number(slip.delay) * 0.9) {
-    text = `You waited ${shown} ms: this page was rendered while you waited.`;
-    kind = 'miss';
-  } else {
-    const old = Math.max(0, Math.round((asked - copy.at) / 1000));
-    text = `This page reached you in ${shown} ms. It had been rendered ${old} s before you asked.`;
-    if (Number(slip.delay) > 100) kind = 'hit';
-  }
+  const { kind, guess, text } = judge(nav.transferSize > 0, ms, Math.max(0, Math.floor((at - copy.at) / 1000)));
   $('verdict').textContent = text;
-  addRow({ at: asked, word: 'PAGE LOAD', kind, ms, count: slip.count, text: 'Scripts cannot see the headers of their own page; ask again to read them.' });
+  $('slip-link').textContent = `You waited ${duration(ms)}: what just happened?`;
+  addRow({
+    at, word: 'PAGE LOAD', kind, ms, count: slip.count,
+    text: `${guess} A script cannot see the headers of its own page; ask again to read them.`,
+  });
+}
+
+// judge tells by the clock alone where a page came from that took ms and had
+// been rendered age seconds before.
+function judge(transferred, ms, age) {
+  const render = Number(slip.delay);
+  if (!transferred) {
+    return { kind: 'none', guess: 'By the clock: not asked for.', text: 'The browser showed its own copy of this page, without asking.' };
+  }
+  if (render > 0 && ms >= render * 0.9) {
+    const text = `You waited ${duration(ms)}: this page was rendered while you waited.`;
+    return copy.fresh > 0
+      ? { kind: 'miss', guess: 'By the clock: a MISS.', text }
+      : { kind: 'bypass', guess: 'By the clock: a BYPASS, rendered for you alone.', text };
+  }
+  if (render < 100) {
+    return { kind: 'none', guess: 'Renders are too quick here to judge by the clock.', text: `This page reached you in ${duration(ms)}.` };
+  }
+  const text = `This page reached you in ${duration(ms)}. It had been rendered ${age} s before you asked.`;
+  return age < copy.fresh
+    ? { kind: 'hit', guess: 'By the clock: a HIT.', text }
+    : { kind: 'stale', guess: 'By the clock: STALE.', text };
 }
 
 // lookForCache asks for one asset, not for the page, so that looking changes
@@ -112,15 +127,9 @@ function show(answer, at, ms, html) {
   $('said').textContent = `${said.word}. ${said.text}`;
   addRow({
     at, ms, ...said, count: got?.count,
-    raw: [
-      `HTTP ${answer.status}`,
-      `Cache-Status: ${answer.headers.get('Cache-Status') ?? '(none)'}`,
-      ...(age === undefined ? [] : [`Age: ${age}`]),
-    ].join('\n'),
+    raw: `${answer.status} · Cache-Status: ${answer.headers.get('Cache-Status') ?? '(none)'}${age === undefined ? '' : ` · Age: ${age}`}`,
   });
 }
-
-let often; // the running "every second", if any
 
 function toggleOften() {
   if (often) return stopOften();
@@ -163,7 +172,7 @@ function addRow({ at, word, kind, ms, count, text, raw }) {
   badge.className = `badge ${kind}`;
   badge.textContent = word;
   cell(badge);
-  cell(`${ms < 10 ? ms.toFixed(1) : Math.round(ms).toLocaleString('en')} ms`, 'num');
+  cell(duration(ms), 'num');
   cell(count ? `no. ${count}` : '', 'num');
   const words = cell(text);
   if (raw) {
@@ -195,3 +204,5 @@ function drawLife() {
   if (!$('bare').hidden) state = `as a cache would see it, ${state.split(';')[0]}`;
   $('life-text').textContent = `Render no. ${count} is ${Math.floor(age)} s old: ${state}.`;
 }
+
+if (slip) start();
