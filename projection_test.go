@@ -1,0 +1,231 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestProject(t *testing.T) {
+	route := Route{Query: []string{"page", "q"}, Vary: []string{"RSC", "accept-encoding", "X-Device"}, IgnoreCookies: []string{"theme", "wp-*"}}
+	tests := []struct {
+		name   string
+		target string
+		header string // lines of "Name: value"
+		change func(*http.Request)
+		key    string
+		bypass string
+	}{
+		{name: "plain", target: "http://example.com/news", key: "example.com/news"},
+		{name: "host in capitals with the default port", target: "http://Example.COM:80/", key: "example.com/"},
+		{name: "another port", target: "http://example.com:8080/", key: "example.com:8080/"},
+		{name: "HEAD shares the page", target: "http://h/", change: func(r *http.Request) { r.Method = "HEAD" }, key: "h/"},
+		{name: "percent-encoding has one form", target: "http://h/%7euser/caf%c3%a9/a%2fb", key: "h/~user/caf%C3%A9/a%2Fb"},
+		{name: "declared parameters sorted by name", target: "http://h/?q=b&page=2&q=a", key: "h/?page=2&q=b&q=a"},
+		{name: "parameter without a value", target: "http://h/?page", key: "h/?page"},
+		{name: "plus and percent are one space", target: "http://h/?q=a+b", key: "h/?q=a%20b"},
+		{name: "tracking parameters dropped", target: "http://h/?utm_source=x&page=2&gclid=1&fbclid=2", key: "h/?page=2"},
+		{name: "an undeclared parameter", target: "http://h/?page=2&debug=1", bypass: bypassQuery},
+		{name: "a badly encoded parameter", target: "http://h/?q=%zz", bypass: bypassQuery},
+		{name: "a semicolon in the query", target: "http://h/?page=1;q=2", bypass: bypassQuery},
+		{name: "declared header", target: "http://h/", header: "Rsc: 1", key: "h/#rsc=1"},
+		{name: "declared headers sorted, odd values encoded", target: "http://h/?page=1", header: "X-Device: a&b=c\nRsc: 1", key: "h/?page=1#rsc=1&x-device=a%26b%3Dc"},
+		{name: "other headers do not matter", target: "http://h/", header: "Accept-Language: de\nUser-Agent: x\nAccept-Encoding: gzip", key: "h/"},
+		{name: "authorization", target: "http://h/", header: "Authorization: Basic eDp5", bypass: bypassAuthorization},
+		{name: "upgrade", target: "http://h/", header: "Connection: upgrade\nUpgrade: websocket", bypass: bypassUpgrade},
+		{name: "a session cookie", target: "http://h/", header: "Cookie: _ga=1; sessionid=2", bypass: bypassCookie},
+		{name: "a cookie in a second line", target: "http://h/", header: "Cookie: _ga=1\nCookie: sessionid=2", bypass: bypassCookie},
+		{name: "analytics cookies", target: "http://h/", header: "Cookie: _ga=1; _ga_ABC=2; __utma=3; _fbp=4", key: "h/"},
+		{name: "ignored cookies", target: "http://h/", header: "Cookie: theme=dark; wp-settings-1=x", key: "h/"},
+		{name: "a cookie that only begins like an ignored one", target: "http://h/", header: "Cookie: themes=1", bypass: bypassCookie},
+		{name: "a tenant nobody declared", target: "http://h/", header: "X-Tenant-Id: acme", bypass: bypassTenant},
+		{name: "POST", target: "http://h/", change: func(r *http.Request) { r.Method = "POST" }, bypass: bypassMethod},
+		{name: "a body", target: "http://h/", change: func(r *http.Request) { r.ContentLength = -1 }, bypass: bypassBody},
+		{name: "no host", target: "http://h/", change: func(r *http.Request) { r.Host = "" }, bypass: bypassHost},
+		{name: "too long", target: "http://h/" + strings.Repeat("a", maxKeyLength), bypass: bypassKeyLength},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := request(tt.target, tt.header)
+			if tt.change != nil {
+				tt.change(r)
+			}
+			k, bypass, err := newProjector(route).project(r)
+			if err != nil {
+				t.Fatalf("refused: %v", err)
+			}
+			if k.Text != tt.key || bypass != tt.bypass {
+				t.Errorf("key %q, bypass %q; want %q, %q", k.Text, bypass, tt.key, tt.bypass)
+			}
+		})
+	}
+}
+
+func request(target, header string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, target, http.NoBody)
+	for line := range strings.SplitSeq(header, "\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			r.Header.Add(name, value)
+		}
+	}
+	return r
+}
+
+func TestProjectRefuses(t *testing.T) {
+	tests := []struct {
+		name   string
+		header string
+		host   string
+		path   string
+	}{
+		{name: "no tenant"},
+		{name: "two tenants", header: "X-Site: a\nX-Site: b"},
+		{name: "a tenant that would break out of its key", header: "X-Site: a#CACHE#b"},
+		{name: "an empty tenant", header: "X-Site: "},
+		{name: "a tenant too long", header: "X-Site: " + strings.Repeat("a", maxTenantLength+1)},
+		{name: "a host that is none", header: "X-Site: a", host: "exa mple.com/x"},
+		{name: "a path that is none", header: "X-Site: a", path: "no-slash"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := request("http://h/", tt.header)
+			if tt.host != "" {
+				r.Host = tt.host
+			}
+			if tt.path != "" {
+				r.URL = &url.URL{Path: tt.path}
+			}
+			if k, bypass, err := newProjector(Route{TenantHeader: "x-site"}).project(r); err == nil {
+				t.Errorf("key %q, bypass %q; want it refused", k, bypass)
+			}
+		})
+	}
+}
+
+// The request that the renderer sees has the same key as the visitor's, and
+// nothing that is not in it.
+func TestProjectionIsOneBothWays(t *testing.T) {
+	p := newProjector(Route{Query: []string{"a", "b c", "ü"}, Vary: []string{"X-One", "X-Two"}, TenantHeader: "X-Site"})
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`[a-z#?&=%/ ;+ä"<>]{0,8}`)
+		u := url.URL{Scheme: "http", Host: "example.com", Path: "/" + text.Draw(t, "path")}
+		query := url.Values{}
+		for _, name := range []string{"a", "b c", "ü", "utm_source"} {
+			for range rapid.IntRange(0, 2).Draw(t, "times") {
+				query.Add(name, text.Draw(t, name))
+			}
+		}
+		u.RawQuery = query.Encode()
+		r := &http.Request{Method: http.MethodGet, Host: u.Host, URL: &u, Header: http.Header{
+			"X-Site": {"acme"}, "User-Agent": {"secret"}, "X-Forwarded-For": {"secret"},
+		}}
+		for _, name := range []string{"X-One", "X-Two"} {
+			if v := text.Draw(t, name); v != "" {
+				r.Header[name] = []string{v}
+			}
+		}
+		k, bypass, err := p.project(r)
+		if err != nil || bypass != "" {
+			t.Fatalf("%v, %q", err, bypass)
+		}
+		seen, err := p.request(context.Background(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, bypass, err := p.project(seen)
+		if err != nil || bypass != "" || again != k {
+			t.Fatalf("the renderer's request has the key %q (%v, %q), the visitor's %q", again, err, bypass, k)
+		}
+		if seen.URL.Path != u.Path {
+			t.Errorf("the renderer sees the path %q, the visitor asked for %q", seen.URL.Path, u.Path)
+		}
+		query.Del("utm_source")
+		if diff := cmp.Diff(query, seen.URL.Query()); diff != "" {
+			t.Errorf("the renderer sees another query (-visitor +renderer):\n%s", diff)
+		}
+		for name, values := range seen.Header {
+			if values[0] == "secret" {
+				t.Errorf("the renderer sees the visitor's %s", name)
+			}
+		}
+		parsed, err := ParseKey(k.Tenant, "HTTP://"+k.Text)
+		if err != nil || parsed != k {
+			t.Errorf("ParseKey(%q) = %q, %v", k.Text, parsed, err)
+		}
+	})
+}
+
+func TestParseKey(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"https://Example.com", "example.com/"},
+		{"http://example.com:80/a?b=2&a=1", "example.com/a?a=1&b=2"},
+		{"example.com/a#rsc=1", "example.com/a#rsc=1"},
+		{"127.0.0.1:8080/", "127.0.0.1:8080/"},
+		{"[::1]:8080/%7e", "[::1]:8080/~"},
+		{"/news", ""},
+		{"", ""},
+		{"http://exa mple.com/", ""},
+		{"http://h/%zz", ""},
+		{"http://h/?a=%zz", ""},
+	}
+	for _, tt := range tests {
+		k, err := ParseKey("", tt.in)
+		if (tt.want == "") != errors.Is(err, ErrInvalidKey) || k.Text != tt.want {
+			t.Errorf("ParseKey(%q) = %q, %v; want %q", tt.in, k.Text, err, tt.want)
+		}
+	}
+	if _, err := ParseKey("a#b", "h/"); !errors.Is(err, ErrInvalidKey) {
+		t.Errorf("a tenant with '#': %v", err)
+	}
+}
+
+func TestRequestRefusesAnotherRoutesKey(t *testing.T) {
+	p := newProjector(Route{Vary: []string{"X-One"}})
+	for _, k := range []Key{
+		{Text: "h/#authorization=x"},
+		{Text: "h/#x-two=1"},
+		{Tenant: "acme", Text: "h/"},
+		{Text: "h/#x-one=%zz"},
+	} {
+		if r, err := p.request(context.Background(), k); !errors.Is(err, ErrInvalidKey) {
+			t.Errorf("%s became the request %v, %v", k, r, err)
+		}
+	}
+}
+
+func TestPartitions(t *testing.T) {
+	k := Key{Text: "example.com/"}
+	const sum = "73d986e009065f182c10bcb6a45db3d6eda9498f8930654af2653f8a938cd801"
+	if got := HashedPartition(k); got != "CACHE#"+sum {
+		t.Errorf("hashed: %q", got)
+	}
+	k.Tenant = "acme"
+	if got := HashedPartition(k); got != "TENANT#acme#CACHE#"+sum {
+		t.Errorf("hashed with a tenant: %q", got)
+	}
+	if got := RawPartition(k); got != "TENANT#acme#CACHE#example.com/" {
+		t.Errorf("raw: %q", got)
+	}
+}
+
+func TestRouteValidate(t *testing.T) {
+	good := Route{Vary: []string{"RSC"}, Query: []string{"page"}, IgnoreCookies: []string{"*"}, TenantHeader: "X-Site"}
+	if err := good.Validate(); err != nil {
+		t.Errorf("a good route: %v", err)
+	}
+	for _, bad := range []Route{
+		{Revalidate: -1}, {Vary: []string{"cookie"}}, {Vary: []string{"Authorization"}}, {Vary: []string{"no such"}},
+		{Query: []string{""}}, {IgnoreCookies: []string{""}}, {TenantHeader: "no:such"},
+	} {
+		if bad.Validate() == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}

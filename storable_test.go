@@ -1,0 +1,140 @@
+package isr
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func headerOf(lines string) http.Header {
+	h := make(http.Header)
+	for line := range strings.SplitSeq(lines, "\n") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			h.Add(name, value)
+		}
+	}
+	return h
+}
+
+func TestJudge(t *testing.T) {
+	const date = "Date: Sat, 21 Nov 2026 10:00:00 GMT\n"
+	opted := Route{Revalidate: time.Minute}
+	tests := []struct {
+		name       string
+		route      Route
+		status     int
+		header     string
+		revalidate time.Duration // zero: not stored
+		stale      time.Duration // checked if not zero
+		refused    string
+	}{
+		{name: "nothing said", refused: refusedNoFreshness},
+		{name: "s-maxage", header: "Cache-Control: s-maxage=60", revalidate: time.Minute, stale: DefaultStale},
+		{name: "s-maxage wins over max-age", header: "Cache-Control: public, max-age=5, s-maxage=60", revalidate: time.Minute},
+		{name: "public max-age", header: "Cache-Control: public, max-age=60", revalidate: time.Minute},
+		{name: "max-age alone", header: "Cache-Control: max-age=60", refused: refusedNoFreshness},
+		{name: "max-age alone, opted in", route: opted, header: "Cache-Control: max-age=5", revalidate: 5 * time.Second},
+		{name: "CDN-Cache-Control rules alone", header: "Cache-Control: private, no-store\nCDN-Cache-Control: max-age=60", revalidate: time.Minute},
+		{name: "CDN-Cache-Control forbids alone", header: "Cache-Control: s-maxage=60\nCDN-Cache-Control: no-store", refused: refusedNoStore},
+		{name: "an empty CDN-Cache-Control", header: "Cache-Control: s-maxage=60\nCDN-Cache-Control: ", revalidate: time.Minute},
+		{name: "nothing said, opted in", route: opted, revalidate: time.Minute},
+		{name: "s-maxage=0, opted in", route: opted, header: "Cache-Control: s-maxage=0", refused: refusedNoFreshness},
+		{name: "nonsense counts as zero", header: "Cache-Control: s-maxage=soon", refused: refusedNoFreshness},
+		{name: "digits without end", header: "Cache-Control: s-maxage=99999999999999999999", revalidate: maxInterval},
+		{name: "a fraction counts as zero", header: "Cache-Control: s-maxage=1.5", refused: refusedNoFreshness},
+		{name: "the age it already has", header: "Cache-Control: s-maxage=60\nAge: 50", revalidate: 10 * time.Second},
+		{name: "older than its window", header: "Cache-Control: s-maxage=60\nAge: 60", refused: refusedNoFreshness},
+		{name: "expires, opted in", route: opted, header: date + "Expires: Sat, 21 Nov 2026 10:00:30 GMT", revalidate: 30 * time.Second},
+		{name: "expires 0, opted in", route: opted, header: date + "Expires: 0", refused: refusedNoFreshness},
+		{name: "private", route: opted, header: "Cache-Control: private, max-age=60", refused: refusedPrivate},
+		{name: "no-store in capitals", route: opted, header: "Cache-Control: No-Store", refused: refusedNoStore},
+		{name: "no-cache", route: opted, header: "Cache-Control: no-cache", refused: refusedNoCache},
+		{name: "no-cache in a second line", header: "Cache-Control: s-maxage=60\nCache-Control: no-cache", refused: refusedNoCache},
+		{name: "a cookie", header: "Cache-Control: s-maxage=60\nSet-Cookie: a=b", refused: refusedSetCookie},
+		{name: "vary on what is in no key", header: "Cache-Control: s-maxage=60\nVary: Accept-Encoding, Accept-Language", refused: refusedVary},
+		{name: "vary on everything", header: "Cache-Control: s-maxage=60\nVary: *", refused: refusedVary},
+		{name: "vary on the coding", header: "Cache-Control: s-maxage=60\nVary: accept-encoding", revalidate: time.Minute},
+		{name: "vary on a declared header", route: Route{Vary: []string{"rsc"}}, header: "Cache-Control: s-maxage=60\nVary: RSC", revalidate: time.Minute},
+		{name: "vary on cookies", route: Route{IgnoreCookies: []string{"theme"}}, header: "Cache-Control: s-maxage=60\nVary: Cookie", refused: refusedVary},
+		{name: "vary on cookies, all ignored", route: Route{IgnoreCookies: []string{"*"}}, header: "Cache-Control: s-maxage=60\nVary: Cookie", revalidate: time.Minute},
+		{name: "stale-while-revalidate", header: "Cache-Control: s-maxage=60, stale-while-revalidate=30", revalidate: time.Minute, stale: 30 * time.Second},
+		{name: "a stale window of a year is bounded by the route", header: "Cache-Control: s-maxage=60, stale-while-revalidate=31536000", revalidate: time.Minute, stale: DefaultStale},
+		{name: "a coding nobody asked for", header: "Cache-Control: s-maxage=60\nContent-Encoding: br", refused: refusedCoding},
+		{name: "gzip nobody asked for", header: "Cache-Control: s-maxage=60\nContent-Encoding: gzip", revalidate: time.Minute},
+		{name: "an event stream", route: opted, header: "Content-Type: text/event-stream", refused: refusedStream},
+		{name: "too long", route: opted, header: "Content-Length: 1001", refused: refusedTooLarge},
+		{name: "just short enough", route: opted, header: "Content-Length: 1000", revalidate: time.Minute},
+		{name: "too many header bytes", route: opted, header: "X-A: " + strings.Repeat("a", maxHeaderBytes), refused: refusedTooLarge},
+		{name: "not found, opted in", route: opted, status: 404, revalidate: maxNegative},
+		{name: "not found, by itself", status: 404, header: "Cache-Control: s-maxage=60", revalidate: time.Minute},
+		{name: "moved for good, opted in", route: opted, status: 308, revalidate: time.Minute},
+		{name: "moved for now, opted in", route: opted, status: 302, refused: refusedNoFreshness},
+		{name: "moved for now, by itself", status: 302, header: "Cache-Control: s-maxage=60", revalidate: time.Minute},
+		{name: "forbidden", status: 403, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
+		{name: "too many requests", status: 429, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
+		{name: "partial content", status: 206, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
+		{name: "not modified", status: 304, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.status == 0 {
+				tt.status = http.StatusOK
+			}
+			v := newProjector(tt.route).judge(tt.status, headerOf(tt.header), 1000)
+			if v.refused != tt.refused || v.revalidate != tt.revalidate || v.failed {
+				t.Fatalf("refused %q, revalidate %v, failed %v; want %q, %v", v.refused, v.revalidate, v.failed, tt.refused, tt.revalidate)
+			}
+			if tt.stale != 0 && v.stale != tt.stale {
+				t.Errorf("stale window %v, want %v", v.stale, tt.stale)
+			}
+		})
+	}
+	for _, directive := range []string{"must-revalidate", "proxy-revalidate", "stale-while-revalidate=0"} {
+		if v := newProjector(opted).judge(200, headerOf("Cache-Control: s-maxage=1, "+directive), 1000); v.stale != 0 {
+			t.Errorf("%s leaves a stale window of %v", directive, v.stale)
+		}
+	}
+	if v := newProjector(opted).judge(503, headerOf("Cache-Control: s-maxage=60"), 1000); !v.failed || v.refused != "" {
+		t.Errorf("status 503: %+v, want a failure", v)
+	}
+}
+
+func TestStoredHeader(t *testing.T) {
+	h := headerOf("Content-Type: text/html\nConnection: x-hop, close\nX-Hop: 1\nDate: now\nAge: 3\nEtag: \"a\"\n" +
+		"Content-Length: 3\nTransfer-Encoding: chunked\nCache-Status: other; hit\nLink: a\nLink: b\nCdn-Cache-Control: max-age=1")
+	got := storedHeader(h)
+	want := http.Header{"Content-Type": {"text/html"}, "Link": {"a", "b"}, "Cdn-Cache-Control": {"max-age=1"}}
+	if len(got) != len(want) || got.Get("Content-Type") != "text/html" || len(got["Link"]) != 2 {
+		t.Errorf("stored %v, want %v", got, want)
+	}
+}
+
+func TestCacheStatus(t *testing.T) {
+	tests := []struct {
+		status cacheStatus
+		want   string
+	}{
+		{cacheStatus{hit: true, hasTTL: true, ttl: 42 * time.Second}, "isr; hit; ttl=42"},
+		{cacheStatus{hit: true, hasTTL: true, ttl: -1, detail: detailStale}, "isr; hit; ttl=-1; detail=stale"},
+		{cacheStatus{fwd: fwdMiss, fwdStatus: 200, stored: true, collapsed: true, hasTTL: true, ttl: time.Second}, "isr; fwd=miss; fwd-status=200; stored; collapsed; ttl=1"},
+		{cacheStatus{fwd: fwdBypass, detail: bypassCookie}, "isr; fwd=bypass; detail=cookie"},
+		{cacheStatus{detail: detailBadRequest}, "isr; detail=bad-request"},
+	}
+	for _, tt := range tests {
+		if got := tt.status.String(); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestAcceptsGzip(t *testing.T) {
+	for line, want := range map[string]bool{
+		"": false, "gzip": true, "br, GZIP;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0, *": false, "*": true, "*;q=0": false,
+		"identity": false, "x-gzip": true, "deflate, br": false, "gzip;q=nonsense": false,
+	} {
+		if got := acceptsGzip([]string{line}); got != want {
+			t.Errorf("acceptsGzip(%q) = %v", line, got)
+		}
+	}
+}
