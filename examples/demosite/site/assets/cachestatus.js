@@ -55,10 +55,10 @@ export const duration = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round
 
 // Why a request went past the store, by the detail of fwd=bypass.
 const reasons = {
-  cookie: 'it carries a cookie that the cache does not know to be harmless',
+  cookie: 'the request carries a cookie that the cache does not know to be harmless',
   'set-cookie': 'the answer sets a cookie',
-  query: 'it has a query parameter that was not declared',
-  authorization: 'it carries credentials',
+  query: 'the request has a query parameter that was not declared',
+  authorization: 'the request carries credentials',
   private: 'the site calls the page private',
   'no-store': 'the site forbids storing the page',
   'not-cacheable': 'the site did not allow the page to be stored',

@@ -1,0 +1,18 @@
+import Link from 'next/link';
+
+export const metadata = { title: 'isr e2e: Next.js' };
+
+export default function Layout({ children }) {
+  return (
+    <html lang="en">
+      <body>
+        <nav>
+          <Link href="/">Home</Link> <Link href="/articles/rye">Rye</Link>{' '}
+          <Link href="/articles/wheat">Wheat</Link>{' '}
+          <Link href="/now" prefetch={false}>Now</Link>
+        </nav>
+        {children}
+      </body>
+    </html>
+  );
+}
