@@ -1,0 +1,51 @@
+// Package dynamostore keeps the metadata and the leases of cached pages in one
+// DynamoDB table: it is the [isr.MetaStore] of a fleet.
+//
+// # Problem
+//
+// Many processes serve the same pages. Exactly one of them is to regenerate a
+// page when it has expired, a process may die or freeze at any point while it
+// does so, replies of the database get lost, and other services, in other
+// languages, write rows into the same table.
+//
+// # Model
+//
+// The rows of one page share a partition. They are neighbours in sort order, so
+// that one strongly consistent Query reads them all at the price of one item:
+//
+//	pk = CACHE#…   sk = LOCK    who regenerates: lease_token, lease_expires_at
+//	               sk = META    what is current: s3_key, generated_at, …, isr{v, …}
+//	               sk = PURGE   the purge of this very page: seq, hard_seq, at
+//	               sk = VER#…   older generations, where history is kept
+//	pk = PURGE     sk = SEQ     the purge sequence of the whole table
+//
+//	acquire ──► PutItem LOCK, if free ────────────────────────────┐
+//	refresh ──► UpdateItem LOCK, if still ours                    │ lease
+//	publish ──► ┌ Update META, if it is exactly what was read ┐   │
+//	            └ Delete LOCK, if still ours and not expired  ┘ ◄─┘
+//	              one transaction: both or neither
+//
+// META carries the attributes of the reference schema, which every writer gives,
+// and the map `isr` of ours, which is replaced as a whole. The map says which
+// content it describes; if another writer has changed the row since, the map is
+// ignored and the row is read as that writer's.
+//
+// # Guarantees
+//
+//   - At most one unexpired lease per page, and a publish only by its holder.
+//     A holder whose lease expired, however long it slept, cannot publish.
+//   - No write is lost: a publish names what it replaces (the fence), and fails
+//     if anything else was written in between. isr.v never takes a value twice.
+//   - Answers are definite: a lost reply is settled before a method returns, by
+//     repeating the request under its own token, and then by making it
+//     impossible and looking at what is there. See [Store.Publish].
+//   - Rows that are malformed are named, never trusted and never fatal: the next
+//     publish replaces them.
+//   - Attributes that this package does not know survive everything.
+//   - A crash at any point leaves at most a LOCK row that expires.
+//
+// Wall time comes from [Config.Now]. What it must be good for: two nodes whose
+// clocks differ by less than a lease's lifetime less its heartbeats keep their
+// leases apart; if they differ by more, a lease may be taken early, and the
+// fence still refuses the slower of two publishes.
+package dynamostore

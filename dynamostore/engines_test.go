@@ -1,0 +1,123 @@
+package dynamostore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/isrtest"
+)
+
+// An engine is what tables are made on.
+type engine interface {
+	dynamostore.API
+	dynamostore.TableAPI
+	DeleteTable(context.Context, *dynamodb.DeleteTableInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error)
+}
+
+// onEngines runs a test on every engine.
+func onEngines(t *testing.T, test func(t *testing.T, db engine)) {
+	t.Run("DynamoDBLocal", func(t *testing.T) { test(t, dynamoDBLocal(t)) })
+}
+
+// dynamoDBLocal is a client of AWS's DynamoDB Local.
+func dynamoDBLocal(t *testing.T) *dynamodb.Client {
+	t.Helper()
+	endpoint := isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")
+	return dynamodb.New(dynamodb.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String(endpoint),
+		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
+	})
+}
+
+// newTable makes a table of its own for a test.
+func newTable(t *testing.T, db engine) string {
+	t.Helper()
+	name := "isr-" + rand.Text()
+	if err := dynamostore.CreateTable(t.Context(), db, name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended.
+		if _, err := db.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
+			t.Errorf("delete the table: %v", err)
+		}
+	})
+	return name
+}
+
+func newStore(t *testing.T, api dynamostore.API, table string, config dynamostore.Config) *dynamostore.Store {
+	t.Helper()
+	if config.RetryDelay == 0 {
+		config.RetryDelay = time.Millisecond
+	}
+	store, err := dynamostore.New(api, table, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func TestMetaStore(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		isrtest.MetaStore(t, func(t *testing.T) isrtest.MetaStoreOpener {
+			table := newTable(t, db)
+			return func(owner string, now func() time.Time) isr.MetaStore {
+				return newStore(t, db, table, dynamostore.Config{Owner: owner, Now: now})
+			}
+		})
+	})
+}
+
+// A rawTable reads and writes rows as another service would.
+type rawTable struct {
+	t    *testing.T
+	db   engine
+	name string
+}
+
+type attrs = map[string]types.AttributeValue
+
+func (r rawTable) put(pk, sk string, row attrs) {
+	r.t.Helper()
+	item := attrs{"pk": str(pk), "sk": str(sk)}
+	for name, value := range row {
+		item[name] = value
+	}
+	if _, err := r.db.PutItem(r.t.Context(), &dynamodb.PutItemInput{TableName: &r.name, Item: item}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r rawTable) get(pk, sk string) attrs {
+	r.t.Helper()
+	out, err := r.db.GetItem(r.t.Context(), &dynamodb.GetItemInput{
+		TableName: &r.name, Key: attrs{"pk": str(pk), "sk": str(sk)}, ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out.Item
+}
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func num(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
+func list(members ...types.AttributeValue) types.AttributeValue {
+	return &types.AttributeValueMemberL{Value: members}
+}
+func obj(members attrs) types.AttributeValue { return &types.AttributeValueMemberM{Value: members} }
+func null() types.AttributeValue             { return &types.AttributeValueMemberNULL{Value: true} }
+func bin(b ...byte) types.AttributeValue     { return &types.AttributeValueMemberB{Value: b} }
+func yes() types.AttributeValue              { return &types.AttributeValueMemberBOOL{Value: true} }
+func set(members ...string) types.AttributeValue {
+	return &types.AttributeValueMemberSS{Value: members}
+}

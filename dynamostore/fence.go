@@ -1,0 +1,76 @@
+package dynamostore
+
+import (
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// A fence is what Read keeps of a META row, so that Publish replaces exactly
+// that row and no other. It holds the attributes as they were found, malformed
+// ones too: what cannot be read can still be recognised.
+type fence struct {
+	pk   string
+	meta row // of META, what condition compares; nil: there was no row
+}
+
+func newFence(pk string, meta row) fence {
+	if meta == nil {
+		return fence{pk: pk}
+	}
+	kept := make(row, 4)
+	for _, name := range []string{attrBodyKey, attrGeneratedAt, attrCurrent, attrISR} {
+		if value, ok := meta[name]; ok {
+			kept[name] = value
+		}
+	}
+	// Records may be kept in memory for long: the map is reduced to its version.
+	if v, ok := meta.child(attrISR)[attrVersion]; ok {
+		kept[attrISR] = &types.AttributeValueMemberM{Value: row{attrVersion: v}}
+	}
+	return fence{pk: pk, meta: kept}
+}
+
+// condition is true of a META row that is still what the fence was made of. Its
+// values are added to values.
+//
+// isr.v grows with every write of ours. The other attributes are compared
+// because services that know the reference schema alone do not raise it:
+// one that writes content changes s3_key or generated_at, one that swaps
+// pointers changes current_sk.
+func (f fence) condition(values map[string]types.AttributeValue) string {
+	if f.meta == nil {
+		return "attribute_not_exists(pk)"
+	}
+	same := func(path, placeholder string, value types.AttributeValue) string {
+		if value == nil {
+			return "attribute_not_exists(" + path + ")"
+		}
+		values[placeholder] = value
+		return path + " = " + placeholder
+	}
+	terms := []string{
+		same("s3_key", ":old_s3_key", f.meta[attrBodyKey]),
+		same("generated_at", ":old_generated_at", f.meta[attrGeneratedAt]),
+		same("current_sk", ":old_current_sk", f.meta[attrCurrent]),
+	}
+	if v, ok := f.meta.child(attrISR)[attrVersion]; ok {
+		terms = append(terms, same("isr.v", ":old_v", v))
+	} else {
+		// None, or something that is none of ours: compared as a whole.
+		terms = append(terms, same("isr", ":old_isr", f.meta[attrISR]))
+	}
+	// If the row were deleted, attribute_not_exists would hold of every part.
+	return "attribute_exists(pk) AND " + strings.Join(terms, " AND ")
+}
+
+// next is the version to publish: one more than the fence's, or, where it has
+// none, a number of milliseconds that no row of this page can have had before,
+// so that no value ever returns, even after the row was collected.
+func (f fence) next(now time.Time) int64 {
+	if v, ok := f.meta.version(); ok {
+		return v + 1
+	}
+	return max(now.UnixMilli(), 1)
+}

@@ -1,0 +1,92 @@
+package dynamostore
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A lease is the right to regenerate one page, proven by its token. The token
+// stays the same for the life of the lease, so that a refresh whose reply was
+// lost can be repeated.
+type lease struct {
+	store    *Store
+	pk       string
+	token    string
+	duration time.Duration
+	failures int
+
+	mu        sync.Mutex
+	expiresAt int64     // epoch seconds, as last acknowledged; guarded by mu
+	deadline  time.Time // the same on the monotonic clock; guarded by mu
+	over      bool      // lost, released, backed off or published; guarded by mu
+}
+
+var _ isr.Lease = (*lease)(nil)
+
+// PK implements [isr.Lease].
+func (l *lease) PK() string { return l.pk }
+
+// Duration implements [isr.Lease].
+func (l *lease) Duration() time.Duration { return l.duration }
+
+// Failures implements [isr.Lease]. It is 0 if the reply to the acquisition was
+// lost, and with it the row that the acquisition replaced.
+func (l *lease) Failures() int { return l.failures }
+
+// granted notes an acknowledged acquisition or refresh, which was asked for at
+// started: before the request left, so that time on the way counts against us.
+func (l *lease) granted(expiresAt int64, started time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expiresAt = expiresAt
+	l.deadline = started.Add(l.duration)
+}
+
+// running says that neither clock has seen the end of the lease: the wall clock
+// that others judge it by, and the monotonic one, which no adjustment moves.
+func (l *lease) running() bool {
+	now, monotonic := floorSeconds(l.store.config.Now()), time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.expiresAt > now && l.deadline.After(monotonic)
+}
+
+// end notes that the lease is gone for good. A clock that is set back, or a row
+// that comes back from a backup, does not revive it in this process.
+func (l *lease) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+}
+
+func (l *lease) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}
+
+// own returns the lease if this very store made it.
+func (s *Store) own(l isr.Lease) (*lease, error) {
+	held, ok := l.(*lease)
+	if !ok || held == nil || held.store != s {
+		return nil, isr.ErrForeignLease
+	}
+	return held, nil
+}
+
+// expiry is the lease_expires_at of a lease that lasts d from now, rounded up so
+// that no holder gets less than it asked for.
+func expiry(now time.Time, d time.Duration) int64 {
+	return min(max(ceilSeconds(now.Add(d)), 0), maxMoment)
+}
+
+// leaseDuration rounds a requested lifetime up to whole seconds, at least one.
+func leaseDuration(d time.Duration) (time.Duration, error) {
+	if d <= 0 {
+		return 0, fmt.Errorf("a lease of %v is no lease", d)
+	}
+	return time.Duration(interval(d)) * time.Second, nil
+}

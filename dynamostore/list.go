@@ -1,0 +1,108 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+)
+
+// A Listed is one page of the table.
+type Listed struct {
+	// PK is its partition key.
+	PK string
+	// Record is what Read would have returned when the listing came by. It has
+	// no Entry where a page is leased or purged and has no content.
+	Record isr.Record
+}
+
+// List yields all pages of the table in no given order, and ends after the first
+// error. It scans the table strongly: the whole of it is paid for, so it is for
+// people and for tools. Pages that appear meanwhile may be missing.
+func (s *Store) List(ctx context.Context) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		for page, err := range s.partitions(ctx) {
+			if err != nil {
+				yield(Listed{}, fmt.Errorf("list the table %s: %w", s.table, err))
+				return
+			}
+			record, err := s.record(ctx, page.pk, page.rows)
+			if err != nil {
+				yield(Listed{}, fmt.Errorf("list %s: %w", page.pk, err))
+				return
+			}
+			if !yield(Listed{PK: page.pk, Record: record}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A partition is the rows of one page.
+type partition struct {
+	pk   string
+	rows map[string]row
+}
+
+// partitions groups the rows of a scan by partition. A scan returns the rows of
+// a partition one after the other, across its own pages too.
+func (s *Store) partitions(ctx context.Context) iter.Seq2[partition, error] {
+	return func(yield func(partition, error) bool) {
+		var current partition
+		for attrs, err := range s.scan(ctx) {
+			if err != nil {
+				yield(partition{}, err)
+				return
+			}
+			if pk := attrs.text(attrPK); pk != current.pk || current.rows == nil {
+				if current.rows != nil && !yield(current, nil) {
+					return
+				}
+				current = partition{pk: pk, rows: make(map[string]row, 3)}
+			}
+			current.rows[attrs.text(attrSK)] = attrs
+		}
+		if current.rows != nil {
+			yield(current, nil)
+		}
+	}
+}
+
+// scan yields all LOCK, META and PURGE rows.
+func (s *Store) scan(ctx context.Context) iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
+		input := &dynamodb.ScanInput{
+			TableName:        &s.table,
+			ConsistentRead:   aws.Bool(true),
+			FilterExpression: aws.String("sk IN (:lock, :meta, :purge)"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{
+				":lock": text(skLock), ":meta": text(skMeta), ":purge": text(skPurge),
+			},
+		}
+		for {
+			var page *dynamodb.ScanOutput
+			err := s.try(ctx, func(ctx context.Context) (err error) {
+				page, err = s.api.Scan(ctx, input)
+				return err
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if len(page.LastEvaluatedKey) == 0 {
+				return
+			}
+			input.ExclusiveStartKey = page.LastEvaluatedKey
+		}
+	}
+}

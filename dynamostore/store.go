@@ -1,0 +1,110 @@
+package dynamostore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr"
+)
+
+// API is what a [Store] needs of DynamoDB. *dynamodb.Client satisfies it, and so
+// does the embedded engine. Implementations must be safe for concurrent use.
+type API interface {
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
+}
+
+// Config adjusts a [Store]. Its zero value is useful.
+type Config struct {
+	// Owner names this process to people and to other holders, in lease_owner.
+	// It decides nothing. Default: host name and process id.
+	Owner string
+
+	// Now is the wall clock. Default: [time.Now].
+	Now func() time.Time
+
+	// NewToken returns a text that nobody can guess and that never returns, of
+	// at least 128 random bits: it proves who holds a lease. It must be safe for
+	// concurrent use. Default: [rand.Text].
+	NewToken func() string
+
+	// CallTimeout bounds one call of the API, with the retries that the SDK
+	// makes in it. Default: 5 seconds.
+	CallTimeout time.Duration
+
+	// SettleTimeout bounds the work, after a caller is gone or a lease has
+	// expired, that finds out what became of a write whose reply was lost.
+	// Default: 15 seconds.
+	SettleTimeout time.Duration
+
+	// RetryDelay is the mean pause before a call is repeated for the first time;
+	// it doubles with each further one, up to 32 times of it, with jitter.
+	// Default: 25 milliseconds.
+	RetryDelay time.Duration
+
+	// Logger hears of lost replies and what became of them. Default: nobody.
+	Logger *slog.Logger
+}
+
+// A Store is the [isr.MetaStore] on one DynamoDB table. It is safe for
+// concurrent use, holds no resources and need not be closed.
+type Store struct {
+	api    API
+	table  string
+	config Config
+}
+
+var _ isr.MetaStore = (*Store)(nil)
+
+// New returns the store on a table, which must have the shape that
+// [CreateTable] gives it; New does not look, [CheckTable] does.
+func New(api API, table string, config Config) (*Store, error) {
+	if api == nil {
+		return nil, errors.New("dynamostore: no DynamoDB client was given")
+	}
+	if table == "" {
+		return nil, errors.New("dynamostore: no table name was given")
+	}
+	return &Store{api: api, table: table, config: config.withDefaults()}, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown-host"
+		}
+		c.Owner = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.NewToken == nil {
+		c.NewToken = rand.Text
+	}
+	if c.CallTimeout <= 0 {
+		c.CallTimeout = 5 * time.Second
+	}
+	if c.SettleTimeout <= 0 {
+		c.SettleTimeout = 15 * time.Second
+	}
+	if c.RetryDelay <= 0 {
+		c.RetryDelay = 25 * time.Millisecond
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

@@ -1,0 +1,248 @@
+package isrtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/facetheory/isr"
+)
+
+// A MetaStoreOpener returns one node's view of a storage: a store that signs its
+// leases with owner and tells the time by now. All views of one opener share
+// everything that is stored. It is called from the test's own goroutine.
+type MetaStoreOpener func(owner string, now func() time.Time) isr.MetaStore
+
+// MetaStore checks the whole contract of [isr.MetaStore] on one implementation.
+//
+// storage is called once in each subtest and returns the opener of a storage
+// that holds nothing and that no other subtest uses; what it opens, it closes
+// with t.Cleanup.
+func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *fleet)
+	}{
+		{"Empty", testMetaEmpty},
+		{"LeaseIsExclusive", testLeaseIsExclusive},
+		{"LeaseOfOneOwner", testLeaseOfOneOwner},
+		{"LeaseRoundsUp", testLeaseRoundsUp},
+		{"LeaseExpires", testLeaseExpires},
+		{"LeasesOfOtherPages", testLeasesOfOtherPages},
+		{"RefreshExtends", testRefreshExtends},
+		{"RefreshTooLate", testRefreshTooLate},
+		{"Release", testRelease},
+		{"BackOff", testBackOff},
+		{"BackOffCountsFailures", testBackOffCountsFailures},
+		{"LostLeaseIsHarmless", testLostLeaseIsHarmless},
+		{"ForeignLease", testForeignLease},
+		{"PublishFirst", testPublishFirst},
+		{"PublishAgain", testPublishAgain},
+		{"PublishReplacesAll", testPublishReplacesAll},
+		{"PublishRoundTrip", testPublishRoundTrip},
+		{"PublishKeepsNoReference", testPublishKeepsNoReference},
+		{"PublishByStaleHolder", testPublishByStaleHolder},
+		{"PublishTwice", testPublishTwice},
+		{"PublishMoved", testPublishMoved},
+		{"PublishMovedFromNothing", testPublishMovedFromNothing},
+		{"PublishWithoutRead", testPublishWithoutRead},
+		{"EndedContext", testMetaEndedContext},
+		{"RaceForLease", testRaceForLease},
+		{"RaceWithExpiry", testRaceWithExpiry},
+		{"RaceOfReaders", testRaceOfReaders},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			open := storage(t)
+			// Near the real time, because stores collect what is long past. With
+			// a fraction of a second, so that rounding shows.
+			clock := NewClock(time.Now().Truncate(time.Second).Add(600 * time.Millisecond))
+			test.run(t, &fleet{
+				t: t, open: open, clock: clock,
+				a: open("node-a", clock.Now), b: open("node-b", clock.Now),
+			})
+		})
+	}
+}
+
+// The page that most tests are about, and the lifetime of their leases.
+const (
+	testPK    = "CACHE#5f1c"
+	testLease = 30 * time.Second
+)
+
+// A fleet is what one subtest works with: two nodes on one storage and one
+// clock. Its methods fail the test on errors.
+type fleet struct {
+	t     *testing.T
+	open  MetaStoreOpener
+	clock *Clock
+	a, b  isr.MetaStore
+}
+
+func (f *fleet) read(store isr.MetaStore, pk string) isr.Record {
+	f.t.Helper()
+	record, err := store.Read(f.t.Context(), pk)
+	if err != nil {
+		f.t.Fatalf("Read(%s): %v", pk, err)
+	}
+	if record.Malformed != nil {
+		f.t.Fatalf("Read(%s): malformed: %v", pk, record.Malformed)
+	}
+	return record
+}
+
+func (f *fleet) acquire(store isr.MetaStore, pk string) isr.Lease {
+	f.t.Helper()
+	l, err := store.Acquire(f.t.Context(), pk, testLease)
+	if err != nil {
+		f.t.Fatalf("Acquire(%s): %v", pk, err)
+	}
+	return l
+}
+
+// held checks that nobody can acquire the lease, and returns why.
+func (f *fleet) held(store isr.MetaStore, pk string) isr.Lock {
+	f.t.Helper()
+	_, err := store.Acquire(f.t.Context(), pk, testLease)
+	held, ok := errors.AsType[*isr.HeldError](err)
+	if !ok {
+		f.t.Fatalf("Acquire(%s) of a held lease: %v, want a *HeldError", pk, err)
+	}
+	return held.Lock
+}
+
+func (f *fleet) refresh(store isr.MetaStore, l isr.Lease) {
+	f.t.Helper()
+	if err := store.Refresh(f.t.Context(), l); err != nil {
+		f.t.Fatalf("Refresh: %v", err)
+	}
+}
+
+func (f *fleet) release(store isr.MetaStore, l isr.Lease) {
+	f.t.Helper()
+	if err := store.Release(f.t.Context(), l); err != nil {
+		f.t.Fatalf("Release: %v", err)
+	}
+}
+
+func (f *fleet) backOff(store isr.MetaStore, l isr.Lease, d time.Duration) {
+	f.t.Helper()
+	if err := store.BackOff(f.t.Context(), l, d); err != nil {
+		f.t.Fatalf("BackOff: %v", err)
+	}
+}
+
+// lost checks that a lease is good for nothing any more.
+func (f *fleet) lost(store isr.MetaStore, l isr.Lease) {
+	f.t.Helper()
+	if err := store.Refresh(f.t.Context(), l); !errors.Is(err, isr.ErrLeaseLost) {
+		f.t.Fatalf("Refresh of a lost lease: %v, want ErrLeaseLost", err)
+	}
+	before := f.read(store, l.PK())
+	_, err := store.Publish(f.t.Context(), l, before, f.entry("refused"))
+	if !errors.Is(err, isr.ErrLeaseLost) {
+		f.t.Fatalf("Publish with a lost lease: %v, want ErrLeaseLost", err)
+	}
+	f.same(before, f.read(store, l.PK()))
+}
+
+// publish acquires the lease, reads, and publishes the entry.
+func (f *fleet) publish(store isr.MetaStore, pk string, next isr.Entry) isr.Entry {
+	f.t.Helper()
+	l := f.acquire(store, pk)
+	got, err := store.Publish(f.t.Context(), l, f.read(store, pk), next)
+	if err != nil {
+		f.t.Fatalf("Publish(%s): %v", pk, err)
+	}
+	return got
+}
+
+// holds checks what every node reads of a page.
+func (f *fleet) holds(pk string, want isr.Entry) {
+	f.t.Helper()
+	for _, store := range []isr.MetaStore{f.a, f.b} {
+		record := f.read(store, pk)
+		if record.Entry == nil {
+			f.t.Fatalf("Read(%s): there is no entry", pk)
+		}
+		if diff := diffEntries(want, *record.Entry); diff != "" {
+			f.t.Fatalf("Read(%s): the entry differs (-want +got):\n%s", pk, diff)
+		}
+	}
+}
+
+// same checks that two reads saw the same content.
+func (f *fleet) same(want, got isr.Record) {
+	f.t.Helper()
+	if diff := cmp.Diff(want.Entry, got.Entry, cmpopts.EquateEmpty()); diff != "" {
+		f.t.Fatalf("the entry changed (-before +after):\n%s", diff)
+	}
+}
+
+// entry is an ordinary next entry; everything in it can be told from id.
+func (f *fleet) entry(id string) isr.Entry {
+	return entryAt(id, f.clock.Now())
+}
+
+func entryAt(id string, now time.Time) isr.Entry {
+	return isr.Entry{
+		BodyKey:      "bodies/5f1c/" + id,
+		GeneratedAt:  now.Truncate(time.Second),
+		Revalidate:   time.Minute,
+		ETag:         fmt.Sprintf("%q", id),
+		Expires:      now.Add(30 * 24 * time.Hour).Truncate(time.Second),
+		GenerationID: id,
+		Key:          "example.com/news?page=" + id,
+		Route:        "news",
+		Status:       http.StatusOK,
+		Header:       http.Header{"Content-Type": {"text/html; charset=utf-8"}, "X-Generation": {id}},
+		SHA256:       "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+		Length:       int64(len(id)),
+		Tags:         []string{"news", id},
+		Stale:        time.Hour,
+		PurgeSeq:     7,
+	}
+}
+
+func diffEntries(want, got isr.Entry) string {
+	return cmp.Diff(want, got, cmpopts.EquateEmpty())
+}
+
+// testMetaEmpty: what was never written is zero.
+func testMetaEmpty(t *testing.T, f *fleet) {
+	record := f.read(f.a, testPK)
+	if record.Entry != nil || record.Lock != nil || record.Cover != (isr.Cover{}) {
+		t.Errorf("Read of nothing: %+v", record)
+	}
+	sequence, err := f.a.Sequence(t.Context())
+	if err != nil || sequence != (isr.Sequence{}) {
+		t.Errorf("Sequence of nothing: %+v, %v", sequence, err)
+	}
+}
+
+// testMetaEndedContext: a caller that is gone gets an error, and nothing that it
+// asked for happens behind its back.
+func testMetaEndedContext(t *testing.T, f *fleet) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.a.Read(ended, testPK); err == nil {
+		t.Error("Read with an ended context: no error")
+	}
+	if _, err := f.a.Acquire(ended, testPK, testLease); err == nil {
+		t.Error("Acquire with an ended context: no error")
+	}
+	l := f.acquire(f.b, testPK)
+	read := f.read(f.b, testPK)
+	if _, err := f.b.Publish(ended, l, read, f.entry("1")); err == nil {
+		t.Error("Publish with an ended context: no error")
+	}
+	if record := f.read(f.a, testPK); record.Entry != nil {
+		t.Errorf("Publish with an ended context published %+v", record.Entry)
+	}
+}
