@@ -1,0 +1,142 @@
+package localdynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/facetheory/isr/localdynamo/internal/expr"
+	"github.com/facetheory/isr/localdynamo/internal/store"
+)
+
+// DefaultSweepInterval is how often expired items are looked for by default.
+// A sweep reads the whole of every table with TTL enabled.
+const DefaultSweepInterval = 10 * time.Minute
+
+// Options of a DB. The zero value is the one to use outside of tests.
+type Options struct {
+	// Now is the clock that decides when an item or a request token has
+	// expired, and that dates tables. The default is time.Now. It must be
+	// safe for concurrent use.
+	Now func() time.Time
+
+	// SweepInterval is the time between two sweeps for expired items. Zero
+	// means DefaultSweepInterval; if it is negative, only calls of Sweep
+	// remove expired items.
+	SweepInterval time.Duration
+
+	// NoSync leaves out every fsync. A crash of the machine may then lose or
+	// damage everything; a crash of the process alone loses nothing. For tests.
+	NoSync bool
+}
+
+// DB is an open file. Its methods may be called concurrently.
+type DB struct {
+	path        string
+	now         func() time.Time
+	store       store.Store
+	tables      atomic.Pointer[catalogue] // replaced by the writer goroutine only
+	expressions expr.Cache
+
+	requests chan *request // unbuffered: whoever has sent has been picked up
+	closing  chan struct{} // closed by Close
+	close    sync.Once
+	closeErr error // written inside close
+	tasks    sync.WaitGroup
+}
+
+// Open opens the file at path, or creates it if there is none; its folder
+// must exist. Errors wrap ErrLocked, ErrCorrupt or ErrFormat, or are those of
+// the file system. Whatever the error, an existing file is left as it was.
+func Open(path string, opts Options) (*DB, error) {
+	s, err := store.Open(path, opts.NoSync)
+	if err != nil {
+		return nil, fmt.Errorf("localdynamo: open %s: %w%s", path, err, advice(path, err))
+	}
+	db, err := newDB(path, s, opts)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("localdynamo: open %s: %w", path, err), s.Close())
+	}
+	return db, nil
+}
+
+// advice says what the person who reads err may do.
+func advice(path string, err error) string {
+	switch {
+	case errors.Is(err, ErrLocked):
+		return "; stop that process, or use another file"
+	case errors.Is(err, ErrCorrupt):
+		return "; restore it from a copy, or move it away to start afresh"
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("; create the folder %s first", filepath.Dir(path))
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Sprintf("; the file and its folder %s must be writable", filepath.Dir(path))
+	}
+	return ""
+}
+
+func newDB(path string, s store.Store, opts Options) (*DB, error) {
+	db := &DB{
+		path:     path,
+		now:      opts.Now,
+		store:    s,
+		requests: make(chan *request),
+		closing:  make(chan struct{}),
+	}
+	if db.now == nil {
+		db.now = time.Now
+	}
+	if err := s.View(func(r store.Reader) error {
+		c, err := readCatalogue(r)
+		db.tables.Store(&c)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	db.tasks.Go(db.write)
+	interval := opts.SweepInterval
+	if interval == 0 {
+		interval = DefaultSweepInterval
+	}
+	if interval > 0 {
+		db.tasks.Go(func() { db.sweepEvery(interval) })
+	}
+	return db, nil
+}
+
+// Close waits for the requests that have been picked up, and closes the file.
+// Requests after it, and those not picked up, get ErrClosed.
+func (db *DB) Close() error {
+	db.close.Do(func() {
+		close(db.closing)
+		db.tasks.Wait()
+		db.closeErr = db.store.Close()
+	})
+	return db.closeErr
+}
+
+// ready reports why a read cannot begin.
+func (db *DB) ready(ctx context.Context) error {
+	select {
+	case <-db.closing:
+		return ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// view runs fn on a snapshot.
+func (db *DB) view(ctx context.Context, fn func(store.Reader) error) error {
+	if err := db.ready(ctx); err != nil {
+		return err
+	}
+	if err := db.store.View(fn); err != nil {
+		return db.internal(err)
+	}
+	return nil
+}

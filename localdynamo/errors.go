@@ -1,0 +1,63 @@
+package localdynamo
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/facetheory/isr/localdynamo/internal/store"
+)
+
+// Errors of opening and closing. Errors of operations are the SDK's own types.
+var (
+	// ErrLocked says that another process has the file open.
+	ErrLocked = store.ErrLocked
+
+	// ErrCorrupt says that the file is damaged, or is no file of ours.
+	ErrCorrupt = store.ErrCorrupt
+
+	// ErrFormat says that a newer version of this package wrote the file.
+	ErrFormat = store.ErrFormat
+
+	// ErrClosed says that the DB has been closed.
+	ErrClosed = errors.New("localdynamo: closed")
+)
+
+// codeValidation is the code of the one error that the SDK has no type for.
+const codeValidation = "ValidationException"
+
+// invalid returns a ValidationException.
+func invalid(format string, args ...any) error {
+	return &smithy.GenericAPIError{Code: codeValidation, Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient}
+}
+
+// asInvalid makes a complaint about a value or an expression one about the
+// request; nil stays nil.
+func asInvalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &smithy.GenericAPIError{Code: codeValidation, Message: err.Error(), Fault: smithy.FaultClient}
+}
+
+// validationMessage returns the message of a ValidationException.
+func validationMessage(err error) (string, bool) {
+	var e *smithy.GenericAPIError
+	if !errors.As(err, &e) || e.Code != codeValidation {
+		return "", false
+	}
+	return e.Message, true
+}
+
+func notFound() error {
+	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found")}
+}
+
+// internal reports a failure of the store. Whether the write took place is
+// unknown to whoever gets it, as it is after an InternalServerError of AWS.
+func (db *DB) internal(err error) error {
+	return fmt.Errorf("localdynamo: %s: %w: %w", db.path, &types.InternalServerError{Message: aws.String("Internal server error")}, err)
+}

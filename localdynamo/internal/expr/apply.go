@@ -1,0 +1,271 @@
+package expr
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// Errors of an update that does not fit the item it meets.
+var (
+	errNoAttribute = errors.New("The provided expression refers to an attribute that does not exist in the item")
+	errBadOperand  = errors.New("An operand in the update expression has an incorrect data type")
+	errBadPath     = errors.New("The document path provided in the update expression is invalid for update")
+)
+
+// Update is a bound update expression.
+type Update struct {
+	binding
+	touched Projection
+}
+
+// Update binds text; nil yields a nil Update, which changes nothing.
+func (s *Scope) Update(text *string) (*Update, error) {
+	if text == nil {
+		return nil, nil
+	}
+	b, err := s.bind(KindUpdate, *text)
+	if err != nil {
+		return nil, err
+	}
+	u := &Update{binding: b, touched: Projection{root: &branch{}}}
+	for _, a := range b.actions {
+		if err := b.plant(u.touched.root, a.path); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range b.actions {
+		if err := b.checkAction(a); err != nil {
+			return nil, err
+		}
+	}
+	return u, nil
+}
+
+// Touches reports whether u writes to the attribute, or inside it.
+func (u *Update) Touches(name string) bool {
+	return u != nil && u.touched.root.names[name] != nil
+}
+
+// Touched returns what the paths of u lead to in d.
+func (u *Update) Touched(d Document) map[string]types.AttributeValue {
+	if u == nil {
+		return nil
+	}
+	return u.touched.Of(d)
+}
+
+// Fields is a decoded item as a Document.
+type Fields map[string]types.AttributeValue
+
+// Attribute implements Document.
+func (f Fields) Attribute(name string) types.AttributeValue { return f[name] }
+
+// Apply changes item in place; after an error it is of no more use. All
+// operands are computed before anything is changed, so that every action sees
+// the item as it was.
+func (u *Update) Apply(item map[string]types.AttributeValue) error {
+	if u == nil {
+		return nil
+	}
+	results := make([]types.AttributeValue, len(u.actions))
+	for i, a := range u.actions {
+		v, err := u.result(a, Fields(item))
+		if err != nil {
+			return err
+		}
+		results[i] = v
+	}
+	e := edit{binding: &u.binding, root: &types.AttributeValueMemberM{Value: item}}
+	for i, a := range u.actions {
+		if err := e.write(a, results[i]); err != nil {
+			return err
+		}
+	}
+	e.settle()
+	return nil
+}
+
+// result computes what an action leaves at its path; nil means nothing.
+func (u *Update) result(a action, item Fields) (types.AttributeValue, error) {
+	switch a.verb {
+	case verbSet:
+		return u.compute(a.arg, item)
+	case verbAdd:
+		return add(u.find(a.path, item), u.values[a.arg.ref])
+	case verbDelete:
+		return subtractSet(u.find(a.path, item), u.values[a.arg.ref])
+	}
+	return nil, nil
+}
+
+// compute returns a value that shares no memory with the item: the item is
+// about to be changed in place.
+func (u *Update) compute(o *operand, item Fields) (types.AttributeValue, error) {
+	switch o.kind {
+	case operandValue:
+		return u.values[o.ref], nil
+	case operandPath:
+		if v := u.find(o.path, item); v != nil {
+			return value.Clone(v), nil
+		}
+		return nil, errNoAttribute
+	case operandIfNotExists:
+		if v := u.find(o.path, item); v != nil {
+			return value.Clone(v), nil
+		}
+		return u.compute(o.args[1], item)
+	}
+	x, err := u.compute(o.args[0], item)
+	if err != nil {
+		return nil, err
+	}
+	y, err := u.compute(o.args[1], item)
+	if err != nil {
+		return nil, err
+	}
+	if o.kind == operandListAppend {
+		return listAppend(x, y)
+	}
+	return sum(o.kind, x, y)
+}
+
+func listAppend(x, y types.AttributeValue) (types.AttributeValue, error) {
+	a, okA := x.(*types.AttributeValueMemberL)
+	b, okB := y.(*types.AttributeValueMemberL)
+	if !okA || !okB {
+		return nil, errBadOperand
+	}
+	return &types.AttributeValueMemberL{Value: slices.Concat(a.Value, b.Value)}, nil
+}
+
+func sum(kind operandKind, x, y types.AttributeValue) (types.AttributeValue, error) {
+	a, okA := x.(*types.AttributeValueMemberN)
+	b, okB := y.(*types.AttributeValueMemberN)
+	if !okA || !okB {
+		return nil, errBadOperand
+	}
+	compute := value.Add
+	if kind == operandSubtract {
+		compute = value.Subtract
+	}
+	n, err := compute(a.Value, b.Value)
+	return &types.AttributeValueMemberN{Value: n}, err
+}
+
+// add is ADD: a sum of numbers, or a union of sets.
+func add(old, v types.AttributeValue) (types.AttributeValue, error) {
+	if old == nil {
+		return v, nil
+	}
+	if value.Type(old) != value.Type(v) {
+		return nil, errBadOperand
+	}
+	if _, ok := v.(*types.AttributeValueMemberN); ok {
+		return sum(operandAdd, old, v)
+	}
+	return value.Union(old, v), nil
+}
+
+// subtractSet is DELETE; the empty set does not exist.
+func subtractSet(old, v types.AttributeValue) (types.AttributeValue, error) {
+	if old == nil {
+		return nil, nil
+	}
+	if value.Type(old) != value.Type(v) {
+		return nil, errBadOperand
+	}
+	return value.Difference(old, v), nil
+}
+
+// edit is an item being changed. The indexes of an update mean the lists as
+// they were, so that removing and appending wait until every path has been
+// followed: a removed element leaves a nil behind, an appended one is noted.
+type edit struct {
+	*binding
+	root  *types.AttributeValueMemberM
+	lists map[*types.AttributeValueMemberL][]appended
+}
+
+// appended is an element whose index was at or past the end of its list.
+type appended struct {
+	index int
+	v     types.AttributeValue
+}
+
+// write puts v where the action's path leads; nil removes what is there.
+func (e *edit) write(a action, v types.AttributeValue) error {
+	var container types.AttributeValue = e.root
+	for _, s := range a.path[:len(a.path)-1] {
+		switch c := container.(type) {
+		case *types.AttributeValueMemberM:
+			if s.kind == stepIndex {
+				return errBadPath
+			}
+			container = c.Value[e.name(s)]
+		case *types.AttributeValueMemberL:
+			if s.kind != stepIndex || s.index >= len(c.Value) {
+				return errBadPath
+			}
+			container = c.Value[s.index]
+		default:
+			return errBadPath
+		}
+	}
+	return e.place(container, a.path[len(a.path)-1], v)
+}
+
+func (e *edit) place(container types.AttributeValue, s step, v types.AttributeValue) error {
+	switch c := container.(type) {
+	case *types.AttributeValueMemberM:
+		switch {
+		case s.kind == stepIndex:
+			return errBadPath
+		case v == nil:
+			delete(c.Value, e.name(s))
+		default:
+			c.Value[e.name(s)] = v
+		}
+		return nil
+	case *types.AttributeValueMemberL:
+		if s.kind != stepIndex {
+			return errBadPath
+		}
+		e.placeInList(c, s.index, v)
+		return nil
+	}
+	return errBadPath
+}
+
+func (e *edit) placeInList(list *types.AttributeValueMemberL, index int, v types.AttributeValue) {
+	beyond := index >= len(list.Value)
+	if !beyond {
+		list.Value[index] = v
+		if v != nil {
+			return
+		}
+	}
+	if e.lists == nil {
+		e.lists = make(map[*types.AttributeValueMemberL][]appended)
+	}
+	pending := e.lists[list]
+	if beyond && v != nil {
+		pending = append(pending, appended{index, v})
+	}
+	e.lists[list] = pending
+}
+
+// settle closes the gaps and appends what was noted, in the order of indexes.
+func (e *edit) settle() {
+	for list, pending := range e.lists {
+		list.Value = slices.DeleteFunc(list.Value, func(v types.AttributeValue) bool { return v == nil })
+		slices.SortFunc(pending, func(a, b appended) int { return cmp.Compare(a.index, b.index) })
+		for _, a := range pending {
+			list.Value = append(list.Value, a.v)
+		}
+	}
+}

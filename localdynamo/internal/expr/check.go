@@ -1,0 +1,191 @@
+package expr
+
+import (
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// Sets of types that an operator takes, by their names on the wire.
+const (
+	ordered   = " S N B "
+	prefixes  = " S B "
+	sized     = " S B SS NS BS L M "
+	summable  = " N "
+	lists     = " L "
+	addable   = " N SS NS BS "
+	deletable = " SS NS BS "
+	allTypes  = " S N B BOOL NULL L M SS NS BS "
+)
+
+func within(set, name string) bool { return strings.Contains(set, " "+name+" ") }
+
+// checkCond refuses what no item could make right.
+func (b *binding) checkCond(c *cond) error {
+	for _, kid := range c.kids {
+		if err := b.checkCond(kid); err != nil {
+			return err
+		}
+	}
+	if len(c.args) == 0 {
+		return nil
+	}
+	for _, arg := range c.args {
+		if err := b.checkOperand(arg); err != nil {
+			return err
+		}
+	}
+	if err := b.checkDistinct(c); err != nil {
+		return err
+	}
+	switch c.op {
+	case opLess, opLessEqual, opMore, opMoreEqual:
+		return b.checkTypes(c.op, ordered, c.args)
+	case opBetween:
+		if err := b.checkTypes(c.op, ordered, c.args); err != nil {
+			return err
+		}
+		return b.checkBounds(c.args[1], c.args[2])
+	case opBeginsWith:
+		return b.checkTypes(c.op, prefixes, c.args)
+	case opType:
+		return b.checkTypeName(c.args[1])
+	}
+	return nil
+}
+
+// checkDistinct refuses a path that is compared with itself.
+func (b *binding) checkDistinct(c *cond) error {
+	first := c.args[0]
+	if first.kind != operandPath {
+		return nil
+	}
+	for _, arg := range c.args[1:] {
+		if arg.kind == operandPath && b.samePath(first.path, arg.path) {
+			return b.errorf("The first operand must be distinct from the remaining operands for this operator or function; operator: %s, first operand: %s", c.op, b.describe(first.path))
+		}
+	}
+	return nil
+}
+
+// value returns what a value operand stands for, or nil for other operands.
+func (b *binding) value(o *operand) types.AttributeValue {
+	if o.kind == operandValue {
+		return b.values[o.ref]
+	}
+	return nil
+}
+
+func (b *binding) checkTypes(op op, allowed string, args []*operand) error {
+	for _, arg := range args {
+		if v := b.value(arg); v != nil && !within(allowed, value.Type(v)) {
+			return b.errorf("Incorrect operand type for operator or function; operator or function: %s, operand type: %s", op, value.Type(v))
+		}
+	}
+	return nil
+}
+
+func (b *binding) checkBounds(lowOperand, highOperand *operand) error {
+	low, high := b.value(lowOperand), b.value(highOperand)
+	if low == nil || high == nil {
+		return nil
+	}
+	order, ok := value.Compare(low, high)
+	if ok && order <= 0 {
+		return nil
+	}
+	what := "requires upper bound to be greater than or equal to lower bound"
+	if !ok {
+		what = "requires same data type for lower and upper bounds"
+	}
+	return b.errorf("The BETWEEN operator %s; lower bound operand: AttributeValue: %s, upper bound operand: AttributeValue: %s", what, show(low), show(high))
+}
+
+// show writes a scalar as AWS does in its messages.
+func show(v types.AttributeValue) string {
+	text := ""
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		text = v.Value
+	case *types.AttributeValueMemberN:
+		text = v.Value
+	case *types.AttributeValueMemberB:
+		text = string(v.Value)
+	}
+	return "{" + value.Type(v) + ":" + text + "}"
+}
+
+func (b *binding) checkTypeName(o *operand) error {
+	v := b.value(o)
+	if v == nil {
+		return nil
+	}
+	name, ok := v.(*types.AttributeValueMemberS)
+	switch {
+	case !ok:
+		return b.errorf("Incorrect operand type for operator or function; operator or function: attribute_type, operand type: %s", value.Type(v))
+	case !within(allTypes, name.Value):
+		return b.errorf("Invalid attribute type name found; type: %s, valid types: {B,NULL,SS,BOOL,L,BS,N,NS,S,M}", name.Value)
+	}
+	return nil
+}
+
+func (b *binding) checkOperand(o *operand) error {
+	for _, arg := range o.args {
+		if err := b.checkOperand(arg); err != nil {
+			return err
+		}
+	}
+	switch o.kind {
+	case operandSize:
+		return b.checkTypes(opSize, sized, o.args)
+	case operandListAppend:
+		return b.checkTypes(opListAppend, lists, o.args)
+	case operandAdd:
+		return b.checkTypes("+", summable, o.args)
+	case operandSubtract:
+		return b.checkTypes("-", summable, o.args)
+	}
+	return nil
+}
+
+func (b *binding) checkAction(a action) error {
+	if a.arg == nil {
+		return nil
+	}
+	if err := b.checkOperand(a.arg); err != nil {
+		return err
+	}
+	allowed := allTypes
+	switch a.verb {
+	case verbAdd:
+		allowed = addable
+	case verbDelete:
+		allowed = deletable
+	}
+	if v := b.value(a.arg); v != nil && !within(allowed, value.Type(v)) {
+		return b.errorf("Incorrect operand type for operator or function; operator: %s, operand type: %s", a.verb, longName(v))
+	}
+	return nil
+}
+
+// longName is what AWS calls a type in messages about ADD and DELETE.
+func longName(v types.AttributeValue) string {
+	switch value.Type(v) {
+	case "S":
+		return "STRING"
+	case "N":
+		return "NUMBER"
+	case "B":
+		return "BINARY"
+	case "BOOL":
+		return "BOOLEAN"
+	case "L":
+		return "LIST"
+	case "M":
+		return "MAP"
+	}
+	return value.Type(v)
+}

@@ -1,0 +1,141 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// KeyCondition is a bound key condition: one value of the hash key, and at
+// most one restriction of the range key.
+type KeyCondition struct {
+	Hash  types.AttributeValue
+	Range *KeyRange
+}
+
+// KeyRange restricts the range key. Operator is =, <, <=, >, >=, BETWEEN (of
+// both values) or begins_with.
+type KeyRange struct {
+	Operator  string
+	Low, High types.AttributeValue // High only for BETWEEN
+}
+
+// KeyCondition binds text for a table with these key attributes; rangeName is
+// "" if there is only a hash key.
+func (s *Scope) KeyCondition(text string, hashName, rangeName string) (*KeyCondition, error) {
+	b, err := s.bind(KindKeyCondition, text)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkCond(b.cond); err != nil {
+		return nil, err
+	}
+	terms, err := b.keyTerms(b.cond, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := &KeyCondition{}
+	var hash, rng *keyTerm
+	for i := range terms {
+		var slot **keyTerm
+		switch terms[i].name {
+		case hashName:
+			slot = &hash
+		case rangeName:
+			slot = &rng
+		default:
+			return nil, errKeyMissed
+		}
+		if *slot != nil {
+			return nil, errors.New("KeyConditionExpressions must only contain one condition per key")
+		}
+		*slot = &terms[i]
+	}
+	switch {
+	case hash == nil:
+		return nil, errKeyMissed
+	case hash.op != opEqual:
+		return nil, errors.New("Query key condition not supported")
+	}
+	out.Hash = hash.values[0]
+	if rng != nil {
+		out.Range = &KeyRange{Operator: string(rng.op), Low: rng.values[0]}
+		if rng.op == opBetween {
+			out.Range.High = rng.values[1]
+		}
+	}
+	return out, nil
+}
+
+var errKeyMissed = errors.New("Query condition missed key schema element")
+
+// keyTerm is one comparison of a key attribute with one or two values.
+type keyTerm struct {
+	name   string
+	op     op
+	values []types.AttributeValue
+}
+
+// keyTerms collects the terms of a conjunction.
+func (b *binding) keyTerms(c *cond, terms []keyTerm) ([]keyTerm, error) {
+	switch c.op {
+	case opAnd:
+		var err error
+		for _, kid := range c.kids {
+			if terms, err = b.keyTerms(kid, terms); err != nil {
+				return nil, err
+			}
+		}
+		return terms, nil
+	case opEqual, opLess, opLessEqual, opMore, opMoreEqual, opBetween, opBeginsWith:
+		t, err := b.keyTerm(c)
+		return append(terms, t), err
+	}
+	return nil, fmt.Errorf("Invalid operator used in KeyConditionExpression: %s", c.op)
+}
+
+func (b *binding) keyTerm(c *cond) (keyTerm, error) {
+	t := keyTerm{op: c.op}
+	for i, arg := range c.args {
+		switch arg.kind {
+		case operandPath:
+			if len(arg.path) > 1 {
+				return t, fmt.Errorf("Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed: Key: %s", b.name(arg.path[0]))
+			}
+			if t.name != "" {
+				return t, errors.New("Invalid condition in KeyConditionExpression: Multiple attribute names used in one condition")
+			}
+			t.name = b.name(arg.path[0])
+			if i > 0 && (c.op == opBetween || c.op == opBeginsWith) {
+				return t, fmt.Errorf("Invalid condition in KeyConditionExpression: %s operator must have the key attribute as its first operand", c.op)
+			}
+			if i > 0 {
+				t.op = mirrored(c.op)
+			}
+		case operandValue:
+			t.values = append(t.values, b.values[arg.ref])
+		default:
+			return t, errors.New("KeyConditionExpressions cannot contain nested operations")
+		}
+	}
+	if t.name == "" {
+		return t, errors.New("Invalid condition in KeyConditionExpression: No key attribute specified")
+	}
+	return t, nil
+}
+
+// mirrored is the operator of y op x that says the same as x op y.
+func mirrored(o op) op {
+	switch o {
+	case opLess:
+		return opMore
+	case opLessEqual:
+		return opMoreEqual
+	case opMore:
+		return opLess
+	case opMoreEqual:
+		return opLessEqual
+	}
+	return o
+}

@@ -1,0 +1,266 @@
+package expr
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// Document is what a condition looks at: an item, or no item at all, of which
+// every attribute is absent.
+type Document interface {
+	// Attribute returns a top-level attribute, or nil.
+	Attribute(name string) types.AttributeValue
+}
+
+// Condition is a bound condition or filter.
+type Condition struct{ binding }
+
+// Condition binds text, which stands in the parameter kind; nil, which means
+// that the parameter was not given, yields a nil Condition.
+func (s *Scope) Condition(kind Kind, text *string) (*Condition, error) {
+	if text == nil {
+		return nil, nil
+	}
+	b, err := s.bind(kind, *text)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkCond(b.cond); err != nil {
+		return nil, err
+	}
+	return &Condition{b}, nil
+}
+
+// Match reports whether the document satisfies c. A nil Condition is always
+// satisfied. An attribute that is absent, or of another type than the one it
+// is compared with, makes a comparison false, except <>, which it makes true.
+func (c *Condition) Match(d Document) bool {
+	return c == nil || c.match(c.cond, d)
+}
+
+// Mentions returns the first of names that c has at the root of a path, or "".
+func (c *Condition) Mentions(names ...string) string {
+	if c == nil {
+		return ""
+	}
+	return c.mentions(c.cond, names)
+}
+
+func (b *binding) mentions(c *cond, names []string) string {
+	for _, kid := range c.kids {
+		if found := b.mentions(kid, names); found != "" {
+			return found
+		}
+	}
+	for _, arg := range c.args {
+		for arg.kind == operandSize {
+			arg = arg.args[0]
+		}
+		if arg.kind != operandPath {
+			continue
+		}
+		for _, name := range names {
+			if b.name(arg.path[0]) == name {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+func (b *binding) match(c *cond, d Document) bool {
+	switch c.op {
+	case opAnd:
+		for _, kid := range c.kids {
+			if !b.match(kid, d) {
+				return false
+			}
+		}
+		return true
+	case opOr:
+		for _, kid := range c.kids {
+			if b.match(kid, d) {
+				return true
+			}
+		}
+		return false
+	case opNot:
+		return !b.match(c.kids[0], d)
+	case opExists:
+		return b.find(c.args[0].path, d) != nil
+	case opNotExists:
+		return b.find(c.args[0].path, d) == nil
+	}
+	return b.compare(c, d)
+}
+
+func (b *binding) compare(c *cond, d Document) bool {
+	x, y := b.operand(c.args[0], d), b.operand(c.args[1], d)
+	switch c.op {
+	case opEqual:
+		return x != nil && y != nil && value.Equal(x, y)
+	case opNotEqual:
+		return x == nil || y == nil || !value.Equal(x, y)
+	case opIn:
+		for _, arg := range c.args[1:] {
+			if z := b.operand(arg, d); x != nil && z != nil && value.Equal(x, z) {
+				return true
+			}
+		}
+		return false
+	case opBetween:
+		return inOrder(opLessEqual, y, x) && inOrder(opLessEqual, x, b.operand(c.args[2], d))
+	case opType:
+		name, ok := y.(*types.AttributeValueMemberS)
+		return ok && x != nil && value.Type(x) == name.Value
+	case opBeginsWith:
+		return beginsWith(x, y)
+	case opContains:
+		return contains(x, y)
+	}
+	return inOrder(c.op, x, y)
+}
+
+func inOrder(op op, x, y types.AttributeValue) bool {
+	order, ok := value.Compare(x, y)
+	if !ok {
+		return false
+	}
+	switch op {
+	case opLess:
+		return order < 0
+	case opLessEqual:
+		return order <= 0
+	case opMore:
+		return order > 0
+	}
+	return order >= 0
+}
+
+func beginsWith(x, y types.AttributeValue) bool {
+	switch x := x.(type) {
+	case *types.AttributeValueMemberS:
+		y, ok := y.(*types.AttributeValueMemberS)
+		return ok && strings.HasPrefix(x.Value, y.Value)
+	case *types.AttributeValueMemberB:
+		y, ok := y.(*types.AttributeValueMemberB)
+		return ok && bytes.HasPrefix(x.Value, y.Value)
+	}
+	return false
+}
+
+// contains finds y as a part of the string or binary x, or as a member of the
+// set or list x.
+func contains(x, y types.AttributeValue) bool {
+	switch x := x.(type) {
+	case *types.AttributeValueMemberS:
+		y, ok := y.(*types.AttributeValueMemberS)
+		return ok && strings.Contains(x.Value, y.Value)
+	case *types.AttributeValueMemberB:
+		y, ok := y.(*types.AttributeValueMemberB)
+		return ok && bytes.Contains(x.Value, y.Value)
+	case *types.AttributeValueMemberL:
+		for _, e := range x.Value {
+			if y != nil && value.Equal(e, y) {
+				return true
+			}
+		}
+	case *types.AttributeValueMemberSS, *types.AttributeValueMemberNS, *types.AttributeValueMemberBS:
+		return isMember(x, y)
+	}
+	return false
+}
+
+func isMember(set, v types.AttributeValue) bool {
+	switch set := set.(type) {
+	case *types.AttributeValueMemberSS:
+		v, ok := v.(*types.AttributeValueMemberS)
+		return ok && has(set.Value, v.Value)
+	case *types.AttributeValueMemberNS:
+		v, ok := v.(*types.AttributeValueMemberN)
+		return ok && has(set.Value, v.Value)
+	case *types.AttributeValueMemberBS:
+		v, ok := v.(*types.AttributeValueMemberB)
+		if !ok {
+			return false
+		}
+		for _, member := range set.Value {
+			if bytes.Equal(member, v.Value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func has(members []string, s string) bool {
+	for _, m := range members {
+		if m == s {
+			return true
+		}
+	}
+	return false
+}
+
+// operand computes an operand of a condition; nil if it is absent.
+func (b *binding) operand(o *operand, d Document) types.AttributeValue {
+	switch o.kind {
+	case operandValue:
+		return b.values[o.ref]
+	case operandSize:
+		n, ok := size(b.operand(o.args[0], d))
+		if !ok {
+			return nil
+		}
+		return &types.AttributeValueMemberN{Value: strconv.Itoa(n)}
+	}
+	return b.find(o.path, d)
+}
+
+// size is bytes for strings and binaries, members for everything else.
+func size(v types.AttributeValue) (int, bool) {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return len(v.Value), true
+	case *types.AttributeValueMemberB:
+		return len(v.Value), true
+	case *types.AttributeValueMemberL:
+		return len(v.Value), true
+	case *types.AttributeValueMemberM:
+		return len(v.Value), true
+	case *types.AttributeValueMemberSS:
+		return len(v.Value), true
+	case *types.AttributeValueMemberNS:
+		return len(v.Value), true
+	case *types.AttributeValueMemberBS:
+		return len(v.Value), true
+	}
+	return 0, false
+}
+
+// find follows a path; nil if it leads nowhere.
+func (b *binding) find(p path, d Document) types.AttributeValue {
+	v := d.Attribute(b.name(p[0]))
+	for _, s := range p[1:] {
+		switch container := v.(type) {
+		case *types.AttributeValueMemberM:
+			if s.kind == stepIndex {
+				return nil
+			}
+			v = container.Value[b.name(s)]
+		case *types.AttributeValueMemberL:
+			if s.kind != stepIndex || s.index >= len(container.Value) {
+				return nil
+			}
+			v = container.Value[s.index]
+		default:
+			return nil
+		}
+	}
+	return v
+}

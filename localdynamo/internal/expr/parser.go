@@ -1,0 +1,309 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Limits of one expression.
+const (
+	maxText      = 4096 // bytes
+	maxOperators = 300
+	maxIn        = 100 // operands to the right of IN
+	maxPath      = 32  // elements of a path
+	maxNesting   = maxOperators + 2
+	maxIndex     = 1<<31 - 1
+)
+
+// Parse reads text, which must stand in the parameter kind.
+func Parse(kind Kind, text string) (*Parsed, error) {
+	p := &parser{out: &Parsed{kind: kind}, text: text}
+	err := p.run()
+	if err == nil {
+		err = p.deferred
+	}
+	if err != nil {
+		return nil, fmt.Errorf("Invalid %s: %w", kind, err)
+	}
+	return p.out, nil
+}
+
+// parser is a recursive descent with one token of look-ahead (two for a
+// function's parenthesis). It never goes back.
+//
+// An error of the grammar ends the parse. An error of meaning is kept, the
+// first one, and reported only if the grammar has no complaint: AWS checks in
+// that order too.
+type parser struct {
+	out       *Parsed
+	text      string
+	tokens    []token
+	at        int
+	depth     int // parentheses, functions and NOTs that are open
+	operators int
+	deferred  error
+}
+
+func (p *parser) run() error {
+	if p.text == "" {
+		return errors.New("The expression can not be empty;")
+	}
+	if len(p.text) > maxText {
+		return fmt.Errorf("Expression size has exceeded the maximum allowed size; expression size: %d", len(p.text))
+	}
+	p.tokens = lex(p.text)
+	var err error
+	switch p.out.kind {
+	case KindUpdate:
+		err = p.update()
+	case KindProjection:
+		p.out.paths, err = p.pathList()
+	default:
+		p.out.cond, err = p.condition()
+	}
+	if err != nil {
+		return err
+	}
+	if p.peek().kind != tokenEOF {
+		return p.unexpected()
+	}
+	return nil
+}
+
+func (p *parser) peek() token { return p.tokens[p.at] }
+
+// ahead returns the token after the next one.
+func (p *parser) ahead() token { return p.tokens[min(p.at+1, len(p.tokens)-1)] }
+
+func (p *parser) next() token {
+	t := p.tokens[p.at]
+	if t.kind != tokenEOF {
+		p.at++
+	}
+	return t
+}
+
+func (p *parser) isSymbol(s string) bool {
+	t := p.peek()
+	return t.kind == tokenSymbol && t.text == s
+}
+
+// isKeyword reports whether the next token is the keyword.
+func (p *parser) isKeyword(word string) bool {
+	t := p.peek()
+	return t.kind == tokenIdentifier && keyword(t.text, word)
+}
+
+func (p *parser) acceptSymbol(s string) bool {
+	if p.isSymbol(s) {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) acceptKeyword(word string) bool {
+	if p.isKeyword(word) {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) expectSymbol(s string) error {
+	if !p.acceptSymbol(s) {
+		return p.unexpected()
+	}
+	return nil
+}
+
+// unexpected complains about the next token and quotes its neighbours.
+func (p *parser) unexpected() error {
+	t := p.peek()
+	name := t.text
+	if t.kind == tokenEOF {
+		name = "<EOF>"
+	}
+	from, to := t.at, t.end()
+	if p.at > 0 {
+		from = p.tokens[p.at-1].at
+	}
+	if t.kind != tokenEOF && p.ahead().kind != tokenEOF {
+		to = p.ahead().end()
+	}
+	return fmt.Errorf("Syntax error; token: %q, near: %q", name, p.text[from:to])
+}
+
+// later keeps an error of meaning.
+func (p *parser) later(format string, args ...any) {
+	if p.deferred == nil {
+		p.deferred = fmt.Errorf(format, args...)
+	}
+}
+
+// descend counts a level of nesting. Only redundant parentheses, or too many
+// operators, can go below the bound.
+func (p *parser) descend() error {
+	p.depth++
+	if p.depth > maxNesting {
+		return errors.New("The expression has redundant parentheses;")
+	}
+	return nil
+}
+
+func (p *parser) ascend() { p.depth-- }
+
+func (p *parser) countOperator() {
+	p.operators++
+	if p.operators > maxOperators {
+		p.later("The expression contains too many operators; operator count: %d", p.operators)
+	}
+}
+
+func (p *parser) redundant() {
+	p.later("The expression has redundant parentheses;")
+}
+
+func (p *parser) pathList() ([]path, error) {
+	var paths []path
+	for {
+		next, err := p.path()
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, next)
+		if !p.acceptSymbol(",") {
+			return paths, nil
+		}
+	}
+}
+
+func (p *parser) path() (path, error) {
+	first, err := p.pathName()
+	if err != nil {
+		return nil, err
+	}
+	steps := path{first}
+	for {
+		switch {
+		case p.acceptSymbol("."):
+			s, err := p.pathName()
+			if err != nil {
+				return nil, err
+			}
+			steps = append(steps, s)
+		case p.acceptSymbol("["):
+			s, err := p.pathIndex()
+			if err != nil {
+				return nil, err
+			}
+			steps = append(steps, s)
+		default:
+			if len(steps) > maxPath {
+				p.later("The document path has too many nesting levels; nesting levels: %d", len(steps))
+			}
+			return steps, nil
+		}
+	}
+}
+
+func (p *parser) pathName() (step, error) {
+	switch t := p.peek(); {
+	case t.kind == tokenName:
+		p.next()
+		return step{kind: stepPlaceholder, index: intern(&p.out.names, t.text)}, nil
+	case t.kind == tokenIdentifier && !p.isGrammarWord(t.text):
+		p.next()
+		if isReserved(t.text) {
+			p.later("Attribute name is a reserved keyword; reserved keyword: %s", t.text)
+		}
+		return step{kind: stepName, name: t.text}, nil
+	}
+	return step{}, p.unexpected()
+}
+
+// isGrammarWord reports whether the grammar itself uses the word here.
+func (p *parser) isGrammarWord(word string) bool {
+	words := []string{"AND", "OR", "NOT", "IN", "BETWEEN"}
+	if p.out.kind == KindUpdate {
+		words = []string{"SET", "REMOVE", "ADD", "DELETE"}
+	}
+	return slices.ContainsFunc(words, func(w string) bool { return keyword(word, w) })
+}
+
+func (p *parser) pathIndex() (step, error) {
+	t := p.peek()
+	if t.kind != tokenNumber {
+		return step{}, p.unexpected()
+	}
+	p.next()
+	index, err := strconv.Atoi(t.text)
+	if err != nil || index > maxIndex {
+		p.later("List index is not within the allowable range; index: [%s]", t.text)
+	}
+	return step{kind: stepIndex, index: index}, p.expectSymbol("]")
+}
+
+func (p *parser) valueOperand() *operand {
+	return &operand{kind: operandValue, ref: intern(&p.out.values, p.next().text)}
+}
+
+// call reads name(x, y, …), of which the name is next.
+func (p *parser) call(argument func() (*operand, error)) (op, []*operand, error) {
+	name := op(p.next().text)
+	p.next() // the parenthesis that made it a call
+	if err := p.descend(); err != nil {
+		return name, nil, err
+	}
+	defer p.ascend()
+	var args []*operand
+	for {
+		arg, err := argument()
+		if err != nil {
+			return name, nil, err
+		}
+		args = append(args, arg)
+		if !p.acceptSymbol(",") {
+			break
+		}
+	}
+	if err := p.expectSymbol(")"); err != nil {
+		return name, nil, err
+	}
+	p.countOperator()
+	f, known := lookUpFunction(name)
+	switch {
+	case !known:
+		p.later("Invalid function name; function: %s", name)
+	case f.args != len(args):
+		p.later("Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
+	case needsPath(name) && args[0].kind != operandPath:
+		p.later("Operator or function requires a document path; operator or function: %s", name)
+	}
+	return name, args, nil
+}
+
+func needsPath(name op) bool {
+	switch name {
+	case opExists, opNotExists, opType, opIfNotExists:
+		return true
+	}
+	return false
+}
+
+func (p *parser) isCall() bool {
+	after := p.ahead()
+	return p.peek().kind == tokenIdentifier && after.kind == tokenSymbol && after.text == "("
+}
+
+// intern returns the index of s in list, to which it adds s if need be.
+// Expressions are short; a scan beats a map.
+func intern(list *[]string, s string) int {
+	if i := slices.Index(*list, s); i >= 0 {
+		return i
+	}
+	*list = append(*list, s)
+	return len(*list) - 1
+}

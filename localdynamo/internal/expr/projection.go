@@ -1,0 +1,137 @@
+package expr
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// Projection is a set of document paths, none of which contains another.
+type Projection struct {
+	root *branch
+}
+
+// branch is a node of the tree that the paths of a projection or an update
+// form. It branches by name or by index, never both.
+type branch struct {
+	first   path // the first path that came through, for messages
+	leaf    bool // a path ends here
+	names   map[string]*branch
+	indexes map[int]*branch
+}
+
+// Projection binds text; nil yields a nil Projection.
+func (s *Scope) Projection(text *string) (*Projection, error) {
+	if text == nil {
+		return nil, nil
+	}
+	b, err := s.bind(KindProjection, *text)
+	if err != nil {
+		return nil, err
+	}
+	root := &branch{}
+	for _, p := range b.paths {
+		if err := b.plant(root, p); err != nil {
+			return nil, err
+		}
+	}
+	return &Projection{root: root}, nil
+}
+
+// plant adds a path to the tree. Two paths overlap if one begins the other,
+// and conflict if one takes a map where the other takes a list.
+func (b *binding) plant(root *branch, p path) error {
+	at := root
+	for i, s := range p {
+		if at.leaf {
+			return b.clash("overlap", at.first, p)
+		}
+		next, ok := at.step(s, b)
+		if !ok {
+			return b.clash("conflict", at.first, p)
+		}
+		if next.first == nil {
+			next.first = p
+		} else if i == len(p)-1 {
+			return b.clash("overlap", next.first, p)
+		}
+		at = next
+	}
+	at.leaf = true
+	return nil
+}
+
+func (b *binding) clash(how string, one, two path) error {
+	return b.errorf("Two document paths %s with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", how, b.describe(one), b.describe(two))
+}
+
+// step returns the branch that s leads to, which it makes if need be.
+func (n *branch) step(s step, b *binding) (*branch, bool) {
+	if s.kind == stepIndex {
+		if n.names != nil {
+			return nil, false
+		}
+		return grow(&n.indexes, s.index), true
+	}
+	if n.indexes != nil {
+		return nil, false
+	}
+	return grow(&n.names, b.name(s)), true
+}
+
+func grow[K comparable](m *map[K]*branch, key K) *branch {
+	if *m == nil {
+		*m = make(map[K]*branch)
+	}
+	next := (*m)[key]
+	if next == nil {
+		next = &branch{}
+		(*m)[key] = next
+	}
+	return next
+}
+
+// Of returns what the projection leaves of a document: maps keep the members
+// that were named, lists close up. It shares values with the document.
+func (p *Projection) Of(d Document) map[string]types.AttributeValue {
+	out := make(map[string]types.AttributeValue, len(p.root.names))
+	for name, n := range p.root.names {
+		if v := n.prune(d.Attribute(name)); v != nil {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+func (n *branch) prune(v types.AttributeValue) types.AttributeValue {
+	if n.leaf {
+		return v
+	}
+	switch v := v.(type) {
+	case *types.AttributeValueMemberM:
+		kept := make(map[string]types.AttributeValue, len(n.names))
+		for name, next := range n.names {
+			if e := next.prune(v.Value[name]); e != nil {
+				kept[name] = e
+			}
+		}
+		if len(kept) > 0 {
+			return &types.AttributeValueMemberM{Value: kept}
+		}
+	case *types.AttributeValueMemberL:
+		var kept []types.AttributeValue
+		for _, i := range slices.Sorted(maps.Keys(n.indexes)) {
+			if i >= len(v.Value) {
+				break
+			}
+			if e := n.indexes[i].prune(v.Value[i]); e != nil {
+				kept = append(kept, e)
+			}
+		}
+		if len(kept) > 0 {
+			return &types.AttributeValueMemberL{Value: kept}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// maxPlaceholder is the longest #name or :value, in bytes.
+const maxPlaceholder = 255
+
+// Scope is what one request (or one action of a transaction) substitutes into
+// its expressions. It notes what they use; Done complains about the rest.
+type Scope struct {
+	cache  *Cache
+	names  map[string]string
+	values map[string]types.AttributeValue
+	used   []*Parsed
+}
+
+// NewScope checks the maps' own form. A nil map was not given; an empty one
+// was, and is refused.
+func NewScope(cache *Cache, names map[string]string, values map[string]types.AttributeValue) (*Scope, error) {
+	if names != nil && len(names) == 0 {
+		return nil, errors.New("ExpressionAttributeNames must not be empty")
+	}
+	for key, name := range names {
+		if err := checkPlaceholder("ExpressionAttributeNames", '#', key); err != nil {
+			return nil, err
+		}
+		if name == "" {
+			return nil, fmt.Errorf("ExpressionAttributeNames contains invalid value: Empty attribute name for key %s", key)
+		}
+	}
+	if values != nil && len(values) == 0 {
+		return nil, errors.New("ExpressionAttributeValues must not be empty")
+	}
+	for key := range values {
+		if err := checkPlaceholder("ExpressionAttributeValues", ':', key); err != nil {
+			return nil, err
+		}
+	}
+	return &Scope{cache: cache, names: names, values: values}, nil
+}
+
+func checkPlaceholder(parameter string, sigil byte, key string) error {
+	if len(key) > maxPlaceholder {
+		return fmt.Errorf("%s contains invalid key: The expression attribute map contains a key that is too long; key: %.32q", parameter, key)
+	}
+	if len(key) < 2 || key[0] != sigil || wordLen(key[1:]) != len(key)-1 {
+		return fmt.Errorf("%s contains invalid key: Syntax error; key: %q", parameter, key)
+	}
+	return nil
+}
+
+// Done reports names and values that no expression used.
+func (s *Scope) Done() error {
+	if len(s.used) == 0 {
+		switch {
+		case s.names != nil:
+			return errors.New("ExpressionAttributeNames can only be specified when using expressions")
+		case s.values != nil:
+			return errors.New("ExpressionAttributeValues can only be specified when using expressions")
+		}
+		return nil
+	}
+	names := func(p *Parsed) []string { return p.names }
+	if unused := leftOver(s.names, s.used, names); unused != "" {
+		return fmt.Errorf("Value provided in ExpressionAttributeNames unused in expressions: keys: {%s}", unused)
+	}
+	values := func(p *Parsed) []string { return p.values }
+	if unused := leftOver(s.values, s.used, values); unused != "" {
+		return fmt.Errorf("Value provided in ExpressionAttributeValues unused in expressions: keys: {%s}", unused)
+	}
+	return nil
+}
+
+// leftOver lists the keys of given that no expression mentions.
+func leftOver[V any](given map[string]V, used []*Parsed, mentioned func(*Parsed) []string) string {
+	if len(used) == 1 && len(mentioned(used[0])) == len(given) {
+		return "" // everything mentioned was found in given when it was bound
+	}
+	unused := make(map[string]struct{}, len(given))
+	for key := range given {
+		unused[key] = struct{}{}
+	}
+	for _, p := range used {
+		for _, key := range mentioned(p) {
+			delete(unused, key)
+		}
+	}
+	keys := make([]string, 0, len(unused))
+	for key := range unused {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, ", ")
+}
+
+// binding is a parsed expression with its names and values.
+type binding struct {
+	*Parsed
+	names  []string
+	values []types.AttributeValue
+}
+
+// bind parses text and finds the names and values that it mentions.
+func (s *Scope) bind(kind Kind, text string) (binding, error) {
+	parsed, err := s.cache.Parse(kind, text)
+	if err != nil {
+		return binding{}, err
+	}
+	b := binding{Parsed: parsed}
+	if len(parsed.names) > 0 {
+		b.names = make([]string, len(parsed.names))
+	}
+	for i, key := range parsed.names {
+		name, ok := s.names[key]
+		if !ok {
+			return b, b.errorf("An expression attribute name used in the document path is not defined; attribute name: %s", key)
+		}
+		b.names[i] = name
+	}
+	if len(parsed.values) > 0 {
+		b.values = make([]types.AttributeValue, len(parsed.values))
+	}
+	for i, key := range parsed.values {
+		raw, ok := s.values[key]
+		if !ok {
+			return b, b.errorf("An expression attribute value used in expression is not defined; attribute value: %s", key)
+		}
+		if b.values[i], err = value.Clean(raw); err != nil {
+			return b, fmt.Errorf("ExpressionAttributeValues contains invalid value: %w for key %s", err, key)
+		}
+	}
+	s.used = append(s.used, parsed)
+	return b, nil
+}
+
+func (b *binding) errorf(format string, args ...any) error {
+	return fmt.Errorf("Invalid %s: %w", b.kind, fmt.Errorf(format, args...))
+}
+
+// name returns the attribute name of a step that is not an index.
+func (b *binding) name(s step) string {
+	if s.kind == stepPlaceholder {
+		return b.names[s.index]
+	}
+	return s.name
+}
+
+// describe writes a path as AWS does in its messages: [a, b, [2]].
+func (b *binding) describe(p path) string {
+	parts := make([]string, len(p))
+	for i, s := range p {
+		if s.kind == stepIndex {
+			parts[i] = "[" + strconv.Itoa(s.index) + "]"
+		} else {
+			parts[i] = b.name(s)
+		}
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+func (b *binding) samePath(p, q path) bool {
+	return slices.EqualFunc(p, q, func(s, t step) bool {
+		if s.kind == stepIndex || t.kind == stepIndex {
+			return s.kind == t.kind && s.index == t.index
+		}
+		return b.name(s) == b.name(t)
+	})
+}

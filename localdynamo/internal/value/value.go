@@ -1,0 +1,363 @@
+// Package value is the data model of DynamoDB: what an attribute value may
+// be, how two of them compare, how large they are, and how items and keys are
+// written to disk.
+//
+// Values travel as the SDK's own types.AttributeValue, with one promise added:
+// a value that has passed Clean (or was decoded from disk) is canonical. Its
+// numbers are plain decimals that are equal exactly when their texts are, its
+// sets are sorted, not empty and hold no member twice, and it shares no memory
+// with the caller.
+package value
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// MaxDepth is how many maps and lists may enclose a value, the item itself
+// included.
+const MaxDepth = 32
+
+// Errors of a malformed value, with the words that AWS uses.
+var (
+	ErrNoType    = errors.New("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
+	ErrTooDeep   = errors.New("Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit")
+	ErrNullFalse = errors.New("One or more parameter values were invalid: Null attribute value types must have the value of true")
+	ErrNoName    = errors.New("One or more parameter values were invalid: Empty attribute name")
+	errEmptySS   = errors.New("One or more parameter values were invalid: An string set  may not be empty")
+	errEmptyNS   = errors.New("One or more parameter values were invalid: An number set  may not be empty")
+	errEmptyBS   = errors.New("One or more parameter values were invalid: Binary sets should not be empty")
+)
+
+// Type returns the one- to four-letter name of v's type as it stands on the
+// wire ("S", "NS", "BOOL"), or "" if v is none that DynamoDB knows.
+func Type(v types.AttributeValue) string {
+	switch v.(type) {
+	case *types.AttributeValueMemberS:
+		return "S"
+	case *types.AttributeValueMemberN:
+		return "N"
+	case *types.AttributeValueMemberB:
+		return "B"
+	case *types.AttributeValueMemberBOOL:
+		return "BOOL"
+	case *types.AttributeValueMemberNULL:
+		return "NULL"
+	case *types.AttributeValueMemberL:
+		return "L"
+	case *types.AttributeValueMemberM:
+		return "M"
+	case *types.AttributeValueMemberSS:
+		return "SS"
+	case *types.AttributeValueMemberNS:
+		return "NS"
+	case *types.AttributeValueMemberBS:
+		return "BS"
+	}
+	return ""
+}
+
+// Clean checks v and returns a canonical deep copy of it.
+func Clean(v types.AttributeValue) (types.AttributeValue, error) {
+	return clean(v, 1)
+}
+
+// CleanItem checks and copies a whole item or key.
+func CleanItem(item map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
+	return cleanMap(item, 1)
+}
+
+// clean works on a value that depth maps and lists enclose.
+func clean(v types.AttributeValue, depth int) (types.AttributeValue, error) {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		if v != nil {
+			return &types.AttributeValueMemberS{Value: v.Value}, nil
+		}
+	case *types.AttributeValueMemberN:
+		if v != nil {
+			n, err := Canonical(v.Value)
+			return &types.AttributeValueMemberN{Value: n}, err
+		}
+	case *types.AttributeValueMemberB:
+		if v != nil {
+			return &types.AttributeValueMemberB{Value: copyBytes(v.Value)}, nil
+		}
+	case *types.AttributeValueMemberBOOL:
+		if v != nil {
+			return &types.AttributeValueMemberBOOL{Value: v.Value}, nil
+		}
+	case *types.AttributeValueMemberNULL:
+		if v != nil {
+			if !v.Value {
+				return nil, ErrNullFalse
+			}
+			return &types.AttributeValueMemberNULL{Value: true}, nil
+		}
+	case *types.AttributeValueMemberL:
+		if v != nil {
+			return cleanList(v.Value, depth+1)
+		}
+	case *types.AttributeValueMemberM:
+		if v != nil {
+			m, err := cleanMap(v.Value, depth+1)
+			return &types.AttributeValueMemberM{Value: m}, err
+		}
+	default:
+		return cleanSet(v)
+	}
+	return nil, ErrNoType
+}
+
+func cleanList(in []types.AttributeValue, depth int) (types.AttributeValue, error) {
+	if depth > MaxDepth {
+		return nil, ErrTooDeep
+	}
+	out := make([]types.AttributeValue, len(in))
+	for i, e := range in {
+		c, err := clean(e, depth)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = c
+	}
+	return &types.AttributeValueMemberL{Value: out}, nil
+}
+
+func cleanMap(in map[string]types.AttributeValue, depth int) (map[string]types.AttributeValue, error) {
+	if depth > MaxDepth {
+		return nil, ErrTooDeep
+	}
+	out := make(map[string]types.AttributeValue, len(in))
+	for name, e := range in {
+		if name == "" {
+			return nil, ErrNoName
+		}
+		c, err := clean(e, depth)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = c
+	}
+	return out, nil
+}
+
+func cleanSet(v types.AttributeValue) (types.AttributeValue, error) {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberSS:
+		if v == nil {
+			return nil, ErrNoType
+		}
+		if len(v.Value) == 0 {
+			return nil, errEmptySS
+		}
+		set := slices.Sorted(slices.Values(v.Value))
+		if hasDuplicate(set) {
+			return nil, fmt.Errorf("One or more parameter values were invalid: Input collection [%s] contains duplicates.", strings.Join(v.Value, ", "))
+		}
+		return &types.AttributeValueMemberSS{Value: set}, nil
+	case *types.AttributeValueMemberNS:
+		if v == nil {
+			return nil, ErrNoType
+		}
+		if len(v.Value) == 0 {
+			return nil, errEmptyNS
+		}
+		return cleanNumberSet(v.Value)
+	case *types.AttributeValueMemberBS:
+		if v == nil {
+			return nil, ErrNoType
+		}
+		if len(v.Value) == 0 {
+			return nil, errEmptyBS
+		}
+		return cleanBinarySet(v.Value)
+	}
+	return nil, ErrNoType
+}
+
+func cleanNumberSet(in []string) (types.AttributeValue, error) {
+	out := make([]string, len(in))
+	for i, n := range in {
+		c, err := Canonical(n)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = c
+	}
+	slices.Sort(out)
+	// Duplicates are numeric: 1 and 1.0 are one member given twice.
+	if hasDuplicate(out) {
+		return nil, fmt.Errorf("One or more parameter values were invalid: Input collection [%s] contains duplicates.", strings.Join(in, ", "))
+	}
+	return &types.AttributeValueMemberNS{Value: out}, nil
+}
+
+func cleanBinarySet(in [][]byte) (types.AttributeValue, error) {
+	set := sortedBinaries(in)
+	for i := 1; i < len(set); i++ {
+		if bytes.Equal(set[i-1], set[i]) {
+			return nil, errors.New("One or more parameter values were invalid: Input collection of type BS contains duplicates.")
+		}
+	}
+	return &types.AttributeValueMemberBS{Value: set}, nil
+}
+
+// sortedBinaries returns a sorted deep copy.
+func sortedBinaries(in [][]byte) [][]byte {
+	out := make([][]byte, len(in))
+	for i, b := range in {
+		out[i] = copyBytes(b)
+	}
+	slices.SortFunc(out, bytes.Compare)
+	return out
+}
+
+// hasDuplicate looks at a sorted list.
+func hasDuplicate(sorted []string) bool {
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i-1] == sorted[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// copyBytes never returns nil: an empty binary is a value, not its absence.
+func copyBytes(b []byte) []byte {
+	return append(make([]byte, 0, len(b)), b...)
+}
+
+// Clone returns a deep copy of a canonical value.
+func Clone(v types.AttributeValue) types.AttributeValue {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberL:
+		out := make([]types.AttributeValue, len(v.Value))
+		for i, e := range v.Value {
+			out[i] = Clone(e)
+		}
+		return &types.AttributeValueMemberL{Value: out}
+	case *types.AttributeValueMemberM:
+		out := make(map[string]types.AttributeValue, len(v.Value))
+		for name, e := range v.Value {
+			out[name] = Clone(e)
+		}
+		return &types.AttributeValueMemberM{Value: out}
+	case *types.AttributeValueMemberSS:
+		return &types.AttributeValueMemberSS{Value: slices.Clone(v.Value)}
+	case *types.AttributeValueMemberNS:
+		return &types.AttributeValueMemberNS{Value: slices.Clone(v.Value)}
+	case *types.AttributeValueMemberBS:
+		return &types.AttributeValueMemberBS{Value: sortedBinaries(v.Value)}
+	case *types.AttributeValueMemberB:
+		return &types.AttributeValueMemberB{Value: copyBytes(v.Value)}
+	}
+	return v // the remaining scalars are never written to
+}
+
+// Equal reports whether two canonical values are the same. Values of unlike
+// types differ.
+func Equal(a, b types.AttributeValue) bool {
+	switch a := a.(type) {
+	case *types.AttributeValueMemberS:
+		b, ok := b.(*types.AttributeValueMemberS)
+		return ok && a.Value == b.Value
+	case *types.AttributeValueMemberN:
+		b, ok := b.(*types.AttributeValueMemberN)
+		return ok && a.Value == b.Value
+	case *types.AttributeValueMemberB:
+		b, ok := b.(*types.AttributeValueMemberB)
+		return ok && bytes.Equal(a.Value, b.Value)
+	case *types.AttributeValueMemberBOOL:
+		b, ok := b.(*types.AttributeValueMemberBOOL)
+		return ok && a.Value == b.Value
+	case *types.AttributeValueMemberNULL:
+		_, ok := b.(*types.AttributeValueMemberNULL)
+		return ok
+	case *types.AttributeValueMemberL:
+		b, ok := b.(*types.AttributeValueMemberL)
+		return ok && slices.EqualFunc(a.Value, b.Value, Equal)
+	case *types.AttributeValueMemberM:
+		b, ok := b.(*types.AttributeValueMemberM)
+		return ok && EqualItems(a.Value, b.Value)
+	case *types.AttributeValueMemberSS:
+		b, ok := b.(*types.AttributeValueMemberSS)
+		return ok && slices.Equal(a.Value, b.Value)
+	case *types.AttributeValueMemberNS:
+		b, ok := b.(*types.AttributeValueMemberNS)
+		return ok && slices.Equal(a.Value, b.Value)
+	case *types.AttributeValueMemberBS:
+		b, ok := b.(*types.AttributeValueMemberBS)
+		return ok && slices.EqualFunc(a.Value, b.Value, bytes.Equal)
+	}
+	return false
+}
+
+// EqualItems reports whether two canonical items are the same.
+func EqualItems(a, b map[string]types.AttributeValue) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, v := range a {
+		if w, ok := b[name]; !ok || !Equal(v, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// Compare orders two canonical scalars of one type among S, N and B; ok is
+// false for any other pair, which no order relates.
+func Compare(a, b types.AttributeValue) (order int, ok bool) {
+	switch a := a.(type) {
+	case *types.AttributeValueMemberS:
+		if b, ok := b.(*types.AttributeValueMemberS); ok {
+			return strings.Compare(a.Value, b.Value), true
+		}
+	case *types.AttributeValueMemberN:
+		if b, ok := b.(*types.AttributeValueMemberN); ok {
+			return CompareNumbers(a.Value, b.Value), true
+		}
+	case *types.AttributeValueMemberB:
+		if b, ok := b.(*types.AttributeValueMemberB); ok {
+			return bytes.Compare(a.Value, b.Value), true
+		}
+	}
+	return 0, false
+}
+
+// CheckDepth refuses an item that an update has nested too deeply.
+func CheckDepth(item map[string]types.AttributeValue) error {
+	for _, v := range item {
+		if !shallow(v, 1) {
+			return ErrTooDeep
+		}
+	}
+	return nil
+}
+
+// shallow looks at a value that depth maps and lists enclose.
+func shallow(v types.AttributeValue, depth int) bool {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberL:
+		for _, e := range v.Value {
+			if !shallow(e, depth+1) {
+				return false
+			}
+		}
+		return depth < MaxDepth
+	case *types.AttributeValueMemberM:
+		for _, e := range v.Value {
+			if !shallow(e, depth+1) {
+				return false
+			}
+		}
+		return depth < MaxDepth
+	}
+	return true
+}

@@ -1,0 +1,209 @@
+package localdynamo
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/expr"
+	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// operation is a conditional write as it was asked for: PutItem, UpdateItem
+// and DeleteItem are one each, a transaction is a list of them.
+type operation struct {
+	verb      verb
+	table     *string
+	item      map[string]types.AttributeValue // verbPut
+	key       map[string]types.AttributeValue // all others
+	update    *string                         // verbUpdate
+	condition *string
+	names     map[string]string
+	values    map[string]types.AttributeValue
+	onFailure types.ReturnValuesOnConditionCheckFailure
+}
+
+// mutation is an operation checked as far as it can be without the item.
+type mutation struct {
+	table     *table
+	key       []byte // as stored
+	condition *expr.Condition
+	verb      verb
+	item      []byte                          // verbPut: the new item, encoded
+	update    *expr.Update                    // verbUpdate
+	fields    map[string]types.AttributeValue // verbUpdate: the key, for a new item
+	onFailure types.ReturnValuesOnConditionCheckFailure
+}
+
+type verb uint8
+
+const (
+	verbPut verb = iota
+	verbUpdate
+	verbDelete
+	verbCheck // only the condition
+)
+
+// plan checks an operation in the order of AWS: fields, expressions, table,
+// keys, sizes.
+func (db *DB) plan(o *operation) (*mutation, error) {
+	m := &mutation{verb: o.verb, onFailure: o.onFailure}
+	if err := checkTableName(o.table); err != nil {
+		return nil, err
+	}
+	switch o.onFailure {
+	case "", types.ReturnValuesOnConditionCheckFailureNone, types.ReturnValuesOnConditionCheckFailureAllOld:
+	default:
+		return nil, invalid("1 validation error detected: Value '%s' at 'returnValuesOnConditionCheckFailure' failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, NONE]", o.onFailure)
+	}
+	item, err := o.cleanItem()
+	if err != nil {
+		return nil, err
+	}
+	if err := db.bind(o, m); err != nil {
+		return nil, err
+	}
+	if m.table, err = db.lookUp(o.table); err != nil {
+		return nil, err
+	}
+	if o.verb != verbPut {
+		m.fields, m.key, err = m.table.keyOf(o.key)
+		return m, err
+	}
+	if m.key, err = m.table.keyOfItem(item); err != nil {
+		return nil, err
+	}
+	if value.ItemSize(item) > value.MaxItemSize {
+		return nil, invalid("Item size has exceeded the maximum allowed size")
+	}
+	m.item = value.Encode(nil, item)
+	return m, nil
+}
+
+// cleanItem checks the fields that hold values, and returns the new item of a
+// put.
+func (o *operation) cleanItem() (map[string]types.AttributeValue, error) {
+	switch {
+	case o.verb != verbPut && o.key == nil:
+		return nil, errNullKey()
+	case o.verb != verbPut:
+		return nil, nil
+	case o.item == nil:
+		return nil, invalid("1 validation error detected: Value null at 'item' failed to satisfy constraint: Member must not be null")
+	}
+	item, err := value.CleanItem(o.item)
+	return item, asInvalid(err)
+}
+
+func (db *DB) bind(o *operation, m *mutation) error {
+	if o.condition == nil && o.update == nil && o.names == nil && o.values == nil {
+		return nil
+	}
+	scope, err := expr.NewScope(&db.expressions, o.names, o.values)
+	if err != nil {
+		return asInvalid(err)
+	}
+	if m.update, err = scope.Update(o.update); err != nil {
+		return asInvalid(err)
+	}
+	if m.condition, err = scope.Condition(expr.KindCondition, o.condition); err != nil {
+		return asInvalid(err)
+	}
+	return asInvalid(scope.Done())
+}
+
+// effect is what a mutation does to the item it found. Nothing in it points
+// into the store.
+type effect struct {
+	old value.Item // what was there; "" if nothing was
+	now []byte     // what will be there; nil if nothing will be
+}
+
+// evaluate decides what m would do. Its error is the request's own, a
+// ValidationException or a *types.ConditionalCheckFailedException.
+func (m *mutation) evaluate(r store.Reader) (effect, error) {
+	found := r.Get(m.table.space(), m.key)
+	s := &stored{item: value.View(found)}
+	if !m.condition.Match(s) {
+		return effect{}, m.failed(s.item)
+	}
+	if s.fault != nil {
+		return effect{}, s.fault
+	}
+	e := effect{old: value.Item(found)} // a copy: the bytes are the store's
+	switch m.verb {
+	case verbPut:
+		e.now = m.item
+	case verbUpdate:
+		if err := m.checkKeyUntouched(); err != nil {
+			return effect{}, err
+		}
+		var err error
+		e.now, err = m.updated(e.old)
+		return e, err
+	}
+	return e, nil
+}
+
+// failed reports that the condition does not hold, with the item if it was
+// asked for and there is one.
+func (m *mutation) failed(found value.Item) error {
+	message := "The conditional request failed"
+	failure := &types.ConditionalCheckFailedException{Message: &message}
+	if m.onFailure == types.ReturnValuesOnConditionCheckFailureAllOld {
+		var err error
+		if failure.Item, err = decode(value.Item(strings.Clone(string(found)))); err != nil {
+			return err
+		}
+	}
+	return failure
+}
+
+func (m *mutation) checkKeyUntouched() error {
+	for _, a := range m.table.keyAttributes() {
+		if m.update.Touches(a.Name) {
+			return invalid("One or more parameter values were invalid: Cannot update attribute %s. This attribute is part of the key", a.Name)
+		}
+	}
+	return nil
+}
+
+func (m *mutation) updated(old value.Item) ([]byte, error) {
+	fields, err := decode(old)
+	if err != nil {
+		return nil, err
+	}
+	if fields == nil {
+		fields = maps.Clone(m.fields)
+	}
+	if err := m.update.Apply(fields); err != nil {
+		return nil, asInvalid(err)
+	}
+	if err := value.CheckDepth(fields); err != nil {
+		return nil, asInvalid(err)
+	}
+	if value.ItemSize(fields) > value.MaxItemSize {
+		return nil, invalid("Item size to update has exceeded the maximum allowed size")
+	}
+	return value.Encode(nil, fields), nil
+}
+
+// apply writes what evaluate decided.
+func (m *mutation) apply(tx *transaction, e effect) error {
+	switch {
+	case m.verb == verbCheck:
+		return nil
+	case e.now != nil:
+		return tx.Put(m.table.space(), m.key, e.now)
+	case e.old != "":
+		return tx.Delete(m.table.space(), m.key)
+	}
+	return nil // deleting what is not there
+}
+
+// units is what the write costs outside of a transaction.
+func (e effect) units() float64 {
+	return writeUnits(e.old.Size(), value.View(e.now).Size())
+}

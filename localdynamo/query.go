@@ -1,0 +1,181 @@
+package localdynamo
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/expr"
+	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// Query reads items of one hash key in the order of their range keys, from
+// one snapshot, up to 1 MB.
+func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	if in.KeyConditions != nil || in.QueryFilter != nil || in.AttributesToGet != nil || in.ConditionalOperator != "" {
+		return nil, errLegacy("KeyConditions, QueryFilter or AttributesToGet")
+	}
+	q, err := db.planQuery(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.view(ctx, func(r store.Reader) error { return q.page.read(r, q.lo, q.hi, q.reverse) }); err != nil {
+		return nil, err
+	}
+	return &dynamodb.QueryOutput{
+		Items:            q.page.items,
+		Count:            int32(q.page.count),
+		ScannedCount:     int32(q.page.scanned),
+		LastEvaluatedKey: q.page.last,
+		ConsumedCapacity: consumed(in.ReturnConsumedCapacity, q.page.table.Name, readUnits(q.page.bytes, aws.ToBool(in.ConsistentRead))),
+	}, nil
+}
+
+// query is a Query that has been checked.
+type query struct {
+	page    page
+	lo, hi  []byte
+	reverse bool
+}
+
+func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
+	q := &query{reverse: in.ScanIndexForward != nil && !*in.ScanIndexForward}
+	var err error
+	if err = checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+		return nil, err
+	}
+	if q.page.countOnly, err = selection(in.Select, in.ProjectionExpression); err != nil {
+		return nil, err
+	}
+	if q.page.limit, err = checkLimit(in.Limit); err != nil {
+		return nil, err
+	}
+	if in.KeyConditionExpression == nil {
+		return nil, invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
+	}
+	t, err := db.lookUp(in.TableName)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNoIndex(in.IndexName); err != nil {
+		return nil, err
+	}
+	q.page.table = t
+	key, err := db.bindQuery(in, &q.page)
+	if err != nil {
+		return nil, err
+	}
+	if q.lo, q.hi, err = t.span(key); err != nil {
+		return nil, err
+	}
+	return q, q.startAfter(in.ExclusiveStartKey)
+}
+
+func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (*expr.KeyCondition, error) {
+	scope, err := expr.NewScope(&db.expressions, in.ExpressionAttributeNames, in.ExpressionAttributeValues)
+	if err != nil {
+		return nil, asInvalid(err)
+	}
+	if p.projection, err = scope.Projection(in.ProjectionExpression); err != nil {
+		return nil, asInvalid(err)
+	}
+	if p.filter, err = scope.Condition(expr.KindFilter, in.FilterExpression); err != nil {
+		return nil, asInvalid(err)
+	}
+	rangeName := ""
+	if p.table.Range != nil {
+		rangeName = p.table.Range.Name
+	}
+	key, err := scope.KeyCondition(*in.KeyConditionExpression, p.table.Hash.Name, rangeName)
+	if err != nil {
+		return nil, asInvalid(err)
+	}
+	if err := scope.Done(); err != nil {
+		return nil, asInvalid(err)
+	}
+	for _, a := range p.table.keyAttributes() {
+		if p.filter.Mentions(a.Name) != "" {
+			return nil, invalid("Filter Expression can only contain non-primary key attributes: Primary key attribute: %s", a.Name)
+		}
+	}
+	return key, nil
+}
+
+// startAfter moves the near end of the span past the item that the last page
+// ended with.
+func (q *query) startAfter(given map[string]types.AttributeValue) error {
+	at, err := q.page.table.startAfter(given)
+	if err != nil || at == nil {
+		return err
+	}
+	if bytes.Compare(at, q.lo) < 0 || q.hi != nil && bytes.Compare(at, q.hi) >= 0 {
+		return invalid("The provided starting key is outside query boundaries based on provided conditions")
+	}
+	if q.reverse {
+		q.hi = at
+	} else {
+		q.lo = append(at, 0) // the least key above it
+	}
+	return nil
+}
+
+// span returns the keys [lo, hi) that a key condition allows.
+func (t *table) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
+	hash, err := appendConditionKey(nil, t.Hash, key.Hash, maxHashSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := key.Range
+	if r == nil {
+		return hash, value.After(hash), nil
+	}
+	if r.Operator == "begins_with" {
+		return t.prefixSpan(hash, r.Low)
+	}
+	low, err := appendConditionKey(bytes.Clone(hash), *t.Range, r.Low, maxRangeSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch r.Operator {
+	case "=":
+		return low, value.After(low), nil
+	case "<":
+		return hash, low, nil
+	case "<=":
+		return hash, value.After(low), nil
+	case ">":
+		return value.After(low), value.After(hash), nil
+	case ">=":
+		return low, value.After(hash), nil
+	}
+	high, err := appendConditionKey(hash, *t.Range, r.High, maxRangeSize)
+	return low, value.After(high), err
+}
+
+// prefixSpan is for begins_with.
+func (t *table) prefixSpan(hash []byte, prefix types.AttributeValue) (lo, hi []byte, err error) {
+	if value.Type(prefix) != string(t.Range.Type) {
+		return nil, nil, errConditionType()
+	}
+	if err := checkKeyValue(*t.Range, prefix, maxRangeSize); err != nil {
+		return nil, nil, err
+	}
+	lo, err = value.AppendKeyPrefix(hash, prefix)
+	return lo, value.After(lo), asInvalid(err)
+}
+
+// appendConditionKey adds a value that a key condition compares with.
+func appendConditionKey(dst []byte, a attribute, v types.AttributeValue, limit int) ([]byte, error) {
+	if value.Type(v) != string(a.Type) {
+		return nil, errConditionType()
+	}
+	return appendKey(dst, a, v, limit)
+}
+
+func errConditionType() error {
+	return invalid("One or more parameter values were invalid: Condition parameter type does not match schema type")
+}

@@ -1,0 +1,121 @@
+package localdynamo
+
+import (
+	"context"
+	"hash/fnv"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr/localdynamo/internal/expr"
+	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// maxSegments is how many parts a Scan may be split into.
+const maxSegments = 1_000_000
+
+// Scan reads a table, or one of TotalSegments parts of it, from one snapshot
+// per page, up to 1 MB. Items of one hash key are in one segment.
+func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	if in.ScanFilter != nil || in.AttributesToGet != nil || in.ConditionalOperator != "" {
+		return nil, errLegacy("ScanFilter or AttributesToGet")
+	}
+	p, from, err := db.planScan(in)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.view(ctx, func(r store.Reader) error { return p.read(r, from, nil, false) }); err != nil {
+		return nil, err
+	}
+	return &dynamodb.ScanOutput{
+		Items:            p.items,
+		Count:            int32(p.count),
+		ScannedCount:     int32(p.scanned),
+		LastEvaluatedKey: p.last,
+		ConsumedCapacity: consumed(in.ReturnConsumedCapacity, p.table.Name, readUnits(p.bytes, aws.ToBool(in.ConsistentRead))),
+	}, nil
+}
+
+func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error) {
+	p = &page{}
+	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+		return nil, nil, err
+	}
+	if p.countOnly, err = selection(in.Select, in.ProjectionExpression); err != nil {
+		return nil, nil, err
+	}
+	if p.limit, err = checkLimit(in.Limit); err != nil {
+		return nil, nil, err
+	}
+	if err := checkSegments(in.Segment, in.TotalSegments); err != nil {
+		return nil, nil, err
+	}
+	if err := db.bindScan(in, p); err != nil {
+		return nil, nil, err
+	}
+	if p.table, err = db.lookUp(in.TableName); err != nil {
+		return nil, nil, err
+	}
+	if err := checkNoIndex(in.IndexName); err != nil {
+		return nil, nil, err
+	}
+	if from, err = p.table.startAfter(in.ExclusiveStartKey); err != nil {
+		return nil, nil, err
+	}
+	if from != nil {
+		from = append(from, 0) // the least key above it
+	}
+	if aws.ToInt32(in.TotalSegments) > 1 {
+		p.within = p.table.segment(uint32(*in.Segment), uint32(*in.TotalSegments))
+	}
+	return p, from, nil
+}
+
+func (db *DB) bindScan(in *dynamodb.ScanInput, p *page) error {
+	scope, err := expr.NewScope(&db.expressions, in.ExpressionAttributeNames, in.ExpressionAttributeValues)
+	if err != nil {
+		return asInvalid(err)
+	}
+	if p.projection, err = scope.Projection(in.ProjectionExpression); err != nil {
+		return asInvalid(err)
+	}
+	if p.filter, err = scope.Condition(expr.KindFilter, in.FilterExpression); err != nil {
+		return asInvalid(err)
+	}
+	return asInvalid(scope.Done())
+}
+
+func checkSegments(segment, total *int32) error {
+	switch {
+	case segment == nil && total == nil:
+		return nil
+	case total == nil:
+		return invalid("The TotalSegments parameter is required but was not present in the request when Segment parameter is present")
+	case segment == nil:
+		return invalid("The Segment parameter is required but was not present in the request when parameter TotalSegments is present")
+	case *total < 1 || *total > maxSegments:
+		return invalid("1 validation error detected: Value '%d' at 'totalSegments' failed to satisfy constraint: Member must have value between 1 and %d", *total, maxSegments)
+	case *segment < 0 || *segment >= *total:
+		return invalid("The Segment parameter is zero-based and must be less than parameter TotalSegments: Segment: %d is not less than TotalSegments: %d", *segment, *total)
+	}
+	return nil
+}
+
+// segment tells whether an item is in the part numbered part of total. The
+// parts are cut by a hash of the hash key; each costs a walk over the table.
+func (t *table) segment(part, total uint32) func(value.Item) bool {
+	return func(item value.Item) bool {
+		v, err := item.Lookup(t.Hash.Name)
+		if err != nil || v == nil {
+			return part == 0 // some part must meet, and report, a damaged item
+		}
+		key, err := value.AppendKey(nil, v)
+		if err != nil {
+			return part == 0
+		}
+		h := fnv.New32a()
+		h.Write(key)
+		return h.Sum32()%total == part
+	}
+}

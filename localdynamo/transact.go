@@ -1,0 +1,237 @@
+package localdynamo
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// Limits of one transaction.
+const (
+	maxActions     = 100
+	maxTransaction = 4 << 20 // bytes of the items that it touches
+)
+
+// Codes of cancellation reasons.
+const (
+	reasonNone       = "None"
+	reasonCondition  = "ConditionalCheckFailed"
+	reasonValidation = "ValidationError"
+)
+
+// TransactWriteItems does all of its actions or none. If one of them cannot
+// be done the error is a *types.TransactionCanceledException with one reason
+// per action, in order. A ClientRequestToken makes a repetition within ten
+// minutes do nothing and report success; with other parameters it gets a
+// *types.IdempotentParameterMismatchException. Tokens outlive a restart.
+func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+		return nil, err
+	}
+	if n := len(in.TransactItems); n < 1 || n > maxActions {
+		return nil, invalid("1 validation error detected: Value at 'transactItems' failed to satisfy constraint: Member must have length between 1 and %d, inclusive; length: %d", maxActions, n)
+	}
+	operations := make([]*operation, len(in.TransactItems))
+	mutations := make([]*mutation, len(in.TransactItems))
+	for i := range in.TransactItems {
+		var err error
+		if operations[i], err = actionOf(&in.TransactItems[i]); err != nil {
+			return nil, err
+		}
+		if mutations[i], err = db.plan(operations[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkDistinctItems(mutations); err != nil {
+		return nil, err
+	}
+	replay, err := db.token(in.ClientRequestToken, operations)
+	if err != nil {
+		return nil, err
+	}
+	var bill []charge
+	repeated := false
+	err = db.submit(ctx, func(tx *transaction) error {
+		var err error
+		if bill, repeated, err = replay.look(tx); repeated || err != nil {
+			return err
+		}
+		effects, err := evaluateAll(tx, mutations)
+		if err != nil {
+			return err
+		}
+		bill = charges(mutations, effects)
+		return db.applyAll(tx, mutations, effects, replay, bill)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: total(in.ReturnConsumedCapacity, bill, repeated)}, nil
+}
+
+// applyAll writes the effects and remembers the token. All of it goes into
+// one commit: a crash leaves both the writes and the token, or neither.
+func (db *DB) applyAll(tx *transaction, mutations []*mutation, effects []effect, token *token, bill []charge) error {
+	for i, m := range mutations {
+		if err := m.apply(tx, effects[i]); err != nil {
+			return err
+		}
+	}
+	return token.remember(tx, bill)
+}
+
+// actionOf returns the one operation that an action holds.
+func actionOf(action *types.TransactWriteItem) (*operation, error) {
+	var found []*operation
+	if c := action.ConditionCheck; c != nil {
+		if c.ConditionExpression == nil {
+			return nil, invalid("1 validation error detected: Value null at 'transactItems.conditionCheck.conditionExpression' failed to satisfy constraint: Member must not be null")
+		}
+		found = append(found, &operation{verb: verbCheck, table: c.TableName, key: c.Key, condition: c.ConditionExpression,
+			names: c.ExpressionAttributeNames, values: c.ExpressionAttributeValues, onFailure: c.ReturnValuesOnConditionCheckFailure})
+	}
+	if p := action.Put; p != nil {
+		found = append(found, &operation{verb: verbPut, table: p.TableName, item: p.Item, condition: p.ConditionExpression,
+			names: p.ExpressionAttributeNames, values: p.ExpressionAttributeValues, onFailure: p.ReturnValuesOnConditionCheckFailure})
+	}
+	if u := action.Update; u != nil {
+		if u.UpdateExpression == nil {
+			return nil, invalid("1 validation error detected: Value null at 'transactItems.update.updateExpression' failed to satisfy constraint: Member must not be null")
+		}
+		found = append(found, &operation{verb: verbUpdate, table: u.TableName, key: u.Key, update: u.UpdateExpression, condition: u.ConditionExpression,
+			names: u.ExpressionAttributeNames, values: u.ExpressionAttributeValues, onFailure: u.ReturnValuesOnConditionCheckFailure})
+	}
+	if d := action.Delete; d != nil {
+		found = append(found, &operation{verb: verbDelete, table: d.TableName, key: d.Key, condition: d.ConditionExpression,
+			names: d.ExpressionAttributeNames, values: d.ExpressionAttributeValues, onFailure: d.ReturnValuesOnConditionCheckFailure})
+	}
+	if len(found) != 1 {
+		return nil, invalid("TransactItems can only contain one of Check, Put, Update or Delete")
+	}
+	return found[0], nil
+}
+
+func checkDistinctItems(mutations []*mutation) error {
+	seen := make(map[string]struct{}, len(mutations))
+	for _, m := range mutations {
+		seen[m.table.Name+"/"+string(m.key)] = struct{}{} // a table's name holds no slash
+	}
+	if len(seen) < len(mutations) {
+		return invalid("Transaction request cannot include multiple operations on one item")
+	}
+	return nil
+}
+
+// evaluateAll decides what each action does to the items as they are before
+// the transaction. Since no two actions share an item, none depends on
+// another, and all of them are judged before anything is written.
+func evaluateAll(tx *transaction, mutations []*mutation) ([]effect, error) {
+	effects := make([]effect, len(mutations))
+	reasons := make([]types.CancellationReason, len(mutations))
+	canceled := false
+	size := 0
+	for i, m := range mutations {
+		var err error
+		effects[i], err = m.evaluate(tx)
+		if reasons[i], err = reasonFor(err); err != nil {
+			return nil, err
+		}
+		canceled = canceled || *reasons[i].Code != reasonNone
+		size += max(effects[i].old.Size(), value.View(effects[i].now).Size())
+	}
+	if canceled {
+		return nil, cancellation(reasons)
+	}
+	if size > maxTransaction {
+		return nil, invalid("Transaction payload size cannot exceed 4MB. Payload Size: %d", size)
+	}
+	return effects, nil
+}
+
+// reasonFor turns an action's error into its reason. An error that is not the
+// action's own is returned.
+func reasonFor(err error) (types.CancellationReason, error) {
+	if err == nil {
+		return types.CancellationReason{Code: aws.String(reasonNone)}, nil
+	}
+	var failed *types.ConditionalCheckFailedException
+	if errors.As(err, &failed) {
+		return types.CancellationReason{Code: aws.String(reasonCondition), Message: failed.Message, Item: failed.Item}, nil
+	}
+	if message, ok := validationMessage(err); ok {
+		return types.CancellationReason{Code: aws.String(reasonValidation), Message: &message}, nil
+	}
+	return types.CancellationReason{}, err
+}
+
+func cancellation(reasons []types.CancellationReason) error {
+	codes := make([]string, len(reasons))
+	for i, r := range reasons {
+		codes[i] = *r.Code
+	}
+	message := "Transaction cancelled, please refer cancellation reasons for specific reasons [" + strings.Join(codes, ", ") + "]"
+	return &types.TransactionCanceledException{Message: &message, CancellationReasons: reasons}
+}
+
+// charge is what one action costs, doubled as it is in transactions.
+type charge struct {
+	Table  string
+	Reads  float64 // of a repetition
+	Writes float64
+}
+
+func charges(mutations []*mutation, effects []effect) []charge {
+	bill := make([]charge, len(mutations))
+	for i, m := range mutations {
+		size := max(effects[i].old.Size(), value.View(effects[i].now).Size())
+		bill[i] = charge{Table: m.table.Name, Reads: 2 * readUnits(size, true), Writes: 2 * effects[i].units()}
+	}
+	return bill
+}
+
+// total adds a bill up by table, in the order of table names.
+func total(mode types.ReturnConsumedCapacity, bill []charge, repeated bool) []types.ConsumedCapacity {
+	if mode != types.ReturnConsumedCapacityTotal && mode != types.ReturnConsumedCapacityIndexes {
+		return nil
+	}
+	units := make(map[string]float64)
+	for _, c := range bill {
+		if repeated {
+			units[c.Table] += c.Reads
+		} else {
+			units[c.Table] += c.Writes
+		}
+	}
+	var out []types.ConsumedCapacity
+	for name, n := range units {
+		c := consumed(mode, name, n)
+		for _, side := range sides(c, repeated) {
+			*side = aws.Float64(n)
+		}
+		out = append(out, *c)
+	}
+	slices.SortFunc(out, func(a, b types.ConsumedCapacity) int { return strings.Compare(*a.TableName, *b.TableName) })
+	return out
+}
+
+// sides returns the fields that say whether the units were reads or writes.
+func sides(c *types.ConsumedCapacity, reads bool) []**float64 {
+	out := []**float64{&c.WriteCapacityUnits}
+	if reads {
+		out[0] = &c.ReadCapacityUnits
+	}
+	if c.Table == nil {
+		return out
+	}
+	if reads {
+		return append(out, &c.Table.ReadCapacityUnits)
+	}
+	return append(out, &c.Table.WriteCapacityUnits)
+}

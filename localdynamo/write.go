@@ -1,0 +1,134 @@
+package localdynamo
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// PutItem writes a whole item, if its condition holds. When it returns
+// without an error the item is on disk.
+func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	if in.Expected != nil || in.ConditionalOperator != "" {
+		return nil, errLegacy("Expected")
+	}
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld); err != nil {
+		return nil, err
+	}
+	m, e, err := db.mutate(ctx, &operation{
+		verb: verbPut, table: in.TableName, item: in.Item, condition: in.ConditionExpression,
+		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &dynamodb.PutItemOutput{ConsumedCapacity: consumed(in.ReturnConsumedCapacity, m.table.Name, e.units())}
+	out.Attributes, err = db.returned(in.ReturnValues, m, e)
+	return out, err
+}
+
+// DeleteItem removes an item, if its condition holds. Removing what is not
+// there is no error.
+func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	if in.Expected != nil || in.ConditionalOperator != "" {
+		return nil, errLegacy("Expected")
+	}
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld); err != nil {
+		return nil, err
+	}
+	m, e, err := db.mutate(ctx, &operation{
+		verb: verbDelete, table: in.TableName, key: in.Key, condition: in.ConditionExpression,
+		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &dynamodb.DeleteItemOutput{ConsumedCapacity: consumed(in.ReturnConsumedCapacity, m.table.Name, e.units())}
+	out.Attributes, err = db.returned(in.ReturnValues, m, e)
+	return out, err
+}
+
+// UpdateItem changes an item, or creates it, if its condition holds.
+func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if in.Expected != nil || in.ConditionalOperator != "" || in.AttributeUpdates != nil {
+		return nil, errLegacy("Expected or AttributeUpdates")
+	}
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld,
+		types.ReturnValueAllNew, types.ReturnValueUpdatedOld, types.ReturnValueUpdatedNew); err != nil {
+		return nil, err
+	}
+	m, e, err := db.mutate(ctx, &operation{
+		verb: verbUpdate, table: in.TableName, key: in.Key, update: in.UpdateExpression, condition: in.ConditionExpression,
+		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &dynamodb.UpdateItemOutput{ConsumedCapacity: consumed(in.ReturnConsumedCapacity, m.table.Name, e.units())}
+	out.Attributes, err = db.returned(in.ReturnValues, m, e)
+	return out, err
+}
+
+// mutate plans a write, and has it evaluated and committed.
+func (db *DB) mutate(ctx context.Context, o *operation) (*mutation, effect, error) {
+	m, err := db.plan(o)
+	if err != nil {
+		return nil, effect{}, err
+	}
+	if m.verb == verbUpdate {
+		if err := m.checkKeyUntouched(); err != nil {
+			return nil, effect{}, err
+		}
+	}
+	var e effect
+	err = db.submit(ctx, func(tx *transaction) error {
+		var err error
+		if e, err = m.evaluate(tx); err != nil {
+			return err
+		}
+		return m.apply(tx, e)
+	})
+	return m, e, err
+}
+
+func checkReturn(capacity types.ReturnConsumedCapacity, given types.ReturnValue, allowed ...types.ReturnValue) error {
+	if err := checkCapacityMode(capacity); err != nil {
+		return err
+	}
+	if given == "" || given == types.ReturnValueNone {
+		return nil
+	}
+	for _, mode := range allowed {
+		if given == mode {
+			return nil
+		}
+	}
+	return invalid("Return values set to invalid value")
+}
+
+// returned picks what ReturnValues asks for; nil if there is nothing.
+func (db *DB) returned(mode types.ReturnValue, m *mutation, e effect) (map[string]types.AttributeValue, error) {
+	before, after := e.old, value.View(e.now)
+	var out map[string]types.AttributeValue
+	var err error
+	switch mode {
+	case types.ReturnValueAllOld:
+		out, err = decode(before)
+	case types.ReturnValueAllNew:
+		out, err = decode(after)
+	case types.ReturnValueUpdatedOld:
+		out = m.update.Touched(&stored{item: before})
+	case types.ReturnValueUpdatedNew:
+		out = m.update.Touched(&stored{item: after})
+	}
+	if err != nil {
+		return nil, db.internal(err)
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
+}

@@ -1,0 +1,154 @@
+package localdynamo
+
+import (
+	"context"
+	"errors"
+	"runtime"
+
+	"github.com/facetheory/isr/localdynamo/internal/store"
+)
+
+// maxBatch bounds how many requests share one commit, and with it how long
+// the first of them waits for the others to be evaluated.
+const maxBatch = 512
+
+// request is one write on its way to the writer goroutine.
+type request struct {
+	// apply evaluates the request and writes. If it returns an error it has
+	// written nothing, so that others in the batch are not affected; the
+	// exception is a failure of the store, which ends the whole batch.
+	apply func(*transaction) error
+
+	err  error      // what apply returned; read by the sender after done
+	done chan error // gets the outcome of the batch
+}
+
+// transaction is the store's transaction, shared by the requests of a batch.
+type transaction struct {
+	store.Writer
+	wrote   bool
+	failure error    // of the store
+	then    []func() // to run once it is all on disk
+}
+
+// afterCommit has the writer goroutine call fn when the batch is on disk,
+// before anyone is answered.
+func (tx *transaction) afterCommit(fn func()) {
+	tx.then = append(tx.then, fn)
+}
+
+// Put writes, and remembers a failure.
+func (tx *transaction) Put(space string, key, value []byte) error {
+	tx.wrote = true
+	return tx.note(tx.Writer.Put(space, key, value))
+}
+
+// Delete deletes, and remembers a failure.
+func (tx *transaction) Delete(space string, key []byte) error {
+	tx.wrote = true
+	return tx.note(tx.Writer.Delete(space, key))
+}
+
+func (tx *transaction) note(err error) error {
+	if err != nil && tx.failure == nil {
+		tx.failure = err
+	}
+	return err
+}
+
+// submit hands a write to the writer goroutine and returns when it is on disk
+// or has failed. A context that ends before the request is picked up takes it
+// back; after that the answer is waited for, since there will be one.
+func (db *DB) submit(ctx context.Context, apply func(*transaction) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r := &request{apply: apply, done: make(chan error, 1)}
+	select {
+	case db.requests <- r:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-db.closing:
+		return ErrClosed
+	}
+	if err := <-r.done; err != nil {
+		return db.internal(err)
+	}
+	return r.err
+}
+
+// write is the writer goroutine: it commits whatever has gathered while the
+// last commit was under way.
+func (db *DB) write() {
+	batch := make([]*request, 0, maxBatch)
+	for {
+		select {
+		case r := <-db.requests:
+			batch = db.gather(append(batch[:0], r))
+			err := db.commit(batch)
+			for _, r := range batch {
+				r.done <- err
+			}
+			clear(batch)
+		case <-db.closing:
+			return
+		}
+	}
+}
+
+// gather adds the requests that wait already. It lets other goroutines run
+// once: those that the last commit has just woken are about to send.
+func (db *DB) gather(batch []*request) []*request {
+	yielded := false
+	for len(batch) < maxBatch {
+		select {
+		case r := <-db.requests:
+			batch = append(batch, r)
+			continue
+		default:
+		}
+		if yielded {
+			break
+		}
+		yielded = true
+		runtime.Gosched()
+	}
+	return batch
+}
+
+// errNothing makes the store roll back a transaction that wrote nothing.
+var errNothing = errors.New("nothing to commit")
+
+// commit evaluates the requests one after the other, each seeing what those
+// before it wrote, and commits them as one. Its error is that of every
+// request in the batch: even a condition that failed may have failed on
+// account of a write that is now undone.
+//
+// If we crash before the store's commit returns, nobody has been answered,
+// and the file holds all of the batch or nothing. After it, all of the batch
+// is on disk, and only then does anyone hear of it.
+func (db *DB) commit(batch []*request) error {
+	tx := &transaction{}
+	err := db.store.Update(func(w store.Writer) error {
+		tx.Writer = w
+		for _, r := range batch {
+			r.err = r.apply(tx)
+			if tx.failure != nil {
+				return tx.failure
+			}
+		}
+		if !tx.wrote {
+			return errNothing
+		}
+		return nil
+	})
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	if err == nil {
+		for _, fn := range tx.then {
+			fn()
+		}
+	}
+	return err
+}
