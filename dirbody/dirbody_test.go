@@ -2,6 +2,7 @@ package dirbody_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/isrtest"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestBodyStore(t *testing.T) {
@@ -105,6 +107,38 @@ func TestDeleteTidiesUp(t *testing.T) {
 		if got := strings.Join(glob(t, dir, "bodies/*"), " "); got != step.left {
 			t.Errorf("after the end of %s there is %q, want %q", step.key, got, step.left)
 		}
+	}
+	if left := glob(t, dir, "*"); !slices.Equal(left, []string{".tmp"}) {
+		t.Errorf("at the end there is %q", left)
+	}
+}
+
+// TestDeleteTakesNoFolderFromAPut lets bodies come and go in folders that become
+// empty all the time: a Put whose folder goes away makes it again.
+func TestDeleteTakesNoFolderFromAPut(t *testing.T) {
+	dir := t.TempDir()
+	stores := []*dirbody.Store{open(t, dir), open(t, dir)} // as two processes
+	group, ctx := errgroup.WithContext(t.Context())
+	for worker := range 8 {
+		store := stores[worker%2]
+		group.Go(func() error {
+			for i := range 50 {
+				key := fmt.Sprintf("bodies/%d/%d", i%2, worker)
+				if err := store.Put(ctx, key, []byte(key)); err != nil {
+					return err
+				}
+				if _, err := stores[i%2].Stat(ctx, key); err != nil {
+					return fmt.Errorf("an acknowledged body: %w", err)
+				}
+				if err := store.Delete(ctx, key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 	if left := glob(t, dir, "*"); !slices.Equal(left, []string{".tmp"}) {
 		t.Errorf("at the end there is %q", left)

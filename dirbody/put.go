@@ -56,8 +56,8 @@ func (s *Store) place(temp, name string, body []byte) error {
 	var err error
 	for range placeAttempts {
 		if err = s.root.MkdirAll(path.Dir(name), folderMode); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // a Delete removed a folder above, empty until now
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+				continue // a Delete removed a folder between two looks at it
 			}
 			return err
 		}

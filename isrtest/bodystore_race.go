@@ -109,9 +109,13 @@ func testConcurrentSamePuts(t *testing.T, store isr.BodyStore) {
 	}
 }
 
-// testConcurrentPutsAndDeletes lets neighbours come and go in the same folders:
-// a Delete that tidies up behind itself must not take a body that is being put.
+// testConcurrentPutsAndDeletes lets neighbours come and go beside a body that
+// stays.
 func testConcurrentPutsAndDeletes(t *testing.T, store isr.BodyStore) {
+	stays := []string{"bodies/shared/0/stays", "bodies/shared/1/stays"}
+	for _, key := range stays {
+		mustPut(t, store, key, []byte(key))
+	}
 	group, ctx := errgroup.WithContext(t.Context())
 	for worker := range 6 {
 		group.Go(func() error {
@@ -126,7 +130,7 @@ func testConcurrentPutsAndDeletes(t *testing.T, store isr.BodyStore) {
 	if err := group.Wait(); err != nil {
 		t.Error(err)
 	}
-	mustList(t, store, "", nil)
+	mustList(t, store, "", stays)
 }
 
 func comeAndGo(ctx context.Context, store isr.BodyStore, key string) error {

@@ -1,0 +1,226 @@
+package s3body_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/s3body"
+)
+
+// Answers that the real server cannot be made to give come from a small HTTP
+// server, and are understood by the real SDK.
+
+func TestAnswersToReads(t *testing.T) {
+	for _, test := range []struct {
+		status  int
+		code    string
+		missing bool
+	}{
+		{404, "NoSuchKey", true},
+		{403, "AccessDenied", true}, // a missing key, without s3:ListBucket
+		{404, "NoSuchBucket", false},
+		{404, "XAdminUserNotFound", false},
+		{403, "InvalidAccessKeyId", false},
+		{403, "SignatureDoesNotMatch", false},
+		{400, "ExpiredToken", false},
+		{400, "InvalidRequest", false},
+	} {
+		t.Run(test.code, func(t *testing.T) {
+			store := answering(t, func(w http.ResponseWriter, r *http.Request) { writeError(w, r, test.status, test.code) })
+			_, _, err := store.Open(t.Context(), "bodies/1")
+			if err == nil || errors.Is(err, isr.ErrNotFound) != test.missing {
+				t.Errorf("Open: %v; missing should be %v", err, test.missing)
+			}
+		})
+	}
+	// An answer to HEAD has no body, and so no code.
+	for status, missing := range map[int]bool{403: true, 404: true, 400: false, 301: false} {
+		store := answering(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
+		_, err := store.Stat(t.Context(), "bodies/1")
+		if err == nil || errors.Is(err, isr.ErrNotFound) != missing {
+			t.Errorf("Stat answered with %d: %v; missing should be %v", status, err, missing)
+		}
+	}
+}
+
+func TestShortBody(t *testing.T) {
+	store := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "half of it") // the server then cuts the connection
+	})
+	r, length, err := store.Open(t.Context(), "bodies/1")
+	if err != nil || length != 100 {
+		t.Fatalf("Open: length %d, %v", length, err)
+	}
+	defer r.Close()
+	got, err := io.ReadAll(r)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || string(got) != "half of it" {
+		t.Errorf("read %q, %v; want io.ErrUnexpectedEOF", got, err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "10 of 100") {
+		t.Errorf("the error does not say how much was read: %v", err)
+	}
+}
+
+func TestLengthIsStatedOrRefused(t *testing.T) {
+	store := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush() // and so chunked
+		_, _ = io.WriteString(w, "endless")
+	})
+	if _, _, err := store.Open(t.Context(), "bodies/1"); err == nil {
+		t.Error("a body without a length is accepted")
+	}
+}
+
+func TestLongBody(t *testing.T) {
+	for _, stated := range []int64{0, 4} {
+		store := newStore(t, fakeAPI{get: func() (*s3.GetObjectOutput, error) {
+			return &s3.GetObjectOutput{ContentLength: aws.Int64(stated), Body: io.NopCloser(strings.NewReader("body and more"))}, nil
+		}}, "bucket")
+		r, _, err := store.Open(t.Context(), "bodies/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		if err == nil || int64(len(got)) != stated {
+			t.Errorf("of a stated length of %d, %d bytes were delivered: %v", stated, len(got), err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestConflictIsTriedAgain(t *testing.T) {
+	for _, test := range []struct {
+		conflicts int
+		code      string
+		puts      int
+		ok        bool
+	}{
+		{3, "ConditionalRequestConflict", 4, true},
+		{1, "OperationAborted", 2, true},
+		{1000, "ConditionalRequestConflict", 8, false},
+		{1000, "BucketAlreadyExists", 1, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			puts := 0
+			store := newStore(t, fakeAPI{put: func() (*s3.PutObjectOutput, error) {
+				if puts++; puts <= test.conflicts {
+					return nil, answer(http.StatusConflict, test.code)
+				}
+				return &s3.PutObjectOutput{}, nil
+			}}, "bucket")
+			err := store.Put(t.Context(), "bodies/1", []byte("x"))
+			if (err == nil) != test.ok || puts != test.puts {
+				t.Errorf("%d times %s: %d requests, %v", test.conflicts, test.code, puts, err)
+			}
+		})
+	}
+}
+
+func TestWaitingForAConflictEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		store := newStore(t, fakeAPI{put: func() (*s3.PutObjectOutput, error) {
+			return nil, answer(http.StatusConflict, "ConditionalRequestConflict")
+		}}, "bucket")
+		if err := store.Put(ctx, "bodies/1", []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Put: %v, want context.DeadlineExceeded", err)
+		}
+	})
+}
+
+// TestTakenKeyThatCannotBeRead: after a 412 a 403 is no sign of a missing body,
+// and a 404 means that it was deleted meanwhile.
+func TestTakenKeyThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		puts := 0
+		api := fakeAPI{
+			put: func() (*s3.PutObjectOutput, error) {
+				if puts++; puts > 2 {
+					return &s3.PutObjectOutput{}, nil
+				}
+				return nil, answer(http.StatusPreconditionFailed, "PreconditionFailed")
+			},
+			get: func() (*s3.GetObjectOutput, error) { return nil, answer(http.StatusForbidden, "AccessDenied") },
+		}
+		err := newStore(t, api, "bucket").Put(t.Context(), "bodies/1", []byte("x"))
+		if err == nil || errors.Is(err, isr.ErrExists) || errors.Is(err, isr.ErrNotFound) || puts != 1 {
+			t.Errorf("a body that cannot be compared: %v after %d requests", err, puts)
+		}
+		puts = 0
+		api.get = func() (*s3.GetObjectOutput, error) { return nil, answer(http.StatusNotFound, "NoSuchKey") }
+		if err := newStore(t, api, "bucket").Put(t.Context(), "bodies/1", []byte("x")); err != nil || puts != 3 {
+			t.Errorf("a body that is gone again: %v after %d requests", err, puts)
+		}
+	})
+}
+
+func TestListingThatDoesNotEnd(t *testing.T) {
+	store := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, `<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>a</Key></Contents></ListBucketResult>`)
+	})
+	for _, err := range store.List(t.Context(), "") {
+		if err == nil {
+			t.Error("a body was listed")
+		}
+	}
+}
+
+// answering is a store on a server that answers every request by handler.
+func answering(t *testing.T, handler http.HandlerFunc) *s3body.Store {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return newStore(t, newClient(server.URL, "access", "secret", nil), "bucket")
+}
+
+func writeError(w http.ResponseWriter, r *http.Request, status int, code string) {
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>The message\nof %s</Message></Error>", code, code)
+	}
+}
+
+// answer is an error as the SDK returns it.
+func answer(status int, code string) error {
+	return &awshttp.ResponseError{ResponseError: &smithyhttp.ResponseError{
+		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}},
+		Err:      &smithy.GenericAPIError{Code: code, Message: "scripted"},
+	}}
+}
+
+// A fakeAPI answers what a test scripts; other calls are faults of the test.
+type fakeAPI struct {
+	s3body.API
+	put func() (*s3.PutObjectOutput, error)
+	get func() (*s3.GetObjectOutput, error)
+}
+
+func (f fakeAPI) PutObject(_ context.Context, in *s3.PutObjectInput, _ ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
+	if aws.ToString(in.IfNoneMatch) != "*" {
+		return nil, errors.New("a put that could overwrite")
+	}
+	return f.put()
+}
+
+func (f fakeAPI) GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error) {
+	return f.get()
+}

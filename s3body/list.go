@@ -1,0 +1,63 @@
+package s3body
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/facetheory/isr"
+)
+
+// Delete removes a body. See [isr.BodyStore]. In a bucket with versioning, S3
+// keeps the old version until a lifecycle rule removes it.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := isr.ValidBodyKey(key); err != nil {
+		return fmt.Errorf("s3body: %w", err)
+	}
+	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{
+		Bucket:              &s.bucket,
+		Key:                 &key,
+		ExpectedBucketOwner: s.owner,
+	})
+	// S3 itself says nothing of a key that is not there; some servers do.
+	if err != nil && !isGone(err) {
+		return s.failed("delete", key, err)
+	}
+	return nil
+}
+
+// List yields the bodies whose keys begin with prefix, by requests for at most
+// 1,000 each. See [isr.BodyStore]. Objects whose keys cannot be those of bodies
+// (the "folders" that some tools make) are passed over.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo, error] {
+	return func(yield func(isr.BodyInfo, error) bool) {
+		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &prefix, ExpectedBucketOwner: s.owner}
+		for {
+			out, err := s.api.ListObjectsV2(ctx, in)
+			if err == nil && aws.ToBool(out.IsTruncated) && aws.ToString(out.NextContinuationToken) == "" {
+				err = errors.New("the listing has more, and the server does not say where")
+			}
+			if err != nil {
+				yield(isr.BodyInfo{}, s.failed("list", prefix, err))
+				return
+			}
+			for _, object := range out.Contents {
+				key := aws.ToString(object.Key)
+				if isr.ValidBodyKey(key) != nil {
+					continue
+				}
+				info := isr.BodyInfo{Key: key, Length: aws.ToInt64(object.Size), ModifiedAt: aws.ToTime(object.LastModified)}
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if !aws.ToBool(out.IsTruncated) {
+				return
+			}
+			in.ContinuationToken = out.NextContinuationToken
+		}
+	}
+}

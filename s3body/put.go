@@ -1,0 +1,127 @@
+package s3body
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/facetheory/isr"
+)
+
+// Puts that S3 refuses only because another write to the key is under way are
+// tried again, after a random part of a pause that doubles: 9 s in all at most.
+const (
+	putAttempts = 8
+	firstPause  = 50 * time.Millisecond
+	maxPause    = 2 * time.Second
+)
+
+// Put stores a body under a new key. See [isr.BodyStore]. When it fails for any
+// reason but ErrExists, the body may be there all the same.
+func (s *Store) Put(ctx context.Context, key string, body []byte) error {
+	if err := isr.ValidBodyKey(key); err != nil {
+		return fmt.Errorf("s3body: %w", err)
+	}
+	if err := s.put(ctx, key, body); err != nil {
+		return s.failed("put", key, err)
+	}
+	return nil
+}
+
+func (s *Store) put(ctx context.Context, key string, body []byte) error {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		err := s.putOnce(ctx, key, body)
+		switch {
+		case err == nil:
+			return nil // the commit point: S3 has the whole body, durably
+		case statusOf(err) == http.StatusPreconditionFailed:
+			// Another writer's body, or ours: the SDK repeats a request whose
+			// reply was lost, and finds what it wrote itself.
+			err = s.compare(ctx, key, body)
+			if !isGone(err) {
+				return err
+			}
+			// It was deleted between the two requests.
+		case !isConflict(err):
+			return err
+		}
+		if attempt == putAttempts {
+			return fmt.Errorf("after %d attempts: %w", attempt, err)
+		}
+		if err := sleep(ctx, rand.N(pause)); err != nil {
+			return err
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// putOnce makes the object if there is none under the key.
+//
+// The checksum stands in a header of its own. Left to itself, the SDK would send
+// it in a trailer after the body, which not every S3-compatible server reads.
+func (s *Store) putOnce(ctx context.Context, key string, body []byte) error {
+	var sum [4]byte
+	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE(body))
+	_, err := s.api.PutObject(ctx, &s3.PutObjectInput{
+		Bucket:              &s.bucket,
+		Key:                 &key,
+		Body:                bytes.NewReader(body),
+		ContentLength:       aws.Int64(int64(len(body))),
+		ContentType:         aws.String("application/octet-stream"),
+		ChecksumCRC32:       aws.String(base64.StdEncoding.EncodeToString(sum[:])),
+		IfNoneMatch:         aws.String("*"),
+		ExpectedBucketOwner: s.owner,
+	})
+	return err
+}
+
+// compare returns nil if the object holds exactly body, and isr.ErrExists if it
+// holds anything else. Here, where S3 has just said that there is an object, only
+// a 404 means that it is gone, and a 403 that it must not be read.
+func (s *Store) compare(ctx context.Context, key string, body []byte) error {
+	r, length, err := s.get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("comparing with the body that is there: %w", err)
+	}
+	defer r.Close()
+	if length != int64(len(body)) {
+		return isr.ErrExists
+	}
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(buffer)
+		// The reader is bounded by the length, so body is long enough.
+		if !bytes.Equal(buffer[:n], body[:n]) {
+			return isr.ErrExists
+		}
+		body = body[n:]
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("comparing with the body that is there: %w", err)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
