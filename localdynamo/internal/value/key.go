@@ -92,11 +92,14 @@ func appendNumberKey(dst []byte, canonical string) ([]byte, error) {
 // After returns the least key above every key that begins with prefix, or nil
 // if there is none.
 func After(prefix []byte) []byte {
-	end := bytes.TrimRight(prefix, "\xff")
-	if len(end) == 0 {
+	n := len(prefix)
+	for n > 0 && prefix[n-1] == 0xff {
+		n--
+	}
+	if n == 0 {
 		return nil
 	}
-	end = bytes.Clone(end)
-	end[len(end)-1]++
+	end := bytes.Clone(prefix[:n])
+	end[n-1]++
 	return end
 }
