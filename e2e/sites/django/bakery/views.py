@@ -1,0 +1,51 @@
+"""One view for each way in which a Django page meets a cache."""
+
+import time
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import cache_control
+
+
+def page(request, template, **context):
+    """Render a template with the time at which that was done."""
+    return render(request, template, {"rendered": timezone.now().isoformat(), **context})
+
+
+@cache_control(public=True, s_maxage=5, stale_while_revalidate=60)
+def home(request):
+    """A page that shared caches may keep for five seconds."""
+    return page(request, "home.html")
+
+
+def plain(request):
+    """A page that says nothing of caching, as most Django pages do."""
+    return page(request, "plain.html")
+
+
+def visits(request):
+    """A page with a session: it sets a cookie and varies on it."""
+    request.session["visits"] = request.session.get("visits", 0) + 1
+    return page(request, "visits.html", visits=request.session["visits"])
+
+
+@cache_control(public=True, s_maxage=5)
+def slow(request):
+    """A cacheable page that takes a second."""
+    time.sleep(1)
+    return page(request, "slow.html")
+
+
+def guestbook(request):
+    """A form with a CSRF token, which makes the page personal."""
+    if request.method == "POST":
+        request.session["name"] = request.POST.get("name", "")[:40]
+        return redirect("guestbook")
+    return page(request, "guestbook.html", name=request.session.get("name", ""))
+
+
+@cache_control(public=True, s_maxage=5)
+def broken(request):
+    """A page that fails although it says that it may be cached."""
+    return HttpResponse("broken\n", status=500, content_type="text/plain")
