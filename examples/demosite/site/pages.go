@@ -50,9 +50,9 @@ func (s *site) section(w http.ResponseWriter, r *http.Request) {
 	all := stories()
 	last := (len(all) + perPage - 1) / perPage
 	n := 1
-	if q := r.URL.Query(); q.Has(PageParameter) {
+	if q := r.URL.Query(); q.Has(pageParameter) {
 		var err error
-		if n, err = strconv.Atoi(q.Get(PageParameter)); err != nil || n < 1 || n > last {
+		if n, err = strconv.Atoi(q.Get(pageParameter)); err != nil || n < 1 || n > last {
 			s.notFound(w, r)
 			return
 		}

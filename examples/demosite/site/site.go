@@ -9,7 +9,7 @@
 // again and puts the answer's Cache-Status into plain words.
 //
 //	/                 the front page
-//	/stories?page=2   the section, one query parameter (PageParameter)
+//	/stories?page=2   the section, one of QueryParameters
 //	/stories/{slug}   a story
 //	/latest           a redirect to the newest story
 //	/order            personal: sets a cookie, never to be cached
@@ -29,9 +29,14 @@ import (
 	"time"
 )
 
-// PageParameter is the one query parameter that the site reads. A cache in
-// front of it has to be told of it: isr serve --query page.
-const PageParameter = "page"
+// pageParameter is the one query parameter that the site reads.
+const pageParameter = "page"
+
+// QueryParameters returns the names of the query parameters that the site
+// reads. A cache in front of it has to be told of them: isr serve --query page.
+func QueryParameters() []string {
+	return []string{pageParameter}
+}
 
 const (
 	// DefaultDelay is how long a page takes to render unless Config says otherwise.

@@ -53,23 +53,38 @@ const seconds = (n) => `${n} s`;
 // duration writes milliseconds for people.
 export const duration = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms).toLocaleString('en')} ms`);
 
-// Why a request went past the store, by the detail of fwd=bypass.
+// What isr says by detail when it did not store or did not answer: first of the
+// request, then of the site's answer, then of itself.
 const reasons = {
-  cookie: 'the request carries a cookie that the cache does not know to be harmless',
-  'set-cookie': 'the answer sets a cookie',
+  method: 'only GET and HEAD are answered from the store',
   query: 'the request has a query parameter that was not declared',
+  cookie: 'the request carries a cookie that the cache does not know to be harmless',
   authorization: 'the request carries credentials',
+  body: 'the request has a body',
+  upgrade: 'the request asks for another protocol',
+  tenant: 'the request does not say whose site it is for',
+  'set-cookie': 'the answer sets a cookie',
   private: 'the site calls the page private',
   'no-store': 'the site forbids storing the page',
-  'not-cacheable': 'the site did not allow the page to be stored',
-  method: 'only GET and HEAD are answered from the store',
+  'no-cache': 'the site forbids serving the page unasked',
+  'no-freshness': 'the site does not say how long the page is fresh',
+  vary: 'the page varies with something that was not declared',
+  status: 'an answer of this status is not stored',
+  stream: 'the answer is a stream',
+  'too-large': 'the answer is too large',
+  empty: 'the answer is empty',
+  'render-failed': 'the render failed',
+  'back-off': 'a render failed just now, and the next attempt has to wait',
+  timeout: 'the render took too long',
+  closing: 'the cache is shutting down',
+  'store-error': 'the store cannot be reached',
+  unpublished: 'the page could not be stored',
 };
 
 // because explains params.detail, or quotes it.
 function because(params) {
   if (params.detail === undefined) return '';
-  const known = reasons[String(params.detail).toLowerCase()];
-  return known ? `: ${known}` : ` (${params.detail})`;
+  return Object.hasOwn(reasons, params.detail) ? `: ${reasons[params.detail]}` : ` (${params.detail})`;
 }
 
 // explain says what a cache did. params are those of its Cache-Status member
@@ -78,6 +93,7 @@ function because(params) {
 // word for a badge, its style, and a sentence or two.
 export function explain(params, { ms, age, status }) {
   if (!params) {
+    if (status >= 500) return failed({}, { ms, status });
     return { word: 'NO CACHE', kind: 'none', text: `Rendered for you in ${duration(ms)}. No isr is in front.` };
   }
   const ttl = typeof params.ttl === 'number' ? params.ttl : undefined;
@@ -94,14 +110,17 @@ export function explain(params, { ms, age, status }) {
 function hit(params, { ms, age, ttl }) {
   const from = `Served from the cache in ${duration(ms)}.`;
   const old = age === undefined ? '' : ` Rendered ${seconds(age)} ago`;
-  const stale = params.detail === 'stale' || (ttl !== undefined && ttl < 0);
-  if (!stale) {
-    const left = ttl === undefined ? '' : `${old ? ';' : ' It is'} fresh for ${seconds(ttl)} more`;
-    return { word: 'HIT', kind: 'hit', text: `${from}${old}${left}${old || left ? '.' : ''}` };
+  if (ttl >= 0 && params.detail !== 'stale') {
+    return { word: 'HIT', kind: 'hit', text: `${from}${old}${old ? ';' : ' It is'} fresh for ${seconds(ttl)} more.` };
   }
-  const past = ttl === undefined || ttl >= 0 ? 'past its freshness' : `${seconds(-ttl)} past its freshness`;
-  const also = params.detail === undefined || params.detail === 'stale' ? '' : ` (${params.detail})`;
-  return { word: 'STALE', kind: 'stale', text: `${from}${old ? old + ',' : ' It is'} ${past}${also}. A new render runs behind it; nobody waits.` };
+  if (ttl === undefined && params.detail === undefined) {
+    return { word: 'HIT', kind: 'hit', text: `${from}${old}${old && '.'}` };
+  }
+  const past = ttl < 0 ? `${seconds(-ttl)} past its freshness` : 'past its freshness';
+  const then = params.detail === 'stale-if-error'
+    ? 'The site failed to render a new one, so the last good copy stands in.'
+    : `A new render runs behind it; nobody waits${params.detail === undefined || params.detail === 'stale' ? '' : because(params)}.`;
+  return { word: 'STALE', kind: 'stale', text: `${from}${old ? `${old},` : ' It is'} ${past}. ${then}` };
 }
 
 function renewed(params, { ms, ttl, status }) {
@@ -109,14 +128,14 @@ function renewed(params, { ms, ttl, status }) {
   if (answer >= 500 && status < 500) {
     return { word: 'STALE', kind: 'stale', text: `The site answered ${answer}. The last good copy stands in, after ${duration(ms)}.` };
   }
-  if (answer >= 500) return failed(answer, ms);
+  if (status >= 500) return failed(params, { ms, status });
   const shared = params.collapsed ? ' The render was shared with others who asked.' : '';
   const left = ttl > 0 ? ` Fresh for ${seconds(ttl)}.` : '';
   return { word: 'RENEWED', kind: 'miss', text: `The stored copy was too old to serve, so you waited ${duration(ms)} for a new one.${shared}${left}` };
 }
 
 function miss(params, { ms, ttl, status }) {
-  if (status >= 500) return failed(status, ms);
+  if (status >= 500) return failed(params, { ms, status });
   if (params.collapsed) {
     return { word: 'MISS', kind: 'miss', text: `Nothing was stored, but a render was already running: you joined it and waited ${duration(ms)}.` };
   }
@@ -126,6 +145,6 @@ function miss(params, { ms, ttl, status }) {
   return { word: 'MISS', kind: 'miss', text: `Nothing was stored, so it was rendered for you in ${duration(ms)}.${kept}` };
 }
 
-function failed(status, ms) {
-  return { word: 'ERROR', kind: 'error', text: `The site answered ${status} after ${duration(ms)}, and no stored copy could stand in.` };
+function failed(params, { ms, status }) {
+  return { word: 'ERROR', kind: 'error', text: `Status ${status} after ${duration(ms)}${because(params)}. No stored copy could stand in.` };
 }
