@@ -1,0 +1,196 @@
+package localdynamo
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/store"
+)
+
+// gate is a store whose commits wait, are counted, and can be made to fail.
+type gate struct {
+	store.Store
+	enter   chan struct{} // one value lets one commit go ahead
+	commits int
+	failure error
+}
+
+func (g *gate) Update(fn func(store.Writer) error) error {
+	<-g.enter
+	return g.Store.Update(func(w store.Writer) error {
+		err := fn(w)
+		if err == nil {
+			g.commits++
+			err = g.failure
+		}
+		return err
+	})
+}
+
+func gated(t *testing.T) (*DB, *gate) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	s, err := store.Open(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{Store: s, enter: make(chan struct{}, 1)}
+	db, err := newDB(path, g, Options{SweepInterval: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.enter <- struct{}{}
+	_, err = db.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: aws.String("things"), BillingMode: types.BillingModePayPerRequest,
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		close(g.enter)
+		if err := db.Check(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db, g
+}
+
+func putThing(ctx context.Context, db *DB, pk, condition string) error {
+	in := &dynamodb.PutItemInput{
+		TableName: aws.String("things"), Item: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: pk}},
+	}
+	if condition != "" {
+		in.ConditionExpression = &condition
+	}
+	_, err := db.PutItem(ctx, in)
+	return err
+}
+
+// TestGroupCommit holds the writer up in one commit, gathers others, and
+// counts: those that gathered share the second commit.
+func TestGroupCommit(t *testing.T) {
+	db, g := gated(t)
+	before := g.commits
+	errs := make([]error, 20)
+	var group sync.WaitGroup
+	group.Go(func() { errs[0] = putThing(t.Context(), db, "0", "") })
+	for i := 1; i < len(errs); i++ {
+		group.Go(func() {
+			condition := ""
+			if i%5 == 0 {
+				condition = "attribute_exists(nothing)"
+			}
+			errs[i] = putThing(t.Context(), db, strconv.Itoa(i), condition)
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	for running := true; running; {
+		select {
+		case g.enter <- struct{}{}:
+		case <-done:
+			running = false
+		}
+	}
+	var failed *types.ConditionalCheckFailedException
+	for i, err := range errs {
+		if wantFailure := i > 0 && i%5 == 0; errors.As(err, &failed) != wantFailure || err != nil && !wantFailure {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if n := g.commits - before; n > len(errs)-3 {
+		t.Errorf("%d commits for %d writes", n, len(errs))
+	}
+}
+
+// TestFailedCommit: when the disk fails, everyone in the batch hears of it,
+// even those whose condition had failed, nothing is there, and the next write
+// may succeed.
+func TestFailedCommit(t *testing.T) {
+	db, g := gated(t)
+	full := errors.New("no space left on device")
+	g.failure = full
+	var group sync.WaitGroup
+	for i := range 5 {
+		group.Go(func() {
+			err := putThing(t.Context(), db, strconv.Itoa(i), "")
+			var internal *types.InternalServerError
+			if !errors.Is(err, full) || !errors.As(err, &internal) {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	for running := true; running; {
+		select {
+		case g.enter <- struct{}{}:
+		case <-done:
+			running = false
+		}
+	}
+	select {
+	case <-g.enter: // a permit that nobody took
+	default:
+	}
+	g.failure = nil
+	g.enter <- struct{}{}
+	if err := putThing(t.Context(), db, "0", "attribute_not_exists(pk)"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCancelBeforePickUp: a request that the writer has not picked up can be
+// taken back, and then has no effect.
+func TestCancelBeforePickUp(t *testing.T) {
+	db, g := gated(t)
+	first := make(chan error, 1)
+	go func() { first <- putThing(t.Context(), db, "first", "") }()
+	// The writer is now, or soon, inside a commit that waits for the gate.
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan error, 1)
+	go func() { second <- putThing(ctx, db, "second", "") }()
+	cancel()
+	err := error(nil)
+	for first != nil {
+		select {
+		case err = <-second:
+			second = nil
+		case g.enter <- struct{}{}:
+		case e := <-first:
+			if e != nil {
+				t.Error(e)
+			}
+			first = nil
+		}
+	}
+	for second != nil {
+		select {
+		case err = <-second:
+			second = nil
+		case g.enter <- struct{}{}:
+		}
+	}
+	out, getErr := db.GetItem(t.Context(), &dynamodb.GetItemInput{
+		TableName: aws.String("things"), Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "second"}},
+	})
+	if getErr != nil {
+		t.Fatal(getErr)
+	}
+	if (err == nil) != (out.Item != nil) || err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, item %v", err, out.Item)
+	}
+}
