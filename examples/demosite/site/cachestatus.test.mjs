@@ -34,7 +34,7 @@ test('explain', () => {
     ['isr; hit', { ms: 2 }, 'HIT', /^Served from the cache in 2\.0 ms\.$/],
     ['isr; hit; ttl=-3; detail=stale', { ms: 2, age: 13 }, 'STALE', /Rendered 13 s ago, 3 s past its freshness\. A new render runs/],
     ['isr; hit; ttl=-3', { ms: 2 }, 'STALE', /It is 3 s past/],
-    ['isr; hit; ttl=0', { ms: 2, age: 9 }, 'HIT', /fresh for 0 s more/],
+    ['isr; hit; ttl=0', { ms: 2, age: 9 }, 'HIT', /fresh for less than a second more/],
     ['isr; hit; detail=stale', { ms: 2 }, 'STALE', /It is past its freshness/],
     ['isr; hit; ttl=-3; detail=moon', { ms: 2 }, 'STALE', /nobody waits \(moon\)/],
     ['isr; hit; ttl=-9; detail=stale-if-error', { ms: 2, age: 14 }, 'STALE', /14 s ago, 9 s past its freshness\. The site failed/],

@@ -111,7 +111,7 @@ function hit(params, { ms, age, ttl }) {
   const from = `Served from the cache in ${duration(ms)}.`;
   const old = age === undefined ? '' : ` Rendered ${seconds(age)} ago`;
   if (ttl >= 0 && params.detail !== 'stale') {
-    return { word: 'HIT', kind: 'hit', text: `${from}${old}${old ? ';' : ' It is'} fresh for ${seconds(ttl)} more.` };
+    return { word: 'HIT', kind: 'hit', text: `${from}${old}${old ? ';' : ' It is'} fresh for ${ttl === 0 ? 'less than a second' : seconds(ttl)} more.` };
   }
   if (ttl === undefined && params.detail === undefined) {
     return { word: 'HIT', kind: 'hit', text: `${from}${old}${old && '.'}` };
