@@ -1,6 +1,7 @@
 package dirbody_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -114,7 +115,8 @@ func TestDeleteTidiesUp(t *testing.T) {
 }
 
 // TestDeleteTakesNoFolderFromAPut lets bodies come and go in folders that become
-// empty all the time: a Put whose folder goes away makes it again.
+// empty all the time: a Put whose folder goes away makes it again, and a List that
+// is reading it goes on elsewhere.
 func TestDeleteTakesNoFolderFromAPut(t *testing.T) {
 	dir := t.TempDir()
 	stores := []*dirbody.Store{open(t, dir), open(t, dir)} // as two processes
@@ -137,7 +139,21 @@ func TestDeleteTakesNoFolderFromAPut(t *testing.T) {
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
+	listing, stop := context.WithCancel(t.Context())
+	var lister errgroup.Group
+	lister.Go(func() error {
+		for listing.Err() == nil {
+			for info, err := range stores[0].List(t.Context(), "") {
+				if err != nil {
+					return fmt.Errorf("listing, after %q: %w", info.Key, err)
+				}
+			}
+		}
+		return nil
+	})
+	err := group.Wait()
+	stop()
+	if err := errors.Join(err, lister.Wait()); err != nil {
 		t.Error(err)
 	}
 	if left := glob(t, dir, "*"); !slices.Equal(left, []string{".tmp"}) {

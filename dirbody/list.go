@@ -65,8 +65,8 @@ func (l *lister) walk(name, key string) (more bool, err error) {
 				return more, err
 			}
 		}
-		if readErr == io.EOF {
-			return true, nil
+		if readErr == io.EOF || errors.Is(readErr, fs.ErrNotExist) {
+			return true, nil // the end, or a Delete has emptied the folder meanwhile
 		}
 		if readErr != nil {
 			return false, readErr

@@ -109,8 +109,8 @@ func testConcurrentSamePuts(t *testing.T, store isr.BodyStore) {
 	}
 }
 
-// testConcurrentPutsAndDeletes lets neighbours come and go beside a body that
-// stays.
+// testConcurrentPutsAndDeletes lets neighbours come and go beside bodies that
+// stay, and that every listing meanwhile has.
 func testConcurrentPutsAndDeletes(t *testing.T, store isr.BodyStore) {
 	stays := []string{"bodies/shared/0/stays", "bodies/shared/1/stays"}
 	for _, key := range stays {
@@ -127,6 +127,23 @@ func testConcurrentPutsAndDeletes(t *testing.T, store isr.BodyStore) {
 			return nil
 		})
 	}
+	group.Go(func() error {
+		for range 10 {
+			seen := map[string]bool{}
+			for info, err := range store.List(ctx, "bodies/") {
+				if err != nil {
+					return fmt.Errorf("listing: %w", err)
+				}
+				seen[info.Key] = true
+			}
+			for _, key := range stays {
+				if !seen[key] {
+					return fmt.Errorf("%q, which stays, is not listed", key)
+				}
+			}
+		}
+		return nil
+	})
 	if err := group.Wait(); err != nil {
 		t.Error(err)
 	}
