@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"crypto/rand"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,18 +15,38 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest"
+	"github.com/facetheory/isr/localdynamo"
 )
 
 // An engine is what tables are made on.
 type engine interface {
 	dynamostore.API
 	dynamostore.TableAPI
-	DeleteTable(context.Context, *dynamodb.DeleteTableInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error)
 }
 
 // onEngines runs a test on every engine.
 func onEngines(t *testing.T, test func(t *testing.T, db engine)) {
+	t.Run("localdynamo", func(t *testing.T) { test(t, localDynamo(t)) })
 	t.Run("DynamoDBLocal", func(t *testing.T) { test(t, dynamoDBLocal(t)) })
+}
+
+// localDynamo is the embedded engine on a file of its own.
+func localDynamo(t *testing.T) *localdynamo.DB {
+	t.Helper()
+	db, err := localdynamo.Open(filepath.Join(t.TempDir(), "isr.db"), localdynamo.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended.
+		if err := db.Check(context.Background()); err != nil {
+			t.Errorf("check the engine's file: %v", err)
+		}
+		if err := db.Close(); err != nil {
+			t.Errorf("close the engine: %v", err)
+		}
+	})
+	return db
 }
 
 // dynamoDBLocal is a client of AWS's DynamoDB Local.
@@ -46,9 +67,12 @@ func newTable(t *testing.T, db engine) string {
 	if err := dynamostore.CreateTable(t.Context(), db, name); err != nil {
 		t.Fatal(err)
 	}
+	client, ok := db.(*dynamodb.Client)
+	if !ok {
+		return name // its file is the test's own
+	}
 	t.Cleanup(func() {
-		// The test's own context has ended.
-		if _, err := db.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
+		if _, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
 			t.Errorf("delete the table: %v", err)
 		}
 	})

@@ -17,26 +17,28 @@ const (
 	maxMoment = 253402300799
 	// maxInterval bounds every stored interval: ten years, in seconds.
 	maxInterval = 10 * 365 * 24 * 3600
-	// maxCount bounds sequences, versions and lengths, so that one can be added
-	// to them for ever. Larger numbers saturate to it.
-	maxCount = int64(1) << 62
+	// saturation is what numbers beyond it are read as, in both directions. It
+	// leaves room to add to.
+	saturation = int64(1) << 62
+	// maxCount bounds sequences, versions and lengths.
+	maxCount = saturation - 1
 )
 
 // floorNumber returns the integral part, towards minus infinity, of a number as
-// DynamoDB writes it, saturated to ±maxCount. DynamoDB's numbers have 38 digits
+// DynamoDB writes it, saturated to ±saturation. DynamoDB's numbers have 38 digits
 // and may be fractions, and other writers' clocks give fractions.
 func floorNumber(digits string) (int64, error) {
+	f, err := strconv.ParseFloat(digits, 64)
+	if math.IsNaN(f) || (err != nil && !math.IsInf(f, 0)) {
+		return 0, fmt.Errorf("%q is not a number", digits)
+	}
 	whole, fraction, _ := strings.Cut(digits, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
 	if err != nil || strings.ContainsAny(fraction, "eE") {
 		// An exponent, or more than 19 digits: exact to 53 bits is enough.
-		f, err := strconv.ParseFloat(digits, 64)
-		if math.IsNaN(f) || (err != nil && !math.IsInf(f, 0)) {
-			return 0, fmt.Errorf("%q is not a number", digits)
-		}
 		return saturate(math.Floor(f)), nil
 	}
-	n = min(max(n, -maxCount), maxCount)
+	n = min(max(n, -saturation), saturation)
 	if strings.HasPrefix(whole, "-") && strings.Trim(fraction, "0") != "" {
 		n--
 	}
@@ -54,11 +56,11 @@ func ceilNumber(digits string) (int64, error) {
 }
 
 func saturate(f float64) int64 {
-	if f >= float64(maxCount) {
-		return maxCount
+	if f >= float64(saturation) {
+		return saturation
 	}
-	if f <= -float64(maxCount) {
-		return -maxCount
+	if f <= -float64(saturation) {
+		return -saturation
 	}
 	return int64(f)
 }

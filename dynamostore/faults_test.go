@@ -1,0 +1,151 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/dynamostore"
+)
+
+// A fault is what becomes of one call.
+type fault int
+
+const (
+	none fault = iota
+	lostRequest
+	lostReply
+	lateRequest // carried out when the next call is made, or after the last one
+	serverError // 500, not carried out
+	serverErrorApplied
+	throttled
+	conflict
+	inProgress
+	faults // how many there are
+)
+
+func (f fault) String() string {
+	return [...]string{
+		"none", "lostRequest", "lostReply", "lateRequest", "serverError",
+		"serverErrorApplied", "throttled", "conflict", "inProgress",
+	}[f]
+}
+
+var errReset = errors.New("read tcp: connection reset by peer")
+
+// A faultyAPI makes the calls of a real engine fail by plan.
+type faultyAPI struct {
+	dynamostore.API
+
+	mu     sync.Mutex
+	plan   []fault  // of the calls to come, then none; guarded by mu
+	down   bool     // every call is lost after the plan; guarded by mu
+	late   []func() // guarded by mu
+	before func(n int)
+	calls  int // since arm; guarded by mu
+	sent   []*dynamodb.TransactWriteItemsInput
+}
+
+// arm plans the faults of the calls to come; before, if not nil, runs ahead of
+// each of them, with its number from 1.
+func (f *faultyAPI) arm(plan []fault, down bool, before func(n int)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plan, f.down, f.before, f.calls, f.sent = plan, down, before, 0, nil
+}
+
+// deliver carries out what is late.
+func (f *faultyAPI) deliver() {
+	f.mu.Lock()
+	late := f.late
+	f.late = nil
+	f.mu.Unlock()
+	for _, request := range late {
+		request()
+	}
+}
+
+func (f *faultyAPI) next() fault {
+	f.mu.Lock()
+	f.calls++
+	n, before, now := f.calls, f.before, none
+	if len(f.plan) > 0 {
+		now, f.plan = f.plan[0], f.plan[1:]
+	} else if f.down {
+		now = lostRequest
+	}
+	f.mu.Unlock()
+	f.deliver()
+	if before != nil {
+		before(n)
+	}
+	return now
+}
+
+// inject makes one call, or what its fault leaves of it.
+func inject[O any](f *faultyAPI, ctx context.Context, transaction bool, call func(context.Context) (*O, error)) (*O, error) {
+	detached := context.WithoutCancel(ctx)
+	switch f.next() {
+	case lostRequest:
+		return nil, errReset
+	case lostReply:
+		_, _ = call(detached)
+		return nil, errReset
+	case lateRequest:
+		f.mu.Lock()
+		f.late = append(f.late, func() { _, _ = call(detached) })
+		f.mu.Unlock()
+		return nil, errReset
+	case serverErrorApplied:
+		_, _ = call(detached)
+		return nil, &types.InternalServerError{Message: aws.String("injected")}
+	case serverError:
+		return nil, &types.InternalServerError{Message: aws.String("injected")}
+	case throttled:
+		return nil, &types.ProvisionedThroughputExceededException{Message: aws.String("injected")}
+	case conflict:
+		if transaction {
+			return nil, &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{
+				{Code: aws.String("None")}, {Code: aws.String("TransactionConflict")},
+			}}
+		}
+		return nil, &types.TransactionConflictException{Message: aws.String("injected")}
+	case inProgress:
+		return nil, &types.TransactionInProgressException{Message: aws.String("injected")}
+	case none, faults:
+	}
+	return call(ctx)
+}
+
+func (f *faultyAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.GetItemOutput, error) { return f.API.GetItem(ctx, in) })
+}
+
+func (f *faultyAPI) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.QueryOutput, error) { return f.API.Query(ctx, in) })
+}
+
+func (f *faultyAPI) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.PutItemOutput, error) { return f.API.PutItem(ctx, in) })
+}
+
+func (f *faultyAPI) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.UpdateItemOutput, error) { return f.API.UpdateItem(ctx, in) })
+}
+
+func (f *faultyAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.DeleteItemOutput, error) { return f.API.DeleteItem(ctx, in) })
+}
+
+func (f *faultyAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	f.mu.Lock()
+	f.sent = append(f.sent, in)
+	f.mu.Unlock()
+	return inject(f, ctx, true, func(ctx context.Context) (*dynamodb.TransactWriteItemsOutput, error) {
+		return f.API.TransactWriteItems(ctx, in)
+	})
+}

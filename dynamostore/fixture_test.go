@@ -1,0 +1,79 @@
+package dynamostore_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/aws/smithy-go/document"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/isrtest"
+)
+
+const pk = "CACHE#5f1c"
+
+// A fixture is a store on a table of its own, with the rows laid open.
+type fixture struct {
+	t     *testing.T
+	raw   rawTable
+	clock *isrtest.Clock
+	store *dynamostore.Store
+}
+
+func newFixture(t *testing.T, db engine) *fixture {
+	t.Helper()
+	clock := isrtest.NewClock(time.Now().Truncate(time.Second).Add(600 * time.Millisecond))
+	name := newTable(t, db)
+	return &fixture{
+		t: t, raw: rawTable{t: t, db: db, name: name}, clock: clock,
+		store: newStore(t, db, name, dynamostore.Config{Owner: "node-a", Now: clock.Now}),
+	}
+}
+
+func (f *fixture) read() isr.Record {
+	f.t.Helper()
+	record, err := f.store.Read(f.t.Context(), pk)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return record
+}
+
+func (f *fixture) acquire() isr.Lease {
+	f.t.Helper()
+	l, err := f.store.Acquire(f.t.Context(), pk, 30*time.Second)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return l
+}
+
+func (f *fixture) publish(next isr.Entry) isr.Entry {
+	f.t.Helper()
+	got, err := f.store.Publish(f.t.Context(), f.acquire(), f.read(), next)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return got
+}
+
+// entry is a next entry with every attribute.
+func (f *fixture) entry(id string) isr.Entry {
+	now := f.clock.Now().Truncate(time.Second)
+	return isr.Entry{
+		BodyKey: "bodies/5f1c/" + id, GeneratedAt: now, Revalidate: time.Minute, ETag: `"` + id + `"`,
+		Expires: now.Add(24 * time.Hour), GenerationID: id, Key: "example.com/", Route: "home",
+		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}, "Link": {"<a>", "<b>"}},
+		SHA256: "9f86", Length: 12, Tags: []string{"news"}, Stale: time.Hour, PurgeSeq: 3,
+		PinnedUntil: now.Add(time.Hour), AssertedAt: now,
+	}
+}
+
+// diff compares entries and attribute values.
+func diff(want, got any) string {
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreTypes(document.NoSerde{}))
+}

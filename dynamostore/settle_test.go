@@ -1,0 +1,370 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// A rig is a node whose calls fail by plan, and one whose calls do not.
+type rig struct {
+	*fixture // the sound node, as node-a
+
+	api    *faultyAPI
+	faulty *dynamostore.Store
+}
+
+func newRig(t *testing.T, db engine) *rig {
+	f := newFixture(t, db)
+	api := &faultyAPI{API: db}
+	return &rig{fixture: f, api: api, faulty: newStore(t, api, f.raw.name, dynamostore.Config{
+		Owner: "node-f", Now: f.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: time.Minute,
+	})}
+}
+
+// plans are all sequences of n of the given faults.
+func plans(n int, of []fault) [][]fault {
+	if n == 0 {
+		return [][]fault{nil}
+	}
+	var all [][]fault
+	for _, head := range plans(n-1, of) {
+		for _, f := range of {
+			all = append(all, append(append([]fault(nil), head...), f))
+		}
+	}
+	return all
+}
+
+// onPlans runs a test under every pair of faults, and in process, where calls
+// are cheap, under every triple of those that differ in kind. Each plan has a
+// page of its own.
+func onPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
+	onEngines(t, func(t *testing.T, db engine) {
+		every := []fault{none, lostRequest, lostReply, lateRequest, conflict, throttled, serverError, serverErrorApplied, inProgress}
+		all := plans(2, every)
+		if _, inProcess := db.(*localdynamo.DB); inProcess && !testing.Short() {
+			all = append(all, plans(3, every[:5])...)
+		}
+		r := newRig(t, db)
+		for i, plan := range all {
+			test(t, r, fmt.Sprintf("CACHE#%d", i), plan)
+			r.api.arm(nil, false, nil)
+			r.api.deliver()
+			if t.Failed() {
+				t.Fatalf("under the plan %v", plan)
+			}
+		}
+	})
+}
+
+// current is the generation that a page has, and its version.
+func (r *rig) current(t *testing.T, pk string) (string, int64) {
+	t.Helper()
+	record, err := r.store.Read(t.Context(), pk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record.Entry == nil {
+		return "", 0
+	}
+	return record.Entry.GenerationID, record.Entry.Version
+}
+
+// begin acquires and reads without faults.
+func begin(t *testing.T, store *dynamostore.Store, pk string) (isr.Lease, isr.Record) {
+	t.Helper()
+	l, err := store.Acquire(t.Context(), pk, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := store.Read(t.Context(), pk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, read
+}
+
+// TestPublishUnderFaults: as long as the lease lasts, a publish gets through.
+func TestPublishUnderFaults(t *testing.T) {
+	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+		for _, id := range []string{"g1", "g2"} {
+			l, read := begin(t, r.faulty, pk)
+			r.api.arm(plan, false, nil)
+			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry(id)); err != nil {
+				t.Errorf("Publish %s: %v", id, err)
+			}
+			r.api.deliver()
+			if got, _ := r.current(t, pk); got != id {
+				t.Errorf("current is %q, want %s", got, id)
+			}
+		}
+	})
+}
+
+// TestPublishByCallerWhoLeaves: the caller's context ends during the k-th call.
+// The answer is the truth all the same, and stays it.
+func TestPublishByCallerWhoLeaves(t *testing.T) {
+	for leaves := 1; leaves <= 3; leaves++ {
+		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
+			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+				l, read := begin(t, r.faulty, pk)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				r.api.arm(plan, false, func(n int) {
+					if n == leaves {
+						leave()
+					}
+				})
+				_, err := r.faulty.Publish(ctx, l, read, r.entry("g1"))
+				if errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
+					t.Errorf("Publish: %v, which is not so", err)
+				}
+				r.api.deliver()
+				if got, _ := r.current(t, pk); (got == "g1") != (err == nil) {
+					t.Errorf("Publish: %v, current is %q", err, got)
+				}
+				// Whatever it was, the lease is not left behind.
+				if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+					t.Errorf("Acquire afterwards: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestPublishOvertaken: while the publisher waits for an answer its lease
+// expires, and another node publishes. The truth is whether that node saw the
+// publisher's generation.
+func TestPublishOvertaken(t *testing.T) {
+	for when := 2; when <= 4; when++ {
+		t.Run(fmt.Sprint(when), func(t *testing.T) {
+			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+				l, read := begin(t, r.faulty, pk)
+				seen, overtaken := "", false
+				r.api.arm(plan, false, func(n int) {
+					if n != when {
+						return
+					}
+					r.clock.Advance(31 * time.Second)
+					other, found := begin(t, r.store, pk)
+					overtaken = true
+					if found.Entry != nil {
+						seen = found.Entry.GenerationID
+					}
+					if _, err := r.store.Publish(t.Context(), other, found, r.entry("other")); err != nil {
+						t.Errorf("Publish of the other: %v", err)
+					}
+				})
+				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"))
+				if errors.Is(err, isr.ErrUnknownOutcome) {
+					t.Errorf("Publish: %v", err)
+				}
+				r.api.deliver()
+				got, _ := r.current(t, pk)
+				landed := got == "g1" || seen == "g1"
+				if landed != (err == nil) {
+					t.Errorf("Publish: %v, current is %q, overtaken=%t by one who saw %q", err, got, overtaken, seen)
+				}
+			})
+		})
+	}
+}
+
+// TestPublishInOutage: the store never answers again. Then, and only then, the
+// outcome is unknown; it is said in time, and no lie is told.
+func TestPublishInOutage(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		for f := range faults {
+			t.Run(f.String(), func(t *testing.T) {
+				r := newRig(t, db)
+				r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
+					Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
+				})
+				l, read := begin(t, r.faulty, pk)
+				r.api.arm([]fault{f}, true, func(int) { r.clock.Advance(time.Second) })
+				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"))
+				if f == none {
+					if err != nil {
+						t.Errorf("Publish: %v", err)
+					}
+					return
+				}
+				if !errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrLeaseLost) || errors.Is(err, isr.ErrMoved) {
+					t.Errorf("Publish: %v, want ErrUnknownOutcome alone", err)
+				}
+			})
+		}
+	})
+}
+
+// TestAcquireUnderFaults: whoever is told that it holds the lease holds it, and
+// whoever is not leaves nothing behind.
+func TestAcquireUnderFaults(t *testing.T) {
+	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+		r.api.arm(plan, false, nil)
+		l, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second)
+		if err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		r.api.deliver()
+		if err := r.faulty.Refresh(t.Context(), l); err != nil {
+			t.Errorf("Refresh: %v", err)
+		}
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second); !isHeld(err) {
+			t.Errorf("Acquire by another: %v, want a HeldError", err)
+		}
+	})
+}
+
+func TestAcquireByCallerWhoLeaves(t *testing.T) {
+	for leaves := 1; leaves <= 2; leaves++ {
+		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
+			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				r.api.arm(plan, false, func(n int) {
+					if n == leaves {
+						leave()
+					}
+				})
+				l, err := r.faulty.Acquire(ctx, pk, 30*time.Second)
+				if errors.Is(err, isr.ErrUnknownOutcome) {
+					t.Errorf("Acquire: %v", err)
+				}
+				if err == nil {
+					if err := r.faulty.Release(t.Context(), l); err != nil {
+						t.Errorf("Release: %v", err)
+					}
+				}
+				if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+					t.Errorf("Acquire by another: %v, want the lease", err)
+				}
+			})
+		})
+	}
+}
+
+// TestHeldUnderFaults: a lease that somebody else has stays theirs.
+func TestHeldUnderFaults(t *testing.T) {
+	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+		l, _ := begin(t, r.store, pk)
+		r.api.arm(plan, false, nil)
+		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second); !isHeld(err) {
+			t.Errorf("Acquire: %v, want a HeldError", err)
+		}
+		r.api.deliver()
+		if err := r.store.Refresh(t.Context(), l); err != nil {
+			t.Errorf("Refresh by the holder: %v", err)
+		}
+	})
+}
+
+func isHeld(err error) bool {
+	_, held := errors.AsType[*isr.HeldError](err)
+	return held
+}
+
+// TestHoldUnderFaults: a refresh, a back-off and a release whose replies are lost
+// are repeated, and have their effect once.
+func TestHoldUnderFaults(t *testing.T) {
+	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+		l, _ := begin(t, r.faulty, pk)
+		r.clock.Advance(20 * time.Second)
+		r.api.arm(plan, false, nil)
+		if err := r.faulty.Refresh(t.Context(), l); err != nil {
+			t.Errorf("Refresh: %v", err)
+		}
+		r.api.deliver()
+		r.clock.Advance(20 * time.Second)
+		r.api.arm(plan, false, nil)
+		if err := r.faulty.BackOff(t.Context(), l, 10*time.Second); err != nil {
+			t.Errorf("BackOff: %v", err)
+		}
+		r.api.deliver()
+		r.clock.Advance(11 * time.Second)
+		r.api.arm(nil, false, nil) // a lost reply would take the count with it
+		l, err := r.faulty.Acquire(t.Context(), pk, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Failures() != 1 {
+			t.Errorf("%d failures, want 1", l.Failures())
+		}
+		r.api.arm(plan, false, nil)
+		if err := r.faulty.Release(t.Context(), l); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		r.api.deliver()
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+			t.Errorf("Acquire after the release: %v", err)
+		}
+	})
+}
+
+// TestAcquireInOutage: the outcome is unknown, and the lease expires.
+func TestAcquireInOutage(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		r := newRig(t, db)
+		r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
+			Owner: "node-f", Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
+		})
+		r.api.arm([]fault{lostReply}, true, nil)
+		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second); !errors.Is(err, isr.ErrUnknownOutcome) || isHeld(err) {
+			t.Errorf("Acquire: %v, want ErrUnknownOutcome", err)
+		}
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second); !isHeld(err) {
+			t.Errorf("Acquire by another: %v, want a HeldError", err)
+		}
+		r.clock.Advance(31 * time.Second)
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+			t.Errorf("Acquire after expiry: %v", err)
+		}
+	})
+}
+
+// TestRepetitions: an unanswered request is repeated as it is; after a definite
+// cancellation there is a new one, with a new client token and a new :now.
+func TestRepetitions(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		r := newRig(t, db)
+		l, read := begin(t, r.faulty, pk)
+		r.api.arm([]fault{lostRequest, conflict, throttled}, false, func(int) { r.clock.Advance(time.Second) })
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1")); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.api.sent) != 4 {
+			t.Fatalf("%d requests were sent, want 4", len(r.api.sent))
+		}
+		first, second, third, fourth := r.api.sent[0], r.api.sent[1], r.api.sent[2], r.api.sent[3]
+		if d := diff(first, second); d != "" {
+			t.Errorf("the request changed after a lost one:\n%s", d)
+		}
+		if d := diff(third, fourth); d != "" {
+			t.Errorf("the request changed after throttling:\n%s", d)
+		}
+		if aws.ToString(second.ClientRequestToken) == aws.ToString(third.ClientRequestToken) {
+			t.Error("the client token survived a conflict")
+		}
+		now := func(i int) types.AttributeValue {
+			return r.api.sent[i].TransactItems[1].Delete.ExpressionAttributeValues[":now"]
+		}
+		if diff(now(1), now(2)) == "" {
+			t.Error(":now survived a conflict")
+		}
+		for _, request := range r.api.sent {
+			if n := len(aws.ToString(request.ClientRequestToken)); n < 26 || n > 36 {
+				t.Errorf("a client token of %d characters", n)
+			}
+		}
+	})
+}

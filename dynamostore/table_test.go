@@ -1,0 +1,210 @@
+package dynamostore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/facetheory/isr/dynamostore"
+)
+
+func timeToLive(t *testing.T, db engine, table string) *types.TimeToLiveDescription {
+	t.Helper()
+	out, err := db.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.TimeToLiveDescription
+}
+
+func TestCreateTable(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		name := newTable(t, db)
+		if err := dynamostore.CheckTable(t.Context(), db, name); err != nil {
+			t.Errorf("CheckTable: %v", err)
+		}
+		ttl := timeToLive(t, db, name)
+		if ttl.TimeToLiveStatus != types.TimeToLiveStatusEnabled || aws.ToString(ttl.AttributeName) != "ttl" {
+			t.Errorf("TTL is %+v", ttl)
+		}
+		out, err := db.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Table.BillingModeSummary == nil || out.Table.BillingModeSummary.BillingMode != types.BillingModePayPerRequest {
+			t.Errorf("billing is %+v", out.Table.BillingModeSummary)
+		}
+		if err := dynamostore.CreateTable(t.Context(), db, name); err != nil {
+			t.Errorf("CreateTable of a table that is there: %v", err)
+		}
+	})
+}
+
+// TestCreateTableAtOnce: several processes start with --create-table.
+func TestCreateTableAtOnce(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		name := "isr-" + rand.Text()
+		var group errgroup.Group
+		for range 4 {
+			group.Go(func() error { return dynamostore.CreateTable(t.Context(), db, name) })
+		}
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// plainTable makes a table of any shape.
+func plainTable(t *testing.T, db engine, keys ...types.KeySchemaElement) string {
+	t.Helper()
+	name := "isr-" + rand.Text()
+	kinds := map[string]types.ScalarAttributeType{"pk": "S", "sk": "S", "id": "N"}
+	input := &dynamodb.CreateTableInput{TableName: &name, KeySchema: keys, BillingMode: types.BillingModePayPerRequest}
+	for _, key := range keys {
+		input.AttributeDefinitions = append(input.AttributeDefinitions, types.AttributeDefinition{
+			AttributeName: key.AttributeName, AttributeType: kinds[*key.AttributeName],
+		})
+	}
+	if _, err := db.CreateTable(t.Context(), input); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func hashKey(name string) types.KeySchemaElement {
+	return types.KeySchemaElement{AttributeName: &name, KeyType: types.KeyTypeHash}
+}
+
+func rangeKey(name string) types.KeySchemaElement {
+	return types.KeySchemaElement{AttributeName: &name, KeyType: types.KeyTypeRange}
+}
+
+func TestCreateTableSwitchesTTLOn(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
+		if err := dynamostore.CheckTable(t.Context(), db, name); err != nil {
+			t.Errorf("CheckTable: %v", err)
+		}
+		if err := dynamostore.CreateTable(t.Context(), db, name); err != nil {
+			t.Fatal(err)
+		}
+		if ttl := timeToLive(t, db, name); ttl.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
+			t.Errorf("TTL is %+v", ttl)
+		}
+	})
+}
+
+func TestTTLOnAnotherAttribute(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
+		_, err := db.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+			TableName:               &name,
+			TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("expires"), Enabled: aws.Bool(true)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantMessage(t, dynamostore.CreateTable(t.Context(), db, name), name, `"expires"`, `"ttl"`)
+	})
+}
+
+func TestWrongTables(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		for found, keys := range map[string][]types.KeySchemaElement{
+			"found pk (string, hash);":                                 {hashKey("pk")},
+			"found id (number, hash), sk (string, range);":             {hashKey("id"), rangeKey("sk")},
+			"found sk (string, hash), pk (string, range); use another": {hashKey("sk"), rangeKey("pk")},
+		} {
+			name := plainTable(t, db, keys...)
+			for _, err := range []error{
+				dynamostore.CheckTable(t.Context(), db, name),
+				dynamostore.CreateTable(t.Context(), db, name),
+			} {
+				wantMessage(t, err, name, "expected pk (string, hash), sk (string, range)", found)
+			}
+		}
+	})
+}
+
+func TestNoTable(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		err := dynamostore.CheckTable(t.Context(), db, "isr-not-there")
+		wantMessage(t, err, "isr-not-there", "isr table create", "--create-table")
+		if !errors.Is(err, dynamostore.ErrNoTable) {
+			t.Errorf("%v does not wrap ErrNoTable", err)
+		}
+		store := newStore(t, db, "isr-not-there", dynamostore.Config{})
+		if _, err := store.Read(t.Context(), pk); err == nil {
+			t.Error("Read without a table: no error")
+		}
+	})
+}
+
+// A creatingTable is an engine whose tables take some looks to become active.
+type creatingTable struct {
+	engine
+	looks int
+}
+
+func (c *creatingTable) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	out, err := c.engine.DescribeTable(ctx, in)
+	if err == nil && c.looks > 0 {
+		c.looks--
+		out.Table.TableStatus = types.TableStatusCreating
+	}
+	return out, err
+}
+
+func TestCreateTableWaits(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
+		slow := &creatingTable{engine: db, looks: 1}
+		wantMessage(t, dynamostore.CheckTable(t.Context(), slow, name), name, "CREATING", "ACTIVE")
+		slow.looks = 2
+		if err := dynamostore.CreateTable(t.Context(), slow, name); err != nil {
+			t.Fatal(err)
+		}
+		if slow.looks != 0 {
+			t.Error("CreateTable did not wait until the table was active")
+		}
+		slow.looks = 1 << 30
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := dynamostore.CreateTable(ended, slow, name); err == nil {
+			t.Error("CreateTable with an ended context: no error")
+		}
+	})
+}
+
+func TestNew(t *testing.T) {
+	if _, err := dynamostore.New(nil, "pages", dynamostore.Config{}); err == nil {
+		t.Error("New without a client: no error")
+	}
+	if _, err := dynamostore.New(&faultyAPI{}, "", dynamostore.Config{}); err == nil {
+		t.Error("New without a table: no error")
+	}
+}
+
+// wantMessage checks an error that people see: one line that says these things.
+func wantMessage(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one that says %q", parts)
+		return
+	}
+	for _, part := range append(parts, "table") {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error %q does not say %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("the error has several lines: %q", err)
+	}
+}
