@@ -69,7 +69,7 @@ func (c *checker) run(r store.Reader) error {
 }
 
 func (t *table) checkItem(key, stored []byte) error {
-	fields, err := value.View(stored).Decode()
+	fields, err := decode(value.View(stored))
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	switch {
 	case item == "":
 	case projection == nil:
-		if out.Item, err = item.Decode(); err != nil {
+		if out.Item, err = decode(item); err != nil {
 			return nil, db.internal(err)
 		}
 	default:

@@ -108,7 +108,7 @@ func (t *table) keyFields(item value.Item) (map[string]types.AttributeValue, err
 	for _, a := range t.keyAttributes() {
 		v, err := item.Lookup(a.Name)
 		if err != nil {
-			return nil, err
+			return nil, damaged(err)
 		}
 		key[a.Name] = v
 	}

@@ -70,7 +70,7 @@ func (p *page) add(view value.Item) error {
 		p.items = append(p.items, p.projection.Of(s))
 		return s.fault
 	}
-	fields, err := s.item.Decode()
+	fields, err := decode(s.item)
 	p.items = append(p.items, fields)
 	return err
 }

@@ -22,7 +22,7 @@ func (s *stored) Attribute(name string) types.AttributeValue {
 	}
 	v, err := s.item.Lookup(name)
 	if err != nil {
-		s.fault = err
+		s.fault = damaged(err)
 	}
 	return v
 }
@@ -34,7 +34,12 @@ func decode(item value.Item) (map[string]types.AttributeValue, error) {
 	}
 	fields, err := item.Decode()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, damaged(err)
 	}
 	return fields, nil
+}
+
+// damaged says that an item cannot be read on account of the file.
+func damaged(err error) error {
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }

@@ -74,6 +74,9 @@ func (db *DB) submit(ctx context.Context, apply func(*transaction) error) error 
 	if err := <-r.done; err != nil {
 		return db.internal(err)
 	}
+	if errors.Is(r.err, ErrCorrupt) {
+		return db.internal(r.err)
+	}
 	return r.err
 }
 

@@ -129,11 +129,7 @@ func syncFolder(path string) error {
 // memory faults, into an error.
 func open(path string, noSync bool) (db *bolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", ErrCorrupt, r)
-		}
-	}()
+	defer damage(&err)
 	options := &bolt.Options{
 		Timeout:      lockWait,
 		NoSync:       noSync,
@@ -153,6 +149,14 @@ func open(path string, noSync bool) (db *bolt.DB, err error) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return db, err
+}
+
+// damage turns a panic into an error: bbolt panics, or reads where nothing is
+// mapped, when it meets a damaged page.
+func damage(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: %v", ErrCorrupt, r)
+	}
 }
 
 // inspect looks at the head of an existing file before bbolt maps it. bbolt
@@ -241,7 +245,9 @@ func checkFormat(r Reader) error {
 }
 
 // View implements Store.
-func (b *Bolt) View(fn func(Reader) error) error {
+func (b *Bolt) View(fn func(Reader) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer damage(&err)
 	tx, err := b.db.Begin(false)
 	if err != nil {
 		return err
@@ -251,10 +257,19 @@ func (b *Bolt) View(fn func(Reader) error) error {
 }
 
 // Update implements Store.
-func (b *Bolt) Update(fn func(Writer) error) error {
+func (b *Bolt) Update(fn func(Writer) error) (err error) {
 	if b.broken != nil {
 		return b.broken
 	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	// A transaction that met a damaged page may have freed the wrong ones:
+	// what it did to bbolt's memory must not reach the file.
+	defer func() {
+		if errors.Is(err, ErrCorrupt) {
+			b.broken = err
+		}
+	}()
+	defer damage(&err)
 	tx, err := b.db.Begin(true)
 	if err != nil {
 		return err
@@ -292,11 +307,7 @@ func (b *Bolt) settle(id int, failure error) error {
 // Check implements Store.
 func (b *Bolt) Check() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", ErrCorrupt, r)
-		}
-	}()
+	defer damage(&err)
 	return b.db.View(func(tx *bolt.Tx) error {
 		var faults []error
 		for fault := range tx.Check() {

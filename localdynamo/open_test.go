@@ -1,0 +1,190 @@
+package localdynamo_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// filled returns the bytes of a file with a few hundred items.
+func filled(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	createTable(t, db, "things", types.ScalarAttributeTypeS)
+	for i := range 300 {
+		put(t, db, item{"pk": str("p"), "sk": str(strconv.Itoa(i)), "v": str(strings.Repeat("x", i))})
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The file is longer than what is in use; a copy need not be.
+	used := len(bytes.TrimRight(whole, "\x00"))
+	return whole[:min(len(whole), (used/65536+1)*65536)]
+}
+
+// refuses opens a file with these contents and wants the error, and the file
+// as it was.
+func refuses(t *testing.T, name string, contents []byte, want error, words string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	if err := os.WriteFile(path, contents, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true})
+	if err == nil {
+		db.Close()
+	}
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), path) {
+		t.Errorf("%s: got %v", name, err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(after, contents) {
+		t.Errorf("%s: the file was changed", name)
+	}
+}
+
+func TestFilesThatAreNotOurs(t *testing.T) {
+	whole := filled(t)
+	refuses(t, "empty", nil, localdynamo.ErrCorrupt, "header")
+	refuses(t, "text", []byte(strings.Repeat("hello ", 10_000)), localdynamo.ErrCorrupt, "header")
+	refuses(t, "half a header", whole[:5000], localdynamo.ErrCorrupt, "truncated")
+	refuses(t, "truncated", whole[:len(whole)/2], localdynamo.ErrCorrupt, "truncated")
+	zeroed := bytes.Clone(whole)
+	clear(zeroed[:8192])
+	refuses(t, "no header", zeroed, localdynamo.ErrCorrupt, "header")
+	refuses(t, "another program's", otherBolt(t, ""), localdynamo.ErrCorrupt, "some other program")
+	refuses(t, "newer", otherBolt(t, "2"), localdynamo.ErrFormat, "format 2")
+	refuses(t, "nonsense", otherBolt(t, "x"), localdynamo.ErrCorrupt, "format version")
+}
+
+// otherBolt makes a bbolt file of some other format.
+func otherBolt(t *testing.T, format string) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "other")
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		name := "localdynamo"
+		if format == "" {
+			name = "users"
+		}
+		b, err := tx.CreateBucket([]byte(name))
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte("format"), []byte(format))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	contents, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return contents
+}
+
+// TestDamage overwrites parts of a file. Whatever it hits, there is an error
+// or a working file, never a crash of the process; a change to an item's bytes
+// that leaves the file well formed is what Check cannot see.
+func TestDamage(t *testing.T) {
+	whole := filled(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 60 {
+		damaged := bytes.Clone(whole)
+		at := 8192 + random.IntN(len(damaged)-8192-64)
+		for i := range 64 {
+			damaged[at+i] = byte(random.Uint32())
+		}
+		path := filepath.Join(t.TempDir(), "db")
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true, SweepInterval: -1})
+		if err != nil {
+			if !errors.Is(err, localdynamo.ErrCorrupt) {
+				t.Errorf("at %d: %v", at, err)
+			}
+			continue
+		}
+		if err := db.Check(t.Context()); err != nil && !errors.Is(err, localdynamo.ErrCorrupt) {
+			t.Errorf("at %d: %v", at, err)
+		}
+		useDamaged(t, db)
+		_ = db.Close()
+	}
+}
+
+// useDamaged reads and writes; only the errors of a damaged file are allowed.
+func useDamaged(t *testing.T, db *localdynamo.DB) {
+	t.Helper()
+	for i := range 300 {
+		k := key("p", strconv.Itoa(i))
+		_, readErr := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: k})
+		_, writeErr := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: k})
+		var noTable *types.ResourceNotFoundException // the damage hit its definition
+		for _, err := range []error{readErr, writeErr} {
+			if err != nil && !errors.Is(err, localdynamo.ErrCorrupt) && !errors.As(err, &noTable) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestFoldersThatWillNotDo(t *testing.T) {
+	folder := t.TempDir()
+	_, err := localdynamo.Open(filepath.Join(folder, "missing", "db"), localdynamo.Options{})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "create the folder") {
+		t.Errorf("missing folder: %v", err)
+	}
+	if _, err = localdynamo.Open(folder, localdynamo.Options{}); !errors.Is(err, localdynamo.ErrCorrupt) {
+		t.Errorf("a folder: %v", err)
+	}
+	if os.Getuid() == 0 {
+		t.Log("read-only folders cannot be tried as root")
+		return
+	}
+	if err := os.Chmod(folder, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = localdynamo.Open(filepath.Join(folder, "db"), localdynamo.Options{}); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "writable") {
+		t.Errorf("read-only folder: %v", err)
+	}
+}
+
+func TestNothingIsLeftBesideTheFile(t *testing.T) {
+	folder := t.TempDir()
+	openAt(t, filepath.Join(folder, "db"), localdynamo.Options{})
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 1 {
+		t.Errorf("%v", entries)
+	}
+}
