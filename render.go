@@ -88,7 +88,12 @@ type recorder struct {
 // run calls the renderer and settles the result when it returns or panics.
 func (r *recorder) run(h http.Handler, req *http.Request) {
 	defer func() {
-		switch v := recover(); {
+		// A renderer that returns, in whatever way, because its context ended
+		// has not answered.
+		v, gone := recover(), context.Cause(req.Context())
+		switch {
+		case gone != nil:
+			r.end(gone)
 		case v == nil:
 			r.finish()
 		case v == http.ErrAbortHandler: //nolint:errorlint // net/http compares it so

@@ -1,0 +1,94 @@
+// Command isr is the ISR cache in one binary: a gateway in front of a site, and
+// the commands that look at what it keeps. Each command has a file of its name.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the grammar of the command line.
+type commands struct {
+	Serve   serveCommand   `cmd:"" help:"Serve a site through the cache."`
+	Get     getCommand     `cmd:"" help:"Show what is stored of a page."`
+	Ls      lsCommand      `cmd:"" help:"List the stored pages."`
+	Table   tableCommand   `cmd:"" help:"Work on the DynamoDB table."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+	Help    helpCommand    `cmd:"" help:"Explain isr, or one of its commands."`
+}
+
+const description = `isr keeps the rendered pages of a site and has each one rendered once per expiry.
+
+  isr serve --demo                           a demonstration site, on http://127.0.0.1:8080
+  isr serve --origin http://127.0.0.1:3000   your own
+
+Every flag can also be given as an environment variable: --listen as ISR_LISTEN.`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program: 0 for success, 1 for a failure, 2 for a command
+// line that cannot be used.
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	exit := -1 // set when kong has answered by itself, as to --help
+	var cli commands
+	parser, err := kong.New(&cli,
+		kong.Name("isr"),
+		kong.Description(description),
+		kong.DefaultEnvars("ISR"),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exit = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(&streams{out: stdout, err: stderr}),
+	)
+	if err != nil {
+		fmt.Fprintf(stderr, "isr: %v\n", err)
+		return 2
+	}
+	parsed, err := parser.Parse(args)
+	if exit >= 0 {
+		return exit
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "isr: %v (see: isr help)\n", err)
+		return 2
+	}
+	err = parsed.Run(parser)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "isr: %v\n", err)
+		return 2
+	}
+	fmt.Fprintf(stderr, "isr: %v\n", err)
+	return 1
+}
+
+// streams are where a command writes.
+type streams struct{ out, err io.Writer }
+
+// A usageError is a command line that cannot be used.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/examples/demosite/site"
+	"github.com/facetheory/isr/gateway"
+)
+
+type serveCommand struct {
+	Origin string `placeholder:"URL" xor:"origin" help:"Address of the site to serve, like http://127.0.0.1:3000."`
+	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
+	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
+
+	Revalidate   span     `default:"0" placeholder:"TIME" help:"Freshness of pages whose origin says nothing (${default}: they are not cached)."`
+	Stale        span     `default:"24h" placeholder:"TIME" help:"How long a page may be served after that, at most (${default})."`
+	Vary         []string `sep:"," placeholder:"NAME" help:"Request header that is part of the key; repeatable."`
+	Query        []string `sep:"," placeholder:"NAME" help:"Query parameter that is part of the key; repeatable."`
+	IgnoreCookie []string `sep:"," placeholder:"NAME" help:"Cookie that does not matter to pages; NAME may end in *, and * is all; repeatable."`
+	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Declare what the pages of a framework vary on: next."`
+	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without are refused."`
+
+	storeFlags  `embed:""`
+	CreateTable bool `help:"Make the DynamoDB table if it is not there."`
+
+	Lease     span   `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
+	Retention span   `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
+	Memory    size   `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for none."`
+	Log       string `enum:"text,json" default:"text" placeholder:"FORMAT" help:"Format of the log, on standard error: text or json (${default})."`
+}
+
+// graceTime is how long a server that is told to stop lets its work finish.
+const graceTime = 10 * time.Second
+
+func (c *serveCommand) Run(ctx context.Context, s *streams) error {
+	origin, err := c.validate()
+	if err != nil {
+		return err
+	}
+	log := c.logger(s)
+	folder, err := claim(c.Data)
+	if err != nil {
+		return err
+	}
+	defer folder.release()
+	st, err := c.open(ctx, c.CreateTable || c.Table == "", log)
+	if err != nil {
+		return err
+	}
+	// What was acknowledged is on disk already.
+	defer func() {
+		if err := st.close(); err != nil {
+			log.Error("the store did not close well", "error", err)
+		}
+	}()
+	cache, err := isr.New(st.meta, st.bodies, c.config(log))
+	if err != nil {
+		return usagef("%v", err)
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w; give another address with --listen", c.Listen, err)
+	}
+	control, err := listenControl(folder, &local{meta: st.meta, bodies: st.bodies, partition: isr.HashedPartition, now: time.Now})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer control.close()
+	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
+	return c.serve(ctx, listener, c.handler(cache, origin, log), cache, log)
+}
+
+func (c *serveCommand) validate() (*url.URL, error) {
+	if err := c.storeFlags.validate(); err != nil {
+		return nil, err
+	}
+	if c.CreateTable && c.Table == "" {
+		return nil, usagef("--create-table needs --table NAME")
+	}
+	if err := c.route().Validate(); err != nil {
+		return nil, usagef("%v", err)
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return nil, usagef("--listen %q is not an address; expected host:port, like 127.0.0.1:8080", c.Listen)
+	}
+	if c.Demo {
+		return nil, nil
+	}
+	if c.Origin == "" {
+		return nil, usagef("which site? give --origin http://127.0.0.1:3000, or --demo for the demonstration site")
+	}
+	origin, err := gateway.ParseOrigin(c.Origin)
+	if err != nil {
+		return nil, usagef("--origin: %v", err)
+	}
+	return origin, nil
+}
+
+func (c *serveCommand) route() isr.Route {
+	rt := isr.Route{
+		Name:          gateway.RouteName,
+		Revalidate:    time.Duration(c.Revalidate),
+		Stale:         time.Duration(c.Stale),
+		Query:         c.Query,
+		Vary:          c.Vary,
+		IgnoreCookies: c.IgnoreCookie,
+		TenantHeader:  c.TenantHeader,
+	}
+	if rt.Stale == 0 {
+		rt.Stale = -1 // on the command line, zero is none
+	}
+	if c.Preset == "next" {
+		rt = gateway.Next(rt)
+	}
+	if c.Demo {
+		rt.Query = append(rt.Query, site.QueryParameters()...)
+	}
+	return rt
+}
+
+func (c *serveCommand) config(log *slog.Logger) isr.Config {
+	cfg := isr.Config{
+		Memory:    int64(c.Memory),
+		Lease:     time.Duration(c.Lease),
+		Retention: time.Duration(c.Retention),
+		Logger:    log,
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = -1
+	}
+	return cfg
+}
+
+func (c *serveCommand) handler(cache *isr.Cache, origin *url.URL, log *slog.Logger) http.Handler {
+	if c.Demo {
+		return cache.Handler(c.route(), site.Handler(site.Config{}))
+	}
+	return gateway.New(cache, origin, c.route(), log)
+}
+
+func (c *serveCommand) originText() string {
+	if c.Demo {
+		return "the demonstration site"
+	}
+	return c.Origin
+}
+
+func (c *serveCommand) logger(s *streams) *slog.Logger {
+	if c.Log == "json" {
+		return slog.New(slog.NewJSONHandler(s.err, nil))
+	}
+	return slog.New(slog.NewTextHandler(s.err, nil))
+}
+
+// serve answers requests until ctx ends; then it takes no more, lets those in
+// hand and the regenerations finish, and gives the leases of the rest back.
+func (c *serveCommand) serve(ctx context.Context, listener net.Listener, h http.Handler, cache *isr.Cache, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving %s: %w", c.Listen, err)
+	case <-ctx.Done():
+	}
+	log.Info("stopping", "grace", graceTime)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		log.Warn("requests were cut off", "error", err)
+		_ = server.Close() // the listener is closed already
+	}
+	if err := cache.Close(grace); err != nil {
+		log.Warn("regenerations were cut off", "error", err)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// displayAddress is an address that a browser on this machine can open.
+func displayAddress(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}

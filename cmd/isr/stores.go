@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dirbody"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/s3body"
+)
+
+// storeFlags say where pages are kept: in a folder, or on DynamoDB and S3.
+type storeFlags struct {
+	Data             string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket by which commands reach a running server (${default})."`
+	Table            string `placeholder:"NAME" help:"DynamoDB table that keeps the metadata, instead of the embedded store; needs --bucket."`
+	Region           string `placeholder:"NAME" help:"AWS region of table and bucket (the SDK's own configuration)."`
+	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"Address of DynamoDB, where it is not AWS's own."`
+	Bucket           string `placeholder:"NAME" help:"S3 bucket that keeps the bodies; needs --table."`
+	S3Endpoint       string `name:"s3-endpoint" placeholder:"URL" help:"Address of S3, where it is not AWS's own."`
+}
+
+// startTime bounds the checks of a store before it is used.
+const startTime = 20 * time.Second
+
+// tableTime bounds the making of a table, which AWS takes its time for.
+const tableTime = 3 * time.Minute
+
+// embeddedTable is the name of the one table of an embedded store.
+const embeddedTable = "isr"
+
+func (f *storeFlags) validate() error {
+	switch {
+	case f.Table != "" && f.Bucket == "":
+		return usagef("--table needs --bucket as well: bodies must be where every server can read them")
+	case f.Bucket != "" && f.Table == "":
+		return usagef("--bucket needs --table as well: metadata must be where every server can read it")
+	case f.Table == "" && (f.DynamodbEndpoint != "" || f.S3Endpoint != "" || f.Region != ""):
+		return usagef("--region, --dynamodb-endpoint and --s3-endpoint go with --table and --bucket, which are not given")
+	case f.Data == "":
+		return usagef("--data is empty; expected a folder, as in --data ./isr-data")
+	}
+	return nil
+}
+
+// stores are the open stores of a command. Close them.
+type stores struct {
+	meta   *dynamostore.Store
+	bodies isr.BodyStore
+	where  string // for people
+	close  func() error
+}
+
+// open opens the stores, and with create also makes what they need: the folder,
+// or the table.
+func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
+	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if f.Table != "" {
+		return f.openAWS(ctx, create, log)
+	}
+	return f.openEmbedded(ctx, create, log)
+}
+
+func (f *storeFlags) openEmbedded(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
+	file := filepath.Join(f.Data, "table.db")
+	if create {
+		if err := os.MkdirAll(f.Data, 0o700); err != nil {
+			return nil, fmt.Errorf("the data folder cannot be made: %w; give another with --data", err)
+		}
+	} else if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no store in %s; name the folder of a server with --data, or start one: isr serve --demo", f.Data)
+	}
+	db, err := localdynamo.Open(file, localdynamo.Options{})
+	if err != nil {
+		if errors.Is(err, localdynamo.ErrLocked) {
+			return nil, fmt.Errorf("the data folder %s is used by another isr; stop that one, or give another folder with --data", f.Data)
+		}
+		return nil, fmt.Errorf("the store in %s cannot be opened: %w", f.Data, err)
+	}
+	st, err := newEmbedded(ctx, f, db, log)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return st, nil
+}
+
+func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *slog.Logger) (*stores, error) {
+	if err := dynamostore.CreateTable(ctx, db, embeddedTable); err != nil {
+		return nil, err
+	}
+	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	bodies, err := dirbody.Open(filepath.Join(f.Data, "bodies"))
+	if err != nil {
+		return nil, err
+	}
+	closeAll := func() error { return errors.Join(bodies.Close(), db.Close()) }
+	return &stores{meta: meta, bodies: bodies, where: "embedded, in " + f.Data, close: closeAll}, nil
+}
+
+func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
+	cfg, err := f.awsConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ddb := f.dynamoDB(cfg)
+	if create {
+		err = dynamostore.CreateTable(ctx, ddb, f.Table)
+	} else {
+		err = dynamostore.CheckTable(ctx, ddb, f.Table)
+	}
+	if err != nil {
+		return nil, err
+	}
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		if f.S3Endpoint != "" {
+			o.BaseEndpoint = &f.S3Endpoint
+			o.UsePathStyle = true // other servers have no host name per bucket
+		}
+	})
+	bodies, err := s3body.New(client, f.Bucket, s3body.Config{})
+	if err != nil {
+		return nil, err
+	}
+	if err := bodies.CheckBucket(ctx); err != nil {
+		return nil, err
+	}
+	meta, err := dynamostore.New(ddb, f.Table, dynamostore.Config{Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	where := fmt.Sprintf("table %s, bucket %s", f.Table, f.Bucket)
+	return &stores{meta: meta, bodies: bodies, where: where, close: func() error { return nil }}, nil
+}
+
+// awsConfig is the SDK's ordinary configuration, with its own credentials chain.
+func (f *storeFlags) awsConfig(ctx context.Context) (aws.Config, error) {
+	var options []func(*awsconfig.LoadOptions) error
+	if f.Region != "" {
+		options = append(options, awsconfig.WithRegion(f.Region))
+	}
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("the AWS configuration cannot be used: %w", err)
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, usagef("no AWS region is known; give --region, or set AWS_REGION")
+	}
+	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
+		return aws.Config{}, fmt.Errorf("no AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role: %w", err)
+	}
+	return cfg, nil
+}
+
+func (f *storeFlags) dynamoDB(cfg aws.Config) *dynamodb.Client {
+	return dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
+		if f.DynamodbEndpoint != "" {
+			o.BaseEndpoint = &f.DynamodbEndpoint
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A span is a duration on the command line: as Go writes one, and in days.
+type span time.Duration
+
+func (s *span) UnmarshalText(text []byte) error {
+	if days, ok := strings.CutSuffix(string(text), "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err == nil && n >= 0 && n <= 3650 {
+			*s = span(n * 24 * float64(time.Hour))
+			return nil
+		}
+	}
+	d, err := time.ParseDuration(string(text))
+	if string(text) != "0" && (err != nil || d < 0 || d > 3650*24*time.Hour) {
+		return fmt.Errorf("%q is not a duration; expected one like 90s, 10m, 24h or 30d, of at most ten years", text)
+	}
+	*s = span(d)
+	return nil
+}
+
+// A size is a number of bytes on the command line.
+type size int64
+
+func (s *size) UnmarshalText(text []byte) error {
+	units := []struct {
+		suffix string
+		bytes  int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1}}
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(string(text), u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		if err == nil && n >= 0 && n <= (1<<50)/u.bytes {
+			*s = size(n * u.bytes)
+			return nil
+		}
+		break
+	}
+	return fmt.Errorf("%q is not a size; expected one like 256MiB or 1GiB, or 0", text)
+}
+
+// bytesText writes a number of bytes for people.
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// spanText writes a duration for people: its two largest units.
+func spanText(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	days, rest := d/(24*time.Hour), d%(24*time.Hour)
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%s%dd%dh", sign, days, rest/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%s%dh%dm", sign, d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%s%dm%ds", sign, d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%s%ds", sign, d/time.Second)
+}

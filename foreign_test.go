@@ -1,0 +1,93 @@
+package isr_test
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+)
+
+// putForeign writes a page as another service does: the reference attributes only.
+func (tb *table) putForeign(k isr.Key, bodyKey, body string) {
+	tb.t.Helper()
+	if err := tb.bodies.Put(tb.t.Context(), bodyKey, []byte(body)); err != nil {
+		tb.t.Fatal(err)
+	}
+	tb.putRow(map[string]types.AttributeValue{
+		"pk":                 &types.AttributeValueMemberS{Value: isr.HashedPartition(k)},
+		"sk":                 &types.AttributeValueMemberS{Value: "META"},
+		"s3_key":             &types.AttributeValueMemberS{Value: bodyKey},
+		"generated_at":       &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Unix(), 10)},
+		"revalidate_seconds": &types.AttributeValueMemberN{Value: "60"},
+		"etag":               &types.AttributeValueMemberS{Value: `"theirs"`},
+	})
+}
+
+func (tb *table) putRow(row map[string]types.AttributeValue) {
+	tb.t.Helper()
+	_, err := tb.db.PutItem(tb.t.Context(), &dynamodb.PutItemInput{TableName: aws.String(tableName), Item: row})
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+}
+
+func TestAnotherServicesPageIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		tb.putForeign(page, "pages/theirs.html", "<!doctype html><p>theirs")
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		a := get(h, "/")
+		expect(t, a, "<!doctype html><p>theirs", "isr; hit; ttl=")
+		if a.Header().Get("Etag") != `"theirs"` || a.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Errorf("header %v", a.Header())
+		}
+		time.Sleep(time.Minute + time.Second)
+		expect(t, get(h, "/"), "<!doctype html><p>theirs", "isr; hit; ttl=-")
+		time.Sleep(2 * time.Second)
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")
+	})
+}
+
+func TestMalformedRowCountsAsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		tb.putRow(map[string]types.AttributeValue{
+			"pk":           &types.AttributeValueMemberS{Value: isr.HashedPartition(page)},
+			"sk":           &types.AttributeValueMemberS{Value: "META"},
+			"s3_key":       &types.AttributeValueMemberN{Value: "1"},
+			"generated_at": &types.AttributeValueMemberBOOL{Value: true},
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		expect(t, get(h, "/"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+// A purge of the key, as the table records one, covers what was rendered before.
+func TestPurgeRowCovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		get(tb.node(tb.store("a"), nil).Handler(isr.Route{}, site), "/")
+		number := func(n int64) types.AttributeValue {
+			return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+		}
+		now := time.Now().Unix()
+		tb.putRow(map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberS{Value: "PURGE"}, "sk": &types.AttributeValueMemberS{Value: "SEQ"},
+			"seq": number(1), "mark_lifetime": number(40 * 24 * 3600),
+		})
+		tb.putRow(map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberS{Value: isr.HashedPartition(page)}, "sk": &types.AttributeValueMemberS{Value: "PURGE"},
+			"seq": number(1), "hard_seq": number(1), "at": number(now), "ttl": number(now + 40*24*3600),
+		})
+		h := tb.node(tb.store("b"), nil).Handler(isr.Route{}, site)
+		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+		expect(t, get(h, "/"), "/ rendered 2", "isr; hit")
+	})
+}

@@ -1,0 +1,38 @@
+package isr_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The packages may know each other in one direction only.
+func TestLayering(t *testing.T) {
+	const module = "github.com/facetheory/isr"
+	rules := []struct {
+		pkg    string
+		never  []string
+		reason string
+	}{
+		{"", []string{"github.com/aws/", module + "/"}, "the policy knows no storage"},
+		{"/isrtest", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "a suite for every store knows none"},
+		{"/gateway", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "the gateway knows the cache only"},
+		{"/localdynamo", []string{module + "/dynamostore", module + "/gateway"}, "the engine knows no cache"},
+		{"/dynamostore", []string{module + "/localdynamo", module + "/gateway"}, "the store does not know its engine"},
+		{"/dirbody", []string{"github.com/aws/"}, "a folder needs no cloud"},
+		{"/s3body", []string{module + "/dynamostore", module + "/localdynamo"}, "bodies know no metadata"},
+	}
+	for _, rule := range rules {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+rule.pkg).Output()
+		if err != nil {
+			t.Fatalf("go list %s%s: %v", module, rule.pkg, err)
+		}
+		for dep := range strings.FieldsSeq(string(out)) {
+			for _, never := range rule.never {
+				if strings.HasPrefix(dep, never) && dep != module+rule.pkg && !strings.HasPrefix(dep, module+rule.pkg+"/internal") {
+					t.Errorf("%s%s depends on %s: %s", module, rule.pkg, dep, rule.reason)
+				}
+			}
+		}
+	}
+}

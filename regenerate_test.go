@@ -1,0 +1,265 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+var page = isr.Key{Text: "example.com/"}
+
+func TestRegenerate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), nil)
+		h := c.Handler(isr.Route{Name: "site"}, site)
+		if e, err := c.Regenerate(t.Context(), page); err != nil || e.Route != "site" || e.Key != page.Text {
+			t.Fatalf("of a page never asked for: %+v, %v", e, err)
+		}
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
+		if _, err := c.Regenerate(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(h, "/"), "/ rendered 2", "isr; hit")
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// A render that is under way may have read what has changed since.
+func TestRegenerateBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), nil)
+		h := c.Handler(isr.Route{Name: "site"}, site)
+		visited := make(chan answer)
+		go func() { visited <- get(h, "/") }()
+		time.Sleep(site.delay / 2)
+		e, err := c.Regenerate(t.Context(), page)
+		if err != nil || site.renders.Load() != 2 {
+			t.Errorf("%+v, %v after %d renders, want 2", e, err, site.renders.Load())
+		}
+		expect(t, <-visited, "/ rendered 1", "isr; fwd=miss")
+	})
+}
+
+func TestRegenerateKnowsWhomToCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), nil)
+		c.Handler(isr.Route{}, site)
+		if _, err := c.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrNoRenderer) {
+			t.Errorf("an unnamed route: %v", err)
+		}
+		c.Handler(isr.Route{Name: "other"}, site)
+		if _, err := c.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrNoRenderer) {
+			t.Errorf("two routes, and a page never stored: %v", err)
+		}
+		named := c.Handler(isr.Route{Name: "site"}, site)
+		get(named, "/")
+		if _, err := c.Regenerate(t.Context(), page); err != nil {
+			t.Errorf("a page that was stored by its route: %v", err)
+		}
+		if _, err := tb.node(tb.store("b"), nil).Regenerate(t.Context(), page); !errors.Is(err, isr.ErrNoRenderer) {
+			t.Errorf("a process without that route: %v", err)
+		}
+	})
+}
+
+func TestRegenerateYieldsToAnotherHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), nil)
+		c.Handler(isr.Route{Name: "site"}, site)
+		if _, err := tb.store("other").Acquire(t.Context(), isr.HashedPartition(page), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		var held *isr.HeldError
+		if _, err := c.Regenerate(t.Context(), page); !errors.As(err, &held) || held.Lock.Owner != "other" {
+			t.Errorf("%v, want a HeldError that names the other", err)
+		}
+	})
+}
+
+func TestRegenerateSaysWhyNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), nil)
+		c.Handler(isr.Route{Name: "site"}, site)
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Set-Cookie", "a=b") })
+		if _, err := c.Regenerate(t.Context(), page); err == nil || !strings.Contains(err.Error(), "set-cookie") {
+			t.Errorf("an uncacheable page: %v", err)
+		}
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(500) })
+		if _, err := c.Regenerate(t.Context(), page); err == nil || !strings.Contains(err.Error(), "500") {
+			t.Errorf("a failing page: %v", err)
+		}
+	})
+}
+
+func TestCloseLetsRendersFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), nil)
+		h := c.Handler(isr.Route{}, site)
+		go get(h, "/")
+		synctest.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := tb.store("a").Read(t.Context(), isr.HashedPartition(page))
+		if err != nil || rec.Entry == nil || rec.Lock != nil {
+			t.Errorf("after Close: %+v, %v; want the page, and no lease", rec, err)
+		}
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
+		expect(t, get(h, "/other"), "/other rendered 2", "isr; fwd=miss; fwd-status=200; detail=closing")
+	})
+}
+
+func TestCloseGivesLeasesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 20 * time.Second
+		c := tb.node(tb.store("a"), nil)
+		h := c.Handler(isr.Route{}, site)
+		visited := make(chan answer)
+		go func() { visited <- get(h, "/") }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("Close: %v after %v", err, time.Since(began))
+		}
+		rec, err := tb.store("a").Read(t.Context(), isr.HashedPartition(page))
+		if err != nil || rec.Entry != nil || rec.Lock != nil {
+			t.Errorf("after Close: %+v, %v; want no page, and no lease", rec, err)
+		}
+		// The visitor who waited is not left without an answer.
+		expect(t, <-visited, "/ rendered 2", "isr; fwd=miss; fwd-status=200; detail=closing")
+	})
+}
+
+// A wrapped store fails as told.
+type faultyStore struct {
+	isr.MetaStore
+	read, publish, refresh func() error
+}
+
+func (f *faultyStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+	if f.read != nil {
+		return isr.Record{}, f.read()
+	}
+	return f.MetaStore.Read(ctx, pk)
+}
+
+func (f *faultyStore) Refresh(ctx context.Context, l isr.Lease) error {
+	if f.refresh != nil {
+		return f.refresh()
+	}
+	return f.MetaStore.Refresh(ctx, l)
+}
+
+func (f *faultyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry) (isr.Entry, error) {
+	if f.publish != nil {
+		return isr.Entry{}, f.publish()
+	}
+	return f.MetaStore.Publish(ctx, l, read, next)
+}
+
+func TestStoreOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &faultyStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{}, site)
+		get(h, "/")
+		store.read = func() error { return errors.New("the store is down") }
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")
+		expect(t, get(h, "/cold"), "/cold rendered 2", "isr; fwd=miss; fwd-status=200; detail=store-error")
+		time.Sleep(2 * time.Minute)
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=-")
+		synctest.Wait()
+		store.read = nil
+		time.Sleep(5 * time.Second)
+		get(h, "/")
+		time.Sleep(2 * time.Second)
+		expect(t, get(h, "/"), "/ rendered 3", "isr; hit; ttl=")
+	})
+}
+
+func TestPublishFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &faultyStore{MetaStore: tb.store("a"), publish: func() error { return errors.New("the store is down") }}
+		h := tb.node(store, nil).Handler(isr.Route{}, site)
+		for _, a := range crowd(20, []http.Handler{h}, "/") {
+			expect(t, a, "/ rendered 1", "isr; fwd=miss; fwd-status=200; ")
+			if strings.Contains(a.status(), "stored") || !strings.HasSuffix(a.status(), "detail=unpublished") {
+				t.Errorf("status %q", a.status())
+			}
+		}
+	})
+}
+
+// Another writer publishes while this one renders: the winner is served.
+func TestOvertakenWriterServesTheWinner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		visited := make(chan answer)
+		go func() { visited <- get(h, "/") }()
+		time.Sleep(site.delay / 2)
+		tb.putForeign(page, "pages/winner.html", "the winner")
+		expect(t, <-visited, "the winner", "isr; ")
+		if a := get(h, "/"); a.Body.String() != "the winner" || a.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%q %v", a.Body, a.Header())
+		}
+	})
+}
+
+// The holder whose lease is lost stops rendering and serves what the next one made.
+func TestLostLeaseCancelsTheRender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 5 * time.Second
+		store := &faultyStore{MetaStore: tb.store("a")}
+		cancelled := make(chan struct{})
+		h := tb.node(store, nil).Handler(isr.Route{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if site.renders.Load() == 0 {
+				context.AfterFunc(r.Context(), func() { close(cancelled) })
+			}
+			site.ServeHTTP(w, r)
+		}))
+		store.refresh = func() error { store.refresh = nil; return isr.ErrLeaseLost }
+		a := get(h, "/")
+		<-cancelled
+		expect(t, a, "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+	})
+}
+
+func TestUnreachableStoreIsNotALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 8 * time.Second // refreshes are due from 3.3 s on
+		store := &faultyStore{MetaStore: tb.store("a")}
+		failures := 0
+		store.refresh = func() error {
+			if failures++; failures == 3 {
+				store.refresh = nil
+			}
+			return errors.New("unreachable")
+		}
+		h := tb.node(store, nil).Handler(isr.Route{}, site)
+		expect(t, get(h, "/"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+	})
+}
