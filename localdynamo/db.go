@@ -135,8 +135,12 @@ func (db *DB) view(ctx context.Context, fn func(store.Reader) error) error {
 	if err := db.ready(ctx); err != nil {
 		return err
 	}
-	if err := db.store.View(fn); err != nil {
-		return db.internal(err)
+	err := db.store.View(fn)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if closed := db.ready(ctx); closed != nil {
+		return closed // while we were on our way to the store
+	}
+	return db.internal(err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -222,11 +223,16 @@ func (b *binding) operand(o *operand, d Document) types.AttributeValue {
 	return b.find(o.path, d)
 }
 
-// size is bytes for strings and binaries, members for everything else.
+// size is characters for strings (UTF-16 code units, as DynamoDB counts them),
+// bytes for binaries, members for everything else.
 func size(v types.AttributeValue) (int, bool) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
-		return len(v.Value), true
+		n := 0
+		for _, r := range v.Value {
+			n += utf16.RuneLen(r)
+		}
+		return n, true
 	case *types.AttributeValueMemberB:
 		return len(v.Value), true
 	case *types.AttributeValueMemberL:

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -141,6 +142,10 @@ func open(path string, noSync bool) (db *bolt.DB, err error) {
 		options.InitialMmapSize = mapSize
 	}
 	db, err = bolt.Open(path, 0o600, options)
+	if errors.Is(err, syscall.ENOMEM) { // a limit on address space
+		options.InitialMmapSize = 0
+		db, err = bolt.Open(path, 0o600, options)
+	}
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, ErrLocked
