@@ -12,6 +12,7 @@ import (
 const (
 	ordered   = " S N B "
 	prefixes  = " S B "
+	typeNames = " S "
 	sized     = " S B SS NS BS L M "
 	summable  = " N "
 	lists     = " L "
@@ -51,6 +52,9 @@ func (b *binding) checkCond(c *cond) error {
 	case opBeginsWith:
 		return b.checkTypes(c.op, prefixes, c.args)
 	case opType:
+		if err := b.checkTypes(c.op, typeNames, c.args[1:]); err != nil {
+			return err
+		}
 		return b.checkTypeName(c.args[1])
 	}
 	return nil
@@ -78,10 +82,22 @@ func (b *binding) value(o *operand) types.AttributeValue {
 	return nil
 }
 
+// typeOf returns the type of an operand that has the same one for every item,
+// or "" if it depends on the item.
+func (b *binding) typeOf(o *operand) string {
+	switch o.kind {
+	case operandValue:
+		return value.Type(b.values[o.ref])
+	case operandSize:
+		return "N"
+	}
+	return ""
+}
+
 func (b *binding) checkTypes(op op, allowed string, args []*operand) error {
 	for _, arg := range args {
-		if v := b.value(arg); v != nil && !within(allowed, value.Type(v)) {
-			return b.errorf("Incorrect operand type for operator or function; operator or function: %s, operand type: %s", op, value.Type(v))
+		if name := b.typeOf(arg); name != "" && !within(allowed, name) {
+			return b.errorf("Incorrect operand type for operator or function; operator or function: %s, operand type: %s", op, name)
 		}
 	}
 	return nil
@@ -118,15 +134,8 @@ func show(v types.AttributeValue) string {
 }
 
 func (b *binding) checkTypeName(o *operand) error {
-	v := b.value(o)
-	if v == nil {
-		return nil
-	}
-	name, ok := v.(*types.AttributeValueMemberS)
-	switch {
-	case !ok:
-		return b.errorf("Incorrect operand type for operator or function; operator or function: attribute_type, operand type: %s", value.Type(v))
-	case !within(allTypes, name.Value):
+	name, ok := b.value(o).(*types.AttributeValueMemberS)
+	if ok && !within(allTypes, name.Value) {
 		return b.errorf("Invalid attribute type name found; type: %s, valid types: {B,NULL,SS,BOOL,L,BS,N,NS,S,M}", name.Value)
 	}
 	return nil
