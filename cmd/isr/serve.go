@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -74,6 +76,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 		return errors.Join(err, listener.Close())
 	}
 	defer control.close()
+	tuneCollector(int64(c.Memory))
 	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
 	return c.serve(ctx, listener, c.handler(cache, origin, log), cache, log)
 }
@@ -189,6 +192,19 @@ func (c *serveCommand) serve(ctx context.Context, listener net.Listener, h http.
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// tuneCollector lets the heap of a server grow further between collections than
+// Go would: it is mostly the memory tier, which lives long, and what a request
+// leaves behind is small. The limit keeps that from doubling a large tier.
+// GOGC and GOMEMLIMIT, where set, are the operator's word.
+func tuneCollector(memory int64) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memory + memory/2 + 256<<20)
+	}
 }
 
 // displayAddress is an address that a browser on this machine can open.
