@@ -1,12 +1,22 @@
 package main
 
-import "github.com/alecthomas/kong"
+import (
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
 
 type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"The command to explain."`
 }
 
 func (c *helpCommand) Run(parser *kong.Kong) error {
-	_, err := parser.Parse(append(c.Command, "--help"))
-	return err
+	trace, err := kong.Trace(parser, c.Command)
+	if err != nil {
+		return err
+	}
+	if trace.Error != nil && len(c.Command) > 0 && trace.Selected() == nil {
+		return usagef("there is no command %q (see: isr help)", strings.Join(c.Command, " "))
+	}
+	return trace.PrintUsage(false)
 }

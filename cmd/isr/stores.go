@@ -28,7 +28,7 @@ type storeFlags struct {
 	Region           string `placeholder:"NAME" help:"AWS region of table and bucket (the SDK's own configuration)."`
 	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"Address of DynamoDB, where it is not AWS's own."`
 	Bucket           string `placeholder:"NAME" help:"S3 bucket that keeps the bodies; needs --table."`
-	S3Endpoint       string `name:"s3-endpoint" placeholder:"URL" help:"Address of S3, where it is not AWS's own."`
+	S3Endpoint       string `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"Address of S3, where it is not AWS's own."`
 }
 
 // startTime bounds the checks of a store before it is used.
