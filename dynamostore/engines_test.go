@@ -122,6 +122,21 @@ func (r rawTable) put(pk, sk string, row attrs) {
 	}
 }
 
+// set is put, or a deletion if the row is nil.
+func (r rawTable) set(pk, sk string, row attrs) {
+	r.t.Helper()
+	if row != nil {
+		r.put(pk, sk, row)
+		return
+	}
+	_, err := r.db.DeleteItem(r.t.Context(), &dynamodb.DeleteItemInput{
+		TableName: &r.name, Key: attrs{"pk": str(pk), "sk": str(sk)},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func (r rawTable) get(pk, sk string) attrs {
 	r.t.Helper()
 	out, err := r.db.GetItem(r.t.Context(), &dynamodb.GetItemInput{

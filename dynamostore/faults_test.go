@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/facetheory/isr/dynamostore"
 )
@@ -25,13 +26,14 @@ const (
 	throttled
 	conflict
 	inProgress
+	denied // 400, not carried out, and no use to repeat
 	faults // how many there are
 )
 
 func (f fault) String() string {
 	return [...]string{
 		"none", "lostRequest", "lostReply", "lateRequest", "serverError",
-		"serverErrorApplied", "throttled", "conflict", "inProgress",
+		"serverErrorApplied", "throttled", "conflict", "inProgress", "denied",
 	}[f]
 }
 
@@ -116,6 +118,8 @@ func inject[O any](f *faultyAPI, ctx context.Context, transaction bool, call fun
 		return nil, &types.TransactionConflictException{Message: aws.String("injected")}
 	case inProgress:
 		return nil, &types.TransactionInProgressException{Message: aws.String("injected")}
+	case denied:
+		return nil, &smithy.GenericAPIError{Code: "AccessDeniedException", Fault: smithy.FaultClient}
 	case none, faults:
 	}
 	return call(ctx)

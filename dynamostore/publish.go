@@ -99,9 +99,9 @@ func (p *publication) run(ctx context.Context) error {
 			return p.refusal(ctx, err, attempt == 1)
 		case refused:
 			if attempt == 1 {
-				return err
+				return withReasons(err)
 			}
-			return p.settle(ctx, err)
+			return p.settle(ctx, withReasons(err))
 		case cancelled, unknown:
 		}
 		if !p.store.pause(ctx, attempt) || !p.lease.running() || time.Since(started) > tokenLife {

@@ -334,6 +334,37 @@ func TestFence(t *testing.T) {
 	})
 }
 
+// TestFenceOfOthers: the same for rows that have no version of ours.
+func TestFenceOfOthers(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		generated := f.clock.Now()
+		for name, test := range map[string]struct{ before, after attrs }{
+			"map added":        {reference(generated, nil), reference(generated, ours(generated, nil))},
+			"map changed":      {reference(generated, attrs{"isr": str("a")}), reference(generated, attrs{"isr": str("b")})},
+			"version added":    {reference(generated, attrs{"isr": obj(attrs{})}), reference(generated, ours(generated, nil))},
+			"type changed":     {attrs{"s3_key": num("1")}, attrs{"s3_key": str("1")}},
+			"attribute added":  {attrs{}, attrs{"generated_at": num("1")}},
+			"empty row is new": {nil, attrs{}},
+			"empty row went":   {attrs{}, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				f := f.with(t)
+				f.raw.set(pk, "META", test.before)
+				read := f.read()
+				f.raw.set(pk, "META", test.after)
+				l := f.acquire()
+				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2")); !errors.Is(err, isr.ErrMoved) {
+					t.Errorf("Publish: %v, want ErrMoved", err)
+				}
+				if err := f.store.Release(t.Context(), l); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	})
+}
+
 func TestLockRows(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

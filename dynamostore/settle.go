@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
@@ -55,6 +56,21 @@ func (p *publication) explain(canceled *types.TransactionCanceledException) (lan
 		return false, isr.ErrMoved
 	}
 	return false, canceled
+}
+
+// withReasons adds to a cancellation what was wrong with which operation, which
+// its own text leaves out.
+func withReasons(err error) error {
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return err
+	}
+	for op, sk := range [...]string{opMeta: skMeta, opLock: skLock} {
+		if code := reasonCode(canceled.CancellationReasons, op); code != "None" {
+			err = fmt.Errorf("%s: %s: %s: %w", sk, code, aws.ToString(canceled.CancellationReasons[op].Message), err)
+		}
+	}
+	return err
 }
 
 func (p *publication) isOurs(meta row) bool {

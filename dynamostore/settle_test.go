@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
@@ -180,6 +181,49 @@ func TestPublishOvertaken(t *testing.T) {
 	}
 }
 
+// TestPublishLosesLease: while the publisher waits for an answer, its lease goes
+// to another node, which has not published yet.
+func TestPublishLosesLease(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		r := newRig(t, db)
+		l, read := begin(t, r.faulty, pk)
+		r.api.arm([]fault{lostRequest, lostRequest}, false, func(n int) {
+			if n == 2 {
+				r.clock.Advance(31 * time.Second)
+				begin(t, r.store, pk)
+			}
+		})
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1")); !errors.Is(err, isr.ErrLeaseLost) {
+			t.Errorf("Publish: %v, want ErrLeaseLost", err)
+		}
+		if got, _ := r.current(t, pk); got != "" {
+			t.Errorf("current is %q, want nothing", got)
+		}
+	})
+}
+
+// TestDeniedLater: a definite refusal says nothing of the request before it.
+func TestDeniedLater(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		r := newRig(t, db)
+		for i, first := range []fault{lostReply, lateRequest} {
+			pk := fmt.Sprintf("CACHE#%d", i)
+			l, read := begin(t, r.faulty, pk)
+			r.api.arm([]fault{first, denied}, false, nil)
+			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1")); err != nil {
+				t.Errorf("Publish, %v: %v, and it landed", first, err)
+			}
+			r.api.arm([]fault{first, denied}, false, nil)
+			if _, err := r.faulty.Acquire(t.Context(), pk, time.Minute); err == nil {
+				t.Errorf("Acquire, %v: no error", first)
+			}
+			if _, err := r.store.Acquire(t.Context(), pk, time.Minute); err != nil {
+				t.Errorf("Acquire by another: %v", err)
+			}
+		}
+	})
+}
+
 // TestPublishInOutage: the store never answers again. Then, and only then, the
 // outcome is unknown; it is said in time, and no lie is told.
 func TestPublishInOutage(t *testing.T) {
@@ -193,9 +237,9 @@ func TestPublishInOutage(t *testing.T) {
 				l, read := begin(t, r.faulty, pk)
 				r.api.arm([]fault{f}, true, func(int) { r.clock.Advance(time.Second) })
 				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"))
-				if f == none {
-					if err != nil {
-						t.Errorf("Publish: %v", err)
+				if f == none || f == denied {
+					if (err == nil) != (f == none) || errors.Is(err, isr.ErrUnknownOutcome) {
+						t.Errorf("Publish: %v, and the first answer was definite", err)
 					}
 					return
 				}
@@ -365,6 +409,31 @@ func TestRepetitions(t *testing.T) {
 			if n := len(aws.ToString(request.ClientRequestToken)); n < 26 || n > 36 {
 				t.Errorf("a client token of %d characters", n)
 			}
+		}
+	})
+}
+
+// A forgetfulAPI carries every transaction out twice, as if its client token had
+// been forgotten between two attempts that the SDK made within one call.
+type forgetfulAPI struct{ dynamostore.API }
+
+func (f forgetfulAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	first := *in
+	first.ClientRequestToken = aws.String("another-client-request-token")
+	if _, err := f.API.TransactWriteItems(ctx, &first); err != nil {
+		return nil, err
+	}
+	return f.API.TransactWriteItems(ctx, in)
+}
+
+// TestForgottenToken: META itself says that a refused publish had been carried out.
+func TestForgottenToken(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		f.store = newStore(t, forgetfulAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
+		want := f.publish(f.entry("g1"))
+		if d := diff(&want, f.read().Entry); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
 		}
 	})
 }

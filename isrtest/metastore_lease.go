@@ -86,10 +86,12 @@ func testRefreshExtends(t *testing.T, f *fleet) {
 
 // testRefreshTooLate: a lease that has expired is lost even if nobody took it,
 // and a clock that goes back does not bring it back.
-func testRefreshTooLate(_ *testing.T, f *fleet) {
+func testRefreshTooLate(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
-	f.lost(f.a, l)
+	if err := f.a.Refresh(t.Context(), l); !errors.Is(err, isr.ErrLeaseLost) {
+		t.Fatalf("Refresh after expiry: %v, want ErrLeaseLost", err)
+	}
 	f.clock.Advance(-10 * time.Second)
 	f.lost(f.a, l)
 }
