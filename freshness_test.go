@@ -46,8 +46,11 @@ func TestFreshness(t *testing.T) {
 		{"another writer's, newer than the purge", foreign, Cover{Seq: 1, At: at(-61)}, at(2), Fresh},
 		{"marks that may be gone", old, Cover{MarkLifetime: 2 * 24 * time.Hour}, at(24 * 3600), Expired},
 		{"marks still there", old, Cover{MarkLifetime: 2 * 24 * time.Hour}, at(24*3600 - 1), Fresh},
-		{"asserted again by a rollback", with(func(e *Entry) { e.PinnedUntil, e.AssertedAt = at(1_000_000_000), at(24*3600) }),
-			Cover{MarkLifetime: 2 * 24 * time.Hour}, at(24 * 3600), Fresh},
+		{
+			"asserted again by a rollback", with(func(e *Entry) { e.PinnedUntil, e.AssertedAt = at(1_000_000_000), at(24*3600) }),
+			Cover{MarkLifetime: 2 * 24 * time.Hour},
+			at(24 * 3600), Fresh,
+		},
 		{"an interval beyond all bounds", with(func(e *Entry) { e.Revalidate = 1<<63 - 1 }), Cover{}, at(3600), Fresh},
 	}
 	for _, tt := range tests {

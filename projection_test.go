@@ -221,8 +221,13 @@ func TestRouteValidate(t *testing.T) {
 		t.Errorf("a good route: %v", err)
 	}
 	for _, bad := range []Route{
-		{Revalidate: -1}, {Vary: []string{"cookie"}}, {Vary: []string{"Authorization"}}, {Vary: []string{"no such"}},
-		{Query: []string{""}}, {IgnoreCookies: []string{""}}, {TenantHeader: "no:such"},
+		{Revalidate: -1},
+		{Vary: []string{"cookie"}},
+		{Vary: []string{"Authorization"}},
+		{Vary: []string{"no such"}},
+		{Query: []string{""}},
+		{IgnoreCookies: []string{""}},
+		{TenantHeader: "no:such"},
 	} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v is accepted", bad)
