@@ -37,8 +37,9 @@ func TestPointers(t *testing.T) {
 			"pointer to ours":       {row: attrs{"current_sk": str("VER#v3")}, body: "pages/v2.html", status: 404},
 			"content beside it":     {row: reference(generated, attrs{"current_sk": str("VER#v2")}), body: "pages/a.html", foreign: true, status: 200},
 			"our own pointer":       {row: own(attrs{"current_sk": str("VER#g1")}), body: "pages/a.html", status: 200, version: 7},
-			"swapped after us":      {row: own(attrs{"current_sk": str("VER#v2")}), body: "pages/v2.html", foreign: true, status: 200, version: 7},
-			"swapped with its time": {row: own(attrs{"current_sk": str("VER#v2"), "generated_at": num("1700000000"), "etag": str("v2")}), body: "pages/v2.html", foreign: true, status: 200, version: 7},
+			"swapped after us":      {row: own(attrs{"current_sk": str("VER#v2")}), body: "pages/v2.html", foreign: true, status: 200},
+			"swapped to ours":       {row: own(attrs{"current_sk": str("VER#v3")}), body: "pages/v2.html", status: 404, version: 7},
+			"swapped with its time": {row: own(attrs{"current_sk": str("VER#v2"), "generated_at": num("1700000000"), "etag": str("v2")}), body: "pages/v2.html", foreign: true, status: 200},
 		} {
 			t.Run(name, func(t *testing.T) {
 				f := f.with(t)

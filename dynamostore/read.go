@@ -149,7 +149,10 @@ func (s *Store) entry(ctx context.Context, pk string, meta row) (*isr.Entry, *Ma
 		return nil, malformed, nil
 	}
 	// Version and garbage collection are the pointer's own.
-	entry.Version, _ = meta.version()
+	entry.Version = 0
+	if !entry.Foreign {
+		entry.Version, _ = meta.version()
+	}
 	entry.Expires = (&decoder{attrs: meta}).horizon(attrTTL)
 	return entry, nil, nil
 }

@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
@@ -419,7 +420,7 @@ type forgetfulAPI struct{ dynamostore.API }
 
 func (f forgetfulAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	first := *in
-	first.ClientRequestToken = aws.String("another-client-request-token")
+	first.ClientRequestToken = aws.String(rand.Text())
 	if _, err := f.API.TransactWriteItems(ctx, &first); err != nil {
 		return nil, err
 	}
