@@ -54,6 +54,27 @@ func TestAnotherServicesPageIsServed(t *testing.T) {
 	})
 }
 
+// Services of the reference documents may write new content under the same body key.
+func TestAnotherServicesRewriteIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		tb.putForeign(page, "pages/theirs.html", "first")
+		expect(t, get(h, "/"), "first", "isr; hit")
+		time.Sleep(2 * time.Minute)
+		if err := tb.bodies.Delete(t.Context(), "pages/theirs.html"); err != nil {
+			t.Fatal(err)
+		}
+		tb.putForeign(page, "pages/theirs.html", "second")
+		get(h, "/") // stale, and looks behind
+		time.Sleep(time.Second)
+		expect(t, get(h, "/"), "second", "isr; hit; ttl=")
+		if n := site.renders.Load(); n != 0 {
+			t.Errorf("%d renders", n)
+		}
+	})
+}
+
 func TestMalformedRowCountsAsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

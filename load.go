@@ -39,12 +39,12 @@ func (s *search) load(ctx context.Context, rec Record, readAt time.Time) (*page,
 	e := rec.Entry
 	old := s.c.memory.get(s.key)
 	var body []byte
-	if old != nil && old.entry.BodyKey == e.BodyKey && old.entry.SHA256 == e.SHA256 {
-		if sameEntry(&old.entry, e) && old.cover == rec.Cover {
-			return old, nil
-		}
-		body = old.body
-	} else {
+	switch {
+	case old != nil && sameEntry(&old.entry, e) && old.cover == rec.Cover:
+		return old, nil
+	case old != nil && !e.Foreign && old.entry.BodyKey == e.BodyKey && old.entry.SHA256 == e.SHA256:
+		body = old.body // other services may write new content under an old key; we never do
+	default:
 		var err error
 		if body, err = s.c.readBody(ctx, e); err != nil {
 			if errors.Is(err, errNoBody) {
@@ -61,7 +61,7 @@ func (s *search) load(ctx context.Context, rec Record, readAt time.Time) (*page,
 // sameEntry says whether two readings are of one generation, unchanged.
 func sameEntry(a, b *Entry) bool {
 	return a.Version == b.Version && a.GenerationID == b.GenerationID && a.Foreign == b.Foreign &&
-		a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
+		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
 }
 
 // readBody reads and checks the body of an entry. errNoBody: it is gone, or not

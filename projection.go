@@ -2,6 +2,7 @@ package isr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/textproto"
@@ -31,6 +32,9 @@ const (
 // not in the key never reaches the renderer of a cacheable page, and so cannot
 // colour a page that others are served.
 func (p *projector) project(r *http.Request) (k Key, bypass string, err error) {
+	if r.Method == http.MethodConnect {
+		return Key{}, "", errors.New("this is not a proxy to other hosts")
+	}
 	if r.Host == "" {
 		return Key{}, bypassHost, nil // HTTP/1.0 health checks
 	}

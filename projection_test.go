@@ -84,7 +84,9 @@ func TestProjectRefuses(t *testing.T) {
 		header string
 		host   string
 		path   string
+		method string
 	}{
+		{name: "CONNECT", header: "X-Site: a", method: http.MethodConnect},
 		{name: "no tenant"},
 		{name: "two tenants", header: "X-Site: a\nX-Site: b"},
 		{name: "a tenant that would break out of its key", header: "X-Site: a#CACHE#b"},
@@ -98,6 +100,9 @@ func TestProjectRefuses(t *testing.T) {
 			r := request("http://h/", tt.header)
 			if tt.host != "" {
 				r.Host = tt.host
+			}
+			if tt.method != "" {
+				r.Method = tt.method
 			}
 			if tt.path != "" {
 				r.URL = &url.URL{Path: tt.path}

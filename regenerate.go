@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type search struct {
 	force bool // render even if the page is fresh
 
 	waited bool      // another process was found at work
+	losses int       // how often another process was faster
 	since  time.Time // when the search began
 }
 
@@ -62,11 +64,14 @@ func (s *search) run(ctx context.Context) outcome {
 			var held *HeldError
 			switch {
 			case err == nil:
-				o, again := s.leased(ctx, lease, acquiredAt)
-				if again {
-					continue
+				o, overtaken := s.leased(ctx, lease, acquiredAt)
+				if !overtaken {
+					return o
 				}
-				return o
+				if s.losses++; s.losses < maxLosses {
+					continue // see what the winner has made
+				}
+				return s.unavailable(ctx, rec, ErrLeaseLost, detailTimeout)
 			case !errors.As(err, &held):
 				return s.storeFailed(ctx, err)
 			}
@@ -115,63 +120,44 @@ const (
 	maxPoll   = time.Second
 )
 
-// leased is the part of the holder of the lease. again: the lease was lost to
-// another; look what that one has done.
-func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) (o outcome, again bool) {
+// maxLosses bounds how often one search renders in vain.
+const maxLosses = 3
+
+// leased is the part of the holder of the lease. overtaken: the lease was lost, or
+// another writer published.
+func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) (o outcome, overtaken bool) {
 	held, stop := s.c.keepLease(ctx, lease, acquiredAt)
-	defer func() {
-		if stop != nil {
-			stop()
-		}
-	}()
-	// What was read before the lease may have been replaced since.
-	rec, readAt, err := s.read(held)
-	if err != nil {
-		s.release(ctx, lease)
-		return s.storeFailed(ctx, err), false
-	}
-	if !s.force && Freshness(rec.Entry, rec.Cover, s.c.now()) == Fresh {
-		switch p, err := s.load(held, rec, readAt); {
-		case err == nil:
-			s.release(ctx, lease)
-			return outcome{page: p, how: s.foundHow()}, false
-		case !errors.Is(err, errNoBody):
-			s.release(ctx, lease)
-			return s.storeFailed(ctx, err), false
-		}
-	}
-	// SEQ is read before rendering begins: a purge that lands from now on has a
-	// higher number, and what we publish is born stale.
-	seq, err := s.c.meta.Sequence(held)
-	if err != nil {
-		s.release(ctx, lease)
-		return s.storeFailed(ctx, err), false
+	stop = sync.OnceFunc(stop)
+	defer stop()
+	rec, seq, found := s.prepare(ctx, held, lease)
+	if found != nil {
+		return *found, false
 	}
 	began := time.Now()
 	generatedAt := s.c.now().Truncate(time.Second)
 	got := s.c.render(held, s.route.projector, s.route.renderer, s.key)
+	took := time.Since(began)
 	if got.refused == refusedEmpty && rec.Entry != nil {
 		got = rendering{failure: errEmpty} // a blank page never replaces a good one
 	}
 	switch {
 	case held.Err() != nil && errors.Is(context.Cause(held), ErrLeaseLost):
-		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", time.Since(began))
+		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", took)
 		return outcome{}, true
 	case held.Err() != nil: // closing
 		s.release(ctx, lease)
 		return outcome{err: context.Cause(held), detail: detailClosing}, false
 	case got.failure != nil:
-		return s.failed(ctx, lease, rec, got, time.Since(began)), false
+		return s.failed(ctx, lease, rec, got, took), false
 	case got.refused != "":
 		s.release(ctx, lease)
 		s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", got.refused)
 		s.c.shortcuts.put(s.key, &shortcut{until: s.c.now().Add(remembered), refused: got.refused})
 		return outcome{refused: got.refused}, false
-	}
-	next := s.entry(got, generatedAt, seq.Seq)
-	if took := time.Since(began); took > got.verdict.revalidate {
+	case took > got.verdict.revalidate:
 		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
 	}
+	next := s.entry(got, generatedAt, seq)
 	if err := s.c.bodies.Put(held, next.BodyKey, got.response.body); err != nil {
 		s.release(ctx, lease)
 		return s.notPublished(next, got, fmt.Errorf("storing the body of %s: %w", s.key, err)), false
@@ -179,13 +165,40 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	// The heartbeat ends before the publish: the lease has two thirds of its
 	// lifetime left, and a refresh would contend with the transaction.
 	stop()
-	stop = nil
-	return s.publish(ctx, lease, rec, next, got, time.Since(began))
+	return s.publish(ctx, lease, rec, next, got, took)
+}
+
+// prepare reads, under the lease, what the publish will replace, and then the
+// purge sequence: a purge that lands from now on has a higher number, and what is
+// rendered is born stale. found ends the search: the page is fresh meanwhile, or
+// the store failed.
+func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, seq int64, found *outcome) {
+	end := func(o outcome) (Record, int64, *outcome) {
+		s.release(ctx, lease)
+		return Record{}, 0, &o
+	}
+	rec, readAt, err := s.read(held)
+	if err != nil {
+		return end(s.storeFailed(ctx, err))
+	}
+	if !s.force && Freshness(rec.Entry, rec.Cover, s.c.now()) == Fresh {
+		switch p, err := s.load(held, rec, readAt); {
+		case err == nil:
+			return end(outcome{page: p, how: s.foundHow()})
+		case !errors.Is(err, errNoBody):
+			return end(s.storeFailed(ctx, err))
+		}
+	}
+	sequence, err := s.c.meta.Sequence(held)
+	if err != nil {
+		return end(s.storeFailed(ctx, err))
+	}
+	return rec, sequence.Seq, nil
 }
 
 // publish makes the generation current. If we crash before, the body is garbage
 // that nothing points at; after, everything is in place.
-func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, again bool) {
+func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, overtaken bool) {
 	readAt := time.Now()
 	published, err := s.c.meta.Publish(ctx, lease, read, next)
 	switch {
