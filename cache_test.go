@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,6 +27,7 @@ import (
 // A table is real storage, shared by the nodes of a test.
 type table struct {
 	t      *testing.T
+	dir    string
 	db     *localdynamo.DB
 	bodies *dirbody.Store
 	log    *lockedBuffer
@@ -46,7 +49,7 @@ func newTable(t *testing.T) *table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb := &table{t: t, db: db, bodies: bodies, log: new(lockedBuffer)}
+	tb := &table{t: t, dir: dir, db: db, bodies: bodies, log: new(lockedBuffer)}
 	t.Cleanup(func() {
 		if err := db.Check(context.Background()); err != nil {
 			t.Errorf("the table is damaged: %v", err)
@@ -538,4 +541,51 @@ func TestMissingBodyIsRegenerated(t *testing.T) {
 		h := tb.node(tb.store("b"), nil).Handler(isr.Route{}, site)
 		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
 	})
+}
+
+// A page that does not change is published anew, and its body is not written again.
+func TestUnchangedBodyIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "s-maxage=60")
+			fmt.Fprint(w, "always the same")
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		for range 3 {
+			get(h, "/")
+			time.Sleep(90 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		if files := tb.bodyFiles(); len(files) != 1 || site.renders.Load() != 3 {
+			t.Errorf("%d renders left %d bodies, want 3 and 1", site.renders.Load(), len(files))
+		}
+		// Damaged, it is written again, and not pointed at once more.
+		for _, file := range tb.bodyFiles() {
+			if err := os.WriteFile(file, []byte("ALWAYS THE SAME"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cold := tb.node(tb.store("b"), nil).Handler(isr.Route{}, site)
+		expect(t, get(cold, "/"), "always the same", "isr; fwd=miss; fwd-status=200; stored")
+		if files := tb.bodyFiles(); len(files) != 2 {
+			t.Errorf("%d bodies, want the damaged one and a good one", len(files))
+		}
+	})
+}
+
+// bodyFiles are the files of all bodies.
+func (tb *table) bodyFiles() []string {
+	tb.t.Helper()
+	var files []string
+	err := filepath.WalkDir(filepath.Join(tb.dir, "bodies"), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() && !strings.Contains(path, "/.tmp/") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+	return files
 }

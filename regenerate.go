@@ -32,6 +32,7 @@ type search struct {
 
 	waited bool      // another process was found at work
 	losses int       // how often another process was faster
+	noBody bool      // the current entry's body was found missing or damaged
 	since  time.Time // when the search began
 }
 
@@ -52,7 +53,9 @@ func (s *search) run(ctx context.Context) outcome {
 				return outcome{page: p, how: s.foundHow()}
 			case err == nil:
 				s.f.offer(p)
-			case !errors.Is(err, errNoBody):
+			case errors.Is(err, errNoBody):
+				s.noBody = true
+			default:
 				return s.storeFailed(ctx, err)
 			}
 		}
@@ -158,7 +161,7 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
 	}
 	next := s.entry(got, generatedAt, seq)
-	if err := s.c.bodies.Put(held, next.BodyKey, got.response.body); err != nil {
+	if err := s.putBody(held, rec.Entry, &next, got.response.body); err != nil {
 		s.release(ctx, lease)
 		return s.notPublished(next, got, fmt.Errorf("storing the body of %s: %w", s.key, err)), false
 	}
@@ -185,7 +188,9 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 		switch p, err := s.load(held, rec, readAt); {
 		case err == nil:
 			return end(outcome{page: p, how: s.foundHow()})
-		case !errors.Is(err, errNoBody):
+		case errors.Is(err, errNoBody):
+			s.noBody = true
+		default:
 			return end(s.storeFailed(ctx, err))
 		}
 	}
@@ -194,6 +199,21 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 		return end(s.storeFailed(ctx, err))
 	}
 	return rec, sequence.Seq, nil
+}
+
+// putBody writes the body of the next generation under a key never used before;
+// or, if the content is that of the current one, has it point at the same body,
+// which is confirmed to be there. If we crash here, the body is garbage.
+func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body []byte) error {
+	unchanged := current != nil && !current.Foreign && !s.noBody && current.SHA256 == next.SHA256
+	if unchanged {
+		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
+		if err == nil && info.Length == next.Length {
+			next.BodyKey = current.BodyKey
+			return nil
+		}
+	}
+	return s.c.bodies.Put(ctx, next.BodyKey, body)
 }
 
 // publish makes the generation current. If we crash before, the body is garbage
