@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/facetheory/isr/isrtest"
+)
+
+// A cloud is one table in DynamoDB Local and one bucket of an S3 server, for the
+// processes of one test.
+type cloud struct {
+	dynamodb, s3  string // addresses
+	table, bucket string
+	env           []string // credentials
+}
+
+const region = "us-east-1"
+
+// newCloud makes the bucket; the table is left to --create-table.
+func newCloud(t *testing.T) *cloud {
+	t.Helper()
+	name := "isr-e2e-" + strings.ToLower(rand.Text())
+	c := &cloud{
+		dynamodb: isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local"),
+		s3:       isrtest.Engine(t, "ISR_TEST_S3", "S3 server"),
+		table:    name,
+		bucket:   name,
+	}
+	access, secret := os.Getenv("ISR_TEST_S3_ACCESS_KEY"), os.Getenv("ISR_TEST_S3_SECRET_KEY")
+	c.env = []string{"AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret}
+	client := s3.New(s3.Options{
+		BaseEndpoint: &c.s3,
+		UsePathStyle: true,
+		Region:       region,
+		Credentials:  credentials.NewStaticCredentialsProvider(access, secret, ""),
+	})
+	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(c.bucket)}); err != nil {
+		t.Fatalf("making the bucket %s: %v", c.bucket, err)
+	}
+	return c
+}
+
+// settings are those of one more process of the fleet, with a folder of its own.
+func (c *cloud) settings(t *testing.T, args ...string) settings {
+	t.Helper()
+	return settings{dir: t.TempDir(), store: c.flags(), args: append([]string{"--create-table"}, args...), env: c.env}
+}
+
+func (c *cloud) flags() []string {
+	return []string{
+		"--table", c.table, "--bucket", c.bucket, "--region", region,
+		"--dynamodb-endpoint", c.dynamodb, "--s3-endpoint", c.s3,
+	}
+}

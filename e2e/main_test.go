@@ -1,0 +1,86 @@
+// Package e2e starts the real isr binary as processes and behaves towards it as
+// users do: many visitors at once, a fleet on one table, kill -9, an origin in
+// trouble, a command line that cannot work.
+//
+//	visitors (storm) -> isr serve (gateway, one process or several) -> origin
+//	                         |
+//	               data folder, or DynamoDB and S3 (cloud)
+//
+// Visitors and origin live in the test process; everything between them is the
+// binary, which TestMain builds. Figures are printed with -v. Nothing fails for
+// being slow, only for waiting where nobody may wait.
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// binaryEnv names the binary that is tested. Where it is not set, TestMain
+// builds one, with the race detector if the tests have it.
+const binaryEnv = "ISR_TEST_BINARY"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if os.Getenv(binaryEnv) != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "isr-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary := filepath.Join(dir, "isr")
+	if err := build(binary); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	// One test runs it as another user.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := os.Setenv(binaryEnv, binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// build compiles cmd/isr.
+func build(binary string) error {
+	if err := readSources(".."); err != nil {
+		return err
+	}
+	args := []string{"build", "-o", binary}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "../cmd/isr")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build cmd/isr: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// readSources looks into every folder of sources. The go command takes a folder
+// that a test looks into for an input of the test; without that it would answer
+// from its cache although the binary's sources have changed.
+func readSources(root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || path == root {
+			return err
+		}
+		if name := d.Name(); strings.HasPrefix(name, ".") || name == "node_modules" || name == "sites" {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}

@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// grace is how long isr serve lets its work finish; it has no flag.
+const grace = 10 * time.Second
+
+// SIGTERM while visitors wait for renders, read pages and post forms: nobody is
+// cut off, and the regeneration that nobody waits for is published too.
+func TestShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	const waiting, delay = 40, 1500 * time.Millisecond
+	o := newOrigin(t)
+	o.set("/hit", page(3600, 0))
+	o.set("/behind", page(1, 0))
+	o.set("/cold/", page(3600, delay))
+	o.set("/form", page(0, delay))
+	s := embedded(t)
+	g := serve(t, s, o)
+	get(t, g.url+"/hit")
+	get(t, g.url+"/behind")
+	awaitClock(t, "the page to expire", o.times("/behind")[0].Add(time.Second))
+	o.set("/behind", page(3600, delay))
+
+	readers := keepReading(t, g.url+"/hit")
+	slow := make(chan []reply)
+	go func() { slow <- storm(t, waiting, coldPages(g.url, waiting)...) }()
+	posted := make(chan reply)
+	client, ctx := browsers(t), t.Context()
+	go func() { posted <- visit(ctx, client, http.MethodPost, g.url+"/form") }()
+	get(t, g.url+"/behind")
+	for _, path := range append(coldPages("", waiting), "/form") {
+		o.awaitVisit(t, path, 1, patience)
+	}
+	o.awaitVisit(t, "/behind", 2, patience)
+	g.terminate(t)
+
+	expectAll(t, "a cold page", <-slow, func(r reply) bool {
+		return r.status == http.StatusOK && strings.Contains(r.cache(), "; stored") && strings.HasSuffix(r.body, " lorem ipsum\n")
+	})
+	expectAll(t, "the form", []reply{<-posted}, func(r reply) bool { return r.status == http.StatusOK && r.body == bodyOf("/form", 1) })
+	readers.end(t)
+	took := g.awaitExit(t, patience)
+	t.Logf("SIGTERM: %d visitors of cold pages and one form finished, %d reads of a hit were answered, none was cut; the process ended %s later",
+		waiting, readers.served(), took.Round(time.Millisecond))
+
+	g = serve(t, s, o)
+	for path, n := range map[string]int{"/cold/0": 1, "/behind": 2} {
+		if r := get(t, g.url+path); !r.hit() || r.body != bodyOf(path, n) {
+			t.Errorf("%s after the restart: got %s, expected what was rendered during the stop", path, r)
+		}
+	}
+}
+
+// coldPages are n pages, so that the origin sees a render of each.
+func coldPages(base string, n int) []string {
+	pages := make([]string, n)
+	for i := range pages {
+		pages[i] = fmt.Sprintf("%s/cold/%d", base, i)
+	}
+	return pages
+}
+
+// A render that does not end is cancelled when the grace is over, and its lease
+// is given back: the next server regenerates the page at once, not after 30 s.
+func TestShutdownReleases(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.set("/", page(1, 0))
+	s := embedded(t)
+	g := serve(t, s, o)
+	get(t, g.url+"/")
+	awaitClock(t, "the page to expire", o.times("/")[0].Add(time.Second))
+	o.set("/", o.hang)
+	get(t, g.url+"/")
+	o.awaitVisit(t, "/", 2, patience)
+	if p := g.get(t, host+"/"); p.LeaseOwner == "" || time.Until(p.LeaseUntil) < 20*time.Second {
+		t.Errorf("isr get shows no lease of 30 s in mid-render: %+v", p)
+	}
+	g.terminate(t)
+	took := g.awaitExit(t, grace+patience)
+
+	o.set("/", page(60, 0))
+	g = serve(t, s, o)
+	if r := get(t, g.url+"/"); r.status != http.StatusOK || r.body != bodyOf("/", 1) {
+		t.Errorf("after the restart: got %s, expected the stale copy", r)
+	}
+	again := o.awaitVisit(t, "/", 3, 15*time.Second) // half the lease
+	t.Logf("SIGTERM with a render that hangs: ended after %s; the next server regenerated within %s, the lease being 30s",
+		took.Round(time.Millisecond), again.Round(time.Millisecond))
+}
+
+// readers are visitors who ask for one page again and again until nobody
+// listens any more.
+type readers struct {
+	wg sync.WaitGroup
+
+	mu    sync.Mutex
+	count int
+	cut   []reply
+}
+
+func keepReading(t *testing.T, url string) *readers {
+	t.Helper()
+	const visitors, most = 8, 100_000
+	rd := new(readers)
+	client, ctx := browsers(t), t.Context()
+	for range visitors {
+		rd.wg.Go(func() {
+			for range most {
+				if !rd.read(ctx, client, url) {
+					return
+				}
+			}
+		})
+	}
+	return rd
+}
+
+// read is one visitor's GET; false once nobody listens. A browser that finds its
+// idle connection closed dials again, as the client here does; to be refused
+// then is to find no server, not to be cut off by one.
+func (rd *readers) read(ctx context.Context, c *http.Client, url string) bool {
+	r := visit(ctx, c, http.MethodGet, url)
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	switch {
+	case errors.Is(r.err, syscall.ECONNREFUSED):
+		return false
+	case r.err != nil, r.status != http.StatusOK, !strings.HasSuffix(r.body, "lorem ipsum\n"):
+		rd.cut = append(rd.cut, r)
+		return false
+	}
+	rd.count++
+	return true
+}
+
+func (rd *readers) served() int {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	return rd.count
+}
+
+// end waits until all have found nobody, and reports who was cut off.
+func (rd *readers) end(t *testing.T) {
+	t.Helper()
+	rd.wg.Wait()
+	for _, r := range rd.cut {
+		t.Errorf("a reader was cut off: %s", r)
+	}
+}
