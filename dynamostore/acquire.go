@@ -19,7 +19,7 @@ import (
 // A request whose reply was lost is repeated under the same token: if the row
 // that refuses it carries that token, the first one was carried out and the
 // lease is ours. If the answer stays out, or the caller gives up, the row is
-// deleted by its token before Acquire returns, within SettleTimeout and whatever
+// deleted by its token before Acquire returns, within CallTimeout and whatever
 // becomes of ctx; only if that is not answered either does the error wrap
 // [isr.ErrUnknownOutcome], and then the worst that remains is a lease that
 // nobody uses until it expires.
@@ -53,7 +53,7 @@ func (s *Store) acquire(ctx context.Context, pk string, d time.Duration) (*lease
 				return nil, err
 			}
 		case cancelled, unknown:
-			if attempt < maxAttempts && s.pause(ctx, attempt) {
+			if !s.spent(attempt, started) && s.pause(ctx, attempt) {
 				continue
 			}
 		}
@@ -109,8 +109,10 @@ func (l *lease) contest(err error, started time.Time) (*lease, error) {
 }
 
 // abandon makes sure that a lease whose acquisition was not answered is nobody's.
+// It gives up sooner than the settlement of a publish: what it leaves behind at
+// worst ends by itself.
 func (s *Store) abandon(ctx context.Context, l *lease, cause error) error {
-	ctx, cancel := s.settling(ctx)
+	ctx, cancel := settling(ctx, s.config.CallTimeout)
 	defer cancel()
 	_, err := s.drop(ctx, l)
 	s.config.Logger.Warn("isr: settled an unanswered acquisition", slog.String("pk", l.pk), slog.Any("cause", cause), slog.Any("err", err))
@@ -124,7 +126,7 @@ func (s *Store) abandon(ctx context.Context, l *lease, cause error) error {
 // answer. After a nil error no row carries the token, and no request that
 // demands it can succeed any more. gone says that none did to begin with.
 func (s *Store) drop(ctx context.Context, l *lease) (gone bool, err error) {
-	err = s.repeat(ctx, noLimit, l.erase)
+	err = s.repeat(ctx, false, l.erase)
 	if classify(err) == conditionFailed {
 		return true, nil
 	}

@@ -28,7 +28,7 @@ func (s *Store) Read(ctx context.Context, pk string) (isr.Record, error) {
 
 // Sequence implements [isr.MetaStore].
 func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
-	attrs, err := s.readRow(ctx, maxAttempts, pkPurgeLog, skSequence)
+	attrs, err := s.readRow(ctx, true, pkPurgeLog, skSequence)
 	if err != nil {
 		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
 	}
@@ -75,10 +75,10 @@ func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error)
 	}
 }
 
-// readRow reads one row strongly, nil if there is none. limit is as in repeat.
-func (s *Store) readRow(ctx context.Context, limit int, pk, sk string) (row, error) {
+// readRow reads one row strongly, nil if there is none. bounded is as in repeat.
+func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, error) {
 	var out *dynamodb.GetItemOutput
-	err := s.repeat(ctx, limit, func(ctx context.Context) (err error) {
+	err := s.repeat(ctx, bounded, func(ctx context.Context) (err error) {
 		out, err = s.api.GetItem(ctx, &dynamodb.GetItemInput{
 			TableName: &s.table, Key: key(pk, sk), ConsistentRead: aws.Bool(true),
 		})
@@ -134,7 +134,7 @@ func (s *Store) entry(ctx context.Context, pk string, meta row) (*isr.Entry, *Ma
 	}
 	// A version row never changes what it says of its content, so that this
 	// second read belongs to the moment of the first.
-	attrs, err := s.readRow(ctx, maxAttempts, pk, current)
+	attrs, err := s.readRow(ctx, true, pk, current)
 	if err != nil {
 		return nil, nil, fmt.Errorf("version %s: %w", current, err)
 	}

@@ -6,13 +6,9 @@ import (
 	"time"
 )
 
-const (
-	// maxAttempts bounds how often an ordinary call is made. The SDK's own
-	// retries come on top, within each.
-	maxAttempts = 4
-	// noLimit leaves the bound to the context.
-	noLimit = 0
-)
+// maxAttempts bounds how often an ordinary call is made. The SDK's own retries
+// come on top, within each.
+const maxAttempts = 4
 
 // call makes one call of the API, for at most CallTimeout.
 func (s *Store) call(ctx context.Context, do func(context.Context) error) error {
@@ -22,13 +18,15 @@ func (s *Store) call(ctx context.Context, do func(context.Context) error) error 
 }
 
 // try makes a call that may be repeated without harm until its answer is
-// definite, a few times at most.
+// definite: a few times at most, and not once CallTimeout has passed, so that a
+// database that hangs holds nobody for longer than twice that.
 func (s *Store) try(ctx context.Context, do func(context.Context) error) error {
-	return s.repeat(ctx, maxAttempts, do)
+	return s.repeat(ctx, true, do)
 }
 
-// repeat is try with a limit of its own.
-func (s *Store) repeat(ctx context.Context, limit int, do func(context.Context) error) error {
+// repeat is try, or, unbounded, leaves the end to the context.
+func (s *Store) repeat(ctx context.Context, bounded bool, do func(context.Context) error) error {
+	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := s.call(ctx, do)
 		switch classify(err) {
@@ -36,10 +34,15 @@ func (s *Store) repeat(ctx context.Context, limit int, do func(context.Context) 
 			return err
 		case cancelled, unknown:
 		}
-		if attempt == limit || !s.pause(ctx, attempt) {
+		if bounded && s.spent(attempt, started) || !s.pause(ctx, attempt) {
 			return err
 		}
 	}
+}
+
+// spent says that an ordinary operation has been tried often or long enough.
+func (s *Store) spent(attempt int, started time.Time) bool {
+	return attempt >= maxAttempts || time.Since(started) >= s.config.CallTimeout
 }
 
 // pause waits before the attempt after this one, and says whether there is still
@@ -59,7 +62,7 @@ func (s *Store) pause(ctx context.Context, attempt int) bool {
 // settling is the context of work that finds out what became of a write. It
 // outlives the caller's: a caller who went away while a reply was on its way
 // must not leave a lease behind, nor be told less than is the case. It is
-// bounded by SettleTimeout instead.
-func (s *Store) settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.config.SettleTimeout)
+// bounded on its own instead.
+func settling(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), within)
 }

@@ -25,7 +25,7 @@ func (p *publication) refusal(ctx context.Context, err error, first bool) error 
 		return answer
 	}
 	// An earlier request may be what moved META and deleted LOCK.
-	ctx, cancel := p.store.settling(ctx)
+	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
 	defer cancel()
 	landed, err = p.landed(ctx)
 	switch {
@@ -87,7 +87,7 @@ func (p *publication) isOurs(meta row) bool {
 // If we crash before 1, the lease expires and the transaction lands whole or not
 // at all; after 1 it has landed or never will.
 func (p *publication) settle(ctx context.Context, cause error) error {
-	ctx, cancel := p.store.settling(ctx)
+	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
 	defer cancel()
 	gone, landed, err := false, false, error(nil)
 	if gone, err = p.store.drop(ctx, p.lease); err == nil {
@@ -110,7 +110,7 @@ func (p *publication) settle(ctx context.Context, cause error) error {
 // landed says whether the transaction was carried out. It may be asked once no
 // request of ours can land any more.
 func (p *publication) landed(ctx context.Context) (bool, error) {
-	meta, err := p.store.readRow(ctx, noLimit, p.lease.pk, skMeta)
+	meta, err := p.store.readRow(ctx, false, p.lease.pk, skMeta)
 	if err != nil {
 		return false, err
 	}
@@ -124,7 +124,7 @@ func (p *publication) landed(ctx context.Context) (bool, error) {
 	// what it did under our client tokens, and repeating a request cannot do
 	// harm now: it is answered from memory, or fails its conditions.
 	for _, request := range p.sent {
-		err := p.store.repeat(ctx, noLimit, func(ctx context.Context) error {
+		err := p.store.repeat(ctx, false, func(ctx context.Context) error {
 			_, err := p.store.api.TransactWriteItems(ctx, request)
 			return err
 		})

@@ -361,7 +361,7 @@ func TestAcquireInOutage(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
-			Owner: "node-f", Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
+			Owner: "node-f", Now: r.clock.Now, RetryDelay: time.Microsecond, CallTimeout: 100 * time.Millisecond,
 		})
 		r.api.arm([]fault{lostReply}, true, nil)
 		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second); !errors.Is(err, isr.ErrUnknownOutcome) || isHeld(err) {

@@ -41,11 +41,13 @@ type Config struct {
 	NewToken func() string
 
 	// CallTimeout bounds one call of the API, with the retries that the SDK
-	// makes in it. Default: 5 seconds.
+	// makes in it. A method whose calls are not answered gives up after at most
+	// twice that, but for what Acquire and Publish do to settle their outcome.
+	// Default: 5 seconds.
 	CallTimeout time.Duration
 
 	// SettleTimeout bounds the work, after a caller is gone or a lease has
-	// expired, that finds out what became of a write whose reply was lost.
+	// expired, that finds out what became of a publish whose reply was lost.
 	// Default: 15 seconds.
 	SettleTimeout time.Duration
 
