@@ -117,13 +117,19 @@ func canonicalHost(host string) (string, bool) {
 	if lower {
 		host = strings.ToLower(host)
 	}
-	// The key has no scheme, so that the default port of either is dropped.
-	if h, ok := strings.CutSuffix(host, ":80"); ok {
-		host = h
-	} else if h, ok := strings.CutSuffix(host, ":443"); ok {
-		host = h
+	// A colon outside the brackets of an IPv6 address begins the port.
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		name, port = host[:i], host[i+1:]
 	}
-	return host, host != ""
+	if name == "" || name[0] != '[' && strings.IndexByte(name, ':') >= 0 || strings.Trim(port, "0123456789") != "" {
+		return "", false
+	}
+	// The key has no scheme, so that the default port of either is dropped.
+	if port == "" || port == "80" || port == "443" {
+		host = name
+	}
+	return host, true
 }
 
 // canonicalPath brings percent-encoding to the one form of RFC 3986, section

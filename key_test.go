@@ -1,0 +1,34 @@
+package isr
+
+import "testing"
+
+func TestCanonicalHost(t *testing.T) {
+	for _, c := range []struct {
+		host, want string // want is empty where there is none
+	}{
+		{"example.com", "example.com"},
+		{"Example.COM", "example.com"},
+		{"example.com:80", "example.com"},
+		{"example.com:443", "example.com"},
+		{"example.com:", "example.com"},
+		{"example.com:8080", "example.com:8080"},
+		{"127.0.0.1:3000", "127.0.0.1:3000"},
+		{"[::1]", "[::1]"},
+		{"[::1]:80", "[::1]"},
+		{"[::1]:8080", "[::1]:8080"},
+		{"", ""},
+		{":80", ""},
+		{"a b", ""},
+		{"a/b", ""},
+		{"user@example.com", ""},
+		{"example.com:x", ""},
+		{"example.com:80x", ""},
+		{"example.com:-1", ""},
+		{"example.com:80:80", ""},
+		{"::1", ""},
+	} {
+		if got, ok := canonicalHost(c.host); got != c.want || ok != (c.want != "") {
+			t.Errorf("canonicalHost(%q) = %q, %t; expected %q", c.host, got, ok, c.want)
+		}
+	}
+}
