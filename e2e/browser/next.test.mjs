@@ -1,0 +1,93 @@
+// A Next.js site behind isr serve --preset next, in a browser: its client
+// navigates by payloads, which must never be taken for pages.
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { need, openBrowser, openPage, said, serveISR, serveSite } from './rig.mjs';
+
+const isr = need('ISR_TEST_ISR', 'isr command');
+const chromium = need('ISR_TEST_CHROMIUM', 'Chromium');
+const site = need('ISR_TEST_NEXT', 'built Next.js site');
+const skip = isr.skip || chromium.skip || site.skip;
+
+async function visit(t, ...flags) {
+  const address = await serveISR(t, isr.value, '--origin', await serveSite(t, site.value), '--preset', 'next', ...flags);
+  const browser = await openBrowser(t, chromium.value);
+  return { address, browser, ...await openPage(browser, { baseURL: address }) };
+}
+
+// record keeps the requests for payloads, with what the cache says of each.
+function record(page) {
+  const payloads = [];
+  page.on('response', (answer) => {
+    if (answer.request().headers().rsc) payloads.push({ url: answer.url(), status: answer.status(), type: answer.headers()['content-type'], said: said(answer) });
+  });
+  return payloads;
+}
+
+const heading = (page, text) => page.locator('h1', { hasText: text }).waitFor();
+
+// follow clicks a link and makes sure that the client itself navigated: what a
+// script left in the window is still there.
+async function follow(page, link, title, path) {
+  await page.evaluate(() => { window.stayed = true; });
+  await page.click(`nav >> text=${link}`);
+  await heading(page, title);
+  assert.equal(new URL(page.url()).pathname, path);
+  assert.equal(await page.evaluate(() => window.stayed), true, `${link}: the whole page was loaded`);
+}
+
+describe('next', { concurrency: 2 }, () => {
+  test('a link, back, and reload', { skip }, async (t) => {
+    const { page, troubles } = await visit(t);
+    const payloads = record(page);
+    assert.match(said(await page.goto('/')), /^isr; fwd=miss; .*stored/);
+    await heading(page, 'Home');
+    assert.ok(await page.locator('img[alt="A cloth"]').evaluate((img) => img.decode().then(() => img.naturalWidth > 0)));
+
+    await follow(page, 'Rye', 'Rye', '/articles/rye');
+    assert.match(await page.textContent('main'), /Dense, dark, and better on the second day\./);
+    await page.goBack();
+    await heading(page, 'Home');
+    assert.equal(await page.evaluate(() => window.stayed), true, 'back: the whole page was loaded');
+    await page.goForward();
+    await heading(page, 'Rye');
+
+    const reloaded = await page.reload();
+    assert.match(reloaded.headers()['content-type'], /^text\/html/);
+    await heading(page, 'Rye');
+    await follow(page, 'Wheat', 'Wheat', '/articles/wheat');
+
+    assert.ok(payloads.length > 0, 'no payload was asked for');
+    for (const payload of payloads) {
+      assert.equal(payload.status, 200, JSON.stringify(payload));
+      assert.equal(payload.type, 'text/x-component', JSON.stringify(payload));
+      assert.match(payload.said, /^isr; /, JSON.stringify(payload));
+    }
+    assert.deepEqual(troubles, []);
+  });
+
+  test('the second visitor gets pages and payloads from the cache', { skip }, async (t) => {
+    const { page, troubles, browser, address } = await visit(t);
+    await page.goto('/', { waitUntil: 'networkidle' });
+    const other = await openPage(browser, { baseURL: address });
+    const payloads = record(other.page);
+    assert.match(said(await other.page.goto('/', { waitUntil: 'networkidle' })), /^isr; hit/);
+    assert.ok(payloads.length > 0, 'no payload was asked for');
+    for (const payload of payloads) assert.match(payload.said, /^isr; hit/, JSON.stringify(payload));
+    await follow(other.page, 'Wheat', 'Wheat', '/articles/wheat');
+    assert.deepEqual([...troubles, ...other.troubles], []);
+  });
+
+  test('the page per request is rendered for each, by click and by load', { skip }, async (t) => {
+    const { page, troubles, address } = await visit(t);
+    await page.context().addCookies([{ name: 'name', value: 'Ann', url: address }]);
+    await page.goto('/');
+    await follow(page, 'Now', 'Now', '/now');
+    assert.equal(await page.textContent('#name'), 'Ann');
+    const before = await page.textContent('#rendered');
+    assert.match(said(await page.reload()), /^isr; fwd=bypass; /);
+    assert.equal(await page.textContent('#name'), 'Ann');
+    assert.ok(await page.textContent('#rendered') > before);
+    assert.deepEqual(troubles, []);
+  });
+});
