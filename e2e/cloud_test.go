@@ -8,6 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/facetheory/isr/isrtest"
@@ -16,9 +18,9 @@ import (
 // A cloud is one table in DynamoDB Local and one bucket of an S3 server, for the
 // processes of one test.
 type cloud struct {
-	dynamodb, s3  string // addresses
-	table, bucket string
-	env           []string // credentials
+	dynamodb, s3   string // addresses
+	table, bucket  string
+	access, secret string // credentials, the same for both
 }
 
 const region = "us-east-1"
@@ -33,13 +35,12 @@ func newCloud(t *testing.T) *cloud {
 		table:    name,
 		bucket:   name,
 	}
-	access, secret := os.Getenv("ISR_TEST_S3_ACCESS_KEY"), os.Getenv("ISR_TEST_S3_SECRET_KEY")
-	c.env = []string{"AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret}
+	c.access, c.secret = os.Getenv("ISR_TEST_S3_ACCESS_KEY"), os.Getenv("ISR_TEST_S3_SECRET_KEY")
 	client := s3.New(s3.Options{
 		BaseEndpoint: &c.s3,
 		UsePathStyle: true,
 		Region:       region,
-		Credentials:  credentials.NewStaticCredentialsProvider(access, secret, ""),
+		Credentials:  c.credentials(),
 	})
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(c.bucket)}); err != nil {
 		t.Fatalf("making the bucket %s: %v", c.bucket, err)
@@ -50,12 +51,37 @@ func newCloud(t *testing.T) *cloud {
 // settings are those of one more process of the fleet, with a folder of its own.
 func (c *cloud) settings(t *testing.T, args ...string) settings {
 	t.Helper()
-	return settings{dir: t.TempDir(), store: c.flags(), args: append([]string{"--create-table"}, args...), env: c.env}
+	return settings{
+		dir:   t.TempDir(),
+		store: c.flags(),
+		args:  append([]string{"--create-table"}, args...),
+		env:   []string{"AWS_ACCESS_KEY_ID=" + c.access, "AWS_SECRET_ACCESS_KEY=" + c.secret},
+	}
+}
+
+func (c *cloud) credentials() aws.CredentialsProvider {
+	return credentials.NewStaticCredentialsProvider(c.access, c.secret, "")
 }
 
 func (c *cloud) flags() []string {
 	return []string{
 		"--table", c.table, "--bucket", c.bucket, "--region", region,
 		"--dynamodb-endpoint", c.dynamodb, "--s3-endpoint", c.s3,
+	}
+}
+
+// foreignTable has the test's table made beforehand, with keys that are not
+// those of a cache.
+func foreignTable(t *testing.T, _ *settings, c *cloud) {
+	t.Helper()
+	client := dynamodb.New(dynamodb.Options{BaseEndpoint: &c.dynamodb, Region: region, Credentials: c.credentials()})
+	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName:            &c.table,
+		BillingMode:          types.BillingModePayPerRequest,
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
+	})
+	if err != nil {
+		t.Fatalf("making the table %s: %v", c.table, err)
 	}
 }

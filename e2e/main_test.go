@@ -12,6 +12,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -28,6 +29,11 @@ const binaryEnv = "ISR_TEST_BINARY"
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if err := waitTogether(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if os.Getenv(binaryEnv) != "" {
 		return m.Run()
 	}
@@ -52,6 +58,15 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// waitTogether lets more tests run in parallel than there are processors, unless
+// the command line says how many: they spend their time waiting.
+func waitTogether() error {
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		return f.Value.Set("6")
+	}
+	return nil
 }
 
 // build compiles cmd/isr.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,6 +14,7 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dirbody"
@@ -116,7 +118,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 }
 
 func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
-	cfg, err := f.awsConfig(ctx)
+	cfg, err := f.awsConfig(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +129,7 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 		err = dynamostore.CheckTable(ctx, ddb, f.Table)
 	}
 	if err != nil {
-		return nil, err
+		return nil, unanswered(err, "DynamoDB", "--dynamodb-endpoint")
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if f.S3Endpoint != "" {
@@ -140,7 +142,7 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 		return nil, err
 	}
 	if err := bodies.CheckBucket(ctx); err != nil {
-		return nil, err
+		return nil, unanswered(err, "S3", "--s3-endpoint")
 	}
 	meta, err := dynamostore.New(ddb, f.Table, dynamostore.Config{Logger: log})
 	if err != nil {
@@ -150,9 +152,24 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 	return &stores{meta: meta, bodies: bodies, where: where, close: func() error { return nil }}, nil
 }
 
+// unanswered adds to the error of a service that could not be reached what to
+// do about it.
+func unanswered(err error, service, flag string) error {
+	var send *url.Error
+	if errors.As(err, &send) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s does not answer; correct %s or --region, or see to the network: %w", service, flag, err)
+	}
+	return err
+}
+
 // awsConfig is the SDK's ordinary configuration, with its own credentials chain.
-func (f *storeFlags) awsConfig(ctx context.Context) (aws.Config, error) {
-	var options []func(*awsconfig.LoadOptions) error
+func (f *storeFlags) awsConfig(ctx context.Context, log *slog.Logger) (aws.Config, error) {
+	// Left alone, the SDK writes to standard error as it likes, about no more
+	// than a failed condition: of use only to those who debug it.
+	sdkLog := logging.LoggerFunc(func(_ logging.Classification, format string, v ...any) {
+		log.Debug("the AWS SDK says", "text", fmt.Sprintf(format, v...))
+	})
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithLogger(sdkLog)}
 	if f.Region != "" {
 		options = append(options, awsconfig.WithRegion(f.Region))
 	}

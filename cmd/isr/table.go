@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/facetheory/isr/dynamostore"
 )
@@ -21,12 +22,12 @@ func (c *tableCreateCommand) Run(ctx context.Context, s *streams) error {
 	ctx, cancel := context.WithTimeout(ctx, tableTime)
 	defer cancel()
 	f := storeFlags{Table: c.Table, Region: c.Region, DynamodbEndpoint: c.DynamodbEndpoint}
-	cfg, err := f.awsConfig(ctx)
+	cfg, err := f.awsConfig(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	if err := dynamostore.CreateTable(ctx, f.dynamoDB(cfg), c.Table); err != nil {
-		return err
+		return unanswered(err, "DynamoDB", "--dynamodb-endpoint")
 	}
 	_, err = fmt.Fprintf(s.out, "table %s is ready: keys pk and sk, expiry on ttl\n", c.Table)
 	return err
