@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A trouble is a way in which an origin fails, or answers what must not be
+// shared, and what visitors get of it: the status, whose body, and Cache-Status
+// without its ttl.
+type trouble struct {
+	name      string
+	behave    func(*origin) behaviour // nil: the origin is down
+	cold      string                  // the first visitor of a page that nobody has a copy of
+	coldAgain string                  // the next one
+	kept      string                  // the first visitor once a stale copy is there
+	keptAgain string                  // the next, when its regeneration has come to its end
+}
+
+const (
+	theStaleCopy = "200 the stale copy | isr; hit; detail=stale"
+	plain        = "a plain sentence"
+	originsOwn   = "the origin's answer"
+)
+
+func troubles() []trouble {
+	const refusedAgain = "200 " + originsOwn + " | isr; fwd=bypass; fwd-status=200; detail="
+	refused := func(name, reason string, b behaviour) trouble {
+		return trouble{
+			name: name, behave: func(*origin) behaviour { return b },
+			cold:      "200 " + originsOwn + " | isr; fwd=miss; fwd-status=200; detail=" + reason,
+			coldAgain: refusedAgain + reason, kept: theStaleCopy, keptAgain: refusedAgain + reason,
+		}
+	}
+	failed := func(name string, status int, whose string, b behaviour) trouble {
+		answer := fmt.Sprintf("%d %s | isr; fwd=miss; fwd-status=%d; detail=", status, whose, status)
+		return trouble{
+			name: name, behave: func(*origin) behaviour { return b },
+			cold: answer + "render-failed", coldAgain: answer + "back-off", kept: theStaleCopy, keptAgain: theStaleCopy,
+		}
+	}
+	down := failed("down", http.StatusBadGateway, plain, nil)
+	down.behave = nil
+	hanging := failed("hanging", http.StatusGatewayTimeout, plain, nil)
+	hanging.behave = func(o *origin) behaviour { return o.hang }
+	blank := refused("an empty page", "empty", empty)
+	blank.keptAgain = theStaleCopy // a blank page never takes the place of a good one
+	return []trouble{
+		down,
+		hanging,
+		failed("half a body", http.StatusBadGateway, plain, halfBody),
+		failed("chunks cut off", http.StatusBadGateway, plain, chunksCutOff),
+		failed("500", http.StatusInternalServerError, originsOwn, internalError),
+		refused("Set-Cookie", "set-cookie", setCookie),
+		refused("Vary: Cookie", "vary", greeting),
+		refused("50 MB", "too-large", big(true)),
+		refused("50 MB in chunks", "too-large", big(false)),
+		blank,
+	}
+}
+
+// What each kind of trouble gets, with a stale copy and without; and that
+// nothing of it is stored.
+func TestOriginTrouble(t *testing.T) {
+	t.Parallel()
+	for _, tr := range troubles() {
+		t.Run(tr.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrigin(t)
+			o.set("/kept", page(1, 0))
+			g := serve(t, embedded(t), o)
+			get(t, g.url+"/kept")
+			before := g.stored(t)
+			awaitClock(t, "the page to expire", o.times("/kept")[0].Add(time.Second))
+			if tr.behave == nil {
+				o.down()
+			} else {
+				o.set("/cold", tr.behave(o))
+				o.set("/kept", tr.behave(o))
+			}
+			got := tr.visitors(t, g)
+			expectReplies(t, tr, got)
+			expectStoredAsBefore(t, g, before)
+		})
+	}
+}
+
+// visitors are four, each with a connection of its own.
+func (tr trouble) visitors(t *testing.T, g *gateway) []reply {
+	t.Helper()
+	kept := get(t, g.url+"/kept")
+	if kept.took > 10*time.Second {
+		t.Errorf("the visitor of a page with a stale copy waited %s", kept.took)
+	}
+	cold := get(t, g.url+"/cold")
+	coldAgain := get(t, g.url+"/cold")
+	await(t, "the regeneration to end", patience, func() bool { return g.get(t, host+"/kept").LeaseOwner == "" })
+	return []reply{cold, coldAgain, kept, get(t, g.url+"/kept")}
+}
+
+func expectReplies(t *testing.T, tr trouble, got []reply) {
+	t.Helper()
+	var cookies []string
+	for i, want := range []string{tr.cold, tr.coldAgain, tr.kept, tr.keptAgain} {
+		who := []string{"cold", "cold, next", "with a stale copy", "with a stale copy, next"}[i]
+		if text := describe(got[i]); text != want {
+			t.Errorf("%s: %s\n got  %s\n want %s", tr.name, who, text, want)
+		} else {
+			t.Logf("%-16s | %-24s | %s | %s", tr.name, who, text, got[i].took.Round(time.Millisecond))
+		}
+		for _, cookie := range got[i].header["Set-Cookie"] {
+			if slices.Contains(cookies, cookie) {
+				t.Errorf("two visitors got the cookie %q", cookie)
+			}
+			cookies = append(cookies, cookie)
+		}
+		if cache := got[i].header.Get("Cache-Control"); got[i].status >= 500 && cache != "no-store" {
+			t.Errorf("%s: an error with Cache-Control %q, expected no-store", tr.name, cache)
+		}
+	}
+}
+
+// describe tells a reply in the words of the table.
+func describe(r reply) string {
+	whose := plain
+	switch {
+	case r.body == bodyOf("/kept", 1):
+		whose = "the stale copy"
+	case strings.HasPrefix(r.body, originMark), r.status == http.StatusOK && r.body == "":
+		whose = originsOwn
+		if len(r.body) > len(bigChunk) && len(r.body) != bigBody {
+			whose = fmt.Sprintf("%d bytes of the origin's answer", len(r.body))
+		}
+	case !strings.HasSuffix(r.body, "Please try again in a moment.\n"):
+		whose = fmt.Sprintf("%.100q", r.body)
+	}
+	ttl := regexp.MustCompile(`; ttl=-?\d+`)
+	return fmt.Sprintf("%d %s | %s", r.status, whose, ttl.ReplaceAllString(r.cache(), ""))
+}
+
+// expectStoredAsBefore fails the test if the store has other pages, or other
+// generations of them, than it had.
+func expectStoredAsBefore(t *testing.T, g *gateway, before map[string]listed) {
+	t.Helper()
+	after := g.stored(t)
+	for key, p := range after {
+		if p.Generation != before[key].Generation {
+			t.Errorf("%s is stored in generation %q, expected what was there before: %q", key, p.Generation, before[key].Generation)
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("%d pages are stored, expected %d", len(after), len(before))
+	}
+}
+
+// A visitor with a cookie is served alone by the origin, one without never gets
+// what was made for another.
+func TestVaryCookie(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.set("/", greeting)
+	g := serve(t, embedded(t), o)
+	for range 3 {
+		for _, who := range []string{"ann", "", "bob"} {
+			var fields []string
+			if who != "" {
+				fields = []string{"Cookie", "user=" + who}
+			}
+			r := get(t, g.url+"/", fields...)
+			if want := originMark + "hello " + strings.Join(fields[min(1, len(fields)):], ""); r.body != want {
+				t.Errorf("visitor %q got %q, expected %q", who, r.body, want)
+			}
+		}
+	}
+	expectNothingStored(t, g)
+}
+
+// When the origin is well again, a page that failed is rendered after a back-off
+// of a second or two, and one that was stale all the while is renewed.
+func TestOriginRecovers(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.set("/kept", page(1, 0))
+	g := serve(t, embedded(t), o)
+	get(t, g.url+"/kept")
+	awaitClock(t, "the page to expire", o.times("/kept")[0].Add(time.Second))
+	for _, path := range []string{"/cold", "/kept"} {
+		o.set(path, internalError)
+		get(t, g.url+path)
+	}
+	o.awaitVisit(t, "/kept", 2, patience)
+	for _, path := range []string{"/cold", "/kept"} {
+		failed := o.count(path)
+		o.set(path, page(60, 0))
+		took := await(t, path+" to be well", patience, func() bool {
+			r := get(t, g.url+path)
+			return r.status == http.StatusOK && renderingOf(path, r.body) > failed
+		})
+		t.Logf("%s: well %s after the origin is, which was asked %d times in all", path, took.Round(time.Millisecond), o.count(path))
+	}
+}
+
+// A response that breaks off while it passes through breaks off for the visitor
+// too: half an answer is never taken for a whole one.
+func TestCutOffPassesOn(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.set("/half", halfBody)
+	o.set("/chunks", chunksCutOff)
+	g := serve(t, embedded(t), o)
+	for _, path := range []string{"/half", "/chunks"} {
+		if r := visit(t.Context(), browsers(t), http.MethodPost, g.url+path); r.err == nil {
+			t.Errorf("POST %s: got %s, expected a connection that breaks off", path, r)
+		}
+	}
+}
+
+// originMark begins what a troubled origin answers.
+const originMark = "origin: "
+
+func (o *origin) down() {
+	_ = o.server.Listener.Close()
+	o.server.CloseClientConnections()
+}
+
+func halfBody(w http.ResponseWriter, _ *http.Request, _ int) {
+	w.Header().Set("Content-Length", "10000")
+	chunksCutOff(w, nil, 0)
+}
+
+func chunksCutOff(w http.ResponseWriter, _ *http.Request, _ int) {
+	w.Header().Set("Cache-Control", "s-maxage=60")
+	_, _ = w.Write([]byte(originMark + strings.Repeat("half ", 1000)))
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+func internalError(w http.ResponseWriter, _ *http.Request, _ int) {
+	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.WriteHeader(http.StatusInternalServerError)
+	_, _ = w.Write([]byte(originMark + "out of order"))
+}
+
+func setCookie(w http.ResponseWriter, r *http.Request, n int) {
+	w.Header().Set("Cache-Control", "s-maxage=60")
+	http.SetCookie(w, &http.Cookie{Name: "visitor", Value: r.URL.Path[1:] + strconv.Itoa(n)})
+	_, _ = w.Write([]byte(originMark + "welcome"))
+}
+
+func greeting(w http.ResponseWriter, r *http.Request, _ int) {
+	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header().Set("Vary", "Cookie")
+	_, _ = w.Write([]byte(originMark + "hello " + r.Header.Get("Cookie")))
+}
+
+func empty(w http.ResponseWriter, _ *http.Request, _ int) {
+	w.Header().Set("Cache-Control", "s-maxage=60")
+}
+
+const (
+	bigChunk = originMark + "0123456789 0123456789 0123456789 0123456789 0123456\n" // 64 bytes
+	bigBody  = 50_000_000 / len(bigChunk) * len(bigChunk)
+)
+
+// big is 50 MB, with its length declared or not.
+func big(declared bool) behaviour {
+	return func(w http.ResponseWriter, _ *http.Request, _ int) {
+		w.Header().Set("Cache-Control", "s-maxage=60")
+		w.Header().Set("Content-Type", "text/plain")
+		if declared {
+			w.Header().Set("Content-Length", strconv.Itoa(bigBody))
+		}
+		block := []byte(strings.Repeat(bigChunk, 1000))
+		for sent := 0; sent < bigBody; sent += len(block) {
+			if _, err := w.Write(block[:min(len(block), bigBody-sent)]); err != nil {
+				return
+			}
+		}
+	}
+}
