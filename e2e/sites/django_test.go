@@ -22,6 +22,7 @@ func TestDjango(t *testing.T) {
 	t.Run("redirects", d.redirects)
 	t.Run("sessions", d.sessions)
 	t.Run("forms", d.forms)
+	t.Run("greetings", d.greetings)
 	t.Run("failures", d.failures)
 	t.Run("windows", d.windows)
 	t.Run("cookies of visitors", d.visitors)
@@ -160,16 +161,7 @@ func (d *djangoSite) forms(t *testing.T) {
 	for _, flags := range ignoring() {
 		p, g := d.behind(t, flags...)
 		ann, bob := newBrowser(t, g.address), newBrowser(t, g.address)
-		page := ann.get(t, "/guestbook/", nil)
-		token := regexp.MustCompile(`name="csrfmiddlewaretoken" value="(\w+)"`).FindStringSubmatch(page.body)
-		if token == nil {
-			t.Fatalf("%v: the form has no token:\n%s", flags, page.body)
-		}
-		form := url.Values{"csrfmiddlewaretoken": {token[1]}, "name": {"Ann & co."}}
-		sent := ann.post(t, "/guestbook/", field{"Origin": g.address, "Referer": g.address + "/guestbook/"}, form)
-		if sent.status != 302 || resolve(t, g.address+"/guestbook/", sent.header.Get("Location")) != g.address+"/guestbook/" {
-			t.Errorf("%v: the form gets %d to %q, want 302 to the guestbook", flags, sent.status, sent.header.Get("Location"))
-		}
+		sign(t, ann, "Ann & co.")
 		if got := ann.get(t, "/guestbook/", nil).element("name"); got != "Ann &amp; co." {
 			t.Errorf("%v: Ann is called %q", flags, got)
 		}
@@ -181,6 +173,45 @@ func (d *djangoSite) forms(t *testing.T) {
 			t.Errorf("%v: without a token: status %d, %q", flags, forged.status, d)
 		}
 		notStored(t, g, "/guestbook/")
+	}
+}
+
+// sign posts a name to the guestbook, as a browser does.
+func sign(t *testing.T, v *visitor, name string) {
+	t.Helper()
+	page := v.get(t, "/guestbook/", nil)
+	token := regexp.MustCompile(`name="csrfmiddlewaretoken" value="(\w+)"`).FindStringSubmatch(page.body)
+	if token == nil {
+		t.Fatalf("the form has no token:\n%s", page.body)
+	}
+	form := url.Values{"csrfmiddlewaretoken": {token[1]}, "name": {name}}
+	sent := v.post(t, "/guestbook/", field{"Origin": v.address, "Referer": v.address + "/guestbook/"}, form)
+	if sent.status != 302 || resolve(t, v.address+"/guestbook/", sent.header.Get("Location")) != v.address+"/guestbook/" {
+		t.Errorf("the form gets %d to %q, want 302 to the guestbook", sent.status, sent.header.Get("Location"))
+	}
+}
+
+// greetings are pages that only Vary: Cookie tells from public ones. They are
+// shared by nobody, unless the operator says that no cookie matters.
+func (d *djangoSite) greetings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ignored, ann string
+		shared       bool
+	}{{"_other", "Ann", false}, {"sessionid,csrftoken", "Ann", false}, {"*", "stranger", true}} {
+		_, g := d.behind(t, "--revalidate", "1h", "--ignore-cookie", c.ignored)
+		ann, stranger := newBrowser(t, g.address), newVisitor(g.address)
+		sign(t, ann, "Ann")
+		for range 3 {
+			for v, want := range map[*visitor]string{ann: c.ann, stranger: "stranger"} {
+				if got := v.get(t, "/hello/", nil); got.element("name") != want || (got.hit() || got.stored()) != c.shared {
+					t.Errorf("ignoring %s: %q is greeted as %q (%s)", c.ignored, want, got.element("name"), got.said())
+				}
+			}
+		}
+		if !c.shared {
+			notStored(t, g, "/hello/")
+		}
 	}
 }
 

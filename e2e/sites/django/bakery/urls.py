@@ -9,6 +9,7 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("plain/", views.plain, name="plain"),
     path("visits/", views.visits, name="visits"),
+    path("hello/", views.hello, name="hello"),
     path("slow/", views.slow, name="slow"),
     path("guestbook/", views.guestbook, name="guestbook"),
     path("old/", RedirectView.as_view(pattern_name="home", permanent=True)),

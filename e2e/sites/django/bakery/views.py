@@ -30,6 +30,11 @@ def visits(request):
     return page(request, "visits.html", visits=request.session["visits"])
 
 
+def hello(request):
+    """A page that reads the session without a change: only Vary tells that it is personal."""
+    return page(request, "hello.html", name=request.session.get("name", "stranger"))
+
+
 @cache_control(public=True, s_maxage=5)
 def slow(request):
     """A cacheable page that takes a second."""
