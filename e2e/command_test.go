@@ -29,7 +29,9 @@ func embedded(t *testing.T, args ...string) settings {
 
 // command makes the call of a subcommand with the store's flags and the given
 // ones. Nothing of the test's own environment configures it.
-func (s settings) command(ctx context.Context, subcommand string, args ...string) *exec.Cmd {
+func (s settings) command(ctx context.Context, t *testing.T, subcommand string, args ...string) *exec.Cmd {
+	t.Helper()
+	readSources(t)
 	line := append([]string{subcommand, "--data", "data"}, s.store...)
 	cmd := exec.CommandContext(ctx, os.Getenv(binaryEnv), append(line, args...)...)
 	cmd.Dir = s.dir
@@ -101,7 +103,7 @@ func (s settings) get(t *testing.T, key string) listed {
 
 func (s settings) output(t *testing.T, subcommand string, args ...string) []byte {
 	t.Helper()
-	cmd := s.command(t.Context(), subcommand, args...)
+	cmd := s.command(t.Context(), t, subcommand, args...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

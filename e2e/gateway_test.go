@@ -32,7 +32,7 @@ func serve(t *testing.T, s settings, origin *origin) *gateway {
 	g := &gateway{
 		settings: s,
 		// Not the test's context: it ends before the cleanup.
-		cmd:    s.command(context.Background(), "serve", args...),
+		cmd:    s.command(context.Background(), t, "serve", args...),
 		log:    new(logBuffer),
 		exited: make(chan struct{}),
 	}

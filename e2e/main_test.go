@@ -71,9 +71,6 @@ func waitTogether() error {
 
 // build compiles cmd/isr.
 func build(binary string) error {
-	if err := readSources(".."); err != nil {
-		return err
-	}
 	args := []string{"build", "-o", binary}
 	if raceDetector {
 		args = append(args, "-race")
@@ -87,9 +84,12 @@ func build(binary string) error {
 
 // readSources looks into every folder of sources. The go command takes a folder
 // that a test looks into for an input of the test; without that it would answer
-// from its cache although the binary's sources have changed.
-func readSources(root string) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+// from its cache although the binary's sources have changed. What TestMain reads
+// does not count, so that every call of the binary does this.
+func readSources(t *testing.T) {
+	t.Helper()
+	const root = ".."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || path == root {
 			return err
 		}
@@ -98,4 +98,7 @@ func readSources(root string) error {
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -90,7 +90,7 @@ func TestShutdownReleases(t *testing.T) {
 	g.terminate(t)
 	took := g.awaitExit(t, grace+patience)
 
-	o.set("/", page(60, 0))
+	o.set("/", page(60, time.Second))
 	g = serve(t, s, o)
 	if r := get(t, g.url+"/"); r.status != http.StatusOK || r.body != bodyOf("/", 1) {
 		t.Errorf("after the restart: got %s, expected the stale copy", r)

@@ -68,7 +68,7 @@ func (s settings) start(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
 	t.Cleanup(cancel)
 	line := append([]string{"--origin", "http://127.0.0.1:1", "--listen", "127.0.0.1:0"}, s.args...)
-	return s.command(ctx, "serve", append(line, args...)...)
+	return s.command(ctx, t, "serve", append(line, args...)...)
 }
 
 func badFolders() []badStart {
