@@ -20,11 +20,37 @@ func TestMalformedRequests(t *testing.T) {
 	o.set("/", page(3600, 0))
 	o.set("/page/", page(3600, 0))
 	g := serve(t, embedded(t), o)
+	for _, c := range malformedRequests() {
+		status, err := raw(t, g, c.request)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case !slices.Contains(c.want, status):
+			t.Errorf("%s: status %d, expected one of %d", c.name, status, c.want)
+		default:
+			t.Logf("%-34s %d", c.name, status)
+		}
+	}
+	if r := get(t, g.url+"/"); r.status != http.StatusOK {
+		t.Errorf("after all that a visitor got %s", r)
+	}
+	for key := range g.stored(t) {
+		if !strings.HasPrefix(key, host+"/") {
+			t.Errorf("a page is stored under the key %q, which is not of this site", key)
+		}
+	}
+}
+
+// A malformedRequest is what is sent, and the statuses of which any will do; 0
+// is a connection closed without an answer.
+type malformedRequest struct {
+	name, request string
+	want          []int
+}
+
+func malformedRequests() []malformedRequest {
 	const end = "Host: site.test\r\nConnection: close\r\n\r\n"
-	for _, c := range []struct {
-		name, request string
-		want          []int // any of them; 0 is a connection closed without an answer
-	}{
+	return []malformedRequest{
 		{"no request", "\r\n\r\n", []int{400, 0}},
 		{"garbage", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", []int{400}},
 		{"not HTTP", "HELLO\r\n\r\n", []int{400}},
@@ -60,24 +86,6 @@ func TestMalformedRequests(t *testing.T) {
 		{"length and chunks", "POST / HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n" + end + "0\r\n\r\n", []int{200, 400}},
 		{"a negative length", "POST / HTTP/1.1\r\nContent-Length: -1\r\n" + end, []int{400}},
 		{"an unknown transfer coding", "POST / HTTP/1.1\r\nTransfer-Encoding: cow\r\n" + end, []int{400, 501}},
-	} {
-		status, err := raw(t, g, c.request)
-		switch {
-		case err != nil:
-			t.Errorf("%s: %v", c.name, err)
-		case !slices.Contains(c.want, status):
-			t.Errorf("%s: status %d, expected one of %d", c.name, status, c.want)
-		default:
-			t.Logf("%-34s %d", c.name, status)
-		}
-	}
-	if r := get(t, g.url+"/"); r.status != http.StatusOK {
-		t.Errorf("after all that a visitor got %s", r)
-	}
-	for key := range g.stored(t) {
-		if !strings.HasPrefix(key, host+"/") {
-			t.Errorf("a page is stored under the key %q, which is not of this site", key)
-		}
 	}
 }
 
