@@ -214,7 +214,7 @@ func storedHeader(h http.Header) http.Header {
 		"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true,
 		"Proxy-Authentication-Info": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 		"Age": true, "Date": true, "Cache-Status": true, "Content-Length": true, "Content-Encoding": true,
-		"Accept-Ranges": true, "Etag": true, "Surrogate-Control": true,
+		"Etag": true, "Surrogate-Control": true,
 	}
 	for _, line := range h["Connection"] {
 		for name := range splitList(line) {

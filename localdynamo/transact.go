@@ -94,23 +94,31 @@ func actionOf(action *types.TransactWriteItem) (*operation, error) {
 		if c.ConditionExpression == nil {
 			return nil, invalid("1 validation error detected: Value null at 'transactItems.conditionCheck.conditionExpression' failed to satisfy constraint: Member must not be null")
 		}
-		found = append(found, &operation{verb: verbCheck, table: c.TableName, key: c.Key, condition: c.ConditionExpression,
-			names: c.ExpressionAttributeNames, values: c.ExpressionAttributeValues, onFailure: c.ReturnValuesOnConditionCheckFailure})
+		found = append(found, &operation{
+			verb: verbCheck, table: c.TableName, key: c.Key, condition: c.ConditionExpression,
+			names: c.ExpressionAttributeNames, values: c.ExpressionAttributeValues, onFailure: c.ReturnValuesOnConditionCheckFailure,
+		})
 	}
 	if p := action.Put; p != nil {
-		found = append(found, &operation{verb: verbPut, table: p.TableName, item: p.Item, condition: p.ConditionExpression,
-			names: p.ExpressionAttributeNames, values: p.ExpressionAttributeValues, onFailure: p.ReturnValuesOnConditionCheckFailure})
+		found = append(found, &operation{
+			verb: verbPut, table: p.TableName, item: p.Item, condition: p.ConditionExpression,
+			names: p.ExpressionAttributeNames, values: p.ExpressionAttributeValues, onFailure: p.ReturnValuesOnConditionCheckFailure,
+		})
 	}
 	if u := action.Update; u != nil {
 		if u.UpdateExpression == nil {
 			return nil, invalid("1 validation error detected: Value null at 'transactItems.update.updateExpression' failed to satisfy constraint: Member must not be null")
 		}
-		found = append(found, &operation{verb: verbUpdate, table: u.TableName, key: u.Key, update: u.UpdateExpression, condition: u.ConditionExpression,
-			names: u.ExpressionAttributeNames, values: u.ExpressionAttributeValues, onFailure: u.ReturnValuesOnConditionCheckFailure})
+		found = append(found, &operation{
+			verb: verbUpdate, table: u.TableName, key: u.Key, update: u.UpdateExpression, condition: u.ConditionExpression,
+			names: u.ExpressionAttributeNames, values: u.ExpressionAttributeValues, onFailure: u.ReturnValuesOnConditionCheckFailure,
+		})
 	}
 	if d := action.Delete; d != nil {
-		found = append(found, &operation{verb: verbDelete, table: d.TableName, key: d.Key, condition: d.ConditionExpression,
-			names: d.ExpressionAttributeNames, values: d.ExpressionAttributeValues, onFailure: d.ReturnValuesOnConditionCheckFailure})
+		found = append(found, &operation{
+			verb: verbDelete, table: d.TableName, key: d.Key, condition: d.ConditionExpression,
+			names: d.ExpressionAttributeNames, values: d.ExpressionAttributeValues, onFailure: d.ReturnValuesOnConditionCheckFailure,
+		})
 	}
 	if len(found) != 1 {
 		return nil, invalid("TransactItems can only contain one of Check, Put, Update or Delete")

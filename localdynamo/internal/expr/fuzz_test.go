@@ -95,12 +95,18 @@ func TestLimits(t *testing.T) {
 		text string
 		ok   bool
 	}{
-		{and(149), true}, {and(150), false}, // 150 comparisons and 149 ANDs are 299 operators
-		{in(100), true}, {in(101), false},
-		{deep(32), true}, {deep(33), false},
-		{"a = :a" + strings.Repeat(" ", 4090), true}, {"a = :a" + strings.Repeat(" ", 4091), false},
-		{"a[2147483647] = :a", true}, {"a[2147483648] = :a", false},
-		{"", false}, {" ", false},
+		{and(149), true},
+		{and(150), false}, // 150 comparisons and 149 ANDs are 299 operators
+		{in(100), true},
+		{in(101), false},
+		{deep(32), true},
+		{deep(33), false},
+		{"a = :a" + strings.Repeat(" ", 4090), true},
+		{"a = :a" + strings.Repeat(" ", 4091), false},
+		{"a[2147483647] = :a", true},
+		{"a[2147483648] = :a", false},
+		{"", false},
+		{" ", false},
 	} {
 		if _, err := expr.Parse(expr.KindCondition, c.text); (err == nil) != c.ok {
 			t.Errorf("%.30q… (%d bytes): error %v", c.text, len(c.text), err)

@@ -314,11 +314,30 @@ func (b *Bolt) Check() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer damage(&err)
 	return b.db.View(func(tx *bolt.Tx) error {
+		// bbolt checks in a goroutine of its own, where a fault cannot be
+		// caught. What it is going to read is read here first.
+		if err := readAll(tx); err != nil {
+			return err
+		}
 		var faults []error
 		for fault := range tx.Check() {
 			faults = append(faults, fmt.Errorf("%w: %w", ErrCorrupt, fault))
 		}
 		return errors.Join(faults...)
+	})
+}
+
+// readAll reads every page that can be reached, and every key.
+func readAll(tx *bolt.Tx) error {
+	return tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
+		var last []byte
+		return bucket.ForEach(func(key, _ []byte) error {
+			if last != nil && bytes.Compare(last, key) >= 0 {
+				return fmt.Errorf("%w: the keys of %q are not in order", ErrCorrupt, name)
+			}
+			last = key
+			return nil
+		})
 	})
 }
 
