@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -65,12 +66,12 @@ func listenControl(f *folder, who inspector) (*control, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the socket for commands: %w", err)
 	}
+	// Nobody else may reach the socket, not even for the moment before a chmod.
+	mask := syscall.Umask(0o177)
 	listener, err := net.Listen("unix", path)
+	syscall.Umask(mask)
 	if err != nil {
 		return nil, fmt.Errorf("the socket for commands: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("the socket for commands: %w", err), listener.Close())
 	}
 	c := &control{server: &http.Server{Handler: controlHandler(who), ReadHeaderTimeout: 5 * time.Second}}
 	go func() { _ = c.server.Serve(listener) }() // ends with close
