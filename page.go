@@ -188,6 +188,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead && status != http.StatusNoContent {
+		promiseBody(r, len(body))
 		// A visitor who went away is nobody's error.
 		_, _ = w.Write(body)
 	}

@@ -174,6 +174,7 @@ func (c *serveCommand) serve(ctx context.Context, listener net.Listener, h http.
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
+	listener = isr.CoalesceWrites(server, listener)
 	go func() { failed <- server.Serve(listener) }()
 	select {
 	case err := <-failed:
