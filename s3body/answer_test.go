@@ -133,6 +133,42 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	}
 }
 
+// A put whose answer is lost is settled by what is there.
+func TestUnansweredPut(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		there string // what a GET finds; nothing if empty
+		want  error  // nil for success; errors.ErrUnsupported for any other error
+	}{
+		{"the body is there", "mine", nil},
+		{"another body is there", "not mine", isr.ErrExists},
+		{"another body of the same length is there", "mind", isr.ErrExists},
+		{"nothing is there", "", errors.ErrUnsupported},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store := answering(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method == http.MethodPut:
+					panic(http.ErrAbortHandler) // the connection is reset
+				case test.there == "":
+					writeError(w, r, http.StatusNotFound, "NoSuchKey")
+				default:
+					_, _ = io.WriteString(w, test.there)
+				}
+			})
+			err := store.Put(t.Context(), "bodies/1", []byte("mine"))
+			switch {
+			case errors.Is(test.want, errors.ErrUnsupported):
+				if err == nil || errors.Is(err, isr.ErrExists) {
+					t.Errorf("Put: %v, want the error of the connection", err)
+				}
+			case !errors.Is(err, test.want):
+				t.Errorf("Put: %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
 func TestWaitingForAConflictEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

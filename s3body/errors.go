@@ -37,6 +37,13 @@ func codeOf(err error) string {
 	return ""
 }
 
+// isUnanswered says that nobody can tell from err whether the request was
+// carried out: there was no answer, or one that blames the server.
+func isUnanswered(err error) bool {
+	status := statusOf(err)
+	return status == 0 || status >= http.StatusInternalServerError
+}
+
 // isConflict says that the write lost to another one that was under way, and
 // should be repeated.
 func isConflict(err error) bool {

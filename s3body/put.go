@@ -53,6 +53,14 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 				return err
 			}
 			// It was deleted between the two requests.
+		case isUnanswered(err) && ctx.Err() == nil:
+			// The body may be there with the reply lost; or the server refused,
+			// and closed the connection on the rest of a large body, before its
+			// refusal could be read. What is there tells.
+			if there := s.compare(ctx, key, body); there == nil || errors.Is(there, isr.ErrExists) {
+				return there
+			}
+			return err
 		case !isConflict(err):
 			return err
 		}
