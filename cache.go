@@ -185,7 +185,8 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 //
 // The renderer is that of the route by which the stored page was rendered; for
 // a page that is not stored, that of the cache's only route. Errors: wrapping
-// [ErrNoRenderer], if there is none; [*HeldError], if another process is
+// [ErrNoRenderer], if there is none; [ErrUncacheable], with the reason, if the
+// response must not be stored; [*HeldError], if another process is
 // regenerating the page, or it is in back-off; [ErrLeaseLost] or [ErrMoved], if
 // another process was faster; [ErrClosed]; that of ctx, though the render goes
 // on; else what the renderer or the store said.
@@ -211,7 +212,7 @@ func (c *Cache) Regenerate(ctx context.Context, k Key) (Entry, error) {
 		case o.err != nil:
 			return Entry{}, fmt.Errorf("regenerating %s: %w", k, o.err)
 		case o.refused != "":
-			return Entry{}, fmt.Errorf("regenerating %s: %w: %s", k, errRefused, o.refused)
+			return Entry{}, fmt.Errorf("regenerating %s: %w: %s", k, ErrUncacheable, o.refused)
 		default:
 			return o.page.entry, nil
 		}

@@ -28,6 +28,8 @@ var (
 
 	// ErrNoRenderer: nobody is registered to render this key.
 	ErrNoRenderer = errors.New("no renderer for this key")
+	// ErrUncacheable: the response says, or shows, that it must not be stored.
+	ErrUncacheable = errors.New("the response is not cacheable")
 	// ErrClosed: the cache was closed.
 	ErrClosed = errors.New("the cache is closed")
 )

@@ -32,7 +32,6 @@ type rendering struct {
 const maxFailedBody = 64 << 10
 
 var (
-	errRefused      = errors.New("the response is not cacheable")
 	errRenderTime   = errors.New("the renderer took too long")
 	errTruncated    = errors.New("the response ended before it was complete")
 	errEmpty        = errors.New("the response is empty, and a good one exists")
@@ -150,7 +149,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.sent = r.header.Clone()
 	r.verdict = r.judge(status, r.sent)
 	if r.verdict.refused != "" {
-		r.endLocked(errRefused)
+		r.endLocked(ErrUncacheable)
 	}
 }
 
@@ -167,7 +166,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 		return len(b), nil
 	case int64(r.body.Len()+len(b)) > r.limit:
 		r.verdict = verdict{refused: refusedTooLarge}
-		r.endLocked(errRefused)
+		r.endLocked(ErrUncacheable)
 		return 0, errBodyTooLarge
 	}
 	return r.body.Write(b)
@@ -188,7 +187,7 @@ func (r *recorder) result() rendering {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(r.err, errRefused):
+	case errors.Is(r.err, ErrUncacheable):
 		return rendering{refused: r.verdict.refused}
 	case r.err != nil:
 		return rendering{failure: r.err}

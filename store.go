@@ -119,8 +119,8 @@ type Sequence struct {
 //   - Concurrency: all methods are safe for concurrent use; of several Puts
 //     under one key with different content, exactly one wins.
 //
-// Keys are relative slash-separated paths of at most 1,024 bytes without empty,
-// "." or ".." elements; another key is refused before any I/O with [ErrInvalidKey].
+// Keys are relative slash-separated paths, as [ValidBodyKey] says; another key is
+// refused before any I/O with [ErrInvalidKey].
 type BodyStore interface {
 	// Put stores a body under a new key. Storing the same bytes again under the
 	// same key succeeds (a retry whose first reply was lost); storing other
