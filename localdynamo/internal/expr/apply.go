@@ -199,26 +199,11 @@ type appended struct {
 
 // write puts v where the action's path leads; nil removes what is there.
 func (e *edit) write(a action, v types.AttributeValue) error {
-	var container types.AttributeValue = e.root
-	for _, s := range a.path[:len(a.path)-1] {
-		switch c := container.(type) {
-		case *types.AttributeValueMemberM:
-			if s.kind == stepIndex {
-				return errBadPath
-			}
-			container = c.Value[e.name(s)]
-		case *types.AttributeValueMemberL:
-			if s.kind != stepIndex || s.index >= len(c.Value) {
-				return errBadPath
-			}
-			container = c.Value[s.index]
-		default:
-			return errBadPath
-		}
-	}
-	return e.place(container, a.path[len(a.path)-1], v)
+	last := len(a.path) - 1
+	return e.place(e.descend(e.root, a.path[:last]), a.path[last], v)
 }
 
+// place changes a container; a path that led nowhere has none.
 func (e *edit) place(container types.AttributeValue, s step, v types.AttributeValue) error {
 	switch c := container.(type) {
 	case *types.AttributeValueMemberM:

@@ -251,8 +251,12 @@ func size(v types.AttributeValue) (int, bool) {
 
 // find follows a path; nil if it leads nowhere.
 func (b *binding) find(p path, d Document) types.AttributeValue {
-	v := d.Attribute(b.name(p[0]))
-	for _, s := range p[1:] {
+	return b.descend(d.Attribute(b.name(p[0])), p[1:])
+}
+
+// descend follows steps into a value; nil if they lead nowhere.
+func (b *binding) descend(v types.AttributeValue, steps []step) types.AttributeValue {
+	for _, s := range steps {
 		switch container := v.(type) {
 		case *types.AttributeValueMemberM:
 			if s.kind == stepIndex {
