@@ -42,7 +42,7 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	who := e.Lock.Owner
 	switch {
-	case who == "" && e.Lock.Failures > 0:
+	case e.Lock.IsBackOff():
 		return fmt.Sprintf("the page is in back-off after %d failures until %s", e.Lock.Failures, e.Lock.ExpiresAt.UTC().Format(time.RFC3339))
 	case who == "":
 		who = "another holder"

@@ -14,12 +14,12 @@ import (
 // counts as missing.
 var errNoBody = errors.New("the body is missing or damaged")
 
-// read asks the store for the record of the key, and says when it began.
-func (s *search) read(ctx context.Context) (Record, time.Time, error) {
-	readAt := time.Now()
+// read asks the store for the record of the key.
+func (s *search) read(ctx context.Context) (Record, error) {
+	s.readAt = time.Now()
 	rec, err := s.c.meta.Read(ctx, s.pk)
 	if err != nil {
-		return Record{}, readAt, fmt.Errorf("reading %s: %w", s.key, err)
+		return Record{}, fmt.Errorf("reading %s: %w", s.key, err)
 	}
 	if rec.Malformed != nil {
 		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
@@ -30,12 +30,12 @@ func (s *search) read(ctx context.Context) (Record, time.Time, error) {
 		foreign.Stale = s.route.projector.stale
 		rec.Entry = &foreign
 	}
-	return rec, readAt, nil
+	return rec, nil
 }
 
-// load makes a page of a record, with the body from memory where the same
+// load makes a page of the record that was read last, with the body from memory where the same
 // generation is there already, and keeps it in memory.
-func (s *search) load(ctx context.Context, rec Record, readAt time.Time) (*page, error) {
+func (s *search) load(ctx context.Context, rec Record) (*page, error) {
 	e := rec.Entry
 	old := s.c.memory.get(s.key)
 	var body []byte
@@ -53,7 +53,7 @@ func (s *search) load(ctx context.Context, rec Record, readAt time.Time) (*page,
 			return nil, err
 		}
 	}
-	p := newPage(s.key, *e, rec.Cover, readAt, body)
+	p := newPage(s.key, *e, rec.Cover, s.readAt, body)
 	s.c.memory.put(p)
 	return p, nil
 }

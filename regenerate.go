@@ -34,6 +34,7 @@ type search struct {
 	losses int       // how often another process was faster
 	noBody bool      // the current entry's body was found missing or damaged
 	since  time.Time // when the search began
+	readAt time.Time // when the latest read began
 }
 
 // run is the whole of a search. Its context ends when the cache is closed by
@@ -41,14 +42,14 @@ type search struct {
 func (s *search) run(ctx context.Context) outcome {
 	s.since = time.Now()
 	for round := 0; ; round++ {
-		rec, readAt, err := s.read(ctx)
+		rec, err := s.read(ctx)
 		if err != nil {
 			return s.storeFailed(ctx, err)
 		}
 		now := s.c.now()
 		state := Freshness(rec.Entry, rec.Cover, now)
 		if !s.force && (state == Fresh || state == Stale) {
-			switch p, err := s.load(ctx, rec, readAt); {
+			switch p, err := s.load(ctx, rec); {
 			case err == nil && state == Fresh:
 				return outcome{page: p, how: s.foundHow()}
 			case err == nil:
@@ -89,7 +90,7 @@ func (s *search) run(ctx context.Context) outcome {
 // wait is the part of somebody who finds another process at work: it says
 // whether the search is over, or sleeps until it is worth looking again.
 func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool) {
-	switch backOff := rec.Lock.Owner == "" && rec.Lock.Failures > 0; {
+	switch backOff := rec.Lock.IsBackOff(); {
 	case s.force:
 		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailBackOff}, true
 	case s.f.stale != nil:
@@ -180,12 +181,12 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 		s.release(ctx, lease)
 		return Record{}, 0, &o
 	}
-	rec, readAt, err := s.read(held)
+	rec, err := s.read(held)
 	if err != nil {
 		return end(s.storeFailed(ctx, err))
 	}
 	if !s.force && Freshness(rec.Entry, rec.Cover, s.c.now()) == Fresh {
-		switch p, err := s.load(held, rec, readAt); {
+		switch p, err := s.load(held, rec); {
 		case err == nil:
 			return end(outcome{page: p, how: s.foundHow()})
 		case errors.Is(err, errNoBody):
@@ -326,7 +327,7 @@ func (s *search) unavailable(ctx context.Context, rec Record, cause error, detai
 	default:
 		return o
 	}
-	p, err := s.load(ctx, rec, time.Now())
+	p, err := s.load(ctx, rec)
 	if err != nil {
 		return o
 	}

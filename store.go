@@ -96,10 +96,12 @@ type Lock struct {
 	Owner string
 	// ExpiresAt is the moment from which the lease is free.
 	ExpiresAt time.Time
-	// Failures counts the failed regenerations in a row; a row with failures
-	// and no Owner is a back-off.
+	// Failures counts the failed regenerations in a row; see IsBackOff.
 	Failures int
 }
+
+// IsBackOff says that the row is no lease but the pause that a failure left.
+func (l Lock) IsBackOff() bool { return l.Owner == "" && l.Failures > 0 }
 
 // A Sequence is the state of the purge log.
 type Sequence struct {

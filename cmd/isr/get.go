@@ -107,7 +107,7 @@ func (r report) leaseText() string {
 	switch {
 	case r.LeaseUntil.IsZero():
 		return "free"
-	case r.LeaseOwner == "" && r.LeaseFailures > 0:
+	case isr.Lock{Owner: r.LeaseOwner, Failures: r.LeaseFailures}.IsBackOff():
 		return fmt.Sprintf("in back-off for %s more, after %d failures", spanText(left), r.LeaseFailures)
 	}
 	return fmt.Sprintf("held by %s for %s more", r.LeaseOwner, spanText(left))
