@@ -64,12 +64,9 @@ type stores struct {
 	close  func() error
 }
 
-// open opens the stores, and with create also makes what they need: the folder,
-// or the table.
+// open opens the stores that validated flags name, and with create also makes the
+// table: the embedded one in a data folder that is there, or the one on DynamoDB.
 func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
-	if err := f.validate(); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if f.Table != "" {
@@ -80,11 +77,7 @@ func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*
 
 func (f *storeFlags) openEmbedded(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
 	file := filepath.Join(f.Data, "table.db")
-	if create {
-		if err := os.MkdirAll(f.Data, 0o700); err != nil {
-			return nil, fmt.Errorf("the data folder cannot be made: %w; give another with --data", err)
-		}
-	} else if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(file); !create && errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("there is no store in %s; name the folder of a server with --data, or start one: isr serve --demo", f.Data)
 	}
 	db, err := localdynamo.Open(file, localdynamo.Options{})
