@@ -398,6 +398,9 @@ func (w writer) Put(space string, key, value []byte) error {
 	if err != nil {
 		return err
 	}
+	if value == nil {
+		value = []byte{} // or it would read as no value until the commit
+	}
 	return bucket.Put(key, value)
 }
 
@@ -407,4 +410,12 @@ func (w writer) Delete(space string, key []byte) error {
 		return nil
 	}
 	return bucket.Delete(key)
+}
+
+func (w writer) Drop(space string) error {
+	err := w.tx.DeleteBucket([]byte(space))
+	if errors.Is(err, bolterrors.ErrBucketNotFound) {
+		return nil
+	}
+	return err
 }

@@ -40,7 +40,7 @@ type Store interface {
 // Keys are grouped in spaces, each with an order of its own. A space that was
 // never written to is empty.
 type Reader interface {
-	// Get returns the value of key, or nil.
+	// Get returns the value of key, or nil. A value that is empty is not nil.
 	Get(space string, key []byte) []byte
 
 	// Range calls fn for the keys from lo (inclusive) up to hi (exclusive; nil
@@ -48,10 +48,19 @@ type Reader interface {
 	Range(space string, lo, hi []byte, reverse bool, fn func(key, value []byte) bool)
 }
 
-// Writer also writes. What it wrote, it reads. The slices given to Put must
-// not change until the transaction is over.
+// Writer also writes. What it wrote, it reads. Nothing may be written from
+// within the fn of a Range.
 type Writer interface {
 	Reader
+
+	// Put sets the value of key, which has from 1 to 32,768 bytes. The slices
+	// must not change until the transaction is over.
 	Put(space string, key, value []byte) error
+
+	// Delete removes key, if it is there.
 	Delete(space string, key []byte) error
+
+	// Drop removes all keys of a space at once, without reading them. The space
+	// may be written to again, in the same transaction too.
+	Drop(space string) error
 }

@@ -54,10 +54,27 @@ func TestAgainstMap(t *testing.T) {
 					return nil
 				}))
 			},
+			"drop": func(t *rapid.T) {
+				must(t, s.Update(func(w store.Writer) error {
+					must(t, w.Put(space, []byte("going"), []byte("gone")))
+					must(t, w.Drop(space))
+					clear(model)
+					compare(t, w, space, model)
+					if rapid.Bool().Draw(t, "again") {
+						model["back"] = ""
+						must(t, w.Put(space, []byte("back"), nil))
+						compare(t, w, space, model)
+					}
+					return nil
+				}))
+			},
 			"fail": func(t *rapid.T) {
 				failure := errors.New("no")
 				err := s.Update(func(w store.Writer) error {
 					must(t, w.Put(space, []byte(key.Draw(t, "key")), []byte("never")))
+					if rapid.Bool().Draw(t, "drop") {
+						must(t, w.Drop(space))
+					}
 					return failure
 				})
 				if !errors.Is(err, failure) {
@@ -94,8 +111,8 @@ func compare(t *rapid.T, r store.Reader, space string, model map[string]string) 
 	}
 	limit := rapid.IntRange(1, 8).Draw(t, "limit")
 	r.Range(space, lo, hi, reverse, func(k, v []byte) bool {
-		if model[string(k)] != string(v) || !bytes.Equal(r.Get(space, k), v) {
-			t.Fatalf("%q: %q, want %q", k, v, model[string(k)])
+		if again := r.Get(space, k); model[string(k)] != string(v) || again == nil || !bytes.Equal(again, v) {
+			t.Fatalf("%q: %q in order, %q by key, want %q", k, v, again, model[string(k)])
 		}
 		got = append(got, string(k))
 		return len(got) < limit
