@@ -35,9 +35,10 @@ type Options struct {
 	NoSync bool
 }
 
-// DB is an open file. Its methods may be called concurrently.
+// DB is an open file, or the memory that stands in for one. Its methods may be
+// called concurrently.
 type DB struct {
-	path        string
+	path        string // for messages
 	now         func() time.Time
 	store       store.Store
 	tables      atomic.Pointer[catalogue] // replaced by the writer goroutine only
@@ -65,6 +66,13 @@ func Open(path string, opts Options) (*DB, error) {
 	return db, nil
 }
 
+// OpenMemory returns an empty DB that keeps nothing: it is gone once it is
+// closed. Options.NoSync is without effect. A bubble of testing/synctest can
+// hold it, if it is closed before the bubble ends.
+func OpenMemory(opts Options) *DB {
+	return start("in memory", &store.Memory{}, catalogue{}, opts)
+}
+
 // advice says what the person who reads err may do.
 func advice(path string, err error) string {
 	switch {
@@ -81,6 +89,21 @@ func advice(path string, err error) string {
 }
 
 func newDB(path string, s store.Store, opts Options) (*DB, error) {
+	var tables catalogue
+	err := s.View(func(r store.Reader) error {
+		var err error
+		tables, err = readCatalogue(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return start(path, s, tables, opts), nil
+}
+
+// start returns a DB on the store, which has these tables, and sets its
+// goroutines going.
+func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 	db := &DB{
 		path:     path,
 		now:      opts.Now,
@@ -91,13 +114,7 @@ func newDB(path string, s store.Store, opts Options) (*DB, error) {
 	if db.now == nil {
 		db.now = time.Now
 	}
-	if err := s.View(func(r store.Reader) error {
-		c, err := readCatalogue(r)
-		db.tables.Store(&c)
-		return err
-	}); err != nil {
-		return nil, err
-	}
+	db.tables.Store(&tables)
 	db.tasks.Go(db.write)
 	interval := opts.SweepInterval
 	if interval == 0 {
@@ -106,7 +123,7 @@ func newDB(path string, s store.Store, opts Options) (*DB, error) {
 	if interval > 0 {
 		db.tasks.Go(func() { db.sweepEvery(interval) })
 	}
-	return db, nil
+	return db
 }
 
 // Close waits for the requests that have been picked up, and closes the file.

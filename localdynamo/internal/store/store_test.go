@@ -2,10 +2,12 @@ package store_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,24 +15,35 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
 
-func open(t testing.TB) *store.Bolt {
+// kinds returns an empty store of every kind.
+func kinds(t *testing.T) map[string]store.Store {
 	t.Helper()
-	s, err := store.Open(filepath.Join(t.TempDir(), "db"), true)
+	bolt, err := store.Open(filepath.Join(t.TempDir(), "db"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Check(), s.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return map[string]store.Store{"bolt": bolt, "memory": &store.Memory{}}
+}
+
+// onEach runs test on every kind of store and ends with its Check.
+func onEach(t *testing.T, test func(*testing.T, store.Store)) {
+	for name, s := range kinds(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() {
+				if err := errors.Join(s.Check(), s.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, s)
+		})
+	}
 }
 
 // TestAgainstMap does at random what a map and a sorted list of its keys can
 // do too, and compares.
-func TestAgainstMap(t *testing.T) {
-	s := open(t)
+func TestAgainstMap(t *testing.T) { onEach(t, againstMap) }
+
+func againstMap(t *testing.T, s store.Store) {
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
 		round++
@@ -58,6 +71,7 @@ func TestAgainstMap(t *testing.T) {
 				must(t, s.Update(func(w store.Writer) error {
 					must(t, w.Put(space, []byte("going"), []byte("gone")))
 					must(t, w.Drop(space))
+					must(t, w.Drop("unknown"))
 					clear(model)
 					compare(t, w, space, model)
 					if rapid.Bool().Draw(t, "again") {
@@ -128,20 +142,153 @@ func must(t *rapid.T, err error) {
 	}
 }
 
-// TestSnapshot: a reader that has begun sees nothing of a later write, and
-// does not hold it up.
-func TestSnapshot(t *testing.T) {
-	s := open(t)
-	err := s.View(func(r store.Reader) error {
-		if err := s.Update(func(w store.Writer) error { return w.Put("space", []byte("k"), bytes.Repeat([]byte("x"), 1<<20)) }); err != nil {
-			return err
+// TestSnapshot: a reader that has begun sees nothing of later writes, and does
+// not hold them up.
+func TestSnapshot(t *testing.T) { onEach(t, snapshot) }
+
+func snapshot(t *testing.T, s store.Store) {
+	const n = 1000
+	number := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
+	update(t, s, func(w store.Writer) error {
+		for i := range n {
+			if err := w.Put("space", number(i), number(i)); err != nil {
+				return err
+			}
 		}
-		if r.Get("space", []byte("k")) != nil {
-			t.Error("the snapshot has changed")
+		return w.Put("other", []byte("k"), []byte("v"))
+	})
+	err := s.View(func(r store.Reader) error {
+		for i := range n {
+			update(t, s, func(w store.Writer) error {
+				if i%2 == 0 {
+					return w.Delete("space", number(i))
+				}
+				return w.Put("space", number(i), bytes.Repeat([]byte("x"), i))
+			})
+		}
+		update(t, s, func(w store.Writer) error { return w.Drop("other") })
+		seen := 0
+		r.Range("space", nil, nil, false, func(key, value []byte) bool {
+			if !bytes.Equal(key, number(seen)) || !bytes.Equal(value, key) {
+				t.Errorf("key %x: %x", key, value)
+			}
+			seen++
+			return true
+		})
+		if seen != n || r.Get("other", []byte("k")) == nil {
+			t.Errorf("the snapshot has changed: %d keys", seen)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func update(t *testing.T, s store.Store, fn func(store.Writer) error) {
+	t.Helper()
+	if err := s.Update(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReadersBesideAWriter: each reader finds the counters as one transaction
+// has left them, and never older ones than before.
+func TestReadersBesideAWriter(t *testing.T) { onEach(t, readersBesideAWriter) }
+
+func readersBesideAWriter(t *testing.T, s store.Store) {
+	const rounds, counters = 300, 50
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			last := uint64(0)
+			for {
+				at := sameEverywhere(t, s)
+				if at < last {
+					t.Errorf("round %d after %d", at, last)
+				}
+				last = at
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for round := range rounds {
+		update(t, s, func(w store.Writer) error {
+			if round%10 == 0 {
+				if err := w.Drop("space"); err != nil {
+					return err
+				}
+			}
+			for i := range counters {
+				if err := w.Put("space", []byte{byte(i) + 1}, binary.BigEndian.AppendUint64(nil, uint64(round))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	close(done)
+	readers.Wait()
+	if at := sameEverywhere(t, s); at != rounds-1 {
+		t.Errorf("the last round is %d", at)
+	}
+}
+
+// sameEverywhere returns the round that all counters were last set in.
+func sameEverywhere(t *testing.T, s store.Store) uint64 {
+	rounds := map[uint64]bool{}
+	last := uint64(0)
+	err := s.View(func(r store.Reader) error {
+		r.Range("space", nil, nil, true, func(_, value []byte) bool {
+			last = binary.BigEndian.Uint64(value)
+			rounds[last] = true
+			return true
+		})
+		return nil
+	})
+	if err != nil || len(rounds) > 1 {
+		t.Errorf("rounds %v, error %v", rounds, err)
+	}
+	return last
+}
+
+// TestRefusedKeys: keys that one store could not keep are refused by all.
+func TestRefusedKeys(t *testing.T) {
+	onEach(t, func(t *testing.T, s store.Store) {
+		for _, n := range []int{0, 32769} {
+			if err := s.Update(func(w store.Writer) error { return w.Put("space", make([]byte, n), nil) }); err == nil {
+				t.Errorf("a key of %d bytes was taken", n)
+			}
+		}
+		longest := make([]byte, 32768)
+		update(t, s, func(w store.Writer) error { return w.Put("space", longest, nil) })
+		if err := s.View(func(r store.Reader) error {
+			if r.Get("space", longest) == nil {
+				t.Error("the longest key was not kept")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestClosed: a store that is closed answers nothing, least of all "empty".
+func TestClosed(t *testing.T) {
+	for name, s := range kinds(t) {
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := s.View(func(store.Reader) error { return nil }); err == nil {
+			t.Errorf("%s: read after Close", name)
+		}
+		if err := s.Update(func(store.Writer) error { return nil }); err == nil {
+			t.Errorf("%s: write after Close", name)
+		}
 	}
 }

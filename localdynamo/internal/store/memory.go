@@ -1,0 +1,196 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+)
+
+// maxKey is the length of the longest key in bytes, that of bbolt.
+const maxKey = 32768
+
+// errMemoryClosed is met only by who overtakes a Close.
+var errMemoryClosed = errors.New("store is closed")
+
+// Memory is a Store that keeps everything in memory and nothing on disk. Its
+// zero value is empty and open.
+//
+// Every state is a set of trees that no one changes once it is published: an
+// Update works on copies that share with their originals whatever they have
+// not touched, and publishes them with one pointer.
+type Memory struct {
+	now atomic.Pointer[state] // nil before the first write
+}
+
+var _ Store = (*Memory)(nil)
+
+// state is the trees by space. A space without a tree is empty.
+type state struct {
+	spaces map[string]*tree
+	closed bool
+}
+
+type tree = btree.BTreeG[entry]
+
+type entry struct{ key, value []byte }
+
+func newTree() *tree {
+	return btree.NewBTreeGOptions(func(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 }, btree.Options{NoLocks: true})
+}
+
+// usable returns the state to work on. There is one before the first write too.
+func (s *state) usable() (*state, error) {
+	switch {
+	case s == nil:
+		return &state{spaces: map[string]*tree{}}, nil
+	case s.closed:
+		return nil, errMemoryClosed
+	}
+	return s, nil
+}
+
+// View implements Store.
+func (m *Memory) View(fn func(Reader) error) error {
+	s, err := m.now.Load().usable()
+	if err != nil {
+		return err
+	}
+	return fn(s)
+}
+
+// Update implements Store.
+func (m *Memory) Update(fn func(Writer) error) error {
+	before := m.now.Load()
+	s, err := before.usable()
+	if err != nil {
+		return err
+	}
+	next := &draft{state: state{spaces: maps.Clone(s.spaces)}, own: map[string]bool{}}
+	if err := fn(next); err != nil {
+		return err
+	}
+	if !m.now.CompareAndSwap(before, &next.state) {
+		return errMemoryClosed
+	}
+	return nil
+}
+
+// Check implements Store. It verifies what reading relies on: the order of
+// keys.
+func (m *Memory) Check() error {
+	return m.View(func(r Reader) error {
+		for name, t := range r.(*state).spaces {
+			if err := checkOrder(name, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func checkOrder(name string, t *tree) error {
+	var last []byte
+	var err error
+	t.Scan(func(e entry) bool {
+		if last != nil && bytes.Compare(last, e.key) >= 0 {
+			err = fmt.Errorf("%w: the keys of %q are not in order", ErrCorrupt, name)
+		}
+		last = e.key
+		return err == nil
+	})
+	return err
+}
+
+// Close implements Store. Whatever was stored is gone.
+func (m *Memory) Close() error {
+	m.now.Store(&state{closed: true})
+	return nil
+}
+
+// Get implements Reader.
+func (s *state) Get(space string, key []byte) []byte {
+	t := s.spaces[space]
+	if t == nil {
+		return nil
+	}
+	e, _ := t.Get(entry{key: key})
+	return e.value
+}
+
+// Range implements Reader.
+func (s *state) Range(space string, lo, hi []byte, reverse bool, fn func(key, value []byte) bool) {
+	t := s.spaces[space]
+	switch {
+	case t == nil:
+	case !reverse:
+		t.Ascend(entry{key: lo}, func(e entry) bool {
+			return (hi == nil || bytes.Compare(e.key, hi) < 0) && fn(e.key, e.value)
+		})
+	case hi == nil:
+		t.Reverse(func(e entry) bool {
+			return bytes.Compare(e.key, lo) >= 0 && fn(e.key, e.value)
+		})
+	default:
+		t.Descend(entry{key: hi}, func(e entry) bool {
+			if bytes.Equal(e.key, hi) {
+				return true // the bound itself is not meant
+			}
+			return bytes.Compare(e.key, lo) >= 0 && fn(e.key, e.value)
+		})
+	}
+}
+
+// draft is the state that an Update works on.
+type draft struct {
+	state
+	own map[string]bool // whose trees are copies of this draft's own
+}
+
+// tree returns the tree of a space for writing; nil if there is none.
+func (d *draft) tree(space string) *tree {
+	t := d.spaces[space]
+	if t == nil || d.own[space] {
+		return t
+	}
+	return d.keep(space, t.Copy())
+}
+
+func (d *draft) keep(space string, t *tree) *tree {
+	d.spaces[space], d.own[space] = t, true
+	return t
+}
+
+// Put implements Writer. It takes copies.
+func (d *draft) Put(space string, key, value []byte) error {
+	if len(key) == 0 || len(key) > maxKey {
+		return fmt.Errorf("key of %d bytes; it must have from 1 to %d", len(key), maxKey)
+	}
+	t := d.tree(space)
+	if t == nil {
+		t = d.keep(space, newTree())
+	}
+	own := make([]byte, len(key)+len(value))
+	n := copy(own, key)
+	copy(own[n:], value)
+	t.Set(entry{key: own[:n:n], value: own[n:]})
+	return nil
+}
+
+// Delete implements Writer.
+func (d *draft) Delete(space string, key []byte) error {
+	if t := d.tree(space); t != nil {
+		t.Delete(entry{key: key})
+	}
+	return nil
+}
+
+// Drop implements Writer.
+func (d *draft) Drop(space string) error {
+	delete(d.spaces, space)
+	delete(d.own, space)
+	return nil
+}
