@@ -1,6 +1,9 @@
 package localdynamo
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -27,15 +30,101 @@ func writeUnits(before, after int) float64 {
 	return float64(max(1, (max(before, after)+writeUnit-1)/writeUnit))
 }
 
-// consumed answers a request for the capacity of one table.
-func consumed(mode types.ReturnConsumedCapacity, table string, units float64) *types.ConsumedCapacity {
-	switch mode {
-	case types.ReturnConsumedCapacityTotal:
-		return &types.ConsumedCapacity{TableName: &table, CapacityUnits: &units}
-	case types.ReturnConsumedCapacityIndexes:
-		return &types.ConsumedCapacity{TableName: &table, CapacityUnits: &units, Table: &types.Capacity{CapacityUnits: aws.Float64(units)}}
+// usage is the capacity that a request used up of one table and its indexes.
+type usage struct {
+	Table  string
+	Units  float64            // of the table itself
+	Global map[string]float64 `json:",omitempty"` // of its indexes, by name
+	Local  map[string]float64 `json:",omitempty"`
+}
+
+func (u *usage) addIndex(ix *index, units float64) {
+	side := &u.Local
+	if ix.Global {
+		side = &u.Global
 	}
-	return nil
+	if *side == nil {
+		*side = make(map[string]float64)
+	}
+	(*side)[ix.Name] += units
+}
+
+// add adds what times n to u, which is of the same table.
+func (u *usage) add(what usage, n float64) {
+	u.Units += n * what.Units
+	for _, side := range []struct {
+		to   *map[string]float64
+		from map[string]float64
+	}{{&u.Global, what.Global}, {&u.Local, what.Local}} {
+		for name, units := range side.from {
+			if *side.to == nil {
+				*side.to = make(map[string]float64)
+			}
+			(*side.to)[name] += n * units
+		}
+	}
+}
+
+// total is all of it: AWS counts indexes in.
+func (u *usage) total() float64 {
+	n := u.Units
+	for _, units := range u.Global {
+		n += units
+	}
+	for _, units := range u.Local {
+		n += units
+	}
+	return n
+}
+
+// consumed answers a request for the capacity that was used.
+func (u usage) consumed(mode types.ReturnConsumedCapacity) *types.ConsumedCapacity {
+	if mode != types.ReturnConsumedCapacityTotal && mode != types.ReturnConsumedCapacityIndexes {
+		return nil
+	}
+	c := &types.ConsumedCapacity{TableName: &u.Table, CapacityUnits: aws.Float64(u.total())}
+	if mode == types.ReturnConsumedCapacityIndexes {
+		c.Table = &types.Capacity{CapacityUnits: aws.Float64(u.Units)}
+		c.GlobalSecondaryIndexes = capacities(u.Global)
+		c.LocalSecondaryIndexes = capacities(u.Local)
+	}
+	return c
+}
+
+func capacities(units map[string]float64) map[string]types.Capacity {
+	if units == nil {
+		return nil
+	}
+	out := make(map[string]types.Capacity, len(units))
+	for name, n := range units {
+		out[name] = types.Capacity{CapacityUnits: aws.Float64(n)}
+	}
+	return out
+}
+
+// bill is what a request over several items used up, of each table once.
+type bill []usage
+
+// add adds u times n.
+func (b *bill) add(u usage, n float64) {
+	i := slices.IndexFunc(*b, func(v usage) bool { return v.Table == u.Table })
+	if i < 0 {
+		i = len(*b)
+		*b = append(*b, usage{Table: u.Table})
+	}
+	(*b)[i].add(u, n)
+}
+
+// consumed lists it in the order of table names.
+func (b bill) consumed(mode types.ReturnConsumedCapacity) []types.ConsumedCapacity {
+	var out []types.ConsumedCapacity
+	for _, u := range b {
+		if c := u.consumed(mode); c != nil {
+			out = append(out, *c)
+		}
+	}
+	slices.SortFunc(out, func(a, b types.ConsumedCapacity) int { return strings.Compare(*a.TableName, *b.TableName) })
+	return out
 }
 
 func checkCapacityMode(mode types.ReturnConsumedCapacity) error {

@@ -16,7 +16,8 @@ const maxFaults = 20
 
 // Check reads the whole file and verifies what must always hold: the file's
 // own structure; every item decodes, is within the limits, encodes to the
-// bytes it was read from, and stands under its own key; every request token
+// bytes it was read from, and stands under its own key; every index holds the
+// entries of its table's items, and no others; every request token
 // is found by its time of expiry, and nothing else is. Its error wraps
 // ErrCorrupt and lists the faults. It works on a snapshot, beside everything
 // else.
@@ -63,6 +64,9 @@ func (c *checker) run(r store.Reader) error {
 			}
 			return true
 		})
+		for _, ix := range t.Indexes {
+			c.index(r, t, ix)
+		}
 	}
 	c.tokens(r)
 	return c.ctx.Err()
@@ -91,6 +95,37 @@ func (t *table) checkItem(key, stored []byte) error {
 		return fmt.Errorf("the item's own key is %x", own)
 	}
 	return nil
+}
+
+// index checks that an index holds the entries of all items, and none besides.
+// One that is being filled may lack some.
+func (c *checker) index(r store.Reader, t *table, ix *index) {
+	due, found := 0, 0
+	r.Range(t.space(), nil, nil, false, func(key, item []byte) bool {
+		e, err := ix.entryOf(t, key, value.View(item))
+		if err != nil {
+			return true // reported with the item
+		}
+		if e.key == nil {
+			return c.ctx.Err() == nil
+		}
+		stands := r.Get(ix.space(t), e.key)
+		if stands == nil && ix.Filling {
+			return true
+		}
+		due++
+		if string(stands) != string(e.item) {
+			return c.fault("table %s, index %s: the entry of key %x is missing or differs", t.Name, ix.Name, key)
+		}
+		return c.ctx.Err() == nil
+	})
+	r.Range(ix.space(t), nil, nil, false, func([]byte, []byte) bool {
+		found++
+		return true
+	})
+	if found != due && c.ctx.Err() == nil && len(c.faults) == 0 {
+		c.fault("table %s, index %s: %d entries for %d items", t.Name, ix.Name, found, due)
+	}
 }
 
 // tokens checks that the two spaces of request tokens name the same ones.

@@ -40,7 +40,7 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 		return nil, err
 	}
 	out := &dynamodb.GetItemOutput{
-		ConsumedCapacity: consumed(in.ReturnConsumedCapacity, t.Name, readUnits(item.Size(), aws.ToBool(in.ConsistentRead))),
+		ConsumedCapacity: usage{Table: t.Name, Units: readUnits(item.Size(), aws.ToBool(in.ConsistentRead))}.consumed(in.ReturnConsumedCapacity),
 	}
 	switch {
 	case item == "":

@@ -262,8 +262,8 @@ func TestTables(t *testing.T) {
 		return err
 	}
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) {
-		in.GlobalSecondaryIndexes = make([]types.GlobalSecondaryIndex, 1)
-	}), "secondary indexes")
+		in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(true)}
+	}), "streams")
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.TableName = aws.String("a b c") }), "Invalid table/index name")
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema = nil }), "key schema")
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema[0].KeyType = types.KeyTypeRange }), "Hash Key must be specified first")

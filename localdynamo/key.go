@@ -1,6 +1,7 @@
 package localdynamo
 
 import (
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo/internal/value"
@@ -11,6 +12,19 @@ const (
 	maxHashSize  = 2048
 	maxRangeSize = 1024
 )
+
+// attribute is a key attribute.
+type attribute struct {
+	Name string
+	Type types.ScalarAttributeType
+}
+
+// keySchema is the key of a table or of an index: what its items are found by,
+// and the order that they have.
+type keySchema struct {
+	Hash  attribute
+	Range *attribute `json:",omitempty"` // nil if there is only a hash key
+}
 
 // keyOf checks a Key parameter and returns it canonical, and as it orders the
 // table's items on disk.
@@ -50,12 +64,12 @@ func (t *table) keyOfItem(item map[string]types.AttributeValue) ([]byte, error) 
 }
 
 // encodeKey strings hash and range key together. Both are of the right type.
-func (t *table) encodeKey(from map[string]types.AttributeValue) ([]byte, error) {
-	encoded, err := appendKey(make([]byte, 0, 128), t.Hash, from[t.Hash.Name], maxHashSize)
-	if err != nil || t.Range == nil {
+func (k *keySchema) encodeKey(from map[string]types.AttributeValue) ([]byte, error) {
+	encoded, err := appendKey(make([]byte, 0, 128), k.Hash, from[k.Hash.Name], maxHashSize)
+	if err != nil || k.Range == nil {
 		return encoded, err
 	}
-	return appendKey(encoded, *t.Range, from[t.Range.Name], maxRangeSize)
+	return appendKey(encoded, *k.Range, from[k.Range.Name], maxRangeSize)
 }
 
 // appendKey adds one key value within its bounds.
@@ -68,49 +82,59 @@ func appendKey(dst []byte, a attribute, v types.AttributeValue, limit int) ([]by
 }
 
 func checkKeyValue(a attribute, v types.AttributeValue, limit int) error {
-	size := 1 // numbers are bounded by themselves
-	kind := ""
-	switch v := v.(type) {
-	case *types.AttributeValueMemberS:
-		size, kind = len(v.Value), "string"
-	case *types.AttributeValueMemberB:
-		size, kind = len(v.Value), "binary"
-	}
+	size, kind := keySize(v)
 	switch {
 	case size == 0:
 		return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty %s value. Key: %s", kind, a.Name)
-	case size > limit && limit == maxHashSize:
-		return invalid("One or more parameter values were invalid: Size of hashkey has exceeded the maximum size limit of2048 bytes")
 	case size > limit:
-		return invalid("One or more parameter values were invalid: Aggregated size of all range keys has exceeded the size limit of 1024 bytes")
+		return errKeyTooLong(limit)
 	}
 	return nil
 }
 
-func (t *table) keyLen() int {
-	if t.Range == nil {
+func errKeyTooLong(limit int) error {
+	if limit == maxHashSize {
+		return invalid("One or more parameter values were invalid: Size of hashkey has exceeded the maximum size limit of2048 bytes")
+	}
+	return invalid("One or more parameter values were invalid: Aggregated size of all range keys has exceeded the size limit of 1024 bytes")
+}
+
+// keySize returns the bytes of a string or binary, and what it is called in
+// messages. Numbers are bounded by themselves.
+func keySize(v types.AttributeValue) (size int, kind string) {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return len(v.Value), "string"
+	case *types.AttributeValueMemberB:
+		return len(v.Value), "binary"
+	}
+	return 1, ""
+}
+
+func (k *keySchema) keyLen() int {
+	if k.Range == nil {
 		return 1
 	}
 	return 2
 }
 
 // keyAttributes returns the hash key, then the range key if there is one.
-func (t *table) keyAttributes() []attribute {
-	if t.Range == nil {
-		return []attribute{t.Hash}
+func (k *keySchema) keyAttributes() []attribute {
+	if k.Range == nil {
+		return []attribute{k.Hash}
 	}
-	return []attribute{t.Hash, *t.Range}
+	return []attribute{k.Hash, *k.Range}
 }
 
-// keyFields cuts the key out of an item.
-func (t *table) keyFields(item value.Item) (map[string]types.AttributeValue, error) {
-	key := make(map[string]types.AttributeValue, 2)
-	for _, a := range t.keyAttributes() {
-		v, err := item.Lookup(a.Name)
-		if err != nil {
-			return nil, damaged(err)
-		}
-		key[a.Name] = v
+// has reports whether the attribute is part of the key.
+func (k *keySchema) has(name string) bool {
+	return k.Hash.Name == name || k.Range != nil && k.Range.Name == name
+}
+
+func (k *keySchema) describe() []types.KeySchemaElement {
+	elements := []types.KeySchemaElement{{AttributeName: aws.String(k.Hash.Name), KeyType: types.KeyTypeHash}}
+	if k.Range != nil {
+		elements = append(elements, types.KeySchemaElement{AttributeName: aws.String(k.Range.Name), KeyType: types.KeyTypeRange})
 	}
-	return key, nil
+	return elements
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
-	"github.com/facetheory/isr/localdynamo/internal/store"
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
@@ -75,6 +74,9 @@ func (db *DB) plan(o *operation) (*mutation, error) {
 	if m.key, err = m.table.keyOfItem(item); err != nil {
 		return nil, err
 	}
+	if err := m.table.checkIndexKeys(expr.Fields(item)); err != nil {
+		return nil, err
+	}
 	if value.ItemSize(item) > value.MaxItemSize {
 		return nil, invalid("Item size has exceeded the maximum allowed size")
 	}
@@ -114,17 +116,23 @@ func (db *DB) bind(o *operation, m *mutation) error {
 	return asInvalid(scope.Done())
 }
 
-// effect is what a mutation does to the item it found. Nothing in it points
-// into the store.
+// effect is what a mutation does to the item it found, and to the indexes.
+// Nothing in it points into the store.
 type effect struct {
-	old value.Item // what was there; "" if nothing was
-	now []byte     // what will be there; nil if nothing will be
+	old     value.Item // what was there; "" if nothing was
+	now     []byte     // what will be there; nil if nothing will be
+	indexes []reindexing
 }
 
 // evaluate decides what m would do. Its error is the request's own, a
-// ValidationException or a *types.ConditionalCheckFailedException.
-func (m *mutation) evaluate(r store.Reader) (effect, error) {
-	found := r.Get(m.table.space(), m.key)
+// ValidationException or a *types.ConditionalCheckFailedException, or that of
+// a table deleted meanwhile.
+func (m *mutation) evaluate(tx *transaction) (effect, error) {
+	var err error
+	if m.table, err = tx.table(m.table); err != nil {
+		return effect{}, err
+	}
+	found := tx.Get(m.table.space(), m.key)
 	s := &stored{item: value.View(found)}
 	if !m.condition.Match(s) {
 		return effect{}, m.failed(s.item)
@@ -137,14 +145,14 @@ func (m *mutation) evaluate(r store.Reader) (effect, error) {
 	case verbPut:
 		e.now = m.item
 	case verbUpdate:
-		if err := m.checkKeyUntouched(); err != nil {
+		if e.now, err = m.updated(e.old); err != nil {
 			return effect{}, err
 		}
-		var err error
-		e.now, err = m.updated(e.old)
-		return e, err
+	case verbCheck:
+		return e, nil
 	}
-	return e, nil
+	e.indexes, err = m.table.reindex(m.key, e.old, value.View(e.now))
+	return e, err
 }
 
 // failed reports that the condition does not hold, with the item if it was
@@ -171,6 +179,9 @@ func (m *mutation) checkKeyUntouched() error {
 }
 
 func (m *mutation) updated(old value.Item) ([]byte, error) {
+	if err := m.checkKeyUntouched(); err != nil {
+		return nil, err
+	}
 	fields, err := decode(old)
 	if err != nil {
 		return nil, err
@@ -184,6 +195,9 @@ func (m *mutation) updated(old value.Item) ([]byte, error) {
 	if err := value.CheckDepth(fields); err != nil {
 		return nil, asInvalid(err)
 	}
+	if err := m.table.checkIndexKeys(expr.Fields(fields)); err != nil {
+		return nil, err
+	}
 	if value.ItemSize(fields) > value.MaxItemSize {
 		return nil, invalid("Item size to update has exceeded the maximum allowed size")
 	}
@@ -192,18 +206,33 @@ func (m *mutation) updated(old value.Item) ([]byte, error) {
 
 // apply writes what evaluate decided.
 func (m *mutation) apply(tx *transaction, e effect) error {
-	switch {
-	case m.verb == verbCheck:
+	if m.verb == verbCheck {
 		return nil
+	}
+	return m.table.replace(tx, m.key, e)
+}
+
+// replace writes or deletes one item, and its entries in the indexes.
+func (t *table) replace(tx *transaction, key []byte, e effect) error {
+	for i := range e.indexes {
+		if err := e.indexes[i].apply(tx, t); err != nil {
+			return err
+		}
+	}
+	switch {
 	case e.now != nil:
-		return tx.Put(m.table.space(), m.key, e.now)
+		return tx.Put(t.space(), key, e.now)
 	case e.old != "":
-		return tx.Delete(m.table.space(), m.key)
+		return tx.Delete(t.space(), key)
 	}
 	return nil // deleting what is not there
 }
 
-// units is what the write costs outside of a transaction.
-func (e effect) units() float64 {
-	return writeUnits(e.old.Size(), value.View(e.now).Size())
+// usage is what the write costs outside of a transaction.
+func (e *effect) usage(t *table) usage {
+	u := usage{Table: t.Name, Units: writeUnits(e.old.Size(), value.View(e.now).Size())}
+	for i := range e.indexes {
+		u.addIndex(e.indexes[i].index, e.indexes[i].units())
+	}
+	return u
 }

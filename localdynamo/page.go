@@ -1,6 +1,9 @@
 package localdynamo
 
 import (
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
@@ -14,36 +17,39 @@ const maxPage = 1 << 20
 
 // page collects the items of one Query or Scan.
 type page struct {
-	table      *table
+	source
 	filter     *expr.Condition
 	projection *expr.Projection
 	countOnly  bool
-	limit      int // items to look at; 0 is no limit
+	consistent bool // what the reads cost
+	limit      int  // items to look at; 0 is no limit
+	fetch      bool // the source is a local index, and more is wanted than it holds
 	within     func(value.Item) bool
 
 	items   []map[string]types.AttributeValue
 	count   int // items that passed the filter
 	scanned int // items looked at
 	bytes   int // of those
+	fetched float64
 	last    map[string]types.AttributeValue
 	fault   error
 }
 
-// read fills the page from the keys in [lo, hi).
+// read fills the page from the places in [lo, hi).
 func (p *page) read(r store.Reader, lo, hi []byte, reverse bool) error {
-	r.Range(p.table.space(), lo, hi, reverse, func(_, bytes []byte) bool {
+	r.Range(p.space(), lo, hi, reverse, func(_, bytes []byte) bool {
 		item := value.View(bytes)
 		if p.within != nil && !p.within(item) {
 			return true
 		}
-		if p.fault = p.add(item); p.fault != nil {
+		if p.fault = p.add(r, item); p.fault != nil {
 			return false
 		}
 		if (p.limit == 0 || p.scanned < p.limit) && p.bytes < maxPage {
 			return true
 		}
 		// The last key is given even if nothing follows: AWS does not look.
-		p.last, p.fault = p.table.keyFields(copyOf(item))
+		p.last, p.fault = p.lastKey(copyOf(item))
 		return false
 	})
 	return p.fault
@@ -54,9 +60,16 @@ func copyOf(view value.Item) value.Item {
 	return value.Item([]byte(view))
 }
 
-func (p *page) add(view value.Item) error {
+func (p *page) add(r store.Reader, view value.Item) error {
 	p.scanned++
 	p.bytes += view.Size()
+	if p.fetch {
+		var err error
+		if view, err = p.whole(r, view); err != nil {
+			return err
+		}
+		p.fetched += readUnits(view.Size(), p.consistent)
+	}
 	s := &stored{item: view}
 	if !p.filter.Match(s) || s.fault != nil {
 		return s.fault
@@ -75,31 +88,110 @@ func (p *page) add(view value.Item) error {
 	return err
 }
 
-// selection checks Select against the projection and reports whether only a
-// count is wanted.
-func selection(mode types.Select, projection *string) (countOnly bool, err error) {
-	switch mode {
-	case "":
-		return false, nil
-	case types.SelectSpecificAttributes:
-		if projection == nil {
-			return false, invalid("Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES")
-		}
-		return false, nil
-	case types.SelectAllAttributes:
-		if projection != nil {
-			return false, invalid("Cannot specify the ProjectionExpression when choosing to get ALL_ATTRIBUTES")
-		}
-		return false, nil
-	case types.SelectCount:
-		if projection != nil {
-			return false, invalid("Cannot specify the ProjectionExpression when choosing to get only the Count")
-		}
-		return true, nil
-	case types.SelectAllProjectedAttributes:
-		return false, invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
+// usage is what the page cost: what was read of the source, and of the table
+// for a local index.
+func (p *page) usage() usage {
+	u := usage{Table: p.table.Name}
+	units := readUnits(p.bytes, p.consistent)
+	if p.index == nil {
+		u.Units = units
+		return u
 	}
-	return false, invalid("Select must be ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES, COUNT, or SPECIFIC_ATTRIBUTES")
+	u.Units = p.fetched
+	u.addIndex(p.index, units)
+	return u
+}
+
+// reading is what Query and Scan requests have in common.
+type reading struct {
+	table, index *string
+	selected     types.Select
+	projection   *string
+	consistent   *bool
+	limit        *int32
+	capacity     types.ReturnConsumedCapacity
+}
+
+// checkFields checks what needs no look at the table.
+func (p *page) checkFields(in *reading) error {
+	if err := checkTableName(in.table); err != nil {
+		return err
+	}
+	if in.index != nil {
+		if err := checkName("indexName", in.index); err != nil {
+			return err
+		}
+	}
+	if err := checkCapacityMode(in.capacity); err != nil {
+		return err
+	}
+	var err error
+	if p.limit, err = checkLimit(in.limit); err != nil {
+		return err
+	}
+	p.consistent = aws.ToBool(in.consistent)
+	p.countOnly = in.selected == types.SelectCount
+	return checkSelect(in)
+}
+
+// checkSelect checks Select against the projection.
+func checkSelect(in *reading) error {
+	projected := in.projection != nil
+	switch in.selected {
+	case "":
+		return nil
+	case types.SelectSpecificAttributes:
+		if !projected {
+			return invalid("Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES")
+		}
+		return nil
+	case types.SelectAllProjectedAttributes:
+		if in.index == nil {
+			return invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
+		}
+		if projected {
+			return invalid("Cannot specify the ProjectionExpression when choosing to get ALL_PROJECTED_ATTRIBUTES")
+		}
+		return nil
+	case types.SelectAllAttributes:
+		if projected {
+			return invalid("Cannot specify the ProjectionExpression when choosing to get ALL_ATTRIBUTES")
+		}
+		return nil
+	case types.SelectCount:
+		if projected {
+			return invalid("Cannot specify the ProjectionExpression when choosing to get only the Count")
+		}
+		return nil
+	}
+	return invalid("Select must be ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES, COUNT, or SPECIFIC_ATTRIBUTES")
+}
+
+// setSource decides what the page is read from, once filter and projection
+// are known.
+func (p *page) setSource(s source, in *reading) error {
+	p.source = s
+	if s.index == nil {
+		return nil
+	}
+	if s.global() && p.consistent {
+		return invalid("Consistent reads are not supported on global secondary indexes")
+	}
+	all := in.selected == types.SelectAllAttributes && s.index.Projection != types.ProjectionTypeAll
+	if all && s.global() {
+		return invalid("One or more parameter values were invalid: Select type ALL_ATTRIBUTES is not supported for global secondary index %s because its projection type is not ALL", s.index.Name)
+	}
+	var missing []string
+	for _, name := range append(p.projection.Roots(), p.filter.Roots()...) {
+		if !s.index.projects(s.table, name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 && s.global() {
+		return invalid("One or more parameter values were invalid: Global secondary index %s does not project [%s]", s.index.Name, strings.Join(missing, ", "))
+	}
+	p.fetch = all || len(missing) > 0
+	return nil
 }
 
 func checkLimit(limit *int32) (int, error) {
@@ -110,23 +202,4 @@ func checkLimit(limit *int32) (int, error) {
 		return 0, invalid("Limit must be greater than or equal to 1")
 	}
 	return int(*limit), nil
-}
-
-func checkNoIndex(name *string) error {
-	if name == nil {
-		return nil
-	}
-	return invalid("The table does not have the specified index: %s", *name)
-}
-
-// startAfter checks an ExclusiveStartKey; nil stays nil.
-func (t *table) startAfter(given map[string]types.AttributeValue) ([]byte, error) {
-	if given == nil {
-		return nil, nil
-	}
-	_, key, err := t.keyOf(given)
-	if message, ok := validationMessage(err); ok {
-		return nil, invalid("The provided starting key is invalid: %s", message)
-	}
-	return key, err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -23,59 +22,55 @@ func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dyn
 	if err != nil {
 		return nil, err
 	}
-	if err := db.view(ctx, func(r store.Reader) error { return q.page.read(r, q.lo, q.hi, q.reverse) }); err != nil {
+	if err := db.view(ctx, func(r store.Reader) error { return q.read(r, q.lo, q.hi, q.reverse) }); err != nil {
 		return nil, err
 	}
 	return &dynamodb.QueryOutput{
-		Items:            q.page.items,
-		Count:            int32(q.page.count),
-		ScannedCount:     int32(q.page.scanned),
-		LastEvaluatedKey: q.page.last,
-		ConsumedCapacity: consumed(in.ReturnConsumedCapacity, q.page.table.Name, readUnits(q.page.bytes, aws.ToBool(in.ConsistentRead))),
+		Items:            q.items,
+		Count:            int32(q.count),
+		ScannedCount:     int32(q.scanned),
+		LastEvaluatedKey: q.last,
+		ConsumedCapacity: q.usage().consumed(in.ReturnConsumedCapacity),
 	}, nil
 }
 
 // query is a Query that has been checked.
 type query struct {
-	page    page
+	page
 	lo, hi  []byte
 	reverse bool
 }
 
 func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	q := &query{reverse: in.ScanIndexForward != nil && !*in.ScanIndexForward}
-	var err error
-	if err = checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
-		return nil, err
+	shared := &reading{
+		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression,
+		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
 	}
-	if q.page.countOnly, err = selection(in.Select, in.ProjectionExpression); err != nil {
-		return nil, err
-	}
-	if q.page.limit, err = checkLimit(in.Limit); err != nil {
+	if err := q.checkFields(shared); err != nil {
 		return nil, err
 	}
 	if in.KeyConditionExpression == nil {
 		return nil, invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
 	}
-	t, err := db.lookUp(in.TableName)
+	s, err := db.source(in.TableName, in.IndexName)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNoIndex(in.IndexName); err != nil {
-		return nil, err
-	}
-	q.page.table = t
-	key, err := db.bindQuery(in, &q.page)
+	key, err := db.bindQuery(in, s, &q.page)
 	if err != nil {
 		return nil, err
 	}
-	if q.lo, q.hi, err = t.span(key); err != nil {
+	if err := q.setSource(s, shared); err != nil {
+		return nil, err
+	}
+	if q.lo, q.hi, err = s.key().span(key); err != nil {
 		return nil, err
 	}
 	return q, q.startAfter(in.ExclusiveStartKey)
 }
 
-func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (*expr.KeyCondition, error) {
+func (db *DB) bindQuery(in *dynamodb.QueryInput, src source, p *page) (*expr.KeyCondition, error) {
 	scope, err := expr.NewScope(&db.expressions, in.ExpressionAttributeNames, in.ExpressionAttributeValues)
 	if err != nil {
 		return nil, asInvalid(err)
@@ -86,18 +81,18 @@ func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (*expr.KeyCondition, e
 	if p.filter, err = scope.Condition(expr.KindFilter, in.FilterExpression); err != nil {
 		return nil, asInvalid(err)
 	}
-	rangeName := ""
-	if p.table.Range != nil {
-		rangeName = p.table.Range.Name
+	schema, rangeName := src.key(), ""
+	if schema.Range != nil {
+		rangeName = schema.Range.Name
 	}
-	key, err := scope.KeyCondition(*in.KeyConditionExpression, p.table.Hash.Name, rangeName)
+	key, err := scope.KeyCondition(*in.KeyConditionExpression, schema.Hash.Name, rangeName)
 	if err != nil {
 		return nil, asInvalid(err)
 	}
 	if err := scope.Done(); err != nil {
 		return nil, asInvalid(err)
 	}
-	for _, a := range p.table.keyAttributes() {
+	for _, a := range schema.keyAttributes() {
 		if p.filter.Mentions(a.Name) != "" {
 			return nil, invalid("Filter Expression can only contain non-primary key attributes: Primary key attribute: %s", a.Name)
 		}
@@ -108,7 +103,7 @@ func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (*expr.KeyCondition, e
 // startAfter moves the near end of the span past the item that the last page
 // ended with.
 func (q *query) startAfter(given map[string]types.AttributeValue) error {
-	at, err := q.page.table.startAfter(given)
+	at, err := q.source.startAfter(given)
 	if err != nil || at == nil {
 		return err
 	}
@@ -124,8 +119,8 @@ func (q *query) startAfter(given map[string]types.AttributeValue) error {
 }
 
 // span returns the keys [lo, hi) that a key condition allows.
-func (t *table) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
-	hash, err := appendConditionKey(nil, t.Hash, key.Hash, maxHashSize)
+func (k *keySchema) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
+	hash, err := appendConditionKey(nil, k.Hash, key.Hash, maxHashSize)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -134,9 +129,9 @@ func (t *table) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
 		return hash, value.After(hash), nil
 	}
 	if r.Operator == "begins_with" {
-		return t.prefixSpan(hash, r.Low)
+		return k.prefixSpan(hash, r.Low)
 	}
-	low, err := appendConditionKey(bytes.Clone(hash), *t.Range, r.Low, maxRangeSize)
+	low, err := appendConditionKey(bytes.Clone(hash), *k.Range, r.Low, maxRangeSize)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,16 +147,16 @@ func (t *table) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
 	case ">=":
 		return low, value.After(hash), nil
 	}
-	high, err := appendConditionKey(hash, *t.Range, r.High, maxRangeSize)
+	high, err := appendConditionKey(hash, *k.Range, r.High, maxRangeSize)
 	return low, value.After(high), err
 }
 
 // prefixSpan is for begins_with.
-func (t *table) prefixSpan(hash []byte, prefix types.AttributeValue) (lo, hi []byte, err error) {
-	if value.Type(prefix) != string(t.Range.Type) {
+func (k *keySchema) prefixSpan(hash []byte, prefix types.AttributeValue) (lo, hi []byte, err error) {
+	if value.Type(prefix) != string(k.Range.Type) {
 		return nil, nil, errConditionType()
 	}
-	if err := checkKeyValue(*t.Range, prefix, maxRangeSize); err != nil {
+	if err := checkKeyValue(*k.Range, prefix, maxRangeSize); err != nil {
 		return nil, nil, err
 	}
 	lo, err = value.AppendKeyPrefix(hash, prefix)

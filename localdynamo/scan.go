@@ -33,19 +33,17 @@ func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynam
 		Count:            int32(p.count),
 		ScannedCount:     int32(p.scanned),
 		LastEvaluatedKey: p.last,
-		ConsumedCapacity: consumed(in.ReturnConsumedCapacity, p.table.Name, readUnits(p.bytes, aws.ToBool(in.ConsistentRead))),
+		ConsumedCapacity: p.usage().consumed(in.ReturnConsumedCapacity),
 	}, nil
 }
 
 func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error) {
 	p = &page{}
-	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
-		return nil, nil, err
+	shared := &reading{
+		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression,
+		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
 	}
-	if p.countOnly, err = selection(in.Select, in.ProjectionExpression); err != nil {
-		return nil, nil, err
-	}
-	if p.limit, err = checkLimit(in.Limit); err != nil {
+	if err := p.checkFields(shared); err != nil {
 		return nil, nil, err
 	}
 	if err := checkSegments(in.Segment, in.TotalSegments); err != nil {
@@ -54,20 +52,21 @@ func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error)
 	if err := db.bindScan(in, p); err != nil {
 		return nil, nil, err
 	}
-	if p.table, err = db.lookUp(in.TableName); err != nil {
+	s, err := db.source(in.TableName, in.IndexName)
+	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkNoIndex(in.IndexName); err != nil {
+	if err := p.setSource(s, shared); err != nil {
 		return nil, nil, err
 	}
-	if from, err = p.table.startAfter(in.ExclusiveStartKey); err != nil {
+	if from, err = p.startAfter(in.ExclusiveStartKey); err != nil {
 		return nil, nil, err
 	}
 	if from != nil {
 		from = append(from, 0) // the least key above it
 	}
 	if aws.ToInt32(in.TotalSegments) > 1 {
-		p.within = p.table.segment(uint32(*in.Segment), uint32(*in.TotalSegments))
+		p.within = p.key().segment(uint32(*in.Segment), uint32(*in.TotalSegments))
 	}
 	return p, from, nil
 }
@@ -104,9 +103,9 @@ func checkSegments(segment, total *int32) error {
 
 // segment tells whether an item is in the part numbered part of total. The
 // parts are cut by a hash of the hash key; each costs a walk over the table.
-func (t *table) segment(part, total uint32) func(value.Item) bool {
+func (k *keySchema) segment(part, total uint32) func(value.Item) bool {
 	return func(item value.Item) bool {
-		v, err := item.Lookup(t.Hash.Name)
+		v, err := item.Lookup(k.Hash.Name)
 		if err != nil || v == nil {
 			return part == 0 // some part must meet, and report, a damaged item
 		}

@@ -18,7 +18,14 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 	if err := t.setThroughput(in); err != nil {
 		return nil, err
 	}
-	return t, t.setKeys(in.KeySchema, in.AttributeDefinitions)
+	var err error
+	if t.keySchema, err = keysOf(in.KeySchema, in.AttributeDefinitions); err != nil {
+		return nil, err
+	}
+	if err := t.setIndexes(in.GlobalSecondaryIndexes, in.LocalSecondaryIndexes, in.AttributeDefinitions); err != nil {
+		return nil, err
+	}
+	return t, t.checkDefinitions(in.AttributeDefinitions)
 }
 
 // refuseLeftOut names what this engine does not have, rather than to go on
@@ -26,8 +33,8 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 func refuseLeftOut(in *dynamodb.CreateTableInput) error {
 	what := ""
 	switch {
-	case len(in.GlobalSecondaryIndexes) > 0 || len(in.LocalSecondaryIndexes) > 0 || len(in.VectorIndexes) > 0:
-		what = "secondary indexes"
+	case len(in.VectorIndexes) > 0:
+		what = "vector indexes"
 	case in.StreamSpecification != nil && aws.ToBool(in.StreamSpecification.StreamEnabled):
 		what = "streams"
 	case in.GlobalTableSourceArn != nil:
@@ -64,34 +71,25 @@ func (t *table) setThroughput(in *dynamodb.CreateTableInput) error {
 	return nil
 }
 
-func (t *table) setKeys(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) error {
+// keysOf checks the key schema of a table or an index.
+func keysOf(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) (keySchema, error) {
 	switch {
 	case len(schema) == 0:
-		return invalid("No defined key schema.  A key schema containing at least a hash key must be defined for all tables")
+		return keySchema{}, invalid("No defined key schema.  A key schema containing at least a hash key must be defined for all tables")
 	case len(schema) > 2:
-		return invalid("Key Schema too big.  Key Schema must at most consist of the hash and range key of a table")
+		return keySchema{}, invalid("Key Schema too big.  Key Schema must at most consist of the hash and range key of a table")
 	case schema[0].KeyType != types.KeyTypeHash || len(schema) == 2 && schema[1].KeyType != types.KeyTypeRange:
-		return invalid("Invalid key order. Hash Key must be specified first in key schema, Range Key must be specifed second")
+		return keySchema{}, invalid("Invalid key order. Hash Key must be specified first in key schema, Range Key must be specifed second")
 	}
-	keys := make([]attribute, len(schema))
-	for i, element := range schema {
-		a, err := keyAttribute(aws.ToString(element.AttributeName), definitions)
-		if err != nil {
-			return err
-		}
-		keys[i] = a
+	hash, err := keyAttribute(aws.ToString(schema[0].AttributeName), definitions)
+	if err != nil || len(schema) == 1 {
+		return keySchema{Hash: hash}, err
 	}
-	t.Hash = keys[0]
-	if len(keys) == 2 {
-		if keys[0].Name == keys[1].Name {
-			return invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
-		}
-		t.Range = &keys[1]
+	rng, err := keyAttribute(aws.ToString(schema[1].AttributeName), definitions)
+	if err == nil && hash.Name == rng.Name {
+		err = invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
 	}
-	if len(definitions) != len(keys) {
-		return invalid("One or more parameter values were invalid: Number of attributes in KeySchema does not exactly match number of attributes defined in AttributeDefinitions")
-	}
-	return nil
+	return keySchema{Hash: hash, Range: &rng}, err
 }
 
 // maxKeyName is the longest name of a key attribute, in bytes.
@@ -99,7 +97,7 @@ const maxKeyName = 255
 
 func keyAttribute(name string, definitions []types.AttributeDefinition) (attribute, error) {
 	if name == "" || len(name) > maxKeyName {
-		return attribute{}, invalid("Names of key attributes and attributes projected into an index must be between 1 and 255 characters, inclusive")
+		return attribute{}, errKeyName()
 	}
 	for _, d := range definitions {
 		if aws.ToString(d.AttributeName) != name {
@@ -112,4 +110,8 @@ func keyAttribute(name string, definitions []types.AttributeDefinition) (attribu
 		return attribute{}, invalid("1 validation error detected: Value '%s' at 'attributeDefinitions' failed to satisfy constraint: Member must satisfy enum value set: [B, N, S]", d.AttributeType)
 	}
 	return attribute{}, invalid("One or more parameter values were invalid: Some index key attributes are not defined in AttributeDefinitions. Keys: [%s]", name)
+}
+
+func errKeyName() error {
+	return invalid("Names of key attributes and attributes projected into an index must be between 1 and 255 characters, inclusive")
 }

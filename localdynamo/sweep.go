@@ -113,13 +113,18 @@ func (t *table) expired(r store.Reader, from []byte, w window) (keys [][]byte, n
 // removeExpired deletes those that are still expired: between the snapshot
 // and this write anyone may have given an item a new lease of life.
 func (db *DB) removeExpired(ctx context.Context, t *table, keys [][]byte, w window) (int, error) {
-	removed := 0
+	removed, attribute := 0, t.TTL
 	err := db.submit(ctx, func(tx *transaction) error {
+		t, err := tx.table(t)
+		if err != nil || t.TTL != attribute {
+			return nil // the table is gone, or its items expire otherwise now
+		}
 		for _, key := range keys {
-			if item := tx.Get(t.space(), key); item == nil || !w.holds(item, t.TTL) {
+			item := tx.Get(t.space(), key)
+			if item == nil || !w.holds(item, attribute) {
 				continue
 			}
-			if err := tx.Delete(t.space(), key); err != nil {
+			if err := t.remove(tx, key, value.View(item)); err != nil {
 				return err
 			}
 			removed++
@@ -130,6 +135,15 @@ func (db *DB) removeExpired(ctx context.Context, t *table, keys [][]byte, w wind
 		return 0, err
 	}
 	return removed, nil
+}
+
+// remove deletes an item, and its entries in the indexes.
+func (t *table) remove(tx *transaction, key []byte, item value.Item) error {
+	indexes, err := t.reindex(key, item, "")
+	if err != nil {
+		return err
+	}
+	return t.replace(tx, key, effect{old: item, indexes: indexes})
 }
 
 // window is the span of expiry times, exclusive, in which items are removed;

@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,22 +22,17 @@ const tableSpace = "tables"
 // table is a table's definition, as it is stored. It is immutable: a change
 // makes a new one.
 type table struct {
-	Name     string
-	ID       int        // names the space of its items, never used twice
-	Hash     attribute  // the hash key
-	Range    *attribute `json:",omitempty"` // the range key, if there is one
-	TTL      string     `json:",omitempty"` // attribute that holds expiry times; "" is off
+	Name string
+	ID   int // names the space of its items, never used twice
+	keySchema
+	Indexes  []*index `json:",omitempty"`
+	LastID   int      `json:",omitempty"` // the highest ID that an index of this table ever had
+	TTL      string   `json:",omitempty"` // attribute that holds expiry times; "" is off
 	Billing  types.BillingMode
 	Read     int64 // provisioned units; they limit nothing here
 	Write    int64
 	Created  time.Time
 	Deletion bool `json:",omitempty"` // protection against deletion
-}
-
-// attribute is a key attribute.
-type attribute struct {
-	Name string
-	Type types.ScalarAttributeType
 }
 
 // catalogue is all tables by name. It is never changed, only replaced.
@@ -60,6 +56,16 @@ func readCatalogue(r store.Reader) (catalogue, error) {
 // space is where the table's items are, by key.
 func (t *table) space() string { return "items/" + strconv.Itoa(t.ID) }
 
+// index finds a secondary index, or nil.
+func (t *table) index(name string) *index {
+	for _, ix := range t.Indexes {
+		if ix.Name == name {
+			return ix
+		}
+	}
+	return nil
+}
+
 // lookUp finds a table.
 func (db *DB) lookUp(name *string) (*table, error) {
 	if err := checkTableName(name); err != nil {
@@ -71,9 +77,12 @@ func (db *DB) lookUp(name *string) (*table, error) {
 	return nil, notFound()
 }
 
-func checkTableName(name *string) error {
+func checkTableName(name *string) error { return checkName("tableName", name) }
+
+// checkName checks the name of a table or an index, which stands in member.
+func checkName(member string, name *string) error {
 	if name == nil {
-		return invalid("1 validation error detected: Value null at 'tableName' failed to satisfy constraint: Member must not be null")
+		return invalid("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
 	}
 	ok := len(*name) >= 3 && len(*name) <= 255
 	for i := 0; ok && i < len(*name); i++ {
@@ -87,8 +96,8 @@ func checkTableName(name *string) error {
 }
 
 // CreateTable makes a table with a hash key, or a hash and a range key, of
-// types S, N or B. It is ACTIVE at once. Secondary indexes are refused with a
-// ValidationException; an existing table is a *types.ResourceInUseException.
+// types S, N or B, and its secondary indexes. It is ACTIVE at once. An existing
+// table is a *types.ResourceInUseException.
 func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
 	t, err := define(in)
 	if err != nil {
@@ -96,40 +105,42 @@ func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ 
 	}
 	t.Created = db.now().Truncate(time.Millisecond)
 	err = db.submit(ctx, func(tx *transaction) error {
-		current, err := readCatalogue(tx)
-		if err != nil {
-			return err
-		}
-		if current[t.Name] != nil {
+		if tx.tables[t.Name] != nil {
 			return &types.ResourceInUseException{Message: aws.String("Table already exists: " + t.Name)}
 		}
-		for _, other := range current {
-			t.ID = max(t.ID, other.ID)
+		var err error
+		if t.ID, err = nextTableID(tx); err != nil {
+			return err
 		}
-		t.ID++
-		return db.writeTable(tx, t)
+		return tx.putTable(t)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &dynamodb.CreateTableOutput{TableDescription: t.describe()}, nil
+	return &dynamodb.CreateTableOutput{TableDescription: t.description()}, nil
 }
 
-// writeTable stores a definition, which becomes visible once it is on disk.
-func (db *DB) writeTable(tx *transaction, t *table) error {
-	stored, err := json.Marshal(t)
-	if err != nil {
-		return err
+// counterSpace holds, under tableCounter, the highest ID that a table ever had.
+const (
+	counterSpace = "counters"
+	tableCounter = "tables"
+)
+
+// nextTableID returns an ID that no table has or had, so that what a deleted
+// table may leave behind never turns up in another.
+func nextTableID(tx *transaction) (int, error) {
+	last := 0
+	if stored := tx.Get(counterSpace, []byte(tableCounter)); stored != nil {
+		var err error
+		if last, err = strconv.Atoi(string(stored)); err != nil {
+			return 0, fmt.Errorf("%w: counter of tables: %w", ErrCorrupt, err)
+		}
 	}
-	if err := tx.Put(tableSpace, []byte(t.Name), stored); err != nil {
-		return err
+	for _, t := range tx.tables { // files of format 1 have no counter
+		last = max(last, t.ID)
 	}
-	tx.afterCommit(func() {
-		next := maps.Clone(*db.tables.Load())
-		next[t.Name] = t
-		db.tables.Store(&next)
-	})
-	return nil
+	last++
+	return last, tx.Put(counterSpace, []byte(tableCounter), strconv.AppendInt(nil, int64(last), 10))
 }
 
 // DescribeTable returns a table's definition. ItemCount and TableSizeBytes
@@ -142,13 +153,13 @@ func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput
 	if err != nil {
 		return nil, err
 	}
-	return &dynamodb.DescribeTableOutput{Table: t.describe()}, nil
+	return &dynamodb.DescribeTableOutput{Table: t.description()}, nil
 }
 
-func (t *table) describe() *types.TableDescription {
+func (t *table) description() *types.TableDescription {
 	d := &types.TableDescription{
 		TableName:                 aws.String(t.Name),
-		TableArn:                  aws.String("arn:aws:dynamodb:local:000000000000:table/" + t.Name),
+		TableArn:                  aws.String(t.arn()),
 		TableId:                   aws.String(fmt.Sprintf("00000000-0000-0000-0000-%012d", t.ID)),
 		TableStatus:               types.TableStatusActive,
 		CreationDateTime:          aws.Time(t.Created),
@@ -164,13 +175,44 @@ func (t *table) describe() *types.TableDescription {
 	if t.Billing == types.BillingModePayPerRequest {
 		d.BillingModeSummary = &types.BillingModeSummary{BillingMode: t.Billing, LastUpdateToPayPerRequestDateTime: aws.Time(t.Created)}
 	}
-	add := func(a attribute, kind types.KeyType) {
-		d.KeySchema = append(d.KeySchema, types.KeySchemaElement{AttributeName: aws.String(a.Name), KeyType: kind})
-		d.AttributeDefinitions = append(d.AttributeDefinitions, types.AttributeDefinition{AttributeName: aws.String(a.Name), AttributeType: a.Type})
+	d.KeySchema = t.describe()
+	for _, ix := range t.Indexes {
+		if ix.Global {
+			d.GlobalSecondaryIndexes = append(d.GlobalSecondaryIndexes, ix.describeGlobal(t))
+		} else {
+			d.LocalSecondaryIndexes = append(d.LocalSecondaryIndexes, ix.describeLocal(t))
+		}
 	}
-	add(t.Hash, types.KeyTypeHash)
-	if t.Range != nil {
-		add(*t.Range, types.KeyTypeRange)
-	}
+	d.AttributeDefinitions = t.definitions()
 	return d
+}
+
+// clone returns a copy that may be changed. Keys and indexes are shared: they
+// are replaced, never changed.
+func (t *table) clone() *table {
+	c := *t
+	c.Indexes = slices.Clone(t.Indexes)
+	return &c
+}
+
+// arn returns the Amazon resource name of the table.
+func (t *table) arn() string { return arnPrefix + t.Name }
+
+// arnPrefix begins the ARN of every table: there is one account and one region.
+const arnPrefix = "arn:aws:dynamodb:local:000000000000:table/"
+
+// definitions lists the attributes that are keys of the table or an index,
+// each once, by name.
+func (t *table) definitions() []types.AttributeDefinition {
+	all := t.keyAttributes()
+	for _, ix := range t.Indexes {
+		all = append(all, ix.keyAttributes()...)
+	}
+	slices.SortFunc(all, func(a, b attribute) int { return strings.Compare(a.Name, b.Name) })
+	all = slices.Compact(all)
+	out := make([]types.AttributeDefinition, len(all))
+	for i, a := range all {
+		out[i] = types.AttributeDefinition{AttributeName: aws.String(a.Name), AttributeType: a.Type}
+	}
+	return out
 }

@@ -38,7 +38,7 @@ type token struct {
 type completed struct {
 	Digest  []byte
 	Expires int64 // epoch milliseconds
-	Bill    []charge
+	Cost    price
 }
 
 func (db *DB) token(id *string, operations []*operation) (*token, error) {
@@ -89,38 +89,38 @@ func (o *operation) digest(sum hash.Hash) {
 	text(aws.String(string(o.onFailure)))
 }
 
-// look reports whether this transaction was done before, and its bill.
-func (t *token) look(tx *transaction) ([]charge, bool, error) {
+// look reports whether this transaction was done before, and its price.
+func (t *token) look(tx *transaction) (price, bool, error) {
 	if t == nil {
-		return nil, false, nil
+		return price{}, false, nil
 	}
 	stored := tx.Get(tokenSpace, []byte(t.id))
 	if stored == nil {
-		return nil, false, nil
+		return price{}, false, nil
 	}
 	var c completed
 	if err := json.Unmarshal(stored, &c); err != nil {
-		return nil, false, fmt.Errorf("%w: request token %q: %w", ErrCorrupt, t.id, err)
+		return price{}, false, fmt.Errorf("%w: request token %q: %w", ErrCorrupt, t.id, err)
 	}
 	if c.Expires <= t.now.UnixMilli() {
-		return nil, false, nil
+		return price{}, false, nil
 	}
 	if string(c.Digest) != string(t.digest) {
-		return nil, false, &types.IdempotentParameterMismatchException{Message: aws.String("Specified idempotent token was used with different request parameters within the idempotency window")}
+		return price{}, false, &types.IdempotentParameterMismatchException{Message: aws.String("Specified idempotent token was used with different request parameters within the idempotency window")}
 	}
-	return c.Bill, true, nil
+	return c.Cost, true, nil
 }
 
 // remember stores the token with the writes of its transaction, and forgets a
 // few that have expired: more than it adds, so that they cannot pile up.
-func (t *token) remember(tx *transaction, bill []charge) error {
+func (t *token) remember(tx *transaction, cost price) error {
 	if t == nil {
 		return nil
 	}
 	if err := t.forget(tx); err != nil {
 		return err
 	}
-	c := completed{Digest: t.digest, Expires: t.now.Add(tokenLife).UnixMilli(), Bill: bill}
+	c := completed{Digest: t.digest, Expires: t.now.Add(tokenLife).UnixMilli(), Cost: cost}
 	stored, err := json.Marshal(c)
 	if err != nil {
 		return err

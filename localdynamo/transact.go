@@ -3,7 +3,6 @@ package localdynamo
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -56,35 +55,35 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 	if err != nil {
 		return nil, err
 	}
-	var bill []charge
+	var cost price
 	repeated := false
 	err = db.submit(ctx, func(tx *transaction) error {
 		var err error
-		if bill, repeated, err = replay.look(tx); repeated || err != nil {
+		if cost, repeated, err = replay.look(tx); repeated || err != nil {
 			return err
 		}
 		effects, err := evaluateAll(tx, mutations)
 		if err != nil {
 			return err
 		}
-		bill = charges(mutations, effects)
-		return db.applyAll(tx, mutations, effects, replay, bill)
+		cost = priceOf(mutations, effects)
+		return db.applyAll(tx, mutations, effects, replay, cost)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: total(in.ReturnConsumedCapacity, bill, repeated)}, nil
+	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: cost.consumed(in.ReturnConsumedCapacity, repeated)}, nil
 }
 
 // applyAll writes the effects and remembers the token. All of it goes into
 // one commit: a crash leaves both the writes and the token, or neither.
-func (db *DB) applyAll(tx *transaction, mutations []*mutation, effects []effect, token *token, bill []charge) error {
+func (db *DB) applyAll(tx *transaction, mutations []*mutation, effects []effect, token *token, cost price) error {
 	for i, m := range mutations {
 		if err := m.apply(tx, effects[i]); err != nil {
 			return err
 		}
 	}
-	return token.remember(tx, bill)
+	return token.remember(tx, cost)
 }
 
 // actionOf returns the one operation that an action holds.
@@ -188,58 +187,55 @@ func cancellation(reasons []types.CancellationReason) error {
 	return &types.TransactionCanceledException{Message: &message, CancellationReasons: reasons}
 }
 
-// charge is what one action costs, doubled as it is in transactions.
-type charge struct {
-	Table  string
-	Reads  float64 // of a repetition
-	Writes float64
+// price is what a transaction costs: the writes when it is done, the reads
+// when a request token shows that it was done before. All is doubled, as it is
+// in transactions.
+type price struct {
+	Writes bill
+	Reads  bill
 }
 
-func charges(mutations []*mutation, effects []effect) []charge {
-	bill := make([]charge, len(mutations))
+func priceOf(mutations []*mutation, effects []effect) price {
+	var p price
 	for i, m := range mutations {
 		size := max(effects[i].old.Size(), value.View(effects[i].now).Size())
-		bill[i] = charge{Table: m.table.Name, Reads: 2 * readUnits(size, true), Writes: 2 * effects[i].units()}
+		p.Reads.add(usage{Table: m.table.Name, Units: readUnits(size, true)}, 2)
+		p.Writes.add(effects[i].usage(m.table), 2)
 	}
-	return bill
+	return p
 }
 
-// total adds a bill up by table, in the order of table names.
-func total(mode types.ReturnConsumedCapacity, bill []charge, repeated bool) []types.ConsumedCapacity {
-	if mode != types.ReturnConsumedCapacityTotal && mode != types.ReturnConsumedCapacityIndexes {
-		return nil
+// consumed also says, as AWS does for transactions, whether the units were
+// reads or writes.
+func (p price) consumed(mode types.ReturnConsumedCapacity, repeated bool) []types.ConsumedCapacity {
+	if repeated {
+		return asReads(p.Reads.consumed(mode))
 	}
-	units := make(map[string]float64)
-	for _, c := range bill {
-		if repeated {
-			units[c.Table] += c.Reads
-		} else {
-			units[c.Table] += c.Writes
-		}
+	out := p.Writes.consumed(mode)
+	for i := range out {
+		out[i].WriteCapacityUnits = out[i].CapacityUnits
+		eachCapacity(&out[i], func(c *types.Capacity) { c.WriteCapacityUnits = c.CapacityUnits })
 	}
-	var out []types.ConsumedCapacity
-	for name, n := range units {
-		c := consumed(mode, name, n)
-		for _, side := range sides(c, repeated) {
-			*side = aws.Float64(n)
-		}
-		out = append(out, *c)
-	}
-	slices.SortFunc(out, func(a, b types.ConsumedCapacity) int { return strings.Compare(*a.TableName, *b.TableName) })
 	return out
 }
 
-// sides returns the fields that say whether the units were reads or writes.
-func sides(c *types.ConsumedCapacity, reads bool) []**float64 {
-	out := []**float64{&c.WriteCapacityUnits}
-	if reads {
-		out[0] = &c.ReadCapacityUnits
+func asReads(out []types.ConsumedCapacity) []types.ConsumedCapacity {
+	for i := range out {
+		out[i].ReadCapacityUnits = out[i].CapacityUnits
+		eachCapacity(&out[i], func(c *types.Capacity) { c.ReadCapacityUnits = c.CapacityUnits })
 	}
-	if c.Table == nil {
-		return out
+	return out
+}
+
+// eachCapacity calls fn for the parts of c.
+func eachCapacity(c *types.ConsumedCapacity, fn func(*types.Capacity)) {
+	if c.Table != nil {
+		fn(c.Table)
 	}
-	if reads {
-		return append(out, &c.Table.ReadCapacityUnits)
+	for _, indexes := range []map[string]types.Capacity{c.GlobalSecondaryIndexes, c.LocalSecondaryIndexes} {
+		for name, capacity := range indexes {
+			fn(&capacity)
+			indexes[name] = capacity
+		}
 	}
-	return append(out, &c.Table.WriteCapacityUnits)
 }

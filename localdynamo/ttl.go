@@ -19,13 +19,9 @@ func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiv
 		return nil, invalid("1 validation error detected: 'timeToLiveSpecification' must have 'enabled' and an 'attributeName' of 1 to %d characters", maxKeyName)
 	}
 	err := db.submit(ctx, func(tx *transaction) error {
-		current, err := readCatalogue(tx)
+		t, err := tx.changing(*in.TableName)
 		if err != nil {
 			return err
-		}
-		t := current[*in.TableName]
-		if t == nil {
-			return notFound()
 		}
 		switch {
 		case *want.Enabled && t.TTL == *want.AttributeName:
@@ -39,7 +35,7 @@ func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiv
 		default:
 			t.TTL = ""
 		}
-		return db.writeTable(tx, t)
+		return tx.putTable(t)
 	})
 	if err != nil {
 		return nil, err

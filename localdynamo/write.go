@@ -25,7 +25,7 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 	if err != nil {
 		return nil, err
 	}
-	out := &dynamodb.PutItemOutput{ConsumedCapacity: consumed(in.ReturnConsumedCapacity, m.table.Name, e.units())}
+	out := &dynamodb.PutItemOutput{ConsumedCapacity: e.usage(m.table).consumed(in.ReturnConsumedCapacity)}
 	out.Attributes, err = db.returned(in.ReturnValues, m, e)
 	return out, err
 }
@@ -46,7 +46,7 @@ func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ..
 	if err != nil {
 		return nil, err
 	}
-	out := &dynamodb.DeleteItemOutput{ConsumedCapacity: consumed(in.ReturnConsumedCapacity, m.table.Name, e.units())}
+	out := &dynamodb.DeleteItemOutput{ConsumedCapacity: e.usage(m.table).consumed(in.ReturnConsumedCapacity)}
 	out.Attributes, err = db.returned(in.ReturnValues, m, e)
 	return out, err
 }
@@ -67,7 +67,7 @@ func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ..
 	if err != nil {
 		return nil, err
 	}
-	out := &dynamodb.UpdateItemOutput{ConsumedCapacity: consumed(in.ReturnConsumedCapacity, m.table.Name, e.units())}
+	out := &dynamodb.UpdateItemOutput{ConsumedCapacity: e.usage(m.table).consumed(in.ReturnConsumedCapacity)}
 	out.Attributes, err = db.returned(in.ReturnValues, m, e)
 	return out, err
 }

@@ -2,7 +2,9 @@ package localdynamo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
 	"runtime"
 
 	"github.com/facetheory/isr/localdynamo/internal/store"
@@ -27,14 +29,51 @@ type request struct {
 type transaction struct {
 	store.Writer
 	wrote   bool
-	failure error    // of the store
-	then    []func() // to run once it is all on disk
+	failure error     // of the store
+	tables  catalogue // as the requests before this one in the batch left them
+	defined bool      // whether tables differs from the DB's
 }
 
-// afterCommit has the writer goroutine call fn when the batch is on disk,
-// before anyone is answered.
-func (tx *transaction) afterCommit(fn func()) {
-	tx.then = append(tx.then, fn)
+// table returns the present definition of a table that was looked up before
+// its request was queued: since then it may have been given indexes, or have
+// been deleted.
+func (tx *transaction) table(t *table) (*table, error) {
+	now := tx.tables[t.Name]
+	if now == nil || now.ID != t.ID {
+		return nil, notFound()
+	}
+	return now, nil
+}
+
+// changing returns a copy of a definition, to be changed and given to putTable.
+func (tx *transaction) changing(name string) (*table, error) {
+	t := tx.tables[name]
+	if t == nil {
+		return nil, notFound()
+	}
+	return t.clone(), nil
+}
+
+// putTable stores a definition. Other requests of the batch see it at once,
+// readers when it is on disk.
+func (tx *transaction) putTable(t *table) error {
+	stored, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	if err := tx.Put(tableSpace, []byte(t.Name), stored); err != nil {
+		return err
+	}
+	tx.redefine()
+	tx.tables[t.Name] = t
+	return nil
+}
+
+// redefine makes tables this batch's own.
+func (tx *transaction) redefine() {
+	if !tx.defined {
+		tx.tables, tx.defined = maps.Clone(tx.tables), true
+	}
 }
 
 // Put writes, and remembers a failure.
@@ -47,6 +86,12 @@ func (tx *transaction) Put(space string, key, value []byte) error {
 func (tx *transaction) Delete(space string, key []byte) error {
 	tx.wrote = true
 	return tx.note(tx.Writer.Delete(space, key))
+}
+
+// Drop removes a whole space, and remembers a failure.
+func (tx *transaction) Drop(space string) error {
+	tx.wrote = true
+	return tx.note(tx.Writer.Drop(space))
 }
 
 func (tx *transaction) note(err error) error {
@@ -131,7 +176,7 @@ var errNothing = errors.New("nothing to commit")
 // and the file holds all of the batch or nothing. After it, all of the batch
 // is on disk, and only then does anyone hear of it.
 func (db *DB) commit(batch []*request) error {
-	tx := &transaction{}
+	tx := &transaction{tables: *db.tables.Load()}
 	err := db.store.Update(func(w store.Writer) error {
 		tx.Writer = w
 		for _, r := range batch {
@@ -148,10 +193,8 @@ func (db *DB) commit(batch []*request) error {
 	if errors.Is(err, errNothing) {
 		return nil
 	}
-	if err == nil {
-		for _, fn := range tx.then {
-			fn()
-		}
+	if err == nil && tx.defined {
+		db.tables.Store(&tx.tables)
 	}
 	return err
 }

@@ -1,0 +1,38 @@
+package expr
+
+import (
+	"maps"
+	"slices"
+)
+
+// Roots returns the top-level attributes that p keeps something of, sorted.
+func (p *Projection) Roots() []string {
+	if p == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(p.root.names))
+}
+
+// Roots returns the top-level attributes that c looks at, sorted.
+func (c *Condition) Roots() []string {
+	if c == nil {
+		return nil
+	}
+	found := map[string]struct{}{}
+	c.roots(c.cond, found)
+	return slices.Sorted(maps.Keys(found))
+}
+
+func (b *binding) roots(c *cond, found map[string]struct{}) {
+	for _, kid := range c.kids {
+		b.roots(kid, found)
+	}
+	for _, arg := range c.args {
+		for arg.kind == operandSize {
+			arg = arg.args[0]
+		}
+		if arg.kind == operandPath {
+			found[b.name(arg.path[0])] = struct{}{}
+		}
+	}
+}
