@@ -15,6 +15,7 @@ var (
 	errNoAttribute = errors.New("The provided expression refers to an attribute that does not exist in the item")
 	errBadOperand  = errors.New("An operand in the update expression has an incorrect data type")
 	errBadPath     = errors.New("The document path provided in the update expression is invalid for update")
+	errUnlikeTypes = errors.New("Type mismatch for attribute to update") // errBadOperand in AttributeUpdates
 )
 
 // Update is a bound update expression.
@@ -51,6 +52,15 @@ func (u *Update) Touches(name string) bool {
 	return u != nil && u.touched.root.names[name] != nil
 }
 
+// Creates reports whether u makes an item where there was none. An update that
+// only takes things away does not; a nil Update, which does nothing, does.
+func (u *Update) Creates() bool {
+	if u == nil {
+		return true
+	}
+	return slices.ContainsFunc(u.actions, func(a action) bool { return a.verb == verbSet || a.verb == verbAdd })
+}
+
 // Touched returns what the paths of u lead to in d.
 func (u *Update) Touched(d Document) map[string]types.AttributeValue {
 	if u == nil {
@@ -75,6 +85,9 @@ func (u *Update) Apply(item map[string]types.AttributeValue) error {
 	results := make([]types.AttributeValue, len(u.actions))
 	for i, a := range u.actions {
 		v, err := u.result(a, Fields(item))
+		if errors.Is(err, errBadOperand) && u.kind == KindAttributeUpdates {
+			return errUnlikeTypes
+		}
 		if err != nil {
 			return err
 		}
@@ -157,7 +170,8 @@ func sum(kind operandKind, x, y types.AttributeValue) (types.AttributeValue, err
 	return &types.AttributeValueMemberN{Value: n}, err
 }
 
-// add is ADD: a sum of numbers, or a union of sets.
+// add is ADD: a sum of numbers, a union of sets, or (only AttributeUpdates
+// gets this far with them) lists one after the other.
 func add(old, v types.AttributeValue) (types.AttributeValue, error) {
 	if old == nil {
 		return v, nil
@@ -165,8 +179,11 @@ func add(old, v types.AttributeValue) (types.AttributeValue, error) {
 	if value.Type(old) != value.Type(v) {
 		return nil, errBadOperand
 	}
-	if _, ok := v.(*types.AttributeValueMemberN); ok {
+	switch v.(type) {
+	case *types.AttributeValueMemberN:
 		return sum(operandAdd, old, v)
+	case *types.AttributeValueMemberL:
+		return listAppend(old, v)
 	}
 	return value.Union(old, v), nil
 }

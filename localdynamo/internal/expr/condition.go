@@ -167,7 +167,7 @@ func (p *parser) primary() (term, error) {
 	switch t := p.peek(); {
 	case p.acceptSymbol("("):
 		return p.enclosed()
-	case p.isCall() && !p.isGrammarWord(t.text):
+	case p.isCall() && !isGrammarWord(t.text):
 		return p.function()
 	case t.kind == tokenValue:
 		return term{operand: p.valueOperand()}, nil

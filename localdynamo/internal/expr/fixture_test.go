@@ -15,7 +15,8 @@ import (
 
 // TestFixtures runs the files in testdata. "item" sets the item that the
 // commands after it see; in the others the first lines are the expression, and
-// those that begin with # or : define its names and values.
+// those that begin with # or : define its names and values. Legacy parameters
+// have commands of their own, whose input is JSON.
 func TestFixtures(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		item := map[string]types.AttributeValue{}
@@ -24,6 +25,11 @@ func TestFixtures(t *testing.T) {
 			if d.Cmd == "item" {
 				item = readItem(t, d.Input)
 				return ""
+			}
+			if out, known, err := runLegacy(t, d, item); err != nil {
+				return "error: " + err.Error()
+			} else if known {
+				return out
 			}
 			text, names, values := definitions(t, d.Input)
 			out, err := run(cache, d.Cmd, text, names, values, item)
@@ -59,14 +65,7 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 		if err != nil {
 			return "", err
 		}
-		out = func() (string, error) {
-			before := expr.Fields(copyItem(item))
-			after := copyItem(item)
-			if err := u.Apply(after); err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("%s\nold: %s\nnew: %s", showItem(after), showItem(u.Touched(before)), showItem(u.Touched(expr.Fields(after)))), nil
-		}
+		out = func() (string, error) { return apply(u, item) }
 	case "key":
 		k, err := scope.KeyCondition(text, "pk", "sk")
 		if err != nil {

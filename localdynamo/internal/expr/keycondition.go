@@ -35,17 +35,22 @@ func (s *Scope) KeyCondition(text string, hashName, rangeName string) (*KeyCondi
 	if err != nil {
 		return nil, err
 	}
-	out := &KeyCondition{}
+	return assemble(terms, hashName, rangeName)
+}
+
+// assemble makes a key condition of its terms.
+func assemble(terms []keyTerm, hashName, rangeName string) (*KeyCondition, error) {
 	var hash, rng *keyTerm
+	stranger := false
 	for i := range terms {
-		var slot **keyTerm
+		slot := &rng
 		switch terms[i].name {
 		case hashName:
 			slot = &hash
 		case rangeName:
-			slot = &rng
 		default:
-			return nil, errKeyMissed
+			stranger = true
+			continue
 		}
 		if *slot != nil {
 			return nil, errors.New("KeyConditionExpressions must only contain one condition per key")
@@ -54,11 +59,26 @@ func (s *Scope) KeyCondition(text string, hashName, rangeName string) (*KeyCondi
 	}
 	switch {
 	case hash == nil:
-		return nil, errKeyMissed
-	case hash.op != opEqual:
-		return nil, errors.New("Query key condition not supported")
+		return nil, errKeyMissed(hashName)
+	case stranger && rangeName == "":
+		return nil, errKeyOperator
+	case stranger:
+		return nil, errKeyMissed(rangeName)
 	}
-	out.Hash = hash.values[0]
+	return newKeyCondition(hash, rng)
+}
+
+// newKeyCondition checks the operators; rng may be nil.
+func newKeyCondition(hash, rng *keyTerm) (*KeyCondition, error) {
+	for _, t := range []*keyTerm{hash, rng} {
+		if t != nil && !indexable(t.op) {
+			return nil, errors.New("Attempted conditional constraint is not an indexable operation")
+		}
+	}
+	if hash.op != opEqual {
+		return nil, errKeyOperator
+	}
+	out := &KeyCondition{Hash: hash.values[0]}
 	if rng != nil {
 		out.Range = &KeyRange{Operator: string(rng.op), Low: rng.values[0]}
 		if rng.op == opBetween {
@@ -68,7 +88,20 @@ func (s *Scope) KeyCondition(text string, hashName, rangeName string) (*KeyCondi
 	return out, nil
 }
 
-var errKeyMissed = errors.New("Query condition missed key schema element")
+func errKeyMissed(name string) error {
+	return fmt.Errorf("Query condition missed key schema element: %s", name)
+}
+
+var errKeyOperator = errors.New("Query key condition not supported")
+
+// indexable reports whether the order of an index answers the operator.
+func indexable(o op) bool {
+	switch o {
+	case opEqual, opLess, opLessEqual, opMore, opMoreEqual, opBetween, opBeginsWith:
+		return true
+	}
+	return false
+}
 
 // keyTerm is one comparison of a key attribute with one or two values.
 type keyTerm struct {
@@ -79,8 +112,8 @@ type keyTerm struct {
 
 // keyTerms collects the terms of a conjunction.
 func (b *binding) keyTerms(c *cond, terms []keyTerm) ([]keyTerm, error) {
-	switch c.op {
-	case opAnd:
+	switch {
+	case c.op == opAnd:
 		var err error
 		for _, kid := range c.kids {
 			if terms, err = b.keyTerms(kid, terms); err != nil {
@@ -88,7 +121,7 @@ func (b *binding) keyTerms(c *cond, terms []keyTerm) ([]keyTerm, error) {
 			}
 		}
 		return terms, nil
-	case opEqual, opLess, opLessEqual, opMore, opMoreEqual, opBetween, opBeginsWith:
+	case indexable(c.op):
 		t, err := b.keyTerm(c)
 		return append(terms, t), err
 	}

@@ -214,7 +214,7 @@ func (p *parser) pathName() (step, error) {
 	case t.kind == tokenName:
 		p.next()
 		return step{kind: stepPlaceholder, index: intern(&p.out.names, t.text)}, nil
-	case t.kind == tokenIdentifier && !p.isGrammarWord(t.text):
+	case t.kind == tokenIdentifier && !isGrammarWord(t.text):
 		p.next()
 		if isReserved(t.text) {
 			p.later("Attribute name is a reserved keyword; reserved keyword: %s", t.text)
@@ -224,13 +224,11 @@ func (p *parser) pathName() (step, error) {
 	return step{}, p.unexpected()
 }
 
-// isGrammarWord reports whether the grammar itself uses the word here.
-func (p *parser) isGrammarWord(word string) bool {
-	words := []string{"AND", "OR", "NOT", "IN", "BETWEEN"}
-	if p.out.kind == KindUpdate {
-		words = []string{"SET", "REMOVE", "ADD", "DELETE"}
-	}
-	return slices.ContainsFunc(words, func(w string) bool { return keyword(word, w) })
+// isGrammarWord reports whether the grammar keeps the word for itself, which
+// it does in every kind of expression alike.
+func isGrammarWord(word string) bool {
+	words := [...]string{"AND", "OR", "NOT", "IN", "BETWEEN", "SET", "REMOVE", "ADD", "DELETE"}
+	return slices.ContainsFunc(words[:], func(w string) bool { return keyword(word, w) })
 }
 
 func (p *parser) pathIndex() (step, error) {

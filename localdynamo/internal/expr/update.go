@@ -115,7 +115,7 @@ func (p *parser) setPrimary() (setTerm, error) {
 	switch t := p.peek(); {
 	case p.acceptSymbol("("):
 		return p.setEnclosed()
-	case p.isCall() && !p.isGrammarWord(t.text):
+	case p.isCall() && !isGrammarWord(t.text):
 		o, err := p.setFunction()
 		return setTerm{operand: o}, err
 	case t.kind == tokenValue:

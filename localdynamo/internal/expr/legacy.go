@@ -1,0 +1,333 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// The parameters that expressions replaced. They are kinds of expression too:
+// what they say is built into the same trees and evaluated by the same code.
+const (
+	KindExpected         Kind = "Expected"
+	KindQueryFilter      Kind = "QueryFilter"
+	KindScanFilter       Kind = "ScanFilter"
+	KindKeyConditions    Kind = "KeyConditions"
+	KindAttributeUpdates Kind = "AttributeUpdates"
+)
+
+// Expected binds the parameter of that name, whose conditions operator joins
+// ("" is AND). No conditions at all yield a nil Condition.
+func Expected(expected map[string]types.ExpectedAttributeValue, operator types.ConditionalOperator) (*Condition, error) {
+	l := newLegacy(KindExpected)
+	names := slices.Sorted(maps.Keys(expected))
+	for _, name := range names {
+		if c := expected[name].ComparisonOperator; c != "" {
+			if err := l.checkOperator(name, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var conds []*cond
+	for _, name := range names {
+		c, err := l.expect(name, expected[name])
+		if err != nil {
+			return nil, err
+		}
+		conds = append(conds, c)
+	}
+	return l.join(conds, operator)
+}
+
+// Filter binds QueryFilter or ScanFilter, which kind says. No conditions at
+// all yield a nil Condition.
+func Filter(kind Kind, conditions map[string]types.Condition, operator types.ConditionalOperator) (*Condition, error) {
+	l := newLegacy(kind)
+	comparisons, err := l.comparisons(conditions)
+	if err != nil {
+		return nil, err
+	}
+	conds := make([]*cond, len(comparisons))
+	for i, c := range comparisons {
+		conds[i] = l.cond(c)
+	}
+	return l.join(conds, operator)
+}
+
+// KeyConditions binds the parameter of that name for a table or index with
+// these key attributes; rangeName is "" if there is only a hash key.
+func KeyConditions(conditions map[string]types.Condition, hashName, rangeName string) (*KeyCondition, error) {
+	comparisons, err := newLegacy(KindKeyConditions).comparisons(conditions)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(comparisons); n != 1 && n != 2 {
+		return nil, errors.New("Conditions can be of length 1 or 2 only")
+	}
+	var terms []keyTerm
+	for _, c := range comparisons {
+		terms = append(terms, keyTerm{name: c.name, op: c.op, values: c.args})
+	}
+	return assemble(terms, hashName, rangeName)
+}
+
+// AttributesToGet makes a projection of top-level attributes, whose names are
+// taken as they are. A nil list yields a nil Projection.
+func AttributesToGet(names []string) (*Projection, error) {
+	if names == nil {
+		return nil, nil
+	}
+	if len(names) == 0 {
+		return nil, errors.New("1 validation error detected: Value '[]' at 'attributesToGet' failed to satisfy constraint: Member must have length greater than or equal to 1")
+	}
+	root := &branch{names: make(map[string]*branch, len(names))}
+	for _, name := range names {
+		switch {
+		case name == "":
+			return nil, value.ErrNoName
+		case root.names[name] != nil:
+			return nil, invalidValue("Duplicate value in attribute name: %s", name)
+		}
+		root.names[name] = &branch{first: attributePath(name), leaf: true}
+	}
+	return &Projection{root: root}, nil
+}
+
+// legacy is a tree under construction. Where the text of an expression has
+// placeholders it has the values themselves, in the order of their use.
+type legacy struct{ binding }
+
+func newLegacy(kind Kind) *legacy {
+	return &legacy{binding{Parsed: &Parsed{kind: kind}}}
+}
+
+// attributePath is a path of one step, whatever characters the name is of.
+func attributePath(name string) path { return path{{kind: stepName, name: name}} }
+
+func (l *legacy) operand(v types.AttributeValue) *operand {
+	l.values = append(l.values, v)
+	return &operand{kind: operandValue, ref: len(l.values) - 1}
+}
+
+// join makes one condition of many.
+func (l *legacy) join(conds []*cond, operator types.ConditionalOperator) (*Condition, error) {
+	joined := opAnd
+	switch operator {
+	case "", types.ConditionalOperatorAnd:
+	case types.ConditionalOperatorOr:
+		joined = opOr
+	default:
+		return nil, fmt.Errorf("1 validation error detected: Value '%s' at 'conditionalOperator' failed to satisfy constraint: Member must satisfy enum value set: [OR, AND]", operator)
+	}
+	switch {
+	case operator != "" && len(conds) == 0:
+		return nil, errors.New("ConditionalOperator cannot be used without Filter or Expected")
+	case operator != "" && len(conds) == 1:
+		return nil, errors.New("ConditionalOperator can only be used when Filter or Expected has two or more elements")
+	case len(conds) == 0:
+		return nil, nil
+	}
+	l.Parsed.cond = &cond{op: joined, kids: conds}
+	return &Condition{l.binding}, nil
+}
+
+// expect reads one element of Expected, which has two forms: a comparison, or
+// a value that the attribute must have (or, with Exists false, no value).
+func (l *legacy) expect(name string, e types.ExpectedAttributeValue) (*cond, error) {
+	exists := e.Exists == nil || *e.Exists
+	switch {
+	case e.Value != nil && e.AttributeValueList != nil:
+		return nil, invalidValue("Value and AttributeValueList cannot be used together for Attribute: %s", name)
+	case e.ComparisonOperator != "":
+		return l.expectComparison(name, e)
+	case e.AttributeValueList != nil:
+		return nil, invalidValue("AttributeValueList can only be used with a ComparisonOperator for Attribute: %s", name)
+	case exists && e.Value == nil:
+		given := "null"
+		if e.Exists != nil {
+			given = "true"
+		}
+		return nil, invalidValue("Value must be provided when Exists is %s for Attribute: %s", given, name)
+	case !exists && e.Value != nil:
+		return nil, invalidValue("Value cannot be used when Exists is false for Attribute: %s", name)
+	case !exists:
+		return l.compared(name, types.ComparisonOperatorNull, nil)
+	}
+	return l.compared(name, types.ComparisonOperatorEq, []types.AttributeValue{e.Value})
+}
+
+func (l *legacy) expectComparison(name string, e types.ExpectedAttributeValue) (*cond, error) {
+	if e.Exists != nil {
+		return nil, invalidValue("Exists and ComparisonOperator cannot be used together for Attribute: %s", name)
+	}
+	args := e.AttributeValueList
+	if e.Value != nil {
+		args = []types.AttributeValue{e.Value}
+	}
+	if args == nil && e.ComparisonOperator != types.ComparisonOperatorNull && e.ComparisonOperator != types.ComparisonOperatorNotNull {
+		return nil, invalidValue("Value or AttributeValueList must be used with ComparisonOperator: %s for Attribute: %s", e.ComparisonOperator, name)
+	}
+	return l.compared(name, e.ComparisonOperator, args)
+}
+
+func (l *legacy) compared(name string, operator types.ComparisonOperator, args []types.AttributeValue) (*cond, error) {
+	c, err := newComparison(name, operator, args)
+	if err != nil {
+		return nil, err
+	}
+	return l.cond(c), nil
+}
+
+// comparisons reads the form that filters and key conditions have, sorted by
+// the attributes' names.
+func (l *legacy) comparisons(conditions map[string]types.Condition) ([]comparison, error) {
+	names := slices.Sorted(maps.Keys(conditions))
+	for _, name := range names {
+		if err := l.checkOperator(name, conditions[name].ComparisonOperator); err != nil {
+			return nil, err
+		}
+	}
+	var out []comparison
+	for _, name := range names {
+		c, err := newComparison(name, conditions[name].ComparisonOperator, conditions[name].AttributeValueList)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// checkOperator refuses what is no operator. AWS does so before it looks at
+// anything that depends on one.
+func (l *legacy) checkOperator(name string, operator types.ComparisonOperator) error {
+	if _, known := lookUpOperator(operator); known {
+		return nil
+	}
+	at := l.member(name, "comparisonOperator")
+	if operator == "" {
+		return fmt.Errorf("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", at)
+	}
+	return fmt.Errorf("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy enum value set: [IN, NULL, BETWEEN, LT, NOT_CONTAINS, EQ, GT, NOT_NULL, NE, LE, BEGINS_WITH, GE, CONTAINS]", operator, at)
+}
+
+// member writes where in the parameter a field stands, as AWS does.
+func (l *legacy) member(name, field string) string {
+	kind := string(l.kind)
+	return strings.ToLower(kind[:1]) + kind[1:] + "." + name + ".member." + field
+}
+
+// cond makes a comparison a node of the tree.
+func (l *legacy) cond(c comparison) *cond {
+	attribute := &operand{kind: operandPath, path: attributePath(c.name)}
+	args := []*operand{attribute}
+	for _, v := range c.args {
+		args = append(args, l.operand(v))
+	}
+	compare := &cond{op: c.op, args: args}
+	if !c.negated {
+		return compare
+	}
+	// An attribute that is absent neither contains a value nor fails to.
+	return &cond{op: opAnd, kids: []*cond{
+		{op: opExists, args: []*operand{attribute}},
+		{op: opNot, kids: []*cond{compare}},
+	}}
+}
+
+// comparison is one attribute compared with values that suit the operator.
+type comparison struct {
+	operator
+	name string
+	args []types.AttributeValue
+}
+
+// operator is what is known about a ComparisonOperator.
+type operator struct {
+	op      op
+	negated bool // NOT_CONTAINS
+	min     int  // arguments
+	max     int
+	types   string // of the arguments
+}
+
+func lookUpOperator(name types.ComparisonOperator) (operator, bool) {
+	switch name {
+	case types.ComparisonOperatorEq:
+		return operator{op: opEqual, min: 1, max: 1, types: allTypes}, true
+	case types.ComparisonOperatorNe:
+		return operator{op: opNotEqual, min: 1, max: 1, types: allTypes}, true
+	case types.ComparisonOperatorLe:
+		return operator{op: opLessEqual, min: 1, max: 1, types: ordered}, true
+	case types.ComparisonOperatorLt:
+		return operator{op: opLess, min: 1, max: 1, types: ordered}, true
+	case types.ComparisonOperatorGe:
+		return operator{op: opMoreEqual, min: 1, max: 1, types: ordered}, true
+	case types.ComparisonOperatorGt:
+		return operator{op: opMore, min: 1, max: 1, types: ordered}, true
+	case types.ComparisonOperatorIn:
+		return operator{op: opIn, min: 1, max: math.MaxInt, types: ordered}, true
+	case types.ComparisonOperatorBetween:
+		return operator{op: opBetween, min: 2, max: 2, types: ordered}, true
+	case types.ComparisonOperatorBeginsWith:
+		return operator{op: opBeginsWith, min: 1, max: 1, types: prefixes}, true
+	case types.ComparisonOperatorContains:
+		return operator{op: opContains, min: 1, max: 1, types: ordered}, true
+	case types.ComparisonOperatorNotContains:
+		return operator{op: opContains, negated: true, min: 1, max: 1, types: ordered}, true
+	case types.ComparisonOperatorNull:
+		return operator{op: opNotExists}, true
+	case types.ComparisonOperatorNotNull:
+		return operator{op: opExists}, true
+	}
+	return operator{}, false
+}
+
+// newComparison checks arguments in the order of AWS: each for itself, their
+// number, that they are of one type, that the operator takes that type.
+func newComparison(name string, named types.ComparisonOperator, args []types.AttributeValue) (comparison, error) {
+	o, _ := lookUpOperator(named)
+	c := comparison{operator: o, name: name}
+	if name == "" {
+		return c, value.ErrNoName
+	}
+	for _, arg := range args {
+		v, err := value.Clean(arg)
+		if err != nil {
+			return c, err
+		}
+		c.args = append(c.args, v)
+	}
+	if n := len(args); n < o.min || n > o.max {
+		return c, invalidValue("Invalid number of argument(s) for the %s ComparisonOperator", named)
+	}
+	if len(args) == 0 {
+		return c, nil
+	}
+	first := value.Type(c.args[0])
+	for _, v := range c.args[1:] {
+		if value.Type(v) != first {
+			return c, invalidValue("AttributeValues inside AttributeValueList must be of same type")
+		}
+	}
+	if !within(o.types, first) {
+		return c, invalidValue("ComparisonOperator %s is not valid for %s AttributeValue type", named, first)
+	}
+	if o.op == opBetween {
+		if order, _ := value.Compare(c.args[0], c.args[1]); order > 0 {
+			return c, errors.New("The BETWEEN condition was provided a range where the lower bound is greater than the upper bound")
+		}
+	}
+	return c, nil
+}
+
+func invalidValue(format string, args ...any) error {
+	return fmt.Errorf("One or more parameter values were invalid: "+format, args...)
+}
