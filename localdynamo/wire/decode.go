@@ -1,0 +1,285 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-faster/jx"
+)
+
+// decoder reads one JSON text. Its methods return errors of the request: a
+// *malformedError for what is not the JSON that the operation takes. What is
+// wrong with a value that is of the right shape does not end the reading, but
+// is kept as the complaint.
+type decoder struct {
+	json jx.Decoder
+	body []byte
+	text string // the body again, for attribute values to share
+
+	// complaint is the first ValidationException. AWS finds those after all
+	// of the body was read.
+	complaint error
+}
+
+func (d *decoder) reset(body []byte) {
+	d.body, d.text, d.complaint = body, "", nil
+	d.json.ResetBytes(body)
+}
+
+func (d *decoder) complain(err error) {
+	if d.complaint == nil {
+		d.complaint = err
+	}
+}
+
+// begin starts on a body.
+func (d *decoder) begin(body []byte) error {
+	d.reset(body)
+	if !utf8.Valid(body) {
+		return malformed("The body is not valid UTF-8")
+	}
+	d.text = string(body)
+	return nil
+}
+
+// end reports what follows the value that was to be the whole body.
+func (d *decoder) end() error {
+	if err := d.json.Skip(); err != io.EOF {
+		return malformed("The body goes on after the end of its JSON value")
+	}
+	return nil
+}
+
+// null skips a null, if there is one.
+func (d *decoder) null() (bool, error) {
+	if d.json.Next() != jx.Null {
+		return false, nil
+	}
+	return true, notJSON(d.json.Null())
+}
+
+// element reports a null where a list or a map has values.
+func (d *decoder) element() (absent bool, err error) {
+	absent, err = d.null()
+	if absent {
+		d.complain(validation("1 validation error detected: a value in a list or map is null and failed to satisfy constraint: Member must not be null"))
+	}
+	return absent, err
+}
+
+// object calls member for each member that is not null; key is valid until
+// member reads on.
+func (d *decoder) object(member func(key []byte) error) error {
+	members, err := d.json.ObjIter()
+	if err != nil {
+		return notJSON(err)
+	}
+	for members.Next() {
+		if absent, err := d.null(); err != nil {
+			return err
+		} else if absent {
+			continue
+		}
+		if err := member(members.Key()); err != nil {
+			return err
+		}
+	}
+	return notJSON(members.Err())
+}
+
+// list calls element for each element.
+func (d *decoder) list(element func() error) error {
+	elements, err := d.json.ArrIter()
+	if err != nil {
+		return notJSON(err)
+	}
+	for elements.Next() {
+		if err := element(); err != nil {
+			return err
+		}
+	}
+	return notJSON(elements.Err())
+}
+
+func (d *decoder) skip() error { return notJSON(d.json.Skip()) }
+
+// str returns a string of its own.
+func (d *decoder) str() (string, error) {
+	raw, err := d.rawString()
+	return string(raw), err
+}
+
+// sharedStr returns a string that may be a part of the whole body, which then
+// lives as long as it: for values that the engine encodes and lets go.
+func (d *decoder) sharedStr() (string, error) {
+	raw, err := d.rawString()
+	if err != nil || len(raw) == 0 {
+		return "", err
+	}
+	return d.share(raw), nil
+}
+
+// share finds the bytes in the text. A string with escapes was copied by jx,
+// and is not in there.
+func (d *decoder) share(raw []byte) string {
+	at := cap(d.body) - cap(raw)
+	if at >= 0 && at+len(raw) <= len(d.body) && &d.body[at] == &raw[0] {
+		return d.text[at : at+len(raw)]
+	}
+	return string(raw)
+}
+
+func (d *decoder) rawString() ([]byte, error) {
+	if d.json.Next() != jx.String {
+		return nil, d.mismatch("String")
+	}
+	raw, err := d.json.StrBytes()
+	return raw, notJSON(err)
+}
+
+func (d *decoder) boolean() (bool, error) {
+	switch d.json.Next() {
+	case jx.Bool:
+		b, err := d.json.Bool()
+		return b, notJSON(err)
+	case jx.String:
+		return false, malformed("Unexpected token received from parser")
+	}
+	return false, d.mismatch("Boolean")
+}
+
+// integer reads a number; its fraction is cut off.
+func (d *decoder) integer(kind string, bits int) (int64, error) {
+	number, err := d.number(kind)
+	if err != nil {
+		return 0, err
+	}
+	if n, err := strconv.ParseInt(number, 10, bits); err == nil {
+		return n, nil
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	limit := math.Ldexp(1, bits-1)
+	if err != nil || f >= limit || f <= -limit-1 {
+		return 0, malformed("Numeric value (" + number + ") out of range of " + kind)
+	}
+	return int64(f), nil
+}
+
+func (d *decoder) float() (float64, error) {
+	number, err := d.number("Double")
+	if err != nil {
+		return 0, err
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0, malformed("Numeric value (" + number + ") out of range of Double")
+	}
+	return f, nil
+}
+
+// number returns the digits of a JSON number.
+func (d *decoder) number(kind string) (string, error) {
+	if d.json.Next() != jx.Number {
+		return "", d.mismatch(kind)
+	}
+	raw, err := d.json.Num()
+	if len(raw) > maxDigits {
+		return "", malformed("Numeric value of " + strconv.Itoa(len(raw)) + " digits")
+	}
+	return string(raw), notJSON(err)
+}
+
+// maxDigits is more than any number that fits has.
+const maxDigits = 400
+
+// epoch reads seconds since 1970, to the millisecond.
+func (d *decoder) epoch() (time.Time, error) {
+	seconds, err := d.float()
+	if err != nil {
+		return time.Time{}, err
+	}
+	if math.Abs(seconds) > 1<<40 {
+		return time.Time{}, malformed("Time out of range")
+	}
+	return time.UnixMilli(int64(math.Round(seconds * 1000))).UTC(), nil
+}
+
+// blob reads base64 as AWS takes it: padded, without line ends, and with
+// nothing left over in the last character.
+func (d *decoder) blob() ([]byte, error) {
+	switch d.json.Next() {
+	case jx.Array, jx.Object:
+		return nil, d.mismatch("ByteBuffer")
+	case jx.String:
+	default:
+		return nil, malformed("only base-64-encoded strings are convertible to bytes")
+	}
+	raw, err := d.json.StrBytes()
+	if err != nil {
+		return nil, notJSON(err)
+	}
+	if len(raw)%4 != 0 {
+		return nil, malformed("Base64 encoded length is expected a multiple of 4 bytes but found: " + strconv.Itoa(len(raw)))
+	}
+	strict := base64.StdEncoding.Strict()
+	decoded := make([]byte, strict.DecodedLen(len(raw)))
+	n, err := strict.Decode(decoded, raw)
+	if err != nil || bytes.ContainsAny(raw, "\r\n") {
+		return nil, malformed("Invalid Base64: only whole groups of A to Z, a to z, 0 to 9, + and / with their padding are accepted")
+	}
+	return decoded[:n], nil
+}
+
+// mismatch says that the next value cannot become what it has to be.
+func (d *decoder) mismatch(target string) error {
+	switch d.json.Next() {
+	case jx.Object:
+		return malformed("Start of structure or map found where not expected")
+	case jx.Array:
+		if target == "ByteBuffer" {
+			return malformed("Unrecognized collection type class java.nio.ByteBuffer")
+		}
+		return malformed("Unrecognized collection type class java.lang." + target)
+	case jx.String:
+		return malformed("STRING_VALUE cannot be converted to " + target)
+	case jx.Null:
+		return malformed("NULL_VALUE cannot be converted to " + target)
+	}
+	raw, err := d.json.Raw()
+	if err != nil {
+		return notJSON(err)
+	}
+	token := "NUMBER_VALUE"
+	switch {
+	case raw[0] == 't':
+		token = "TRUE_VALUE"
+	case raw[0] == 'f':
+		token = "FALSE_VALUE"
+	case strings.ContainsAny(string(raw), ".eE"):
+		token = "DECIMAL_VALUE"
+	}
+	return malformed(token + " cannot be converted to " + target)
+}
+
+// opens checks that the next value begins an object or a list, in AWS's words
+// for what it is instead; unlike is its word for any scalar.
+func (d *decoder) opens(want jx.Type, class, unlike string) error {
+	got := d.json.Next()
+	switch {
+	case got == want:
+		return nil
+	case got == jx.Array:
+		return malformed("Unrecognized collection type " + class)
+	case got == jx.Object:
+		return malformed("Start of structure or map found where not expected")
+	case got == jx.Invalid:
+		return d.skip()
+	}
+	return malformed(unlike)
+}

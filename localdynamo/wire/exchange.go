@@ -1,0 +1,207 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+const (
+	// maxBody is the largest request in bytes, also after it was unpacked:
+	// AWS's own limit of a batch.
+	maxBody = 16 << 20
+
+	// firstRead is how much is allotted to a request before any of it has
+	// arrived, whatever length it claims.
+	firstRead = 64 << 10
+
+	// keptBuffer is the largest buffer that an exchange keeps for the next.
+	keptBuffer = 1 << 20
+
+	// gzipFrom is the smallest answer that is worth packing: less than that
+	// is little more than one packet anyway.
+	gzipFrom = 2 << 10
+)
+
+const (
+	amzJSON   = "application/x-amz-json-1.0"
+	plainText = "text/plain"
+)
+
+// exchange is the memory of one request and its answer, used again and again.
+type exchange struct {
+	in      []byte // the request's body
+	out     []byte // the answer's
+	spare   []byte // for packing and unpacking
+	decoder decoder
+	packer  *gzip.Writer // nil until first used
+	gunzip  *gzip.Reader // nil until first used
+}
+
+func newExchange() *exchange {
+	return &exchange{in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10)}
+}
+
+func (x *exchange) reset() {
+	x.in, x.out, x.spare = kept(x.in), kept(x.out), kept(x.spare)
+	x.decoder.reset(nil)
+}
+
+func kept(buffer []byte) []byte {
+	if cap(buffer) > keptBuffer {
+		return nil
+	}
+	return buffer[:0]
+}
+
+// errTooLarge is the answer to a body of more than maxBody.
+func errTooLarge() error {
+	return clientFault(codeTooLarge, "The request has more than %d bytes, packed or unpacked; split it into smaller ones", maxBody)
+}
+
+// read takes in the body.
+func (x *exchange) read(r *http.Request) error {
+	if r.ContentLength > maxBody {
+		return errTooLarge()
+	}
+	var err error
+	x.in, err = readBounded(x.in, r.Body, int(r.ContentLength))
+	return err
+}
+
+// readBounded appends all of body to dst; length is how much there will be,
+// or -1. What does not come in full cannot be decoded either.
+func readBounded(dst []byte, body io.Reader, length int) ([]byte, error) {
+	if length > 0 {
+		dst = slices.Grow(dst, min(length, firstRead))
+	}
+	for length < 0 || len(dst) < length {
+		if len(dst) == cap(dst) {
+			dst = slices.Grow(dst, max(512, cap(dst)))
+		}
+		n, err := body.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		switch {
+		case len(dst) > maxBody:
+			return dst, errTooLarge()
+		case err == io.EOF && (length < 0 || len(dst) == length):
+			return dst, nil
+		case err != nil:
+			return dst, malformed("The request's body ended early: " + err.Error())
+		}
+	}
+	return dst, nil
+}
+
+// unpack undoes the Content-Encoding of x.in.
+func (x *exchange) unpack(coding string) error {
+	switch coding {
+	case "", "identity":
+		return nil
+	case "gzip":
+	default:
+		return malformed("Unknown Content-Encoding " + strconv.Quote(coding) + "; send gzip, or none")
+	}
+	if err := x.openPacked(); err != nil {
+		return malformed("The body is not what gzip makes: " + err.Error())
+	}
+	plain, err := readBounded(x.spare, x.gunzip, -1)
+	x.in, x.spare = plain, x.in[:0]
+	return err
+}
+
+func (x *exchange) openPacked() (err error) {
+	packed := bytes.NewReader(x.in)
+	if x.gunzip == nil {
+		x.gunzip, err = gzip.NewReader(packed)
+		return err
+	}
+	return x.gunzip.Reset(packed)
+}
+
+// reply sends x.out. An error of writing is the client's going away, of which
+// nobody is left to be told.
+func (x *exchange) reply(w http.ResponseWriter, r *http.Request, status int, contentType string) {
+	header := w.Header()
+	body := x.out
+	if len(body) >= gzipFrom && acceptsGzip(r.Header) {
+		if packed, err := x.pack(); err == nil {
+			body = packed
+			header["Content-Encoding"] = []string{"gzip"}
+		}
+	}
+	setHeaders(header, body, contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// requestIDLength is that of AWS's ids: 260 bits in base 32.
+const requestIDLength = 52
+
+// setHeaders writes into the map itself, with names in net/http's own
+// spelling, and makes one string of all values.
+func setHeaders(header http.Header, body []byte, contentType string) {
+	text := make([]byte, 0, requestIDLength+20)
+	text = appendRequestID(text)
+	text = strconv.AppendUint(text, uint64(crc32.ChecksumIEEE(body)), 10)
+	sum := len(text)
+	text = strconv.AppendInt(text, int64(len(body)), 10)
+	all := string(text)
+	values := [...]string{all[:requestIDLength], all[requestIDLength:sum], all[sum:], contentType}
+	header["X-Amzn-Requestid"] = values[0:1:1]
+	header["X-Amz-Crc32"] = values[1:2:2]
+	header["Content-Length"] = values[2:3:3]
+	header["Content-Type"] = values[3:4:4]
+}
+
+func appendRequestID(dst []byte) []byte {
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
+	var bits uint64
+	for i := range requestIDLength {
+		if i%12 == 0 { // 60 of 64 bits
+			bits = rand.Uint64()
+		}
+		dst = append(dst, digits[bits&31])
+		bits >>= 5
+	}
+	return dst
+}
+
+// acceptsGzip reports whether the client wants packed answers.
+func acceptsGzip(header http.Header) bool {
+	for _, line := range header["Accept-Encoding"] {
+		for offer := range strings.SplitSeq(line, ",") {
+			coding, weight, _ := strings.Cut(offer, ";")
+			if strings.TrimSpace(coding) == "gzip" {
+				q, given := strings.CutPrefix(strings.ReplaceAll(weight, " ", ""), "q=")
+				return !given || strings.Trim(q, "0.") != ""
+			}
+		}
+	}
+	return false
+}
+
+// pack returns x.out packed.
+func (x *exchange) pack() ([]byte, error) {
+	packed := bytes.NewBuffer(x.spare[:0])
+	if x.packer == nil {
+		var err error
+		if x.packer, err = gzip.NewWriterLevel(packed, gzip.BestSpeed); err != nil {
+			return nil, err
+		}
+	} else {
+		x.packer.Reset(packed)
+	}
+	_, err := x.packer.Write(x.out)
+	err = errors.Join(err, x.packer.Close())
+	x.spare = packed.Bytes()
+	return x.spare, err
+}

@@ -1,0 +1,114 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// operations is the table of what the engine can do, by name.
+func operations(structs plans) (map[string]*operation, error) {
+	table := make(map[string]*operation)
+	for _, o := range []*operation{
+		op("CreateTable", (*localdynamo.DB).CreateTable),
+		op("DeleteItem", (*localdynamo.DB).DeleteItem),
+		op("DescribeTable", (*localdynamo.DB).DescribeTable),
+		op("DescribeTimeToLive", (*localdynamo.DB).DescribeTimeToLive),
+		op("GetItem", (*localdynamo.DB).GetItem),
+		op("PutItem", (*localdynamo.DB).PutItem),
+		op("Query", (*localdynamo.DB).Query),
+		op("Scan", (*localdynamo.DB).Scan),
+		op("TransactWriteItems", (*localdynamo.DB).TransactWriteItems),
+		op("UpdateItem", (*localdynamo.DB).UpdateItem),
+		op("UpdateTimeToLive", (*localdynamo.DB).UpdateTimeToLive),
+	} {
+		if err := o.compile(structs); err != nil {
+			return nil, fmt.Errorf("operation %s: %w", o.name, err)
+		}
+		table[o.name] = o
+	}
+	return table, nil
+}
+
+// leftOut names the operations of AWS that the engine does not have.
+func leftOut() map[string]struct{} {
+	names := make(map[string]struct{})
+	for name := range strings.FieldsSeq(`
+		BatchExecuteStatement ExecuteStatement ExecuteTransaction
+		CreateBackup DeleteBackup DescribeBackup ListBackups RestoreTableFromBackup
+		DescribeContinuousBackups UpdateContinuousBackups RestoreTableToPointInTime
+		DescribeExport ExportTableToPointInTime ListExports
+		DescribeImport ImportTable ListImports
+		CancelBulkOperation DescribeBulkOperation ListBulkOperations StartBulkPutItems
+		CreateGlobalTable DescribeGlobalTable DescribeGlobalTableSettings ListGlobalTables
+		UpdateGlobalTable UpdateGlobalTableSettings
+		DescribeTableReplicaAutoScaling UpdateTableReplicaAutoScaling
+		DescribeContributorInsights ListContributorInsights UpdateContributorInsights
+		DescribeKinesisStreamingDestination DisableKinesisStreamingDestination
+		EnableKinesisStreamingDestination UpdateKinesisStreamingDestination
+		DeleteResourcePolicy GetResourcePolicy PutResourcePolicy
+		SearchVectors`) {
+		names[name] = struct{}{}
+	}
+	return names
+}
+
+// operation is one line of the table.
+type operation struct {
+	name            string
+	inType, outType reflect.Type // of the structs
+	in, out         *plan
+	run             func(db *localdynamo.DB, ctx context.Context, in any) (any, error)
+}
+
+// method is what the engine's methods look like: those of the SDK's client.
+type method[In, Out any] func(*localdynamo.DB, context.Context, *In, ...func(*dynamodb.Options)) (*Out, error)
+
+func op[In, Out any](name string, do method[In, Out]) *operation {
+	return &operation{
+		name:    name,
+		inType:  reflect.TypeFor[In](),
+		outType: reflect.TypeFor[Out](),
+		run: func(db *localdynamo.DB, ctx context.Context, in any) (any, error) {
+			return do(db, ctx, in.(*In))
+		},
+	}
+}
+
+func (o *operation) compile(structs plans) (err error) {
+	if o.in, err = structs.of(o.inType); err != nil {
+		return err
+	}
+	o.in.demand(make(map[*plan]bool))
+	o.out, err = structs.of(o.outType)
+	return err
+}
+
+// decode makes the engine's input of a body. An error is a *malformedError or
+// a ValidationException.
+func (o *operation) decode(d *decoder, body []byte) (any, error) {
+	if err := d.begin(body); err != nil {
+		return nil, err
+	}
+	in := reflect.New(o.inType)
+	if err := o.in.decode(d, in.Elem()); err != nil {
+		return nil, err
+	}
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	if err := missing(o.in, in.Elem()); err != nil {
+		return nil, err
+	}
+	return in.Interface(), d.complaint
+}
+
+// encode appends the body of an answer.
+func (o *operation) encode(dst []byte, out any) []byte {
+	return o.out.encode(dst, reflect.ValueOf(out).Elem())
+}

@@ -1,0 +1,350 @@
+package wire_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/localdynamo/wire"
+)
+
+func TestHealth(t *testing.T) {
+	status, _, body := send(t, newHandler(t, wire.Config{}), httptest.NewRequest(http.MethodGet, "http://localhost:8000/", nil))
+	if status != http.StatusOK || body != "healthy: localhost:8000 " {
+		t.Errorf("got %d %q", status, body)
+	}
+}
+
+func TestOtherMethodsAndContentTypes(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	for _, change := range []func(*http.Request){
+		func(r *http.Request) { r.Method = http.MethodPut },
+		func(r *http.Request) { r.Method = http.MethodOptions },
+		func(r *http.Request) { r.Header.Set("Content-Type", "text/json") },
+		func(r *http.Request) { r.Header.Del("Content-Type") },
+	} {
+		r := request("GetItem", strings.NewReader("{}"))
+		change(r)
+		status, _, body := send(t, h, r)
+		if status != http.StatusNotFound || body != "<UnknownOperationException/>\n" {
+			t.Errorf("%s %q: got %d %q", r.Method, r.Header.Get("Content-Type"), status, body)
+		}
+	}
+	for _, accepted := range []string{"application/json", "application/x-amz-json-1.0; charset=utf-8"} {
+		r := request("DescribeTable", strings.NewReader(`{"TableName":"things"}`))
+		r.Header.Set("Content-Type", accepted)
+		if status, _, body := send(t, h, r); status != http.StatusOK {
+			t.Errorf("%q: got %d %q", accepted, status, body)
+		}
+	}
+}
+
+func TestTarget(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	for _, test := range []struct{ target, message string }{
+		{"", "There is no operation"},
+		{"GetItem", "There is no operation"},
+		{"DynamoDB_20111205.GetItem", "There is no operation"},
+		{"DynamoDB_20120810.getItem", "There is no operation"},
+		{"DynamoDB_20120810.ExecuteStatement", "localdynamo does not implement DynamoDB_20120810.ExecuteStatement; its FIDELITY.md"},
+		{"DynamoDBStreams_20120810.ListStreams", "localdynamo does not implement DynamoDBStreams_20120810.ListStreams; its FIDELITY.md"},
+	} {
+		r := request("", strings.NewReader("{}"))
+		r.Header.Set("X-Amz-Target", test.target)
+		status, _, body := send(t, h, r)
+		if status != http.StatusBadRequest ||
+			!strings.HasPrefix(body, `{"__type":"com.amazon.coral.service#UnknownOperationException","message":"`+test.message) {
+			t.Errorf("%q: got %d %s", test.target, status, body)
+		}
+	}
+}
+
+const (
+	serialization = `{"__type":"com.amazon.coral.service#SerializationException","Message":"`
+	invalid       = `{"__type":"com.amazon.coral.validate#ValidationException","message":"`
+)
+
+// What is asked with a body, and how the answer begins. Where a text is
+// AWS's, all of it is there.
+func TestBodies(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	for _, test := range []struct{ operation, body, want string }{
+		{"GetItem", ``, serialization},
+		{"GetItem", `{`, serialization},
+		{"GetItem", `{"TableName":"things",}`, serialization},
+		{"GetItem", `{"TableName":"things"} x`, serialization},
+		{"GetItem", `{"TableName":"thi` + "\xff" + `ngs"}`, serialization},
+		{"GetItem", `[]`, serialization},
+		{"GetItem", `null`, serialization},
+		{"GetItem", `{"TableName":1}`, serialization + `NUMBER_VALUE cannot be converted to String"}`},
+		{"GetItem", `{"TableName":1.5}`, serialization + `DECIMAL_VALUE cannot be converted to String"}`},
+		{"GetItem", `{"TableName":true}`, serialization + `TRUE_VALUE cannot be converted to String"}`},
+		{"GetItem", `{"TableName":[]}`, serialization + `Unrecognized collection type class java.lang.String"}`},
+		{"GetItem", `{"TableName":{}}`, serialization + `Start of structure or map found where not expected"}`},
+		{"GetItem", `{"ConsistentRead":"true"}`, serialization + `Unexpected token received from parser"}`},
+		{"GetItem", `{"ConsistentRead":1}`, serialization + `NUMBER_VALUE cannot be converted to Boolean"}`},
+		{"GetItem", `{"Key":"a"}`, serialization + `Unexpected field type"}`},
+		{"GetItem", `{"Key":[]}`, serialization + `Unrecognized collection type java.util.Map<java.lang.String, com.amazonaws.dynamodb.v20120810.AttributeValue>"}`},
+		{"GetItem", `{"Key":{"pk":"a"}}`, serialization + `Unexpected value type in payload"}`},
+		{"GetItem", `{"Key":{"pk":[]}}`, serialization + `Unrecognized collection type class com.amazonaws.dynamodb.v20120810.AttributeValue"}`},
+		{"GetItem", `{"Key":{"pk":{"S":1}}}`, serialization + `NUMBER_VALUE cannot be converted to String"}`},
+		{"GetItem", `{"Key":{"pk":{"N":1}}}`, serialization + `NUMBER_VALUE cannot be converted to String"}`},
+		{"GetItem", `{"Key":{"pk":{"B":1}}}`, serialization + `only base-64-encoded strings are convertible to bytes"}`},
+		{"GetItem", `{"Key":{"pk":{"B":"abc"}}}`, serialization + `Base64 encoded length is expected a multiple of 4 bytes but found: 3"}`},
+		{"GetItem", `{"Key":{"pk":{"B":"ab!="}}}`, serialization + `Invalid Base64`},
+		{"GetItem", `{"Key":{"pk":{"B":"YWJ\n\n\n\n\n"}}}`, serialization + `Invalid Base64`},
+		{"GetItem", `{"Key":{"pk":{"B":"YWK="}}}`, serialization + `Invalid Base64`}, // bits left over
+		{"GetItem", `{"Key":{"pk":{"SS":"a"}}}`, serialization + `Unexpected field type"}`},
+		{"GetItem", `{"Key":{"pk":{"SS":[1]}}}`, serialization + `NUMBER_VALUE cannot be converted to String"}`},
+		{"GetItem", `{"AttributesToGet":{}}`, serialization + `Start of structure or map found where not expected"}`},
+		{"Query", `{"Limit":"1"}`, serialization + `STRING_VALUE cannot be converted to Integer"}`},
+		{"Query", `{"Limit":2147483648}`, serialization + `Numeric value (2147483648) out of range of Integer"}`},
+		{"TransactWriteItems", `{"TransactItems":[1]}`, serialization + `Unexpected value type in payload"}`},
+
+		{"GetItem", `{"TableName":"things","Key":{"pk":{}}}`, invalid + `Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"}`},
+		{"GetItem", `{"TableName":"things","Key":{"pk":null}}`, invalid + `Supplied AttributeValue is empty`},
+		{"GetItem", `{"TableName":"things","Key":{"pk":{"S":null}}}`, invalid + `Supplied AttributeValue is empty`},
+		{"GetItem", `{"TableName":"things","Key":{"pk":{"X":{"S":"a"}}}}`, invalid + `Supplied AttributeValue is empty`},
+		{"PutItem", `{"TableName":"things","Item":{"pk":{"S":"a"},"l":{"L":[null]}}}`, invalid + `Supplied AttributeValue is empty`},
+		{"GetItem", `{"TableName":"things","Key":{"pk":{"S":"a","N":"1"}}}`, invalid + `Supplied AttributeValue has more than one datatypes set, must contain exactly one of the supported datatypes"}`},
+		{"GetItem", `{"TableName":"things","Key":{"pk":{"S":"a","S":"b"}}}`, `{}`},
+		{"GetItem", `{"TableName":"things","Key":{"pk":{"S":"a","N":null,"X":[{}]}},"Unknown":{"a":[1,{"b":null}]}}`, `{}`},
+		{"GetItem", ` { "TableName" : "things" , "Key" : { "\u0070k" : { "S" : "\ud83d\ude00\n" } }, "AttributesToGet" : null } `, `{}`},
+		{"DescribeTable", `{"TableName":"thing"}`, `{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException","message":"Requested resource not found`},
+	} {
+		status, got := ask(t, h, test.operation, test.body)
+		want := http.StatusBadRequest
+		if test.want == "{}" {
+			want = http.StatusOK
+		}
+		if status != want || !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s %s\ngot  %d %s\nwant %d %s", test.operation, test.body, status, got, want, test.want)
+		}
+	}
+}
+
+// However deep the nesting, it is refused by the kind of error that it is.
+func TestNesting(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	nested := func(levels int) string {
+		return `{"TableName":"things","Item":{"pk":{"S":"a"},"v":` + strings.Repeat(`{"L":[`, levels) + `{"S":"x"}` + strings.Repeat(`]}`, levels) + `}}`
+	}
+	for _, test := range []struct {
+		levels int
+		want   string
+	}{
+		{20, "{}"},
+		{40, invalid + "Nesting Levels have exceeded supported limits"},
+		{4_000, invalid + "Nesting Levels have exceeded supported limits"},
+		{1_000_000, serialization},
+	} {
+		if _, got := ask(t, h, "PutItem", nested(test.levels)); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%d levels: got %.200s, want %s", test.levels, got, test.want)
+		}
+	}
+	for _, body := range []string{strings.Repeat("[", 1_000_000), strings.Repeat(`{"a":`, 1_000_000), `{"Unknown":` + strings.Repeat("[", 1_000_000)} {
+		if status, got := ask(t, h, "PutItem", body); status != http.StatusBadRequest || !strings.HasPrefix(got, serialization) {
+			t.Errorf("%.20s…: got %d %.200s", body, status, got)
+		}
+	}
+}
+
+func TestRequiredMembers(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	null := func(path string) string {
+		return "Value null at '" + path + "' failed to satisfy constraint: Member must not be null"
+	}
+	for _, test := range []struct{ operation, body, want string }{
+		{"GetItem", `{}`, "2 validation errors detected: " + null("key") + "; " + null("tableName")},
+		{"GetItem", `{"TableName":null,"Key":{}}`, "1 validation error detected: " + null("tableName")},
+		{"PutItem", `{"TableName":"things"}`, "1 validation error detected: " + null("item")},
+		{"TransactWriteItems", `{}`, "1 validation error detected: " + null("transactItems")},
+		{"TransactWriteItems", `{"TransactItems":[{"Put":{}},{"Delete":{"Key":{}}}]}`, "3 validation errors detected: " +
+			null("transactItems.1.member.put.item") + "; " + null("transactItems.1.member.put.tableName") + "; " + null("transactItems.2.member.delete.tableName")},
+		{"CreateTable", `{"TableName":"others","KeySchema":[null]}`, "2 validation errors detected: " +
+			null("keySchema.1.member.attributeName") + "; " + null("keySchema.1.member.keyType")},
+		{"UpdateTimeToLive", `{"TableName":"things","TimeToLiveSpecification":{}}`, "2 validation errors detected: " +
+			null("timeToLiveSpecification.attributeName") + "; " + null("timeToLiveSpecification.enabled")},
+	} {
+		status, got := ask(t, h, test.operation, test.body)
+		if want := invalid + test.want + `"}`; status != http.StatusBadRequest || !sameMembers(got, want) {
+			t.Errorf("%s %s\ngot  %d %s\nwant %s", test.operation, test.body, status, got, want)
+		}
+	}
+}
+
+// sameMembers compares messages whose parts come in no order that means
+// anything.
+func sameMembers(got, want string) bool {
+	if len(got) != len(want) {
+		return false
+	}
+	_, list, _ := strings.Cut(want, "detected: ")
+	for part := range strings.SplitSeq(strings.TrimSuffix(list, `"}`), "; ") {
+		if !strings.Contains(got, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// Whatever members are missing, or null, where they are, the engine answers.
+// The bodies are those of a full request with one branch taken out.
+func TestEveryMemberMayBeMissing(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	for operation, full := range fullRequests() {
+		for _, without := range []string{"null", "{}", "[]"} {
+			for body := range eachReplaced(full, without) {
+				status, got := ask(t, h, operation, body)
+				if status != http.StatusOK && status != http.StatusBadRequest {
+					t.Errorf("%s %s\ngot %d %s", operation, body, status, got)
+				}
+			}
+		}
+	}
+}
+
+func TestErrorBodies(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	if status, got := ask(t, h, "PutItem", `{"TableName":"things","Item":{"pk":{"S":"a"}}}`); status != http.StatusOK {
+		t.Fatal(got)
+	}
+	const dynamodb = `{"__type":"com.amazonaws.dynamodb.v20120810#`
+	for _, test := range []struct{ operation, body, want string }{
+		{
+			"PutItem", `{"TableName":"things","Item":{"pk":{"S":"a"}},"ConditionExpression":"attribute_not_exists(pk)"}`,
+			dynamodb + `ConditionalCheckFailedException","message":"The conditional request failed"}`,
+		},
+		{
+			"PutItem", `{"TableName":"things","Item":{"pk":{"S":"a"}},"ConditionExpression":"attribute_not_exists(pk)","ReturnValuesOnConditionCheckFailure":"ALL_OLD"}`,
+			dynamodb + `ConditionalCheckFailedException","message":"The conditional request failed","Item":{"pk":{"S":"a"}}}`,
+		},
+		{
+			"PutItem", `{"TableName":"things","Item":{"pk":{"S":"b"}},"ConditionExpression":"attribute_exists(pk)","ReturnValuesOnConditionCheckFailure":"ALL_OLD"}`,
+			dynamodb + `ConditionalCheckFailedException","message":"The conditional request failed"}`,
+		},
+		{
+			"CreateTable", `{"TableName":"things","BillingMode":"PAY_PER_REQUEST","KeySchema":[{"AttributeName":"pk","KeyType":"HASH"}],"AttributeDefinitions":[{"AttributeName":"pk","AttributeType":"S"}]}`,
+			dynamodb + `ResourceInUseException","message":"Table already exists: things"}`,
+		},
+		{
+			"TransactWriteItems", `{"TransactItems":[{"Delete":{"TableName":"things","Key":{"pk":{"S":"b"}}}},{"Put":{"TableName":"things","Item":{"pk":{"S":"a"}},"ConditionExpression":"attribute_not_exists(pk)","ReturnValuesOnConditionCheckFailure":"ALL_OLD"}}]}`,
+			dynamodb + `TransactionCanceledException","Message":"Transaction cancelled, please refer cancellation reasons for specific reasons [None, ConditionalCheckFailed]",` +
+				`"CancellationReasons":[{"Code":"None"},{"Code":"ConditionalCheckFailed","Item":{"pk":{"S":"a"}},"Message":"The conditional request failed"}]}`,
+		},
+	} {
+		if status, got := ask(t, h, test.operation, test.body); status != http.StatusBadRequest || got != test.want {
+			t.Errorf("%s %s\ngot  %d %s\nwant %s", test.operation, test.body, status, got, test.want)
+		}
+	}
+}
+
+// A failing store is a fault of the server, without its particulars.
+func TestServerFault(t *testing.T) {
+	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
+	h, err := wire.New(db, wire.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	status, got := ask(t, h, "DescribeTable", `{"TableName":"things"}`)
+	if want := `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError","message":"Internal server error"}`; status != http.StatusInternalServerError || got != want {
+		t.Errorf("got %d %s, want %s", status, got, want)
+	}
+}
+
+func packed(t testing.TB, s string) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := io.WriteString(w, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+func TestPackedRequest(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	for range 2 { // the second uses the first one's memory
+		r := request("DescribeTable", packed(t, `{"TableName":"things"}`))
+		r.Header.Set("Content-Encoding", "gzip")
+		if status, _, body := send(t, h, r); status != http.StatusOK {
+			t.Errorf("got %d %s", status, body)
+		}
+		for coding, body := range map[string]string{"gzip": "not gzip at all", "br": "{}"} {
+			r := request("DescribeTable", strings.NewReader(body))
+			r.Header.Set("Content-Encoding", coding)
+			if status, _, got := send(t, h, r); status != http.StatusBadRequest || !strings.HasPrefix(got, serialization) {
+				t.Errorf("%s: got %d %s", coding, status, got)
+			}
+		}
+	}
+}
+
+func TestPackedAnswer(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	large := `{"pk":{"S":"large"},"v":{"S":"` + strings.Repeat("x", 10_000) + `"}}`
+	for name, it := range map[string]string{"large": large, "small": `{"pk":{"S":"small"}}`} {
+		if status, got := ask(t, h, "PutItem", `{"TableName":"things","Item":`+it+`}`); status != http.StatusOK {
+			t.Fatal(name, got)
+		}
+	}
+	for _, test := range []struct {
+		pk, accept string
+		packed     bool
+	}{
+		{"large", "", false},
+		{"large", "identity", false},
+		{"large", "gzip;q=0", false},
+		{"large", "gzip", true},
+		{"large", "deflate, gzip;q=0.5", true},
+		{"small", "gzip", false},
+	} {
+		r := request("GetItem", strings.NewReader(`{"TableName":"things","Key":{"pk":{"S":"`+test.pk+`"}}}`))
+		r.Header.Set("Accept-Encoding", test.accept)
+		status, header, body := send(t, h, r)
+		if got := header.Get("Content-Encoding") == "gzip"; status != http.StatusOK || got != test.packed {
+			t.Errorf("%s with %q: %d, packed: %t, want %t", test.pk, test.accept, status, got, test.packed)
+		}
+		if test.packed {
+			body = unpacked(t, body)
+		}
+		if !strings.HasPrefix(body, `{"Item":{`) || len(body) < 20 {
+			t.Errorf("%s with %q: got %.100s", test.pk, test.accept, body)
+		}
+	}
+}
+
+func unpacked(t testing.TB, s string) string {
+	t.Helper()
+	r, err := gzip.NewReader(strings.NewReader(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(plain)
+}
+
+func TestNew(t *testing.T) {
+	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
+	defer db.Close()
+	for _, config := range []wire.Config{{AccessKey: "a"}, {SecretKey: "b"}} {
+		if _, err := wire.New(db, config); err == nil {
+			t.Errorf("%+v was accepted", config)
+		}
+	}
+}
