@@ -34,8 +34,8 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
 		return nil, err
 	}
-	if n := len(in.TransactItems); n < 1 || n > maxActions {
-		return nil, invalid("1 validation error detected: Value at 'transactItems' failed to satisfy constraint: Member must have length between 1 and %d, inclusive; length: %d", maxActions, n)
+	if err := checkActionCount(len(in.TransactItems)); err != nil {
+		return nil, err
 	}
 	operations := make([]*operation, len(in.TransactItems))
 	mutations := make([]*mutation, len(in.TransactItems))
@@ -125,13 +125,28 @@ func actionOf(action *types.TransactWriteItem) (*operation, error) {
 	return found[0], nil
 }
 
+func checkActionCount(n int) error {
+	if n < 1 || n > maxActions {
+		return invalid("1 validation error detected: Value at 'transactItems' failed to satisfy constraint: Member must have length between 1 and %d, inclusive; length: %d", maxActions, n)
+	}
+	return nil
+}
+
+func errSameItem() error {
+	return invalid("Transaction request cannot include multiple operations on one item")
+}
+
+func errTransactionSize(size int) error {
+	return invalid("Transaction payload size cannot exceed 4MB. Payload Size: %d", size)
+}
+
 func checkDistinctItems(mutations []*mutation) error {
 	seen := make(map[string]struct{}, len(mutations))
 	for _, m := range mutations {
 		seen[m.table.Name+"/"+string(m.key)] = struct{}{} // a table's name holds no slash
 	}
 	if len(seen) < len(mutations) {
-		return invalid("Transaction request cannot include multiple operations on one item")
+		return errSameItem()
 	}
 	return nil
 }
@@ -157,7 +172,7 @@ func evaluateAll(tx *transaction, mutations []*mutation) ([]effect, error) {
 		return nil, cancellation(reasons)
 	}
 	if size > maxTransaction {
-		return nil, invalid("Transaction payload size cannot exceed 4MB. Payload Size: %d", size)
+		return nil, errTransactionSize(size)
 	}
 	return effects, nil
 }

@@ -1,0 +1,180 @@
+package localdynamo
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/expr"
+	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// Limits of one BatchGetItem.
+const (
+	maxBatchGet      = 100        // items asked for
+	maxBatchResponse = 16_000_000 // bytes of items returned
+)
+
+// lookup is the reading of one item, checked.
+type lookup struct {
+	table      *table
+	key        []byte
+	projection *expr.Projection
+	given      map[string]types.AttributeValue // the key as it was given
+}
+
+// found returns what the projection leaves of an item; nil if there is none.
+func (l *lookup) found(item value.Item) (map[string]types.AttributeValue, error) {
+	if item == "" {
+		return nil, nil
+	}
+	item = copyOf(item)
+	if l.projection == nil {
+		return decode(item)
+	}
+	s := &stored{item: item}
+	return l.projection.Of(s), s.fault
+}
+
+// BatchGetItem reads up to 100 items of any tables, all from one snapshot. It
+// returns at most 16 MB of them; the keys of the rest are in UnprocessedKeys.
+func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+		return nil, err
+	}
+	names, err := batchGetTables(in.RequestItems)
+	if err != nil {
+		return nil, err
+	}
+	b := &batchGet{answers: make(map[string][]map[string]types.AttributeValue, len(names)), left: map[string]types.KeysAndAttributes{}}
+	plans := make([][]lookup, len(names))
+	for i, name := range names {
+		if plans[i], err = db.planKeys(name, in.RequestItems[name]); err != nil {
+			return nil, err
+		}
+	}
+	err = db.view(ctx, func(r store.Reader) error {
+		for i, name := range names {
+			if err := b.read(r, name, in.RequestItems[name], plans[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &dynamodb.BatchGetItemOutput{
+		Responses:        b.answers,
+		UnprocessedKeys:  b.left,
+		ConsumedCapacity: b.cost.consumed(in.ReturnConsumedCapacity),
+	}, nil
+}
+
+// batchGetTables checks how much is asked for, and returns the tables' names
+// in a fixed order.
+func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, error) {
+	if len(requests) == 0 {
+		return nil, invalid("BatchGetItem must have some requests set")
+	}
+	names := slices.Sorted(maps.Keys(requests))
+	n := 0
+	for _, name := range names {
+		if err := checkTableName(&name); err != nil {
+			return nil, err
+		}
+		if len(requests[name].Keys) == 0 {
+			return nil, invalid("The list of keys in RequestItems for BatchGetItem is required: %s has empty list", name)
+		}
+		n += len(requests[name].Keys)
+	}
+	if n > maxBatchGet {
+		return nil, invalid("Too many items requested for the BatchGetItem call")
+	}
+	return names, nil
+}
+
+// planKeys checks what is asked of one table.
+func (db *DB) planKeys(name string, in types.KeysAndAttributes) ([]lookup, error) {
+	if in.AttributesToGet != nil {
+		return nil, errLegacy("AttributesToGet")
+	}
+	projection, err := db.projection(in.ProjectionExpression, in.ExpressionAttributeNames)
+	if err != nil {
+		return nil, err
+	}
+	t, err := db.lookUp(&name)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]struct{}, len(in.Keys))
+	plans := make([]lookup, len(in.Keys))
+	for i, given := range in.Keys {
+		if given == nil {
+			return nil, errNullKey()
+		}
+		_, key, err := t.keyOf(given)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := seen[string(key)]; twice {
+			return nil, errDuplicateKeys()
+		}
+		seen[string(key)] = struct{}{}
+		plans[i] = lookup{table: t, key: key, projection: projection, given: given}
+	}
+	return plans, nil
+}
+
+func errDuplicateKeys() error {
+	return invalid("Provided list of item keys contains duplicates")
+}
+
+// batchGet is what a BatchGetItem has found so far.
+type batchGet struct {
+	answers map[string][]map[string]types.AttributeValue
+	left    map[string]types.KeysAndAttributes
+	bytes   int
+	cost    bill
+}
+
+// read adds the items of one table, until the answer is full.
+func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes, plans []lookup) error {
+	items := make([]map[string]types.AttributeValue, 0, len(plans))
+	used := usage{}
+	for i := range plans {
+		l := &plans[i]
+		used.Table = l.table.Name
+		item := value.View(r.Get(l.table.space(), l.key))
+		if b.bytes+item.Size() > maxBatchResponse {
+			b.leave(name, in, plans[i:])
+			break
+		}
+		b.bytes += item.Size()
+		used.Units += readUnits(item.Size(), aws.ToBool(in.ConsistentRead))
+		fields, err := l.found(item)
+		if err != nil {
+			return err
+		}
+		if fields != nil {
+			items = append(items, fields)
+		}
+	}
+	b.answers[name] = items
+	b.cost.add(used, 1)
+	return nil
+}
+
+// leave notes the keys that did not fit, with what was asked of them.
+func (b *batchGet) leave(name string, in types.KeysAndAttributes, rest []lookup) {
+	in.Keys = make([]map[string]types.AttributeValue, len(rest))
+	for i := range rest {
+		in.Keys[i] = rest[i].given
+	}
+	b.left[name] = in
+}

@@ -1,0 +1,98 @@
+package localdynamo
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// maxBatchWrite is how many items one BatchWriteItem puts and deletes.
+const maxBatchWrite = 25
+
+// BatchWriteItem puts and deletes up to 25 items of any tables. Nothing is
+// ever left unprocessed: here they are all written, or none of them.
+func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
+	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+		return nil, err
+	}
+	operations, err := batchOperations(in.RequestItems)
+	if err != nil {
+		return nil, err
+	}
+	mutations := make([]*mutation, len(operations))
+	seen := make(map[string]struct{}, len(operations))
+	for i, o := range operations {
+		if mutations[i], err = db.plan(o); err != nil {
+			return nil, err
+		}
+		seen[mutations[i].table.Name+"/"+string(mutations[i].key)] = struct{}{} // a table's name holds no slash
+	}
+	if len(seen) < len(mutations) {
+		return nil, errDuplicateKeys()
+	}
+	var cost bill
+	err = db.submit(ctx, func(tx *transaction) error {
+		cost = nil
+		effects := make([]effect, len(mutations))
+		for i, m := range mutations {
+			if effects[i], err = m.evaluate(tx); err != nil {
+				return err
+			}
+		}
+		for i, m := range mutations {
+			if err := m.apply(tx, effects[i]); err != nil {
+				return err
+			}
+			cost.add(effects[i].usage(m.table), 1)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &dynamodb.BatchWriteItemOutput{
+		UnprocessedItems: map[string][]types.WriteRequest{}, // boto3 fails without it
+		ConsumedCapacity: cost.consumed(in.ReturnConsumedCapacity),
+	}, nil
+}
+
+// batchOperations lists what is asked for, by table name.
+func batchOperations(requests map[string][]types.WriteRequest) ([]*operation, error) {
+	if len(requests) == 0 {
+		return nil, invalid("BatchWriteItem cannot have a null or no requests set")
+	}
+	var out []*operation
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if err := checkTableName(&name); err != nil {
+			return nil, err
+		}
+		if len(requests[name]) == 0 {
+			return nil, invalid("The batch write request list for a table cannot be null or empty: %s", name)
+		}
+		for _, request := range requests[name] {
+			o, err := batchOperation(&name, request)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, o)
+		}
+	}
+	if len(out) > maxBatchWrite {
+		return nil, invalid("Too many items requested for the BatchWriteItem call")
+	}
+	return out, nil
+}
+
+func batchOperation(table *string, request types.WriteRequest) (*operation, error) {
+	put, remove := request.PutRequest, request.DeleteRequest
+	switch {
+	case put != nil && remove == nil:
+		return &operation{verb: verbPut, table: table, item: put.Item}, nil
+	case remove != nil && put == nil:
+		return &operation{verb: verbDelete, table: table, key: remove.Key}, nil
+	}
+	return nil, invalid("A WriteRequest must hold exactly one of PutRequest and DeleteRequest")
+}

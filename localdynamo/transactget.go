@@ -1,0 +1,94 @@
+package localdynamo
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// TransactGetItems reads up to 100 items of any tables, together at most 4 MB,
+// as they were at one moment. The answers stand in the order of the requests;
+// one without an Item found none. A key that does not fit its table cancels
+// the transaction with a *types.TransactionCanceledException.
+func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactGetItemsOutput, error) {
+	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+		return nil, err
+	}
+	if err := checkActionCount(len(in.TransactItems)); err != nil {
+		return nil, err
+	}
+	plans, err := db.planTransactGet(in.TransactItems)
+	if err != nil {
+		return nil, err
+	}
+	out := &dynamodb.TransactGetItemsOutput{Responses: make([]types.ItemResponse, len(plans))}
+	var cost bill
+	err = db.view(ctx, func(r store.Reader) error {
+		size := 0
+		for i := range plans {
+			item := value.View(r.Get(plans[i].table.space(), plans[i].key))
+			if size += item.Size(); size > maxTransaction {
+				return errTransactionSize(size)
+			}
+			cost.add(usage{Table: plans[i].table.Name, Units: readUnits(item.Size(), true)}, 2)
+			var err error
+			if out.Responses[i].Item, err = plans[i].found(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.ConsumedCapacity = asReads(cost.consumed(in.ReturnConsumedCapacity))
+	return out, nil
+}
+
+// planTransactGet checks the requests. What is wrong with a key is a reason of
+// its own request; anything else, the fault of the whole.
+func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]lookup, error) {
+	plans := make([]lookup, len(requests))
+	for i, request := range requests {
+		if request.Get == nil {
+			return nil, invalid("1 validation error detected: Value null at 'transactItems.%d.member.get' failed to satisfy constraint: Member must not be null", i+1)
+		}
+		if request.Get.Key == nil {
+			return nil, errNullKey()
+		}
+		var err error
+		if err = checkTableName(request.Get.TableName); err != nil {
+			return nil, err
+		}
+		if plans[i].projection, err = db.projection(request.Get.ProjectionExpression, request.Get.ExpressionAttributeNames); err != nil {
+			return nil, err
+		}
+		if plans[i].table, err = db.lookUp(request.Get.TableName); err != nil {
+			return nil, err
+		}
+	}
+	reasons := make([]types.CancellationReason, len(requests))
+	canceled := false
+	seen := make(map[string]struct{}, len(requests))
+	for i, request := range requests {
+		var err error
+		_, plans[i].key, err = plans[i].table.keyOf(request.Get.Key)
+		if reasons[i], err = reasonFor(err); err != nil {
+			return nil, err
+		}
+		canceled = canceled || aws.ToString(reasons[i].Code) != reasonNone
+		seen[plans[i].table.Name+"/"+string(plans[i].key)] = struct{}{} // a table's name holds no slash
+	}
+	switch {
+	case canceled:
+		return nil, cancellation(reasons)
+	case len(seen) < len(plans):
+		return nil, errSameItem()
+	}
+	return plans, nil
+}
