@@ -14,16 +14,13 @@ import (
 // GetItem reads one item. Every read here is strongly consistent; the
 // parameter ConsistentRead decides only what it costs.
 func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	if in.AttributesToGet != nil {
-		return nil, errLegacy("AttributesToGet")
-	}
 	if in.Key == nil {
 		return nil, errNullKey()
 	}
 	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
 		return nil, err
 	}
-	projection, err := db.projection(in.ProjectionExpression, in.ExpressionAttributeNames)
+	projection, err := db.eitherProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet)
 	if err != nil {
 		return nil, err
 	}

@@ -295,14 +295,6 @@ func TestTables(t *testing.T) {
 	equal(t, d.Table.BillingModeSummary.BillingMode, types.BillingModePayPerRequest)
 }
 
-func TestLegacyIsRefused(t *testing.T) {
-	db := open(t, localdynamo.Options{})
-	_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: key("a", "b"), AttributesToGet: []string{"a"}})
-	mustRefuse(t, err, "legacy")
-	_, err = db.Query(t.Context(), &dynamodb.QueryInput{TableName: things, KeyConditions: map[string]types.Condition{}})
-	mustRefuse(t, err, "legacy")
-}
-
 func TestContextAndClose(t *testing.T) {
 	db := open(t, localdynamo.Options{})
 	ctx, cancel := context.WithCancel(t.Context())

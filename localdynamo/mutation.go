@@ -21,6 +21,7 @@ type operation struct {
 	condition *string
 	names     map[string]string
 	values    map[string]types.AttributeValue
+	legacy    *legacyWrite // in place of update and condition
 	onFailure types.ReturnValuesOnConditionCheckFailure
 }
 
@@ -100,6 +101,9 @@ func (o *operation) cleanItem() (map[string]types.AttributeValue, error) {
 }
 
 func (db *DB) bind(o *operation, m *mutation) error {
+	if bound, err := o.legacy.bind(o, m); bound || err != nil {
+		return err
+	}
 	if o.condition == nil && o.update == nil && o.names == nil && o.values == nil {
 		return nil
 	}
@@ -200,6 +204,9 @@ func (m *mutation) updated(old value.Item) ([]byte, error) {
 	}
 	if value.ItemSize(fields) > value.MaxItemSize {
 		return nil, invalid("Item size to update has exceeded the maximum allowed size")
+	}
+	if old == "" && !m.update.Creates() {
+		return nil, nil // there was nothing to take away from
 	}
 	return value.Encode(nil, fields), nil
 }

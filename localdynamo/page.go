@@ -107,6 +107,7 @@ type reading struct {
 	table, index *string
 	selected     types.Select
 	projection   *string
+	attributes   []string // AttributesToGet, in place of projection
 	consistent   *bool
 	limit        *int32
 	capacity     types.ReturnConsumedCapacity
@@ -134,14 +135,25 @@ func (p *page) checkFields(in *reading) error {
 	return checkSelect(in)
 }
 
+// chooser names the parameter that chooses attributes, or "".
+func (in *reading) chooser() string {
+	switch {
+	case in.projection != nil:
+		return projectionParameter
+	case in.attributes != nil:
+		return "AttributesToGet"
+	}
+	return ""
+}
+
 // checkSelect checks Select against the projection.
 func checkSelect(in *reading) error {
-	projected := in.projection != nil
+	chooser := in.chooser()
 	switch in.selected {
 	case "":
 		return nil
 	case types.SelectSpecificAttributes:
-		if !projected {
+		if chooser == "" {
 			return invalid("Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES")
 		}
 		return nil
@@ -149,18 +161,18 @@ func checkSelect(in *reading) error {
 		if in.index == nil {
 			return invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
 		}
-		if projected {
-			return invalid("Cannot specify the ProjectionExpression when choosing to get ALL_PROJECTED_ATTRIBUTES")
+		if chooser != "" {
+			return invalid("Cannot specify the %s when choosing to get ALL_PROJECTED_ATTRIBUTES", chooser)
 		}
 		return nil
 	case types.SelectAllAttributes:
-		if projected {
-			return invalid("Cannot specify the ProjectionExpression when choosing to get ALL_ATTRIBUTES")
+		if chooser != "" {
+			return invalid("Cannot specify the %s when choosing to get ALL_ATTRIBUTES", chooser)
 		}
 		return nil
 	case types.SelectCount:
-		if projected {
-			return invalid("Cannot specify the ProjectionExpression when choosing to get only the Count")
+		if chooser != "" {
+			return invalid("Cannot specify the %s when choosing to get only the Count", chooser)
 		}
 		return nil
 	}

@@ -15,9 +15,6 @@ import (
 // Query reads items of one hash key in the order of their range keys, from
 // one snapshot, up to 1 MB.
 func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	if in.KeyConditions != nil || in.QueryFilter != nil || in.AttributesToGet != nil || in.ConditionalOperator != "" {
-		return nil, errLegacy("KeyConditions, QueryFilter or AttributesToGet")
-	}
 	q, err := db.planQuery(in)
 	if err != nil {
 		return nil, err
@@ -44,13 +41,16 @@ type query struct {
 func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	q := &query{reverse: in.ScanIndexForward != nil && !*in.ScanIndexForward}
 	shared := &reading{
-		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression,
+		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
 		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
 	}
 	if err := q.checkFields(shared); err != nil {
 		return nil, err
 	}
-	if in.KeyConditionExpression == nil {
+	if err := checkQueryForms(in); err != nil {
+		return nil, err
+	}
+	if in.KeyConditionExpression == nil && in.KeyConditions == nil {
 		return nil, invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
 	}
 	s, err := db.source(in.TableName, in.IndexName)
@@ -81,23 +81,43 @@ func (db *DB) bindQuery(in *dynamodb.QueryInput, src source, p *page) (*expr.Key
 	if p.filter, err = scope.Condition(expr.KindFilter, in.FilterExpression); err != nil {
 		return nil, asInvalid(err)
 	}
-	schema, rangeName := src.key(), ""
-	if schema.Range != nil {
-		rangeName = schema.Range.Name
+	if err := p.bindLegacy(in.AttributesToGet, expr.KindQueryFilter, in.QueryFilter, in.ConditionalOperator); err != nil {
+		return nil, err
 	}
-	key, err := scope.KeyCondition(*in.KeyConditionExpression, schema.Hash.Name, rangeName)
+	key, err := bindKey(in, scope, src.key())
 	if err != nil {
 		return nil, asInvalid(err)
 	}
 	if err := scope.Done(); err != nil {
 		return nil, asInvalid(err)
 	}
+	return key, checkFilter(in, src.key(), p.filter)
+}
+
+// bindKey binds the key condition, in either form.
+func bindKey(in *dynamodb.QueryInput, scope *expr.Scope, schema *keySchema) (*expr.KeyCondition, error) {
+	rangeName := ""
+	if schema.Range != nil {
+		rangeName = schema.Range.Name
+	}
+	if in.KeyConditions != nil {
+		return expr.KeyConditions(in.KeyConditions, schema.Hash.Name, rangeName)
+	}
+	return scope.KeyCondition(*in.KeyConditionExpression, schema.Hash.Name, rangeName)
+}
+
+// checkFilter refuses a filter that looks at what the key condition decides.
+func checkFilter(in *dynamodb.QueryInput, schema *keySchema, filter *expr.Condition) error {
+	named := "Filter Expression"
+	if in.QueryFilter != nil {
+		named = "QueryFilter"
+	}
 	for _, a := range schema.keyAttributes() {
-		if p.filter.Mentions(a.Name) != "" {
-			return nil, invalid("Filter Expression can only contain non-primary key attributes: Primary key attribute: %s", a.Name)
+		if filter.Mentions(a.Name) != "" {
+			return invalid("%s can only contain non-primary key attributes: Primary key attribute: %s", named, a.Name)
 		}
 	}
-	return key, nil
+	return nil
 }
 
 // startAfter moves the near end of the span past the item that the last page

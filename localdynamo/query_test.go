@@ -147,7 +147,7 @@ func TestQueryRefusals(t *testing.T) {
 		_, err := db.Query(t.Context(), in)
 		return err
 	}
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.KeyConditionExpression = nil }), "must be specified")
+	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.KeyConditionExpression, in.ExpressionAttributeValues = nil, nil }), "must be specified")
 	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.IndexName = aws.String("gsi") }), "does not have the specified index")
 	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.Limit = aws.Int32(0) }), "Limit")
 	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.FilterExpression = aws.String("sk = :p") }), "non-primary key")

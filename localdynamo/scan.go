@@ -18,9 +18,6 @@ const maxSegments = 1_000_000
 // Scan reads a table, or one of TotalSegments parts of it, from one snapshot
 // per page, up to 1 MB. Items of one hash key are in one segment.
 func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
-	if in.ScanFilter != nil || in.AttributesToGet != nil || in.ConditionalOperator != "" {
-		return nil, errLegacy("ScanFilter or AttributesToGet")
-	}
 	p, from, err := db.planScan(in)
 	if err != nil {
 		return nil, err
@@ -40,13 +37,16 @@ func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynam
 func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error) {
 	p = &page{}
 	shared := &reading{
-		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression,
+		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
 		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
 	}
 	if err := p.checkFields(shared); err != nil {
 		return nil, nil, err
 	}
 	if err := checkSegments(in.Segment, in.TotalSegments); err != nil {
+		return nil, nil, err
+	}
+	if err := checkScanForms(in); err != nil {
 		return nil, nil, err
 	}
 	if err := db.bindScan(in, p); err != nil {
@@ -81,6 +81,9 @@ func (db *DB) bindScan(in *dynamodb.ScanInput, p *page) error {
 	}
 	if p.filter, err = scope.Condition(expr.KindFilter, in.FilterExpression); err != nil {
 		return asInvalid(err)
+	}
+	if err := p.bindLegacy(in.AttributesToGet, expr.KindScanFilter, in.ScanFilter, in.ConditionalOperator); err != nil {
+		return err
 	}
 	return asInvalid(scope.Done())
 }

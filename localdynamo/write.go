@@ -12,15 +12,13 @@ import (
 // PutItem writes a whole item, if its condition holds. When it returns
 // without an error the item is on disk.
 func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	if in.Expected != nil || in.ConditionalOperator != "" {
-		return nil, errLegacy("Expected")
-	}
 	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
 	m, e, err := db.mutate(ctx, &operation{
 		verb: verbPut, table: in.TableName, item: in.Item, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
+		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator},
 	})
 	if err != nil {
 		return nil, err
@@ -33,15 +31,13 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 // DeleteItem removes an item, if its condition holds. Removing what is not
 // there is no error.
 func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	if in.Expected != nil || in.ConditionalOperator != "" {
-		return nil, errLegacy("Expected")
-	}
 	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
 	m, e, err := db.mutate(ctx, &operation{
 		verb: verbDelete, table: in.TableName, key: in.Key, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
+		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator},
 	})
 	if err != nil {
 		return nil, err
@@ -53,9 +49,6 @@ func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ..
 
 // UpdateItem changes an item, or creates it, if its condition holds.
 func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	if in.Expected != nil || in.ConditionalOperator != "" || in.AttributeUpdates != nil {
-		return nil, errLegacy("Expected or AttributeUpdates")
-	}
 	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld,
 		types.ReturnValueAllNew, types.ReturnValueUpdatedOld, types.ReturnValueUpdatedNew); err != nil {
 		return nil, err
@@ -63,6 +56,7 @@ func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ..
 	m, e, err := db.mutate(ctx, &operation{
 		verb: verbUpdate, table: in.TableName, key: in.Key, update: in.UpdateExpression, condition: in.ConditionExpression,
 		names: in.ExpressionAttributeNames, values: in.ExpressionAttributeValues, onFailure: in.ReturnValuesOnConditionCheckFailure,
+		legacy: &legacyWrite{expected: in.Expected, operator: in.ConditionalOperator, updates: in.AttributeUpdates},
 	})
 	if err != nil {
 		return nil, err
