@@ -101,10 +101,7 @@ func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, erro
 
 // planKeys checks what is asked of one table.
 func (db *DB) planKeys(name string, in types.KeysAndAttributes) ([]lookup, error) {
-	if in.AttributesToGet != nil {
-		return nil, errLegacy("AttributesToGet")
-	}
-	projection, err := db.projection(in.ProjectionExpression, in.ExpressionAttributeNames)
+	projection, err := db.eitherProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet)
 	if err != nil {
 		return nil, err
 	}

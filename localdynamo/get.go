@@ -81,8 +81,3 @@ func (db *DB) projection(text *string, names map[string]string) (*expr.Projectio
 func errNullKey() error {
 	return invalid("1 validation error detected: Value null at 'key' failed to satisfy constraint: Member must not be null")
 }
-
-// errLegacy refuses the parameters that expressions replaced.
-func errLegacy(parameter string) error {
-	return invalid("localdynamo does not support the legacy parameter %s; use an expression", parameter)
-}

@@ -191,6 +191,13 @@ func TestLegacyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, got.Item, item{"n": num("1")})
+	batch, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+		"things": {Keys: []item{key("p", "b")}, AttributesToGet: []string{"n", "nope"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, batch.Responses["things"], []item{{"n": num("1")}})
 }
 
 func sortKeys(items []item) (names string) {
@@ -240,6 +247,10 @@ func TestFormsAreNotMixed(t *testing.T) {
 	_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: things, Key: key("a", "b"), Expected: absent, ExpressionAttributeValues: item{":n": num("1")}})
 	mustRefuse(t, err, "ExpressionAttributeValues can only be specified when using expressions: ConditionExpression is null")
 	_, err = db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: key("a", "b"), AttributesToGet: []string{"n"}, ProjectionExpression: aws.String("n")})
+	mustRefuse(t, err, "{AttributesToGet} Expression parameters: {ProjectionExpression}")
+	_, err = db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+		"things": {Keys: []item{key("a", "b")}, AttributesToGet: []string{"n"}, ProjectionExpression: aws.String("n")},
+	}})
 	mustRefuse(t, err, "{AttributesToGet} Expression parameters: {ProjectionExpression}")
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, ScanFilter: conditions{}, FilterExpression: aws.String("attribute_exists(n)")})
 	mustRefuse(t, err, "{ScanFilter} Expression parameters: {FilterExpression}")
