@@ -1,130 +1,302 @@
-//go:build unix
+//go:build linux || darwin
 
 package localdynamo_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// Children of these tests are this test binary, told what to do by variables.
+var crashes = flag.Int("crashes", 16, "how many processes TestCrash kills")
+
+// Each of so many goroutines of a child writes rows of its own, so that what
+// they must be is known without knowing how the goroutines took turns.
 const (
-	roleVariable = "LOCALDYNAMO_TEST_ROLE"
-	pathVariable = "LOCALDYNAMO_TEST_PATH"
+	crashWorkers = 16
+	crashRows    = 40
 )
 
-func TestMain(m *testing.M) {
-	path := os.Getenv(pathVariable)
-	switch os.Getenv(roleVariable) {
-	case "":
-		os.Exit(m.Run())
-	case "writer":
-		writeUntilKilled(path)
-	case "holder":
-		holdOpen(path)
-	case "full":
-		fillDisk(path)
+// row is an item of the crash test. Both indexes are ordered by n, which
+// nearly every write changes; a row without a group is not in the global one.
+type row struct {
+	n      int
+	filler int // bytes
+	group  string
+}
+
+// rows are those of one worker.
+type rows map[int]row
+
+// step is one write of a worker: a transaction if it has a token, otherwise
+// its only action.
+type step struct {
+	token   string
+	actions []action
+}
+
+type action struct {
+	verb  string // put, add or delete
+	at    int    // the row
+	row   row    // put: what is put; add: the filler to set
+	below int    // add: the condition, that n is less or absent
+}
+
+// stepsOf returns the steps of a worker, one by one. A child and its parent
+// get the same ones.
+func stepsOf(seed string, worker int) func() step {
+	sum := fnv.New64a()
+	sum.Write([]byte(seed))
+	random := rand.New(rand.NewPCG(sum.Sum64(), uint64(worker)))
+	number := 0
+	return func() step {
+		number++
+		size := []int{1, 1, 1, 1, 2, 2, 3 + random.IntN(20)}[random.IntN(7)]
+		s := step{}
+		if size > 1 {
+			s.token = fmt.Sprintf("%s-%d-%d", seed, worker, number)
+		}
+		for _, at := range random.Perm(crashRows)[:size] {
+			s.actions = append(s.actions, randomAction(random, at))
+		}
+		return s
 	}
 }
 
-func child(t *testing.T, role, path string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+role, pathVariable+"="+path)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+func randomAction(random *rand.Rand, at int) action {
+	a := action{at: at, row: row{filler: random.IntN(600)}}
+	if random.IntN(20) == 0 {
+		a.row.filler = random.IntN(20_000)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	switch kind := random.IntN(10); {
+	case kind < 3:
+		a.verb = "put"
+		a.row.n = random.IntN(50)
+		a.row.group = []string{"", "red", "green", "blue"}[random.IntN(4)]
+	case kind < 9:
+		a.verb = "add"
+		a.below = 10 + random.IntN(100)
+	default:
+		a.verb = "delete"
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd, bufio.NewScanner(out)
+	return a
 }
 
-// writeUntilKilled writes pairs of items from many goroutines, each pair in
-// one transaction, and says so after each was acknowledged.
-func writeUntilKilled(path string) {
-	db, err := localdynamo.Open(path, localdynamo.Options{SweepInterval: -1})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+// after returns the rows after a step, and whether its conditions held.
+func (r rows) after(s step) (rows, bool) {
+	next := maps.Clone(r)
+	for _, a := range s.actions {
+		old, found := r[a.at]
+		switch a.verb {
+		case "put":
+			next[a.at] = a.row
+		case "delete":
+			delete(next, a.at)
+		default:
+			if found && old.n >= a.below {
+				return r, false
+			}
+			next[a.at] = row{n: old.n + 1, filler: a.row.filler, group: old.group}
+		}
 	}
-	var out sync.Mutex
+	return next, true
+}
+
+func crashKey(worker, at int) item {
+	return key(fmt.Sprintf("worker%d", worker), fmt.Sprintf("row%02d", at))
+}
+
+func (r row) item(worker, at int) item {
+	it := crashKey(worker, at)
+	it["n"], it["filler"] = num(strconv.Itoa(r.n)), str(strings.Repeat("x", r.filler))
+	if r.group != "" {
+		it["group"] = str(r.group)
+	}
+	return it
+}
+
+const (
+	addOne    = "ADD n :one SET filler = :filler"
+	lessThan  = "attribute_not_exists(n) OR n < :below"
+	indexByN  = "by-n"  // local
+	indexByGN = "by-gn" // global
+)
+
+func (a action) values() item {
+	return item{":one": num("1"), ":filler": str(strings.Repeat("x", a.row.filler)), ":below": num(strconv.Itoa(a.below))}
+}
+
+// do performs a step, and reports whether its conditions held.
+func (s step) do(db *localdynamo.DB, worker int) (bool, error) {
+	err := s.write(db, worker)
+	var failed *types.ConditionalCheckFailedException
+	var canceled *types.TransactionCanceledException
+	if errors.As(err, &failed) || errors.As(err, &canceled) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s step) write(db *localdynamo.DB, worker int) error {
+	ctx := context.Background()
+	if s.token != "" {
+		in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: &s.token}
+		for _, a := range s.actions {
+			in.TransactItems = append(in.TransactItems, a.inTransaction(worker))
+		}
+		_, err := db.TransactWriteItems(ctx, in)
+		return err
+	}
+	var err error
+	switch a := s.actions[0]; a.verb {
+	case "put":
+		_, err = db.PutItem(ctx, &dynamodb.PutItemInput{TableName: things, Item: a.row.item(worker, a.at)})
+	case "delete":
+		_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: things, Key: crashKey(worker, a.at)})
+	default:
+		_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+			TableName: things, Key: crashKey(worker, a.at), UpdateExpression: aws.String(addOne),
+			ConditionExpression: aws.String(lessThan), ExpressionAttributeValues: a.values(),
+		})
+	}
+	return err
+}
+
+func (a action) inTransaction(worker int) types.TransactWriteItem {
+	switch a.verb {
+	case "put":
+		return putting(a.row.item(worker, a.at), "")
+	case "delete":
+		return types.TransactWriteItem{Delete: &types.Delete{TableName: things, Key: crashKey(worker, a.at)}}
+	}
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName: things, Key: crashKey(worker, a.at), UpdateExpression: aws.String(addOne),
+		ConditionExpression: aws.String(lessThan), ExpressionAttributeValues: a.values(),
+	}}
+}
+
+// writeUntilKilled has the workers do their steps, and says after each that
+// was answered whose it was.
+func writeUntilKilled(path, seed string) {
+	db := mustOpen(path)
 	var group sync.WaitGroup
-	run := os.Getpid()
-	for w := range 16 {
+	for worker := range crashWorkers {
+		line := fmt.Appendln(nil, worker)
 		group.Go(func() {
-			for i := 0; ; i++ {
-				id := fmt.Sprintf("%d-%d-%d", run, w, i)
-				pad := str(strings.Repeat("x", i%3000))
-				_, err := db.TransactWriteItems(context.Background(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
-					putting(item{"pk": str("left"), "sk": str(id), "pad": pad}, "attribute_not_exists(pk)"),
-					putting(item{"pk": str("right"), "sk": str(id), "pad": pad}, "attribute_not_exists(pk)"),
-				}})
-				if err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					os.Exit(1)
+			for next := stepsOf(seed, worker); ; {
+				if _, err := next().do(db, worker); err != nil {
+					giveUp(err)
 				}
-				out.Lock()
-				fmt.Println(id)
-				out.Unlock()
+				if _, err := os.Stdout.Write(line); err != nil { // unbuffered, and whole
+					giveUp(err)
+				}
 			}
 		})
 	}
 	group.Wait()
 }
 
-// TestCrash kills a process in the middle of its writes, several times, and
-// looks for everything it had acknowledged.
+// TestCrash kills processes in the middle of their writes. What each has
+// acknowledged must be there; of the one step that each worker had not
+// acknowledged, all or nothing.
 func TestCrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := localdynamo.Open(path, localdynamo.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	createTable(t, db, "things", types.ScalarAttributeTypeS)
+	createCrashTable(t, db)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var acknowledged []string
-	for _, lines := range []int{1, 100, 700} {
-		cmd, out := child(t, "writer", path)
-		for n := 0; out.Scan(); n++ {
-			acknowledged = append(acknowledged, out.Text())
+	workers := make([]rows, crashWorkers)
+	for w := range workers {
+		workers[w] = rows{}
+	}
+	steps := 0
+	for crash := range *crashes {
+		seed := strconv.FormatUint(rand.Uint64(), 36)
+		lines := 1 + rand.IntN(1<<(1+crash%11)) // early ones too
+		cmd, out := child(t, "writer", "", path, seedVariable+"="+seed)
+		acknowledged := make([]int, crashWorkers)
+		for n := 1; out.Scan(); n++ {
+			w, err := strconv.Atoi(out.Text())
+			if err != nil {
+				t.Fatal(err)
+			}
+			acknowledged[w]++
+			steps++
 			if n == lines {
 				if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		_ = cmd.Wait() // it was killed
-		checkAfterCrash(t, path, acknowledged)
+		if err := cmd.Wait(); !wasKilled(err) {
+			t.Fatalf("crash %d, seed %s: the child ended by itself: %v", crash, seed, err)
+		}
+		afterCrash(t, path, seed, acknowledged, workers)
+		if t.Failed() {
+			t.Fatalf("crash %d, seed %s, after %d lines", crash, seed, lines)
+		}
+	}
+	t.Logf("%d crashes, %d acknowledged steps", *crashes, steps)
+}
+
+func wasKilled(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+func createCrashTable(t *testing.T, db *localdynamo.DB) {
+	t.Helper()
+	schema := func(hash, rng string) []types.KeySchemaElement {
+		return []types.KeySchemaElement{{AttributeName: &hash, KeyType: types.KeyTypeHash}, {AttributeName: &rng, KeyType: types.KeyTypeRange}}
+	}
+	define := func(name string, kind types.ScalarAttributeType) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: &name, AttributeType: kind}
+	}
+	all := &types.Projection{ProjectionType: types.ProjectionTypeAll}
+	_, err := db.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: things, BillingMode: types.BillingModePayPerRequest, KeySchema: schema("pk", "sk"),
+		AttributeDefinitions: []types.AttributeDefinition{
+			define("pk", types.ScalarAttributeTypeS), define("sk", types.ScalarAttributeTypeS),
+			define("group", types.ScalarAttributeTypeS), define("n", types.ScalarAttributeTypeN),
+		},
+		LocalSecondaryIndexes:  []types.LocalSecondaryIndex{{IndexName: aws.String(indexByN), KeySchema: schema("pk", "n"), Projection: all}},
+		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{IndexName: aws.String(indexByGN), KeySchema: schema("group", "n"), Projection: all}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
-func checkAfterCrash(t *testing.T, path string, acknowledged []string) {
+// afterCrash opens the file as it was left, compares it with what the workers
+// had been told, and brings workers up to date.
+func afterCrash(t *testing.T, path, seed string, acknowledged []int, workers []rows) {
 	t.Helper()
 	db, err := localdynamo.Open(path, localdynamo.Options{SweepInterval: -1})
 	if err != nil {
@@ -134,121 +306,125 @@ func checkAfterCrash(t *testing.T, path string, acknowledged []string) {
 	if err := db.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range acknowledged {
-		if get(t, db, "left", id) == nil {
-			t.Errorf("%s was acknowledged, and is lost", id)
+	for w := range workers {
+		workers[w] = recoverWorker(t, db, seed, w, acknowledged[w], workers[w])
+	}
+	grouped := 0
+	for _, r := range workers {
+		for _, row := range r {
+			if row.group != "" {
+				grouped++
+			}
 		}
 	}
-	var at item
+	equal(t, countGrouped(t, db), grouped)
+	if err := db.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// recoverWorker finds out whether the step after the acknowledged ones took
+// place, and does what a client does that got no answer: it repeats the step,
+// if a token makes that safe. It returns the rows that are now there.
+func recoverWorker(t *testing.T, db *localdynamo.DB, seed string, worker, acknowledged int, before rows) rows {
+	t.Helper()
+	next := stepsOf(seed, worker)
+	told, last := before, step{}
+	for range acknowledged {
+		s := next()
+		ok := false
+		if told, ok = told.after(s); ok && s.token != "" {
+			last = s
+		}
+	}
+	open := next()
+	done, _ := told.after(open)
+	found := readRows(t, db, worker)
+	if !maps.Equal(found, told) && !maps.Equal(found, done) {
+		t.Errorf("worker %d: after %d acknowledged steps there is\n%v, want\n%v, or after one more\n%v", worker, acknowledged, found, told, done)
+	}
+	if last.token != "" {
+		if ok, err := last.do(db, worker); !ok || err != nil {
+			t.Errorf("worker %d: the repetition of an acknowledged transaction: %v, %v", worker, ok, err)
+		}
+		equal(t, readRows(t, db, worker), found)
+	}
+	if open.token == "" {
+		return found
+	}
+	if _, err := open.do(db, worker); err != nil {
+		t.Error(err)
+	}
+	equal(t, readRows(t, db, worker), done)
+	return done
+}
+
+// readRows reads what a worker has in the table, and compares the local index.
+func readRows(t *testing.T, db *localdynamo.DB, worker int) rows {
+	t.Helper()
+	read := func(index *string) rows {
+		found := rows{}
+		pages := dynamodb.QueryInput{
+			TableName: things, IndexName: index, KeyConditionExpression: aws.String("pk = :w"),
+			ExpressionAttributeValues: item{":w": crashKey(worker, 0)["pk"]},
+		}
+		for {
+			out, err := db.Query(t.Context(), &pages)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, it := range out.Items {
+				at, r := parseRow(t, it)
+				found[at] = r
+			}
+			if pages.ExclusiveStartKey = out.LastEvaluatedKey; pages.ExclusiveStartKey == nil {
+				return found
+			}
+		}
+	}
+	found := read(nil)
+	equal(t, read(aws.String(indexByN)), found)
+	return found
+}
+
+func parseRow(t *testing.T, it item) (int, row) {
+	t.Helper()
+	text := func(name string) string {
+		switch v := it[name].(type) {
+		case *types.AttributeValueMemberS:
+			return v.Value
+		case *types.AttributeValueMemberN:
+			return v.Value
+		}
+		return ""
+	}
+	at, err := strconv.Atoi(strings.TrimPrefix(text("sk"), "row"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(text("n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at, row{n: n, filler: len(text("filler")), group: text("group")}
+}
+
+// countGrouped counts the entries of the global index.
+func countGrouped(t *testing.T, db *localdynamo.DB) int {
+	t.Helper()
+	pages := dynamodb.ScanInput{TableName: things, IndexName: aws.String(indexByGN)}
+	seen := []string{}
 	for {
-		out, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, ExclusiveStartKey: at})
+		out, err := db.Scan(t.Context(), &pages)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, it := range out.Items {
-			pk, sk := it["pk"].(*types.AttributeValueMemberS).Value, it["sk"].(*types.AttributeValueMemberS).Value
-			other := map[string]string{"left": "right", "right": "left"}[pk]
-			if get(t, db, other, sk) == nil {
-				t.Errorf("half of transaction %s", sk)
-			}
+			seen = append(seen, fmt.Sprint(it["pk"].(*types.AttributeValueMemberS).Value, it["sk"].(*types.AttributeValueMemberS).Value))
 		}
-		if at = out.LastEvaluatedKey; at == nil {
-			return
+		if pages.ExclusiveStartKey = out.LastEvaluatedKey; pages.ExclusiveStartKey == nil {
+			slices.Sort(seen)
+			return len(slices.Compact(seen))
 		}
-	}
-}
-
-func holdOpen(path string) {
-	if _, err := localdynamo.Open(path, localdynamo.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	fmt.Println("open")
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, os.Interrupt)
-	<-stop
-}
-
-func TestSecondProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db")
-	cmd, out := child(t, "holder", path)
-	if !out.Scan() {
-		t.Fatal("the other process did not open the file")
-	}
-	_, err := localdynamo.Open(path, localdynamo.Options{})
-	if !errors.Is(err, localdynamo.ErrLocked) || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v", err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	openAt(t, path, localdynamo.Options{})
-}
-
-// fillDisk writes with a limit on the size of files, which is what a full
-// disk looks like, lifts the limit and goes on.
-func fillDisk(path string) {
-	signal.Ignore(syscall.SIGXFSZ)
-	db, err := localdynamo.Open(path, localdynamo.Options{SweepInterval: -1})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	var before syscall.Rlimit
-	_ = syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before)
-	limit := before
-	limit.Cur = 1 << 20
-	_ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
-	write := func(i int) error {
-		_, err := db.PutItem(context.Background(), &dynamodb.PutItemInput{
-			TableName: things, Item: item{"pk": str("p"), "sk": str(strconv.Itoa(i)), "v": str(strings.Repeat("x", 100_000))},
-		})
-		return err
-	}
-	i := 0
-	for ; i < 100; i++ {
-		if err = write(i); err != nil {
-			break
-		}
-	}
-	fmt.Println("written", i, err)
-	_ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before)
-	fmt.Println("after", write(1000), db.Check(context.Background()), db.Close())
-}
-
-func TestFullDisk(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("limits on the size of files are set the Linux way")
-	}
-	path := filepath.Join(t.TempDir(), "db")
-	db, err := localdynamo.Open(path, localdynamo.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	createTable(t, db, "things", types.ScalarAttributeTypeS)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, out := child(t, "full", path)
-	var lines []string
-	for out.Scan() {
-		lines = append(lines, out.Text())
-	}
-	if len(lines) != 2 || !strings.Contains(lines[0], "file too large") || lines[1] != "after <nil> <nil> <nil>" {
-		t.Fatalf("%q", lines)
-	}
-	n, err := strconv.Atoi(strings.Fields(lines[0])[1])
-	if err != nil || n == 0 || n == 100 {
-		t.Fatal(lines[0], err)
-	}
-	db = openAt(t, path, localdynamo.Options{})
-	for i := range n {
-		if get(t, db, "p", strconv.Itoa(i)) == nil {
-			t.Errorf("%d is lost", i)
-		}
-	}
-	if get(t, db, "p", strconv.Itoa(n)) != nil {
-		t.Error("a write that failed took place")
 	}
 }

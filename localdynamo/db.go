@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
@@ -52,8 +53,10 @@ type DB struct {
 }
 
 // Open opens the file at path, or creates it if there is none; its folder
-// must exist. Errors wrap ErrLocked, ErrCorrupt or ErrFormat, or are those of
-// the file system. Whatever the error, an existing file is left as it was.
+// must exist. A file that an older version wrote is made one of this version,
+// which older ones then refuse. Errors wrap ErrLocked, ErrCorrupt or ErrFormat,
+// or are those of the file system. Whatever the error, an existing file keeps
+// its format and all that it holds.
 func Open(path string, opts Options) (*DB, error) {
 	s, err := store.Open(path, opts.NoSync)
 	if err != nil {
@@ -82,7 +85,9 @@ func advice(path string, err error) string {
 		return "; restore it from a copy, or move it away to start afresh"
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("; create the folder %s first", filepath.Dir(path))
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, syscall.ENOSPC):
+		return "; make room on that disk"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Sprintf("; the file and its folder %s must be writable", filepath.Dir(path))
 	}
 	return ""

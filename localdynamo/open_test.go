@@ -76,7 +76,7 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 	clear(zeroed[:8192])
 	refuses(t, "no header", zeroed, localdynamo.ErrCorrupt, "header")
 	refuses(t, "another program's", otherBolt(t, ""), localdynamo.ErrCorrupt, "some other program")
-	refuses(t, "newer", otherBolt(t, "2"), localdynamo.ErrFormat, "format 2")
+	refuses(t, "newer", otherBolt(t, "3"), localdynamo.ErrFormat, "format 3, this program knows up to 2")
 	refuses(t, "nonsense", otherBolt(t, "x"), localdynamo.ErrCorrupt, "format version")
 }
 
@@ -164,16 +164,6 @@ func TestFoldersThatWillNotDo(t *testing.T) {
 	}
 	if _, err = localdynamo.Open(folder, localdynamo.Options{}); !errors.Is(err, localdynamo.ErrCorrupt) {
 		t.Errorf("a folder: %v", err)
-	}
-	if os.Getuid() == 0 {
-		t.Log("read-only folders cannot be tried as root")
-		return
-	}
-	if err := os.Chmod(folder, 0o500); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = localdynamo.Open(filepath.Join(folder, "db"), localdynamo.Options{}); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "writable") {
-		t.Errorf("read-only folder: %v", err)
 	}
 }
 

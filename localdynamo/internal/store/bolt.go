@@ -18,16 +18,6 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Format is the version of the file's layout. A file of a higher one is
-// refused; there is no lower one.
-const Format = 1
-
-// The space and key under which the file says what it is.
-const (
-	formatSpace = "localdynamo"
-	formatKey   = "format"
-)
-
 // lockWait is how long Open waits for another process to let go of the file:
 // long enough for one that is just exiting, short enough to be "at once".
 const lockWait = 100 * time.Millisecond
@@ -44,8 +34,9 @@ type Bolt struct {
 
 var _ Store = (*Bolt)(nil)
 
-// Open opens the file at path, creating it if there is none. The folder must
-// exist. With noSync nothing survives a crash of the machine.
+// Open opens the file at path, creating it if there is none, and raises one of
+// an older format to Format. The folder must exist. With noSync nothing
+// survives a crash of the machine.
 func Open(path string, noSync bool) (*Bolt, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +53,7 @@ func Open(path string, noSync bool) (*Bolt, error) {
 		return nil, err
 	}
 	b := &Bolt{db: db}
-	if err := b.View(checkFormat); err != nil {
+	if err := b.adopt(); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -97,22 +88,6 @@ func create(path string) error {
 		}
 	}
 	return syncFolder(folder)
-}
-
-// format makes an empty file a store.
-func format(path string) error {
-	db, err := open(path, false)
-	if err != nil {
-		return err
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		b, err := tx.CreateBucketIfNotExists([]byte(formatSpace))
-		if err != nil {
-			return err
-		}
-		return b.Put([]byte(formatKey), []byte(strconv.Itoa(Format)))
-	})
-	return errors.Join(err, db.Close())
 }
 
 func syncFolder(path string) error {
@@ -232,21 +207,6 @@ func readMeta(f *os.File, offset int64) (size int64, ok bool) {
 		return 0, false
 	}
 	return pageSize * int64(pages), true
-}
-
-func checkFormat(r Reader) error {
-	stored := r.Get(formatSpace, []byte(formatKey))
-	if stored == nil {
-		return fmt.Errorf("%w: a bbolt file of some other program", ErrCorrupt)
-	}
-	version, err := strconv.Atoi(string(stored))
-	switch {
-	case err != nil || version < 1:
-		return fmt.Errorf("%w: format version %q", ErrCorrupt, stored)
-	case version > Format:
-		return fmt.Errorf("%w: format %d, this program knows up to %d; use the version that wrote it, or newer", ErrFormat, version, Format)
-	}
-	return nil
 }
 
 // View implements Store.
