@@ -15,7 +15,7 @@ const maxBatchWrite = 25
 // BatchWriteItem puts and deletes up to 25 items of any tables. Nothing is
 // ever left unprocessed: here they are all written, or none of them.
 func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
-	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, ""); err != nil {
 		return nil, err
 	}
 	operations, err := batchOperations(in.RequestItems)
@@ -53,9 +53,14 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	if err != nil {
 		return nil, err
 	}
+	metrics, err := collections(in.ReturnItemCollectionMetrics, mutations)
+	if err != nil {
+		return nil, db.internal(err)
+	}
 	return &dynamodb.BatchWriteItemOutput{
-		UnprocessedItems: map[string][]types.WriteRequest{}, // boto3 fails without it
-		ConsumedCapacity: cost.consumed(in.ReturnConsumedCapacity),
+		UnprocessedItems:      map[string][]types.WriteRequest{}, // boto3 fails without it
+		ConsumedCapacity:      cost.consumed(in.ReturnConsumedCapacity),
+		ItemCollectionMetrics: metrics,
 	}, nil
 }
 

@@ -223,6 +223,33 @@ func TestIndexWriteCost(t *testing.T) {
 	}
 }
 
+func TestItemCollectionMetrics(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	createIndexed(t, db)
+	ann := item{"player": str("ann")}
+	whole := item{"player": str("ann"), "game": str("chess")}
+	size := types.ReturnItemCollectionMetricsSize
+	one, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("games"), Item: whole, ReturnItemCollectionMetrics: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, one.ItemCollectionMetrics.ItemCollectionKey, ann)
+	batch, err := db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{
+		RequestItems: map[string][]types.WriteRequest{
+			"games": {{DeleteRequest: &types.DeleteRequest{Key: whole}}},
+			*things: {{DeleteRequest: &types.DeleteRequest{Key: key("a", "b")}}}, // no local index
+		},
+		ReturnItemCollectionMetrics: size,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, len(batch.ItemCollectionMetrics), 1)
+	equal(t, batch.ItemCollectionMetrics["games"][0].ItemCollectionKey, ann)
+	_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("games"), Item: whole, ReturnItemCollectionMetrics: "ALL"})
+	mustRefuse(t, err, "[SIZE, NONE]")
+}
+
 func TestIndexRefusals(t *testing.T) {
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)

@@ -31,7 +31,7 @@ const (
 // minutes do nothing and report success; with other parameters it gets a
 // *types.IdempotentParameterMismatchException. Tokens outlive a restart.
 func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
-	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, ""); err != nil {
 		return nil, err
 	}
 	if err := checkActionCount(len(in.TransactItems)); err != nil {
@@ -72,7 +72,14 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 	if err != nil {
 		return nil, err
 	}
-	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: cost.consumed(in.ReturnConsumedCapacity, repeated)}, nil
+	metrics, err := collections(in.ReturnItemCollectionMetrics, mutations)
+	if err != nil {
+		return nil, db.internal(err)
+	}
+	return &dynamodb.TransactWriteItemsOutput{
+		ConsumedCapacity:      cost.consumed(in.ReturnConsumedCapacity, repeated),
+		ItemCollectionMetrics: metrics,
+	}, nil
 }
 
 // applyAll writes the effects and remembers the token. All of it goes into

@@ -12,7 +12,7 @@ import (
 // PutItem writes a whole item, if its condition holds. When it returns
 // without an error the item is on disk.
 func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld); err != nil {
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
 	m, e, err := db.mutate(ctx, &operation{
@@ -24,6 +24,9 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 		return nil, err
 	}
 	out := &dynamodb.PutItemOutput{ConsumedCapacity: e.usage(m.table).consumed(in.ReturnConsumedCapacity)}
+	if out.ItemCollectionMetrics, err = m.collection(in.ReturnItemCollectionMetrics); err != nil {
+		return nil, db.internal(err)
+	}
 	out.Attributes, err = db.returned(in.ReturnValues, m, e)
 	return out, err
 }
@@ -31,7 +34,7 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 // DeleteItem removes an item, if its condition holds. Removing what is not
 // there is no error.
 func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld); err != nil {
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
 	m, e, err := db.mutate(ctx, &operation{
@@ -43,13 +46,16 @@ func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ..
 		return nil, err
 	}
 	out := &dynamodb.DeleteItemOutput{ConsumedCapacity: e.usage(m.table).consumed(in.ReturnConsumedCapacity)}
+	if out.ItemCollectionMetrics, err = m.collection(in.ReturnItemCollectionMetrics); err != nil {
+		return nil, db.internal(err)
+	}
 	out.Attributes, err = db.returned(in.ReturnValues, m, e)
 	return out, err
 }
 
 // UpdateItem changes an item, or creates it, if its condition holds.
 func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnValues, types.ReturnValueAllOld,
+	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld,
 		types.ReturnValueAllNew, types.ReturnValueUpdatedOld, types.ReturnValueUpdatedNew); err != nil {
 		return nil, err
 	}
@@ -62,6 +68,9 @@ func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ..
 		return nil, err
 	}
 	out := &dynamodb.UpdateItemOutput{ConsumedCapacity: e.usage(m.table).consumed(in.ReturnConsumedCapacity)}
+	if out.ItemCollectionMetrics, err = m.collection(in.ReturnItemCollectionMetrics); err != nil {
+		return nil, db.internal(err)
+	}
 	out.Attributes, err = db.returned(in.ReturnValues, m, e)
 	return out, err
 }
@@ -88,8 +97,12 @@ func (db *DB) mutate(ctx context.Context, o *operation) (*mutation, effect, erro
 	return m, e, err
 }
 
-func checkReturn(capacity types.ReturnConsumedCapacity, given types.ReturnValue, allowed ...types.ReturnValue) error {
+// checkReturn checks what a write is to return.
+func checkReturn(capacity types.ReturnConsumedCapacity, metrics types.ReturnItemCollectionMetrics, given types.ReturnValue, allowed ...types.ReturnValue) error {
 	if err := checkCapacityMode(capacity); err != nil {
+		return err
+	}
+	if err := checkMetricsMode(metrics); err != nil {
 		return err
 	}
 	if given == "" || given == types.ReturnValueNone {
