@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 )
@@ -55,8 +56,8 @@ type errorCodec struct {
 	namespaces map[string]string
 	// capital are the types whose message is written with a capital.
 	capital map[string]bool
-	// reasons are written by the plans of their own lists.
-	cancellation, throttling *plan
+	// cancellation is the plan of a list of cancellation reasons.
+	cancellation *plan
 }
 
 const (
@@ -68,10 +69,6 @@ const (
 
 func newErrorCodec(structs plans) (errorCodec, error) {
 	cancellation, err := structs.of(reflect.TypeFor[[]types.CancellationReason]())
-	if err != nil {
-		return errorCodec{}, err
-	}
-	throttling, err := structs.of(reflect.TypeFor[[]types.ThrottlingReason]())
 	if err != nil {
 		return errorCodec{}, err
 	}
@@ -96,7 +93,6 @@ func newErrorCodec(structs plans) (errorCodec, error) {
 			codeSerialization:                      true,
 		},
 		cancellation: cancellation,
-		throttling:   throttling,
 	}, nil
 }
 
@@ -137,20 +133,26 @@ func (c errorCodec) particulars(dst []byte, err smithy.APIError) []byte {
 			dst = c.cancellation.encode(append(dst, `,"CancellationReasons":`...), reflect.ValueOf(e.CancellationReasons))
 		}
 	case *types.ProvisionedThroughputExceededException:
-		dst = c.appendThrottling(dst, e.ThrottlingReasons)
+		dst = appendThrottling(dst, "ThrottlingReasons", e.ThrottlingReasons)
 	case *types.RequestLimitExceeded:
-		dst = c.appendThrottling(dst, e.ThrottlingReasons)
+		dst = appendThrottling(dst, "ThrottlingReasons", e.ThrottlingReasons)
 	case *types.ThrottlingException:
-		dst = c.appendThrottling(dst, e.ThrottlingReasons)
+		dst = appendThrottling(dst, "throttlingReasons", e.ThrottlingReasons)
 	}
 	return dst
 }
 
-func (c errorCodec) appendThrottling(dst []byte, reasons []types.ThrottlingReason) []byte {
+// appendThrottling writes the only struct whose members have small letters.
+func appendThrottling(dst []byte, name string, reasons []types.ThrottlingReason) []byte {
 	if reasons == nil {
 		return dst
 	}
-	return c.throttling.encode(append(dst, `,"ThrottlingReasons":`...), reflect.ValueOf(reasons))
+	dst = append(append(append(dst, `,"`...), name...), `":`...)
+	return appendList(dst, reasons, func(dst []byte, r types.ThrottlingReason) []byte {
+		dst = appendString(append(dst, `{"reason":`...), aws.ToString(r.Reason))
+		dst = appendString(append(dst, `,"resource":`...), aws.ToString(r.Resource))
+		return append(dst, '}')
+	})
 }
 
 func statusOf(e smithy.APIError) int {

@@ -15,6 +15,8 @@ import (
 func operations(structs plans) (map[string]*operation, error) {
 	table := make(map[string]*operation)
 	for _, o := range []*operation{
+		op("BatchGetItem", (*localdynamo.DB).BatchGetItem),
+		op("BatchWriteItem", (*localdynamo.DB).BatchWriteItem),
 		op("CreateTable", (*localdynamo.DB).CreateTable),
 		op("DeleteItem", (*localdynamo.DB).DeleteItem),
 		op("DescribeTable", (*localdynamo.DB).DescribeTable),
@@ -23,6 +25,7 @@ func operations(structs plans) (map[string]*operation, error) {
 		op("PutItem", (*localdynamo.DB).PutItem),
 		op("Query", (*localdynamo.DB).Query),
 		op("Scan", (*localdynamo.DB).Scan),
+		op("TransactGetItems", (*localdynamo.DB).TransactGetItems),
 		op("TransactWriteItems", (*localdynamo.DB).TransactWriteItems),
 		op("UpdateItem", (*localdynamo.DB).UpdateItem),
 		op("UpdateTimeToLive", (*localdynamo.DB).UpdateTimeToLive),
@@ -52,7 +55,9 @@ func leftOut() map[string]struct{} {
 		DescribeKinesisStreamingDestination DisableKinesisStreamingDestination
 		EnableKinesisStreamingDestination UpdateKinesisStreamingDestination
 		DeleteResourcePolicy GetResourcePolicy PutResourcePolicy
-		SearchVectors`) {
+		SearchVectors
+		DeleteTable ListTables UpdateTable DescribeEndpoints DescribeLimits
+		ListTagsOfResource TagResource UntagResource`) {
 		names[name] = struct{}{}
 	}
 	return names

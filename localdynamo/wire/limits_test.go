@@ -1,0 +1,147 @@
+package wire_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/facetheory/isr/localdynamo/wire"
+)
+
+const limit = 16 << 20
+
+func body(s string) io.ReadCloser { return io.NopCloser(strings.NewReader(s)) }
+
+// signedRequest is a DescribeTable signed with AK and secret.
+func signedRequest(t testing.TB, text string) *http.Request {
+	t.Helper()
+	r := request("DescribeTable", strings.NewReader(text))
+	r.Header.Del("Authorization")
+	hash := sha256.Sum256([]byte(text))
+	credentials := aws.Credentials{AccessKeyID: "AK", SecretAccessKey: "secret"}
+	if err := v4.NewSigner().SignHTTP(t.Context(), credentials, r, hex.EncodeToString(hash[:]), "dynamodb", "us-east-1", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const tooLarge = `{"__type":"com.amazon.coral.service#RequestEntityTooLargeException","message":"`
+
+func TestOversize(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	const frame = `{"TableName":"things","Unknown":"%s"}`
+	fill := strings.Repeat("x", limit-len(frame)+len("%s"))
+	if status, got := ask(t, h, "DescribeTable", fmt.Sprintf(frame, fill)); status != http.StatusOK {
+		t.Errorf("16 MiB: got %d %.200s", status, got)
+	}
+	large := fmt.Sprintf(frame, fill+"x")
+	if status, got := ask(t, h, "DescribeTable", large); status != http.StatusRequestEntityTooLarge || !strings.HasPrefix(got, tooLarge) {
+		t.Errorf("one byte more: got %d %.200s", status, got)
+	}
+	unannounced := request("DescribeTable", iotest.OneByteReader(strings.NewReader("")))
+	unannounced.Body, unannounced.ContentLength = body(large), -1
+	if status, _, got := send(t, h, unannounced); status != http.StatusRequestEntityTooLarge || !strings.HasPrefix(got, tooLarge) {
+		t.Errorf("one byte more, in chunks: got %d %.200s", status, got)
+	}
+}
+
+func TestGzipBomb(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	bomb := packed(t, `{"TableName":"`+strings.Repeat("x", 10*limit)+`"}`)
+	if bomb.Len() > limit/10 {
+		t.Fatalf("the bomb has %d bytes", bomb.Len())
+	}
+	r := request("DescribeTable", bomb)
+	r.Header.Set("Content-Encoding", "gzip")
+	if status, _, got := send(t, h, r); status != http.StatusRequestEntityTooLarge || !strings.HasPrefix(got, tooLarge) {
+		t.Errorf("got %d %.200s", status, got)
+	}
+}
+
+// A length that is never sent costs no memory to speak of.
+func TestClaimedLength(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	allocated := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r := request("DescribeTable", nil)
+			r.Body, r.ContentLength = body("{"), limit
+			send(b, h, r)
+		}
+	}).AllocedBytesPerOp()
+	if allocated > limit/10 {
+		t.Errorf("a request of one byte that claims %d costs %d bytes", limit, allocated)
+	}
+}
+
+func TestTruncatedBody(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	whole := packed(t, `{"TableName":"things"}`).Bytes()
+	cut := request("DescribeTable", bytes.NewReader(whole[:len(whole)-4]))
+	cut.Header.Set("Content-Encoding", "gzip")
+	short := request("DescribeTable", nil)
+	short.Body, short.ContentLength = body(`{"TableName":"things"}`), 100
+	failing := request("DescribeTable", iotest.ErrReader(io.ErrClosedPipe))
+	for name, r := range map[string]*http.Request{"gzip": cut, "short": short, "failing": failing} {
+		if status, _, got := send(t, h, r); status != http.StatusBadRequest || !strings.HasPrefix(got, serialization) {
+			t.Errorf("%s: got %d %s", name, status, got)
+		}
+	}
+}
+
+// A client that goes away while it sends, or while it waits, harms nobody.
+func TestDisconnect(t *testing.T) {
+	waiting, gone := make(chan struct{}), make(chan struct{})
+	wait := false
+	h := newHandler(t, wire.Config{Intercept: func(ctx context.Context, _ wire.Call, _ func()) error {
+		if wait {
+			close(waiting)
+			<-ctx.Done()
+			close(gone)
+		}
+		return nil
+	}})
+	address := strings.TrimPrefix(serve(t, h), "http://")
+	sendPart := func(text string, length int) net.Conn {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-amz-json-1.0\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\n"+
+			"X-Amz-Date: 20260102T030405Z\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n%s", address, anyone, length, text)
+		return conn
+	}
+	const text = `{"TableName":"things","Item":{"pk":{"S":"a"}}}`
+	sendPart(text[:20], len(text)).Close()
+
+	wait = true
+	conn := sendPart(text, len(text))
+	<-waiting
+	conn.Close()
+	<-gone
+
+	wait = false
+	conn = sendPart(text, len(text))
+	defer conn.Close()
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("got %s for a request after two that went away", answer.Status)
+	}
+}
