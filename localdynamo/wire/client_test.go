@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -217,9 +218,9 @@ func TestValidationThroughSDK(t *testing.T) {
 // the call.
 func TestBrokenConnection(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		lose := false
+		var lose atomic.Bool
 		client := newClient(serve(t, newHandler(t, wire.Config{Intercept: func(_ context.Context, _ wire.Call, apply func()) error {
-			if !lose {
+			if !lose.Load() {
 				return nil
 			}
 			if applied {
@@ -228,13 +229,13 @@ func TestBrokenConnection(t *testing.T) {
 			return errors.New("lost")
 		}})), "anyone", "anything")
 		put(t, client, item{"pk": str("other")})
-		lose = true
+		lose.Store(true)
 		_, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: item{"pk": str("a")}})
 		var sent interface{ ConnectionError() bool }
 		if !errors.As(err, &sent) {
 			t.Errorf("got %v, want a broken connection", err)
 		}
-		lose = false
+		lose.Store(false)
 		out, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: item{"pk": str("a")}})
 		if err != nil || (out.Item != nil) != applied {
 			t.Errorf("applied: %t, found: %v, %v", applied, out.Item, err)
@@ -245,10 +246,10 @@ func TestBrokenConnection(t *testing.T) {
 // One connection serves call after call.
 func TestKeepAlive(t *testing.T) {
 	server := httptest.NewUnstartedServer(newHandler(t, wire.Config{}))
-	connections := 0
+	var connections atomic.Int32
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
-			connections++ // one after the other: this test makes one call at a time
+			connections.Add(1)
 		}
 	}
 	server.Start()
@@ -260,7 +261,7 @@ func TestKeepAlive(t *testing.T) {
 			t.Fatal("a key without attributes was accepted")
 		}
 	}
-	if connections != 1 {
-		t.Errorf("%d connections for ten calls, want 1", connections)
+	if got := connections.Load(); got != 1 {
+		t.Errorf("%d connections for ten calls, want 1", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -105,9 +106,9 @@ func TestTruncatedBody(t *testing.T) {
 // A client that goes away while it sends, or while it waits, harms nobody.
 func TestDisconnect(t *testing.T) {
 	waiting, gone := make(chan struct{}), make(chan struct{})
-	wait := false
+	var wait atomic.Bool
 	h := newHandler(t, wire.Config{Intercept: func(ctx context.Context, _ wire.Call, _ func()) error {
-		if wait {
+		if wait.Load() {
 			close(waiting)
 			<-ctx.Done()
 			close(gone)
@@ -127,13 +128,13 @@ func TestDisconnect(t *testing.T) {
 	const text = `{"TableName":"things","Item":{"pk":{"S":"a"}}}`
 	sendPart(text[:20], len(text)).Close()
 
-	wait = true
+	wait.Store(true)
 	conn := sendPart(text, len(text))
 	<-waiting
 	conn.Close()
 	<-gone
 
-	wait = false
+	wait.Store(false)
 	conn = sendPart(text, len(text))
 	defer conn.Close()
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)

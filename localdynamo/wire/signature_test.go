@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,8 +37,10 @@ func TestMalformedAuthorization(t *testing.T) {
 }
 
 func TestVerification(t *testing.T) {
-	at := time.Now()
-	url := serve(t, newHandler(t, wire.Config{AccessKey: "AK", SecretKey: "secret", Now: func() time.Time { return at }}))
+	var skew atomic.Int64
+	url := serve(t, newHandler(t, wire.Config{AccessKey: "AK", SecretKey: "secret", Now: func() time.Time {
+		return time.Now().Add(time.Duration(skew.Load()))
+	}}))
 	for _, test := range []struct {
 		name, access, secret string
 		skew                 time.Duration
@@ -50,7 +53,7 @@ func TestVerification(t *testing.T) {
 		{"too old", "AK", "secret", 16 * time.Minute, "InvalidSignatureException"},
 		{"of the future", "AK", "secret", -16 * time.Minute, "InvalidSignatureException"},
 	} {
-		at = time.Now().Add(test.skew)
+		skew.Store(int64(test.skew))
 		client := newClient(url, test.access, test.secret)
 		_, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: everyType()})
 		code := ""
