@@ -3,7 +3,6 @@
 package localdynamo_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +184,7 @@ func TestReadOnly(t *testing.T) {
 	if !strings.Contains(got, "permission denied") || !strings.Contains(got, "must be writable") {
 		t.Errorf("read-only file: %s", got)
 	}
-	unchanged(t, filepath.Join(folder, "db"), contents)
+	sameBytes(t, filepath.Join(folder, "db"), contents)
 }
 
 // TestNoRoom: where there is no room, neither is a new file half made nor an
@@ -207,16 +206,5 @@ func TestNoRoom(t *testing.T) {
 	if got := outcome(t, "cramped", folder, "old"); !strings.Contains(got, "from format 1 to 2") || !strings.Contains(got, "file too large") {
 		t.Errorf("a file of format 1: %s", got)
 	}
-	unchanged(t, path, contents)
-}
-
-func unchanged(t *testing.T, path string, contents []byte) {
-	t.Helper()
-	after, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(after, contents) {
-		t.Errorf("%s was changed", path)
-	}
+	sameBytes(t, path, contents)
 }

@@ -3,6 +3,7 @@ package localdynamo_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	bolt "go.etcd.io/bbolt"
@@ -57,13 +59,7 @@ func refuses(t *testing.T, name string, contents []byte, want error, words strin
 	if !errors.Is(err, want) || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%s: got %v", name, err)
 	}
-	after, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(after, contents) {
-		t.Errorf("%s: the file was changed", name)
-	}
+	sameBytes(t, path, contents)
 }
 
 func TestFilesThatAreNotOurs(t *testing.T) {
@@ -109,17 +105,64 @@ func otherBolt(t *testing.T, format string) []byte {
 	return contents
 }
 
-// TestDamage overwrites parts of a file. Whatever it hits, there is an error
-// or a working file, never a crash of the process; a change to an item's bytes
-// that leaves the file well formed is what Check cannot see.
+// TestTruncated cuts a file at many lengths. Either it cannot be opened, or
+// nothing that is in use was cut off.
+func TestTruncated(t *testing.T) {
+	whole := filled(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	opened := 0
+	for i := range 60 {
+		n := random.IntN(len(whole) + 1)
+		if i%2 == 0 {
+			n &^= 4095
+		}
+		path := filepath.Join(t.TempDir(), "db")
+		if err := os.WriteFile(path, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true, SweepInterval: -1})
+		if err != nil {
+			if !errors.Is(err, localdynamo.ErrCorrupt) {
+				t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+			}
+			continue
+		}
+		opened++
+		if err := db.Check(t.Context()); err != nil {
+			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+		}
+		for i := range 300 {
+			equal(t, get(t, db, "p", strconv.Itoa(i)), item{"pk": str("p"), "sk": str(strconv.Itoa(i)), "v": str(strings.Repeat("x", i))})
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d of 60 were long enough", opened)
+}
+
+var damages = flag.Int("damages", 80, "how many damaged files TestDamage opens")
+
+// TestDamage overwrites parts of a file, from a single bit to 64 bytes. Whatever
+// it hits, there is an error or a working file, never a crash of the process;
+// a change to an item's bytes that leaves the file well formed is what Check
+// cannot see. Looking at a damaged file does not change it.
 func TestDamage(t *testing.T) {
 	whole := filled(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 60 {
+	refused, faulty := 0, 0
+	for range *damages {
 		damaged := bytes.Clone(whole)
-		at := 8192 + random.IntN(len(damaged)-8192-64)
-		for i := range 64 {
+		at, n := random.IntN(len(damaged)-64), 1+random.IntN(64)
+		if random.IntN(2) == 0 { // the pages that hold the others together
+			at = random.IntN(10 * 4096)
+		}
+		for i := range n {
 			damaged[at+i] = byte(random.Uint32())
+		}
+		if n < 16 {
+			copy(damaged[at:at+n], whole[at:])
+			damaged[at] ^= 1 << (n % 8)
 		}
 		path := filepath.Join(t.TempDir(), "db")
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
@@ -127,32 +170,71 @@ func TestDamage(t *testing.T) {
 		}
 		db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true, SweepInterval: -1})
 		if err != nil {
+			if !errors.Is(err, localdynamo.ErrCorrupt) && !errors.Is(err, localdynamo.ErrFormat) {
+				t.Errorf("at %d: %v", at, err)
+			}
+			refused++
+			sameBytes(t, path, damaged)
+			continue
+		}
+		if err := db.Check(t.Context()); err != nil {
 			if !errors.Is(err, localdynamo.ErrCorrupt) {
 				t.Errorf("at %d: %v", at, err)
 			}
-			continue
+			faulty++
 		}
-		if err := db.Check(t.Context()); err != nil && !errors.Is(err, localdynamo.ErrCorrupt) {
-			t.Errorf("at %d: %v", at, err)
-		}
-		useDamaged(t, db)
+		readDamaged(t, db)
+		sameBytes(t, path, damaged)
+		writeDamaged(t, db)
 		_ = db.Close()
+	}
+	t.Logf("%d damaged files: %d refused, faults found in %d", *damages, refused, faulty)
+}
+
+func sameBytes(t *testing.T, path string, want []byte) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s was changed", path)
 	}
 }
 
-// useDamaged reads and writes; only the errors of a damaged file are allowed.
-func useDamaged(t *testing.T, db *localdynamo.DB) {
+// allowedOfDamage fails the test on errors other than those of a damaged file.
+func allowedOfDamage(t *testing.T, err error) {
+	t.Helper()
+	var noTable *types.ResourceNotFoundException // the damage hit its definition
+	if err != nil && !errors.Is(err, localdynamo.ErrCorrupt) && !errors.As(err, &noTable) {
+		t.Errorf("%v", err)
+	}
+}
+
+func readDamaged(t *testing.T, db *localdynamo.DB) {
 	t.Helper()
 	for i := range 300 {
+		_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: key("p", strconv.Itoa(i))})
+		allowedOfDamage(t, err)
+	}
+	for _, reverse := range []bool{false, true} {
+		_, err := db.Query(t.Context(), &dynamodb.QueryInput{
+			TableName: things, KeyConditionExpression: aws.String("pk = :p"),
+			ExpressionAttributeValues: item{":p": str("p")}, ScanIndexForward: &reverse,
+		})
+		allowedOfDamage(t, err)
+	}
+}
+
+func writeDamaged(t *testing.T, db *localdynamo.DB) {
+	t.Helper()
+	for i := 0; i < 300; i += 10 {
 		k := key("p", strconv.Itoa(i))
-		_, readErr := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: k})
-		_, writeErr := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: k})
-		var noTable *types.ResourceNotFoundException // the damage hit its definition
-		for _, err := range []error{readErr, writeErr} {
-			if err != nil && !errors.Is(err, localdynamo.ErrCorrupt) && !errors.As(err, &noTable) {
-				t.Fatal(err)
-			}
-		}
+		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: k})
+		allowedOfDamage(t, err)
+		k["sk"] = str(strconv.Itoa(i + 1))
+		_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: things, Key: k})
+		allowedOfDamage(t, err)
 	}
 }
 

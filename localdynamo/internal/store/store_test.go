@@ -147,7 +147,7 @@ func must(t *rapid.T, err error) {
 func TestSnapshot(t *testing.T) { onEach(t, snapshot) }
 
 func snapshot(t *testing.T, s store.Store) {
-	const n = 1000
+	const n = 300
 	number := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 	update(t, s, func(w store.Writer) error {
 		for i := range n {
