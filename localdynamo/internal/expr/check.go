@@ -21,6 +21,9 @@ const (
 	allTypes  = " S N B BOOL NULL L M SS NS BS "
 )
 
+// typeSet is how messages list the names of types.
+const typeSet = "{B,NULL,SS,BOOL,L,BS,N,NS,S,M}"
+
 func within(set, name string) bool { return strings.Contains(set, " "+name+" ") }
 
 // checkCond refuses what no item could make right.
@@ -33,10 +36,8 @@ func (b *binding) checkCond(c *cond) error {
 	if len(c.args) == 0 {
 		return nil
 	}
-	for _, arg := range c.args {
-		if err := b.checkOperand(arg); err != nil {
-			return err
-		}
+	if err := b.checkOperands(c.args); err != nil {
+		return err
 	}
 	if err := b.checkDistinct(c); err != nil {
 		return err
@@ -52,9 +53,6 @@ func (b *binding) checkCond(c *cond) error {
 	case opBeginsWith:
 		return b.checkTypes(c.op, prefixes, c.args)
 	case opType:
-		if err := b.checkTypes(c.op, typeNames, c.args[1:]); err != nil {
-			return err
-		}
 		return b.checkTypeName(c.args[1])
 	}
 	return nil
@@ -133,21 +131,41 @@ func show(v types.AttributeValue) string {
 	return "{" + value.Type(v) + ":" + text + "}"
 }
 
+// checkTypeName wants a value that names a type: attribute_type takes no path.
 func (b *binding) checkTypeName(o *operand) error {
+	if o.kind == operandPath {
+		return b.errorf("Incorrect operand type for operator or function; operator or function: %s, operand type: %s", opType, typeSet)
+	}
+	if err := b.checkTypes(opType, typeNames, []*operand{o}); err != nil {
+		return err
+	}
 	name, ok := b.value(o).(*types.AttributeValueMemberS)
 	if ok && !within(allTypes, name.Value) {
-		return b.errorf("Invalid attribute type name found; type: %s, valid types: {B,NULL,SS,BOOL,L,BS,N,NS,S,M}", name.Value)
+		return b.errorf("Invalid attribute type name found; type: %s, valid types: %s", name.Value, typeSet)
+	}
+	return nil
+}
+
+func (b *binding) checkOperands(operands []*operand) error {
+	for _, o := range operands {
+		if err := b.checkOperand(o); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 func (b *binding) checkOperand(o *operand) error {
-	for _, arg := range o.args {
-		if err := b.checkOperand(arg); err != nil {
-			return err
-		}
+	if err := b.checkOperands(o.args); err != nil {
+		return err
 	}
 	switch o.kind {
+	case operandPath:
+		return b.checkPath(o.path)
+	case operandValue:
+		if b.values[o.ref] == nil {
+			return b.errorf("An expression attribute value used in expression is not defined; attribute value: %s", b.Parsed.values[o.ref])
+		}
 	case operandSize:
 		return b.checkTypes(opSize, sized, o.args)
 	case operandListAppend:
@@ -156,6 +174,16 @@ func (b *binding) checkOperand(o *operand) error {
 		return b.checkTypes("+", summable, o.args)
 	case operandSubtract:
 		return b.checkTypes("-", summable, o.args)
+	}
+	return nil
+}
+
+// checkPath refuses a #name that nothing defines.
+func (b *binding) checkPath(p path) error {
+	for _, s := range p {
+		if s.kind == stepPlaceholder && b.names[s.index] == "" {
+			return b.errorf("An expression attribute name used in the document path is not defined; attribute name: %s", b.Parsed.names[s.index])
+		}
 	}
 	return nil
 }
@@ -175,7 +203,7 @@ func (b *binding) checkAction(a action) error {
 		allowed = deletable
 	}
 	if v := b.value(a.arg); v != nil && !within(allowed, value.Type(v)) {
-		return b.errorf("Incorrect operand type for operator or function; operator: %s, operand type: %s", a.verb, longName(v))
+		return b.errorf("Incorrect operand type for operator or function; operator: %s, operand type: %s, typeSet: ALLOWED_FOR_%s_OPERAND", a.verb, longName(v), a.verb)
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func (p *parser) in(left term) (term, error) {
 		}
 	}
 	if n := len(args) - 1; n > maxIn {
-		p.later("The IN operator is provided with too many operands; number of operands: %d", n)
+		p.later(rankOperand, "The IN operator is provided with too many operands; number of operands: %d", n)
 	}
 	return term{cond: &cond{op: opIn, args: args}}, p.expectSymbol(")")
 }
@@ -202,7 +202,7 @@ func (p *parser) function() (term, error) {
 	}
 	f, known := lookUpFunction(name)
 	if f.update {
-		p.later("The function is not allowed in a condition expression; function: %s", name)
+		p.later(rankWord, "The function is not allowed in a condition expression; function: %s", name)
 	}
 	if !known || f.operand || f.update {
 		return term{operand: &operand{kind: operandSize, args: args}, call: name}, nil
@@ -235,5 +235,5 @@ func (p *parser) asOperand(t term) (*operand, error) {
 }
 
 func (p *parser) misplaced(name op) {
-	p.later("The function is not allowed to be used this way in an expression; function: %s", name)
+	p.later(rankWord, "The function is not allowed to be used this way in an expression; function: %s", name)
 }

@@ -89,10 +89,10 @@ func AttributesToGet(names []string) (*Projection, error) {
 	}
 	root := &branch{names: make(map[string]*branch, len(names))}
 	for _, name := range names {
-		switch {
-		case name == "":
-			return nil, value.ErrNoName
-		case root.names[name] != nil:
+		if err := checkName(name); err != nil {
+			return nil, err
+		}
+		if root.names[name] != nil {
 			return nil, invalidValue("Duplicate value in attribute name: %s", name)
 		}
 		root.names[name] = &branch{first: attributePath(name), leaf: true}
@@ -242,6 +242,16 @@ func (l *legacy) cond(c comparison) *cond {
 	}}
 }
 
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return value.ErrNoName
+	case len(name) > maxName:
+		return errLongName
+	}
+	return nil
+}
+
 // comparison is one attribute compared with values that suit the operator.
 type comparison struct {
 	operator
@@ -295,8 +305,8 @@ func lookUpOperator(name types.ComparisonOperator) (operator, bool) {
 func newComparison(name string, named types.ComparisonOperator, args []types.AttributeValue) (comparison, error) {
 	o, _ := lookUpOperator(named)
 	c := comparison{operator: o, name: name}
-	if name == "" {
-		return c, value.ErrNoName
+	if err := checkName(name); err != nil {
+		return c, err
 	}
 	for _, arg := range args {
 		v, err := value.Clean(arg)

@@ -11,31 +11,43 @@ import (
 const (
 	maxText      = 4096 // bytes
 	maxOperators = 300
-	maxIn        = 100 // operands to the right of IN
-	maxPath      = 32  // elements of a path
-	maxNesting   = maxOperators + 2
+	maxIn        = 100                    // operands to the right of IN
+	maxPath      = 32                     // elements of a path
+	maxNesting   = 2 * (maxOperators + 1) // every operator may stand in parentheses
 	maxIndex     = 1<<31 - 1
 )
 
 // Parse reads text, which must stand in the parameter kind.
 func Parse(kind Kind, text string) (*Parsed, error) {
 	p := &parser{out: &Parsed{kind: kind}, text: text}
-	err := p.run()
-	if err == nil {
-		err = p.deferred
-	}
-	if err != nil {
+	if err := p.run(); err != nil {
 		return nil, fmt.Errorf("Invalid %s: %w", kind, err)
+	}
+	for _, fault := range p.faults {
+		if fault != nil {
+			return nil, fmt.Errorf("Invalid %s: %w", kind, fault)
+		}
 	}
 	return p.out, nil
 }
 
+// rank orders the errors of meaning as AWS reports them: an error of one rank
+// hides those of every later one, wherever they stand in the text.
+type rank uint8
+
+const (
+	rankParentheses rank = iota // redundant ones
+	rankWord                    // a word that must not stand where it does
+	rankSection                 // a section of an update that occurs twice
+	rankOperand                 // the number or kind of operands, and limits
+	ranks
+)
+
 // parser is a recursive descent with one token of look-ahead (two for a
 // function's parenthesis). It never goes back.
 //
-// An error of the grammar ends the parse. An error of meaning is kept, the
-// first one, and reported only if the grammar has no complaint: AWS checks in
-// that order too.
+// An error of the grammar ends the parse. Of the errors of meaning the first of
+// each rank is kept, and reported only if the grammar has no complaint.
 type parser struct {
 	out       *Parsed
 	text      string
@@ -43,7 +55,7 @@ type parser struct {
 	at        int
 	depth     int // parentheses, functions and NOTs that are open
 	operators int
-	deferred  error
+	faults    [ranks]error
 }
 
 func (p *parser) run() error {
@@ -137,34 +149,40 @@ func (p *parser) unexpected() error {
 }
 
 // later keeps an error of meaning.
-func (p *parser) later(format string, args ...any) {
-	if p.deferred == nil {
-		p.deferred = fmt.Errorf(format, args...)
+func (p *parser) later(r rank, format string, args ...any) {
+	if p.faults[r] == nil {
+		p.faults[r] = fmt.Errorf(format, args...)
 	}
 }
 
-// descend counts a level of nesting. Only redundant parentheses, or too many
-// operators, can go below the bound.
+// descend counts a level of nesting. Only too many operators, or redundant
+// parentheses, can go below the bound.
 func (p *parser) descend() error {
 	p.depth++
-	if p.depth > maxNesting {
-		return errors.New("The expression has redundant parentheses;")
+	switch {
+	case p.depth <= maxNesting:
+		return nil
+	case p.operators > maxOperators:
+		return errOperators
 	}
-	return nil
+	return errParentheses
 }
 
 func (p *parser) ascend() { p.depth-- }
 
 func (p *parser) countOperator() {
 	p.operators++
-	if p.operators > maxOperators {
-		p.later("The expression contains too many operators; operator count: %d", p.operators)
+	if p.operators > maxOperators && p.faults[rankOperand] == nil {
+		p.faults[rankOperand] = errOperators
 	}
 }
 
-func (p *parser) redundant() {
-	p.later("The expression has redundant parentheses;")
-}
+// The count is that of the operator that is one too many: AWS stops there.
+var errOperators = fmt.Errorf("The expression contains too many operators; operator count: %d", maxOperators+1)
+
+var errParentheses = errors.New("The expression has redundant parentheses;")
+
+func (p *parser) redundant() { p.faults[rankParentheses] = errParentheses }
 
 func (p *parser) pathList() ([]path, error) {
 	var paths []path
@@ -202,7 +220,7 @@ func (p *parser) path() (path, error) {
 			steps = append(steps, s)
 		default:
 			if len(steps) > maxPath {
-				p.later("The document path has too many nesting levels; nesting levels: %d", len(steps))
+				p.later(rankOperand, "The document path has too many nesting levels; nesting levels: %d", len(steps))
 			}
 			return steps, nil
 		}
@@ -217,7 +235,7 @@ func (p *parser) pathName() (step, error) {
 	case t.kind == tokenIdentifier && !isGrammarWord(t.text):
 		p.next()
 		if isReserved(t.text) {
-			p.later("Attribute name is a reserved keyword; reserved keyword: %s", t.text)
+			p.later(rankWord, "Attribute name is a reserved keyword; reserved keyword: %s", t.text)
 		}
 		return step{kind: stepName, name: t.text}, nil
 	}
@@ -239,7 +257,7 @@ func (p *parser) pathIndex() (step, error) {
 	p.next()
 	index, err := strconv.Atoi(t.text)
 	if err != nil || index > maxIndex {
-		p.later("List index is not within the allowable range; index: [%s]", t.text)
+		p.later(rankWord, "List index is not within the allowable range; index: [%s]", t.text)
 	}
 	return step{kind: stepIndex, index: index}, p.expectSymbol("]")
 }
@@ -252,6 +270,7 @@ func (p *parser) valueOperand() *operand {
 func (p *parser) call(argument func() (*operand, error)) (op, []*operand, error) {
 	name := op(p.next().text)
 	p.next() // the parenthesis that made it a call
+	p.countOperator()
 	if err := p.descend(); err != nil {
 		return name, nil, err
 	}
@@ -270,22 +289,21 @@ func (p *parser) call(argument func() (*operand, error)) (op, []*operand, error)
 	if err := p.expectSymbol(")"); err != nil {
 		return name, nil, err
 	}
-	p.countOperator()
 	f, known := lookUpFunction(name)
 	switch {
 	case !known:
-		p.later("Invalid function name; function: %s", name)
+		p.later(rankWord, "Invalid function name; function: %s", name)
 	case f.args != len(args):
-		p.later("Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
+		p.later(rankOperand, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
 	case needsPath(name) && args[0].kind != operandPath:
-		p.later("Operator or function requires a document path; operator or function: %s", name)
+		p.later(rankOperand, "Operator or function requires a document path; operator or function: %s", name)
 	}
 	return name, args, nil
 }
 
 func needsPath(name op) bool {
 	switch name {
-	case opExists, opNotExists, opType, opIfNotExists:
+	case opExists, opNotExists, opIfNotExists:
 		return true
 	}
 	return false

@@ -39,9 +39,12 @@ func (s *Scope) Projection(text *string) (*Projection, error) {
 	return &Projection{root: root}, nil
 }
 
-// plant adds a path to the tree. Two paths overlap if one begins the other,
+// plant checks a path and adds it to the tree. Two paths overlap if one begins the other,
 // and conflict if one takes a map where the other takes a list.
 func (b *binding) plant(root *branch, p path) error {
+	if err := b.checkPath(p); err != nil {
+		return err
+	}
 	at := root
 	for i, s := range p {
 		if at.leaf {

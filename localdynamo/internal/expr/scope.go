@@ -12,8 +12,13 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// maxPlaceholder is the longest #name or :value, in bytes.
-const maxPlaceholder = 255
+// Longest #name or :value, and longest name of an attribute, in bytes.
+const (
+	maxPlaceholder = 255
+	maxName        = 1<<16 - 1
+)
+
+var errLongName = errors.New("Attribute name is too large, must be less than 65536 bytes")
 
 // Scope is what one request (or one action of a transaction) substitutes into
 // its expressions. It notes what they use; Done complains about the rest.
@@ -37,6 +42,9 @@ func NewScope(cache *Cache, names map[string]string, values map[string]types.Att
 		if name == "" {
 			return nil, fmt.Errorf("ExpressionAttributeNames contains invalid value: Empty attribute name for key %s", key)
 		}
+		if len(name) > maxName {
+			return nil, fmt.Errorf("ExpressionAttributeNames contains invalid value: %w for key %s", errLongName, key)
+		}
 	}
 	if values != nil && len(values) == 0 {
 		return nil, errors.New("ExpressionAttributeValues must not be empty")
@@ -46,7 +54,33 @@ func NewScope(cache *Cache, names map[string]string, values map[string]types.Att
 			return nil, err
 		}
 	}
-	return &Scope{cache: cache, names: names, values: values}, nil
+	clean, err := cleanValues(values)
+	if err != nil {
+		return nil, err
+	}
+	return &Scope{cache: cache, names: names, values: clean}, nil
+}
+
+// cleanValues checks and copies all values, used or not. Of several faults it
+// reports the one whose key comes first.
+func cleanValues(values map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
+	if values == nil {
+		return nil, nil
+	}
+	clean := make(map[string]types.AttributeValue, len(values))
+	var faulty string
+	var fault error
+	for key, raw := range values {
+		v, err := value.Clean(raw)
+		if err != nil && (fault == nil || key < faulty) {
+			faulty, fault = key, err
+		}
+		clean[key] = v
+	}
+	if fault != nil {
+		return nil, fmt.Errorf("ExpressionAttributeValues contains invalid value: %w for key %s", fault, faulty)
+	}
+	return clean, nil
 }
 
 func checkPlaceholder(parameter string, sigil byte, key string) error {
@@ -110,7 +144,9 @@ type binding struct {
 	values []types.AttributeValue
 }
 
-// bind parses text and finds the names and values that it mentions.
+// bind parses text and finds the names and values that it mentions. Those that
+// it does not find stay "" and nil; the checks complain where they meet them,
+// so that the first error in the text is the one reported.
 func (s *Scope) bind(kind Kind, text string) (binding, error) {
 	parsed, err := s.cache.Parse(kind, text)
 	if err != nil {
@@ -121,23 +157,13 @@ func (s *Scope) bind(kind Kind, text string) (binding, error) {
 		b.names = make([]string, len(parsed.names))
 	}
 	for i, key := range parsed.names {
-		name, ok := s.names[key]
-		if !ok {
-			return b, b.errorf("An expression attribute name used in the document path is not defined; attribute name: %s", key)
-		}
-		b.names[i] = name
+		b.names[i] = s.names[key]
 	}
 	if len(parsed.values) > 0 {
 		b.values = make([]types.AttributeValue, len(parsed.values))
 	}
 	for i, key := range parsed.values {
-		raw, ok := s.values[key]
-		if !ok {
-			return b, b.errorf("An expression attribute value used in expression is not defined; attribute value: %s", key)
-		}
-		if b.values[i], err = value.Clean(raw); err != nil {
-			return b, fmt.Errorf("ExpressionAttributeValues contains invalid value: %w for key %s", err, key)
-		}
+		b.values[i] = s.values[key]
 	}
 	s.used = append(s.used, parsed)
 	return b, nil

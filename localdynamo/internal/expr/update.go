@@ -14,7 +14,7 @@ func (p *parser) update() error {
 			return p.unexpected()
 		}
 		if seen[verb] {
-			p.later("The %q section can only be used once in an update expression;", string(verb))
+			p.later(rankSection, "The %q section can only be used once in an update expression;", string(verb))
 		}
 		seen[verb] = true
 		for {
@@ -47,7 +47,6 @@ func (p *parser) action(verb verb) (a action, err error) {
 	if a.path, err = p.path(); err != nil {
 		return a, err
 	}
-	p.countOperator()
 	switch verb {
 	case verbSet:
 		if err = p.expectSymbol("="); err == nil {
@@ -62,11 +61,19 @@ func (p *parser) action(verb verb) (a action, err error) {
 	return a, err
 }
 
-// setTerm is what a parenthesis of SET may hold: an operand or a sum.
+// setTerm is what a parenthesis of SET may hold: an operand or a sum. Like a
+// sum, list_append may be the whole of what is assigned, and no part of it.
 type setTerm struct {
 	operand  *operand
 	sum      bool
 	enclosed bool
+}
+
+// inner checks a term that is part of another.
+func (p *parser) inner(t setTerm) {
+	if t.operand.kind == operandListAppend {
+		p.misplaced(opListAppend)
+	}
 }
 
 // operation reads what SET assigns:
@@ -82,7 +89,7 @@ func (p *parser) operation() (*operand, error) {
 }
 
 func (p *parser) sum() (setTerm, error) {
-	left, err := p.setPrimary()
+	left, err := p.setPrimary(p.sum)
 	if err != nil || left.sum {
 		return left, err
 	}
@@ -94,27 +101,30 @@ func (p *parser) sum() (setTerm, error) {
 	default:
 		return left, nil
 	}
+	p.inner(left)
 	p.countOperator()
 	right, err := p.setOperand()
 	return setTerm{operand: &operand{kind: kind, args: []*operand{left.operand, right}}, sum: true}, err
 }
 
-// setOperand reads a primary that is not a sum.
+// setOperand reads a primary that is part of another.
 func (p *parser) setOperand() (*operand, error) {
-	t, err := p.setPrimary()
+	t, err := p.setPart()
 	if err != nil {
 		return nil, err
 	}
-	if t.sum {
-		return nil, p.unexpected()
-	}
+	p.inner(t)
 	return t.operand, nil
 }
 
-func (p *parser) setPrimary() (setTerm, error) {
+func (p *parser) setPart() (setTerm, error) { return p.setPrimary(p.setPart) }
+
+// setPrimary reads a primary, in whose parentheses may stand what enclosed
+// reads.
+func (p *parser) setPrimary(enclosed func() (setTerm, error)) (setTerm, error) {
 	switch t := p.peek(); {
 	case p.acceptSymbol("("):
-		return p.setEnclosed()
+		return p.setEnclosed(enclosed)
 	case p.isCall() && !isGrammarWord(t.text):
 		o, err := p.setFunction()
 		return setTerm{operand: o}, err
@@ -125,12 +135,12 @@ func (p *parser) setPrimary() (setTerm, error) {
 	return setTerm{operand: &operand{kind: operandPath, path: path}}, err
 }
 
-func (p *parser) setEnclosed() (setTerm, error) {
+func (p *parser) setEnclosed(enclosed func() (setTerm, error)) (setTerm, error) {
 	if err := p.descend(); err != nil {
 		return setTerm{}, err
 	}
 	defer p.ascend()
-	t, err := p.sum()
+	t, err := enclosed()
 	if err != nil {
 		return t, err
 	}
@@ -153,7 +163,7 @@ func (p *parser) setFunction() (*operand, error) {
 		return &operand{kind: operandListAppend, args: args}, nil
 	}
 	if _, known := lookUpFunction(name); known {
-		p.later("The function is not allowed in an update expression; function: %s", name)
+		p.later(rankWord, "The function is not allowed in an update expression; function: %s", name)
 	}
 	return &operand{}, nil
 }
