@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// compareStarts measures, for each server, the time from exec until it has
+// answered a CreateTable, the first thing that a test asks for, in a folder
+// that is empty.
+func compareStarts(ctx context.Context, p plan, dir string) error {
+	fmt.Printf("from exec to the answer of a first CreateTable, median of %d\n\n", p.rounds)
+	for _, s := range p.sides {
+		if s.command == nil {
+			continue
+		}
+		var rounds []result
+		for round := range p.rounds {
+			took, err := firstAnswer(ctx, s, filepath.Join(dir, s.name+strconv.Itoa(round)))
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.title, err)
+			}
+			rounds = append(rounds, result{p50: took})
+		}
+		fmt.Printf("  %-26s %10v\n", s.title, short(median(rounds).p50))
+	}
+	return nil
+}
+
+func firstAnswer(ctx context.Context, s side, dir string) (time.Duration, error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return 0, err
+	}
+	command, err := s.command(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	server, took, err := startAndCall(ctx, command, creation)
+	if err != nil {
+		return 0, err
+	}
+	return took, server.stop()
+}
+
+// startAndCall runs a server, and returns when it has answered one call, and how
+// long that took.
+func startAndCall(ctx context.Context, command func(string) *exec.Cmd, op operation) (server, time.Duration, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return server{}, 0, err
+	}
+	dial, err := dialRaw(ctx, address, op) // written down before the clock runs
+	if err != nil {
+		return server{}, 0, err
+	}
+	began := time.Now()
+	s, err := start(ctx, command(address), address)
+	if err != nil {
+		return server{}, 0, err
+	}
+	call, hangUp, err := dial()
+	if err == nil {
+		err = errors.Join(call(0), hangUp())
+	}
+	took := time.Since(began)
+	if err != nil {
+		return server{}, 0, errors.Join(err, s.stop())
+	}
+	return s, took, nil
+}

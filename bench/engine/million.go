@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+const (
+	million = 1_000_000
+	reads   = 100_000 // of them, in no order
+)
+
+// measureMillion fills each server with a million items of 100 bytes, starts it
+// again, reads some of them, and prints what that takes of memory and disk. It
+// reads /proc, which Linux has.
+func measureMillion(ctx context.Context, p plan, dir string) error {
+	fmt.Printf("a million items of 100 bytes; memory is resident: anonymous, and of files, which the kernel may take back\n")
+	for _, s := range p.sides {
+		if s.command == nil {
+			continue
+		}
+		fmt.Println("\n" + s.title)
+		if err := measureOne(ctx, s, filepath.Join(dir, s.name)); err != nil {
+			return fmt.Errorf("%s: %w", s.title, err)
+		}
+	}
+	return nil
+}
+
+func measureOne(ctx context.Context, s side, dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	command, err := s.command(ctx, dir)
+	if err != nil {
+		return err
+	}
+	server, _, err := startAndCall(ctx, command, creation)
+	if err != nil {
+		return err
+	}
+	err = fillMillion(ctx, server)
+	if err = errors.Join(err, server.stop()); err != nil || !s.keeps {
+		return err
+	}
+	size, err := folderSize(filepath.Join(dir, "data"))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  file: %d MB\n", size>>20)
+	server, took, err := startAndCall(ctx, command, operation{leastAnswer: 100, call: getSmall})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  started again, and answered a GetItem, in %v\n", short(took))
+	return errors.Join(readSome(ctx, server), server.stop())
+}
+
+func fillMillion(ctx context.Context, s server) error {
+	if err := s.printMemory("empty"); err != nil {
+		return err
+	}
+	to, began := dynamodb.New(clientOptions(s.address)), time.Now()
+	order := rand.Perm(million)
+	err := each(million, func(i int) error {
+		_, err := to.PutItem(ctx, &dynamodb.PutItemInput{TableName: tableName, Item: small(order[i])})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  filled in %v\n", time.Since(began).Round(time.Second))
+	return s.printMemory("filled")
+}
+
+func readSome(ctx context.Context, s server) error {
+	if err := s.printMemory("started again"); err != nil {
+		return err
+	}
+	to := dynamodb.New(clientOptions(s.address))
+	if err := each(reads, func(int) error { return getSmall(ctx, to, rand.IntN(million)) }); err != nil {
+		return err
+	}
+	return s.printMemory(fmt.Sprintf("%d read", reads))
+}
+
+// small is an item of 100 bytes.
+func small(i int) item {
+	key := smallKey(i)
+	key["hits"], key["text"] = number("1"), str(strings.Repeat("t", 67))
+	return key
+}
+
+func smallKey(i int) item { return item{"pk": str(fmt.Sprintf("ITEM#%010d", i)), "sk": str("META")} }
+
+func getSmall(ctx context.Context, to api, i int) error {
+	out, err := to.GetItem(ctx, &dynamodb.GetItemInput{TableName: tableName, Key: smallKey(i), ConsistentRead: aws.Bool(true)})
+	if err == nil && out.Item == nil {
+		err = fmt.Errorf("the item %d is missing", i)
+	}
+	return err
+}
+
+// printMemory prints what is resident of the process now.
+func (s server) printMemory(when string) error {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.pid), "status"))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  %-16s %5d MB anonymous, %5d MB of files\n", when+":", megabytes(string(status), "RssAnon:"), megabytes(string(status), "RssFile:"))
+	return nil
+}
+
+// megabytes is a line of the status, which the kernel gives in KB; 0 if it is
+// not there.
+func megabytes(status, name string) int {
+	_, rest, _ := strings.Cut(status, name)
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kilobytes, _ := strconv.Atoi(fields[0])
+	return kilobytes >> 10
+}
+
+func folderSize(folder string) (size int64, err error) {
+	err = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+		return err
+	})
+	return size, err
+}

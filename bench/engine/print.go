@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+func printHead(p plan) {
+	fmt.Printf("%d rounds of %v each, medians; %d processors shared by client and server\n", p.rounds, p.duration, runtime.NumCPU())
+	fmt.Printf("items of 1 KB, %d of them; Query: %d of 100 bytes; writes replace existing items\n\nan answered write is\n", pages, listItems)
+	for _, s := range p.sides {
+		fmt.Printf("  %-26s %s\n", s.title, s.promise)
+	}
+	fmt.Printf("\n\"ours\" is what localdynamo over the wire did, in multiples of the line's side\n")
+}
+
+func printSection(raw bool, workers int) {
+	client := "through the SDK for Go"
+	if raw {
+		client = "requests signed beforehand, over bare connections, without request tokens"
+	}
+	fmt.Printf("\n%s, workers: %d\n\n%-32s %10s %10s %10s %8s\n", client, workers, "", "per second", "p50", "p99", "ours")
+}
+
+func printRow(op operation, opponents []opponent, results [][]result, raw bool) {
+	fmt.Println(op.name)
+	var wire float64
+	for i, o := range opponents {
+		if o.name == ours && results[i] != nil {
+			wire = median(results[i]).perSecond
+		}
+	}
+	for i, o := range opponents {
+		switch {
+		case raw && o.address == "":
+		case !o.can(op):
+			fmt.Printf("  %-30s %10s\n", o.title, "cannot")
+		default:
+			r := median(results[i])
+			ratio := ""
+			if wire > 0 && o.name != ours {
+				ratio = fmt.Sprintf("%.2fx", wire/r.perSecond)
+			}
+			fmt.Printf("  %-30s %10.0f %10v %10v %8s\n", o.title, r.perSecond, short(r.p50), short(r.p99), ratio)
+		}
+	}
+}
+
+// short rounds to what can be told apart.
+func short(d time.Duration) time.Duration {
+	if d < 100*time.Microsecond {
+		return d.Round(100 * time.Nanosecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}

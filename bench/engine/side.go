@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr/localdynamo"
+)
+
+const (
+	dynamoDBLocal = "amplify-dynamodb-simulator@2.9.30" // as in ./test; its folder "emulator"
+	dynalite      = "dynalite@4.0.0"
+)
+
+// A side is one of those that are compared.
+type side struct {
+	name, title string
+	promise     string // what an answered write survives
+	// command prepares a server with this folder to itself, and returns what
+	// starts it on an address; nil for the engine in this process.
+	command         func(ctx context.Context, dir string) (func(address string) *exec.Cmd, error)
+	keeps           bool // what it has, when it is started again
+	untransactional bool
+}
+
+const ours = "wire"
+
+func allSides() []side {
+	return []side{
+		{name: "in-process", title: "localdynamo, in process", promise: "on disk, fsynced"},
+		{name: ours, title: "localdynamo", promise: "on disk, fsynced", command: isr, keeps: true},
+		{name: "memory", title: "DynamoDB Local, in memory", promise: "nothing: memory of the process", command: javaInMemory},
+		{name: "disk", title: "DynamoDB Local, on disk", promise: "on disk, in SQLite", command: javaOnDisk, keeps: true},
+		{name: "dynalite", title: "dynalite, in memory", promise: "nothing: memory of the process", command: node, untransactional: true},
+	}
+}
+
+func sideNames() []string {
+	var names []string
+	for _, s := range allSides() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// chooseSides returns the sides of a list of names, or all. With an address for
+// profiles, ours is a server of this command.
+func chooseSides(list, profile string) ([]side, error) {
+	all := allSides()
+	if profile != "" {
+		all[slices.Index(sideNames(), ours)].command = ownServer(profile)
+	}
+	if list == "" {
+		return all, nil
+	}
+	var chosen []side
+	for name := range strings.SplitSeq(list, ",") {
+		at := slices.Index(sideNames(), name)
+		if at < 0 {
+			return nil, fmt.Errorf("-sides: there is no side %q; there are %s", name, strings.Join(sideNames(), ", "))
+		}
+		chosen = append(chosen, all[at])
+	}
+	return chosen, nil
+}
+
+// can reports whether the side has the operation.
+func (s side) can(op operation) bool { return op.name != transactRow || !s.untransactional }
+
+// isr builds the command that people run.
+func isr(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
+	binary := filepath.Join(dir, "isr")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/facetheory/isr/cmd/isr").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return func(address string) *exec.Cmd {
+		return exec.CommandContext(ctx, binary, "dynamodb", "--listen", address, "--data", filepath.Join(dir, "data"))
+	}, nil
+}
+
+// ownServer is this command again, see runServer.
+func ownServer(profile string) func(context.Context, string) (func(string) *exec.Cmd, error) {
+	return func(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
+		self, err := os.Executable()
+		return func(address string) *exec.Cmd {
+			return exec.CommandContext(ctx, self, "-serve", address, "-data", filepath.Join(dir, "data"), "-pprof", profile)
+		}, err
+	}
+}
+
+func javaInMemory(ctx context.Context, _ string) (func(string) *exec.Cmd, error) {
+	return java(ctx, "-inMemory")
+}
+
+func javaOnDisk(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
+	data := filepath.Join(dir, "data")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return nil, err
+	}
+	return java(ctx, "-dbPath", data)
+}
+
+func java(ctx context.Context, arguments ...string) (func(string) *exec.Cmd, error) {
+	folder, err := filepath.Abs(filepath.Join(".tools", dynamoDBLocal))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(folder, "DynamoDBLocal.jar")); err != nil {
+		return nil, fmt.Errorf("DynamoDB Local is missing; run ./test once, and this from the repository's root: %w", err)
+	}
+	return func(address string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, "java", append([]string{
+			"-Djava.library.path=./DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar",
+			"-sharedDb", "-disableTelemetry", "-port", port(address),
+		}, arguments...)...)
+		cmd.Dir = folder
+		return cmd
+	}, nil
+}
+
+func node(ctx context.Context, _ string) (func(string) *exec.Cmd, error) {
+	folder := filepath.Join(".tools", dynalite)
+	script := filepath.Join(folder, "node_modules", "dynalite", "cli.js")
+	if _, err := os.Stat(script); errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintln(os.Stderr, "installing", dynalite)
+		install := exec.CommandContext(ctx, "npm", "install", "--prefix", folder, "--cache", filepath.Join(".tools", "npm"), "--no-audit", "--no-fund", "--loglevel=error", dynalite)
+		if out, err := install.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("npm install %s: %w\n%s", dynalite, err, out)
+		}
+	}
+	return func(address string) *exec.Cmd {
+		return exec.CommandContext(ctx, "node", script, "--host", "127.0.0.1", "--port", port(address), "--createTableMs", "0")
+	}, nil
+}
+
+// opponent is a side that is ready to be measured.
+type opponent struct {
+	side
+	api     api
+	address string // "" in process
+	stop    func() error
+}
+
+// open starts a side and fills its table.
+func open(ctx context.Context, s side, dir string) (opponent, error) {
+	dir = filepath.Join(dir, s.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return opponent{}, err
+	}
+	if s.command == nil {
+		db, err := localdynamo.Open(filepath.Join(dir, "data"), localdynamo.Options{})
+		if err != nil {
+			return opponent{}, err
+		}
+		return filled(ctx, opponent{side: s, api: db, stop: db.Close})
+	}
+	command, err := s.command(ctx, dir)
+	if err != nil {
+		return opponent{}, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return opponent{}, err
+	}
+	server, err := start(ctx, command(address), address)
+	if err != nil {
+		return opponent{}, fmt.Errorf("%s: %w", s.title, err)
+	}
+	return filled(ctx, opponent{side: s, api: dynamodb.New(clientOptions(address)), address: address, stop: server.stop})
+}
+
+func filled(ctx context.Context, o opponent) (opponent, error) {
+	if err := fill(ctx, o.api); err != nil {
+		return opponent{}, errors.Join(fmt.Errorf("%s: fill: %w", o.title, err), o.stop())
+	}
+	return o, nil
+}
