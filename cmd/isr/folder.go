@@ -28,7 +28,7 @@ func claim(path string) (*folder, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder, readErr := os.ReadFile(lock.Name())
-		err = errors.Join(fmt.Errorf("the data folder %s is used by another isr serve (process %s); stop that one, or give another folder with --data",
+		err = errors.Join(fmt.Errorf("the data folder %s is used by another isr (process %s); stop that one, or give another folder with --data",
 			path, strings.TrimSpace(string(holder))), readErr, lock.Close())
 		return nil, err
 	}

@@ -22,16 +22,23 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			address, err := freeAddress()
-			if err != nil {
-				return err
+			for _, name := range []string{"ADDRESS", "DYNAMODB"} {
+				address, err := freeAddress()
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, address)
 			}
-			env.Setenv("ADDRESS", address)
 			env.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+			env.Values[pendingKey{}] = new(*pending)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"fetch": fetch,
+			"fetch":    fetch,
+			"dynamodb": callDynamoDB,
+			"begin":    beginCall,
+			"finish":   finishCall,
+			"gone":     gone,
 		},
 	})
 }
@@ -50,24 +57,32 @@ func fetch(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: fetch URL")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	for {
+	var res *http.Response
+	until(ts, "fetch "+args[0], func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], http.NoBody)
 		ts.Check(err)
-		res, err := http.DefaultClient.Do(req)
-		if err == nil {
-			body, err := io.ReadAll(res.Body)
-			ts.Check(err)
-			ts.Check(res.Body.Close())
-			_, err = fmt.Fprintf(ts.Stdout(), "%d\n%s\n%s", res.StatusCode, res.Header.Get("Cache-Status"), body)
-			ts.Check(err)
-			return
-		}
+		res, err = http.DefaultClient.Do(req)
+		return err
+	})
+	body, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	ts.Check(res.Body.Close())
+	_, err = fmt.Fprintf(ts.Stdout(), "%d\n%s\n%s", res.StatusCode, res.Header.Get("Cache-Status"), body)
+	ts.Check(err)
+}
+
+// scriptPatience bounds how long a script waits for a server.
+const scriptPatience = 30 * time.Second
+
+// until polls until there is no error. It is the one place in which scripts wait.
+func until(ts *testscript.TestScript, what string, done func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
+	ts.Defer(cancel)
+	for err := done(ctx); err != nil; err = done(ctx) {
 		select {
 		case <-ctx.Done():
-			ts.Fatalf("fetch %s: %v", args[0], err)
-		case <-time.After(50 * time.Millisecond): // the server is starting
+			ts.Fatalf("%s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

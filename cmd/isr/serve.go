@@ -15,6 +15,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/examples/demosite/site"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/localdynamo"
 )
 
 type serveCommand struct {
@@ -33,14 +34,14 @@ type serveCommand struct {
 	storeFlags  `embed:""`
 	CreateTable bool `help:"Make the DynamoDB table if it is not there."`
 
-	Lease     span   `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
-	Retention span   `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
-	Memory    size   `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for none."`
-	Log       string `enum:"text,json" default:"text" placeholder:"FORMAT" help:"Format of the log, on standard error: text or json (${default})."`
-}
+	Lease     span `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
+	Retention span `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
+	Memory    size `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for none."`
+	logFlag   `embed:""`
 
-// graceTime is how long a server that is told to stop lets its work finish.
-const graceTime = 10 * time.Second
+	DynamodbListen string `placeholder:"ADDR" help:"Address at which other programs use the embedded store as DynamoDB (none); see isr help dynamodb."`
+	dynamodbKeys   `embed:"" prefix:"dynamodb-"`
+}
 
 func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	origin, err := c.validate()
@@ -76,9 +77,15 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 		return errors.Join(err, listener.Close())
 	}
 	defer control.close()
+	shared, err := c.share(st.engine, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	tuneCollector(int64(c.Memory))
 	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
-	return c.serve(ctx, listener, c.handler(cache, origin, log), cache, log)
+	server := newServer(c.handler(cache, origin, log), log)
+	listener = isr.CoalesceWrites(server, listener)
+	return c.attend(ctx, start(server, listener), shared, cache, log)
 }
 
 func (c *serveCommand) validate() (*url.URL, error) {
@@ -87,6 +94,9 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	}
 	if c.CreateTable && c.Table == "" {
 		return nil, usagef("--create-table needs --table NAME")
+	}
+	if err := c.validateSharing(); err != nil {
+		return nil, err
 	}
 	if err := c.route().Validate(); err != nil {
 		return nil, usagef("%v", err)
@@ -105,6 +115,18 @@ func (c *serveCommand) validate() (*url.URL, error) {
 		return nil, usagef("--origin: %v", err)
 	}
 	return origin, nil
+}
+
+func (c *serveCommand) validateSharing() error {
+	switch {
+	case c.DynamodbListen == "" && c.dynamodbKeys != dynamodbKeys{}:
+		return usagef("--dynamodb-access-key and --dynamodb-secret-key go with --dynamodb-listen, which is not given")
+	case c.DynamodbListen == "":
+		return nil
+	case c.Table != "":
+		return usagef("--dynamodb-listen shares the embedded store, and --table has none; other programs can use the table %s on DynamoDB itself", c.Table)
+	}
+	return c.dynamodbKeys.validate("--dynamodb-listen", c.DynamodbListen)
 }
 
 func (c *serveCommand) route() isr.Route {
@@ -156,41 +178,36 @@ func (c *serveCommand) originText() string {
 	return c.Origin
 }
 
-func (c *serveCommand) logger(s *streams) *slog.Logger {
-	if c.Log == "json" {
-		return slog.New(slog.NewJSONHandler(s.err, nil))
+// share lets other programs use the embedded store as DynamoDB, if that is wanted.
+// Otherwise what it returns never fails and has nothing to stop.
+func (c *serveCommand) share(engine *localdynamo.DB, log *slog.Logger) (*running, error) {
+	if c.DynamodbListen == "" {
+		return &running{server: new(http.Server)}, nil
 	}
-	return slog.New(slog.NewTextHandler(s.err, nil))
+	return c.dynamodbKeys.serve("--dynamodb-listen", c.DynamodbListen, engine, log)
 }
 
-// serve answers requests until ctx ends; then it takes no more, lets those in
-// hand and the regenerations finish, and gives the leases of the rest back.
-func (c *serveCommand) serve(ctx context.Context, listener net.Listener, h http.Handler, cache *isr.Cache, log *slog.Logger) error {
-	server := &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
-	failed := make(chan error, 1)
-	listener = isr.CoalesceWrites(server, listener)
-	go func() { failed <- server.Serve(listener) }()
+// attend waits until ctx ends; then no more requests are taken, those in hand and
+// the regenerations finish, and the leases of the rest are given back. The shared
+// store is stopped last: the site may need it for its pages.
+func (c *serveCommand) attend(ctx context.Context, gateway, shared *running, cache *isr.Cache, log *slog.Logger) error {
 	select {
-	case err := <-failed:
+	case err := <-gateway.failed:
 		return fmt.Errorf("serving %s: %w", c.Listen, err)
+	case err := <-shared.failed:
+		return fmt.Errorf("serving %s: %w", c.DynamodbListen, err)
 	case <-ctx.Done():
 	}
 	log.Info("stopping", "grace", graceTime)
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
+	grace, cancel := withGrace(ctx)
 	defer cancel()
-	if err := server.Shutdown(grace); err != nil {
-		log.Warn("requests were cut off", "error", err)
-		_ = server.Close() // the listener is closed already
-	}
+	gateway.stop(grace, log)
 	if err := cache.Close(grace); err != nil {
 		log.Warn("regenerations were cut off", "error", err)
 	}
+	grace, cancel = withGrace(ctx) // whoever uses it has not been told until now
+	defer cancel()
+	shared.stop(grace, log)
 	log.Info("stopped")
 	return nil
 }

@@ -60,7 +60,8 @@ func (f *storeFlags) validate() error {
 type stores struct {
 	meta   *dynamostore.Store
 	bodies isr.BodyStore
-	where  string // for people
+	engine *localdynamo.DB // nil on AWS
+	where  string          // for people
 	close  func() error
 }
 
@@ -76,22 +77,34 @@ func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*
 }
 
 func (f *storeFlags) openEmbedded(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
-	file := filepath.Join(f.Data, "table.db")
-	if _, err := os.Stat(file); !create && errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(engineFile(f.Data)); !create && errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("there is no store in %s; name the folder of a server with --data, or start one: isr serve --demo", f.Data)
 	}
-	db, err := localdynamo.Open(file, localdynamo.Options{})
+	db, err := openEngine(f.Data)
 	if err != nil {
-		if errors.Is(err, localdynamo.ErrLocked) {
-			return nil, fmt.Errorf("the data folder %s is used by another isr; stop that one, or give another folder with --data", f.Data)
-		}
-		return nil, fmt.Errorf("the store in %s cannot be opened: %w", f.Data, err)
+		return nil, err
 	}
 	st, err := newEmbedded(ctx, f, db, log)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return st, nil
+}
+
+// engineFile is the engine's file in a data folder.
+func engineFile(dir string) string { return filepath.Join(dir, "table.db") }
+
+// openEngine opens the engine of a data folder that is there, and makes its file,
+// if need be.
+func openEngine(dir string) (*localdynamo.DB, error) {
+	db, err := localdynamo.Open(engineFile(dir), localdynamo.Options{})
+	switch {
+	case errors.Is(err, localdynamo.ErrLocked):
+		return nil, fmt.Errorf("the data folder %s is used by another isr; stop that one, or give another folder with --data", dir)
+	case err != nil:
+		return nil, fmt.Errorf("the store in %s cannot be opened: %w", dir, err)
+	}
+	return db, nil
 }
 
 func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *slog.Logger) (*stores, error) {
@@ -107,7 +120,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 		return nil, err
 	}
 	closeAll := func() error { return errors.Join(bodies.Close(), db.Close()) }
-	return &stores{meta: meta, bodies: bodies, where: "embedded, in " + f.Data, close: closeAll}, nil
+	return &stores{meta: meta, bodies: bodies, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
 func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
