@@ -19,8 +19,8 @@ const maxFaults = 20
 // bytes it was read from, and stands under its own key; every index holds the
 // entries of its table's items, and no others; every request token
 // is found by its time of expiry, and nothing else is. Its error wraps
-// ErrCorrupt and lists the faults. It works on a snapshot, beside everything
-// else.
+// ErrCorrupt and lists the faults. Writes wait while it looks at the structure
+// of the file; all else is read from a snapshot.
 func (db *DB) Check(ctx context.Context) error {
 	if err := db.ready(ctx); err != nil {
 		return err

@@ -273,18 +273,23 @@ func (b *Bolt) settle(id int, failure error) error {
 func (b *Bolt) Check() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer damage(&err)
-	return b.db.View(func(tx *bolt.Tx) error {
-		// bbolt checks in a goroutine of its own, where a fault cannot be
-		// caught. What it is going to read is read here first.
-		if err := readAll(tx); err != nil {
-			return err
-		}
-		var faults []error
-		for fault := range tx.Check() {
-			faults = append(faults, fmt.Errorf("%w: %w", ErrCorrupt, fault))
-		}
-		return errors.Join(faults...)
-	})
+	// bbolt compares with the list of free pages, which belongs to the writer:
+	// writes have to wait.
+	tx, err := b.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	// bbolt checks in a goroutine of its own, where a fault cannot be
+	// caught. What it is going to read is read here first.
+	if err := readAll(tx); err != nil {
+		return err
+	}
+	var faults []error
+	for fault := range tx.Check() {
+		faults = append(faults, fmt.Errorf("%w: %w", ErrCorrupt, fault))
+	}
+	return errors.Join(faults...)
 }
 
 // readAll reads every page that can be reached, and every key.
