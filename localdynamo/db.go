@@ -46,6 +46,7 @@ type DB struct {
 	expressions expr.Cache
 
 	requests chan *request // unbuffered: whoever has sent has been picked up
+	unfilled chan struct{} // holds one element if an index was added
 	closing  chan struct{} // closed by Close
 	close    sync.Once
 	closeErr error // written inside close
@@ -114,6 +115,7 @@ func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 		now:      opts.Now,
 		store:    s,
 		requests: make(chan *request),
+		unfilled: make(chan struct{}, 1),
 		closing:  make(chan struct{}),
 	}
 	if db.now == nil {
@@ -121,6 +123,7 @@ func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 	}
 	db.tables.Store(&tables)
 	db.tasks.Go(db.write)
+	db.tasks.Go(db.backfill)
 	interval := opts.SweepInterval
 	if interval == 0 {
 		interval = DefaultSweepInterval

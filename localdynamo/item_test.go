@@ -265,8 +265,8 @@ func TestTables(t *testing.T) {
 		in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(true)}
 	}), "streams")
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.TableName = aws.String("a b c") }), "Invalid table/index name")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema = nil }), "key schema")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema[0].KeyType = types.KeyTypeRange }), "Hash Key must be specified first")
+	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema = nil }), "keySchema")
+	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema[0].KeyType = types.KeyTypeRange }), "first KeySchemaElement")
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.AttributeDefinitions[0].AttributeType = "BOOL" }), "[B, N, S]")
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.AttributeDefinitions = nil }), "not defined")
 	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.BillingMode = "" }), "ReadCapacityUnits")

@@ -1,24 +1,33 @@
 package localdynamo
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // define checks a CreateTable request and returns the table that it asks for.
+// Like AWS it looks at each member by itself first, then at what they say
+// together: throughput, keys, local indexes, global indexes.
 func define(in *dynamodb.CreateTableInput) (*table, error) {
-	if err := checkTableName(in.TableName); err != nil {
+	name, err := tableName(in.TableName)
+	if err != nil {
 		return nil, err
 	}
-	if err := refuseLeftOut(in); err != nil {
+	t := &table{Name: name, Billing: in.BillingMode, Class: in.TableClass, Deletion: aws.ToBool(in.DeletionProtectionEnabled)}
+	if err := checkCreateFields(in); err != nil {
 		return nil, err
 	}
-	t := &table{Name: *in.TableName, Billing: in.BillingMode, Deletion: aws.ToBool(in.DeletionProtectionEnabled)}
-	if err := t.setThroughput(in); err != nil {
+	if t.Tags, err = withTags(nil, in.Tags); err != nil {
 		return nil, err
 	}
-	var err error
+	if err := t.setThroughput(in.ProvisionedThroughput); err != nil {
+		return nil, err
+	}
 	if t.keySchema, err = keysOf(in.KeySchema, in.AttributeDefinitions); err != nil {
 		return nil, err
 	}
@@ -28,9 +37,24 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 	return t, t.checkDefinitions(in.AttributeDefinitions)
 }
 
-// refuseLeftOut names what this engine does not have, rather than to go on
-// without it.
-func refuseLeftOut(in *dynamodb.CreateTableInput) error {
+// checkCreateFields checks the members of a request that are not about
+// indexes, each by itself.
+func checkCreateFields(in *dynamodb.CreateTableInput) error {
+	if in.KeySchema == nil {
+		return errNull("keySchema")
+	}
+	if err := checkKeyFields("keySchema", in.KeySchema); err != nil {
+		return err
+	}
+	if err := checkDefinitionFields(in.AttributeDefinitions); err != nil {
+		return err
+	}
+	if err := checkBilling(in.BillingMode); err != nil {
+		return err
+	}
+	if err := checkClass(in.TableClass); err != nil {
+		return err
+	}
 	what := ""
 	switch {
 	case len(in.VectorIndexes) > 0:
@@ -39,79 +63,202 @@ func refuseLeftOut(in *dynamodb.CreateTableInput) error {
 		what = "streams"
 	case in.GlobalTableSourceArn != nil:
 		what = "global tables"
-	default:
-		return nil
+	case in.ResourcePolicy != nil:
+		what = "resource policies"
 	}
-	return invalid("localdynamo does not support %s; create the table without", what)
+	return refuseLeftOut(what)
 }
 
-func (t *table) setThroughput(in *dynamodb.CreateTableInput) error {
-	switch t.Billing {
-	case "":
-		t.Billing = types.BillingModeProvisioned
-	case types.BillingModeProvisioned, types.BillingModePayPerRequest:
-	default:
-		return invalid("1 validation error detected: Value '%s' at 'billingMode' failed to satisfy constraint: Member must satisfy enum value set: [PROVISIONED, PAY_PER_REQUEST]", t.Billing)
-	}
-	given := in.ProvisionedThroughput != nil
-	if t.Billing == types.BillingModePayPerRequest {
-		if given {
-			return invalid("One or more parameter values were invalid: Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST")
-		}
+// refuseLeftOut names what this engine does not have, rather than to go on
+// without it; "" is nothing.
+func refuseLeftOut(what string) error {
+	if what == "" {
 		return nil
 	}
-	if !given {
-		return invalid("One or more parameter values were invalid: ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED")
+	return invalid("localdynamo does not support %s; leave them out of the request", what)
+}
+
+// checkKeyFields checks the fields of a key schema, which stands in member.
+func checkKeyFields(member string, schema []types.KeySchemaElement) error {
+	switch {
+	case len(schema) == 0:
+		return errConstraint("[]", member, "Member must have length greater than or equal to 1")
+	case len(schema) > 2:
+		return invalid("1 validation error detected: Value at '%s' failed to satisfy constraint: Member must have length less than or equal to 2", member)
 	}
-	t.Read = aws.ToInt64(in.ProvisionedThroughput.ReadCapacityUnits)
-	t.Write = aws.ToInt64(in.ProvisionedThroughput.WriteCapacityUnits)
-	if t.Read < 1 || t.Write < 1 {
-		return invalid("Table read and write throughput must be at least 1, and cannot be null")
+	for _, e := range schema {
+		if err := checkKeyName(member+".member.attributeName", e.AttributeName); err != nil {
+			return err
+		}
+		if e.KeyType != types.KeyTypeHash && e.KeyType != types.KeyTypeRange {
+			return errConstraint(string(e.KeyType), member+".member.keyType", "Member must satisfy enum value set: [HASH, RANGE]")
+		}
 	}
 	return nil
 }
 
-// keysOf checks the key schema of a table or an index.
-func keysOf(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) (keySchema, error) {
+func checkDefinitionFields(definitions []types.AttributeDefinition) error {
+	for _, d := range definitions {
+		if err := checkKeyName("attributeDefinitions.member.attributeName", d.AttributeName); err != nil {
+			return err
+		}
+		switch d.AttributeType {
+		case types.ScalarAttributeTypeS, types.ScalarAttributeTypeN, types.ScalarAttributeTypeB:
+		default:
+			return errConstraint(string(d.AttributeType), "attributeDefinitions.member.attributeType", "Member must satisfy enum value set: [B, N, S]")
+		}
+	}
+	return nil
+}
+
+func checkBilling(mode types.BillingMode) error {
+	switch mode {
+	case "", types.BillingModeProvisioned, types.BillingModePayPerRequest:
+		return nil
+	}
+	return errConstraint(string(mode), "billingMode", "Member must satisfy enum value set: [PROVISIONED, PAY_PER_REQUEST]")
+}
+
+func checkClass(class types.TableClass) error {
+	switch class {
+	case "", types.TableClassStandard, types.TableClassStandardInfrequentAccess:
+		return nil
+	}
+	return errConstraint(string(class), "tableClass", "Member must satisfy enum value set: [STANDARD, STANDARD_INFREQUENT_ACCESS]")
+}
+
+// setThroughput gives a new table its billing mode and units.
+func (t *table) setThroughput(given *types.ProvisionedThroughput) error {
+	if t.Billing == "" {
+		t.Billing = types.BillingModeProvisioned
+	}
+	if t.Billing == types.BillingModePayPerRequest {
+		return t.setOnDemand(given)
+	}
+	return t.setProvisioned(given)
+}
+
+func (t *table) setOnDemand(given *types.ProvisionedThroughput) error {
+	if given != nil {
+		return invalid("One or more parameter values were invalid: Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST")
+	}
+	t.Billing, t.Read, t.Write = types.BillingModePayPerRequest, 0, 0
+	return nil
+}
+
+func (t *table) setProvisioned(given *types.ProvisionedThroughput) error {
+	if given == nil {
+		return invalid("One or more parameter values were invalid: ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED")
+	}
+	read, write, err := unitsOf("provisionedThroughput", given)
+	if err != nil {
+		return err
+	}
+	t.Billing, t.Read, t.Write = types.BillingModeProvisioned, read, write
+	return nil
+}
+
+// unitsOf checks provisioned units, which stand in member.
+func unitsOf(member string, given *types.ProvisionedThroughput) (read, write int64, err error) {
+	if err := checkUnits(member+".readCapacityUnits", given.ReadCapacityUnits); err != nil {
+		return 0, 0, err
+	}
+	if err := checkUnits(member+".writeCapacityUnits", given.WriteCapacityUnits); err != nil {
+		return 0, 0, err
+	}
+	return *given.ReadCapacityUnits, *given.WriteCapacityUnits, nil
+}
+
+func checkUnits(member string, units *int64) error {
 	switch {
-	case len(schema) == 0:
-		return keySchema{}, invalid("No defined key schema.  A key schema containing at least a hash key must be defined for all tables")
-	case len(schema) > 2:
-		return keySchema{}, invalid("Key Schema too big.  Key Schema must at most consist of the hash and range key of a table")
-	case schema[0].KeyType != types.KeyTypeHash || len(schema) == 2 && schema[1].KeyType != types.KeyTypeRange:
-		return keySchema{}, invalid("Invalid key order. Hash Key must be specified first in key schema, Range Key must be specifed second")
+	case units == nil:
+		return errNull(member)
+	case *units < 1:
+		return errConstraint(strconv.FormatInt(*units, 10), member, "Member must have value greater than or equal to 1")
 	}
-	hash, err := keyAttribute(aws.ToString(schema[0].AttributeName), definitions)
-	if err != nil || len(schema) == 1 {
-		return keySchema{Hash: hash}, err
+	return nil
+}
+
+// keysOf reads the key schema of a table or an index, whose fields are checked.
+func keysOf(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) (keySchema, error) {
+	keys := make([]attribute, len(schema))
+	for i, e := range schema {
+		at := slices.IndexFunc(definitions, func(d types.AttributeDefinition) bool { return *d.AttributeName == *e.AttributeName })
+		if at < 0 {
+			return keySchema{}, errUndefinedKey(schema, definitions)
+		}
+		keys[i] = attribute{Name: *e.AttributeName, Type: definitions[at].AttributeType}
 	}
-	rng, err := keyAttribute(aws.ToString(schema[1].AttributeName), definitions)
-	if err == nil && hash.Name == rng.Name {
-		err = invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
+	switch {
+	case len(keys) == 2 && keys[0].Name == keys[1].Name:
+		return keySchema{}, invalid("Both the Hash Key and the Range Key element in the KeySchema have the same name")
+	case schema[0].KeyType != types.KeyTypeHash:
+		return keySchema{}, invalid("Invalid KeySchema: The first KeySchemaElement is not a HASH key type")
+	case len(keys) == 2 && schema[1].KeyType != types.KeyTypeRange:
+		return keySchema{}, invalid("Invalid KeySchema: The second KeySchemaElement is not a RANGE key type")
 	}
-	return keySchema{Hash: hash, Range: &rng}, err
+	k := keySchema{Hash: keys[0]}
+	if len(keys) == 2 {
+		k.Range = &keys[1]
+	}
+	return k, nil
+}
+
+func errUndefinedKey(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) error {
+	keys := make([]string, len(schema))
+	for i, e := range schema {
+		keys[i] = *e.AttributeName
+	}
+	return invalid("One or more parameter values were invalid: Some index key attributes are not defined in AttributeDefinitions. Keys: [%s], AttributeDefinitions: [%s]",
+		strings.Join(keys, ", "), listNames(definitions))
+}
+
+// checkDefinitions refuses definitions that no key uses.
+func (t *table) checkDefinitions(definitions []types.AttributeDefinition) error {
+	used := t.definitions()
+	switch {
+	case len(definitions) == len(used):
+		return nil
+	case len(t.Indexes) == 0:
+		return invalid("One or more parameter values were invalid: Number of attributes in KeySchema does not exactly match number of attributes defined in AttributeDefinitions")
+	}
+	return errUnusedDefinitions(definitions, used)
+}
+
+func errUnusedDefinitions(definitions, used []types.AttributeDefinition) error {
+	return invalid("One or more parameter values were invalid: Some AttributeDefinitions are not used. AttributeDefinitions: [%s], keys used: [%s]", listNames(definitions), listNames(used))
+}
+
+func listNames(definitions []types.AttributeDefinition) string {
+	names := make([]string, len(definitions))
+	for i, d := range definitions {
+		names[i] = *d.AttributeName
+	}
+	return strings.Join(names, ", ")
 }
 
 // maxKeyName is the longest name of a key attribute, in bytes.
 const maxKeyName = 255
 
-func keyAttribute(name string, definitions []types.AttributeDefinition) (attribute, error) {
-	if name == "" || len(name) > maxKeyName {
-		return attribute{}, errKeyName()
+// checkKeyName checks the name of a key attribute, which stands in member.
+func checkKeyName(member string, name *string) error {
+	if name == nil {
+		return errNull(member)
 	}
-	for _, d := range definitions {
-		if aws.ToString(d.AttributeName) != name {
-			continue
-		}
-		switch d.AttributeType {
-		case types.ScalarAttributeTypeS, types.ScalarAttributeTypeN, types.ScalarAttributeTypeB:
-			return attribute{Name: name, Type: d.AttributeType}, nil
-		}
-		return attribute{}, invalid("1 validation error detected: Value '%s' at 'attributeDefinitions' failed to satisfy constraint: Member must satisfy enum value set: [B, N, S]", d.AttributeType)
+	if *name == "" || len(*name) > maxKeyName {
+		return errKeyName()
 	}
-	return attribute{}, invalid("One or more parameter values were invalid: Some index key attributes are not defined in AttributeDefinitions. Keys: [%s]", name)
+	return nil
 }
 
 func errKeyName() error {
 	return invalid("Names of key attributes and attributes projected into an index must be between 1 and 255 characters, inclusive")
+}
+
+func errNull(member string) error {
+	return invalid("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
+}
+
+func errConstraint(value, member, constraint string) error {
+	return invalid("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: %s", value, member, constraint)
 }

@@ -2,9 +2,7 @@ package localdynamo
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
@@ -27,53 +25,98 @@ type indexRequest struct {
 
 // setIndexes gives a new table its indexes.
 func (t *table) setIndexes(global []types.GlobalSecondaryIndex, local []types.LocalSecondaryIndex, definitions []types.AttributeDefinition) error {
-	requests := make([]indexRequest, 0, len(global)+len(local))
-	for _, g := range global {
-		requests = append(requests, indexRequest{g.IndexName, g.KeySchema, g.Projection, g.ProvisionedThroughput, true})
+	switch {
+	case local != nil && len(local) == 0:
+		return invalid("One or more parameter values were invalid: List of LocalSecondaryIndexes is empty")
+	case len(local) > 0 && t.Range == nil:
+		return invalid("One or more parameter values were invalid: Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex")
+	case global != nil && len(global) == 0:
+		return invalid("One or more parameter values were invalid: List of GlobalSecondaryIndexes is empty")
 	}
+	requests := make([]indexRequest, 0, len(global)+len(local))
 	for _, l := range local {
 		requests = append(requests, indexRequest{name: l.IndexName, schema: l.KeySchema, projection: l.Projection})
 	}
-	switch {
-	case global != nil && len(global) == 0:
-		return invalid("One or more parameter values were invalid: List of GlobalSecondaryIndexes is empty")
-	case local != nil && len(local) == 0:
-		return invalid("One or more parameter values were invalid: List of LocalSecondaryIndexes is empty")
+	for _, g := range global {
+		requests = append(requests, indexRequest{g.IndexName, g.KeySchema, g.Projection, g.ProvisionedThroughput, true})
 	}
 	for i := range requests {
-		if err := t.addIndex(&requests[i], definitions); err != nil {
+		if err := requests[i].checkFields(); err != nil {
+			return err
+		}
+	}
+	for i := range requests {
+		if _, err := t.addIndex(&requests[i], definitions); err != nil {
 			return err
 		}
 	}
 	return t.checkIndexLimits()
 }
 
-// addIndex checks a request and adds the index to the definition, empty.
-func (t *table) addIndex(in *indexRequest, definitions []types.AttributeDefinition) error {
+// checkFields checks each member of the request by itself.
+func (in *indexRequest) checkFields() error {
 	if err := checkName("indexName", in.name); err != nil {
 		return err
 	}
-	if t.index(*in.name) != nil {
-		return invalid("One or more parameter values were invalid: Duplicate index name: %s", *in.name)
+	if in.schema == nil {
+		return errNull("keySchema")
 	}
+	if err := checkKeyFields("keySchema", in.schema); err != nil {
+		return err
+	}
+	if in.projection == nil {
+		return errNull("projection")
+	}
+	return checkProjectionFields(in.projection)
+}
+
+// checkProjectionFields checks each member of a projection by itself.
+func checkProjectionFields(in *types.Projection) error {
+	switch in.ProjectionType {
+	case "", types.ProjectionTypeAll, types.ProjectionTypeKeysOnly, types.ProjectionTypeInclude:
+	default:
+		return errConstraint(string(in.ProjectionType), "projection.projectionType", "Member must satisfy enum value set: [ALL, INCLUDE, KEYS_ONLY]")
+	}
+	switch n := len(in.NonKeyAttributes); {
+	case in.NonKeyAttributes == nil:
+		return nil
+	case n == 0:
+		return errConstraint("[]", "projection.nonKeyAttributes", "Member must have length greater than or equal to 1")
+	case n > maxIncluded:
+		return invalid("1 validation error detected: Value at 'projection.nonKeyAttributes' failed to satisfy constraint: Member must have length less than or equal to %d", maxIncluded)
+	}
+	for _, name := range in.NonKeyAttributes {
+		if err := checkKeyName("projection.nonKeyAttributes.member", &name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addIndex adds the index that a request, whose fields are checked, asks for
+// to the definition.
+func (t *table) addIndex(in *indexRequest, definitions []types.AttributeDefinition) (*index, error) {
 	ix := &index{Name: *in.name, Global: in.global}
 	var err error
 	if ix.keySchema, err = keysOf(in.schema, definitions); err != nil {
-		return err
+		return nil, err
 	}
 	if err := t.checkLocal(ix); err != nil {
-		return err
+		return nil, err
 	}
 	if err := ix.setProjection(in.projection); err != nil {
-		return err
+		return nil, err
+	}
+	if t.index(ix.Name) != nil {
+		return nil, invalid("One or more parameter values were invalid: Duplicate index name: %s", ix.Name)
 	}
 	if err := t.setIndexThroughput(ix, in.throughput); err != nil {
-		return err
+		return nil, err
 	}
 	t.LastID++
 	ix.ID = t.LastID
 	t.Indexes = append(slices.Clip(t.Indexes), ix)
-	return nil
+	return ix, nil
 }
 
 // checkLocal refuses a local index that does not share the table's hash key.
@@ -81,8 +124,6 @@ func (t *table) checkLocal(ix *index) error {
 	switch {
 	case ix.Global:
 		return nil
-	case t.Range == nil:
-		return invalid("One or more parameter values were invalid: Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex")
 	case ix.Range == nil:
 		return invalid("One or more parameter values were invalid: Index KeySchema does not have a range key for index: %s", ix.Name)
 	case ix.Hash != t.Hash:
@@ -92,40 +133,21 @@ func (t *table) checkLocal(ix *index) error {
 }
 
 func (ix *index) setProjection(in *types.Projection) error {
-	if in == nil || in.ProjectionType == "" {
+	include := in.ProjectionType == types.ProjectionTypeInclude
+	switch {
+	case in.ProjectionType == "":
 		return invalid("One or more parameter values were invalid: Unknown ProjectionType: null")
-	}
-	switch in.ProjectionType {
-	case types.ProjectionTypeAll, types.ProjectionTypeKeysOnly:
-		if in.NonKeyAttributes != nil {
-			return invalid("One or more parameter values were invalid: ProjectionType is %s, but NonKeyAttributes is specified", in.ProjectionType)
-		}
-	case types.ProjectionTypeInclude:
-		if err := checkIncluded(in.NonKeyAttributes); err != nil {
-			return err
-		}
-	default:
-		return invalid("1 validation error detected: Value '%s' at 'projection.projectionType' failed to satisfy constraint: Member must satisfy enum value set: [ALL, INCLUDE, KEYS_ONLY]", in.ProjectionType)
-	}
-	ix.Projection, ix.Include = in.ProjectionType, slices.Clone(in.NonKeyAttributes)
-	return nil
-}
-
-func checkIncluded(names []string) error {
-	if len(names) == 0 {
+	case include && in.NonKeyAttributes == nil:
 		return invalid("One or more parameter values were invalid: ProjectionType is INCLUDE, but NonKeyAttributes is not specified")
+	case !include && in.NonKeyAttributes != nil:
+		return invalid("One or more parameter values were invalid: ProjectionType is %s, but NonKeyAttributes is specified", in.ProjectionType)
 	}
-	if len(names) > maxIncluded {
-		return invalid("1 validation error detected: Value at 'projection.nonKeyAttributes' failed to satisfy constraint: Member must have length less than or equal to %d", maxIncluded)
-	}
-	for i, name := range names {
-		if name == "" || len(name) > maxKeyName {
-			return errKeyName()
-		}
-		if slices.Contains(names[:i], name) {
+	for i, name := range in.NonKeyAttributes {
+		if slices.Contains(in.NonKeyAttributes[:i], name) {
 			return invalid("One or more parameter values were invalid: Duplicate attribute name in NonKeyAttributes: %s", name)
 		}
 	}
+	ix.Projection, ix.Include = in.ProjectionType, slices.Clone(in.NonKeyAttributes)
 	return nil
 }
 
@@ -140,11 +162,9 @@ func (t *table) setIndexThroughput(ix *index, in *types.ProvisionedThroughput) e
 	case in == nil:
 		return invalid("One or more parameter values were invalid: ProvisionedThroughput must be specified for index: %s", ix.Name)
 	}
-	ix.Read, ix.Write = aws.ToInt64(in.ReadCapacityUnits), aws.ToInt64(in.WriteCapacityUnits)
-	if ix.Read < 1 || ix.Write < 1 {
-		return invalid("One or more parameter values were invalid: ReadCapacityUnits and WriteCapacityUnits of index %s must be at least 1", ix.Name)
-	}
-	return nil
+	var err error
+	ix.Read, ix.Write, err = unitsOf("provisionedThroughput", in)
+	return err
 }
 
 func (t *table) checkIndexLimits() error {
@@ -157,30 +177,11 @@ func (t *table) checkIndexLimits() error {
 	}
 	switch {
 	case global > maxGlobal:
-		return invalid("One or more parameter values were invalid: Number of GlobalSecondaryIndexes exceeds per-table limit of %d", maxGlobal)
+		return invalid("One or more parameter values were invalid: GlobalSecondaryIndex count exceeds the per-table limit of %d", maxGlobal)
 	case len(t.Indexes)-global > maxLocal:
 		return invalid("One or more parameter values were invalid: Number of LocalSecondaryIndexes exceeds per-table limit of %d", maxLocal)
 	case included > maxProjected:
 		return invalid("One or more parameter values were invalid: Number of projected attributes exceeds per-table limit of %d", maxProjected)
 	}
 	return nil
-}
-
-// checkDefinitions refuses definitions that no key uses.
-func (t *table) checkDefinitions(definitions []types.AttributeDefinition) error {
-	used := t.definitions()
-	if len(definitions) == len(used) {
-		return nil
-	}
-	if len(t.Indexes) == 0 {
-		return invalid("One or more parameter values were invalid: Number of attributes in KeySchema does not exactly match number of attributes defined in AttributeDefinitions")
-	}
-	list := func(in []types.AttributeDefinition) string {
-		names := make([]string, len(in))
-		for i := range in {
-			names[i] = aws.ToString(in[i].AttributeName)
-		}
-		return strings.Join(names, ", ")
-	}
-	return invalid("One or more parameter values were invalid: Some AttributeDefinitions are not used. AttributeDefinitions: [%s], keys used: [%s]", list(definitions), list(used))
 }

@@ -29,10 +29,14 @@ type table struct {
 	LastID   int      `json:",omitempty"` // the highest ID that an index of this table ever had
 	TTL      string   `json:",omitempty"` // attribute that holds expiry times; "" is off
 	Billing  types.BillingMode
-	Read     int64 // provisioned units; they limit nothing here
+	OnDemand time.Time `json:",omitzero"` // when it last became PAY_PER_REQUEST; zero in older files
+	Read     int64     // provisioned units; they limit nothing here
 	Write    int64
 	Created  time.Time
-	Deletion bool `json:",omitempty"` // protection against deletion
+	Deletion bool              `json:",omitempty"` // protection against deletion
+	Class    types.TableClass  `json:",omitempty"` // "" if none was ever asked for
+	Classed  time.Time         `json:",omitzero"`  // when UpdateTable last changed Class
+	Tags     map[string]string `json:",omitempty"` // like all else, never changed
 }
 
 // catalogue is all tables by name. It is never changed, only replaced.
@@ -66,23 +70,75 @@ func (t *table) index(name string) *index {
 	return nil
 }
 
-// lookUp finds a table.
-func (db *DB) lookUp(name *string) (*table, error) {
-	if err := checkTableName(name); err != nil {
+// filling returns the index that is being filled, or nil. There is one at most.
+func (t *table) filling() *index {
+	for _, ix := range t.Indexes {
+		if ix.Filling {
+			return ix
+		}
+	}
+	return nil
+}
+
+// arnPrefix begins the ARN of every table: there is one account and one region.
+const arnPrefix = "arn:aws:dynamodb:local:000000000000:table/"
+
+// arn returns the Amazon resource name of the table.
+func (t *table) arn() string { return arnPrefix + t.Name }
+
+// lookUp finds a table by its name or its ARN, for requests about items.
+func (db *DB) lookUp(given *string) (*table, error) {
+	name, err := tableName(given)
+	if err != nil {
 		return nil, err
 	}
-	if t := (*db.tables.Load())[*name]; t != nil {
+	if t := (*db.tables.Load())[name]; t != nil {
 		return t, nil
 	}
 	return nil, notFound()
 }
 
-func checkTableName(name *string) error { return checkName("tableName", name) }
+// definition finds a table by its name or its ARN, for requests about tables.
+func (db *DB) definition(given *string) (*table, error) {
+	name, err := tableName(given)
+	if err != nil {
+		return nil, err
+	}
+	if t := (*db.tables.Load())[name]; t != nil {
+		return t, nil
+	}
+	return nil, noTable(name)
+}
+
+// noTable is what AWS says where the request is about the table itself.
+func noTable(name string) error {
+	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found: Table: " + name + " not found")}
+}
+
+// tableName returns the name in a TableName member, which may be an ARN.
+func tableName(given *string) (string, error) {
+	if given != nil && strings.HasPrefix(*given, "arn:") {
+		name, own := strings.CutPrefix(*given, arnPrefix)
+		if !own {
+			return "", invalid("Invalid TableArn: %s is of another account, region or service; the tables here begin with %s", *given, arnPrefix)
+		}
+		given = &name
+	}
+	if err := checkName("tableName", given); err != nil {
+		return "", err
+	}
+	return *given, nil
+}
+
+func checkTableName(given *string) error {
+	_, err := tableName(given)
+	return err
+}
 
 // checkName checks the name of a table or an index, which stands in member.
 func checkName(member string, name *string) error {
 	if name == nil {
-		return invalid("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
+		return errNull(member)
 	}
 	ok := len(*name) >= 3 && len(*name) <= 255
 	for i := 0; ok && i < len(*name); i++ {
@@ -95,15 +151,26 @@ func checkName(member string, name *string) error {
 	return nil
 }
 
+// orEmpty makes a nil input an empty one, as the SDK's client does.
+func orEmpty[Input any](in *Input) *Input {
+	if in == nil {
+		return new(Input)
+	}
+	return in
+}
+
 // CreateTable makes a table with a hash key, or a hash and a range key, of
 // types S, N or B, and its secondary indexes. It is ACTIVE at once. An existing
 // table is a *types.ResourceInUseException.
 func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
-	t, err := define(in)
+	t, err := define(orEmpty(in))
 	if err != nil {
 		return nil, err
 	}
 	t.Created = db.now().Truncate(time.Millisecond)
+	if t.Billing == types.BillingModePayPerRequest {
+		t.OnDemand = t.Created
+	}
 	err = db.submit(ctx, func(tx *transaction) error {
 		if tx.tables[t.Name] != nil {
 			return &types.ResourceInUseException{Message: aws.String("Table already exists: " + t.Name)}
@@ -149,7 +216,7 @@ func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput
 	if err := db.ready(ctx); err != nil {
 		return nil, err
 	}
-	t, err := db.lookUp(in.TableName)
+	t, err := db.definition(orEmpty(in).TableName)
 	if err != nil {
 		return nil, err
 	}
@@ -172,8 +239,12 @@ func (t *table) description() *types.TableDescription {
 			WriteCapacityUnits:     aws.Int64(t.Write),
 		},
 	}
-	if t.Billing == types.BillingModePayPerRequest {
-		d.BillingModeSummary = &types.BillingModeSummary{BillingMode: t.Billing, LastUpdateToPayPerRequestDateTime: aws.Time(t.Created)}
+	if t.filling() != nil {
+		d.TableStatus = types.TableStatusUpdating
+	}
+	d.BillingModeSummary = t.describeBilling()
+	if t.Class != "" {
+		d.TableClassSummary = &types.TableClassSummary{TableClass: t.Class, LastUpdateDateTime: timeOrNil(t.Classed)}
 	}
 	d.KeySchema = t.describe()
 	for _, ix := range t.Indexes {
@@ -187,6 +258,26 @@ func (t *table) description() *types.TableDescription {
 	return d
 }
 
+// describeBilling returns nil for a table that was always PROVISIONED, as AWS
+// does.
+func (t *table) describeBilling() *types.BillingModeSummary {
+	since := t.OnDemand
+	if since.IsZero() && t.Billing == types.BillingModePayPerRequest {
+		since = t.Created
+	}
+	if since.IsZero() {
+		return nil
+	}
+	return &types.BillingModeSummary{BillingMode: t.Billing, LastUpdateToPayPerRequestDateTime: &since}
+}
+
+func timeOrNil(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
 // clone returns a copy that may be changed. Keys and indexes are shared: they
 // are replaced, never changed.
 func (t *table) clone() *table {
@@ -194,12 +285,6 @@ func (t *table) clone() *table {
 	c.Indexes = slices.Clone(t.Indexes)
 	return &c
 }
-
-// arn returns the Amazon resource name of the table.
-func (t *table) arn() string { return arnPrefix + t.Name }
-
-// arnPrefix begins the ARN of every table: there is one account and one region.
-const arnPrefix = "arn:aws:dynamodb:local:000000000000:table/"
 
 // definitions lists the attributes that are keys of the table or an index,
 // each once, by name.

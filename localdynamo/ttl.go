@@ -11,15 +11,17 @@ import (
 // UpdateTimeToLive names the attribute that holds the expiry time of a
 // table's items, or turns expiry off. It takes effect at once.
 func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
-	if err := checkTableName(in.TableName); err != nil {
+	in = orEmpty(in)
+	name, err := tableName(in.TableName)
+	if err != nil {
 		return nil, err
 	}
 	want := in.TimeToLiveSpecification
 	if want == nil || want.Enabled == nil || aws.ToString(want.AttributeName) == "" || len(*want.AttributeName) > maxKeyName {
 		return nil, invalid("1 validation error detected: 'timeToLiveSpecification' must have 'enabled' and an 'attributeName' of 1 to %d characters", maxKeyName)
 	}
-	err := db.submit(ctx, func(tx *transaction) error {
-		t, err := tx.changing(*in.TableName)
+	err = db.submit(ctx, func(tx *transaction) error {
+		t, err := tx.changing(name)
 		if err != nil {
 			return err
 		}
@@ -51,7 +53,7 @@ func (db *DB) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeT
 	if err := db.ready(ctx); err != nil {
 		return nil, err
 	}
-	t, err := db.lookUp(in.TableName)
+	t, err := db.definition(orEmpty(in).TableName)
 	if err != nil {
 		return nil, err
 	}

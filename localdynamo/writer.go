@@ -49,7 +49,7 @@ func (tx *transaction) table(t *table) (*table, error) {
 func (tx *transaction) changing(name string) (*table, error) {
 	t := tx.tables[name]
 	if t == nil {
-		return nil, notFound()
+		return nil, noTable(name)
 	}
 	return t.clone(), nil
 }
@@ -66,6 +66,25 @@ func (tx *transaction) putTable(t *table) error {
 	}
 	tx.redefine()
 	tx.tables[t.Name] = t
+	return nil
+}
+
+// removeTable removes a definition, and all that the table and its indexes
+// hold. Requests for the table that come later in the batch do not find it.
+func (tx *transaction) removeTable(t *table) error {
+	if err := tx.Delete(tableSpace, []byte(t.Name)); err != nil {
+		return err
+	}
+	for _, ix := range t.Indexes {
+		if err := tx.Drop(ix.space(t)); err != nil {
+			return err
+		}
+	}
+	if err := tx.Drop(t.space()); err != nil {
+		return err
+	}
+	tx.redefine()
+	delete(tx.tables, t.Name)
 	return nil
 }
 

@@ -1,0 +1,183 @@
+package localdynamo_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// addIndexByColor adds a global index of the attribute color, of type S.
+func addIndexByColor(t *testing.T, db *localdynamo.DB) (*types.TableDescription, error) {
+	t.Helper()
+	return updateTable(t, db, &dynamodb.UpdateTableInput{
+		GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("color")}, AttributeDefinitions: defs("color"),
+	})
+}
+
+func paint(t testing.TB, db *localdynamo.DB, n int, color types.AttributeValue) {
+	t.Helper()
+	put(t, db, item{"pk": str("p"), "sk": str(fmt.Sprintf("%06d", n)), "color": color})
+}
+
+// colored counts the items that the index finds.
+func colored(t *testing.T, db *localdynamo.DB, color string) (n int) {
+	t.Helper()
+	in := &dynamodb.QueryInput{
+		TableName: things, IndexName: aws.String("by-color"), Select: types.SelectCount,
+		KeyConditionExpression: aws.String("color = :c"), ExpressionAttributeValues: item{":c": str(color)},
+	}
+	for {
+		out, err := db.Query(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += int(out.Count)
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return n
+		}
+	}
+}
+
+// TestOnlineIndexing adds an index to a table with items, in a bubble: the
+// filling is done when everything blocks.
+func TestOnlineIndexing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
+		defer db.Close()
+		createTable(t, db, "things", types.ScalarAttributeTypeS)
+		for n := range 1000 {
+			paint(t, db, n, str([]string{"red", "blue"}[n%2]))
+		}
+		paint(t, db, 1000, num("7"))                       // cannot be a key of the index
+		paint(t, db, 1001, str(strings.Repeat("x", 2049))) // nor can this
+		put(t, db, key("p", "no color"))
+		d, err := addIndexByColor(t, db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		added := d.GlobalSecondaryIndexes[0]
+		if d.TableStatus != types.TableStatusUpdating || added.IndexStatus != types.IndexStatusCreating || !aws.ToBool(added.Backfilling) {
+			t.Errorf("table %v, index %v, backfilling %v at first", d.TableStatus, added.IndexStatus, aws.ToBool(added.Backfilling))
+		}
+		synctest.Wait()
+		d = describe(t, db, "things")
+		added = d.GlobalSecondaryIndexes[0]
+		if d.TableStatus != types.TableStatusActive || added.IndexStatus != types.IndexStatusActive || added.Backfilling != nil {
+			t.Errorf("table %v, index %v, backfilling %v at last", d.TableStatus, added.IndexStatus, added.Backfilling)
+		}
+		equal(t, [...]int{colored(t, db, "red"), colored(t, db, "blue")}, [...]int{500, 500})
+		if err := db.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestIndexIsFilledAfterRestart closes the DB as soon as the index was added,
+// and again while it is being filled.
+func TestIndexIsFilledAfterRestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	opts := localdynamo.Options{NoSync: true, SweepInterval: -1}
+	db := openAt(t, path, opts)
+	createTable(t, db, "things", types.ScalarAttributeTypeS)
+	const items = 3000
+	for n := 0; n < items; n += 25 {
+		var batch []types.WriteRequest
+		for i := range 25 {
+			batch = append(batch, types.WriteRequest{PutRequest: &types.PutRequest{Item: item{"pk": str("p"), "sk": str(fmt.Sprint(n + i)), "color": str("red")}}})
+		}
+		if _, err := db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{"things": batch}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := addIndexByColor(t, db); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := errors.Join(db.Check(t.Context()), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		db = openAt(t, path, opts)
+	}
+	untilActive(t, db)
+	equal(t, colored(t, db, "red"), items)
+}
+
+// untilActive returns when no index is being filled any more.
+func untilActive(t *testing.T, db *localdynamo.DB) {
+	t.Helper()
+	for describe(t, db, "things").TableStatus != types.TableStatusActive {
+		put(t, db, key("until", "active")) // waits for the writer, which fills
+	}
+}
+
+// TestWritesWhileIndexing changes, adds and removes items while an index is
+// being filled. In the end, and whenever Check looks, index and items agree.
+func TestWritesWhileIndexing(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	const items = 2000
+	for n := range items {
+		paint(t, db, n, str("red"))
+	}
+	change := func(n int) (err error) {
+		it := key("p", fmt.Sprintf("%06d", n))
+		switch n % 3 {
+		case 0:
+			it["color"] = str("blue")
+			_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: it})
+		case 1:
+			_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: things, Key: it})
+		}
+		return err
+	}
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for n := w; n < items; n += 4 {
+				if err := change(n); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	if _, err := addIndexByColor(t, db); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	writers.Wait()
+	untilActive(t, db)
+	equal(t, [...]int{colored(t, db, "red"), colored(t, db, "blue")}, [...]int{666, 667})
+}
+
+// TestDropIndex: a dropped index takes its entries along, and its attribute
+// is free again.
+func TestDropIndex(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	createIndexed(t, db)
+	putGame(t, db, "ann", item{"score": num("1")})
+	drop := func(name string) error {
+		_, err := updateTable(t, db, &dynamodb.UpdateTableInput{TableName: aws.String("games"), GlobalSecondaryIndexUpdates: []indexUpdate{dropIndex(name)}})
+		return err
+	}
+	mustNotFind(t, drop("recent")) // a local index stays as long as its table
+	if err := drop("top"); err != nil {
+		t.Fatal(err)
+	}
+	putGame(t, db, "bob", item{"score": str("any type")})
+	in := topOfChess()
+	in.TableName = aws.String("games")
+	_, err := db.Query(t.Context(), in)
+	mustRefuse(t, err, "does not have the specified index")
+	equal(t, len(describe(t, db, "games").AttributeDefinitions), 3)
+}

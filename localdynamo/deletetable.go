@@ -1,0 +1,45 @@
+package localdynamo
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// DeleteTable removes a table with all that it holds. It is gone at once,
+// though it is described as DELETING: a request that waits behind this one
+// gets a *types.ResourceNotFoundException, as every later one does. A table
+// that is protected against deletion is a ValidationException, one that an
+// index is being added to a *types.ResourceInUseException.
+func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {
+	name, err := tableName(orEmpty(in).TableName)
+	if err != nil {
+		return nil, err
+	}
+	var t *table
+	err = db.submit(ctx, func(tx *transaction) error {
+		t = tx.tables[name]
+		switch {
+		case t == nil:
+			return noTable(name)
+		case t.Deletion:
+			return invalid("Resource cannot be deleted as it is currently protected against deletion. Disable deletion protection first.")
+		case t.filling() != nil:
+			return errBeingUpdated(name)
+		}
+		return tx.removeTable(t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := t.description()
+	d.TableStatus = types.TableStatusDeleting
+	d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes = nil, nil
+	return &dynamodb.DeleteTableOutput{TableDescription: d}, nil
+}
+
+func errBeingUpdated(name string) error {
+	return &types.ResourceInUseException{Message: aws.String("Attempt to change a resource which is still in use: Table is being updated: " + name)}
+}

@@ -1,0 +1,321 @@
+package localdynamo
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// UpdateTable changes the billing mode, the provisioned units of a table and
+// of its global indexes, the protection against deletion, the table class; and
+// adds or deletes one global index. All of it takes effect at once, but for an
+// index that is added: it is CREATING, and the table UPDATING, until a task in
+// the background has filled it. Until then it cannot be read, and the table can
+// be neither deleted nor updated (a *types.ResourceInUseException), except by
+// deleting that index. To add or delete two indexes at a time is a
+// *types.LimitExceededException.
+func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTableOutput, error) {
+	in = orEmpty(in)
+	name, err := tableName(in.TableName)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkUpdateFields(in); err != nil {
+		return nil, err
+	}
+	now := db.now().Truncate(time.Millisecond)
+	var t *table
+	err = db.submit(ctx, func(tx *transaction) error {
+		var err error
+		if t, err = tx.changing(name); err != nil {
+			return err
+		}
+		before := slices.Clone(t.Indexes)
+		if err := t.update(in, now); err != nil {
+			return err
+		}
+		for _, ix := range before {
+			if t.index(ix.Name) == nil {
+				if err := tx.Drop(ix.space(t)); err != nil {
+					return err
+				}
+			}
+		}
+		return tx.putTable(t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if t.filling() != nil {
+		db.wakeBackfill()
+	}
+	return &dynamodb.UpdateTableOutput{TableDescription: t.description()}, nil
+}
+
+// checkUpdateFields checks the members of a request each by itself.
+func checkUpdateFields(in *dynamodb.UpdateTableInput) error {
+	if err := refuseLeftOut(leftOutOfUpdate(in)); err != nil {
+		return err
+	}
+	if err := checkDefinitionFields(in.AttributeDefinitions); err != nil {
+		return err
+	}
+	if err := checkBilling(in.BillingMode); err != nil {
+		return err
+	}
+	if err := checkClass(in.TableClass); err != nil {
+		return err
+	}
+	if in.StreamSpecification != nil {
+		return invalid("Table has no stream to disable")
+	}
+	if in.BillingMode == "" && in.ProvisionedThroughput == nil && in.DeletionProtectionEnabled == nil && in.TableClass == "" &&
+		len(in.GlobalSecondaryIndexUpdates) == 0 && in.SSESpecification == nil && in.OnDemandThroughput == nil && in.WarmThroughput == nil {
+		return invalid("At least one of ProvisionedThroughput, BillingMode, UpdateStreamEnabled, GlobalSecondaryIndexUpdates or SSESpecification or ReplicaUpdates is required")
+	}
+	return checkIndexUpdates(in.GlobalSecondaryIndexUpdates)
+}
+
+func leftOutOfUpdate(in *dynamodb.UpdateTableInput) string {
+	switch {
+	case in.StreamSpecification != nil && aws.ToBool(in.StreamSpecification.StreamEnabled):
+		return "streams"
+	case len(in.VectorIndexUpdates) > 0:
+		return "vector indexes"
+	case len(in.ReplicaUpdates) > 0, len(in.GlobalTableWitnessUpdates) > 0, in.MultiRegionConsistency != "",
+		in.GlobalTableSettingsReplicationMode != "", in.DisassociationProtectionEnabled != nil:
+		return "global tables"
+	}
+	return ""
+}
+
+// checkIndexUpdates checks the fields of each update, and that no two of them
+// are about one index.
+func checkIndexUpdates(updates []types.GlobalSecondaryIndexUpdate) error {
+	seen := make(map[string]bool, len(updates))
+	structural := 0
+	for i := range updates {
+		name, err := checkIndexUpdate(&updates[i])
+		if err != nil {
+			return err
+		}
+		if updates[i].Update == nil {
+			structural++
+		}
+		if seen[name] {
+			return invalid("One or more parameter values were invalid: Only one global secondary index update per index is allowed simultaneously. Index: %s", name)
+		}
+		seen[name] = true
+	}
+	if structural > 1 {
+		return errOneIndexAtATime()
+	}
+	return nil
+}
+
+// checkIndexUpdate returns the name of the index that an update is about.
+func checkIndexUpdate(u *types.GlobalSecondaryIndexUpdate) (string, error) {
+	given := 0
+	var name *string
+	if u.Create != nil {
+		given++
+		name = u.Create.IndexName
+		if err := creation(u.Create).checkFields(); err != nil {
+			return "", err
+		}
+	}
+	if u.Update != nil {
+		given++
+		name = u.Update.IndexName
+	}
+	if u.Delete != nil {
+		given++
+		name = u.Delete.IndexName
+	}
+	if given != 1 {
+		return "", invalid("One or more parameter values were invalid: One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, GlobalSecondaryIndexUpdate.Delete must not be null, and the others must be")
+	}
+	if err := checkName("globalSecondaryIndexUpdates.member.indexName", name); err != nil {
+		return "", err
+	}
+	return *name, nil
+}
+
+func creation(in *types.CreateGlobalSecondaryIndexAction) *indexRequest {
+	return &indexRequest{in.IndexName, in.KeySchema, in.Projection, in.ProvisionedThroughput, true}
+}
+
+func errOneIndexAtATime() error {
+	return &types.LimitExceededException{Message: aws.String("Subscriber limit exceeded: Only 1 online index can be created or deleted simultaneously per table")}
+}
+
+// update makes t what a request asks for. If it returns an error, t is of no
+// use any more.
+func (t *table) update(in *dynamodb.UpdateTableInput, now time.Time) error {
+	if err := t.checkIdle(in); err != nil {
+		return err
+	}
+	if err := t.rebill(in, now); err != nil {
+		return err
+	}
+	if in.DeletionProtectionEnabled != nil {
+		t.Deletion = *in.DeletionProtectionEnabled
+	}
+	if in.TableClass != "" && in.TableClass != t.Class {
+		t.Class, t.Classed = in.TableClass, now
+	}
+	for i := range in.GlobalSecondaryIndexUpdates {
+		if err := t.updateIndex(&in.GlobalSecondaryIndexUpdates[i], in.AttributeDefinitions); err != nil {
+			return err
+		}
+	}
+	return t.checkIndexUnits()
+}
+
+// checkIdle refuses an update while an index is being filled, unless all that
+// it does is to delete that index.
+func (t *table) checkIdle(in *dynamodb.UpdateTableInput) error {
+	busy := t.filling()
+	if busy == nil {
+		return nil
+	}
+	for _, u := range in.GlobalSecondaryIndexUpdates {
+		if u.Update == nil && (u.Delete == nil || *u.Delete.IndexName != busy.Name) {
+			return errOneIndexAtATime()
+		}
+	}
+	deletes := len(in.GlobalSecondaryIndexUpdates) == 1 && in.GlobalSecondaryIndexUpdates[0].Delete != nil
+	if !deletes || in.BillingMode != "" || in.ProvisionedThroughput != nil || in.DeletionProtectionEnabled != nil || in.TableClass != "" {
+		return errBeingUpdated(t.Name)
+	}
+	return nil
+}
+
+// rebill changes the billing mode and the table's units.
+func (t *table) rebill(in *dynamodb.UpdateTableInput, now time.Time) error {
+	mode := in.BillingMode
+	if mode == "" {
+		if in.ProvisionedThroughput == nil {
+			return nil
+		}
+		mode = t.Billing
+	}
+	if mode == types.BillingModePayPerRequest {
+		return t.demand(in.ProvisionedThroughput, now)
+	}
+	return t.provision(in.ProvisionedThroughput)
+}
+
+// demand makes the table PAY_PER_REQUEST, and its indexes with it.
+func (t *table) demand(given *types.ProvisionedThroughput, now time.Time) error {
+	before := t.Billing
+	if err := t.setOnDemand(given); err != nil || before == t.Billing {
+		return err
+	}
+	t.OnDemand = now
+	for i, ix := range t.Indexes {
+		free := *ix
+		free.Read, free.Write = 0, 0
+		t.Indexes[i] = &free
+	}
+	return nil
+}
+
+// provision makes the table PROVISIONED, or changes its units.
+func (t *table) provision(given *types.ProvisionedThroughput) error {
+	mode, read, write := t.Billing, t.Read, t.Write
+	if err := t.setProvisioned(given); err != nil {
+		return err
+	}
+	if mode == types.BillingModePayPerRequest && t.OnDemand.IsZero() {
+		t.OnDemand = t.Created // which an older version did not note
+	}
+	if mode == t.Billing && read == t.Read && write == t.Write {
+		return errSameUnits("table", read, write)
+	}
+	return nil
+}
+
+func errSameUnits(what string, read, write int64) error {
+	return invalid("The provisioned throughput for the %s will not change. The requested value equals the current value. Current ReadCapacityUnits provisioned for the %[1]s: %[2]d. Requested ReadCapacityUnits: %[2]d. Current WriteCapacityUnits provisioned for the %[1]s: %[3]d. Requested WriteCapacityUnits: %[3]d.", what, read, write)
+}
+
+// updateIndex does one update, whose fields are checked.
+func (t *table) updateIndex(u *types.GlobalSecondaryIndexUpdate, definitions []types.AttributeDefinition) error {
+	switch {
+	case u.Create != nil:
+		return t.createIndex(creation(u.Create), definitions)
+	case u.Delete != nil:
+		at := t.global(*u.Delete.IndexName)
+		if at < 0 {
+			return notFound()
+		}
+		t.Indexes = slices.Delete(t.Indexes, at, at+1)
+		return nil
+	}
+	at := t.global(*u.Update.IndexName)
+	if at < 0 {
+		return invalid("The table does not have the specified index: %s", *u.Update.IndexName)
+	}
+	if u.Update.ProvisionedThroughput == nil && (u.Update.OnDemandThroughput != nil || u.Update.WarmThroughput != nil) {
+		return nil // not kept
+	}
+	return t.provisionIndex(at, u.Update.ProvisionedThroughput)
+}
+
+// global returns where a global index stands in t.Indexes, or -1.
+func (t *table) global(name string) int {
+	return slices.IndexFunc(t.Indexes, func(ix *index) bool { return ix.Global && ix.Name == name })
+}
+
+// createIndex adds an index, to be filled. As on AWS its key attributes must be
+// among the definitions, even if they are keys of the table or of another
+// index; those may be among them too, if they agree.
+func (t *table) createIndex(in *indexRequest, definitions []types.AttributeDefinition) error {
+	for _, old := range t.definitions() {
+		for _, d := range definitions {
+			if *d.AttributeName == *old.AttributeName && d.AttributeType != old.AttributeType {
+				return invalid("One or more parameter values were invalid: the attribute %s is a key of type %s, and cannot be redefined as %s", *d.AttributeName, old.AttributeType, d.AttributeType)
+			}
+		}
+	}
+	ix, err := t.addIndex(in, definitions)
+	if err != nil {
+		return err
+	}
+	ix.Filling = true
+	used := t.definitions()
+	for _, d := range definitions {
+		if !slices.ContainsFunc(used, func(u types.AttributeDefinition) bool { return *u.AttributeName == *d.AttributeName }) {
+			return errUnusedDefinitions(definitions, used)
+		}
+	}
+	return t.checkIndexLimits()
+}
+
+func (t *table) provisionIndex(at int, given *types.ProvisionedThroughput) error {
+	old, ix := t.Indexes[at], *t.Indexes[at]
+	if err := t.setIndexThroughput(&ix, given); err != nil {
+		return err
+	}
+	if given == nil || ix.Read == old.Read && ix.Write == old.Write {
+		return errSameUnits("index "+ix.Name, ix.Read, ix.Write)
+	}
+	t.Indexes[at] = &ix
+	return nil
+}
+
+// checkIndexUnits refuses a table that has become PROVISIONED while its
+// indexes have no units.
+func (t *table) checkIndexUnits() error {
+	for _, ix := range t.Indexes {
+		if ix.Global && t.Billing == types.BillingModeProvisioned && ix.Read == 0 {
+			return t.setIndexThroughput(ix, nil)
+		}
+	}
+	return nil
+}
