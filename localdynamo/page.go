@@ -37,6 +37,9 @@ type page struct {
 
 // read fills the page from the places in [lo, hi).
 func (p *page) read(r store.Reader, lo, hi []byte, reverse bool) error {
+	if !p.countOnly {
+		p.items = []map[string]types.AttributeValue{} // clients count on a list, however empty
+	}
 	r.Range(p.space(), lo, hi, reverse, func(_, bytes []byte) bool {
 		item := value.View(bytes)
 		if p.within != nil && !p.within(item) {

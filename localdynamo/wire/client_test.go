@@ -3,9 +3,6 @@ package wire_test
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,14 +146,67 @@ func TestTablesThroughSDK(t *testing.T) {
 		table.CreationDateTime.IsZero() || len(table.KeySchema) != 1 || table.KeySchema[0].KeyType != types.KeyTypeHash {
 		t.Errorf("DescribeTable: got %+v", table)
 	}
-	if _, err := client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+	expiry, err := client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 		TableName: things, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("until"), Enabled: aws.Bool(true)},
-	}); err != nil {
+	})
+	if err != nil || aws.ToString(expiry.TimeToLiveSpecification.AttributeName) != "until" {
+		t.Errorf("UpdateTimeToLive: got %+v, %v", expiry, err)
+	}
+	state, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: things})
+	if err != nil || state.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
+		t.Errorf("DescribeTimeToLive: got %+v, %v", state, err)
+	}
+	updated, err := client.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: things, DeletionProtectionEnabled: aws.Bool(true)})
+	if err != nil || !aws.ToBool(updated.TableDescription.DeletionProtectionEnabled) {
+		t.Errorf("UpdateTable: got %+v, %v", updated, err)
+	}
+	tagTable(t, client, table.TableArn)
+	others := aws.String("others")
+	created, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
+		TableName: others, BillingMode: types.BillingModePayPerRequest,
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeB}},
+	})
+	if err != nil || created.TableDescription.AttributeDefinitions[0].AttributeType != types.ScalarAttributeTypeB {
+		t.Errorf("CreateTable: got %+v, %v", created, err)
+	}
+	list, err := client.ListTables(ctx, &dynamodb.ListTablesInput{Limit: aws.Int32(1)})
+	if err != nil || len(list.TableNames) != 1 || aws.ToString(list.LastEvaluatedTableName) != "others" {
+		t.Errorf("ListTables: got %+v, %v", list, err)
+	}
+	deleted, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: others})
+	if err != nil || aws.ToString(deleted.TableDescription.TableName) != "others" {
+		t.Errorf("DeleteTable: got %+v, %v", deleted, err)
+	}
+}
+
+func tagTable(t *testing.T, client *dynamodb.Client, arn *string) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := client.TagResource(ctx, &dynamodb.TagResourceInput{ResourceArn: arn, Tags: []types.Tag{
+		{Key: aws.String("a"), Value: aws.String("1")}, {Key: aws.String("b"), Value: aws.String("2")},
+	}}); err != nil {
 		t.Fatal(err)
 	}
-	expiry, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: things})
-	if err != nil || expiry.TimeToLiveDescription.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
-		t.Errorf("DescribeTimeToLive: got %+v, %v", expiry, err)
+	if _, err := client.UntagResource(ctx, &dynamodb.UntagResourceInput{ResourceArn: arn, TagKeys: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	tags, err := client.ListTagsOfResource(ctx, &dynamodb.ListTagsOfResourceInput{ResourceArn: arn})
+	if err != nil || len(tags.Tags) != 1 || aws.ToString(tags.Tags[0].Value) != "2" {
+		t.Errorf("ListTagsOfResource: got %+v, %v", tags, err)
+	}
+}
+
+func TestAccountThroughSDK(t *testing.T) {
+	url := serve(t, newHandler(t, wire.Config{}))
+	client := newClient(url, "anyone", "anything")
+	limits, err := client.DescribeLimits(t.Context(), &dynamodb.DescribeLimitsInput{})
+	if err != nil || aws.ToInt64(limits.TableMaxReadCapacityUnits) == 0 {
+		t.Errorf("DescribeLimits: got %+v, %v", limits, err)
+	}
+	endpoints, err := client.DescribeEndpoints(t.Context(), &dynamodb.DescribeEndpointsInput{})
+	if err != nil || len(endpoints.Endpoints) != 1 || "http://"+aws.ToString(endpoints.Endpoints[0].Address) != url {
+		t.Errorf("DescribeEndpoints: got %+v, %v", endpoints, err)
 	}
 }
 
@@ -240,28 +290,5 @@ func TestBrokenConnection(t *testing.T) {
 		if err != nil || (out.Item != nil) != applied {
 			t.Errorf("applied: %t, found: %v, %v", applied, out.Item, err)
 		}
-	}
-}
-
-// One connection serves call after call.
-func TestKeepAlive(t *testing.T) {
-	server := httptest.NewUnstartedServer(newHandler(t, wire.Config{}))
-	var connections atomic.Int32
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
-	defer server.Close()
-	client := newClient(server.URL, "anyone", "anything")
-	for range 5 {
-		put(t, client, everyType())
-		if _, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: item{}}); err == nil {
-			t.Fatal("a key without attributes was accepted")
-		}
-	}
-	if got := connections.Load(); got != 1 {
-		t.Errorf("%d connections for ten calls, want 1", got)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/facetheory/isr/localdynamo"
 )
 
@@ -155,7 +157,7 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 	if err := x.unpack(r.Header.Get("Content-Encoding")); err != nil {
 		return err
 	}
-	return h.call(x, r.Context(), op)
+	return h.call(x, r, op)
 }
 
 // target finds the operation.
@@ -173,17 +175,28 @@ func (h *Handler) target(given string) (*operation, error) {
 }
 
 // call decodes, applies and encodes.
-func (h *Handler) call(x *exchange, ctx context.Context, op *operation) error {
+func (h *Handler) call(x *exchange, r *http.Request, op *operation) error {
 	in, err := op.decode(&x.decoder, x.in)
 	if err != nil {
 		return err
 	}
-	out, err := h.apply(ctx, op, in)
+	out, err := h.apply(r.Context(), op, in)
 	if err != nil {
 		return err
 	}
+	if here, ok := out.(*dynamodb.DescribeEndpointsOutput); ok {
+		locate(here, r.Host)
+	}
 	x.out = op.encode(x.out, out)
 	return nil
+}
+
+// locate puts the address that the client has found us under in place of the
+// engine's, which has none.
+func locate(out *dynamodb.DescribeEndpointsOutput, host string) {
+	for i := range out.Endpoints {
+		out.Endpoints[i].Address = &host
+	}
 }
 
 // apply has the engine do it, unless the interceptor prevents that.

@@ -116,33 +116,68 @@ func TestDisconnect(t *testing.T) {
 		return nil
 	}})
 	address := strings.TrimPrefix(serve(t, h), "http://")
-	sendPart := func(text string, length int) net.Conn {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-amz-json-1.0\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\n"+
-			"X-Amz-Date: 20260102T030405Z\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n%s", address, anyone, length, text)
-		return conn
-	}
 	const text = `{"TableName":"things","Item":{"pk":{"S":"a"}}}`
-	sendPart(text[:20], len(text)).Close()
+	dial(t, address, text[:20], len(text)).Close()
 
 	wait.Store(true)
-	conn := sendPart(text, len(text))
+	conn := dial(t, address, text, len(text))
 	<-waiting
 	conn.Close()
 	<-gone
 
 	wait.Store(false)
-	conn = sendPart(text, len(text))
+	conn = dial(t, address, text, len(text))
 	defer conn.Close()
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if status, _ := answered(t, bufio.NewReader(conn)); status != http.StatusOK {
+		t.Errorf("got %d for a request after two that went away", status)
+	}
+}
+
+// dial sends as much of a PutItem as there is over a connection of its own.
+func dial(t *testing.T, address, text string, length int) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, conn, text, length)
+	return conn
+}
+
+func write(t *testing.T, conn net.Conn, text string, length int) {
+	t.Helper()
+	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-amz-json-1.0\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\n"+
+		"X-Amz-Date: 20260102T030405Z\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n%s", anyone, length, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func answered(t *testing.T, from *bufio.Reader) (int, string) {
+	t.Helper()
+	answer, err := http.ReadResponse(from, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		t.Errorf("got %s for a request after two that went away", answer.Status)
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// One connection serves request after request, the refused ones included.
+func TestKeepAlive(t *testing.T) {
+	address := strings.TrimPrefix(serve(t, newHandler(t, wire.Config{})), "http://")
+	const good, bad = `{"TableName":"things","Item":{"pk":{"S":"a"}}}`, `{"TableName":`
+	conn := dial(t, address, good, len(good))
+	defer conn.Close()
+	from := bufio.NewReader(conn)
+	for i := range 6 {
+		if status, text := answered(t, from); status != http.StatusOK && i%2 == 0 || status != http.StatusBadRequest && i%2 == 1 {
+			t.Fatalf("request %d: got %d %s", i, status, text)
+		}
+		next := []string{bad, good}[i%2]
+		write(t, conn, next, len(next))
 	}
 }

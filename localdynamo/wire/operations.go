@@ -19,15 +19,23 @@ func operations(structs plans) (map[string]*operation, error) {
 		op("BatchWriteItem", (*localdynamo.DB).BatchWriteItem),
 		op("CreateTable", (*localdynamo.DB).CreateTable),
 		op("DeleteItem", (*localdynamo.DB).DeleteItem),
+		op("DeleteTable", (*localdynamo.DB).DeleteTable),
+		op("DescribeEndpoints", (*localdynamo.DB).DescribeEndpoints),
+		op("DescribeLimits", (*localdynamo.DB).DescribeLimits),
 		op("DescribeTable", (*localdynamo.DB).DescribeTable),
 		op("DescribeTimeToLive", (*localdynamo.DB).DescribeTimeToLive),
 		op("GetItem", (*localdynamo.DB).GetItem),
+		op("ListTables", (*localdynamo.DB).ListTables),
+		op("ListTagsOfResource", (*localdynamo.DB).ListTagsOfResource),
 		op("PutItem", (*localdynamo.DB).PutItem),
 		op("Query", (*localdynamo.DB).Query),
 		op("Scan", (*localdynamo.DB).Scan),
+		op("TagResource", (*localdynamo.DB).TagResource),
 		op("TransactGetItems", (*localdynamo.DB).TransactGetItems),
 		op("TransactWriteItems", (*localdynamo.DB).TransactWriteItems),
+		op("UntagResource", (*localdynamo.DB).UntagResource),
 		op("UpdateItem", (*localdynamo.DB).UpdateItem),
+		op("UpdateTable", (*localdynamo.DB).UpdateTable),
 		op("UpdateTimeToLive", (*localdynamo.DB).UpdateTimeToLive),
 	} {
 		if err := o.compile(structs); err != nil {
@@ -55,9 +63,7 @@ func leftOut() map[string]struct{} {
 		DescribeKinesisStreamingDestination DisableKinesisStreamingDestination
 		EnableKinesisStreamingDestination UpdateKinesisStreamingDestination
 		DeleteResourcePolicy GetResourcePolicy PutResourcePolicy
-		SearchVectors
-		DeleteTable ListTables UpdateTable DescribeEndpoints DescribeLimits
-		ListTagsOfResource TagResource UntagResource`) {
+		SearchVectors`) {
 		names[name] = struct{}{}
 	}
 	return names

@@ -245,6 +245,28 @@ func TestErrorBodies(t *testing.T) {
 	}
 }
 
+// boto3 and others fall over answers without the lists and maps that AWS
+// always sends.
+func TestEmptyAnswers(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	const nothing = `"KeyConditionExpression":"pk = :p","ExpressionAttributeValues":{":p":{"S":"nothing"}}`
+	for _, test := range []struct{ operation, body, want string }{
+		{"GetItem", `{"TableName":"things","Key":{"pk":{"S":"nothing"}}}`, `{}`},
+		{"PutItem", `{"TableName":"things","Item":{"pk":{"S":"other"}},"ReturnValues":"ALL_OLD"}`, `{}`},
+		{"Query", `{"TableName":"things",` + nothing + `}`, `{"Count":0,"Items":[],"ScannedCount":0}`},
+		{"Query", `{"TableName":"things","Select":"COUNT",` + nothing + `}`, `{"Count":0,"ScannedCount":0}`},
+		{"Scan", `{"TableName":"things","FilterExpression":"attribute_exists(a)"}`, `{"Count":0,"Items":[],"ScannedCount":1}`},
+		{"BatchGetItem", `{"RequestItems":{"things":{"Keys":[{"pk":{"S":"nothing"}}]}}}`, `{"Responses":{"things":[]},"UnprocessedKeys":{}}`},
+		{"BatchWriteItem", `{"RequestItems":{"things":[{"DeleteRequest":{"Key":{"pk":{"S":"nothing"}}}}]}}`, `{"UnprocessedItems":{}}`},
+		{"TransactGetItems", `{"TransactItems":[{"Get":{"TableName":"things","Key":{"pk":{"S":"nothing"}}}}]}`, `{"Responses":[{}]}`},
+		{"TransactWriteItems", `{"TransactItems":[{"Delete":{"TableName":"things","Key":{"pk":{"S":"nothing"}}}}]}`, `{}`},
+	} {
+		if status, got := ask(t, h, test.operation, test.body); status != http.StatusOK || got != test.want {
+			t.Errorf("%s %s\ngot  %d %s\nwant %s", test.operation, test.body, status, got, test.want)
+		}
+	}
+}
+
 // A failing store is a fault of the server, without its particulars.
 func TestServerFault(t *testing.T) {
 	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
