@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/facetheory/isr/e2e/internal/process"
 )
 
 // settings are how the binary is called.
@@ -31,7 +33,7 @@ func embedded(t *testing.T, args ...string) settings {
 // ones. Nothing of the test's own environment configures it.
 func (s settings) command(ctx context.Context, t *testing.T, subcommand string, args ...string) *exec.Cmd {
 	t.Helper()
-	readSources(t)
+	process.ReadSources(t, "..")
 	line := append([]string{subcommand, "--data", "data"}, s.store...)
 	cmd := exec.CommandContext(ctx, os.Getenv(binaryEnv), append(line, args...)...)
 	cmd.Dir = s.dir

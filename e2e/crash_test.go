@@ -26,7 +26,7 @@ func TestKillUnderLoad(t *testing.T) {
 		g := serve(t, s, o)
 		l := newLoad(t, g, round)
 		await(t, "pages to be stored", patience, func() bool { return l.pages() >= perRound })
-		g.kill(t)
+		g.kill()
 		l.wg.Wait()
 		maps.Copy(published, l.stored)
 		expectPublished(t, s, o, published)
@@ -42,7 +42,7 @@ func expectPublished(t *testing.T, s settings, o *origin, published map[string]i
 	t.Helper()
 	s.args = append(slices.Clone(s.args), "--memory", "0")
 	g := serve(t, s, o)
-	defer g.kill(t)
+	defer g.kill()
 	pages := g.stored(t)
 	for path := range published {
 		if pages[host+path].Body == "" {

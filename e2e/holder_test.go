@@ -31,7 +31,7 @@ func TestKillHolderStale(t *testing.T) {
 		t.Errorf("the holder's visitor got %s, expected the stale copy", r)
 	}
 	o.awaitVisit(t, "/", 2, patience)
-	holder.kill(t)
+	holder.kill()
 	killed := time.Now()
 	o.set("/", page(60, 0))
 	client, asked := browsers(t), 0
@@ -62,7 +62,7 @@ func TestKillHolderCold(t *testing.T) {
 	go func() { cut <- visit(ctx, client, http.MethodGet, holder.url+"/") }()
 	o.awaitVisit(t, "/", 1, patience)
 	go func() { waiting <- visit(ctx, client, http.MethodGet, other.url+"/") }()
-	holder.kill(t)
+	holder.kill()
 	killed := time.Now()
 	o.set("/", page(60, 0))
 	if r := <-cut; r.err == nil {

@@ -14,12 +14,10 @@ package e2e
 import (
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/facetheory/isr/e2e/internal/process"
 )
 
 // binaryEnv names the binary that is tested. Where it is not set, TestMain
@@ -43,8 +41,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	binary := filepath.Join(dir, "isr")
-	if err := build(binary); err != nil {
+	binary, err := process.Build(dir, process.Race)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
@@ -67,38 +65,4 @@ func waitTogether() error {
 		return f.Value.Set("6")
 	}
 	return nil
-}
-
-// build compiles cmd/isr.
-func build(binary string) error {
-	args := []string{"build", "-o", binary}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	out, err := exec.Command("go", append(args, "../cmd/isr")...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go build cmd/isr: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// readSources looks into every folder of sources. The go command takes a folder
-// that a test looks into for an input of the test; without that it would answer
-// from its cache although the binary's sources have changed. What TestMain reads
-// does not count, so that every call of the binary does this.
-func readSources(t *testing.T) {
-	t.Helper()
-	const root = ".."
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() || path == root {
-			return err
-		}
-		if name := d.Name(); strings.HasPrefix(name, ".") || name == "node_modules" || name == "sites" {
-			return fs.SkipDir
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
