@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // compare measures every operation on every side and prints the table.
@@ -24,7 +25,7 @@ func compare(ctx context.Context, p plan, dir string) (err error) {
 	}
 	printHead(p)
 	for _, raw := range []bool{false, true} {
-		if raw && !p.raw {
+		if p.raw && !raw {
 			continue
 		}
 		for _, workers := range p.workers {
@@ -64,11 +65,7 @@ func (p plan) row(ctx context.Context, opponents []opponent, op operation, raw b
 			if !o.can(op) || raw && o.address == "" {
 				continue
 			}
-			dial, err := o.dial(ctx, op, raw)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", o.title, err)
-			}
-			r, err := load(workers, p.duration, dial)
+			r, err := p.measure(ctx, o, op, raw, workers)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", o.title, err)
 			}
@@ -78,6 +75,25 @@ func (p plan) row(ctx context.Context, opponents []opponent, op operation, raw b
 		}
 	}
 	return results, nil
+}
+
+// measure is one turn of one opponent.
+func (p plan) measure(ctx context.Context, o opponent, op operation, raw bool, workers int) (result, error) {
+	dial, err := o.dial(ctx, op, raw)
+	if err != nil {
+		return result{}, err
+	}
+	before, err := o.processor()
+	if err != nil {
+		return result{}, err
+	}
+	r, err := load(workers, p.duration, dial)
+	if err != nil {
+		return result{}, err
+	}
+	after, err := o.processor()
+	r.processor = time.Duration(float64(after-before) / (r.perSecond * p.duration.Seconds()))
+	return r, err
 }
 
 // dial returns how a worker reaches the opponent.

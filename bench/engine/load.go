@@ -16,6 +16,7 @@ type connect func() (call func(i int) error, close func() error, err error)
 type result struct {
 	perSecond float64
 	p50, p99  time.Duration
+	processor time.Duration // of the server, per call
 }
 
 // load keeps the workers calling, each as soon as it was answered. An answer
@@ -88,6 +89,7 @@ func median(rounds []result) result {
 		perSecond: middle(rounds, func(r result) float64 { return r.perSecond }),
 		p50:       middle(rounds, func(r result) time.Duration { return r.p50 }),
 		p99:       middle(rounds, func(r result) time.Duration { return r.p99 }),
+		processor: middle(rounds, func(r result) time.Duration { return r.processor }),
 	}
 }
 

@@ -46,7 +46,7 @@ func main() {
 	duration := flag.Duration("duration", 2*time.Second, "length of one measurement")
 	sides := flag.String("sides", "", "sides to measure, by `name`, with commas: "+strings.Join(sideNames(), ", ")+" (default all)")
 	workers := flag.String("workers", "1,16", "`counts` of workers that call at the same time, with commas")
-	raw := flag.Bool("raw", true, "also measure with requests signed beforehand, over bare connections")
+	raw := flag.Bool("raw", false, "measure only with requests signed beforehand, over bare connections")
 	rows := flag.String("rows", "", "only the operations whose name contains this")
 	starts := flag.Bool("start", false, "measure instead how long the servers take to their first answer")
 	large := flag.Bool("million", false, "measure instead what a million small items cost; -sides is "+ours+" then, if it is not given")

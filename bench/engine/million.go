@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -110,28 +109,6 @@ func getSmall(ctx context.Context, to api, i int) error {
 		err = fmt.Errorf("the item %d is missing", i)
 	}
 	return err
-}
-
-// printMemory prints what is resident of the process now.
-func (s server) printMemory(when string) error {
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.pid), "status"))
-	if err != nil {
-		return err
-	}
-	fmt.Printf("  %-16s %5d MB anonymous, %5d MB of files\n", when+":", megabytes(string(status), "RssAnon:"), megabytes(string(status), "RssFile:"))
-	return nil
-}
-
-// megabytes is a line of the status, which the kernel gives in KB; 0 if it is
-// not there.
-func megabytes(status, name string) int {
-	_, rest, _ := strings.Cut(status, name)
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return 0
-	}
-	kilobytes, _ := strconv.Atoi(fields[0])
-	return kilobytes >> 10
 }
 
 func folderSize(folder string) (size int64, err error) {

@@ -12,7 +12,7 @@ func printHead(p plan) {
 	for _, s := range p.sides {
 		fmt.Printf("  %-26s %s\n", s.title, s.promise)
 	}
-	fmt.Printf("\n\"ours\" is what localdynamo over the wire did, in multiples of the line's side\n")
+	fmt.Printf("\n\"processor\" is the time that the server computed for one call, and all of its garbage collection;\n\"ours\" is what localdynamo over the wire did, in multiples of the line's side\n")
 }
 
 func printSection(raw bool, workers int) {
@@ -20,7 +20,7 @@ func printSection(raw bool, workers int) {
 	if raw {
 		client = "requests signed beforehand, over bare connections, without request tokens"
 	}
-	fmt.Printf("\n%s, workers: %d\n\n%-32s %10s %10s %10s %8s\n", client, workers, "", "per second", "p50", "p99", "ours")
+	fmt.Printf("\n%s, workers: %d\n\n%-32s %10s %10s %10s %10s %8s\n", client, workers, "", "per second", "p50", "p99", "processor", "ours")
 }
 
 func printRow(op operation, opponents []opponent, results [][]result, raw bool) {
@@ -42,7 +42,7 @@ func printRow(op operation, opponents []opponent, results [][]result, raw bool) 
 			if wire > 0 && o.name != ours {
 				ratio = fmt.Sprintf("%.2fx", wire/r.perSecond)
 			}
-			fmt.Printf("  %-30s %10.0f %10v %10v %8s\n", o.title, r.perSecond, short(r.p50), short(r.p99), ratio)
+			fmt.Printf("  %-30s %10.0f %10v %10v %10v %8s\n", o.title, r.perSecond, short(r.p50), short(r.p99), short(r.processor), ratio)
 		}
 	}
 }

@@ -144,9 +144,8 @@ func node(ctx context.Context, _ string) (func(string) *exec.Cmd, error) {
 // opponent is a side that is ready to be measured.
 type opponent struct {
 	side
-	api     api
-	address string // "" in process
-	stop    func() error
+	api    api
+	server // the zero one in process
 }
 
 // open starts a side and fills its table.
@@ -160,7 +159,7 @@ func open(ctx context.Context, s side, dir string) (opponent, error) {
 		if err != nil {
 			return opponent{}, err
 		}
-		return filled(ctx, opponent{side: s, api: db, stop: db.Close})
+		return filled(ctx, opponent{side: s, api: db, server: server{stop: db.Close}})
 	}
 	command, err := s.command(ctx, dir)
 	if err != nil {
@@ -170,11 +169,11 @@ func open(ctx context.Context, s side, dir string) (opponent, error) {
 	if err != nil {
 		return opponent{}, err
 	}
-	server, err := start(ctx, command(address), address)
+	running, err := start(ctx, command(address), address)
 	if err != nil {
 		return opponent{}, fmt.Errorf("%s: %w", s.title, err)
 	}
-	return filled(ctx, opponent{side: s, api: dynamodb.New(clientOptions(address)), address: address, stop: server.stop})
+	return filled(ctx, opponent{side: s, api: dynamodb.New(clientOptions(address)), server: running})
 }
 
 func filled(ctx context.Context, o opponent) (opponent, error) {
