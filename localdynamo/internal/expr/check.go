@@ -43,6 +43,8 @@ func (b *binding) checkCond(c *cond) error {
 		return err
 	}
 	switch c.op {
+	case opExists, opNotExists:
+		return b.checkIsPath(c.op, c.args[0])
 	case opLess, opLessEqual, opMore, opMoreEqual:
 		return b.checkTypes(c.op, ordered, c.args)
 	case opBetween:
@@ -166,6 +168,8 @@ func (b *binding) checkOperand(o *operand) error {
 		if b.values[o.ref] == nil {
 			return b.errorf("An expression attribute value used in expression is not defined; attribute value: %s", b.Parsed.values[o.ref])
 		}
+	case operandIfNotExists:
+		return b.checkIsPath(opIfNotExists, o.args[0])
 	case operandSize:
 		return b.checkTypes(opSize, sized, o.args)
 	case operandListAppend:
@@ -174,6 +178,13 @@ func (b *binding) checkOperand(o *operand) error {
 		return b.checkTypes("+", summable, o.args)
 	case operandSubtract:
 		return b.checkTypes("-", summable, o.args)
+	}
+	return nil
+}
+
+func (b *binding) checkIsPath(op op, o *operand) error {
+	if o.kind != operandPath {
+		return b.errorf("Operator or function requires a document path; operator or function: %s", op)
 	}
 	return nil
 }

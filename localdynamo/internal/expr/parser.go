@@ -295,18 +295,8 @@ func (p *parser) call(argument func() (*operand, error)) (op, []*operand, error)
 		p.later(rankWord, "Invalid function name; function: %s", name)
 	case f.args != len(args):
 		p.later(rankOperand, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
-	case needsPath(name) && args[0].kind != operandPath:
-		p.later(rankOperand, "Operator or function requires a document path; operator or function: %s", name)
 	}
 	return name, args, nil
-}
-
-func needsPath(name op) bool {
-	switch name {
-	case opExists, opNotExists, opIfNotExists:
-		return true
-	}
-	return false
 }
 
 func (p *parser) isCall() bool {
