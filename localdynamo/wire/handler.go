@@ -225,7 +225,7 @@ func (h *Handler) fail(x *exchange, r *http.Request, err error) int {
 			h.log.ErrorContext(r.Context(), "localdynamo: request failed", "target", r.Header.Get("X-Amz-Target"), "error", err)
 		}
 	}
-	status := http.StatusBadRequest
+	var status int
 	x.out, status = h.errors.encode(x.out[:0], err)
 	return status
 }
