@@ -1,0 +1,559 @@
+package localdynamo_test
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// departure is one way in which DynamoDB Local is known not to answer as AWS
+// does. FIDELITY.md has the same list.
+type departure struct {
+	name string
+	why  string
+	// amend makes of the two answers what they would be without the departure.
+	amend func(c inquiry, ours, theirs *reply)
+}
+
+var departures = []departure{
+	{
+		name: "words of errors",
+		why:  "DynamoDB Local has words of its own for some errors; AWS's own differ between regions",
+		amend: func(_ inquiry, ours, theirs *reply) {
+			if ours.code != "" && theirs.code != "" {
+				ours.translate()
+				theirs.translate()
+			}
+		},
+	},
+	{
+		name: "a comparison that no key condition can have",
+		why:  "DynamoDB Local fails inside",
+		amend: func(_ inquiry, ours, theirs *reply) {
+			if theirs.code == "InternalFailure" && ours.message == "Attempted conditional constraint is not an indexable operation" {
+				*theirs = *ours
+			}
+		},
+	},
+	{
+		name: "capacity of missing items",
+		why:  "AWS bills a unit for reading what is not there, half if eventual; in a batch DynamoDB Local bills nothing",
+		amend: func(c inquiry, ours, theirs *reply) {
+			if in, ok := c.in.(*dynamodb.BatchGetItemInput); ok && ours.code == "" && missing(in, ours) {
+				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
+			}
+		},
+	},
+	{
+		name: "half a key",
+		why:  "an item with only one of the two keys of an index is not in it, and costs nothing there; DynamoDB Local bills it all the same",
+		amend: func(_ inquiry, ours, theirs *reply) {
+			if strings.Contains(show(theirs.content), `-`+halfKeys+`"`) && ours.code == "" && theirs.code == "" {
+				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
+			}
+		},
+	},
+	{
+		name: "fetches of a local index",
+		why:  "a Scan of a local index reads from the table what the index does not project, and AWS bills that; DynamoDB Local does not",
+		amend: func(c inquiry, ours, theirs *reply) {
+			if in, ok := c.in.(*dynamodb.ScanInput); ok && in.IndexName != nil && ours.code == "" {
+				ours.content, theirs.content = without(ours.content, "Capacity"), without(theirs.content, "Capacity")
+			}
+		},
+	},
+	{
+		name: "kind of units in a transaction of reads",
+		why:  "AWS says of the table's units too that they are of reads; DynamoDB Local only of their sum",
+		amend: func(c inquiry, ours, _ *reply) {
+			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok && ours.code == "" {
+				ours.content = eachMember(ours.content, func(m map[string]any) map[string]any {
+					if table := members(m["Table"]); table != nil {
+						m["Table"] = without(table, "ReadCapacityUnits")
+					}
+					return m
+				})
+			}
+		},
+	},
+	{
+		name:  "numbers as they were written",
+		why:   "AWS returns the canonical number; DynamoDB Local returns 1.0 and 1e1 as they came in, or as a sum came out",
+		amend: func(_ inquiry, _, theirs *reply) { theirs.content = eachMember(theirs.content, canonicalNumbers) },
+	},
+	{
+		name:  "empty pages for nothing",
+		why:   "AWS bills at least one unit, half if eventual, for every Query and Scan; DynamoDB Local bills none for nothing read",
+		amend: func(_ inquiry, ours, theirs *reply) { billEmptyPage(ours, theirs) },
+	},
+	{
+		name: "capacity of a deletion",
+		why:  "DynamoDB Local reports the capacity of a DeleteItem that did not ask for it, when there was nothing to delete",
+		amend: func(_ inquiry, ours, theirs *reply) {
+			if members(ours.content)["ConsumedCapacity"] == nil {
+				theirs.content = without(theirs.content, "ConsumedCapacity")
+			}
+		},
+	},
+	{
+		name: "no last key at the exact end",
+		why:  "a page that its Limit or 1 MB ends has a LastEvaluatedKey on AWS even if nothing follows; DynamoDB Local looks ahead",
+		amend: func(_ inquiry, ours, theirs *reply) {
+			if members(theirs.content)["LastEvaluatedKey"] == nil {
+				ours.content = without(ours.content, "LastEvaluatedKey")
+			}
+		},
+	},
+	{
+		name: "capacity of several writes",
+		why:  "AWS doubles the price of writes in a transaction, and of those alone; DynamoDB Local quadruples that of changes, leaves that of deletions of nothing, and doubles that of deletions in a batch",
+		amend: func(c inquiry, ours, theirs *reply) {
+			switch c.in.(type) {
+			case *dynamodb.TransactWriteItemsInput, *dynamodb.BatchWriteItemInput:
+				if ours.code == "" && theirs.code == "" {
+					theirs.content = halved(theirs.content, ours.content)
+				}
+			}
+		},
+	},
+	{
+		name: "a start key at the very end",
+		why:  "the key of the last item is a start key on AWS, which gives it out, and finds nothing after it; DynamoDB Local refuses it under a condition on the range key",
+		amend: func(c inquiry, ours, theirs *reply) {
+			nothing := ours.code == "" && members(ours.content)["ScannedCount"] == int32(0)
+			if nothing && theirs.message == "The provided starting key does not match the range key predicate" {
+				*theirs = *ours
+			}
+		},
+	},
+	{
+		name: "updated parts",
+		why:  "AWS returns as UPDATED_OLD and UPDATED_NEW what the paths of an update lead to; DynamoDB Local returns whole attributes",
+		amend: func(c inquiry, ours, theirs *reply) {
+			in, ok := c.in.(*dynamodb.UpdateItemInput)
+			ok = ok && (in.ReturnValues == types.ReturnValueUpdatedOld || in.ReturnValues == types.ReturnValueUpdatedNew)
+			if ok && partOf(members(ours.content)["Attributes"], members(theirs.content)["Attributes"]) {
+				ours.content, theirs.content = without(ours.content, "Attributes"), without(theirs.content, "Attributes")
+			}
+		},
+	},
+	{
+		name: "faults that cancel",
+		why:  "what does not fit an item found by a transaction is a reason of its cancellation on AWS, and a ValidationException on DynamoDB Local",
+		amend: func(c inquiry, ours, theirs *reply) {
+			_, get := c.in.(*dynamodb.TransactGetItemsInput)
+			stage := stageOf(theirs)
+			said := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
+			if theirs.code == "ValidationException" && said {
+				*theirs = *ours
+			}
+		},
+	},
+	{
+		name: "an update without an expression",
+		why:  "DynamoDB Local fails when asked what an update that says nothing has updated, after doing it",
+		amend: func(c inquiry, ours, theirs *reply) {
+			in, ok := c.in.(*dynamodb.UpdateItemInput)
+			if ok && in.UpdateExpression == nil && in.AttributeUpdates == nil && theirs.code == "InternalFailure" {
+				*theirs = *ours
+			}
+		},
+	},
+	{
+		name: "open: filters beyond a projection",
+		why:  "the engine refuses a Scan of a global index whose filter names what the index does not hold, and not a Query of a local one; AWS the other way round",
+		amend: func(_ inquiry, ours, theirs *reply) {
+			const beyond = "One or more parameter values were invalid: Secondary index "
+			if strings.HasPrefix(shared(ours.message), beyond) != strings.HasPrefix(shared(theirs.message), beyond) {
+				*theirs = *ours
+			}
+		},
+	},
+	{
+		name: "order of checks",
+		why:  "where a request has several faults, DynamoDB Local does not report the one that AWS finds first; see stages",
+		amend: func(c inquiry, ours, theirs *reply) {
+			if ours.code != "" && theirs.code != "" {
+				settleOrder(c, ours, theirs)
+			}
+		},
+	},
+}
+
+// amend applies all departures, and puts in order what comes in any.
+func amend(c inquiry, ours, theirs *reply) {
+	for _, d := range departures {
+		d.amend(c, ours, theirs)
+	}
+	if c.unordered {
+		for _, a := range []*reply{ours, theirs} {
+			a.content = eachMember(a.content, sortedItems)
+		}
+	}
+}
+
+// sortedItems orders the items of a Query or Scan, and those of each table of
+// a batch.
+func sortedItems(m map[string]any) map[string]any {
+	if items, ok := m["Items"].([]any); ok {
+		m["Items"] = sortedBySight(items)
+	}
+	for name, items := range members(m["Responses"]) {
+		if items, ok := items.([]any); ok {
+			members(m["Responses"])[name] = sortedBySight(items)
+		}
+	}
+	return m
+}
+
+func members(content any) map[string]any {
+	m, _ := content.(map[string]any)
+	return m
+}
+
+// without is content less one member.
+func without(content any, name string) any {
+	m := members(content)
+	if m[name] == nil {
+		return content
+	}
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		if k != name {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// eachMember rebuilds content with every map in it changed by fn.
+func eachMember(content any, fn func(map[string]any) map[string]any) any {
+	switch c := content.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(c))
+		for k, v := range c {
+			out[k] = eachMember(v, fn)
+		}
+		return fn(out)
+	case []any:
+		out := make([]any, len(c))
+		for i, v := range c {
+			out[i] = eachMember(v, fn)
+		}
+		return out
+	}
+	return content
+}
+
+// canonicalNumbers rewrites a number or a set of numbers.
+func canonicalNumbers(m map[string]any) map[string]any {
+	if len(m) != 1 {
+		return m
+	}
+	if n, ok := m["N"].(string); ok {
+		return map[string]any{"N": canonicalNumber(n)}
+	}
+	if set, ok := m["NS"].([]any); ok {
+		var texts []string
+		for _, n := range set {
+			if n, ok := n.(string); ok {
+				texts = append(texts, canonicalNumber(n))
+			}
+		}
+		return map[string]any{"NS": sortedTexts(texts)}
+	}
+	return m
+}
+
+func canonicalNumber(n string) string {
+	if c, err := value.Canonical(n); err == nil {
+		return c
+	}
+	return n
+}
+
+// billEmptyPage takes the capacity out of both answers if nothing was read,
+// theirs is nothing, and ours is the least there is.
+func billEmptyPage(ours, theirs *reply) {
+	for _, name := range []string{"ConsumedCapacity", "Capacity"} {
+		our, their := members(members(ours.content)[name]), members(members(theirs.content)[name])
+		least := our["CapacityUnits"] == 0.5 || our["CapacityUnits"] == 1.0
+		if members(theirs.content)["ScannedCount"] == int32(0) && their["CapacityUnits"] == 0.0 && least {
+			ours.content, theirs.content = without(ours.content, name), without(theirs.content, name)
+		}
+	}
+}
+
+// words are what a side says in its own way, and what stands for it when the
+// two are compared. Most on the left are DynamoDB Local's.
+var words = []struct{ pattern, shared string }{
+	{`^Cannot do operations on a non-existent table$`, "Requested resource not found"},
+	{`^The conditional request failed\.$`, "The conditional request failed"},
+	{`A value provided cannot be converted into a number`, "The parameter cannot be converted to a numeric value"},
+	{`(The parameter cannot be converted to a numeric value): ?.*?( for key .*)?$`, "$1$2"}, // AWS quotes the text
+	{`DynamoDB only supports precision up to 38 digits`, "Attempting to store more than 38 significant digits in a Number"},
+	{`^The number of conditions on the keys is invalid$`, "The provided key element does not match the schema"},
+	{`^One of the required keys was not given a value$`, "One or more parameter values were invalid: Missing the key in the item"},
+	{`^(One or more parameter values were invalid: Missing the key) \S+ (in the item)$`, "$1 $2"}, // AWS names it
+	{`^(One or more parameter values were invalid: Type mismatch for key).*$`, "$1"},              // AWS names it
+	{`^The provided starting key does not match the range key predicate$`, "The provided starting key is outside query boundaries based on provided conditions"},
+	{`^(One or more parameter values were invalid: Type mismatch for Index Key).*$`, "$1"},
+	{`^(One or more parameter values are not valid\.) .*secondary index key.*$`, "$1 secondary index key"},
+	{`(action (?:with value )?is not supported for the type) \w+`, "$1"}, // S, or STRING
+	{`(?:Global s|S)econdary index (\S+) does not project .*$`, "Secondary index $1 does not project"},
+	{`^Consistent read cannot be true when (?:querying|scanning) a GSI$`, "Consistent reads are not supported on global secondary indexes"},
+	{`^Cannot have two attributes with the same name$`, "One or more parameter values were invalid: Duplicate value in attribute name"},
+	{`^(One or more parameter values were invalid: Duplicate value in attribute name): .*$`, "$1"},
+	{`(must be used with ComparisonOperator|cannot be used when Exists is \w+ for Attribute|when Exists is (?:true|false) for Attribute): .*$`, "$1"}, // of several, any
+	{`ComparisonOperator \w+ is not valid for \w+ AttributeValue type`, "ComparisonOperator is not valid"},
+	{`(Invalid number of argument\(s\) for the) \w+ `, "$1 "},
+	{`, typeSet: ALLOWED_FOR_\w+$`, ""},
+	{`path one: .*, path two: .*$`, "..."}, // DynamoDB Local names paths that do not overlap
+	{`valid types: \{.*\}$`, "..."},
+	{`(?:One or more parameter values were invalid: )?Input collection (?:\[.*\] )?contains duplicates\.?`, "Input collection contains duplicates"},
+	{`^KeyConditionExpressions cannot have conditions on nested attributes$`, "Key attributes must be scalars"},
+	{`^(Key attributes must be scalars); .*$`, "$1"},
+	{`^(Query condition missed key schema element): .*$`, "$1"},
+	{`^Exclusive Start Key must have same size as table's key schema$`, "The provided key element does not match the schema"},
+	{`^Specified idempotent token was used with different request parameters.*$`, ""}, // the SDK does not find DynamoDB Local's
+	{`token: .*$`, "..."}, // how much is quoted
+	{`lower bound operand: .*, upper bound operand: .*$`, "..."},                                                // a Java object, for binaries
+	{`(An expression attribute (?:name|value) used in .* is not defined; attribute (?:name|value)): .*$`, "$1"}, // of several, any
+	{`(unused in expressions): keys: .*$`, "$1"},                                                                // in any order
+	{`(Incorrect operand type for operator or function); .*$`, "$1"},                                            // of several, any
+	{`^The provided starting key is invalid: `, ""},
+	{`(can only be specified when using expressions): .* null$`, "$1"},
+	{`^(1 validation error detected): .*[sS]egment.*$`, "$1: segment"},
+}
+
+var compiledWords = func() []*regexp.Regexp {
+	out := make([]*regexp.Regexp, len(words))
+	for i, w := range words {
+		out[i] = regexp.MustCompile(w.pattern)
+	}
+	return out
+}()
+
+// translate brings an error into words that both sides share.
+func (a *reply) translate() {
+	a.message = shared(a.message)
+	a.content = eachMember(a.content, func(m map[string]any) map[string]any {
+		if text, ok := m["Message"].(string); ok {
+			m["Message"] = shared(text)
+		}
+		return m
+	})
+}
+
+func shared(message string) string {
+	for i, w := range compiledWords {
+		message = w.ReplaceAllString(message, words[i].shared)
+	}
+	return message
+}
+
+// hasReason reports whether a is a cancellation with a reason of this code and
+// message; "" is any message.
+func hasReason(a *reply, code, message string) bool {
+	reasons, _ := members(a.content)["CancellationReasons"].([]any)
+	return slices.ContainsFunc(reasons, func(r any) bool {
+		return members(r)["Code"] == code && (message == "" || members(r)["Message"] == message)
+	})
+}
+
+// missing reports whether fewer items were found than were asked for.
+func missing(in *dynamodb.BatchGetItemInput, ours *reply) bool {
+	asked, found := 0, 0
+	for _, keys := range in.RequestItems {
+		asked += len(keys.Keys)
+	}
+	for _, items := range members(members(ours.content)["Responses"]) {
+		list, _ := items.([]any)
+		found += len(list)
+	}
+	return found < asked
+}
+
+// partOf reports whether a document can be had by leaving out members of
+// another.
+func partOf(part, whole any) bool {
+	switch p := part.(type) {
+	case map[string]any:
+		w := members(whole)
+		for name, v := range p {
+			if w[name] == nil || !partOf(v, w[name]) {
+				return false
+			}
+		}
+		return w != nil
+	case []any:
+		w, _ := whole.([]any)
+		for _, v := range p {
+			i := slices.IndexFunc(w, func(e any) bool { return partOf(v, e) })
+			if i < 0 {
+				return false
+			}
+			w = w[i+1:]
+		}
+		return true
+	}
+	return part == whole
+}
+
+// halved makes the units of a transaction what ours are, if they are no more
+// than twice that, and no less than half.
+func halved(theirs, ours any) any {
+	switch t := theirs.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(t))
+		for k, v := range t {
+			out[k] = halved(v, members(ours)[k])
+		}
+		return out
+	case []any:
+		o, _ := ours.([]any)
+		out := make([]any, len(t))
+		for i, v := range t {
+			if i < len(o) {
+				v = halved(v, o[i])
+			}
+			out[i] = v
+		}
+		return out
+	case float64:
+		if o, ok := ours.(float64); ok && t <= 2*o && o <= 2*t {
+			return o
+		}
+	}
+	return theirs
+}
+
+// A request is checked in stages, and a fault of an earlier one is reported
+// first: AWS looks at the fields, then at the expressions, then for the table,
+// then at the keys, and last at the item. DynamoDB Local has no such order.
+type stage int
+
+const (
+	stageFields stage = iota
+	stageExpressions
+	stageTable
+	stageKeys
+	stageItem
+	stageUnknown // compared to the letter
+)
+
+// stages says by the beginning of an error which stage it is of.
+var stages = []struct {
+	stage stage
+	begin string
+}{
+	{stageFields, "ValidationException: 1 validation error detected"},
+	{stageFields, "ValidationException: Invalid table/index name"},
+	{stageFields, "ValidationException: Return values set to invalid value"},
+	{stageFields, "ValidationException: The parameter cannot be converted"},
+	{stageFields, "ValidationException: Input collection contains duplicates"},
+	{stageFields, "ValidationException: One or more parameter values were invalid: Input collection of type BS"},
+	{stageFields, "ValidationException: One or more parameter values were invalid: An "},
+	{stageFields, "ValidationException: One or more parameter values were invalid: Binary sets"},
+	{stageFields, "ValidationException: One or more parameter values were invalid: Null"},
+	{stageFields, "ValidationException: Number overflow"},
+	{stageFields, "ValidationException: Number underflow"},
+	{stageFields, "ValidationException: Attempting to store more than"},
+	{stageFields, "ValidationException: Limit must be"},
+	{stageFields, "ValidationException: Select must be"},
+	{stageFields, "ValidationException: Must specify the AttributesToGet or ProjectionExpression"},
+	{stageFields, "ValidationException: Cannot specify the ProjectionExpression when"},
+	{stageFields, "ValidationException: ALL_PROJECTED_ATTRIBUTES can be used only"},
+	{stageExpressions, "ValidationException: Key attributes must be scalars"},
+	{stageExpressions, "ValidationException: Query condition missed key schema element"},
+	{stageExpressions, "ValidationException: Invalid condition in KeyConditionExpression"},
+	{stageExpressions, "ValidationException: ExpressionAttribute"},
+	{stageExpressions, "ValidationException: Value provided in ExpressionAttribute"},
+	{stageExpressions, "ValidationException: Invalid ConditionExpression"},
+	{stageExpressions, "ValidationException: Invalid FilterExpression"},
+	{stageExpressions, "ValidationException: Invalid KeyConditionExpression"},
+	{stageExpressions, "ValidationException: Invalid ProjectionExpression"},
+	{stageExpressions, "ValidationException: Invalid UpdateExpression"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: ADD action"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: DELETE action"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: ComparisonOperator"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: AttributeValues inside"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: Duplicate value"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: Value or AttributeValueList must be"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: Invalid number of argument(s)"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: Value cannot be used when"},
+	{stageExpressions, "ValidationException: One or more parameter values were invalid: Exists is set to"},
+	{stageExpressions, "ValidationException: The BETWEEN condition was provided"},
+	{stageExpressions, "ValidationException: ConditionalOperator can only be used"},
+	{stageExpressions, "ValidationException: ConditionalOperator cannot be used without"},
+	{stageTable, "ResourceNotFoundException"},
+	{stageTable, "ValidationException: The table does not have the specified index"},
+	{stageKeys, "ValidationException: Consistent reads are not supported"},
+	{stageKeys, "ValidationException: One or more parameter values were invalid: Select type ALL_ATTRIBUTES"},
+	{stageKeys, "ValidationException: One or more parameter values were invalid: Secondary index"},
+	{stageKeys, "ValidationException: Provided list of item keys contains duplicates"},
+	{stageKeys, "ValidationException: One or more parameter values were invalid: Type mismatch for Index Key"},
+	{stageKeys, "ValidationException: One or more parameter values are not valid. secondary index key"},
+	{stageKeys, "ValidationException: The provided key element does not match the schema"},
+	{stageKeys, "ValidationException: Invalid attribute value type"},
+	{stageKeys, "ValidationException: One or more parameter values were invalid: Missing the key"},
+	{stageKeys, "ValidationException: One or more parameter values were invalid: Type mismatch for key"},
+	{stageKeys, "ValidationException: One or more parameter values are not valid. The AttributeValue for a key attribute"},
+	{stageKeys, "ValidationException: One or more parameter values were invalid: Cannot update attribute"},
+	{stageKeys, "ValidationException: Transaction request cannot include multiple operations"},
+	{stageKeys, "ValidationException: The provided starting key"},
+	{stageKeys, "ValidationException: Filter Expression can only contain non-primary key"},
+	{stageKeys, "ValidationException: Type mismatch for attribute to update"},
+	{stageItem, "ConditionalCheckFailedException"},
+	{stageItem, "TransactionCanceledException"},
+	{stageItem, "ValidationException: The document path provided"},
+	{stageItem, "ValidationException: The provided expression refers to"},
+	{stageItem, "ValidationException: An operand in the update expression"},
+}
+
+func stageOf(a *reply) stage {
+	text := a.code + ": " + a.message
+	for _, s := range stages {
+		if strings.HasPrefix(text, s.begin) {
+			return s.stage
+		}
+	}
+	return stageUnknown
+}
+
+// settleOrder forgives that a request of several faults is refused for
+// another one: of the same stage, or by ours for one of an earlier stage. That
+// what each of the sides objects to is a fault at all is seen where it is the
+// only one. Of transactions, ours checks one action after the other, and of
+// other requests some fields after the expressions.
+func settleOrder(c inquiry, ours, theirs *reply) {
+	our, their := stageOf(ours), stageOf(theirs)
+	if our == stageUnknown || their == stageUnknown || reflect.DeepEqual(ours, theirs) {
+		return
+	}
+	sameStage := our == their && ours.code == theirs.code && kindOf(ours.message) != kindOf(theirs.message)
+	late := ofSeveral(c) && our < stageItem && their < stageItem || our == stageExpressions && their == stageFields
+	if our < their || sameStage || late {
+		*theirs = *ours
+	}
+}
+
+// ofSeveral reports whether a call is several requests in one.
+func ofSeveral(c inquiry) bool {
+	switch c.in.(type) {
+	case *dynamodb.TransactWriteItemsInput, *dynamodb.TransactGetItemsInput, *dynamodb.BatchWriteItemInput, *dynamodb.BatchGetItemInput:
+		return true
+	}
+	return false
+}
+
+var kind = regexp.MustCompile(`^((?:Invalid \w+|ExpressionAttribute\w+ contains invalid \w+|One or more parameter values were invalid): )?([^;:]*).*$`)
+
+// kindOf is a message without what it is about.
+func kindOf(message string) string { return kind.ReplaceAllString(message, "$1$2") }
