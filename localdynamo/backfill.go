@@ -91,6 +91,10 @@ func (tx *transaction) fill(t *table, id int, from []byte) (next []byte, err err
 		return nil, err
 	}
 	for _, e := range entries {
+		if tx.Get(ix.space(t), e.key) != nil {
+			continue // put there by a write since the index was added
+		}
+		tx.count(ix.space(t), "", e.item)
 		if err := tx.Put(ix.space(t), e.key, []byte(e.item)); err != nil {
 			return nil, err
 		}

@@ -17,8 +17,9 @@ const maxFaults = 20
 // Check reads the whole file and verifies what must always hold: the file's
 // own structure; every item decodes, is within the limits, encodes to the
 // bytes it was read from, and stands under its own key; every index holds the
-// entries of its table's items, and no others; every request token
-// is found by its time of expiry, and nothing else is. Its error wraps
+// entries of its table's items, and no others; what is counted of tables and
+// indexes is what is in them; every request token is found by its time of
+// expiry, and nothing else is. Its error wraps
 // ErrCorrupt and lists the faults. Writes wait while it looks at the structure
 // of the file; all else is read from a snapshot.
 func (db *DB) Check(ctx context.Context) error {
@@ -66,6 +67,11 @@ func (c *checker) run(r store.Reader) error {
 		})
 		for _, ix := range t.Indexes {
 			c.index(r, t, ix)
+		}
+		for _, space := range t.spaces() {
+			if held, known, err := readTally(r, space); err != nil || !known || held != measure(r, space) {
+				c.fault("table %s: the tally of %s is missing or wrong: %v", t.Name, space, err)
+			}
 		}
 	}
 	c.tokens(r)

@@ -101,6 +101,9 @@ func newDB(path string, s store.Store, opts Options) (*DB, error) {
 		tables, err = readCatalogue(r)
 		return err
 	})
+	if err == nil {
+		err = tallyAll(s, tables)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 		return nil, err
 	}
 	var t *table
+	var held map[string]tally
 	err = db.submit(ctx, func(tx *transaction) error {
 		t = tx.tables[name]
 		switch {
@@ -29,12 +30,16 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 		case t.filling() != nil:
 			return errBeingUpdated(name)
 		}
+		var err error
+		if held, err = tx.held(t); err != nil {
+			return err
+		}
 		return tx.removeTable(t)
 	})
 	if err != nil {
 		return nil, err
 	}
-	d := t.description()
+	d := t.description(held)
 	d.TableStatus = types.TableStatusDeleting
 	d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes = nil, nil
 	return &dynamodb.DeleteTableOutput{TableDescription: d}, nil

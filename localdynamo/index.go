@@ -155,6 +155,11 @@ func (r *reindexing) moved() bool { return !bytes.Equal(r.old.key, r.now.key) }
 
 func (r *reindexing) apply(tx *transaction, t *table) error {
 	space := r.index.space(t)
+	old := r.old.item
+	if r.index.Filling && r.old.key != nil && tx.Get(space, r.old.key) == nil {
+		old = "" // of an item that is older than the index, and not yet in it
+	}
+	tx.count(space, old, r.now.item)
 	if r.old.key != nil && r.moved() {
 		if err := tx.Delete(space, r.old.key); err != nil {
 			return err
@@ -175,19 +180,19 @@ func (r *reindexing) units() float64 {
 	return writeUnits(r.old.item.Size(), r.now.item.Size())
 }
 
-func (ix *index) describeGlobal(t *table) types.GlobalSecondaryIndexDescription {
+func (ix *index) describeGlobal(t *table, n tally) types.GlobalSecondaryIndexDescription {
 	d := types.GlobalSecondaryIndexDescription{
-		IndexName:      &ix.Name,
+		IndexName:      aws.String(ix.Name),
 		IndexArn:       aws.String(t.arn() + "/index/" + ix.Name),
 		IndexStatus:    types.IndexStatusActive,
 		KeySchema:      ix.describe(),
 		Projection:     ix.describeProjection(),
-		ItemCount:      aws.Int64(0),
-		IndexSizeBytes: aws.Int64(0),
+		ItemCount:      &n.items,
+		IndexSizeBytes: &n.bytes,
 		ProvisionedThroughput: &types.ProvisionedThroughputDescription{
 			NumberOfDecreasesToday: aws.Int64(0),
-			ReadCapacityUnits:      &ix.Read,
-			WriteCapacityUnits:     &ix.Write,
+			ReadCapacityUnits:      aws.Int64(ix.Read),
+			WriteCapacityUnits:     aws.Int64(ix.Write),
 		},
 	}
 	if ix.Filling {
@@ -196,17 +201,17 @@ func (ix *index) describeGlobal(t *table) types.GlobalSecondaryIndexDescription 
 	return d
 }
 
-func (ix *index) describeLocal(t *table) types.LocalSecondaryIndexDescription {
+func (ix *index) describeLocal(t *table, n tally) types.LocalSecondaryIndexDescription {
 	return types.LocalSecondaryIndexDescription{
-		IndexName:      &ix.Name,
+		IndexName:      aws.String(ix.Name),
 		IndexArn:       aws.String(t.arn() + "/index/" + ix.Name),
 		KeySchema:      ix.describe(),
 		Projection:     ix.describeProjection(),
-		ItemCount:      aws.Int64(0),
-		IndexSizeBytes: aws.Int64(0),
+		ItemCount:      &n.items,
+		IndexSizeBytes: &n.bytes,
 	}
 }
 
 func (ix *index) describeProjection() *types.Projection {
-	return &types.Projection{ProjectionType: ix.Projection, NonKeyAttributes: ix.Include}
+	return &types.Projection{ProjectionType: ix.Projection, NonKeyAttributes: slices.Clone(ix.Include)}
 }

@@ -226,11 +226,13 @@ func (t *table) replace(tx *transaction, key []byte, e effect) error {
 			return err
 		}
 	}
+	space := t.space()
+	tx.count(space, e.old, value.View(e.now))
 	switch {
 	case e.now != nil:
-		return tx.Put(t.space(), key, e.now)
+		return tx.Put(space, key, e.now)
 	case e.old != "":
-		return tx.Delete(t.space(), key)
+		return tx.Delete(space, key)
 	}
 	return nil // deleting what is not there
 }

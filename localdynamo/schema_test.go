@@ -208,3 +208,15 @@ func TestNilInputs(t *testing.T) {
 		t.Errorf("list: %v, %v", out, err)
 	}
 }
+
+// TestDescriptionIsACopy: what a caller does to an answer stays with it.
+func TestDescriptionIsACopy(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	createIndexed(t, db)
+	d := describe(t, db, "games").GlobalSecondaryIndexes[0]
+	*d.IndexName, *d.ProvisionedThroughput.ReadCapacityUnits, d.Projection.NonKeyAttributes[0] = "changed", 99, "changed"
+	again := describe(t, db, "games").GlobalSecondaryIndexes[0]
+	equal(t, *again.IndexName, "top")
+	equal(t, *again.ProvisionedThroughput.ReadCapacityUnits, int64(0))
+	equal(t, again.Projection.NonKeyAttributes, []string{"name"})
+}

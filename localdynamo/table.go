@@ -179,12 +179,15 @@ func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ 
 		if t.ID, err = nextTableID(tx); err != nil {
 			return err
 		}
+		for _, space := range t.spaces() {
+			tx.count(space, "", "")
+		}
 		return tx.putTable(t)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &dynamodb.CreateTableOutput{TableDescription: t.description()}, nil
+	return &dynamodb.CreateTableOutput{TableDescription: t.description(nil)}, nil
 }
 
 // counterSpace holds, under tableCounter, the highest ID that a table ever had.
@@ -210,8 +213,8 @@ func nextTableID(tx *transaction) (int, error) {
 	return last, tx.Put(counterSpace, []byte(tableCounter), strconv.AppendInt(nil, int64(last), 10))
 }
 
-// DescribeTable returns a table's definition. ItemCount and TableSizeBytes
-// are not kept, and always 0.
+// DescribeTable returns a table's definition. ItemCount and TableSizeBytes are
+// those of this moment; the bytes are counted as AWS bills them.
 func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
 	if err := db.ready(ctx); err != nil {
 		return nil, err
@@ -220,18 +223,24 @@ func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput
 	if err != nil {
 		return nil, err
 	}
-	return &dynamodb.DescribeTableOutput{Table: t.description()}, nil
+	held, err := db.tallies(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &dynamodb.DescribeTableOutput{Table: t.description(held)}, nil
 }
 
-func (t *table) description() *types.TableDescription {
+// description describes a table and its indexes, which hold so much, by space.
+func (t *table) description(held map[string]tally) *types.TableDescription {
+	n := held[t.space()]
 	d := &types.TableDescription{
 		TableName:                 aws.String(t.Name),
 		TableArn:                  aws.String(t.arn()),
 		TableId:                   aws.String(fmt.Sprintf("00000000-0000-0000-0000-%012d", t.ID)),
 		TableStatus:               types.TableStatusActive,
 		CreationDateTime:          aws.Time(t.Created),
-		ItemCount:                 aws.Int64(0),
-		TableSizeBytes:            aws.Int64(0),
+		ItemCount:                 &n.items,
+		TableSizeBytes:            &n.bytes,
 		DeletionProtectionEnabled: aws.Bool(t.Deletion),
 		ProvisionedThroughput: &types.ProvisionedThroughputDescription{
 			NumberOfDecreasesToday: aws.Int64(0),
@@ -249,9 +258,9 @@ func (t *table) description() *types.TableDescription {
 	d.KeySchema = t.describe()
 	for _, ix := range t.Indexes {
 		if ix.Global {
-			d.GlobalSecondaryIndexes = append(d.GlobalSecondaryIndexes, ix.describeGlobal(t))
+			d.GlobalSecondaryIndexes = append(d.GlobalSecondaryIndexes, ix.describeGlobal(t, held[ix.space(t)]))
 		} else {
-			d.LocalSecondaryIndexes = append(d.LocalSecondaryIndexes, ix.describeLocal(t))
+			d.LocalSecondaryIndexes = append(d.LocalSecondaryIndexes, ix.describeLocal(t, held[ix.space(t)]))
 		}
 	}
 	d.AttributeDefinitions = t.definitions()

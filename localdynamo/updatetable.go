@@ -29,6 +29,7 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 	}
 	now := db.now().Truncate(time.Millisecond)
 	var t *table
+	var held map[string]tally
 	err = db.submit(ctx, func(tx *transaction) error {
 		var err error
 		if t, err = tx.changing(name); err != nil {
@@ -40,10 +41,16 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 		}
 		for _, ix := range before {
 			if t.index(ix.Name) == nil {
-				if err := tx.Drop(ix.space(t)); err != nil {
+				if err := tx.dropSpace(ix.space(t)); err != nil {
 					return err
 				}
 			}
+		}
+		if ix := t.filling(); ix != nil {
+			tx.count(ix.space(t), "", "")
+		}
+		if held, err = tx.held(t); err != nil {
+			return err
 		}
 		return tx.putTable(t)
 	})
@@ -53,7 +60,7 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 	if t.filling() != nil {
 		db.wakeBackfill()
 	}
-	return &dynamodb.UpdateTableOutput{TableDescription: t.description()}, nil
+	return &dynamodb.UpdateTableOutput{TableDescription: t.description(held)}, nil
 }
 
 // checkUpdateFields checks the members of a request each by itself.

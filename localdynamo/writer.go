@@ -29,9 +29,10 @@ type request struct {
 type transaction struct {
 	store.Writer
 	wrote   bool
-	failure error     // of the store
-	tables  catalogue // as the requests before this one in the batch left them
-	defined bool      // whether tables differs from the DB's
+	failure error            // of the store
+	tables  catalogue        // as the requests before this one in the batch left them
+	defined bool             // whether tables differs from the DB's
+	tallies map[string]tally // what the batch adds to those that are stored, by space
 }
 
 // table returns the present definition of a table that was looked up before
@@ -75,13 +76,10 @@ func (tx *transaction) removeTable(t *table) error {
 	if err := tx.Delete(tableSpace, []byte(t.Name)); err != nil {
 		return err
 	}
-	for _, ix := range t.Indexes {
-		if err := tx.Drop(ix.space(t)); err != nil {
+	for _, space := range t.spaces() {
+		if err := tx.dropSpace(space); err != nil {
 			return err
 		}
-	}
-	if err := tx.Drop(t.space()); err != nil {
-		return err
 	}
 	tx.redefine()
 	delete(tx.tables, t.Name)
@@ -207,7 +205,7 @@ func (db *DB) commit(batch []*request) error {
 		if !tx.wrote {
 			return errNothing
 		}
-		return nil
+		return tx.putTallies()
 	})
 	if errors.Is(err, errNothing) {
 		return nil

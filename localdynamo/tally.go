@@ -1,0 +1,169 @@
+package localdynamo
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// tallySpace holds, for every table and index, by the name of its space, how
+// much is in it. With few tables it is so small that bbolt keeps it in a page
+// which every commit writes anyway.
+const tallySpace = "tallies"
+
+// tally is how many items a table holds, or entries an index, and the bytes
+// that AWS bills for them.
+type tally struct{ items, bytes int64 }
+
+func (t *tally) add(d tally) {
+	t.items += d.items
+	t.bytes += d.bytes
+}
+
+func (t tally) encode() []byte {
+	return binary.AppendVarint(binary.AppendVarint(nil, t.items), t.bytes)
+}
+
+// readTally returns the tally of a space, and false if it never had one.
+func readTally(r store.Reader, space string) (t tally, known bool, err error) {
+	stored := r.Get(tallySpace, []byte(space))
+	if stored == nil {
+		return tally{}, false, nil
+	}
+	items, n := binary.Varint(stored)
+	if n <= 0 {
+		return tally{}, false, fmt.Errorf("%w: tally of %s", ErrCorrupt, space)
+	}
+	bytes, m := binary.Varint(stored[n:])
+	if m <= 0 || n+m != len(stored) {
+		return tally{}, false, fmt.Errorf("%w: tally of %s", ErrCorrupt, space)
+	}
+	return tally{items, bytes}, true, nil
+}
+
+// measure counts what is in a space.
+func measure(r store.Reader, space string) tally {
+	var t tally
+	r.Range(space, nil, nil, false, func(_, item []byte) bool {
+		t.add(tally{1, int64(value.View(item).Size())})
+		return true
+	})
+	return t
+}
+
+// count notes that an item of a space has been replaced; "" is none. With none
+// on both sides it begins the tally of a new space.
+func (tx *transaction) count(space string, before, after value.Item) {
+	var d tally
+	if before != "" {
+		d.add(tally{-1, -int64(before.Size())})
+	}
+	if after != "" {
+		d.add(tally{1, int64(after.Size())})
+	}
+	if tx.tallies == nil {
+		tx.tallies = make(map[string]tally)
+	}
+	d.add(tx.tallies[space])
+	tx.tallies[space] = d
+}
+
+// dropSpace removes a space of items or entries, and its tally.
+func (tx *transaction) dropSpace(space string) error {
+	if err := tx.Drop(space); err != nil {
+		return err
+	}
+	delete(tx.tallies, space)
+	return tx.Delete(tallySpace, []byte(space))
+}
+
+// tally returns how much a space holds, with what the batch has done so far.
+func (tx *transaction) tally(space string) (tally, error) {
+	now, _, err := readTally(tx, space)
+	now.add(tx.tallies[space])
+	return now, err
+}
+
+// held returns how much a table and its indexes hold, by space.
+func (tx *transaction) held(t *table) (map[string]tally, error) {
+	all := make(map[string]tally)
+	for _, space := range t.spaces() {
+		var err error
+		if all[space], err = tx.tally(space); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// putTallies stores what count has noted, once for the whole batch.
+func (tx *transaction) putTallies() error {
+	for space := range tx.tallies {
+		now, err := tx.tally(space)
+		if err != nil {
+			return err
+		}
+		if err := tx.Put(tallySpace, []byte(space), now.encode()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spaces lists where the items of a table and the entries of its indexes are.
+func (t *table) spaces() []string {
+	all := []string{t.space()}
+	for _, ix := range t.Indexes {
+		all = append(all, ix.space(t))
+	}
+	return all
+}
+
+// tallyAll counts what a file of an older version has no tallies of.
+func tallyAll(s store.Store, tables catalogue) error {
+	var unknown []string
+	err := s.View(func(r store.Reader) error {
+		for _, t := range tables {
+			for _, space := range t.spaces() {
+				_, known, err := readTally(r, space)
+				if err != nil {
+					return err
+				}
+				if !known {
+					unknown = append(unknown, space)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || len(unknown) == 0 {
+		return err
+	}
+	return s.Update(func(w store.Writer) error {
+		for _, space := range unknown {
+			if err := w.Put(tallySpace, []byte(space), measure(w, space).encode()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// tallies returns those of a table and its indexes, by space.
+func (db *DB) tallies(ctx context.Context, t *table) (map[string]tally, error) {
+	all := make(map[string]tally)
+	err := db.view(ctx, func(r store.Reader) error {
+		for _, space := range t.spaces() {
+			n, _, err := readTally(r, space)
+			if err != nil {
+				return err
+			}
+			all[space] = n
+		}
+		return nil
+	})
+	return all, err
+}
