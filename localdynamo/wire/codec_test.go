@@ -175,7 +175,7 @@ func (p *plan) reach(seen map[*plan]bool) {
 func TestAppendString(t *testing.T) {
 	for _, s := range []string{
 		"", "a", "12345678", "123456789", "\x00\x01\x1f ", `"`, `\`, "1234567\"", "12345678\"", "1234567\\", "\t\n\r", "\x7f", "é", "1234567é",
-		"\u2028\u2029", "😀", "a\x80b", "\xff\xfe", "\xed\xa0\x80", "</script>&",
+		"one\ntwo \"three\"\tfour\\ and more", "日本語 12345678 日本語", "\u2028\u2029", "😀", "a\x80b", "\xff\xfe", "\xed\xa0\x80", "</script>&",
 	} {
 		encoded := appendString([]byte("x"), s)[1:]
 		var got string

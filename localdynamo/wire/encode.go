@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -11,40 +12,45 @@ import (
 // appendString writes a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
-	start := len(dst)
-	dst = append(dst, s...)
-	if !plain(dst[start:]) {
-		dst = appendEscaped(dst[:start], s)
+	for {
+		plain := plainLength(s)
+		dst = append(dst, s[:plain]...)
+		if s = s[plain:]; s == "" {
+			return append(dst, '"')
+		}
+		dst, s = appendSpecial(dst, s)
 	}
-	return append(dst, '"')
 }
 
-// plain reports whether the text is ASCII that needs no escaping. It looks at
-// eight bytes at a time: a byte is below n if taking n off borrows into its
-// highest bit, and equal to c if its exclusive or with c is below 1.
-func plain(text []byte) bool {
+// plainLength returns how much of the beginning is ASCII that needs no escaping.
+// It looks at eight bytes at a time: a byte is below n if taking n off borrows
+// into its highest bit, and equal to c if its exclusive or with c is below 1.
+func plainLength(s string) int {
 	const ones, highest = 0x0101010101010101, 0x8080808080808080
-	for len(text) >= 8 {
-		x := binary.LittleEndian.Uint64(text)
+	text := []byte(s) // no copy, as nothing writes to it
+	at := 0
+	for ; at+8 <= len(text); at += 8 {
+		x := binary.LittleEndian.Uint64(text[at:])
 		quote, backslash := x^(ones*'"'), x^(ones*'\\')
 		control := (x - ones*' ') &^ x
 		found := x | control | (quote-ones)&^quote | (backslash-ones)&^backslash
-		if found&highest != 0 {
-			return false
-		}
-		text = text[8:]
-	}
-	for _, c := range text {
-		if c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
-			return false
+		if found &= highest; found != 0 {
+			// A borrow goes upwards only, so that the lowest one is right.
+			return at + bits.TrailingZeros64(found)/8
 		}
 	}
-	return true
+	for ; at < len(text); at++ {
+		if c := text[at]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return at
 }
 
-func appendEscaped(dst []byte, s string) []byte {
+// appendSpecial writes the beginning of s that is not plain, and returns the rest.
+func appendSpecial(dst []byte, s string) ([]byte, string) {
 	const hex = "0123456789abcdef"
-	for _, r := range s {
+	for at, r := range s {
 		switch {
 		case r == '"' || r == '\\':
 			dst = append(dst, '\\', byte(r))
@@ -52,11 +58,13 @@ func appendEscaped(dst []byte, s string) []byte {
 			dst = append(dst, '\\', 'n')
 		case r < ' ':
 			dst = append(dst, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		case r < utf8.RuneSelf:
+			return dst, s[at:]
 		default:
 			dst = utf8.AppendRune(dst, r)
 		}
 	}
-	return dst
+	return dst, ""
 }
 
 // appendFloat writes whole numbers with a fraction of zero, as AWS does:
