@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// What is measured must have been a success, or the figures are of nothing.
+func TestRawCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		pieces []string // the answer, as it arrives
+		fails  string   // part of the error; "" for a success
+	}{
+		"success":       {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{12}"}},
+		"small letters": {pieces: []string{"HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 4\r\n\r\n{12}"}},
+		"in pieces":     {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Le", "ngth: 4\r", "\n\r\n{", "12}"}},
+		"error":         {pieces: []string{"HTTP/1.1 400 Bad Request\r\nContent-Length: 4\r\n\r\n{12}"}, fails: "no success"},
+		"too little":    {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"}, fails: "no success"},
+		"too much":      {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{12}{"}, fails: "no success"},
+		"cut off":       {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{1"}, fails: "ended after"},
+		"too long":      {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"}, fails: "longer than expected"},
+		"no length":     {pieces: []string{"HTTP/1.1 200 OK\r\nX-Content-Length: 4\r\n\r\n{12}"}, fails: "does not give its length"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := net.Pipe()
+			defer client.Close()
+			go answer(server, c.pieces)
+			raw := &rawConnection{Conn: client, requests: [][]byte{[]byte("?")}, least: 4, answer: make([]byte, 256)}
+			switch err := raw.call(0); {
+			case c.fails == "" && err != nil:
+				t.Error(err)
+			case c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)):
+				t.Errorf("got %v, want an error that says %q", err, c.fails)
+			}
+		})
+	}
+}
+
+// answer reads a request of one byte, answers, and hangs up.
+func answer(conn net.Conn, pieces []string) {
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		return
+	}
+	for _, piece := range pieces {
+		if _, err := conn.Write([]byte(piece)); err != nil {
+			return // the client has seen enough
+		}
+	}
+}
+
+// Requests that were written down are those of the SDK, one for each item, and
+// transactions can be sent again: a token would make that a replay.
+func TestRecord(t *testing.T) {
+	for _, op := range operations() {
+		if op.leastAnswer == 0 {
+			continue // never recorded
+		}
+		requests, err := record(t.Context(), "127.0.0.1:1", op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		distinct := make(map[string]bool)
+		for _, text := range requests {
+			body := checkRequest(t, string(text))
+			distinct[body] = true
+			if strings.Contains(body, "ClientRequestToken") {
+				t.Fatalf("%s has a token: %s", op.name, body)
+			}
+		}
+		if len(distinct) != rawRequests {
+			t.Errorf("%s: %d distinct requests, want %d", op.name, len(distinct), rawRequests)
+		}
+	}
+}
+
+func checkRequest(t *testing.T, text string) (body string) {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ") || !strings.HasPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810.") {
+		t.Fatalf("not a signed request of DynamoDB:\n%s", text)
+	}
+	var read strings.Builder
+	if n, err := bufio.NewReader(r.Body).WriteTo(&read); err != nil || n != r.ContentLength {
+		t.Fatalf("a body of %d bytes, not %d: %v", n, r.ContentLength, err)
+	}
+	return read.String()
+}
