@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -98,6 +100,40 @@ func TestShutdownReleases(t *testing.T) {
 	again := o.awaitVisit(t, "/", 3, 15*time.Second) // half the lease
 	t.Logf("SIGTERM with a render that hangs: ended after %s; the next server regenerated within %s, the lease being 30s",
 		took.Round(time.Millisecond), again.Round(time.Millisecond))
+}
+
+// A gateway that shares its store goes on doing so until its own requests are
+// finished: the site may keep there what it needs to answer them.
+func TestShutdownSharesToTheEnd(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	finish := make(chan struct{})
+	o.set("/", func(w http.ResponseWriter, r *http.Request, n int) {
+		<-finish
+		page(60, 0)(w, r, n)
+	})
+	g := serve(t, embedded(t, "--dynamodb-listen", "127.0.0.1:0"), o)
+	shared := regexp.MustCompile(`msg="serving DynamoDB on (http://[^"]+)"`).FindStringSubmatch(g.process.Log())[1]
+	client, ctx := browsers(t), t.Context()
+	waiting := make(chan reply)
+	go func() { waiting <- visit(ctx, client, http.MethodGet, g.url+"/") }()
+	o.awaitVisit(t, "/", 1, patience)
+	g.terminate(t)
+	await(t, "the gateway to take no more requests", patience, func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
+	if r := visit(ctx, client, http.MethodGet, shared); r.status != http.StatusOK || !strings.HasPrefix(r.body, "healthy") {
+		t.Errorf("while a page is being rendered the shared store answers %s, expected it to be healthy", r)
+	}
+	close(finish)
+	if r := <-waiting; r.status != http.StatusOK || r.body != bodyOf("/", 1) {
+		t.Errorf("the visitor got %s, expected the page", r)
+	}
+	g.awaitExit(t, patience)
 }
 
 // readers are visitors who ask for one page again and again until nobody
