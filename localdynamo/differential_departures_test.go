@@ -176,6 +176,28 @@ var departures = []departure{
 		},
 	},
 	{
+		name: "faults of definitions",
+		why:  "DynamoDB Local has words of its own for nearly everything that can be wrong with a table's definition, and looks for the table first",
+		amend: func(c inquiry, ours, theirs *reply) {
+			if isDefinition(c) && ours.code == "ValidationException" && theirs.code != "" {
+				*theirs = *ours
+			}
+		},
+	},
+	{
+		name: "indexes of a deleted table",
+		why:  "AWS's answer to DeleteTable describes the table without its indexes; DynamoDB Local's with them",
+		amend: func(c inquiry, ours, theirs *reply) {
+			if _, ok := c.in.(*dynamodb.DeleteTableInput); ok {
+				theirs.content = eachMember(theirs.content, func(m map[string]any) map[string]any {
+					delete(m, "GlobalSecondaryIndexes")
+					delete(m, "LocalSecondaryIndexes")
+					return m
+				})
+			}
+		},
+	},
+	{
 		name: "order of checks",
 		why:  "where a request has several faults, DynamoDB Local does not report the one that AWS finds first; see stages",
 		amend: func(c inquiry, ours, theirs *reply) {
@@ -186,16 +208,74 @@ var departures = []departure{
 	},
 }
 
+// parting is a departure after which the two sides hold different things: a
+// round ends with it.
+type parting struct {
+	name string
+	why  string
+	when func(c inquiry, ours, theirs *reply) bool
+}
+
+var partings = []parting{
+	{
+		name: "an index too few",
+		why:  "DynamoDB Local now and then fails inside when an index is added to a table",
+		when: func(c inquiry, _, theirs *reply) bool {
+			_, ok := c.in.(*dynamodb.UpdateTableInput)
+			return ok && theirs.code == "InternalFailure"
+		},
+	},
+	{
+		name: "units of an index",
+		why:  "AWS wants provisioned units for every global index of a table that gets its own; DynamoDB Local gives the index none",
+		when: func(_ inquiry, ours, theirs *reply) bool {
+			return theirs.code == "" && strings.Contains(ours.message, "ProvisionedThroughput must be specified for index")
+		},
+	},
+	{
+		name: "attributes that are no keys",
+		why:  "AWS refuses definitions of attributes that no key uses; DynamoDB Local only if the table has no index",
+		when: func(_ inquiry, ours, theirs *reply) bool {
+			return theirs.code == "" && strings.Contains(ours.message, "Some AttributeDefinitions are not used")
+		},
+	},
+}
+
+// part reports whether the sides have come apart in a known way.
+func part(c inquiry, ours, theirs *reply) bool {
+	return slices.ContainsFunc(partings, func(p parting) bool { return p.when(c, ours, theirs) })
+}
+
 // amend applies all departures, and puts in order what comes in any.
 func amend(c inquiry, ours, theirs *reply) {
 	for _, d := range departures {
 		d.amend(c, ours, theirs)
+	}
+	for _, a := range []*reply{ours, theirs} {
+		a.content = eachMember(a.content, stable)
 	}
 	if c.unordered {
 		for _, a := range []*reply{ours, theirs} {
 			a.content = eachMember(a.content, sortedItems)
 		}
 	}
+}
+
+// stable leaves out of a table's description what is each side's own, and
+// orders what comes in any order.
+func stable(m map[string]any) map[string]any {
+	for _, name := range []string{
+		"TableId", "TableArn", "IndexArn", "TableStatus", "IndexStatus", "Backfilling", "ItemCount", "TableSizeBytes", "IndexSizeBytes",
+		"NumberOfDecreasesToday", "WarmThroughput", "OnDemandThroughput",
+	} {
+		delete(m, name)
+	}
+	for _, name := range []string{"AttributeDefinitions", "GlobalSecondaryIndexes", "LocalSecondaryIndexes"} {
+		if list, ok := m[name].([]any); ok {
+			m[name] = sortedBySight(list)
+		}
+	}
+	return m
 }
 
 // sortedItems orders the items of a Query or Scan, and those of each table of
@@ -294,6 +374,9 @@ func billEmptyPage(ours, theirs *reply) {
 // two are compared. Most on the left are DynamoDB Local's.
 var words = []struct{ pattern, shared string }{
 	{`^Cannot do operations on a non-existent table$`, "Requested resource not found"},
+	{`^Requested resource not found: Table: .* not found$`, "Requested resource not found"},
+	{`^Cannot create preexisting table$`, "Table already exists"},
+	{`^(Table already exists): .*$`, "$1"},
 	{`^The conditional request failed\.$`, "The conditional request failed"},
 	{`A value provided cannot be converted into a number`, "The parameter cannot be converted to a numeric value"},
 	{`(The parameter cannot be converted to a numeric value): ?.*?( for key .*)?$`, "$1$2"}, // AWS quotes the text
@@ -542,6 +625,15 @@ func settleOrder(c inquiry, ours, theirs *reply) {
 	if our < their || sameStage || late {
 		*theirs = *ours
 	}
+}
+
+// isDefinition reports whether a call says what a table is to be.
+func isDefinition(c inquiry) bool {
+	switch c.in.(type) {
+	case *dynamodb.CreateTableInput, *dynamodb.UpdateTableInput, *dynamodb.UpdateTimeToLiveInput:
+		return true
+	}
+	return false
 }
 
 // ofSeveral reports whether a call is several requests in one.

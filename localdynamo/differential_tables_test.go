@@ -1,0 +1,236 @@
+package localdynamo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"pgregory.net/rapid"
+)
+
+// TestDifferentialTables makes, describes, changes and deletes tables, with a
+// few items in them, so that indexes have something to be filled with.
+func TestDifferentialTables(t *testing.T) {
+	p := newPair(t)
+	names := []string{p.prefix + "a", p.prefix + "b"}
+	drop := func(ctx context.Context) error {
+		return errors.Join(dropAll(ctx, p.ours, names), dropAll(ctx, p.theirs, names))
+	}
+	t.Cleanup(func() {
+		if err := drop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		if err := drop(rt.Context()); err != nil {
+			rt.Fatal(err)
+		}
+		g := &generator{T: rt, table: &table{shape: shapes[0]}}
+		for range rapid.IntRange(1, 10).Draw(rt, "requests") {
+			if !p.agree(rt, rapid.Custom(func(t *rapid.T) inquiry { return g.with(t).tableCall(names) }).Draw(rt, "request")) {
+				return
+			}
+		}
+		for _, name := range names {
+			p.agree(rt, described(name))
+			p.agree(rt, scanAll(&dynamodb.ScanInput{TableName: &name}))
+		}
+	})
+}
+
+// dropAll deletes the tables that there are.
+func dropAll(ctx context.Context, side operations, names []string) error {
+	for _, name := range names {
+		if _, err := settle(ctx, side, &dynamodb.DescribeTableInput{TableName: &name}); err != nil {
+			if isMissing(err) {
+				continue
+			}
+			return err
+		}
+		if _, err := side.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &name}); err != nil && !isMissing(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func isMissing(err error) bool {
+	var missing *types.ResourceNotFoundException
+	return errors.As(err, &missing)
+}
+
+// tableCall draws one request about tables.
+func (g *generator) tableCall(names []string) inquiry {
+	name := oneOf(g, names...)
+	switch g.pick(10) {
+	case 3:
+		return g.updateTable(name)
+	case 4:
+		return described(name)
+	case 5:
+		return settled(request(operations.DeleteTable, &dynamodb.DeleteTableInput{TableName: &name}), name)
+	case 6:
+		return listed(names, g.between(1, 3))
+	case 7:
+		return g.updateTimeToLive(name)
+	case 8:
+		return request(operations.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
+	case 9:
+		return request(operations.PutItem, &dynamodb.PutItemInput{TableName: &name, Item: item{hashName: str(g.text("p", "q")), rangeName: str("s"), "a": num("1"), "b": str(g.text("x", "y"))}})
+	}
+	return g.createTable(name)
+}
+
+// between returns one of low to high.
+func (g *generator) between(low, high int) int {
+	return rapid.IntRange(low, high).Draw(g.T, "number")
+}
+
+// described reads a table's definition once the side has done with changing it.
+func described(name string) inquiry {
+	in := &dynamodb.DescribeTableInput{TableName: &name}
+	return inquiry{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
+		return settle(ctx, side, in)
+	}}
+}
+
+// settled makes an inquiry answer with what the change that it asks for comes
+// to: AWS, and DynamoDB Local, take their time over indexes.
+func settled(c inquiry, name string) inquiry {
+	do := c.do
+	c.unordered = true
+	c.do = func(ctx context.Context, side operations) (any, error) {
+		out, err := do(ctx, side)
+		if err != nil {
+			return nil, err
+		}
+		described, err := settle(ctx, side, &dynamodb.DescribeTableInput{TableName: &name})
+		if isMissing(err) {
+			return out, nil
+		}
+		return described, err
+	}
+	return c
+}
+
+// settle describes a table until nothing in it is under way.
+func settle(ctx context.Context, side operations, in *dynamodb.DescribeTableInput) (*dynamodb.DescribeTableOutput, error) {
+	for range 20_000 {
+		out, err := side.DescribeTable(ctx, in)
+		if err != nil || isSettled(out.Table) {
+			return out, err
+		}
+	}
+	return nil, fmt.Errorf("table %s is never ACTIVE", *in.TableName)
+}
+
+func isSettled(t *types.TableDescription) bool {
+	for _, ix := range t.GlobalSecondaryIndexes {
+		if ix.IndexStatus != types.IndexStatusActive {
+			return false
+		}
+	}
+	return t.TableStatus == types.TableStatusActive
+}
+
+// listed lists the tables of these names; others may be there too.
+func listed(names []string, limit int) inquiry {
+	in := &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(strings.TrimSuffix(names[0], "a")), Limit: aws.Int32(int32(limit))}
+	return inquiry{in: in, do: func(ctx context.Context, side operations) (any, error) {
+		out, err := side.ListTables(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		found := []string{}
+		for _, name := range out.TableNames {
+			if name == names[0] || name == names[1] {
+				found = append(found, name)
+			}
+		}
+		return &dynamodb.ListTablesOutput{TableNames: found}, nil
+	}}
+}
+
+func (g *generator) createTable(name string) inquiry {
+	s := oneOf(g, shapes...)
+	in := s.input(name)
+	if g.chance(30) {
+		in.BillingMode = oneOf[types.BillingMode](g, types.BillingModeProvisioned, "")
+		if g.chance(90) {
+			in.ProvisionedThroughput = g.throughput()
+			for i := range in.GlobalSecondaryIndexes {
+				in.GlobalSecondaryIndexes[i].ProvisionedThroughput = g.throughput()
+			}
+		}
+	}
+	if g.chance(15) {
+		g.spoilDefinition(in)
+	}
+	return settled(request(operations.CreateTable, in), name)
+}
+
+func (g *generator) throughput() *types.ProvisionedThroughput {
+	if g.chance(3) {
+		return nil
+	}
+	units := func() *int64 { return aws.Int64(oneOf[int64](g, 1, 2, 5, 0)) }
+	return &types.ProvisionedThroughput{ReadCapacityUnits: units(), WriteCapacityUnits: units()}
+}
+
+// spoilDefinition makes one mistake.
+func (g *generator) spoilDefinition(in *dynamodb.CreateTableInput) {
+	switch g.pick(8) {
+	case 0:
+		in.AttributeDefinitions = in.AttributeDefinitions[1:]
+	case 1:
+		in.AttributeDefinitions = append(in.AttributeDefinitions, types.AttributeDefinition{AttributeName: aws.String("unused"), AttributeType: "S"})
+	case 2:
+		in.KeySchema = append(in.KeySchema, in.KeySchema[0])
+	case 3:
+		in.KeySchema[0].KeyType = types.KeyTypeRange
+	case 4:
+		in.AttributeDefinitions[0].AttributeType = "BOOL"
+	case 5:
+		in.AttributeDefinitions = append(in.AttributeDefinitions, in.AttributeDefinitions[0])
+	case 6:
+		in.GlobalSecondaryIndexes = append(in.GlobalSecondaryIndexes, in.GlobalSecondaryIndexes...)
+	case 7:
+		in.LocalSecondaryIndexes = append(in.LocalSecondaryIndexes, types.LocalSecondaryIndex{
+			IndexName: aws.String("wrong"), KeySchema: in.KeySchema[:1], Projection: &types.Projection{ProjectionType: "ALL"},
+		})
+	}
+}
+
+func (g *generator) updateTable(name string) inquiry {
+	in := &dynamodb.UpdateTableInput{TableName: &name}
+	switch g.pick(5) {
+	case 0:
+		in.BillingMode = types.BillingModePayPerRequest
+	case 1:
+		in.BillingMode = types.BillingModeProvisioned
+		in.ProvisionedThroughput = g.throughput()
+	case 2:
+		ix := &types.CreateGlobalSecondaryIndexAction{
+			IndexName: aws.String(g.text("all", "added")), Projection: &types.Projection{ProjectionType: oneOf[types.ProjectionType](g, "ALL", "KEYS_ONLY")},
+			KeySchema: schemaOf([]keyAttribute{hashKey("b", "S")}),
+		}
+		in.AttributeDefinitions = []types.AttributeDefinition{{AttributeName: aws.String("b"), AttributeType: "S"}}
+		in.GlobalSecondaryIndexUpdates = []types.GlobalSecondaryIndexUpdate{{Create: ix}}
+	case 3:
+		in.GlobalSecondaryIndexUpdates = []types.GlobalSecondaryIndexUpdate{{Delete: &types.DeleteGlobalSecondaryIndexAction{IndexName: aws.String(g.text("all", "added", "keys"))}}}
+	case 4:
+		in.DeletionProtectionEnabled = aws.Bool(false) // DynamoDB Local forgets it when an index is added
+	}
+	return settled(request(operations.UpdateTable, in), name)
+}
+
+func (g *generator) updateTimeToLive(name string) inquiry {
+	return request(operations.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: &types.TimeToLiveSpecification{
+		AttributeName: aws.String(g.text("ttl", "other")), Enabled: aws.Bool(g.pick(2) == 0),
+	}})
+}
