@@ -13,10 +13,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 const (
 	million = 1_000_000
+	batch   = 25      // items that are put by one call: DynamoDB's limit
 	reads   = 100_000 // of them, in no order
 )
 
@@ -72,15 +74,24 @@ func fillMillion(ctx context.Context, s server) error {
 	}
 	to, began := dynamodb.New(clientOptions(s.address)), time.Now()
 	order := rand.Perm(million)
-	err := each(million, func(i int) error {
-		_, err := to.PutItem(ctx, &dynamodb.PutItemInput{TableName: tableName, Item: small(order[i])})
-		return err
-	})
+	err := each(million/batch, func(i int) error { return putBatch(ctx, to, order[i*batch:(i+1)*batch]) })
 	if err != nil {
 		return err
 	}
 	fmt.Printf("  filled in %v\n", time.Since(began).Round(time.Second))
 	return s.printMemory("filled")
+}
+
+func putBatch(ctx context.Context, to *dynamodb.Client, numbers []int) error {
+	var puts []types.WriteRequest
+	for _, n := range numbers {
+		puts = append(puts, types.WriteRequest{PutRequest: &types.PutRequest{Item: small(n)}})
+	}
+	out, err := to.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{*tableName: puts}})
+	if err == nil && len(out.UnprocessedItems) > 0 {
+		err = fmt.Errorf("%d items of a batch were not put", len(out.UnprocessedItems[*tableName]))
+	}
+	return err
 }
 
 func readSome(ctx context.Context, s server) error {
