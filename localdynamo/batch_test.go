@@ -174,3 +174,15 @@ func TestTransactGet(t *testing.T) {
 	_, err = db.TransactGetItems(t.Context(), &dynamodb.TransactGetItemsInput{TransactItems: make([]types.TransactGetItem, 1)})
 	mustRefuse(t, err, "get")
 }
+
+func TestTransactGetSize(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	in := &dynamodb.TransactGetItemsInput{}
+	for i := range 11 {
+		k := key("k", fmt.Sprint(i))
+		put(t, db, item{"pk": k["pk"], "sk": k["sk"], "body": str(strings.Repeat("x", 399<<10))})
+		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: &types.Get{TableName: things, Key: k}})
+	}
+	_, err := db.TransactGetItems(t.Context(), in)
+	mustRefuse(t, err, "4MB")
+}

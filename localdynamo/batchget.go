@@ -9,9 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
-	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // Limits of one BatchGetItem.
@@ -20,30 +18,10 @@ const (
 	maxBatchResponse = 16_000_000 // bytes of items returned
 )
 
-// lookup is the reading of one item, checked.
-type lookup struct {
-	table      *table
-	key        []byte
-	projection *expr.Projection
-	given      map[string]types.AttributeValue // the key as it was given
-}
-
-// found returns what the projection leaves of an item; nil if there is none.
-func (l *lookup) found(item value.Item) (map[string]types.AttributeValue, error) {
-	if item == "" {
-		return nil, nil
-	}
-	item = copyOf(item)
-	if l.projection == nil {
-		return decode(item)
-	}
-	s := &stored{item: item}
-	return l.projection.Of(s), s.fault
-}
-
 // BatchGetItem reads up to 100 items of any tables, all from one snapshot. It
 // returns at most 16 MB of them; the keys of the rest are in UnprocessedKeys.
 func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	in = orEmpty(in)
 	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
 		return nil, err
 	}
@@ -123,7 +101,7 @@ func (db *DB) planKeys(name string, in types.KeysAndAttributes) ([]lookup, error
 			return nil, errDuplicateKeys()
 		}
 		seen[string(key)] = struct{}{}
-		plans[i] = lookup{table: t, key: key, projection: projection, given: given}
+		plans[i] = lookup{table: t, key: key, projection: projection}
 	}
 	return plans, nil
 }
@@ -147,9 +125,13 @@ func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes,
 	for i := range plans {
 		l := &plans[i]
 		used.Table = l.table.Name
-		item := value.View(r.Get(l.table.space(), l.key))
+		item, err := l.read(r)
+		if err != nil {
+			return err
+		}
 		if b.bytes+item.Size() > maxBatchResponse {
-			b.leave(name, in, plans[i:])
+			in.Keys = in.Keys[i:]
+			b.left[name] = in
 			break
 		}
 		b.bytes += item.Size()
@@ -165,13 +147,4 @@ func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes,
 	b.answers[name] = items
 	b.cost.add(used, 1)
 	return nil
-}
-
-// leave notes the keys that did not fit, with what was asked of them.
-func (b *batchGet) leave(name string, in types.KeysAndAttributes, rest []lookup) {
-	in.Keys = make([]map[string]types.AttributeValue, len(rest))
-	for i := range rest {
-		in.Keys[i] = rest[i].given
-	}
-	b.left[name] = in
 }

@@ -15,6 +15,7 @@ const maxBatchWrite = 25
 // BatchWriteItem puts and deletes up to 25 items of any tables. Nothing is
 // ever left unprocessed: here they are all written, or none of them.
 func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
+	in = orEmpty(in)
 	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, ""); err != nil {
 		return nil, err
 	}

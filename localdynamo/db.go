@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/aws/smithy-go"
+
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
@@ -158,14 +160,16 @@ func (db *DB) ready(ctx context.Context) error {
 	}
 }
 
-// view runs fn on a snapshot.
+// view runs fn on a snapshot. An error of fn that is not one of the API's is a
+// failure of the store.
 func (db *DB) view(ctx context.Context, fn func(store.Reader) error) error {
 	if err := db.ready(ctx); err != nil {
 		return err
 	}
 	err := db.store.View(fn)
-	if err == nil {
-		return nil
+	var answer smithy.APIError
+	if err == nil || errors.As(err, &answer) {
+		return err // the request's own
 	}
 	if closed := db.ready(ctx); closed != nil {
 		return closed // while we were on our way to the store

@@ -131,3 +131,43 @@ func TestWaiters(t *testing.T) {
 		t.Errorf("of a table that does not exist, canceled: %v", err)
 	}
 }
+
+// TestDeleteTableAmongReaders: a reader finds the item or no table, never a
+// table without the item.
+func TestDeleteTableAmongReaders(t *testing.T) {
+	db := localdynamo.OpenMemory(localdynamo.Options{})
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 100 {
+		createTable(t, db, "brief", types.ScalarAttributeTypeS)
+		if _, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("brief"), Item: key("a", "b")}); err != nil {
+			t.Fatal(err)
+		}
+		var readers sync.WaitGroup
+		for range 4 {
+			readers.Go(func() {
+				for {
+					out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("brief"), Key: key("a", "b")})
+					var absent *types.ResourceNotFoundException
+					switch {
+					case errors.As(err, &absent):
+						return
+					case err != nil:
+						t.Error(err)
+						return
+					case out.Item == nil:
+						t.Error("the table is there, but not its item")
+						return
+					}
+				}
+			})
+		}
+		if _, err := db.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: aws.String("brief")}); err != nil {
+			t.Fatal(err)
+		}
+		readers.Wait()
+	}
+}

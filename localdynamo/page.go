@@ -55,6 +55,9 @@ func (p *page) read(r store.Reader, lo, hi []byte, reverse bool) error {
 		p.last, p.fault = p.lastKey(copyOf(item))
 		return false
 	})
+	if p.fault == nil && p.scanned == 0 {
+		return p.table.checkThere(r)
+	}
 	return p.fault
 }
 

@@ -15,6 +15,7 @@ import (
 // Query reads items of one hash key in the order of their range keys, from
 // one snapshot, up to 1 MB.
 func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	in = orEmpty(in)
 	q, err := db.planQuery(in)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ const maxSegments = 1_000_000
 // Scan reads a table, or one of TotalSegments parts of it, from one snapshot
 // per page, up to 1 MB. Items of one hash key are in one segment.
 func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	in = orEmpty(in)
 	p, from, err := db.planScan(in)
 	if err != nil {
 		return nil, err

@@ -31,6 +31,7 @@ const (
 // minutes do nothing and report success; with other parameters it gets a
 // *types.IdempotentParameterMismatchException. Tokens outlive a restart.
 func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	in = orEmpty(in)
 	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, ""); err != nil {
 		return nil, err
 	}

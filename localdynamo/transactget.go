@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo/internal/store"
-	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // TransactGetItems reads up to 100 items of any tables, together at most 4 MB,
@@ -16,6 +15,7 @@ import (
 // one without an Item found none. A key that does not fit its table cancels
 // the transaction with a *types.TransactionCanceledException.
 func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactGetItemsOutput, error) {
+	in = orEmpty(in)
 	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
 		return nil, err
 	}
@@ -31,12 +31,14 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 	err = db.view(ctx, func(r store.Reader) error {
 		size := 0
 		for i := range plans {
-			item := value.View(r.Get(plans[i].table.space(), plans[i].key))
+			item, err := plans[i].read(r)
+			if err != nil {
+				return err
+			}
 			if size += item.Size(); size > maxTransaction {
 				return errTransactionSize(size)
 			}
 			cost.add(usage{Table: plans[i].table.Name, Units: readUnits(item.Size(), true)}, 2)
-			var err error
 			if out.Responses[i].Item, err = plans[i].found(item); err != nil {
 				return err
 			}

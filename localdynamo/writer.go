@@ -14,6 +14,11 @@ import (
 // the first of them waits for the others to be evaluated.
 const maxBatch = 512
 
+// maxBatchBytes bounds what one commit writes: it ends with the request that
+// reaches it, and the others go into the next. It bounds memory, and the wait
+// of whoever has only a little to write.
+const maxBatchBytes = 16 << 20
+
 // request is one write on its way to the writer goroutine.
 type request struct {
 	// apply evaluates the request and writes. If it returns an error it has
@@ -29,6 +34,7 @@ type request struct {
 type transaction struct {
 	store.Writer
 	wrote   bool
+	bytes   int              // put so far
 	failure error            // of the store
 	tables  catalogue        // as the requests before this one in the batch left them
 	defined bool             // whether tables differs from the DB's
@@ -96,6 +102,7 @@ func (tx *transaction) redefine() {
 // Put writes, and remembers a failure.
 func (tx *transaction) Put(space string, key, value []byte) error {
 	tx.wrote = true
+	tx.bytes += len(value)
 	return tx.note(tx.Writer.Put(space, key, value))
 }
 
@@ -150,9 +157,12 @@ func (db *DB) write() {
 		select {
 		case r := <-db.requests:
 			batch = db.gather(append(batch[:0], r))
-			err := db.commit(batch)
-			for _, r := range batch {
-				r.done <- err
+			for rest := batch; len(rest) > 0; {
+				n, err := db.commit(rest)
+				for _, r := range rest[:n] {
+					r.done <- err
+				}
+				rest = rest[n:]
 			}
 			clear(batch)
 		case <-db.closing:
@@ -184,19 +194,21 @@ func (db *DB) gather(batch []*request) []*request {
 // errNothing makes the store roll back a transaction that wrote nothing.
 var errNothing = errors.New("nothing to commit")
 
-// commit evaluates the requests one after the other, each seeing what those
-// before it wrote, and commits them as one. Its error is that of every
-// request in the batch: even a condition that failed may have failed on
-// account of a write that is now undone.
+// commit evaluates the first n requests one after the other, each seeing what
+// those before it wrote, and commits them as one; n is all of them, unless they
+// write too much. Its error is that of each of the n: even a condition that
+// failed may have failed on account of a write that is now undone.
 //
-// If we crash before the store's commit returns, nobody has been answered,
-// and the file holds all of the batch or nothing. After it, all of the batch
+// If we crash before the store's commit returns, none of them has been
+// answered, and the file holds all of their writes or nothing. After it, all
 // is on disk, and only then does anyone hear of it.
-func (db *DB) commit(batch []*request) error {
+func (db *DB) commit(batch []*request) (n int, err error) {
 	tx := &transaction{tables: *db.tables.Load()}
-	err := db.store.Update(func(w store.Writer) error {
+	err = db.store.Update(func(w store.Writer) error {
 		tx.Writer = w
-		for _, r := range batch {
+		for n < len(batch) && tx.bytes < maxBatchBytes {
+			r := batch[n]
+			n++
 			r.err = r.apply(tx)
 			if tx.failure != nil {
 				return tx.failure
@@ -208,10 +220,10 @@ func (db *DB) commit(batch []*request) error {
 		return tx.putTallies()
 	})
 	if errors.Is(err, errNothing) {
-		return nil
+		return n, nil
 	}
 	if err == nil && tx.defined {
 		db.tables.Store(&tx.tables)
 	}
-	return err
+	return n, err
 }

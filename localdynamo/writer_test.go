@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -192,5 +193,30 @@ func TestCancelBeforePickUp(t *testing.T) {
 	}
 	if (err == nil) != (out.Item != nil) || err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, item %v", err, out.Item)
+	}
+}
+
+// TestLargeBatch: a commit ends with the request that makes it large, and the
+// others have to wait for the next.
+func TestLargeBatch(t *testing.T) {
+	db, g := gated(t)
+	batch := make([]*request, 5)
+	for i := range batch {
+		batch[i] = &request{apply: func(tx *transaction) error {
+			return tx.Put("large", []byte{byte(i)}, make([]byte, maxBatchBytes/2))
+		}}
+	}
+	var got []int
+	for rest := batch; len(rest) > 0; {
+		g.enter <- struct{}{}
+		n, err := db.commit(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, n)
+		rest = rest[n:]
+	}
+	if !slices.Equal(got, []int{2, 2, 1}) {
+		t.Errorf("commits of %v requests, want 2, 2 and 1", got)
 	}
 }
