@@ -387,6 +387,11 @@ var words = []struct{ pattern, shared string }{
 	{`^(One or more parameter values were invalid: Type mismatch for key).*$`, "$1"},              // AWS names it
 	{`^The provided starting key does not match the range key predicate$`, "The provided starting key is outside query boundaries based on provided conditions"},
 	{`^(One or more parameter values were invalid: Type mismatch for Index Key).*$`, "$1"},
+	{`^Hash primary key values must be under 2048 bytes, and range primary key values must be under 1024 bytes$`, "A key is too long"},
+	{`^One or more parameter values were invalid: (?:Size of hashkey|Aggregated size of all range keys) has exceeded .*$`, "A key is too long"},
+	{`^(?:ExpressionAttributeValues contains invalid value: )?(Nesting Levels have exceeded supported limits).*$`, "$1"},
+	{`(Expression size has exceeded the maximum allowed size);.*$`, "$1"},
+	{`^.*(Member must have length) .*$`, "$1"},
 	{`^(One or more parameter values are not valid\.) .*secondary index key.*$`, "$1 secondary index key"},
 	{`(action (?:with value )?is not supported for the type) \w+`, "$1"}, // S, or STRING
 	{`(?:Global s|S)econdary index (\S+) does not project .*$`, "Secondary index $1 does not project"},
@@ -622,9 +627,21 @@ func settleOrder(c inquiry, ours, theirs *reply) {
 	}
 	sameStage := our == their && ours.code == theirs.code && kindOf(ours.message) != kindOf(theirs.message)
 	late := ofSeveral(c) && our < stageItem && their < stageItem || our == stageExpressions && their == stageFields
-	if our < their || sameStage || late {
+	sums := our == stageItem && ours.code == theirs.code && isBound(theirs.message)
+	if our < their || sameStage || late || sums {
 		*theirs = *ours
 	}
+}
+
+// isBound reports whether a message is about the bounds of numbers, which a
+// number can be given beyond, or get beyond by the arithmetic of an update.
+func isBound(message string) bool {
+	for _, begin := range []string{"Number overflow", "Number underflow", "Attempting to store more than"} {
+		if strings.HasPrefix(message, begin) {
+			return true
+		}
+	}
+	return false
 }
 
 // isDefinition reports whether a call says what a table is to be.

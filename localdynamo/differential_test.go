@@ -42,6 +42,13 @@ func TestDifferentialItems(t *testing.T) {
 	})
 }
 
+// tester is a *rapid.T or a *testing.T.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatalf(format string, args ...any)
+}
+
 // pair is the two sides that are asked the same.
 type pair struct {
 	ours   operations
@@ -70,7 +77,7 @@ func newPair(t *testing.T) *pair {
 
 // table returns the empty table of a shape, which is made when it is first
 // asked for: DynamoDB Local takes its time over tables.
-func (p *pair) table(rt *rapid.T, s *shape) *table {
+func (p *pair) table(rt tester, s *shape) *table {
 	tab := p.tables[s.name]
 	if tab == nil {
 		tab = &table{shape: s, name: p.prefix + s.name}
@@ -125,7 +132,8 @@ func (c inquiry) GoString() string {
 
 // agree puts a call to both sides and compares. It reports whether the sides
 // still hold the same.
-func (p *pair) agree(rt *rapid.T, c inquiry) bool {
+func (p *pair) agree(rt tester, c inquiry) bool {
+	rt.Helper()
 	before := plain(c.in)
 	out, err := c.do(rt.Context(), p.ours)
 	if after := plain(c.in); !reflect.DeepEqual(before, after) {
@@ -144,7 +152,8 @@ func (p *pair) agree(rt *rapid.T, c inquiry) bool {
 }
 
 // agreeOnState compares all that a table holds, and what reading it costs.
-func (p *pair) agreeOnState(rt *rapid.T, tab *table) {
+func (p *pair) agreeOnState(rt tester, tab *table) {
+	rt.Helper()
 	p.agree(rt, stateOf(tab))
 }
 

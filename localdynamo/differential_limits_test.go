@@ -1,0 +1,167 @@
+package localdynamo_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// TestDifferentialLimits goes to every limit, and one beyond. The random tests
+// stay far below them.
+func TestDifferentialLimits(t *testing.T) {
+	p := newPair(t)
+	tab := p.table(t, shapes[0])
+	for _, c := range limits(tab) {
+		t.Run(c.name, func(t *testing.T) {
+			p.agree(t, c.below)
+			p.agree(t, c.beyond)
+			refused := replyOf(c.beyond.do(t.Context(), p.ours))
+			if _, err := c.below.do(t.Context(), p.ours); err != nil || refused.code == "" {
+				t.Errorf("at the limit: %v; beyond: %s", err, refused)
+			}
+		})
+		for _, side := range []operations{p.ours, p.theirs} {
+			if err := empty(t.Context(), side, tab); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// limit is a request that is just accepted, and one that just is not.
+type limit struct {
+	name          string
+	below, beyond inquiry
+}
+
+func limits(tab *table) []limit {
+	out := itemLimits(tab)
+	for _, c := range []struct {
+		name string
+		max  int
+		make func(n int) inquiry
+	}{
+		{"hash key of bytes", 2048, func(n int) inquiry { return tab.put(item{hashName: str(strings.Repeat("k", n)), rangeName: str("s")}) }},
+		{"range key of bytes", 1024, func(n int) inquiry { return tab.put(item{hashName: str("p"), rangeName: str(strings.Repeat("k", n))}) }},
+		{"nested lists", 31, func(n int) inquiry { return tab.put(withKey(item{"v": nested(n)})) }},
+		{"nested lists by an update", 31, func(n int) inquiry {
+			return tab.update("SET v = :v", item{":v": nested(n)})
+		}},
+		{"bytes of an expression", 4096, func(n int) inquiry {
+			return tab.update("SET "+strings.Repeat("a", n-len("SET  = :v"))+" = :v", item{":v": str("x")})
+		}},
+		{"operands of IN", 100, func(n int) inquiry {
+			values := item{}
+			names := make([]string, n)
+			for i := range names {
+				names[i] = fmt.Sprintf(":v%d", i)
+				values[names[i]] = num(fmt.Sprint(i))
+			}
+			return tab.filter("a IN ("+strings.Join(names, ",")+")", values)
+		}},
+		{"operators", 300, func(n int) inquiry {
+			return tab.filter(strings.Repeat("NOT ", (n-1)%2)+"a=b"+strings.Repeat(" OR a=b", (n-1)/2), nil)
+		}},
+		{"levels of a path", 32, func(n int) inquiry {
+			return tab.filter("attribute_exists(a"+strings.Repeat(".a", n-1)+")", nil)
+		}},
+		{"actions of a transaction", 100, tab.transaction},
+		{"requests of a batch", 25, tab.batch},
+		{"keys of a batch", 100, tab.batchOfKeys},
+	} {
+		out = append(out, limit{c.name, c.make(c.max), c.make(c.max + 1)})
+	}
+	return out
+}
+
+// itemLimits is an item of 400 KB, most of them in a string, with a value of
+// each type whose size AWS documents exactly.
+func itemLimits(tab *table) []limit {
+	const most = 400 << 10
+	var out []limit
+	for _, c := range []struct {
+		name string
+		v    types.AttributeValue
+		size int
+	}{
+		{"S", str("é"), 2},
+		{"B", bin("abc"), 3},
+		{"BOOL", &types.AttributeValueMemberBOOL{Value: true}, 1},
+		{"NULL", &types.AttributeValueMemberNULL{Value: true}, 1},
+		{"empty L", &types.AttributeValueMemberL{}, 3},
+		{"L", &types.AttributeValueMemberL{Value: []types.AttributeValue{str("ab"), str("")}}, 3 + 2 + 2},
+		{"empty M", &types.AttributeValueMemberM{Value: item{}}, 3},
+		{"M", &types.AttributeValueMemberM{Value: item{"ab": str("c")}}, 3 + 1 + 3},
+		{"SS", &types.AttributeValueMemberSS{Value: []string{"a", "bc"}}, 3},
+		{"BS", &types.AttributeValueMemberBS{Value: [][]byte{{1}, {2, 3}}}, 3},
+	} {
+		filled := func(n int) inquiry {
+			it := withKey(item{"v": c.v})
+			pad := n - len(hashName) - 1 - len(rangeName) - 1 - len("v") - c.size - len("pad")
+			it["pad"] = str(strings.Repeat("x", pad))
+			return tab.put(it)
+		}
+		out = append(out, limit{"bytes of an item with " + c.name, filled(most), filled(most + 1)})
+	}
+	return out
+}
+
+// withKey gives an item a key of two bytes.
+func withKey(it item) item {
+	it[hashName], it[rangeName] = str("p"), str("s")
+	return it
+}
+
+// nested is a string in n lists.
+func nested(n int) types.AttributeValue {
+	v := str("x")
+	for range n {
+		v = &types.AttributeValueMemberL{Value: []types.AttributeValue{v}}
+	}
+	return v
+}
+
+func (tab *table) put(it item) inquiry {
+	return request(operations.PutItem, &dynamodb.PutItemInput{TableName: &tab.name, Item: it})
+}
+
+func (tab *table) update(expression string, values item) inquiry {
+	return request(operations.UpdateItem, &dynamodb.UpdateItemInput{
+		TableName: &tab.name, Key: withKey(item{}), UpdateExpression: &expression, ExpressionAttributeValues: values,
+	})
+}
+
+func (tab *table) filter(expression string, values item) inquiry {
+	return scanAll(&dynamodb.ScanInput{TableName: &tab.name, FilterExpression: &expression, ExpressionAttributeValues: values})
+}
+
+// numbered is the key of the i-th of several items.
+func numbered(i int) item { return item{hashName: str("p"), rangeName: str(fmt.Sprint(i))} }
+
+func (tab *table) transaction(n int) inquiry {
+	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: aws.String(fmt.Sprintf("%.30s-%d", tab.name, n))}
+	for i := range n {
+		in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Put: &types.Put{TableName: &tab.name, Item: numbered(i)}})
+	}
+	return request(operations.TransactWriteItems, in)
+}
+
+func (tab *table) batch(n int) inquiry {
+	var writes []types.WriteRequest
+	for i := range n {
+		writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: numbered(i)}})
+	}
+	return request(operations.BatchWriteItem, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{tab.name: writes}})
+}
+
+func (tab *table) batchOfKeys(n int) inquiry {
+	keys := types.KeysAndAttributes{}
+	for i := range n {
+		keys.Keys = append(keys.Keys, numbered(i))
+	}
+	return request(operations.BatchGetItem, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{tab.name: keys}})
+}
