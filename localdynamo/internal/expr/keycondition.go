@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -35,27 +36,46 @@ func (s *Scope) KeyCondition(text string, hashName, rangeName string) (*KeyCondi
 	if err != nil {
 		return nil, err
 	}
+	if err := b.checkTerms(terms, rangeName); err != nil {
+		return nil, err
+	}
 	return assemble(terms, hashName, rangeName)
 }
 
-// assemble makes a key condition of its terms.
+// maxKeyTerms is how many attributes a key has at most.
+const maxKeyTerms = 2
+
+// checkTerms refuses two conditions on one attribute, and more conditions than
+// any key has attributes.
+func (b *binding) checkTerms(terms []keyTerm, rangeName string) error {
+	for i, t := range terms {
+		if slices.ContainsFunc(terms[:i], func(earlier keyTerm) bool { return earlier.name == t.name }) {
+			return b.errorf("KeyConditionExpressions must only contain one condition per key")
+		}
+	}
+	if len(terms) <= maxKeyTerms {
+		return nil
+	}
+	attributes := maxKeyTerms
+	if rangeName == "" {
+		attributes--
+	}
+	return fmt.Errorf("The number of query conditions (%d) exceeds the number of key attributes defined in the schema (%d)", len(terms), attributes)
+}
+
+// assemble makes a key condition of its terms, which are of distinct names.
 func assemble(terms []keyTerm, hashName, rangeName string) (*KeyCondition, error) {
 	var hash, rng *keyTerm
 	stranger := false
 	for i := range terms {
-		slot := &rng
 		switch terms[i].name {
 		case hashName:
-			slot = &hash
+			hash = &terms[i]
 		case rangeName:
+			rng = &terms[i]
 		default:
 			stranger = true
-			continue
 		}
-		if *slot != nil {
-			return nil, errors.New("KeyConditionExpressions must only contain one condition per key")
-		}
-		*slot = &terms[i]
 	}
 	switch {
 	case hash == nil:
@@ -125,7 +145,7 @@ func (b *binding) keyTerms(c *cond, terms []keyTerm) ([]keyTerm, error) {
 		t, err := b.keyTerm(c)
 		return append(terms, t), err
 	}
-	return nil, fmt.Errorf("Invalid operator used in KeyConditionExpression: %s", c.op)
+	return nil, b.errorf("Invalid operator used in KeyConditionExpression: %s", c.op)
 }
 
 func (b *binding) keyTerm(c *cond) (keyTerm, error) {
@@ -134,14 +154,14 @@ func (b *binding) keyTerm(c *cond) (keyTerm, error) {
 		switch arg.kind {
 		case operandPath:
 			if len(arg.path) > 1 {
-				return t, fmt.Errorf("Key attributes must be scalars; list random access '[]' and map lookup '.' are not allowed: Key: %s", b.name(arg.path[0]))
+				return t, b.errorf("KeyConditionExpressions cannot have conditions on nested attributes")
 			}
 			if t.name != "" {
-				return t, errors.New("Invalid condition in KeyConditionExpression: Multiple attribute names used in one condition")
+				return t, b.errorf("Invalid condition in KeyConditionExpression: Multiple attribute names used in one condition")
 			}
 			t.name = b.name(arg.path[0])
 			if i > 0 && (c.op == opBetween || c.op == opBeginsWith) {
-				return t, fmt.Errorf("Invalid condition in KeyConditionExpression: %s operator must have the key attribute as its first operand", c.op)
+				return t, b.errorf("Invalid condition in KeyConditionExpression: %s operator must have the key attribute as its first operand", c.op)
 			}
 			if i > 0 {
 				t.op = mirrored(c.op)
@@ -149,11 +169,11 @@ func (b *binding) keyTerm(c *cond) (keyTerm, error) {
 		case operandValue:
 			t.values = append(t.values, b.values[arg.ref])
 		default:
-			return t, errors.New("KeyConditionExpressions cannot contain nested operations")
+			return t, b.errorf("KeyConditionExpressions cannot contain nested operations")
 		}
 	}
 	if t.name == "" {
-		return t, errors.New("Invalid condition in KeyConditionExpression: No key attribute specified")
+		return t, b.errorf("Invalid condition in KeyConditionExpression: No key attribute specified")
 	}
 	return t, nil
 }

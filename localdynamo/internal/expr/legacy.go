@@ -89,7 +89,7 @@ func AttributesToGet(names []string) (*Projection, error) {
 	}
 	root := &branch{names: make(map[string]*branch, len(names))}
 	for _, name := range names {
-		if err := checkName(name); err != nil {
+		if err := value.CheckName(name); err != nil {
 			return nil, err
 		}
 		if root.names[name] != nil {
@@ -242,16 +242,6 @@ func (l *legacy) cond(c comparison) *cond {
 	}}
 }
 
-func checkName(name string) error {
-	switch {
-	case name == "":
-		return value.ErrNoName
-	case len(name) > maxName:
-		return errLongName
-	}
-	return nil
-}
-
 // comparison is one attribute compared with values that suit the operator.
 type comparison struct {
 	operator
@@ -305,7 +295,7 @@ func lookUpOperator(name types.ComparisonOperator) (operator, bool) {
 func newComparison(name string, named types.ComparisonOperator, args []types.AttributeValue) (comparison, error) {
 	o, _ := lookUpOperator(named)
 	c := comparison{operator: o, name: name}
-	if err := checkName(name); err != nil {
+	if err := value.CheckName(name); err != nil {
 		return c, err
 	}
 	for _, arg := range args {

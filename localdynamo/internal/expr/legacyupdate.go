@@ -42,7 +42,7 @@ func AttributeUpdates(updates map[string]types.AttributeValueUpdate) (*Update, e
 // update makes one element an action of an update expression.
 func (l *legacy) update(name string, u types.AttributeValueUpdate) (action, error) {
 	a := action{path: attributePath(name)}
-	if err := checkName(name); err != nil {
+	if err := value.CheckName(name); err != nil {
 		return a, err
 	}
 	if u.Value == nil {

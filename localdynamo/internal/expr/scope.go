@@ -12,13 +12,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Longest #name or :value, and longest name of an attribute, in bytes.
-const (
-	maxPlaceholder = 255
-	maxName        = 1<<16 - 1
-)
-
-var errLongName = errors.New("Attribute name is too large, must be less than 65536 bytes")
+// maxPlaceholder is how many bytes a #name or :value may have.
+const maxPlaceholder = 255
 
 // Scope is what one request (or one action of a transaction) substitutes into
 // its expressions. It notes what they use; Done complains about the rest.
@@ -42,8 +37,8 @@ func NewScope(cache *Cache, names map[string]string, values map[string]types.Att
 		if name == "" {
 			return nil, fmt.Errorf("ExpressionAttributeNames contains invalid value: Empty attribute name for key %s", key)
 		}
-		if len(name) > maxName {
-			return nil, fmt.Errorf("ExpressionAttributeNames contains invalid value: %w for key %s", errLongName, key)
+		if len(name) > value.MaxName {
+			return nil, fmt.Errorf("ExpressionAttributeNames contains invalid value: %w for key %s", value.ErrLongName, key)
 		}
 	}
 	if values != nil && len(values) == 0 {

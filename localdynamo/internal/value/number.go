@@ -62,13 +62,14 @@ func notNumber(s string) error {
 	return errors.New("The parameter cannot be converted to a numeric value: " + s)
 }
 
-// parse reads [-]digits[.digits][(e|E)[sign]digits]; one side of the point may
-// be missing.
+// parse reads [sign]digits[.digits][(e|E)[sign]digits]; one side of the point
+// may be missing. A zero must be in the range by the exponent it is written
+// with, since it has no digits that the bounds could look at.
 func parse(s string) (decimal, error) {
 	var d decimal
 	rest := s
 	d.negative = strings.HasPrefix(rest, "-")
-	if d.negative {
+	if d.negative || strings.HasPrefix(rest, "+") {
 		rest = rest[1:]
 	}
 	exponent := 0
@@ -91,32 +92,18 @@ func parse(s string) (decimal, error) {
 	}
 	d.exp = len(whole) + exponent
 	d.normalise(digits)
+	if d.digits == "" {
+		return d, checkExponent(exponent)
+	}
 	return d, nil
 }
 
-// parseExponent saturates far outside the range of a number, so that an
-// exponent of a million digits costs nothing.
+// parseExponent reads 64 bits, as AWS does: with more than those a text is no
+// number. It saturates far outside the range of one, so that sums do not wrap.
 func parseExponent(s string) (int, bool) {
-	negative := strings.HasPrefix(s, "-")
-	if negative || strings.HasPrefix(s, "+") {
-		s = s[1:]
-	}
-	if s == "" {
-		return 0, false
-	}
-	n := 0
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		if n < 1<<40 {
-			n = n*10 + int(s[i]-'0')
-		}
-	}
-	if negative {
-		n = -n
-	}
-	return n, true
+	n, err := strconv.ParseInt(s, 10, 64)
+	const enough = 1 << 40
+	return int(min(max(n, -enough), enough)), err == nil
 }
 
 func (d *decimal) normalise(digits string) {
@@ -135,12 +122,21 @@ func (d decimal) check() (string, error) {
 		return "0", nil
 	case len(d.digits) > maxDigits:
 		return "", errPrecision
-	case d.exp-1 > maxExponent:
-		return "", errOverflow
-	case d.exp-1 < minExponent:
-		return "", errUnderflow
+	}
+	if err := checkExponent(d.exp - 1); err != nil {
+		return "", err
 	}
 	return d.text(), nil
+}
+
+func checkExponent(exponent int) error {
+	switch {
+	case exponent > maxExponent:
+		return errOverflow
+	case exponent < minExponent:
+		return errUnderflow
+	}
+	return nil
 }
 
 func (d decimal) text() string {
@@ -196,7 +192,7 @@ func wholeLen(s string) int {
 }
 
 // Add returns a + b for canonical numbers, exactly; a sum that needs more than
-// 38 digits is refused, never rounded.
+// 38 digits is refused, never rounded. AWS calls that an overflow too.
 func Add(a, b string) (string, error) {
 	x, errX := strconv.ParseInt(a, 10, 63)
 	y, errY := strconv.ParseInt(b, 10, 63)
@@ -237,7 +233,11 @@ func addExact(a, b string) (string, error) {
 	digits := new(big.Int).Abs(sum).String()
 	out := decimal{negative: sum.Sign() < 0, exp: len(digits) + scale}
 	out.normalise(digits)
-	return out.check()
+	text, err := out.check()
+	if errors.Is(err, errPrecision) {
+		return "", errOverflow
+	}
+	return text, err
 }
 
 // scaled returns d × 10^-scale as an integer; scale is at most d's own.

@@ -63,22 +63,21 @@ func Size(v types.AttributeValue) int {
 	return 1 // BOOL, NULL
 }
 
-// numberSize is one byte for two significant digits, one more, and one for
-// the sign of a negative number.
+// numberSize is a byte, one for two significant digits on either side of the
+// decimal point, and one for the sign of a negative number. Digits on both
+// sides do not share a byte, as AWS was seen to count them: its documentation
+// speaks of two digits a byte, and calls that approximate.
 func numberSize(canonical string) int {
 	digits, sign := canonical, 0
 	if rest, negative := strings.CutPrefix(digits, "-"); negative {
 		digits, sign = rest, 1
 	}
-	point := 0
-	if strings.IndexByte(digits, '.') >= 0 {
-		point = 1
-		digits = strings.TrimLeft(digits, "0.")
-		if strings.IndexByte(digits, '.') < 0 {
-			point = 0
-		}
-	} else {
-		digits = strings.TrimRight(digits, "0")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	switch {
+	case fraction == "":
+		whole = strings.TrimRight(whole, "0")
+	case whole == "0":
+		whole, fraction = "", strings.TrimLeft(fraction, "0")
 	}
-	return (len(digits)-point+1)/2 + 1 + sign
+	return 1 + (len(whole)+1)/2 + (len(fraction)+1)/2 + sign
 }

@@ -23,12 +23,17 @@ import (
 // included.
 const MaxDepth = 32
 
+// MaxName is how many bytes the name of an attribute, or of a member of a map,
+// may have.
+const MaxName = 1<<16 - 1
+
 // Errors of a malformed value, with the words that AWS uses.
 var (
 	ErrNoType    = errors.New("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
 	ErrTooDeep   = errors.New("Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit")
 	ErrNullFalse = errors.New("One or more parameter values were invalid: Null attribute value types must have the value of true")
 	ErrNoName    = errors.New("One or more parameter values were invalid: Empty attribute name")
+	ErrLongName  = errors.New("Attribute name is too large, must be less than 65536 bytes")
 	errEmptySS   = errors.New("One or more parameter values were invalid: An string set  may not be empty")
 	errEmptyNS   = errors.New("One or more parameter values were invalid: An number set  may not be empty")
 	errEmptyBS   = errors.New("One or more parameter values were invalid: Binary sets should not be empty")
@@ -135,8 +140,8 @@ func cleanMap(in map[string]types.AttributeValue, depth int) (map[string]types.A
 	}
 	out := make(map[string]types.AttributeValue, len(in))
 	for name, e := range in {
-		if name == "" {
-			return nil, ErrNoName
+		if err := CheckName(name); err != nil {
+			return nil, err
 		}
 		c, err := clean(e, depth)
 		if err != nil {
@@ -145,6 +150,17 @@ func cleanMap(in map[string]types.AttributeValue, depth int) (map[string]types.A
 		out[name] = c
 	}
 	return out, nil
+}
+
+// CheckName checks the name of an attribute, or of a member of a map.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return ErrNoName
+	case len(name) > MaxName:
+		return ErrLongName
+	}
+	return nil
 }
 
 func cleanSet(v types.AttributeValue) (types.AttributeValue, error) {
