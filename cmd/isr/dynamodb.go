@@ -47,6 +47,7 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	relaxCollector()
 	server, err := c.serve("--listen", c.Listen, db, log.With("data", c.Data))
 	if err != nil {
 		return err

@@ -81,7 +81,8 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	tuneCollector(int64(c.Memory))
+	relaxCollector()
+	limitMemory(int64(c.Memory))
 	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
 	server := newServer(c.handler(cache, origin, log), log)
 	listener = isr.CoalesceWrites(server, listener)
@@ -212,16 +213,11 @@ func (c *serveCommand) attend(ctx context.Context, gateway, shared *running, cac
 	return nil
 }
 
-// tuneCollector lets the heap of a server grow further between collections than
-// Go would: it is mostly the memory tier, which lives long, and what a request
-// leaves behind is small. The limit keeps that from doubling a large tier.
-// GOGC and GOMEMLIMIT, where set, are the operator's word.
-func tuneCollector(memory int64) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
+// limitMemory keeps the room that relaxCollector gives from doubling a large
+// memory tier. GOMEMLIMIT, where set, is the operator's word.
+func limitMemory(tier int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memory + memory/2 + 256<<20)
+		debug.SetMemoryLimit(tier + tier/2 + 256<<20)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"time"
 )
 
@@ -52,4 +54,14 @@ func (r *running) stop(ctx context.Context, log *slog.Logger) {
 // why there is a stop, does not matter to it.
 func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), graceTime)
+}
+
+// relaxCollector lets the heap of a server grow further between collections than
+// Go would: what lives long in it is small or has a bound of its own, and what
+// requests leave behind is collected all the time. GOGC, where set, is the
+// operator's word.
+func relaxCollector() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }
