@@ -222,6 +222,9 @@ func (db *DB) commit(batch []*request) (n int, err error) {
 	if errors.Is(err, errNothing) {
 		return n, nil
 	}
+	if err != nil && n == 0 {
+		return len(batch), err // the store could not even begin, and would not for the rest
+	}
 	if err == nil && tx.defined {
 		db.tables.Store(&tx.tables)
 	}
