@@ -1,11 +1,14 @@
 package localdynamo_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo"
 )
@@ -52,5 +55,123 @@ func TestInexactSum(t *testing.T) {
 			ExpressionAttributeValues: item{":big": num("1e50"), ":one": num("+1")},
 		})
 		mustRefuse(t, err, "Number overflow")
+	}
+}
+
+// canceledFor returns the codes of the reasons, and the message of the first
+// that has one.
+func canceledFor(t *testing.T, err error) (codes []string, message string) {
+	t.Helper()
+	var canceled *types.TransactionCanceledException
+	if !errors.As(err, &canceled) {
+		t.Fatalf("got %v, want a cancellation", err)
+	}
+	for _, r := range canceled.CancellationReasons {
+		codes = append(codes, aws.ToString(r.Code))
+		if message == "" {
+			message = aws.ToString(r.Message)
+		}
+	}
+	return codes, message
+}
+
+func putAction(it item) types.TransactWriteItem {
+	return types.TransactWriteItem{Put: &types.Put{TableName: things, Item: it}}
+}
+
+// TestTransactionKeys: a key that does not fit the table cancels the
+// transaction, the first such key alone, and before any condition is looked at;
+// an empty key, an item too large or a condition that cannot be read refuses
+// the request.
+func TestTransactionKeys(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	failing := putAction(key("p", "s"))
+	failing.Put.ConditionExpression = aws.String("attribute_exists(pk)")
+	write := func(actions ...types.TransactWriteItem) error {
+		_, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: actions})
+		return err
+	}
+	codes, message := canceledFor(t, write(failing, putAction(item{"pk": num("7"), "sk": str("s")}), putAction(item{"pk": num("8"), "sk": str("s")})))
+	equal(t, codes, []string{"None", "ValidationError", "None"})
+	equal(t, message, "One or more parameter values were invalid: Type mismatch for key pk expected: S actual: N")
+	for _, unfit := range []item{{"pk": str("p")}, {"pk": num("1"), "sk": str("s")}, {"pk": str("p"), "other": str("s")}} {
+		codes, message = canceledFor(t, write(types.TransactWriteItem{Delete: &types.Delete{TableName: things, Key: unfit}}))
+		equal(t, codes, []string{"ValidationError"})
+		equal(t, message, "The provided key element does not match the schema")
+		_, err := db.TransactGetItems(t.Context(), &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{
+			{Get: &types.Get{TableName: things, Key: unfit}}, {Get: &types.Get{TableName: things, Key: unfit}},
+		}})
+		codes, message = canceledFor(t, err)
+		equal(t, codes, []string{"ValidationError", "None"})
+		equal(t, message, "The provided key element does not match the schema")
+	}
+	large := key("p", "large")
+	large["body"] = str(strings.Repeat("x", 400<<10))
+	mustRefuse(t, write(failing, putAction(large)), "Item size has exceeded")
+	mustRefuse(t, write(failing, putAction(key("", "s"))), "empty string value. Key: pk")
+	mustRefuse(t, write(types.TransactWriteItem{Delete: &types.Delete{TableName: things, Key: key("p", "")}}), "empty string value. Key: sk")
+	unread := putAction(key("p", "t"))
+	unread.Put.ConditionExpression = aws.String("attribute_exists(")
+	absent := putAction(key("p", "u"))
+	absent.Put.TableName = aws.String("absent")
+	mustRefuse(t, write(absent, unread), "Syntax error")
+}
+
+// TestTransactionPayload: the 4 MB of a transaction are what it is given, not
+// the items that it meets.
+func TestTransactionPayload(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	body := str(strings.Repeat("x", 100_000))
+	var puts, deletes []types.TransactWriteItem
+	for i := range 50 {
+		it := key("p", fmt.Sprint(i))
+		deletes = append(deletes, types.TransactWriteItem{Delete: &types.Delete{TableName: things, Key: key("p", fmt.Sprint(i))}})
+		it["body"] = body
+		puts = append(puts, putAction(it))
+		put(t, db, it)
+	}
+	_, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: puts})
+	mustRefuse(t, err, "Transaction payload size cannot exceed 4MB")
+	if _, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: deletes}); err != nil {
+		t.Fatal(err)
+	}
+	if get(t, db, "p", "49") != nil {
+		t.Error("the item is still there")
+	}
+}
+
+// TestProjectionOfNothing: an item of which a projection leaves nothing is an
+// empty one in a GetItem and in a batch, and none in a transaction.
+func TestProjectionOfNothing(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	put(t, db, key("p", "s"))
+	absent := aws.String("absent")
+	one, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: key("p", "s"), ProjectionExpression: absent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, one.Item, item{})
+	many, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+		*things: {Keys: []item{key("p", "s")}, ProjectionExpression: absent},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, many.Responses[*things], []item{{}})
+	in := &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{{Get: &types.Get{TableName: things, Key: key("p", "s"), ProjectionExpression: absent}}}}
+	together, err := db.TransactGetItems(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, together.Responses, []types.ItemResponse{{}})
+}
+
+// TestBatchKeys: in a batch, an item whose key does not fit is refused in the
+// words for keys.
+func TestBatchKeys(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	for _, unfit := range []item{{"pk": str("p")}, {"pk": num("1"), "sk": str("s")}, {"pk": str("p"), "sk": &types.AttributeValueMemberL{}}} {
+		_, err := batchWrite(t, db, []types.WriteRequest{{PutRequest: &types.PutRequest{Item: unfit}}})
+		mustRefuse(t, err, "The provided key element does not match the schema")
 	}
 }

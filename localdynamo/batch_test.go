@@ -59,8 +59,8 @@ func TestBatchWriteRefusals(t *testing.T) {
 		requests []types.WriteRequest
 		words    string
 	}{
-		{nil, "cannot be null or empty: things"},
-		{append(putting25(1), types.WriteRequest{PutRequest: &types.PutRequest{Item: key("z", "z")}}), "Too many items"},
+		{nil, "'RequestItems.things.member' failed to satisfy constraint: Member must have length greater than or equal to 1"},
+		{append(putting25(1), types.WriteRequest{PutRequest: &types.PutRequest{Item: key("z", "z")}}), "less than or equal to 25"},
 		{twice, "duplicates"},
 		{both, "exactly one of PutRequest and DeleteRequest"},
 		{make([]types.WriteRequest, 1), "exactly one of PutRequest and DeleteRequest"},
@@ -72,7 +72,7 @@ func TestBatchWriteRefusals(t *testing.T) {
 		mustRefuse(t, err, c.words)
 	}
 	_, err := db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{})
-	mustRefuse(t, err, "no requests")
+	mustRefuse(t, err, "'RequestItems'")
 	if get(t, db, "a", "00") != nil {
 		t.Error("a refused batch has written")
 	}
@@ -129,8 +129,8 @@ func TestBatchGetRefusals(t *testing.T) {
 		keys  []item
 		words string
 	}{
-		{nil, "has empty list"},
-		{many, "Too many items"},
+		{nil, "'RequestItems.things.member.Keys' failed to satisfy constraint: Member must have length greater than or equal to 1"},
+		{many, "less than or equal to 100"},
 		{[]item{key("a", "b"), key("a", "b")}, "duplicates"},
 		{[]item{{"pk": str("a")}}, "does not match the schema"},
 		{[]item{nil}, "'key'"},
@@ -139,7 +139,7 @@ func TestBatchGetRefusals(t *testing.T) {
 		mustRefuse(t, err, c.words)
 	}
 	_, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{})
-	mustRefuse(t, err, "some requests")
+	mustRefuse(t, err, "'RequestItems'")
 }
 
 func TestTransactGet(t *testing.T) {
@@ -165,7 +165,7 @@ func TestTransactGet(t *testing.T) {
 	_, err = read(types.Get{Key: key("a", "1")}, types.Get{Key: key("a", "1")})
 	mustRefuse(t, err, "multiple operations on one item")
 	_, err = read()
-	mustRefuse(t, err, "between 1 and 100")
+	mustRefuse(t, err, "'TransactItems' failed to satisfy constraint: Member must have length greater than or equal to 1")
 	var canceled *types.TransactionCanceledException
 	if _, err = read(types.Get{Key: key("a", "1")}, types.Get{Key: item{"pk": str("a")}}); !errors.As(err, &canceled) {
 		t.Fatalf("got %v", err)

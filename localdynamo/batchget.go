@@ -3,6 +3,7 @@ package localdynamo
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -57,8 +58,8 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 // batchGetTables checks how much is asked for, and returns the tables' names
 // in a fixed order.
 func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, error) {
-	if len(requests) == 0 {
-		return nil, invalid("BatchGetItem must have some requests set")
+	if err := checkLength("RequestItems", len(requests), math.MaxInt); err != nil {
+		return nil, err
 	}
 	names := slices.Sorted(maps.Keys(requests))
 	n := 0
@@ -66,8 +67,8 @@ func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, erro
 		if err := checkTableName(&name); err != nil {
 			return nil, err
 		}
-		if len(requests[name].Keys) == 0 {
-			return nil, invalid("The list of keys in RequestItems for BatchGetItem is required: %s has empty list", name)
+		if err := checkLength("RequestItems."+name+".member.Keys", len(requests[name].Keys), maxBatchGet); err != nil {
+			return nil, err
 		}
 		n += len(requests[name].Keys)
 	}
@@ -93,7 +94,7 @@ func (db *DB) planKeys(name string, in types.KeysAndAttributes) ([]lookup, error
 		if given == nil {
 			return nil, errNullKey()
 		}
-		_, key, err := t.keyOf(given)
+		key, err := t.keyOf(given)
 		if err != nil {
 			return nil, err
 		}

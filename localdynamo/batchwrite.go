@@ -3,6 +3,7 @@ package localdynamo
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -26,7 +27,7 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	mutations := make([]*mutation, len(operations))
 	seen := make(map[string]struct{}, len(operations))
 	for i, o := range operations {
-		if mutations[i], err = db.plan(o); err != nil {
+		if mutations[i], err = db.planInBatch(o); err != nil {
 			return nil, err
 		}
 		seen[mutations[i].table.Name+"/"+string(mutations[i].key)] = struct{}{} // a table's name holds no slash
@@ -65,18 +66,37 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	}, nil
 }
 
+// planInBatch is plan with the one difference that AWS makes: an item whose
+// key does not fit its table is refused in the words for keys.
+func (db *DB) planInBatch(o *operation) (*mutation, error) {
+	m, err := db.check(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.aim(db, o.table); err != nil {
+		return nil, err
+	}
+	if err := m.table.checkKeyTypes(m.fields); err != nil {
+		return nil, err
+	}
+	if err := m.fit(); err != nil {
+		return nil, err
+	}
+	return m, m.encode()
+}
+
 // batchOperations lists what is asked for, by table name.
 func batchOperations(requests map[string][]types.WriteRequest) ([]*operation, error) {
-	if len(requests) == 0 {
-		return nil, invalid("BatchWriteItem cannot have a null or no requests set")
+	if err := checkLength("RequestItems", len(requests), math.MaxInt); err != nil {
+		return nil, err
 	}
 	var out []*operation
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if err := checkTableName(&name); err != nil {
 			return nil, err
 		}
-		if len(requests[name]) == 0 {
-			return nil, invalid("The batch write request list for a table cannot be null or empty: %s", name)
+		if err := checkLength("RequestItems."+name+".member", len(requests[name]), maxBatchWrite); err != nil {
+			return nil, err
 		}
 		for _, request := range requests[name] {
 			o, err := batchOperation(&name, request)

@@ -149,9 +149,18 @@ var departures = []departure{
 		amend: func(c inquiry, ours, theirs *reply) {
 			_, get := c.in.(*dynamodb.TransactGetItemsInput)
 			stage := stageOf(theirs)
-			said := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
+			said := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || stage == stageKeys || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
 			if theirs.code == "ValidationException" && said {
 				*theirs = *ours
+			}
+		},
+	},
+	{
+		name: "items of which nothing is left",
+		why:  "an item of which the projection leaves nothing is left out of a TransactGetItems on AWS; DynamoDB Local returns an empty one",
+		amend: func(c inquiry, _, theirs *reply) {
+			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok {
+				theirs.content = eachMember(theirs.content, withoutEmptyItem)
 			}
 		},
 	},
@@ -312,6 +321,14 @@ func without(content any, name string) any {
 	return out
 }
 
+// withoutEmptyItem takes out an Item of no attributes.
+func withoutEmptyItem(m map[string]any) map[string]any {
+	if found, ok := m["Item"].(map[string]any); ok && len(found) == 0 && len(m) == 1 {
+		return map[string]any{}
+	}
+	return m
+}
+
 // eachMember rebuilds content with every map in it changed by fn.
 func eachMember(content any, fn func(map[string]any) map[string]any) any {
 	switch c := content.(type) {
@@ -373,6 +390,10 @@ func billEmptyPage(ours, theirs *reply) {
 // words are what a side says in its own way, and what stands for it when the
 // two are compared. Most on the left are DynamoDB Local's.
 var words = []struct{ pattern, shared string }{
+	{`^(?:The batch write request list for a table cannot be null or empty: \S+|1 validation error detected: Value at 'RequestItems\.\S+\.member' .* greater than or equal to 1)$`, "No requests for a table"},
+	{`^(?:The list of keys in RequestItems for BatchGetItem is required: \S+ has empty list|1 validation error detected: Value at 'RequestItems\.\S+\.member\.Keys' .* greater than or equal to 1)$`, "No keys for a table"},
+	{`^(?:Too many items requested for the Batch(?:Get|Write)Item call|1 validation error detected: Value at 'RequestItems\.\S+' .* less than or equal to \d+)$`, "Too many items"},
+	{`^(?:Batch(?:GetItem must have some requests set|WriteItem cannot have a null or no requests set)|1 validation error detected: Value at 'RequestItems' .*)$`, "No requests"},
 	{`^Cannot do operations on a non-existent table$`, "Requested resource not found"},
 	{`^Requested resource not found: Table: .* not found$`, "Requested resource not found"},
 	{`^Cannot create preexisting table$`, "Table already exists"},
@@ -405,8 +426,8 @@ var words = []struct{ pattern, shared string }{
 	{`path one: .*, path two: .*$`, "..."}, // DynamoDB Local names paths that do not overlap
 	{`valid types: \{.*\}$`, "..."},
 	{`(?:One or more parameter values were invalid: )?Input collection (?:\[.*\] )?contains duplicates\.?`, "Input collection contains duplicates"},
-	{`^KeyConditionExpressions cannot have conditions on nested attributes$`, "Key attributes must be scalars"},
-	{`^(Key attributes must be scalars); .*$`, "$1"},
+	{`^Invalid KeyConditionExpression: (KeyConditionExpressions|Invalid condition|Invalid operator)`, "$1"},
+	{`^The number of query conditions .*$`, "Conditions can be of length 1 or 2 only"},
 	{`^(Query condition missed key schema element): .*$`, "$1"},
 	{`^Exclusive Start Key must have same size as table's key schema$`, "The provided key element does not match the schema"},
 	{`^Specified idempotent token was used with different request parameters.*$`, ""}, // the SDK does not find DynamoDB Local's

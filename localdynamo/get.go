@@ -30,7 +30,7 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	if err != nil {
 		return nil, err
 	}
-	_, key, err := t.keyOf(in.Key)
+	key, err := t.keyOf(in.Key)
 	if err != nil {
 		return nil, err
 	}

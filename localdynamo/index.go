@@ -115,11 +115,15 @@ func (ix *index) checkKey(a attribute, v types.AttributeValue) error {
 	}
 	switch size, kind := keySize(v); {
 	case size == 0:
-		return invalid("One or more parameter values are not valid. A value specified for a secondary index key is not supported. The AttributeValue for a key attribute cannot contain an empty %s value. IndexName: %s, IndexKey: %s", kind, ix.Name, a.Name)
+		return errEmptyIndexKey(ix, a, kind)
 	case size > limit:
 		return errKeyTooLong(limit)
 	}
 	return nil
+}
+
+func errEmptyIndexKey(ix *index, a attribute, kind string) error {
+	return invalid("One or more parameter values are not valid. A value specified for a secondary index key is not supported. The AttributeValue for a key attribute cannot contain an empty %s value. IndexName: %s, IndexKey: %s", kind, ix.Name, a.Name)
 }
 
 // reindexing is what a write to one item means to one index.

@@ -26,23 +26,65 @@ type keySchema struct {
 	Range *attribute `json:",omitempty"` // nil if there is only a hash key
 }
 
-// keyOf checks a Key parameter and returns it canonical, and as it orders the
-// table's items on disk.
-func (t *table) keyOf(given map[string]types.AttributeValue) (map[string]types.AttributeValue, []byte, error) {
+// keyOf checks a Key parameter and returns it as it orders the table's items
+// on disk.
+func (t *table) keyOf(given map[string]types.AttributeValue) ([]byte, error) {
 	key, err := value.CleanItem(given)
 	if err != nil {
-		return nil, nil, asInvalid(err)
+		return nil, asInvalid(err)
 	}
-	if len(key) != t.keyLen() {
-		return nil, nil, errKeySchema()
+	if err := t.checkFilled(key); err != nil {
+		return nil, err
 	}
+	return t.keyFrom(key)
+}
+
+// checkFilled refuses an empty string or binary where the table, or one of its
+// indexes, has a key. Values of other types are none of its business.
+func (t *table) checkFilled(fields map[string]types.AttributeValue) error {
 	for _, a := range t.keyAttributes() {
-		if v := key[a.Name]; v == nil || value.Type(v) != string(a.Type) {
-			return nil, nil, errKeySchema()
+		if v := fields[a.Name]; v != nil && value.Type(v) == string(a.Type) {
+			if size, kind := keySize(v); size == 0 {
+				return errEmptyKey(a, kind)
+			}
 		}
 	}
-	encoded, err := t.encodeKey(key)
-	return key, encoded, err
+	for _, ix := range t.Indexes {
+		for _, a := range ix.keyAttributes() {
+			if v := fields[a.Name]; v != nil && !t.has(a.Name) && value.Type(v) == string(a.Type) {
+				if size, kind := keySize(v); size == 0 {
+					return errEmptyIndexKey(ix, a, kind)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// keyFrom returns a canonical Key parameter as it orders the table's items on
+// disk.
+func (t *table) keyFrom(key map[string]types.AttributeValue) ([]byte, error) {
+	if len(key) != t.keyLen() {
+		return nil, errKeySchema()
+	}
+	if err := t.checkKeyTypes(key); err != nil {
+		return nil, err
+	}
+	return t.encodeKey(key)
+}
+
+// checkKeyTypes wants all key attributes, each of its type.
+func (t *table) checkKeyTypes(fields map[string]types.AttributeValue) error {
+	for _, a := range t.keyAttributes() {
+		if v := fields[a.Name]; v == nil || value.Type(v) != string(a.Type) {
+			return errKeySchema()
+		}
+	}
+	return nil
+}
+
+func errEmptyKey(a attribute, kind string) error {
+	return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty %s value. Key: %s", kind, a.Name)
 }
 
 func errKeySchema() error {
@@ -85,7 +127,7 @@ func checkKeyValue(a attribute, v types.AttributeValue, limit int) error {
 	size, kind := keySize(v)
 	switch {
 	case size == 0:
-		return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty %s value. Key: %s", kind, a.Name)
+		return errEmptyKey(a, kind)
 	case size > limit:
 		return errKeyTooLong(limit)
 	}

@@ -33,7 +33,8 @@ type mutation struct {
 	verb      verb
 	item      []byte                          // verbPut: the new item, encoded
 	update    *expr.Update                    // verbUpdate
-	fields    map[string]types.AttributeValue // verbUpdate: the key, for a new item
+	fields    map[string]types.AttributeValue // of the new item (verbPut), or of the key
+	payload   int                             // bytes of the values that were given
 	onFailure types.ReturnValuesOnConditionCheckFailure
 }
 
@@ -49,6 +50,21 @@ const (
 // plan checks an operation in the order of AWS: fields, expressions, table,
 // keys, sizes.
 func (db *DB) plan(o *operation) (*mutation, error) {
+	m, err := db.check(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.aim(db, o.table); err != nil {
+		return nil, err
+	}
+	if err := m.fit(); err != nil {
+		return nil, err
+	}
+	return m, m.encode()
+}
+
+// check is the part of plan that needs no table.
+func (db *DB) check(o *operation) (*mutation, error) {
 	m := &mutation{verb: o.verb, onFailure: o.onFailure}
 	if err := checkTableName(o.table); err != nil {
 		return nil, err
@@ -58,46 +74,61 @@ func (db *DB) plan(o *operation) (*mutation, error) {
 	default:
 		return nil, invalid("1 validation error detected: Value '%s' at 'returnValuesOnConditionCheckFailure' failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, NONE]", o.onFailure)
 	}
-	item, err := o.cleanItem()
-	if err != nil {
+	var err error
+	if m.fields, err = o.cleanFields(); err != nil {
 		return nil, err
 	}
-	if err := db.bind(o, m); err != nil {
-		return nil, err
-	}
-	if m.table, err = db.lookUp(o.table); err != nil {
-		return nil, err
-	}
-	if o.verb != verbPut {
-		m.fields, m.key, err = m.table.keyOf(o.key)
-		return m, err
-	}
-	if m.key, err = m.table.keyOfItem(item); err != nil {
-		return nil, err
-	}
-	if err := m.table.checkIndexKeys(expr.Fields(item)); err != nil {
-		return nil, err
-	}
-	if value.ItemSize(item) > value.MaxItemSize {
-		return nil, invalid("Item size has exceeded the maximum allowed size")
-	}
-	m.item = value.Encode(nil, item)
-	return m, nil
+	m.payload = value.ItemSize(m.fields)
+	return m, db.bind(o, m)
 }
 
-// cleanItem checks the fields that hold values, and returns the new item of a
-// put.
-func (o *operation) cleanItem() (map[string]types.AttributeValue, error) {
-	switch {
-	case o.verb != verbPut && o.key == nil:
-		return nil, errNullKey()
-	case o.verb != verbPut:
-		return nil, nil
-	case o.item == nil:
-		return nil, invalid("1 validation error detected: Value null at 'item' failed to satisfy constraint: Member must not be null")
+// aim finds the table, and refuses what no table would take: an empty value
+// in a key.
+func (m *mutation) aim(db *DB, name *string) (err error) {
+	if m.table, err = db.lookUp(name); err != nil {
+		return err
 	}
-	item, err := value.CleanItem(o.item)
-	return item, asInvalid(err)
+	return m.table.checkFilled(m.fields)
+}
+
+// fit finds the key, and refuses what this table's keys are not like.
+func (m *mutation) fit() (err error) {
+	if m.verb != verbPut {
+		m.key, err = m.table.keyFrom(m.fields)
+		return err
+	}
+	if m.key, err = m.table.keyOfItem(m.fields); err != nil {
+		return err
+	}
+	return m.table.checkIndexKeys(expr.Fields(m.fields))
+}
+
+// encode brings a new item into its stored form.
+func (m *mutation) encode() error {
+	if m.verb != verbPut {
+		return nil
+	}
+	if value.ItemSize(m.fields) > value.MaxItemSize {
+		return invalid("Item size has exceeded the maximum allowed size")
+	}
+	m.item, m.fields = value.Encode(nil, m.fields), nil
+	return nil
+}
+
+// cleanFields checks the fields that hold values, and returns the new item of
+// a put, or the key of everything else.
+func (o *operation) cleanFields() (map[string]types.AttributeValue, error) {
+	given := o.key
+	switch {
+	case o.verb == verbPut && o.item == nil:
+		return nil, invalid("1 validation error detected: Value null at 'item' failed to satisfy constraint: Member must not be null")
+	case o.verb == verbPut:
+		given = o.item
+	case given == nil:
+		return nil, errNullKey()
+	}
+	fields, err := value.CleanItem(given)
+	return fields, asInvalid(err)
 }
 
 func (db *DB) bind(o *operation, m *mutation) error {
@@ -117,6 +148,7 @@ func (db *DB) bind(o *operation, m *mutation) error {
 	if m.condition, err = scope.Condition(expr.KindCondition, o.condition); err != nil {
 		return asInvalid(err)
 	}
+	m.payload += scope.Size()
 	return asInvalid(scope.Done())
 }
 

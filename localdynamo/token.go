@@ -41,18 +41,23 @@ type completed struct {
 	Cost    price
 }
 
-func (db *DB) token(id *string, operations []*operation) (*token, error) {
+func checkToken(id *string) error {
 	if id == nil {
-		return nil, nil
+		return nil
 	}
-	if n := len(*id); n < 1 || n > maxToken {
-		return nil, invalid("1 validation error detected: Value '%.64s' at 'clientRequestToken' failed to satisfy constraint: Member must have length between 1 and %d, inclusive", *id, maxToken)
+	return checkLength("ClientRequestToken", len(*id), maxToken)
+}
+
+// token takes a token that checkToken has passed.
+func (db *DB) token(id *string, operations []*operation) *token {
+	if id == nil {
+		return nil
 	}
 	sum := sha256.New()
 	for _, o := range operations {
 		o.digest(sum)
 	}
-	return &token{id: *id, digest: sum.Sum(nil), now: db.now()}, nil
+	return &token{id: *id, digest: sum.Sum(nil), now: db.now()}
 }
 
 // digest feeds what the operation says, however it was written down: maps in

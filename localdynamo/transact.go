@@ -15,7 +15,7 @@ import (
 // Limits of one transaction.
 const (
 	maxActions     = 100
-	maxTransaction = 4 << 20 // bytes of the items that it touches
+	maxTransaction = 4 << 20 // bytes of what is given to be written, or of the items read
 )
 
 // Codes of cancellation reasons.
@@ -35,27 +35,17 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, ""); err != nil {
 		return nil, err
 	}
+	if err := checkToken(in.ClientRequestToken); err != nil {
+		return nil, err
+	}
 	if err := checkActionCount(len(in.TransactItems)); err != nil {
 		return nil, err
 	}
-	operations := make([]*operation, len(in.TransactItems))
-	mutations := make([]*mutation, len(in.TransactItems))
-	for i := range in.TransactItems {
-		var err error
-		if operations[i], err = actionOf(&in.TransactItems[i]); err != nil {
-			return nil, err
-		}
-		if mutations[i], err = db.plan(operations[i]); err != nil {
-			return nil, err
-		}
-	}
-	if err := checkDistinctItems(mutations); err != nil {
-		return nil, err
-	}
-	replay, err := db.token(in.ClientRequestToken, operations)
+	operations, mutations, err := db.planActions(in.TransactItems)
 	if err != nil {
 		return nil, err
 	}
+	replay := db.token(in.ClientRequestToken, operations)
 	var cost price
 	repeated := false
 	err = db.submit(ctx, func(tx *transaction) error {
@@ -81,6 +71,46 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 		ConsumedCapacity:      cost.consumed(in.ReturnConsumedCapacity, repeated),
 		ItemCollectionMetrics: metrics,
 	}, nil
+}
+
+// planActions checks the actions in the order of AWS: all fields and
+// expressions first, then the tables, then the keys. What is wrong with a key
+// is the first reason that the transaction is canceled for, and the only one;
+// anything else that shows without looking at an item is the fault of the
+// whole request.
+func (db *DB) planActions(actions []types.TransactWriteItem) ([]*operation, []*mutation, error) {
+	operations := make([]*operation, len(actions))
+	mutations := make([]*mutation, len(actions))
+	payload := 0
+	for i := range actions {
+		var err error
+		if operations[i], err = actionOf(&actions[i]); err != nil {
+			return nil, nil, err
+		}
+		if mutations[i], err = db.check(operations[i]); err != nil {
+			return nil, nil, err
+		}
+		payload += mutations[i].payload
+	}
+	for i, m := range mutations {
+		if err := m.aim(db, operations[i].table); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i, m := range mutations {
+		if err := m.fit(); err != nil {
+			return nil, nil, canceledBy(i, len(mutations), err)
+		}
+	}
+	for _, m := range mutations {
+		if err := m.encode(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if payload > maxTransaction {
+		return nil, nil, errTransactionSize(payload)
+	}
+	return operations, mutations, checkDistinctItems(mutations)
 }
 
 // applyAll writes the effects and remembers the token. All of it goes into
@@ -134,10 +164,7 @@ func actionOf(action *types.TransactWriteItem) (*operation, error) {
 }
 
 func checkActionCount(n int) error {
-	if n < 1 || n > maxActions {
-		return invalid("1 validation error detected: Value at 'transactItems' failed to satisfy constraint: Member must have length between 1 and %d, inclusive; length: %d", maxActions, n)
-	}
-	return nil
+	return checkLength("TransactItems", n, maxActions)
 }
 
 func errSameItem() error {
@@ -166,7 +193,6 @@ func evaluateAll(tx *transaction, mutations []*mutation) ([]effect, error) {
 	effects := make([]effect, len(mutations))
 	reasons := make([]types.CancellationReason, len(mutations))
 	canceled := false
-	size := 0
 	for i, m := range mutations {
 		var err error
 		effects[i], err = m.evaluate(tx)
@@ -174,13 +200,9 @@ func evaluateAll(tx *transaction, mutations []*mutation) ([]effect, error) {
 			return nil, err
 		}
 		canceled = canceled || *reasons[i].Code != reasonNone
-		size += max(effects[i].old.Size(), value.View(effects[i].now).Size())
 	}
 	if canceled {
 		return nil, cancellation(reasons)
-	}
-	if size > maxTransaction {
-		return nil, errTransactionSize(size)
 	}
 	return effects, nil
 }
@@ -199,6 +221,19 @@ func reasonFor(err error) (types.CancellationReason, error) {
 		return types.CancellationReason{Code: aws.String(reasonValidation), Message: &message}, nil
 	}
 	return types.CancellationReason{}, err
+}
+
+// canceledBy is the cancellation for one fault, of the action at i of n.
+func canceledBy(i, n int, fault error) error {
+	reasons := make([]types.CancellationReason, n)
+	for j := range reasons {
+		reasons[j].Code = aws.String(reasonNone)
+	}
+	var err error
+	if reasons[i], err = reasonFor(fault); err != nil {
+		return err
+	}
+	return cancellation(reasons)
 }
 
 func cancellation(reasons []types.CancellationReason) error {

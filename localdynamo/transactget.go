@@ -3,11 +3,11 @@ package localdynamo
 import (
 	"context"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // TransactGetItems reads up to 100 items of any tables, together at most 4 MB,
@@ -39,8 +39,12 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 				return errTransactionSize(size)
 			}
 			cost.add(usage{Table: plans[i].table.Name, Units: readUnits(item.Size(), true)}, 2)
-			if out.Responses[i].Item, err = plans[i].found(item); err != nil {
+			found, err := plans[i].found(item)
+			if err != nil {
 				return err
+			}
+			if len(found) > 0 { // in a transaction, an item of which the projection leaves nothing is none
+				out.Responses[i].Item = found
 			}
 		}
 		return nil
@@ -52,10 +56,12 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 	return out, nil
 }
 
-// planTransactGet checks the requests. What is wrong with a key is a reason of
-// its own request; anything else, the fault of the whole.
+// planTransactGet checks the requests. A key that is not like its table's is a
+// reason of its own request, the first one only; anything else, the fault of
+// the whole.
 func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]lookup, error) {
 	plans := make([]lookup, len(requests))
+	keys := make([]map[string]types.AttributeValue, len(requests))
 	for i, request := range requests {
 		if request.Get == nil {
 			return nil, invalid("1 validation error detected: Value null at 'transactItems.%d.member.get' failed to satisfy constraint: Member must not be null", i+1)
@@ -67,29 +73,31 @@ func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]lookup, error
 		if err = checkTableName(request.Get.TableName); err != nil {
 			return nil, err
 		}
+		if keys[i], err = value.CleanItem(request.Get.Key); err != nil {
+			return nil, asInvalid(err)
+		}
 		if plans[i].projection, err = db.projection(request.Get.ProjectionExpression, request.Get.ExpressionAttributeNames); err != nil {
 			return nil, err
 		}
+	}
+	for i, request := range requests {
+		var err error
 		if plans[i].table, err = db.lookUp(request.Get.TableName); err != nil {
 			return nil, err
 		}
-	}
-	reasons := make([]types.CancellationReason, len(requests))
-	canceled := false
-	seen := make(map[string]struct{}, len(requests))
-	for i, request := range requests {
-		var err error
-		_, plans[i].key, err = plans[i].table.keyOf(request.Get.Key)
-		if reasons[i], err = reasonFor(err); err != nil {
+		if err = plans[i].table.checkFilled(keys[i]); err != nil {
 			return nil, err
 		}
-		canceled = canceled || aws.ToString(reasons[i].Code) != reasonNone
+	}
+	seen := make(map[string]struct{}, len(requests))
+	for i := range plans {
+		var err error
+		if plans[i].key, err = plans[i].table.keyFrom(keys[i]); err != nil {
+			return nil, canceledBy(i, len(plans), err)
+		}
 		seen[plans[i].table.Name+"/"+string(plans[i].key)] = struct{}{} // a table's name holds no slash
 	}
-	switch {
-	case canceled:
-		return nil, cancellation(reasons)
-	case len(seen) < len(plans):
+	if len(seen) < len(plans) {
 		return nil, errSameItem()
 	}
 	return plans, nil

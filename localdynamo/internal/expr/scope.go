@@ -88,6 +88,15 @@ func checkPlaceholder(parameter string, sigil byte, key string) error {
 	return nil
 }
 
+// Size returns the bytes of all values, without their names.
+func (s *Scope) Size() int {
+	n := 0
+	for _, v := range s.values {
+		n += value.Size(v)
+	}
+	return n
+}
+
 // Done reports names and values that no expression used.
 func (s *Scope) Done() error {
 	if len(s.used) == 0 {
