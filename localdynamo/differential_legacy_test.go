@@ -100,11 +100,19 @@ func (g *generator) legacyCondition(name string) types.Condition {
 	}
 	for range n {
 		v := g.valueFor(name)
-		switch kind := usual[name]; {
-		case (c.ComparisonOperator == "CONTAINS" || c.ComparisonOperator == "NOT_CONTAINS") && len(kind) == 2:
-			v = g.ofKind(kind[:1], 0)
-		case c.ComparisonOperator == "BEGINS_WITH" && !g.chance(10):
-			v = g.ofKind(g.text("S", "B"), 0)
+		switch kind := usual[name]; c.ComparisonOperator {
+		case "BEGINS_WITH":
+			if !g.chance(10) {
+				v = g.ofKind(g.text("S", "B"), 0)
+			}
+		case "CONTAINS", "NOT_CONTAINS":
+			if len(kind) == 2 {
+				v = g.ofKind(kind[:1], 0)
+			}
+			switch v.(type) {
+			case *types.AttributeValueMemberBOOL, *types.AttributeValueMemberNULL:
+				v = num("1") // DynamoDB Local looks for these too; AWS does not
+			}
 		}
 		c.AttributeValueList = append(c.AttributeValueList, v)
 	}

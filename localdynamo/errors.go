@@ -3,11 +3,13 @@ package localdynamo
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
 
@@ -41,6 +43,27 @@ func asInvalid(err error) error {
 		return nil
 	}
 	return &smithy.GenericAPIError{Code: codeValidation, Message: err.Error(), Fault: smithy.FaultClient}
+}
+
+// counted adds the words that AWS puts before every complaint of PutItem,
+// UpdateItem and DeleteItem that it makes without a look at the table.
+func counted(err error) error {
+	const words = "1 validation error detected: "
+	message, ok := validationMessage(err)
+	if !ok || strings.HasPrefix(message, words) {
+		return err
+	}
+	return invalid("%s%s", words, message)
+}
+
+// unnamed takes from a complaint about a value of an expression which value
+// that is. AWS tells it in Scan and in transactions, and no longer elsewhere.
+func unnamed(err error) error {
+	var named *expr.ValueError
+	if errors.As(err, &named) {
+		return named.Fault
+	}
+	return err
 }
 
 // checkLength wants from one to most members of a list or characters of a text.

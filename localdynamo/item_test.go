@@ -216,7 +216,7 @@ func TestUpdateReturnValues(t *testing.T) {
 	}
 	equal(t, get(t, db, "new", "b"), key("new", "b"))
 	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: key("a", "b"), ReturnValues: types.ReturnValueAllNew})
-	mustRefuse(t, err, "Return values")
+	mustRefuse(t, err, "ReturnValues can only be ALL_OLD or NONE")
 }
 
 func TestCapacity(t *testing.T) {

@@ -25,6 +25,7 @@ type forms struct {
 	legacy, expressions []parameter
 	names               map[string]string
 	values              map[string]types.AttributeValue
+	write               bool // AWS says less of these
 }
 
 const projectionParameter = "ProjectionExpression" // the one that takes no values
@@ -41,6 +42,10 @@ func (f *forms) check() error {
 	if f.values == nil || slices.ContainsFunc(expressions, func(name string) bool { return name != projectionParameter }) {
 		return nil
 	}
+	const lonely = "ExpressionAttributeValues can only be specified when using expressions"
+	if f.write {
+		return invalid(lonely)
+	}
 	var absent []string
 	for _, p := range f.expressions {
 		if p.name != projectionParameter {
@@ -51,7 +56,7 @@ func (f *forms) check() error {
 	if len(absent) > 1 {
 		are = "are"
 	}
-	return invalid("ExpressionAttributeValues can only be specified when using expressions: %s %s null", strings.Join(absent, " and "), are)
+	return invalid(lonely+": %s %s null", strings.Join(absent, " and "), are)
 }
 
 func givenNames(parameters []parameter) []string {
@@ -83,6 +88,7 @@ func (l *legacyWrite) bind(o *operation, m *mutation) (bound bool, err error) {
 		expressions: []parameter{{"ConditionExpression", o.condition != nil}},
 		names:       o.names,
 		values:      o.values,
+		write:       true,
 	}
 	if o.verb == verbUpdate {
 		f.legacy = slices.Insert(f.legacy, 0, parameter{"AttributeUpdates", l.updates != nil})

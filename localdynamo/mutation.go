@@ -47,12 +47,12 @@ const (
 	verbCheck // only the condition
 )
 
-// plan checks an operation in the order of AWS: fields, expressions, table,
-// keys, sizes.
+// plan checks an operation that is a request of its own, in the order of AWS:
+// fields, expressions, table, keys, sizes.
 func (db *DB) plan(o *operation) (*mutation, error) {
 	m, err := db.check(o)
 	if err != nil {
-		return nil, err
+		return nil, counted(err)
 	}
 	if err := m.aim(db, o.table); err != nil {
 		return nil, err
@@ -139,6 +139,9 @@ func (db *DB) bind(o *operation, m *mutation) error {
 		return nil
 	}
 	scope, err := expr.NewScope(&db.expressions, o.names, o.values)
+	if o.legacy != nil {
+		err = unnamed(err)
+	}
 	if err != nil {
 		return asInvalid(err)
 	}

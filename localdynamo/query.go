@@ -74,7 +74,7 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 func (db *DB) bindQuery(in *dynamodb.QueryInput, src source, p *page) (*expr.KeyCondition, error) {
 	scope, err := expr.NewScope(&db.expressions, in.ExpressionAttributeNames, in.ExpressionAttributeValues)
 	if err != nil {
-		return nil, asInvalid(err)
+		return nil, asInvalid(unnamed(err))
 	}
 	if p.projection, err = scope.Projection(in.ProjectionExpression); err != nil {
 		return nil, asInvalid(err)

@@ -2,6 +2,7 @@ package localdynamo
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -111,12 +112,13 @@ func checkReturn(capacity types.ReturnConsumedCapacity, metrics types.ReturnItem
 	if given == "" || given == types.ReturnValueNone {
 		return nil
 	}
-	for _, mode := range allowed {
-		if given == mode {
-			return nil
-		}
+	switch {
+	case slices.Contains(allowed, given):
+		return nil
+	case slices.Contains(given.Values(), given):
+		return invalid("1 validation error detected: ReturnValues can only be ALL_OLD or NONE")
 	}
-	return invalid("Return values set to invalid value")
+	return invalid("1 validation error detected: Value '%s' at 'returnValues' failed to satisfy constraint: Member must satisfy enum value set: [ALL_NEW, UPDATED_OLD, ALL_OLD, NONE, UPDATED_NEW]", given)
 }
 
 // returned picks what ReturnValues asks for; nil if there is nothing.

@@ -140,7 +140,7 @@ func TestNesting(t *testing.T) {
 		want   string
 	}{
 		{20, "{}"},
-		{40, invalid + "Nesting Levels have exceeded supported limits"},
+		{40, invalid + "1 validation error detected: Nesting Levels have exceeded supported limits"},
 		{4_000, invalid + "Nesting Levels have exceeded supported limits"},
 		{1_000_000, serialization},
 	} {

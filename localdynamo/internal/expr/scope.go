@@ -24,6 +24,19 @@ type Scope struct {
 	used   []*Parsed
 }
 
+// ValueError says which of the values is wrong, and why.
+type ValueError struct {
+	Key   string // with its colon
+	Fault error
+}
+
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("ExpressionAttributeValues contains invalid value: %v for key %s", e.Fault, e.Key)
+}
+
+// Unwrap returns the fault.
+func (e *ValueError) Unwrap() error { return e.Fault }
+
 // NewScope checks the maps' own form. A nil map was not given; an empty one
 // was, and is refused.
 func NewScope(cache *Cache, names map[string]string, values map[string]types.AttributeValue) (*Scope, error) {
@@ -73,7 +86,7 @@ func cleanValues(values map[string]types.AttributeValue) (map[string]types.Attri
 		clean[key] = v
 	}
 	if fault != nil {
-		return nil, fmt.Errorf("ExpressionAttributeValues contains invalid value: %w for key %s", fault, faulty)
+		return nil, &ValueError{Key: faulty, Fault: fault}
 	}
 	return clean, nil
 }
