@@ -15,7 +15,7 @@ func checkMetricsMode(mode types.ReturnItemCollectionMetrics) error {
 	case "", types.ReturnItemCollectionMetricsNone, types.ReturnItemCollectionMetricsSize:
 		return nil
 	}
-	return invalid("1 validation error detected: Value '%s' at 'returnItemCollectionMetrics' failed to satisfy constraint: Member must satisfy enum value set: [SIZE, NONE]", mode)
+	return errConstraint(string(mode), "returnItemCollectionMetrics", "Member must satisfy enum value set: [SIZE, NONE]")
 }
 
 // collection returns what ReturnItemCollectionMetrics asks for; nil if that is

@@ -452,6 +452,7 @@ var words = []struct{ pattern, shared string }{
 	{`^(One or more parameter values were invalid: Missing the key) \S+ (in the item)$`, "$1 $2"}, // AWS names it
 	{`^(One or more parameter values were invalid: Type mismatch for key).*$`, "$1"},              // AWS names it
 	{`^The provided starting key does not match the range key predicate$`, "The provided starting key is outside query boundaries based on provided conditions"},
+	{`^\d+ validation errors? detected: `, "1 validation error detected: "}, // AWS counts them all
 	{`^(One or more parameter values were invalid: Type mismatch for Index Key).*$`, "$1"},
 	{`^Hash primary key values must be under 2048 bytes, and range primary key values must be under 1024 bytes$`, "A key is too long"},
 	{`^One or more parameter values were invalid: (?:Size of hashkey|Aggregated size of all range keys) has exceeded .*$`, "A key is too long"},

@@ -66,17 +66,6 @@ func unnamed(err error) error {
 	return err
 }
 
-// checkLength wants from one to most members of a list or characters of a text.
-func checkLength(member string, n, most int) error {
-	switch {
-	case n < 1:
-		return invalid("1 validation error detected: Value at '%s' failed to satisfy constraint: Member must have length greater than or equal to 1", member)
-	case n > most:
-		return invalid("1 validation error detected: Value at '%s' failed to satisfy constraint: Member must have length less than or equal to %d", member, most)
-	}
-	return nil
-}
-
 // validationMessage returns the message of a ValidationException.
 func validationMessage(err error) (string, bool) {
 	var e *smithy.GenericAPIError

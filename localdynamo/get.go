@@ -105,6 +105,4 @@ func (db *DB) projection(text *string, names map[string]string) (*expr.Projectio
 	return projection, asInvalid(scope.Done())
 }
 
-func errNullKey() error {
-	return invalid("1 validation error detected: Value null at 'key' failed to satisfy constraint: Member must not be null")
-}
+func errNullKey() error { return errNull("key") }

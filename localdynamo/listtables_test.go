@@ -48,5 +48,5 @@ func TestListTablesRefusals(t *testing.T) {
 	}
 	mustRefuse(t, list(0, "things"), "greater than or equal to 1")
 	mustRefuse(t, list(101, "things"), "less than or equal to 100")
-	mustRefuse(t, list(1, "x"), "between 3 and 255")
+	mustRefuse(t, list(1, "x"), "Member must have length greater than or equal to 3")
 }

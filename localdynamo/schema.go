@@ -254,11 +254,3 @@ func checkKeyName(member string, name *string) error {
 func errKeyName() error {
 	return invalid("Names of key attributes and attributes projected into an index must be between 1 and 255 characters, inclusive")
 }
-
-func errNull(member string) error {
-	return invalid("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
-}
-
-func errConstraint(value, member, constraint string) error {
-	return invalid("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: %s", value, member, constraint)
-}

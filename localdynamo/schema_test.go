@@ -98,13 +98,13 @@ func TestIndexDefinitionRefusals(t *testing.T) {
 	good := types.GlobalSecondaryIndex{IndexName: aws.String("index"), KeySchema: keys("a"), Projection: everything}
 	local := types.LocalSecondaryIndex{IndexName: aws.String("index"), KeySchema: keys("pk", "a"), Projection: everything}
 	for words, change := range map[string]func(*dynamodb.CreateTableInput){
-		"List of GlobalSecondaryIndexes is empty": func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{} },
-		"List of LocalSecondaryIndexes is empty":  func(in *dynamodb.CreateTableInput) { in.LocalSecondaryIndexes = []types.LocalSecondaryIndex{} },
-		"'indexName' failed":                      func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = nil },
-		"between 3 and 255":                       func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = aws.String("x") },
-		"null at 'keySchema'":                     func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].KeySchema = nil },
-		"null at 'projection'":                    func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = nil },
-		"Unknown ProjectionType: null":            func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = &types.Projection{} },
+		"List of GlobalSecondaryIndexes is empty":            func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{} },
+		"List of LocalSecondaryIndexes is empty":             func(in *dynamodb.CreateTableInput) { in.LocalSecondaryIndexes = []types.LocalSecondaryIndex{} },
+		"'indexName' failed":                                 func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = nil },
+		"Member must have length greater than or equal to 3": func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = aws.String("x") },
+		"null at 'keySchema'":                                func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].KeySchema = nil },
+		"null at 'projection'":                               func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = nil },
+		"Unknown ProjectionType: null":                       func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = &types.Projection{} },
 		"[ALL, INCLUDE, KEYS_ONLY]": func(in *dynamodb.CreateTableInput) {
 			in.GlobalSecondaryIndexes[0].Projection = &types.Projection{ProjectionType: "SOME"}
 		},

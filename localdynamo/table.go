@@ -117,6 +117,14 @@ func noTable(name string) error {
 
 // tableName returns the name in a TableName member, which may be an ARN.
 func tableName(given *string) (string, error) {
+	if given != nil && *given == "" {
+		return "", errTooShort("TableName")
+	}
+	return tableNameAt("tableName", given)
+}
+
+// tableNameAt is tableName for one that stands in member.
+func tableNameAt(member string, given *string) (string, error) {
 	if given != nil && strings.HasPrefix(*given, "arn:") {
 		name, own := strings.CutPrefix(*given, arnPrefix)
 		if !own {
@@ -124,7 +132,7 @@ func tableName(given *string) (string, error) {
 		}
 		given = &name
 	}
-	if err := checkName("tableName", given); err != nil {
+	if err := checkName(member, given); err != nil {
 		return "", err
 	}
 	return *given, nil
@@ -133,22 +141,6 @@ func tableName(given *string) (string, error) {
 func checkTableName(given *string) error {
 	_, err := tableName(given)
 	return err
-}
-
-// checkName checks the name of a table or an index, which stands in member.
-func checkName(member string, name *string) error {
-	if name == nil {
-		return errNull(member)
-	}
-	ok := len(*name) >= 3 && len(*name) <= 255
-	for i := 0; ok && i < len(*name); i++ {
-		c := (*name)[i]
-		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
-	}
-	if !ok {
-		return invalid("Invalid table/index name.  Table/index names must be between 3 and 255 characters long, and may contain only the characters a-z, A-Z, 0-9, '_', '-', and '.'")
-	}
-	return nil
 }
 
 // orEmpty makes a nil input an empty one, as the SDK's client does.
