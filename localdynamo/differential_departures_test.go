@@ -178,11 +178,10 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "open: filters beyond a projection",
-		why: "this is the engine's: AWS refuses a Query of any index whose filter names what the index does not hold, and in a Scan takes that for absent;" +
-			" the engine refuses both for a global index, and for a local one fetches and returns the whole item",
+		name: "filters beyond a projection",
+		why:  "what an index does not hold is absent to the filter of a Scan on AWS; DynamoDB Local filters whole items",
 		amend: func(c inquiry, ours, theirs *reply) {
-			if filtersPart(c) {
+			if filtersPart(c) && theirs.code == "" {
 				*theirs = *ours
 			}
 		},
@@ -462,6 +461,8 @@ var words = []struct{ pattern, shared string }{
 	{`^(One or more parameter values are not valid\.) .*secondary index key.*$`, "$1 secondary index key"},
 	{`(action (?:with value )?is not supported for the type) \w+`, "$1"}, // S, or STRING
 	{`(?:Global s|S)econdary index (\S+) does not project .*$`, "Secondary index $1 does not project"},
+	{`^(?:Limit must be|1 validation error detected: Value (?:.* )?at '[lL]imit' failed to satisfy constraint: Member must have value) greater than or equal to 1$`, "Limit"},
+	{`^(?:Select must be .*|1 validation error detected: Value '.*' at 'select' .*)$`, "Select"},
 	{`^Consistent read cannot be true when (?:querying|scanning) a GSI$`, "Consistent reads are not supported on global secondary indexes"},
 	{`^Cannot have two attributes with the same name$`, "One or more parameter values were invalid: Duplicate value in attribute name"},
 	{`^(One or more parameter values were invalid: Duplicate value in attribute name): .*$`, "$1"},
@@ -715,18 +716,11 @@ func settleOrder(c inquiry, ours, theirs *reply) {
 	}
 }
 
-// filtersPart reports whether a call filters what an index holds that has only
+// filtersPart reports whether a Scan filters what an index holds that has only
 // part of each item.
 func filtersPart(c inquiry) bool {
-	var index *string
-	filtered := false
-	switch in := c.in.(type) {
-	case *dynamodb.QueryInput:
-		index, filtered = in.IndexName, in.FilterExpression != nil || in.QueryFilter != nil
-	case *dynamodb.ScanInput:
-		index, filtered = in.IndexName, in.FilterExpression != nil || in.ScanFilter != nil
-	}
-	return filtered && index != nil && *index != "all" && *index != "local"
+	in, ok := c.in.(*dynamodb.ScanInput)
+	return ok && (in.FilterExpression != nil || in.ScanFilter != nil) && in.IndexName != nil && *in.IndexName != "all" && *in.IndexName != "local"
 }
 
 // isBound reports whether a message is about the bounds of numbers, which a

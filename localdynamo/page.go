@@ -1,6 +1,7 @@
 package localdynamo
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -69,16 +70,21 @@ func copyOf(view value.Item) value.Item {
 func (p *page) add(r store.Reader, view value.Item) error {
 	p.scanned++
 	p.bytes += view.Size()
+	// The filter sees the entry of an index, even if the item is returned.
+	s := &stored{item: view}
+	passed := p.filter.Match(s)
+	if s.fault != nil {
+		return s.fault
+	}
 	if p.fetch {
 		var err error
 		if view, err = p.whole(r, view); err != nil {
 			return err
 		}
-		p.fetched += readUnits(view.Size(), p.consistent)
+		p.fetched += readUnits(view.Size(), p.consistent) // whether it passed or not
 	}
-	s := &stored{item: view}
-	if !p.filter.Match(s) || s.fault != nil {
-		return s.fault
+	if !passed {
+		return nil
 	}
 	p.count++
 	if p.countOnly {
@@ -110,6 +116,7 @@ func (p *page) usage() usage {
 
 // reading is what Query and Scan requests have in common.
 type reading struct {
+	query        bool // words some faults otherwise than Scan
 	table, index *string
 	selected     types.Select
 	projection   *string
@@ -133,12 +140,16 @@ func (p *page) checkFields(in *reading) error {
 		return err
 	}
 	var err error
-	if p.limit, err = checkLimit(in.limit); err != nil {
+	if p.limit, err = in.checkLimit(); err != nil {
 		return err
 	}
 	p.consistent = aws.ToBool(in.consistent)
 	p.countOnly = in.selected == types.SelectCount
-	return checkSelect(in)
+	err = in.checkSelect()
+	if in.query {
+		return counted(err)
+	}
+	return err
 }
 
 // chooser names the parameter that chooses attributes, or "".
@@ -153,40 +164,29 @@ func (in *reading) chooser() string {
 }
 
 // checkSelect checks Select against the projection.
-func checkSelect(in *reading) error {
-	chooser := in.chooser()
-	switch in.selected {
-	case "":
-		return nil
-	case types.SelectSpecificAttributes:
-		if chooser == "" {
-			return invalid("Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES")
-		}
-		return nil
-	case types.SelectAllProjectedAttributes:
-		if in.index == nil {
-			return invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
-		}
-		if chooser != "" {
-			return invalid("Cannot specify the %s when choosing to get ALL_PROJECTED_ATTRIBUTES", chooser)
-		}
-		return nil
-	case types.SelectAllAttributes:
-		if chooser != "" {
-			return invalid("Cannot specify the %s when choosing to get ALL_ATTRIBUTES", chooser)
-		}
-		return nil
-	case types.SelectCount:
-		if chooser != "" {
-			return invalid("Cannot specify the %s when choosing to get only the Count", chooser)
-		}
-		return nil
+func (in *reading) checkSelect() error {
+	if !slices.Contains(in.selected.Values(), in.selected) && in.selected != "" {
+		return invalid("1 validation error detected: Value '%s' at 'select' failed to satisfy constraint: Member must satisfy enum value set: [SPECIFIC_ATTRIBUTES, COUNT, ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES]", in.selected)
 	}
-	return invalid("Select must be ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES, COUNT, or SPECIFIC_ATTRIBUTES")
+	chooser := in.chooser()
+	switch {
+	case in.selected == "":
+		return nil
+	case in.selected == types.SelectSpecificAttributes && chooser == "":
+		return invalid("Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES")
+	case in.selected == types.SelectSpecificAttributes:
+		return nil
+	case in.selected == types.SelectCount && chooser != "":
+		return invalid("Cannot specify the %s when choosing to get only the Count", chooser)
+	case chooser != "":
+		return invalid("Cannot specify the %s when choosing to get %s", chooser, in.selected)
+	case in.selected == types.SelectAllProjectedAttributes && in.index == nil:
+		return invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
+	}
+	return nil
 }
 
-// setSource decides what the page is read from, once filter and projection
-// are known.
+// setSource decides what the page is read from, once the projection is known.
 func (p *page) setSource(s source, in *reading) error {
 	p.source = s
 	if s.index == nil {
@@ -199,12 +199,7 @@ func (p *page) setSource(s source, in *reading) error {
 	if all && s.global() {
 		return invalid("One or more parameter values were invalid: Select type ALL_ATTRIBUTES is not supported for global secondary index %s because its projection type is not ALL", s.index.Name)
 	}
-	var missing []string
-	for _, name := range append(p.projection.Roots(), p.filter.Roots()...) {
-		if !s.index.projects(s.table, name) {
-			missing = append(missing, name)
-		}
-	}
+	missing := s.unprojected(p.projection.Roots())
 	if len(missing) > 0 && s.global() {
 		return invalid("One or more parameter values were invalid: Global secondary index %s does not project [%s]", s.index.Name, strings.Join(missing, ", "))
 	}
@@ -212,12 +207,15 @@ func (p *page) setSource(s source, in *reading) error {
 	return nil
 }
 
-func checkLimit(limit *int32) (int, error) {
-	if limit == nil {
+// checkLimit returns the bound of the page, 0 for none.
+func (in *reading) checkLimit() (int, error) {
+	switch {
+	case in.limit == nil:
 		return 0, nil
+	case *in.limit >= 1:
+		return int(*in.limit), nil
+	case in.query:
+		return 0, invalid("1 validation error detected: Value at 'Limit' failed to satisfy constraint: Member must have value greater than or equal to 1")
 	}
-	if *limit < 1 {
-		return 0, invalid("Limit must be greater than or equal to 1")
-	}
-	return int(*limit), nil
+	return 0, invalid("1 validation error detected: Value '%d' at 'limit' failed to satisfy constraint: Member must have value greater than or equal to 1", *in.limit)
 }

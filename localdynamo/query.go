@@ -3,6 +3,7 @@ package localdynamo
 import (
 	"bytes"
 	"context"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -42,7 +43,7 @@ type query struct {
 func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	q := &query{reverse: in.ScanIndexForward != nil && !*in.ScanIndexForward}
 	shared := &reading{
-		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
+		query: true, table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
 		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
 	}
 	if err := q.checkFields(shared); err != nil {
@@ -63,6 +64,9 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 		return nil, err
 	}
 	if err := q.setSource(s, shared); err != nil {
+		return nil, err
+	}
+	if err := q.checkProjected(); err != nil {
 		return nil, err
 	}
 	if q.lo, q.hi, err = s.key().span(key); err != nil {
@@ -121,10 +125,22 @@ func checkFilter(in *dynamodb.QueryInput, schema *keySchema, filter *expr.Condit
 	return nil
 }
 
+// checkProjected refuses a filter that looks at what the index does not hold.
+// A Scan takes that for absent.
+func (q *query) checkProjected() error {
+	if missing := q.unprojected(q.filter.Roots()); len(missing) > 0 {
+		return invalid("One or more parameter values were invalid: Secondary index %s does not project one or more filter attributes: [%s]", q.index.Name, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
 // startAfter moves the near end of the span past the item that the last page
 // ended with.
 func (q *query) startAfter(given map[string]types.AttributeValue) error {
 	at, err := q.source.startAfter(given)
+	if message, ok := validationMessage(err); ok && strings.HasPrefix(message, startKeyInvalid) {
+		return invalid(startKeyInvalid)
+	}
 	if err != nil || at == nil {
 		return err
 	}

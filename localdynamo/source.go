@@ -47,6 +47,17 @@ func (s source) space() string {
 // global reports whether the source is a global index.
 func (s source) global() bool { return s.index != nil && s.index.Global }
 
+// unprojected returns those of the attributes that the source does not hold.
+func (s source) unprojected(attributes []string) []string {
+	var missing []string
+	for _, name := range attributes {
+		if s.index != nil && !s.index.projects(s.table, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
 // names lists the attributes of a LastEvaluatedKey: the source's key, then
 // what of the table's is not part of it.
 func (s source) names() []attribute {
@@ -81,18 +92,23 @@ func (s source) startAfter(given map[string]types.AttributeValue) ([]byte, error
 	if given == nil {
 		return nil, nil
 	}
-	at, err := s.placeOf(given)
-	if message, ok := validationMessage(err); ok {
-		return nil, invalid("The provided starting key is invalid: %s", message)
-	}
-	return at, err
-}
-
-func (s source) placeOf(given map[string]types.AttributeValue) ([]byte, error) {
 	key, err := value.CleanItem(given)
 	if err != nil {
 		return nil, asInvalid(err)
 	}
+	at, err := s.placeOf(key)
+	if message, ok := validationMessage(err); ok {
+		return nil, invalid("%s: %s", startKeyInvalid, message)
+	}
+	return at, err
+}
+
+// startKeyInvalid is all that Query says of a start key that does not fit; Scan
+// tells why.
+const startKeyInvalid = "The provided starting key is invalid"
+
+// placeOf returns where a canonical key is.
+func (s source) placeOf(key map[string]types.AttributeValue) ([]byte, error) {
 	names := s.names()
 	if len(key) != len(names) {
 		return nil, errKeySchema()
