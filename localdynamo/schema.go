@@ -1,6 +1,7 @@
 package localdynamo
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,19 +15,28 @@ import (
 // Like AWS it looks at each member by itself first, then at what they say
 // together: throughput, keys, local indexes, global indexes.
 func define(in *dynamodb.CreateTableInput) (*table, error) {
-	name, err := tableName(in.TableName)
-	if err != nil {
+	if in.TableName == nil {
+		return nil, invalid("The parameter 'TableName' is required but was not present in the request")
+	}
+	name, err := tableNameAt("tableName", in.TableName)
+	if err := together(err, checkCreateFields(in)); err != nil {
+		return nil, err
+	}
+	if err := refuseLeftOut(leftOutOfCreate(in)); err != nil {
+		return nil, err
+	}
+	if err := checkStream(in.StreamSpecification); err != nil {
 		return nil, err
 	}
 	t := &table{Name: name, Billing: in.BillingMode, Class: in.TableClass, Deletion: aws.ToBool(in.DeletionProtectionEnabled)}
-	if err := checkCreateFields(in); err != nil {
-		return nil, err
-	}
 	if t.Tags, err = withTags(nil, in.Tags); err != nil {
 		return nil, err
 	}
 	if err := t.setThroughput(in.ProvisionedThroughput); err != nil {
 		return nil, err
+	}
+	if len(in.KeySchema) > len(in.AttributeDefinitions) {
+		return nil, invalid("Invalid KeySchema: Some index key attribute have no definition")
 	}
 	if t.keySchema, err = keysOf(in.KeySchema, in.AttributeDefinitions); err != nil {
 		return nil, err
@@ -37,36 +47,55 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 	return t, t.checkDefinitions(in.AttributeDefinitions)
 }
 
-// checkCreateFields checks the members of a request that are not about
-// indexes, each by itself.
+// checkCreateFields checks the members of a request, each by itself.
 func checkCreateFields(in *dynamodb.CreateTableInput) error {
-	if in.KeySchema == nil {
-		return errNull("keySchema")
+	faults := []error{
+		checkDefinitionFields(in.AttributeDefinitions),
+		checkBilling(in.BillingMode),
+		checkUnitFields("provisionedThroughput", in.ProvisionedThroughput),
+		checkKeyFields("keySchema", in.KeySchema),
+		checkClass(in.TableClass),
 	}
-	if err := checkKeyFields("keySchema", in.KeySchema); err != nil {
-		return err
+	if len(in.KeySchema) > 2 {
+		faults = append(faults, errConstraint(showKeys(in.KeySchema), "keySchema", "Member must have length less than or equal to 2"))
 	}
-	if err := checkDefinitionFields(in.AttributeDefinitions); err != nil {
-		return err
+	for i, g := range in.GlobalSecondaryIndexes {
+		faults = append(faults, globalRequest(&g).checkFields(fmt.Sprintf("globalSecondaryIndexes.%d.member", i+1)))
 	}
-	if err := checkBilling(in.BillingMode); err != nil {
-		return err
+	for i, l := range in.LocalSecondaryIndexes {
+		faults = append(faults, localRequest(&l).checkFields(fmt.Sprintf("localSecondaryIndexes.%d.member", i+1)))
 	}
-	if err := checkClass(in.TableClass); err != nil {
-		return err
-	}
-	what := ""
+	return together(faults...)
+}
+
+func leftOutOfCreate(in *dynamodb.CreateTableInput) string {
 	switch {
 	case len(in.VectorIndexes) > 0:
-		what = "vector indexes"
+		return "vector indexes"
 	case in.StreamSpecification != nil && aws.ToBool(in.StreamSpecification.StreamEnabled):
-		what = "streams"
+		return "streams"
 	case in.GlobalTableSourceArn != nil:
-		what = "global tables"
+		return "global tables"
 	case in.ResourcePolicy != nil:
-		what = "resource policies"
+		return "resource policies"
 	}
-	return refuseLeftOut(what)
+	for _, g := range in.GlobalSecondaryIndexes {
+		if len(g.KeySchema) > 2 {
+			return manyKeys
+		}
+	}
+	return ""
+}
+
+// manyKeys is what AWS has for global indexes since 2025.
+const manyKeys = "index keys of more than two attributes"
+
+// checkStream checks that a stream which is not asked for has no view.
+func checkStream(in *types.StreamSpecification) error {
+	if in != nil && in.StreamViewType != "" && !aws.ToBool(in.StreamEnabled) {
+		return invalid("Invalid StreamViewType: Stream StreamEnabled was false but a StreamViewType was present.")
+	}
+	return nil
 }
 
 // refuseLeftOut names what this engine does not have, rather than to go on
@@ -78,37 +107,46 @@ func refuseLeftOut(what string) error {
 	return invalid("localdynamo does not support %s; leave them out of the request", what)
 }
 
-// checkKeyFields checks the fields of a key schema, which stands in member.
+// checkKeyFields checks the elements of a key schema, which stands in member.
 func checkKeyFields(member string, schema []types.KeySchemaElement) error {
 	switch {
+	case schema == nil:
+		return errNull(member)
 	case len(schema) == 0:
 		return errConstraint("[]", member, "Member must have length greater than or equal to 1")
-	case len(schema) > 2:
-		return invalid("1 validation error detected: Value at '%s' failed to satisfy constraint: Member must have length less than or equal to 2", member)
 	}
-	for _, e := range schema {
-		if err := checkKeyName(member+".member.attributeName", e.AttributeName); err != nil {
-			return err
-		}
+	var faults []error
+	for i, e := range schema {
+		at := fmt.Sprintf("%s.%d.member", member, i+1)
+		faults = append(faults, checkKeyName(at+".attributeName", e.AttributeName))
 		if e.KeyType != types.KeyTypeHash && e.KeyType != types.KeyTypeRange {
-			return errConstraint(string(e.KeyType), member+".member.keyType", "Member must satisfy enum value set: [HASH, RANGE]")
+			faults = append(faults, errConstraint(string(e.KeyType), at+".keyType", "Member must satisfy enum value set: [HASH, RANGE]"))
 		}
 	}
-	return nil
+	return together(faults...)
+}
+
+// showKeys shows a key schema as AWS does.
+func showKeys(schema []types.KeySchemaElement) string {
+	elements := make([]string, len(schema))
+	for i, e := range schema {
+		elements[i] = fmt.Sprintf("KeySchemaElement(attributeName=%s, keyType=%s)", aws.ToString(e.AttributeName), e.KeyType)
+	}
+	return "[" + strings.Join(elements, ", ") + "]"
 }
 
 func checkDefinitionFields(definitions []types.AttributeDefinition) error {
-	for _, d := range definitions {
-		if err := checkKeyName("attributeDefinitions.member.attributeName", d.AttributeName); err != nil {
-			return err
-		}
+	var faults []error
+	for i, d := range definitions {
+		at := fmt.Sprintf("attributeDefinitions.%d.member", i+1)
+		faults = append(faults, checkKeyName(at+".attributeName", d.AttributeName))
 		switch d.AttributeType {
 		case types.ScalarAttributeTypeS, types.ScalarAttributeTypeN, types.ScalarAttributeTypeB:
 		default:
-			return errConstraint(string(d.AttributeType), "attributeDefinitions.member.attributeType", "Member must satisfy enum value set: [B, N, S]")
+			faults = append(faults, errConstraint(string(d.AttributeType), at+".attributeType", "Member must satisfy enum value set: [B, N, S]"))
 		}
 	}
-	return nil
+	return together(faults...)
 }
 
 func checkBilling(mode types.BillingMode) error {
@@ -150,23 +188,17 @@ func (t *table) setProvisioned(given *types.ProvisionedThroughput) error {
 	if given == nil {
 		return invalid("One or more parameter values were invalid: ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED")
 	}
-	read, write, err := unitsOf("provisionedThroughput", given)
-	if err != nil {
-		return err
-	}
-	t.Billing, t.Read, t.Write = types.BillingModeProvisioned, read, write
+	t.Billing, t.Read, t.Write = types.BillingModeProvisioned, *given.ReadCapacityUnits, *given.WriteCapacityUnits
 	return nil
 }
 
-// unitsOf checks provisioned units, which stand in member.
-func unitsOf(member string, given *types.ProvisionedThroughput) (read, write int64, err error) {
-	if err := checkUnits(member+".readCapacityUnits", given.ReadCapacityUnits); err != nil {
-		return 0, 0, err
+// checkUnitFields checks provisioned units, which stand in member; none are
+// given if they are nil.
+func checkUnitFields(member string, given *types.ProvisionedThroughput) error {
+	if given == nil {
+		return nil
 	}
-	if err := checkUnits(member+".writeCapacityUnits", given.WriteCapacityUnits); err != nil {
-		return 0, 0, err
-	}
-	return *given.ReadCapacityUnits, *given.WriteCapacityUnits, nil
+	return together(checkUnits(member+".writeCapacityUnits", given.WriteCapacityUnits), checkUnits(member+".readCapacityUnits", given.ReadCapacityUnits))
 }
 
 func checkUnits(member string, units *int64) error {

@@ -53,15 +53,15 @@ func TestCreateTableRefusals(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	db := open(t, localdynamo.Options{})
 	for words, change := range map[string]func(in){
-		"'tableName' failed":                         func(in in) { in.TableName = nil },
-		"Invalid TableArn":                           func(in in) { in.TableName = aws.String("arn:aws:s3:::bucket") },
-		"length greater than or equal to 1":          func(in in) { in.KeySchema = []types.KeySchemaElement{} },
-		"less than or equal to 2":                    func(in in) { in.KeySchema = keys("pk", "sk", "x") },
-		"[HASH, RANGE]":                              func(in in) { in.KeySchema[0].KeyType = "FIRST" },
-		"'keySchema.member.attributeName' failed":    func(in in) { in.KeySchema[0].AttributeName = nil },
-		"'attributeDefinitions.member.attributeName": func(in in) { in.AttributeDefinitions[0].AttributeName = nil },
-		"[B, N, S]":                                  func(in in) { in.AttributeDefinitions = defs("pk", "sk", "unused:SS") },
-		"between 1 and 255":                          func(in in) { in.KeySchema, in.AttributeDefinitions = keys(long), defs(long) },
+		"parameter 'TableName' is required":            func(in in) { in.TableName = nil },
+		"Invalid TableArn":                             func(in in) { in.TableName = aws.String("arn:aws:s3:::bucket") },
+		"length greater than or equal to 1":            func(in in) { in.KeySchema = []types.KeySchemaElement{} },
+		"less than or equal to 2":                      func(in in) { in.KeySchema = keys("pk", "sk", "x") },
+		"[HASH, RANGE]":                                func(in in) { in.KeySchema[0].KeyType = "FIRST" },
+		"'keySchema.1.member.attributeName' failed":    func(in in) { in.KeySchema[0].AttributeName = nil },
+		"'attributeDefinitions.1.member.attributeName": func(in in) { in.AttributeDefinitions[0].AttributeName = nil },
+		"[B, N, S]":         func(in in) { in.AttributeDefinitions = defs("pk", "sk", "unused:SS") },
+		"between 1 and 255": func(in in) { in.KeySchema, in.AttributeDefinitions = keys(long), defs(long) },
 		"not defined in AttributeDefinitions. Keys: [pk, x], AttributeDefinitions: [pk, sk]": func(in in) { in.KeySchema = keys("pk", "x") },
 		"have the same name":                     func(in in) { in.KeySchema = keys("pk", "pk") },
 		"second KeySchemaElement is not a RANGE": func(in in) { in.KeySchema[1].KeyType = "HASH" },
@@ -83,7 +83,7 @@ func TestCreateTableRefusals(t *testing.T) {
 		mustRefuse(t, err, words)
 	}
 	_, err := db.CreateTable(t.Context(), nil)
-	mustRefuse(t, err, "'tableName' failed")
+	mustRefuse(t, err, "parameter 'TableName' is required")
 }
 
 func TestIndexDefinitionRefusals(t *testing.T) {
@@ -98,13 +98,13 @@ func TestIndexDefinitionRefusals(t *testing.T) {
 	good := types.GlobalSecondaryIndex{IndexName: aws.String("index"), KeySchema: keys("a"), Projection: everything}
 	local := types.LocalSecondaryIndex{IndexName: aws.String("index"), KeySchema: keys("pk", "a"), Projection: everything}
 	for words, change := range map[string]func(*dynamodb.CreateTableInput){
-		"List of GlobalSecondaryIndexes is empty":            func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{} },
-		"List of LocalSecondaryIndexes is empty":             func(in *dynamodb.CreateTableInput) { in.LocalSecondaryIndexes = []types.LocalSecondaryIndex{} },
-		"'indexName' failed":                                 func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = nil },
-		"Member must have length greater than or equal to 3": func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = aws.String("x") },
-		"null at 'keySchema'":                                func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].KeySchema = nil },
-		"null at 'projection'":                               func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = nil },
-		"Unknown ProjectionType: null":                       func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = &types.Projection{} },
+		"List of GlobalSecondaryIndexes is empty":              func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{} },
+		"List of LocalSecondaryIndexes is empty":               func(in *dynamodb.CreateTableInput) { in.LocalSecondaryIndexes = []types.LocalSecondaryIndex{} },
+		"'globalSecondaryIndexes.1.member.indexName' failed":   func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = nil },
+		"Member must have length greater than or equal to 3":   func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].IndexName = aws.String("x") },
+		"null at 'globalSecondaryIndexes.1.member.keySchema'":  func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].KeySchema = nil },
+		"null at 'globalSecondaryIndexes.1.member.projection'": func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = nil },
+		"Unknown ProjectionType: null":                         func(in *dynamodb.CreateTableInput) { in.GlobalSecondaryIndexes[0].Projection = &types.Projection{} },
 		"[ALL, INCLUDE, KEYS_ONLY]": func(in *dynamodb.CreateTableInput) {
 			in.GlobalSecondaryIndexes[0].Projection = &types.Projection{ProjectionType: "SOME"}
 		},
@@ -195,7 +195,8 @@ func TestNilInputs(t *testing.T) {
 	_, remove := db.DeleteTable(ctx, nil)
 	_, enable := db.UpdateTimeToLive(ctx, nil)
 	_, ttl := db.DescribeTimeToLive(ctx, nil)
-	for _, err := range []error{create, describe, update, remove, enable, ttl} {
+	mustRefuse(t, create, "parameter 'TableName' is required")
+	for _, err := range []error{describe, update, remove, enable, ttl} {
 		mustRefuse(t, err, "null at 'tableName'")
 	}
 	_, tag := db.TagResource(ctx, nil)

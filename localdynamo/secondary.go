@@ -1,7 +1,9 @@
 package localdynamo
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -23,7 +25,15 @@ type indexRequest struct {
 	global     bool
 }
 
-// setIndexes gives a new table its indexes.
+func localRequest(l *types.LocalSecondaryIndex) *indexRequest {
+	return &indexRequest{name: l.IndexName, schema: l.KeySchema, projection: l.Projection}
+}
+
+func globalRequest(g *types.GlobalSecondaryIndex) *indexRequest {
+	return &indexRequest{g.IndexName, g.KeySchema, g.Projection, g.ProvisionedThroughput, true}
+}
+
+// setIndexes gives a new table its indexes, whose fields are checked.
 func (t *table) setIndexes(global []types.GlobalSecondaryIndex, local []types.LocalSecondaryIndex, definitions []types.AttributeDefinition) error {
 	switch {
 	case local != nil && len(local) == 0:
@@ -33,64 +43,58 @@ func (t *table) setIndexes(global []types.GlobalSecondaryIndex, local []types.Lo
 	case global != nil && len(global) == 0:
 		return invalid("One or more parameter values were invalid: List of GlobalSecondaryIndexes is empty")
 	}
-	requests := make([]indexRequest, 0, len(global)+len(local))
+	requests := make([]*indexRequest, 0, len(global)+len(local))
 	for _, l := range local {
-		requests = append(requests, indexRequest{name: l.IndexName, schema: l.KeySchema, projection: l.Projection})
+		requests = append(requests, localRequest(&l))
 	}
 	for _, g := range global {
-		requests = append(requests, indexRequest{g.IndexName, g.KeySchema, g.Projection, g.ProvisionedThroughput, true})
+		requests = append(requests, globalRequest(&g))
 	}
-	for i := range requests {
-		if err := requests[i].checkFields(); err != nil {
-			return err
-		}
-	}
-	for i := range requests {
-		if _, err := t.addIndex(&requests[i], definitions); err != nil {
+	for _, request := range requests {
+		if _, err := t.addIndex(request, definitions); err != nil {
 			return err
 		}
 	}
 	return t.checkIndexLimits()
 }
 
-// checkFields checks each member of the request by itself.
-func (in *indexRequest) checkFields() error {
-	if err := checkName("indexName", in.name); err != nil {
-		return err
+// checkFields checks each member of the request, which stands in member, by
+// itself.
+func (in *indexRequest) checkFields(member string) error {
+	faults := []error{
+		checkName(member+".indexName", in.name),
+		checkKeyFields(member+".keySchema", in.schema),
+		checkProjectionFields(member+".projection", in.projection),
+		checkUnitFields(member+".provisionedThroughput", in.throughput),
 	}
-	if in.schema == nil {
-		return errNull("keySchema")
+	if !in.global && len(in.schema) > 2 {
+		faults = append(faults, errConstraint(showKeys(in.schema), member+".keySchema", "Member must have length less than or equal to 2"))
 	}
-	if err := checkKeyFields("keySchema", in.schema); err != nil {
-		return err
-	}
-	if in.projection == nil {
-		return errNull("projection")
-	}
-	return checkProjectionFields(in.projection)
+	return together(faults...)
 }
 
-// checkProjectionFields checks each member of a projection by itself.
-func checkProjectionFields(in *types.Projection) error {
+// checkProjectionFields checks each member of a projection, which stands in
+// member, by itself.
+func checkProjectionFields(member string, in *types.Projection) error {
+	if in == nil {
+		return errNull(member)
+	}
+	var faults []error
 	switch in.ProjectionType {
 	case "", types.ProjectionTypeAll, types.ProjectionTypeKeysOnly, types.ProjectionTypeInclude:
 	default:
-		return errConstraint(string(in.ProjectionType), "projection.projectionType", "Member must satisfy enum value set: [ALL, INCLUDE, KEYS_ONLY]")
+		faults = append(faults, errConstraint(string(in.ProjectionType), member+".projectionType", "Member must satisfy enum value set: [ALL, INCLUDE, KEYS_ONLY]"))
 	}
 	switch n := len(in.NonKeyAttributes); {
-	case in.NonKeyAttributes == nil:
-		return nil
-	case n == 0:
-		return errConstraint("[]", "projection.nonKeyAttributes", "Member must have length greater than or equal to 1")
+	case in.NonKeyAttributes != nil && n == 0:
+		faults = append(faults, errConstraint("[]", member+".nonKeyAttributes", "Member must have length greater than or equal to 1"))
 	case n > maxIncluded:
-		return invalid("1 validation error detected: Value at 'projection.nonKeyAttributes' failed to satisfy constraint: Member must have length less than or equal to %d", maxIncluded)
+		faults = append(faults, errConstraint("["+strings.Join(in.NonKeyAttributes, ", ")+"]", member+".nonKeyAttributes", fmt.Sprintf("Member must have length less than or equal to %d", maxIncluded)))
 	}
-	for _, name := range in.NonKeyAttributes {
-		if err := checkKeyName("projection.nonKeyAttributes.member", &name); err != nil {
-			return err
-		}
+	for i, name := range in.NonKeyAttributes {
+		faults = append(faults, checkKeyName(fmt.Sprintf("%s.nonKeyAttributes.%d.member", member, i+1), &name))
 	}
-	return nil
+	return together(faults...)
 }
 
 // addIndex adds the index that a request, whose fields are checked, asks for
@@ -162,9 +166,8 @@ func (t *table) setIndexThroughput(ix *index, in *types.ProvisionedThroughput) e
 	case in == nil:
 		return invalid("One or more parameter values were invalid: ProvisionedThroughput must be specified for index: %s", ix.Name)
 	}
-	var err error
-	ix.Read, ix.Write, err = unitsOf("provisionedThroughput", in)
-	return err
+	ix.Read, ix.Write = *in.ReadCapacityUnits, *in.WriteCapacityUnits
+	return nil
 }
 
 func (t *table) checkIndexLimits() error {

@@ -2,6 +2,7 @@ package localdynamo
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -68,13 +69,17 @@ func checkUpdateFields(in *dynamodb.UpdateTableInput) error {
 	if err := refuseLeftOut(leftOutOfUpdate(in)); err != nil {
 		return err
 	}
-	if err := checkDefinitionFields(in.AttributeDefinitions); err != nil {
+	faults := []error{
+		checkDefinitionFields(in.AttributeDefinitions), checkBilling(in.BillingMode),
+		checkUnitFields("provisionedThroughput", in.ProvisionedThroughput), checkClass(in.TableClass),
+	}
+	for i := range in.GlobalSecondaryIndexUpdates {
+		faults = append(faults, checkIndexUpdateFields(fmt.Sprintf("globalSecondaryIndexUpdates.%d.member", i+1), &in.GlobalSecondaryIndexUpdates[i]))
+	}
+	if err := together(faults...); err != nil {
 		return err
 	}
-	if err := checkBilling(in.BillingMode); err != nil {
-		return err
-	}
-	if err := checkClass(in.TableClass); err != nil {
+	if err := checkStream(in.StreamSpecification); err != nil {
 		return err
 	}
 	if in.StreamSpecification != nil {
@@ -97,16 +102,37 @@ func leftOutOfUpdate(in *dynamodb.UpdateTableInput) string {
 		in.GlobalTableSettingsReplicationMode != "", in.DisassociationProtectionEnabled != nil:
 		return "global tables"
 	}
+	for _, u := range in.GlobalSecondaryIndexUpdates {
+		if u.Create != nil && len(u.Create.KeySchema) > 2 {
+			return manyKeys
+		}
+	}
 	return ""
 }
 
-// checkIndexUpdates checks the fields of each update, and that no two of them
-// are about one index.
+// checkIndexUpdateFields checks each member of an update, which stands in
+// member, by itself.
+func checkIndexUpdateFields(member string, u *types.GlobalSecondaryIndexUpdate) error {
+	var faults []error
+	if u.Update != nil {
+		faults = append(faults, checkName(member+".update.indexName", u.Update.IndexName), checkUnitFields(member+".update.provisionedThroughput", u.Update.ProvisionedThroughput))
+	}
+	if u.Create != nil {
+		faults = append(faults, creation(u.Create).checkFields(member+".create"))
+	}
+	if u.Delete != nil {
+		faults = append(faults, checkName(member+".delete.indexName", u.Delete.IndexName))
+	}
+	return together(faults...)
+}
+
+// checkIndexUpdates wants updates whose fields are checked to do one thing
+// each, and no two of them to be about one index.
 func checkIndexUpdates(updates []types.GlobalSecondaryIndexUpdate) error {
 	seen := make(map[string]bool, len(updates))
 	structural := 0
 	for i := range updates {
-		name, err := checkIndexUpdate(&updates[i])
+		name, err := updatedIndex(&updates[i])
 		if err != nil {
 			return err
 		}
@@ -124,32 +150,22 @@ func checkIndexUpdates(updates []types.GlobalSecondaryIndexUpdate) error {
 	return nil
 }
 
-// checkIndexUpdate returns the name of the index that an update is about.
-func checkIndexUpdate(u *types.GlobalSecondaryIndexUpdate) (string, error) {
-	given := 0
-	var name *string
+// updatedIndex returns the name of the index that an update is about.
+func updatedIndex(u *types.GlobalSecondaryIndexUpdate) (string, error) {
+	var names []string
 	if u.Create != nil {
-		given++
-		name = u.Create.IndexName
-		if err := creation(u.Create).checkFields(); err != nil {
-			return "", err
-		}
+		names = append(names, *u.Create.IndexName)
 	}
 	if u.Update != nil {
-		given++
-		name = u.Update.IndexName
+		names = append(names, *u.Update.IndexName)
 	}
 	if u.Delete != nil {
-		given++
-		name = u.Delete.IndexName
+		names = append(names, *u.Delete.IndexName)
 	}
-	if given != 1 {
+	if len(names) != 1 {
 		return "", invalid("One or more parameter values were invalid: One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, GlobalSecondaryIndexUpdate.Delete must not be null, and the others must be")
 	}
-	if err := checkName("globalSecondaryIndexUpdates.member.indexName", name); err != nil {
-		return "", err
-	}
-	return *name, nil
+	return names[0], nil
 }
 
 func creation(in *types.CreateGlobalSecondaryIndexAction) *indexRequest {

@@ -106,21 +106,21 @@ func TestUpdateClass(t *testing.T) {
 func TestUpdateTableRefusals(t *testing.T) {
 	db := open(t, localdynamo.Options{})
 	for words, in := range map[string]*dynamodb.UpdateTableInput{
-		"At least one of":                 {AttributeDefinitions: defs("pk")},
-		"streams":                         {StreamSpecification: &types.StreamSpecification{StreamEnabled: aws.Bool(true)}},
-		"no stream to disable":            {StreamSpecification: &types.StreamSpecification{StreamEnabled: aws.Bool(false)}},
-		"global tables":                   {ReplicaUpdates: []types.ReplicationGroupUpdate{{}}},
-		"vector indexes":                  {VectorIndexUpdates: []types.VectorIndexUpdate{{}}},
-		"[PROVISIONED, PAY_PER_REQUEST]":  {BillingMode: "FREE"},
-		"must not be null, and":           {GlobalSecondaryIndexUpdates: []indexUpdate{{}}},
-		"indexName' failed":               {GlobalSecondaryIndexUpdates: []indexUpdate{{Delete: &types.DeleteGlobalSecondaryIndexAction{}}}},
-		"null at 'indexName'":             {GlobalSecondaryIndexUpdates: []indexUpdate{{Create: &types.CreateGlobalSecondaryIndexAction{}}}},
-		"null at 'globalSecondaryIndexUp": {GlobalSecondaryIndexUpdates: []indexUpdate{{Update: &types.UpdateGlobalSecondaryIndexAction{}}}},
-		"update per index is allowed":     {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a"), provisionIndex("by-a", 1, 1)}, AttributeDefinitions: defs("a")},
-		"Keys: [a]":                       {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a")}},
-		"Keys: [pk]":                      {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("pk")}, AttributeDefinitions: defs("sk")},
-		"cannot be redefined as N":        {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a")}, AttributeDefinitions: defs("a", "pk:N")},
-		"keys used: [a, pk, sk]":          {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a")}, AttributeDefinitions: defs("a", "z")},
+		"At least one of":                {AttributeDefinitions: defs("pk")},
+		"streams":                        {StreamSpecification: &types.StreamSpecification{StreamEnabled: aws.Bool(true)}},
+		"no stream to disable":           {StreamSpecification: &types.StreamSpecification{StreamEnabled: aws.Bool(false)}},
+		"global tables":                  {ReplicaUpdates: []types.ReplicationGroupUpdate{{}}},
+		"vector indexes":                 {VectorIndexUpdates: []types.VectorIndexUpdate{{}}},
+		"[PROVISIONED, PAY_PER_REQUEST]": {BillingMode: "FREE"},
+		"must not be null, and":          {GlobalSecondaryIndexUpdates: []indexUpdate{{}}},
+		"member.delete.indexName'":       {GlobalSecondaryIndexUpdates: []indexUpdate{{Delete: &types.DeleteGlobalSecondaryIndexAction{}}}},
+		"member.create.indexName'":       {GlobalSecondaryIndexUpdates: []indexUpdate{{Create: &types.CreateGlobalSecondaryIndexAction{}}}},
+		"member.update.indexName'":       {GlobalSecondaryIndexUpdates: []indexUpdate{{Update: &types.UpdateGlobalSecondaryIndexAction{}}}},
+		"update per index is allowed":    {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a"), provisionIndex("by-a", 1, 1)}, AttributeDefinitions: defs("a")},
+		"Keys: [a]":                      {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a")}},
+		"Keys: [pk]":                     {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("pk")}, AttributeDefinitions: defs("sk")},
+		"cannot be redefined as N":       {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a")}, AttributeDefinitions: defs("a", "pk:N")},
+		"keys used: [a, pk, sk]":         {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a")}, AttributeDefinitions: defs("a", "z")},
 	} {
 		_, err := updateTable(t, db, in)
 		mustRefuse(t, err, words)
