@@ -1,0 +1,78 @@
+package localdynamo_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// The tests of this file hold what AWS was seen to answer to requests about
+// tables, to the letter.
+
+// TestDefinitionWords: what a table is refused for.
+func TestDefinitionWords(t *testing.T) {
+	type in = *dynamodb.CreateTableInput
+	const one, constraint = "1 validation error detected: ", "' failed to satisfy constraint: Member must "
+	long := strings.Repeat("a", 256)
+	index := func(name string) types.GlobalSecondaryIndex {
+		return types.GlobalSecondaryIndex{IndexName: &name, KeySchema: keys("g"), Projection: everything}
+	}
+	local := func(name string) []types.LocalSecondaryIndex {
+		return []types.LocalSecondaryIndex{{IndexName: &name, KeySchema: keys("pk", "l"), Projection: everything}}
+	}
+	db := open(t, localdynamo.Options{})
+	for _, test := range []struct {
+		words  string
+		change func(in)
+	}{
+		{"The parameter 'TableName' is required but was not present in the request", func(in in) { in.TableName = nil }},
+		{one + "Value 'ab' at 'tableName" + constraint + "have length greater than or equal to 3", func(in in) { in.TableName = aws.String("ab") }},
+		{one + "Value '" + long + "' at 'tableName" + constraint + "have length less than or equal to 255", func(in in) { in.TableName = &long }},
+		{one + "Value 'bad;name' at 'tableName" + constraint + "satisfy regular expression pattern: [a-zA-Z0-9_.-]+", func(in in) { in.TableName = aws.String("bad;name") }},
+		{"Invalid KeySchema: Some index key attribute have no definition", func(in in) { in.KeySchema, in.AttributeDefinitions = keys("pk", "pk"), defs("pk") }},
+		{
+			one + "Value '[KeySchemaElement(attributeName=pk, keyType=HASH), KeySchemaElement(attributeName=sk, keyType=RANGE), KeySchemaElement(attributeName=x, keyType=RANGE)]' at 'keySchema" + constraint + "have length less than or equal to 2",
+			func(in in) { in.KeySchema, in.AttributeDefinitions = keys("pk", "sk", "x"), defs("pk", "sk", "x") },
+		},
+		{one + "Value 'FIRST' at 'keySchema.1.member.keyType" + constraint + "satisfy enum value set: [HASH, RANGE]", func(in in) { in.KeySchema[0].KeyType = "FIRST" }},
+		{one + "Value 'BOOL' at 'attributeDefinitions.2.member.attributeType" + constraint + "satisfy enum value set: [B, N, S]", func(in in) { in.AttributeDefinitions = defs("pk", "sk:BOOL") }},
+		{one + "Value 'FREE' at 'billingMode" + constraint + "satisfy enum value set: [PROVISIONED, PAY_PER_REQUEST]", func(in in) { in.BillingMode = "FREE" }},
+		{
+			"2 validation errors detected: Value 'zz' at 'globalSecondaryIndexes.1.member.indexName" + constraint + "have length greater than or equal to 3; Value 'aa' at 'localSecondaryIndexes.1.member.indexName" + constraint + "have length greater than or equal to 3",
+			func(in in) {
+				in.LocalSecondaryIndexes, in.GlobalSecondaryIndexes = local("aa"), []types.GlobalSecondaryIndex{index("zz")}
+			},
+		},
+		{"One or more parameter values were invalid: Table KeySchema does not have a range key, which is required when specifying a LocalSecondaryIndex", func(in in) {
+			in.KeySchema, in.AttributeDefinitions, in.LocalSecondaryIndexes = keys("pk"), defs("pk", "l"), local("local")
+		}},
+		{"One or more parameter values were invalid: Duplicate index name: same", func(in in) {
+			in.AttributeDefinitions, in.GlobalSecondaryIndexes = defs("pk", "sk", "g"), []types.GlobalSecondaryIndex{index("same"), index("same")}
+		}},
+	} {
+		in := plainTable("refused")
+		test.change(in)
+		_, err := db.CreateTable(t.Context(), in)
+		mustSay(t, err, test.words)
+	}
+}
+
+// TestDisabledStream: a table without a stream cannot say what is in it.
+func TestDisabledStream(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	in := plainTable("streamless")
+	in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(false), StreamViewType: types.StreamViewTypeNewImage}
+	_, err := db.CreateTable(t.Context(), in)
+	mustRefuse(t, err, "StreamViewType")
+	_, err = updateTable(t, db, &dynamodb.UpdateTableInput{StreamSpecification: in.StreamSpecification})
+	mustRefuse(t, err, "StreamViewType")
+	in.StreamSpecification.StreamViewType = ""
+	if _, err = db.CreateTable(t.Context(), in); err != nil {
+		t.Error(err)
+	}
+}
