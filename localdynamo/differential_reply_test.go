@@ -37,8 +37,8 @@ func replyOf(out any, err error) reply {
 		return reply{code: "unknown", message: err.Error()}
 	}
 	a := reply{code: known.ErrorCode(), message: known.ErrorMessage()}
-	if _, bare := known.(*smithy.GenericAPIError); bare {
-		return a
+	if generic := (*smithy.GenericAPIError)(nil); errors.As(err, &generic) {
+		return a // the SDK has no type for it, and nothing else is in it
 	}
 	if content, _ := plain(known).(map[string]any); content != nil {
 		delete(content, "Message")
