@@ -59,7 +59,7 @@ func TestBatchWriteRefusals(t *testing.T) {
 		requests []types.WriteRequest
 		words    string
 	}{
-		{nil, "'RequestItems.things.member' failed to satisfy constraint: Member must have length greater than or equal to 1"},
+		{nil, "Value '{things=[]}' at 'requestItems' failed to satisfy constraint"},
 		{append(putting25(1), types.WriteRequest{PutRequest: &types.PutRequest{Item: key("z", "z")}}), "less than or equal to 25"},
 		{twice, "duplicates"},
 		{both, "exactly one of PutRequest and DeleteRequest"},

@@ -2,6 +2,7 @@ package localdynamo
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
 
@@ -30,10 +32,14 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	if err != nil {
 		return nil, err
 	}
+	projections, err := db.batchProjections(names, in.RequestItems)
+	if err != nil {
+		return nil, err
+	}
 	b := &batchGet{answers: make(map[string][]map[string]types.AttributeValue, len(names)), left: map[string]types.KeysAndAttributes{}}
 	plans := make([][]lookup, len(names))
 	for i, name := range names {
-		if plans[i], err = db.planKeys(name, in.RequestItems[name]); err != nil {
+		if plans[i], err = db.planKeys(name, in.RequestItems[name], projections[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +70,7 @@ func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, erro
 	names := slices.Sorted(maps.Keys(requests))
 	n := 0
 	for _, name := range names {
-		if err := checkTableName(&name); err != nil {
+		if err := checkBatchTable(name); err != nil {
 			return nil, err
 		}
 		if err := checkLength("RequestItems."+name+".member.Keys", len(requests[name].Keys), maxBatchGet); err != nil {
@@ -78,12 +84,39 @@ func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, erro
 	return names, nil
 }
 
-// planKeys checks what is asked of one table.
-func (db *DB) planKeys(name string, in types.KeysAndAttributes) ([]lookup, error) {
-	projection, err := db.eitherProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet)
-	if err != nil {
-		return nil, err
+// checkBatchTable checks a table's name as a key of RequestItems.
+func checkBatchTable(name string) error {
+	_, err := tableName(&name)
+	if _, ok := errors.AsType[*constraintError](err); ok {
+		return errConstraint("{"+name+"}", "requestItems",
+			"Map keys must satisfy constraint: [Member must have length less than or equal to 255, Member must have length greater than or equal to 3, Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+]")
 	}
+	return err
+}
+
+// batchProjections binds the projection of each table, before any table is
+// looked for. One form of them excludes the other in the whole request.
+func (db *DB) batchProjections(names []string, requests map[string]types.KeysAndAttributes) ([]*expr.Projection, error) {
+	var both forms
+	out := make([]*expr.Projection, len(names))
+	for i, name := range names {
+		in := requests[name]
+		var err error
+		if out[i], err = db.eitherProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet); err != nil {
+			return nil, err
+		}
+		if in.AttributesToGet != nil {
+			both.legacy = []parameter{{"AttributesToGet", true}}
+		}
+		if in.ProjectionExpression != nil {
+			both.expressions = []parameter{{projectionParameter, true}}
+		}
+	}
+	return out, both.check()
+}
+
+// planKeys checks what is asked of one table.
+func (db *DB) planKeys(name string, in types.KeysAndAttributes, projection *expr.Projection) ([]lookup, error) {
 	t, err := db.lookUp(&name)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ const maxBatchWrite = 25
 // ever left unprocessed: here they are all written, or none of them.
 func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
 	in = orEmpty(in)
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, ""); err != nil {
+	if err := together(checkCapacityMode(in.ReturnConsumedCapacity), checkMetricsMode(in.ReturnItemCollectionMetrics)); err != nil {
 		return nil, err
 	}
 	operations, err := batchOperations(in.RequestItems)
@@ -66,12 +66,13 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	}, nil
 }
 
-// planInBatch is plan with the one difference that AWS makes: an item whose
-// key does not fit its table is refused in the words for keys.
+// planInBatch is plan with the two differences that AWS makes: wrong values are
+// refused in older words, and an item whose key does not fit its table in the
+// words for keys.
 func (db *DB) planInBatch(o *operation) (*mutation, error) {
 	m, err := db.check(o)
 	if err != nil {
-		return nil, err
+		return nil, older(err)
 	}
 	if err := m.aim(db, o.table); err != nil {
 		return nil, err
@@ -92,8 +93,12 @@ func batchOperations(requests map[string][]types.WriteRequest) ([]*operation, er
 	}
 	var out []*operation
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		if err := checkTableName(&name); err != nil {
+		if err := checkBatchTable(name); err != nil {
 			return nil, err
+		}
+		if len(requests[name]) == 0 {
+			return nil, errConstraint("{"+name+"=[]}", "requestItems",
+				"Map value must satisfy constraint: [Member must have length less than or equal to 25, Member must have length greater than or equal to 1]")
 		}
 		if err := checkLength("RequestItems."+name+".member", len(requests[name]), maxBatchWrite); err != nil {
 			return nil, err

@@ -428,7 +428,7 @@ func billEmptyPage(ours, theirs *reply) {
 // two are compared. Most on the left are DynamoDB Local's.
 var words = []struct{ pattern, shared string }{
 	{`^(?:Invalid table/index name\. .*|\d validation errors? detected: Value '[^']*' at '\w*(?:[tT]able|[iI]ndex)Name' .*|1 validation error detected: .* Map keys must satisfy constraint: .*)$`, "Invalid table/index name"},
-	{`^(?:The batch write request list for a table cannot be null or empty: \S+|1 validation error detected: Value at 'RequestItems\.\S+\.member' .* greater than or equal to 1)$`, "No requests for a table"},
+	{`^(?:The batch write request list for a table cannot be null or empty: \S+|1 validation error detected: Value '\{\S+=\[\]\}' at 'requestItems' .*)$`, "No requests for a table"},
 	{`^(?:The list of keys in RequestItems for BatchGetItem is required: \S+ has empty list|1 validation error detected: Value at 'RequestItems\.\S+\.member\.Keys' .* greater than or equal to 1)$`, "No keys for a table"},
 	{`^(?:Too many items requested for the Batch(?:Get|Write)Item call|1 validation error detected: Value at 'RequestItems\.\S+' .* less than or equal to \d+)$`, "Too many items"},
 	{`^(?:Batch(?:GetItem must have some requests set|WriteItem cannot have a null or no requests set)|1 validation error detected: Value at 'RequestItems' .*)$`, "No requests"},
