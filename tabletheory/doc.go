@@ -1,0 +1,2 @@
+// Package tabletheory maps Go structs to the items of DynamoDB tables.
+package tabletheory
