@@ -189,3 +189,30 @@ func TestWordsOfProjections(t *testing.T) {
 		mustSay(t, err, "Invalid ProjectionExpression: "+want)
 	}
 }
+
+// TestOrderOfKeyConditions: of several faults of a key condition the first in
+// the text is told, and before the table is looked for.
+func TestOrderOfKeyConditions(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	const operand = "Invalid KeyConditionExpression: Incorrect operand type for operator or function; operator or function: begins_with, operand type: N"
+	const undefined = "Invalid KeyConditionExpression: An expression attribute value used in expression is not defined; attribute value: :missing"
+	for _, c := range []struct{ table, text, want string }{
+		{"things", "pk = :missing AND begins_with(sk, :n)", undefined},
+		{"things", "begins_with(sk, :n) AND pk = :missing", operand},
+		{"things", "pk = :p AND begins_with(sk, :n) AND sk = :missing", operand},
+		{"things", "pk = :p AND begins_with(sk, :n) AND sk > :p", operand},
+		{"absent", "pk = :p AND begins_with(sk, :n)", operand},
+	} {
+		_, err := db.Query(t.Context(), &dynamodb.QueryInput{
+			TableName: &c.table, KeyConditionExpression: &c.text, ExpressionAttributeValues: item{":p": str("p"), ":n": num("1")},
+		})
+		mustSay(t, err, c.want)
+	}
+	_, err := db.Query(t.Context(), &dynamodb.QueryInput{
+		TableName: aws.String("absent"), KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("p")},
+	})
+	var missing *types.ResourceNotFoundException
+	if !errors.As(err, &missing) {
+		t.Errorf("got %v, want that there is no such table", err)
+	}
+}

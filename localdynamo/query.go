@@ -55,12 +55,19 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	if in.KeyConditionExpression == nil && in.KeyConditions == nil {
 		return nil, invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
 	}
+	terms, err := db.bindQuery(in, &q.page)
+	if err != nil {
+		return nil, err
+	}
 	s, err := db.source(in.TableName, in.IndexName)
 	if err != nil {
 		return nil, err
 	}
-	key, err := db.bindQuery(in, s, &q.page)
+	key, err := bindKey(in, terms, s.key())
 	if err != nil {
+		return nil, asInvalid(err)
+	}
+	if err := checkFilter(in, s.key(), q.filter); err != nil {
 		return nil, err
 	}
 	if err := q.setSource(s, shared); err != nil {
@@ -75,7 +82,9 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	return q, q.startAfter(in.ExclusiveStartKey)
 }
 
-func (db *DB) bindQuery(in *dynamodb.QueryInput, src source, p *page) (*expr.KeyCondition, error) {
+// bindQuery binds all that needs no table. The terms are nil if the key
+// condition is in the legacy form.
+func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (terms *expr.KeyTerms, err error) {
 	scope, err := expr.NewScope(&db.expressions, in.ExpressionAttributeNames, in.ExpressionAttributeValues)
 	if err != nil {
 		return nil, asInvalid(unnamed(err))
@@ -89,26 +98,24 @@ func (db *DB) bindQuery(in *dynamodb.QueryInput, src source, p *page) (*expr.Key
 	if err := p.bindLegacy(in.AttributesToGet, expr.KindQueryFilter, in.QueryFilter, in.ConditionalOperator); err != nil {
 		return nil, err
 	}
-	key, err := bindKey(in, scope, src.key())
-	if err != nil {
-		return nil, asInvalid(err)
+	if in.KeyConditions == nil {
+		if terms, err = scope.KeyTerms(*in.KeyConditionExpression); err != nil {
+			return nil, asInvalid(err)
+		}
 	}
-	if err := scope.Done(); err != nil {
-		return nil, asInvalid(err)
-	}
-	return key, checkFilter(in, src.key(), p.filter)
+	return terms, asInvalid(scope.Done())
 }
 
-// bindKey binds the key condition, in either form.
-func bindKey(in *dynamodb.QueryInput, scope *expr.Scope, schema *keySchema) (*expr.KeyCondition, error) {
+// bindKey makes of the terms, or of the legacy form, a condition on a key.
+func bindKey(in *dynamodb.QueryInput, terms *expr.KeyTerms, schema *keySchema) (*expr.KeyCondition, error) {
 	rangeName := ""
 	if schema.Range != nil {
 		rangeName = schema.Range.Name
 	}
-	if in.KeyConditions != nil {
+	if terms == nil {
 		return expr.KeyConditions(in.KeyConditions, schema.Hash.Name, rangeName)
 	}
-	return scope.KeyCondition(*in.KeyConditionExpression, schema.Hash.Name, rangeName)
+	return terms.Of(schema.Hash.Name, rangeName)
 }
 
 // checkFilter refuses a filter that looks at what the key condition decides.

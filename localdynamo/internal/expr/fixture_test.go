@@ -67,7 +67,11 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 		}
 		out = func() (string, error) { return apply(u, item) }
 	case "key":
-		k, err := scope.KeyCondition(text, "pk", "sk")
+		terms, err := scope.KeyTerms(text)
+		if err != nil {
+			return "", err
+		}
+		k, err := terms.Of("pk", "sk")
 		if err != nil {
 			return "", err
 		}

@@ -52,7 +52,9 @@ func evaluate(scope *expr.Scope, kind expr.Kind, text string) {
 			c.Match(item)
 		}
 	case expr.KindKeyCondition:
-		_, _ = scope.KeyCondition(text, "a", "b")
+		if terms, err := scope.KeyTerms(text); err == nil {
+			_, _ = terms.Of("a", "b")
+		}
 	case expr.KindProjection:
 		if p, err := scope.Projection(&text); err == nil {
 			p.Of(item)

@@ -22,9 +22,13 @@ type KeyRange struct {
 	Low, High types.AttributeValue // High only for BETWEEN
 }
 
-// KeyCondition binds text for a table with these key attributes; rangeName is
-// "" if there is only a hash key.
-func (s *Scope) KeyCondition(text string, hashName, rangeName string) (*KeyCondition, error) {
+// KeyTerms is a key condition of which it is not yet known what the keys are.
+type KeyTerms struct {
+	terms []keyTerm // of distinct names
+}
+
+// KeyTerms binds text, as far as that needs no table.
+func (s *Scope) KeyTerms(text string) (*KeyTerms, error) {
 	b, err := s.bind(KindKeyCondition, text)
 	if err != nil {
 		return nil, err
@@ -36,31 +40,28 @@ func (s *Scope) KeyCondition(text string, hashName, rangeName string) (*KeyCondi
 	if err != nil {
 		return nil, err
 	}
-	if err := b.checkTerms(terms, rangeName); err != nil {
-		return nil, err
+	for i, t := range terms {
+		if slices.ContainsFunc(terms[:i], func(earlier keyTerm) bool { return earlier.name == t.name }) {
+			return nil, b.errorf("KeyConditionExpressions must only contain one condition per key")
+		}
 	}
-	return assemble(terms, hashName, rangeName)
+	return &KeyTerms{terms}, nil
 }
 
 // maxKeyTerms is how many attributes a key has at most.
 const maxKeyTerms = 2
 
-// checkTerms refuses two conditions on one attribute, and more conditions than
-// any key has attributes.
-func (b *binding) checkTerms(terms []keyTerm, rangeName string) error {
-	for i, t := range terms {
-		if slices.ContainsFunc(terms[:i], func(earlier keyTerm) bool { return earlier.name == t.name }) {
-			return b.errorf("KeyConditionExpressions must only contain one condition per key")
-		}
-	}
-	if len(terms) <= maxKeyTerms {
-		return nil
-	}
+// Of returns the condition on a key of these attributes; rangeName is "" if
+// there is only a hash key.
+func (t *KeyTerms) Of(hashName, rangeName string) (*KeyCondition, error) {
 	attributes := maxKeyTerms
 	if rangeName == "" {
 		attributes--
 	}
-	return fmt.Errorf("The number of query conditions (%d) exceeds the number of key attributes defined in the schema (%d)", len(terms), attributes)
+	if len(t.terms) > maxKeyTerms {
+		return nil, fmt.Errorf("The number of query conditions (%d) exceeds the number of key attributes defined in the schema (%d)", len(t.terms), attributes)
+	}
+	return assemble(t.terms, hashName, rangeName)
 }
 
 // assemble makes a key condition of its terms, which are of distinct names.
