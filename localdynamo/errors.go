@@ -11,6 +11,7 @@ import (
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // Errors of opening and closing. Errors of operations are the SDK's own types.
@@ -36,13 +37,31 @@ func invalid(format string, args ...any) error {
 	return &smithy.GenericAPIError{Code: codeValidation, Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient}
 }
 
+// complaint is a ValidationException about a value or an expression.
+type complaint struct {
+	*smithy.GenericAPIError
+	cause error
+}
+
+func (c *complaint) Unwrap() []error { return []error{c.GenericAPIError, c.cause} }
+
 // asInvalid makes a complaint about a value or an expression one about the
 // request; nil stays nil.
 func asInvalid(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &smithy.GenericAPIError{Code: codeValidation, Message: err.Error(), Fault: smithy.FaultClient}
+	return &complaint{&smithy.GenericAPIError{Code: codeValidation, Message: err.Error(), Fault: smithy.FaultClient}, err}
+}
+
+// older says of a value that is wrong what BatchWriteItem and Scan still say.
+func older(err error) error {
+	var named *expr.ValueError
+	var fault *value.Fault
+	if errors.As(err, &named) || !errors.As(err, &fault) {
+		return err
+	}
+	return invalid("%s", fault.Older())
 }
 
 // counted adds the words that AWS puts before every complaint of PutItem,
@@ -57,7 +76,8 @@ func counted(err error) error {
 }
 
 // unnamed takes from a complaint about a value of an expression which value
-// that is. AWS tells it in Scan and in transactions, and no longer elsewhere.
+// that is. AWS tells it in Scan, in most regions in transactions, and nowhere
+// else any longer.
 func unnamed(err error) error {
 	var named *expr.ValueError
 	if errors.As(err, &named) {

@@ -122,6 +122,23 @@ func (ix *index) checkKey(a attribute, v types.AttributeValue) error {
 	return nil
 }
 
+// checkAssigned refuses an update that makes the key of an index empty, as can
+// be seen without the item.
+func (t *table) checkAssigned(u *expr.Update) error {
+	for _, ix := range t.Indexes {
+		for _, a := range ix.keyAttributes() {
+			v := u.Assigned(a.Name)
+			if v == nil || value.Type(v) != string(a.Type) {
+				continue
+			}
+			if size, kind := keySize(v); size == 0 {
+				return invalid("One or more parameter values are not valid. The update expression attempted to update a secondary index key to a value that is not supported. The AttributeValue for a key attribute cannot contain an empty %s value.", kind)
+			}
+		}
+	}
+	return nil
+}
+
 func errEmptyIndexKey(ix *index, a attribute, kind string) error {
 	return invalid("One or more parameter values are not valid. A value specified for a secondary index key is not supported. The AttributeValue for a key attribute cannot contain an empty %s value. IndexName: %s, IndexKey: %s", kind, ix.Name, a.Name)
 }

@@ -74,21 +74,39 @@ func (db *DB) check(o *operation) (*mutation, error) {
 	default:
 		return nil, invalid("1 validation error detected: Value '%s' at 'returnValuesOnConditionCheckFailure' failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, NONE]", o.onFailure)
 	}
-	var err error
-	if m.fields, err = o.cleanFields(); err != nil {
+	given, err := o.given()
+	if err != nil {
 		return nil, err
 	}
-	m.payload = value.ItemSize(m.fields)
-	return m, db.bind(o, m)
+	if m.verb == verbPut { // an item is looked at before the expressions, a key after them
+		err = m.clean(given)
+	}
+	if err == nil {
+		err = db.bind(o, m)
+	}
+	if err == nil && m.verb != verbPut {
+		err = m.clean(given)
+	}
+	return m, err
+}
+
+// clean checks the values of the new item, or of the key.
+func (m *mutation) clean(given map[string]types.AttributeValue) (err error) {
+	m.fields, err = value.CleanItem(given)
+	m.payload += value.ItemSize(m.fields)
+	return asInvalid(err)
 }
 
 // aim finds the table, and refuses what no table would take: an empty value
-// in a key.
+// in a key, given as such or assigned by an update.
 func (m *mutation) aim(db *DB, name *string) (err error) {
 	if m.table, err = db.lookUp(name); err != nil {
 		return err
 	}
-	return m.table.checkFilled(m.fields)
+	if err := m.table.checkFilled(m.fields); err != nil {
+		return err
+	}
+	return m.table.checkAssigned(m.update)
 }
 
 // fit finds the key, and refuses what this table's keys are not like.
@@ -115,20 +133,17 @@ func (m *mutation) encode() error {
 	return nil
 }
 
-// cleanFields checks the fields that hold values, and returns the new item of
-// a put, or the key of everything else.
-func (o *operation) cleanFields() (map[string]types.AttributeValue, error) {
-	given := o.key
+// given returns the new item of a put, or the key of everything else.
+func (o *operation) given() (map[string]types.AttributeValue, error) {
 	switch {
 	case o.verb == verbPut && o.item == nil:
-		return nil, invalid("1 validation error detected: Value null at 'item' failed to satisfy constraint: Member must not be null")
+		return nil, errNull("item")
 	case o.verb == verbPut:
-		given = o.item
-	case given == nil:
+		return o.item, nil
+	case o.key == nil:
 		return nil, errNullKey()
 	}
-	fields, err := value.CleanItem(given)
-	return fields, asInvalid(err)
+	return o.key, nil
 }
 
 func (db *DB) bind(o *operation, m *mutation) error {
@@ -139,11 +154,8 @@ func (db *DB) bind(o *operation, m *mutation) error {
 		return nil
 	}
 	scope, err := expr.NewScope(&db.expressions, o.names, o.values)
-	if o.legacy != nil {
-		err = unnamed(err)
-	}
 	if err != nil {
-		return asInvalid(err)
+		return asInvalid(unnamed(err))
 	}
 	if m.update, err = scope.Update(o.update); err != nil {
 		return asInvalid(err)

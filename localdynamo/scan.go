@@ -51,7 +51,7 @@ func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error)
 		return nil, nil, err
 	}
 	if err := db.bindScan(in, p); err != nil {
-		return nil, nil, err
+		return nil, nil, older(err)
 	}
 	s, err := db.source(in.TableName, in.IndexName)
 	if err != nil {

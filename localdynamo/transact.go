@@ -3,6 +3,7 @@ package localdynamo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -32,13 +33,10 @@ const (
 // *types.IdempotentParameterMismatchException. Tokens outlive a restart.
 func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	in = orEmpty(in)
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, ""); err != nil {
-		return nil, err
-	}
 	if err := checkToken(in.ClientRequestToken); err != nil {
 		return nil, err
 	}
-	if err := checkActionCount(len(in.TransactItems)); err != nil {
+	if err := together(checkCapacityMode(in.ReturnConsumedCapacity), checkMetricsMode(in.ReturnItemCollectionMetrics), checkActionFields(in.TransactItems)); err != nil {
 		return nil, err
 	}
 	operations, mutations, err := db.planActions(in.TransactItems)
@@ -71,6 +69,34 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 		ConsumedCapacity:      cost.consumed(in.ReturnConsumedCapacity, repeated),
 		ItemCollectionMetrics: metrics,
 	}, nil
+}
+
+// checkActionFields checks how many actions there are, and what tables they
+// name.
+func checkActionFields(actions []types.TransactWriteItem) error {
+	faults := []error{checkActionCount(len(actions))}
+	for i := range actions {
+		faults = append(faults, checkActionTable(fmt.Sprintf("transactItems.%d.member", i+1), &actions[i]))
+	}
+	return together(faults...)
+}
+
+// checkActionTable checks the table that an action, which stands in member, is
+// about.
+func checkActionTable(member string, action *types.TransactWriteItem) (err error) {
+	switch {
+	case action.Put != nil:
+		_, err = tableNameAt(member+".put.tableName", action.Put.TableName)
+	case action.Update != nil:
+		_, err = tableNameAt(member+".update.tableName", action.Update.TableName)
+	case action.Delete != nil:
+		_, err = tableNameAt(member+".delete.tableName", action.Delete.TableName)
+	case action.ConditionCheck != nil:
+		_, err = tableNameAt(member+".conditionCheck.tableName", action.ConditionCheck.TableName)
+	default:
+		err = errConstraint("", "transactItems", "TransactWriteRequest should contain Delete or Put or Update or ConditionCheck")
+	}
+	return err
 }
 
 // planActions checks the actions in the order of AWS: all fields and

@@ -72,7 +72,7 @@ func TestTransactionValidation(t *testing.T) {
 	db := open(t, localdynamo.Options{})
 	never := "attribute_exists(pk)"
 	mustRefuse(t, transact(t, db), "TransactItems")
-	mustRefuse(t, transact(t, db, types.TransactWriteItem{}), "only contain one of")
+	mustRefuse(t, transact(t, db, types.TransactWriteItem{}), "should contain Delete or Put")
 	both := putting(key("a", "b"), "")
 	both.Delete = &types.Delete{TableName: things, Key: key("a", "c")}
 	mustRefuse(t, transact(t, db, both), "only contain one of")

@@ -2,6 +2,7 @@ package localdynamo
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -16,10 +17,7 @@ import (
 // the transaction with a *types.TransactionCanceledException.
 func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactGetItemsOutput, error) {
 	in = orEmpty(in)
-	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
-		return nil, err
-	}
-	if err := checkActionCount(len(in.TransactItems)); err != nil {
+	if err := together(checkCapacityMode(in.ReturnConsumedCapacity), checkGetFields(in.TransactItems)); err != nil {
 		return nil, err
 	}
 	plans, err := db.planTransactGet(in.TransactItems)
@@ -56,23 +54,33 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 	return out, nil
 }
 
-// planTransactGet checks the requests. A key that is not like its table's is a
+// checkGetFields checks how many requests there are, and what tables and keys
+// they name.
+func checkGetFields(requests []types.TransactGetItem) error {
+	faults := []error{checkActionCount(len(requests))}
+	for i, request := range requests {
+		member := fmt.Sprintf("transactItems.%d.member.get", i+1)
+		if request.Get == nil {
+			faults = append(faults, errNull(member))
+			continue
+		}
+		if request.Get.Key == nil {
+			faults = append(faults, errNull(member+".key"))
+		}
+		_, err := tableNameAt(member+".tableName", request.Get.TableName)
+		faults = append(faults, err)
+	}
+	return together(faults...)
+}
+
+// planTransactGet checks the requests, whose fields are checked. A key that is not like its table's is a
 // reason of its own request, the first one only; anything else, the fault of
 // the whole.
 func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]lookup, error) {
 	plans := make([]lookup, len(requests))
 	keys := make([]map[string]types.AttributeValue, len(requests))
 	for i, request := range requests {
-		if request.Get == nil {
-			return nil, invalid("1 validation error detected: Value null at 'transactItems.%d.member.get' failed to satisfy constraint: Member must not be null", i+1)
-		}
-		if request.Get.Key == nil {
-			return nil, errNullKey()
-		}
 		var err error
-		if err = checkTableName(request.Get.TableName); err != nil {
-			return nil, err
-		}
 		if keys[i], err = value.CleanItem(request.Get.Key); err != nil {
 			return nil, asInvalid(err)
 		}

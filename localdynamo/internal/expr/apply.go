@@ -52,6 +52,20 @@ func (u *Update) Touches(name string) bool {
 	return u != nil && u.touched.root.names[name] != nil
 }
 
+// Assigned returns the value that u sets the attribute to, if that is one of
+// the request's own values; otherwise nil.
+func (u *Update) Assigned(name string) types.AttributeValue {
+	if u == nil {
+		return nil
+	}
+	for _, a := range u.actions {
+		if a.verb == verbSet && len(a.path) == 1 && u.name(a.path[0]) == name && a.arg.kind == operandValue {
+			return u.values[a.arg.ref]
+		}
+	}
+	return nil
+}
+
 // Creates reports whether u makes an item where there was none. An update that
 // only takes things away does not; a nil Update, which does nothing, does.
 func (u *Update) Creates() bool {

@@ -30,8 +30,14 @@ type ValueError struct {
 	Fault error
 }
 
+// Error says it in AWS's older words: where it tells the key it has no others.
 func (e *ValueError) Error() string {
-	return fmt.Sprintf("ExpressionAttributeValues contains invalid value: %v for key %s", e.Fault, e.Key)
+	fault := e.Fault.Error()
+	var both *value.Fault
+	if errors.As(e.Fault, &both) {
+		fault = both.Older()
+	}
+	return fmt.Sprintf("ExpressionAttributeValues contains invalid value: %s for key %s", fault, e.Key)
 }
 
 // Unwrap returns the fault.

@@ -277,7 +277,11 @@ func (r *reader) container(tag byte, depth int) types.AttributeValue {
 	case tagSS:
 		return &types.AttributeValueMemberSS{Value: r.texts()}
 	case tagNS:
-		return &types.AttributeValueMemberNS{Value: r.texts()}
+		set := r.texts()
+		if !slices.IsSortedFunc(set, CompareNumbers) {
+			slices.SortFunc(set, CompareNumbers) // older files have them in the order of their texts
+		}
+		return &types.AttributeValueMemberNS{Value: set}
 	case tagBS:
 		texts := r.texts()
 		set := make([][]byte, len(texts))

@@ -55,13 +55,6 @@ func isCanonicalInteger(s string) bool {
 	return true
 }
 
-func notNumber(s string) error {
-	if len(s) > 64 {
-		s = s[:64] + "..."
-	}
-	return errors.New("The parameter cannot be converted to a numeric value: " + s)
-}
-
 // parse reads [sign]digits[.digits][(e|E)[sign]digits]; one side of the point
 // may be missing. A zero must be in the range by the exponent it is written
 // with, since it has no digits that the bounds could look at.

@@ -2,6 +2,7 @@ package value
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -10,12 +11,12 @@ import (
 func Union(a, b types.AttributeValue) types.AttributeValue {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberSS:
-		return &types.AttributeValueMemberSS{Value: merge(a.Value, b.(*types.AttributeValueMemberSS).Value)}
+		return &types.AttributeValueMemberSS{Value: merge(a.Value, b.(*types.AttributeValueMemberSS).Value, strings.Compare)}
 	case *types.AttributeValueMemberNS:
-		return &types.AttributeValueMemberNS{Value: merge(a.Value, b.(*types.AttributeValueMemberNS).Value)}
+		return &types.AttributeValueMemberNS{Value: merge(a.Value, b.(*types.AttributeValueMemberNS).Value, CompareNumbers)}
 	case *types.AttributeValueMemberBS:
 		b := b.(*types.AttributeValueMemberBS)
-		return binarySet(merge(binaryMembers(a.Value), binaryMembers(b.Value)))
+		return binarySet(merge(binaryMembers(a.Value), binaryMembers(b.Value), strings.Compare))
 	}
 	return a
 }
@@ -25,16 +26,16 @@ func Union(a, b types.AttributeValue) types.AttributeValue {
 func Difference(a, b types.AttributeValue) types.AttributeValue {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberSS:
-		if left := without(a.Value, b.(*types.AttributeValueMemberSS).Value); len(left) > 0 {
+		if left := without(a.Value, b.(*types.AttributeValueMemberSS).Value, strings.Compare); len(left) > 0 {
 			return &types.AttributeValueMemberSS{Value: left}
 		}
 	case *types.AttributeValueMemberNS:
-		if left := without(a.Value, b.(*types.AttributeValueMemberNS).Value); len(left) > 0 {
+		if left := without(a.Value, b.(*types.AttributeValueMemberNS).Value, CompareNumbers); len(left) > 0 {
 			return &types.AttributeValueMemberNS{Value: left}
 		}
 	case *types.AttributeValueMemberBS:
 		b := b.(*types.AttributeValueMemberBS)
-		if left := without(binaryMembers(a.Value), binaryMembers(b.Value)); len(left) > 0 {
+		if left := without(binaryMembers(a.Value), binaryMembers(b.Value), strings.Compare); len(left) > 0 {
 			return binarySet(left)
 		}
 	}
@@ -42,17 +43,17 @@ func Difference(a, b types.AttributeValue) types.AttributeValue {
 }
 
 // merge returns the sorted members of either.
-func merge(a, b []string) []string {
+func merge(a, b []string, compare func(a, b string) int) []string {
 	both := slices.Concat(a, b)
-	slices.Sort(both)
+	slices.SortFunc(both, compare)
 	return slices.Compact(both)
 }
 
 // without returns the members of a that are not in b.
-func without(a, b []string) []string {
+func without(a, b []string, compare func(a, b string) int) []string {
 	var left []string
 	for _, s := range a {
-		if _, found := slices.BinarySearch(b, s); !found {
+		if _, found := slices.BinarySearchFunc(b, s, compare); !found {
 			left = append(left, s)
 		}
 	}

@@ -5,14 +5,13 @@
 // Values travel as the SDK's own types.AttributeValue, with one promise added:
 // a value that has passed Clean (or was decoded from disk) is canonical. Its
 // numbers are plain decimals that are equal exactly when their texts are, its
-// sets are sorted, not empty and hold no member twice, and it shares no memory
-// with the caller.
+// sets are sorted (numbers by value, all else bytewise), not empty and hold no
+// member twice, and it shares no memory with the caller.
 package value
 
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -32,7 +31,7 @@ var (
 	ErrNoType    = errors.New("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
 	ErrTooDeep   = errors.New("Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit")
 	ErrNullFalse = errors.New("One or more parameter values were invalid: Null attribute value types must have the value of true")
-	ErrNoName    = errors.New("One or more parameter values were invalid: Empty attribute name")
+	ErrNoName    = errors.New("Empty attribute name")
 	ErrLongName  = errors.New("Attribute name is too large, must be less than 65536 bytes")
 	errEmptySS   = errors.New("One or more parameter values were invalid: An string set  may not be empty")
 	errEmptyNS   = errors.New("One or more parameter values were invalid: An number set  may not be empty")
@@ -72,9 +71,21 @@ func Clean(v types.AttributeValue) (types.AttributeValue, error) {
 	return clean(v, 1)
 }
 
-// CleanItem checks and copies a whole item or key.
+// CleanItem checks and copies a whole item or key. Of several faults it reports
+// the name of an attribute first, and the name of a member of a map last.
 func CleanItem(item map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
-	return cleanMap(item, 1)
+	for name := range item {
+		if err := CheckName(name); err != nil {
+			return nil, err
+		}
+	}
+	out, err := cleanMap(item, 1)
+	if errors.Is(err, ErrNoName) {
+		if deep := CheckDepth(item); deep != nil {
+			err = deep
+		}
+	}
+	return out, err
 }
 
 // clean works on a value that depth maps and lists enclose.
@@ -174,7 +185,7 @@ func cleanSet(v types.AttributeValue) (types.AttributeValue, error) {
 		}
 		set := slices.Sorted(slices.Values(v.Value))
 		if hasDuplicate(set) {
-			return nil, fmt.Errorf("One or more parameter values were invalid: Input collection [%s] contains duplicates.", strings.Join(v.Value, ", "))
+			return nil, errTwiceSS(v.Value)
 		}
 		return &types.AttributeValueMemberSS{Value: set}, nil
 	case *types.AttributeValueMemberNS:
@@ -206,10 +217,10 @@ func cleanNumberSet(in []string) (types.AttributeValue, error) {
 		}
 		out[i] = c
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, CompareNumbers)
 	// Duplicates are numeric: 1 and 1.0 are one member given twice.
 	if hasDuplicate(out) {
-		return nil, fmt.Errorf("One or more parameter values were invalid: Input collection [%s] contains duplicates.", strings.Join(in, ", "))
+		return nil, errTwiceNS()
 	}
 	return &types.AttributeValueMemberNS{Value: out}, nil
 }
@@ -218,7 +229,7 @@ func cleanBinarySet(in [][]byte) (types.AttributeValue, error) {
 	set := sortedBinaries(in)
 	for i := 1; i < len(set); i++ {
 		if bytes.Equal(set[i-1], set[i]) {
-			return nil, errors.New("One or more parameter values were invalid: Input collection of type BS contains duplicates.")
+			return nil, errTwiceBS(in)
 		}
 	}
 	return &types.AttributeValueMemberBS{Value: set}, nil
@@ -361,19 +372,23 @@ func CheckDepth(item map[string]types.AttributeValue) error {
 func shallow(v types.AttributeValue, depth int) bool {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberL:
+		if v == nil || depth >= MaxDepth {
+			return v == nil
+		}
 		for _, e := range v.Value {
 			if !shallow(e, depth+1) {
 				return false
 			}
 		}
-		return depth < MaxDepth
 	case *types.AttributeValueMemberM:
+		if v == nil || depth >= MaxDepth {
+			return v == nil
+		}
 		for _, e := range v.Value {
 			if !shallow(e, depth+1) {
 				return false
 			}
 		}
-		return depth < MaxDepth
 	}
 	return true
 }

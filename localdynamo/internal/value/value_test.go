@@ -319,3 +319,26 @@ func TestDepth(t *testing.T) {
 		}
 	}
 }
+
+// TestNumberSetsInOrder: members stand in the order of their values, also in
+// items that were written when they stood in that of their texts.
+func TestNumberSetsInOrder(t *testing.T) {
+	set := func(members ...string) types.AttributeValue { return &types.AttributeValueMemberNS{Value: members} }
+	clean, err := value.Clean(set("10", "9", "-1", "0.5", "-20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := set("-20", "-1", "0.5", "9", "10"); !value.Equal(clean, want) {
+		t.Errorf("got %v, want %v", clean, want)
+	}
+	if got, want := value.Union(set("2", "10"), set("1", "9")), set("1", "2", "9", "10"); !value.Equal(got, want) {
+		t.Errorf("union: got %v, want %v", got, want)
+	}
+	if got, want := value.Difference(set("1", "2", "9", "10"), set("2", "10")), set("1", "9"); !value.Equal(got, want) {
+		t.Errorf("difference: got %v, want %v", got, want)
+	}
+	old := value.Item(value.Encode(nil, map[string]types.AttributeValue{"set": set("-1", "-20", "0.5", "10", "9")}))
+	if got, err := old.Lookup("set"); err != nil || !value.Equal(got, clean) {
+		t.Errorf("from an older file: got %v, %v, want %v", got, err, clean)
+	}
+}
