@@ -1,6 +1,19 @@
 package tabletheory
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
 
 // What callers branch on, by [errors.Is]. Errors that DynamoDB answered with are
 // wrapped as well, so that [errors.AsType] finds the SDK's own types.
@@ -28,3 +41,296 @@ var (
 	// ErrUnsupported: the client that New was given lacks the operation.
 	ErrUnsupported = errors.New("the client does not have the operation")
 )
+
+// ConditionError is that a write of one item found another item than its
+// conditions demand. It is an [ErrConditionFailed] and, if the version is what
+// differs, an [ErrVersionConflict].
+//
+// The SDK repeats a request that was not answered: a write that was carried out,
+// and whose answer was lost, can so fail on what it has itself stored. Item
+// tells.
+type ConditionError struct {
+	Table string
+	Key   map[string]types.AttributeValue
+	// Item is the stored item, as it is stored; nil if there is none.
+	Item map[string]types.AttributeValue
+
+	stored
+	conflict bool
+	cause    error
+}
+
+// Error says what is wrong, and what is stored instead.
+func (e *ConditionError) Error() string {
+	return demand(e.conflict) + e.found(e.Item)
+}
+
+// Unwrap returns what callers branch on, and the SDK's own error.
+func (e *ConditionError) Unwrap() []error {
+	if e.conflict {
+		return []error{ErrConditionFailed, ErrVersionConflict, e.cause}
+	}
+	return []error{ErrConditionFailed, e.cause}
+}
+
+// Decode reads the stored item into dest, a pointer to a struct of a model. If
+// there is no item it returns [ErrItemNotFound] and leaves dest alone.
+func (e *ConditionError) Decode(dest any) error { return e.decode(e.Item, dest) }
+
+// TransactionError is that a transaction was cancelled, and nothing of it
+// happened. It is an [ErrConditionFailed], [ErrVersionConflict],
+// [ErrTransactionConflict] or [ErrThrottled] if one of its actions has that
+// reason.
+type TransactionError struct {
+	// Reasons has one entry for each action, in order.
+	Reasons []Reason
+
+	cause error
+}
+
+// Reason is why one action of a transaction was, or would have been, refused.
+type Reason struct {
+	Index int    // of the action, from 0
+	Kind  string // put, create, update, delete, condition check or get
+	Table string
+	Key   map[string]types.AttributeValue
+	// Code is DynamoDB's: None if nothing was wrong with this action,
+	// ConditionalCheckFailed, TransactionConflict, ProvisionedThroughputExceeded,
+	// ThrottlingError, ItemCollectionSizeLimitExceeded, ValidationError or one
+	// that AWS has added. Message is its text.
+	Code, Message string
+	// Item is the stored item if a condition failed; nil if there is none.
+	Item map[string]types.AttributeValue
+
+	stored
+	name     string // of the model and the key, for people
+	conflict bool
+}
+
+// Failed reports whether this action had a part in the cancellation.
+func (r Reason) Failed() bool { return r.Code != codeNone }
+
+// Decode reads the item of a failed condition into dest, a pointer to a struct
+// of a model. If there is no item it returns [ErrItemNotFound] and leaves dest
+// alone.
+func (r Reason) Decode(dest any) error { return r.decode(r.Item, dest) }
+
+// Error lists the actions that were refused.
+func (e *TransactionError) Error() string {
+	var text strings.Builder
+	text.WriteString("the transaction was cancelled, and nothing of it happened")
+	for _, r := range e.Reasons {
+		if r.Failed() {
+			fmt.Fprintf(&text, "; action %d, %s %s: %s", r.Index, r.Kind, r.name, r.text())
+		}
+	}
+	return text.String()
+}
+
+func (r Reason) text() string {
+	switch {
+	case r.Code == codeConditionFailed:
+		return demand(r.conflict) + r.found(r.Item)
+	case r.Message == "":
+		return r.Code
+	}
+	return r.Code + ": " + r.Message
+}
+
+// Unwrap returns what callers branch on, each once, and the SDK's own error.
+func (e *TransactionError) Unwrap() []error {
+	var conditions, conflicts, versions, throttled bool
+	for _, r := range e.Reasons {
+		switch r.Code {
+		case codeConditionFailed:
+			conditions = true
+			versions = versions || r.conflict
+		case codeConflict:
+			conflicts = true
+		case codeThrottled, codeCapacity:
+			throttled = true
+		}
+	}
+	all := []error{e.cause}
+	for _, sentinel := range []struct {
+		holds bool
+		err   error
+	}{{conditions, ErrConditionFailed}, {versions, ErrVersionConflict}, {conflicts, ErrTransactionConflict}, {throttled, ErrThrottled}} {
+		if sentinel.holds {
+			all = append(all, sentinel.err)
+		}
+	}
+	return all
+}
+
+// demand is what was found to be wrong with a stored item.
+func demand(conflict bool) string {
+	if conflict {
+		return ErrVersionConflict.Error()
+	}
+	return ErrConditionFailed.Error()
+}
+
+// stored knows how an item is read that came with an error.
+type stored struct {
+	target *target
+}
+
+// found tells people what is stored.
+func (s stored) found(item model.Item) string {
+	if len(item) == 0 {
+		return ": there is none"
+	}
+	if s.target == nil || s.target.model.Version == nil {
+		return ""
+	}
+	return fmt.Sprintf(": it has version %d", versionOf(s.target.model, item))
+}
+
+func (s stored) decode(item model.Item, dest any) error {
+	if len(item) == 0 || s.target == nil {
+		return fmt.Errorf("tabletheory: decode the item that an error came with: %w", ErrItemNotFound)
+	}
+	value := reflect.ValueOf(dest)
+	if value.Kind() != reflect.Pointer || value.IsNil() || value.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("tabletheory: decode the item that an error came with: %w: the destination is a pointer to a struct, not %s", ErrInvalidQuery, describe(dest))
+	}
+	md, err := s.target.models.Model(value.Type())
+	if err != nil {
+		return fmt.Errorf("tabletheory: decode the item that an error came with: %w: %w", ErrInvalidModel, err)
+	}
+	if err := md.Decode(item, value.Elem()); err != nil {
+		return fmt.Errorf("tabletheory: decode the item that an error came with: %w", err)
+	}
+	return nil
+}
+
+// versionOf is the version of a stored item: 0 if it has none, or if another
+// writer has stored something there that is no version.
+func versionOf(m *model.Model, item model.Item) int64 {
+	n, ok := item[m.Version.Attribute].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0
+	}
+	version, err := strconv.ParseInt(n.Value, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+// failure is the error of an operation on one item: nil if err is. op is what
+// was tried, in the infinitive, and key, which may be nil, on which item.
+func (t *target) failure(op string, key model.Item, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("tabletheory: %s %s in table %s: %w", op, t.describe(key), t.table, t.classified(key, nil, err))
+}
+
+// classified wraps what DynamoDB has answered in what callers branch on.
+// demanded is the version that the write demanded of the item; nil: none.
+func (t *target) classified(key model.Item, demanded *int64, err error) error {
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return &ConditionError{
+			Table: t.table, Key: key, Item: failed.Item,
+			stored: stored{t}, conflict: t.conflicts(failed.Item, demanded), cause: err,
+		}
+	}
+	if sentinel := sentinelOf(err); sentinel != nil {
+		return fmt.Errorf("%w: %w", sentinel, err)
+	}
+	return err
+}
+
+// conflicts reports whether a stored item has another version than was demanded.
+func (t *target) conflicts(item model.Item, demanded *int64) bool {
+	return demanded != nil && versionOf(t.model, item) != *demanded
+}
+
+// sentinelOf is what callers branch on for an answer of DynamoDB; nil if that is
+// nothing but the SDK's type.
+func sentinelOf(err error) error {
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
+		return nil
+	}
+	switch api.ErrorCode() {
+	case "TransactionConflictException", "ReplicatedWriteConflictException":
+		return ErrTransactionConflict
+	case "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException", "Throttling":
+		return ErrThrottled
+	case "ResourceNotFoundException":
+		return ErrTableNotFound
+	}
+	return nil
+}
+
+// action is one action of a transaction, as errors tell of it.
+type action struct {
+	*target
+	kind     string // see Reason.Kind
+	key      model.Item
+	demanded *int64 // the version that it demands; nil: none
+}
+
+// transactionFailure is the error of a transaction: nil if err is.
+func transactionFailure(op string, actions []action, err error) error {
+	if err == nil {
+		return nil
+	}
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		err = &TransactionError{Reasons: reasonsOf(actions, canceled.CancellationReasons), cause: err}
+	} else if sentinel := sentinelOf(err); sentinel != nil {
+		err = fmt.Errorf("%w: %w", sentinel, err)
+	}
+	return fmt.Errorf("tabletheory: %s of %d actions: %w", op, len(actions), err)
+}
+
+// reasonsOf joins actions with the reasons that DynamoDB has given for them,
+// which may be fewer or have no codes.
+func reasonsOf(actions []action, given []types.CancellationReason) []Reason {
+	reasons := make([]Reason, len(actions))
+	for i, a := range actions {
+		r := Reason{
+			Index: i, Kind: a.kind, Table: a.table, Key: a.key, Code: codeNone,
+			stored: stored{a.target}, name: a.describe(a.key),
+		}
+		if i < len(given) && given[i].Code != nil {
+			r.Code, r.Message, r.Item = *given[i].Code, aws.ToString(given[i].Message), given[i].Item
+			r.conflict = r.Code == codeConditionFailed && a.conflicts(r.Item, a.demanded)
+		}
+		reasons[i] = r
+	}
+	return reasons
+}
+
+// describe names an item for people: its model, and its key as far as it is
+// known.
+func (t *target) describe(key model.Item) string {
+	text := t.model.Type.Name()
+	for _, field := range []*model.Field{t.model.Hash, t.model.Range} {
+		if field == nil || key[field.Attribute] == nil {
+			continue
+		}
+		text += " " + field.Attribute + "=" + readable(key[field.Attribute])
+	}
+	return strings.TrimSpace(text)
+}
+
+// readable shows the value of a key attribute: quoted where it would be mistaken
+// for something else.
+func readable(av types.AttributeValue) string {
+	switch v := av.(type) {
+	case *types.AttributeValueMemberS:
+		if v.Value == "" || strings.ContainsFunc(v.Value, func(r rune) bool { return r == '"' || r == ' ' || !unicode.IsPrint(r) }) {
+			return strconv.Quote(v.Value)
+		}
+		return v.Value
+	case *types.AttributeValueMemberN:
+		return v.Value
+	case *types.AttributeValueMemberB:
+		return fmt.Sprintf("0x%x", v.Value)
+	}
+	return fmt.Sprintf("(%T)", av)
+}

@@ -1,0 +1,138 @@
+package tabletheory
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// An Outcome is what the answer to a write says about the write.
+type Outcome int
+
+// The outcomes.
+const (
+	// Applied: it happened.
+	Applied Outcome = iota
+	// ConditionFailed: it did not happen, because its condition was false.
+	ConditionFailed
+	// Refused: it did not happen, and would not if it were repeated.
+	Refused
+	// Cancelled: it did not happen, because of something that passes (another
+	// transaction on the item, capacity); a new attempt is a new request.
+	Cancelled
+	// Unknown: nobody can tell whether it happened or still will. The same
+	// request may be repeated if it is idempotent.
+	//
+	// Throttling counts as unknown, although DynamoDB says it of requests that
+	// it did not carry out: the SDK retries by itself and shows the last answer
+	// alone, and the reply to an attempt before it may have been lost.
+	Unknown
+)
+
+// String returns the outcome in a word or two.
+func (o Outcome) String() string {
+	switch o {
+	case Applied:
+		return "applied"
+	case ConditionFailed:
+		return "condition failed"
+	case Refused:
+		return "refused"
+	case Cancelled:
+		return "cancelled"
+	case Unknown:
+	}
+	return "unknown"
+}
+
+// OutcomeOf judges the error of one write, whether this package, the SDK or
+// package localdynamo has returned it. It goes by types and codes, never by
+// message texts, which differ between regions and engines.
+//
+// A batch that was not carried out whole is Unknown, unless nothing of it was
+// sent: some of its writes may have happened.
+func OutcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return Applied
+	case errors.Is(err, ErrInvalidModel), errors.Is(err, ErrInvalidQuery), errors.Is(err, ErrUnsupported):
+		return Refused // never left this process
+	}
+	if batch, ok := errors.AsType[*BatchError](err); ok && batch.Written > 0 {
+		return Unknown
+	}
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		return outcomeOfReasons(canceled.CancellationReasons)
+	}
+	if _, ok := errors.AsType[*smithy.InvalidParamsError](err); ok {
+		return Refused // never left this process
+	}
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
+		return Unknown // network, deadline, cancellation
+	}
+	return outcomeOfAnswer(api, err)
+}
+
+func outcomeOfAnswer(api smithy.APIError, err error) Outcome {
+	switch api.ErrorCode() {
+	case "ConditionalCheckFailedException":
+		return ConditionFailed
+	case "TransactionConflictException", "ReplicatedWriteConflictException":
+		return Cancelled
+	case "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException", "Throttling",
+		"TransactionInProgressException",
+		"InternalServerError", "InternalFailure", "ServiceUnavailable", "RequestTimeout", "RequestTimeoutException":
+		return Unknown
+	}
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.HTTPStatusCode() >= http.StatusInternalServerError {
+		return Unknown
+	}
+	if api.ErrorFault() == smithy.FaultServer {
+		return Unknown
+	}
+	return Refused
+}
+
+// outcomeOfReasons judges a cancelled transaction by all of its actions. It
+// certainly did not happen; the question is whether it is worth repeating.
+//
+// A failed condition decides even if another action met a conflict: what
+// conditions demand (the token of a lease, an unchanged version) does not come
+// back.
+func outcomeOfReasons(reasons []types.CancellationReason) Outcome {
+	outcome := Refused
+	for _, reason := range reasons {
+		code := aws.ToString(reason.Code)
+		if code == codeConditionFailed {
+			return ConditionFailed
+		}
+		if passes(code) {
+			outcome = Cancelled
+		}
+	}
+	return outcome
+}
+
+// Codes of reasons for which transactions are cancelled.
+const (
+	codeNone            = "None"
+	codeConditionFailed = "ConditionalCheckFailed"
+	codeConflict        = "TransactionConflict"
+	codeThrottled       = "ThrottlingError"
+	codeCapacity        = "ProvisionedThroughputExceeded"
+	codeServerError     = "InternalServerError"
+)
+
+// passes says that what a reason is about may be over at the next attempt.
+func passes(code string) bool {
+	switch code {
+	case codeConflict, codeThrottled, codeCapacity, codeServerError:
+		return true
+	}
+	return false
+}
