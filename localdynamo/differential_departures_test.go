@@ -148,12 +148,14 @@ var departures = []departure{
 	},
 	{
 		name: "faults that cancel",
-		why:  "what does not fit an item found by a transaction is a reason of its cancellation on AWS, and a ValidationException on DynamoDB Local",
+		why:  "what does not fit an item found by a transaction is a reason of its cancellation on AWS, and a ValidationException on DynamoDB Local; of a key of another type AWS says that it is not like the schema",
 		amend: func(c inquiry, ours, theirs *reply) {
 			_, get := c.in.(*dynamodb.TransactGetItemsInput)
 			stage := stageOf(theirs)
 			said := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || stage == stageKeys || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
-			if theirs.code == "ValidationException" && said {
+			mistyped := hasReason(ours, "ValidationError", "The provided key element does not match the schema") &&
+				hasReason(theirs, "ValidationError", "One or more parameter values were invalid: Type mismatch for key")
+			if theirs.code == "ValidationException" && said || mistyped {
 				*theirs = *ours
 			}
 		},
@@ -427,7 +429,7 @@ func billEmptyPage(ours, theirs *reply) {
 // words are what a side says in its own way, and what stands for it when the
 // two are compared. Most on the left are DynamoDB Local's.
 var words = []struct{ pattern, shared string }{
-	{`^(?:Invalid table/index name\. .*|\d validation errors? detected: Value '[^']*' at '\w*(?:[tT]able|[iI]ndex)Name' .*|1 validation error detected: .* Map keys must satisfy constraint: .*)$`, "Invalid table/index name"},
+	{`^(?:Invalid table/index name\. .*|\d validation errors? detected: Value '[^']*' at '[\w.]*(?:[tT]able|[iI]ndex)Name' .*|1 validation error detected: .* Map keys must satisfy constraint: .*)$`, "Invalid table/index name"},
 	{`^(?:The batch write request list for a table cannot be null or empty: \S+|1 validation error detected: Value '\{\S+=\[\]\}' at 'requestItems' .*)$`, "No requests for a table"},
 	{`^(?:The list of keys in RequestItems for BatchGetItem is required: \S+ has empty list|1 validation error detected: Value at 'RequestItems\.\S+\.member\.Keys' .* greater than or equal to 1)$`, "No keys for a table"},
 	{`^(?:Too many items requested for the Batch(?:Get|Write)Item call|1 validation error detected: Value at 'RequestItems\.\S+' .* less than or equal to \d+)$`, "Too many items"},
@@ -473,7 +475,7 @@ var words = []struct{ pattern, shared string }{
 	{`, typeSet: ALLOWED_FOR_\w+$`, ""},
 	{`path one: .*, path two: .*$`, "..."}, // DynamoDB Local names paths that do not overlap
 	{`valid types: \{.*\}$`, "..."},
-	{`(?:One or more parameter values were invalid: )?Input collection (?:\[.*\] )?contains duplicates\.?`, "Input collection contains duplicates"},
+	{`(?:One or more parameter values were invalid: )?Input collection (?:\[.*\] ?)?(?:of type BS )?contains duplicates\.?`, "Input collection contains duplicates"},
 	{`^Invalid KeyConditionExpression: (KeyConditionExpressions|Invalid condition|Invalid operator)`, "$1"},
 	{`^The number of query conditions .*$`, "Conditions can be of length 1 or 2 only"},
 	{`^(Query condition missed key schema element): .*$`, "$1"},
