@@ -1,0 +1,206 @@
+package tabletheory_test
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/isrtest"
+	"github.com/facetheory/isr/localdynamo/localdynamotest"
+)
+
+// engines runs a test on every engine: our own in memory, and DynamoDB Local
+// where ISR_TEST_DYNAMODB is its address.
+func engines(t *testing.T, test func(t *testing.T, api *dynamodb.Client)) {
+	t.Run("localdynamo", func(t *testing.T) { test(t, localdynamotest.New(t)) })
+	t.Run("DynamoDBLocal", func(t *testing.T) { test(t, dynamoDBLocal(t)) })
+}
+
+// dynamoDBLocal is a client of AWS's DynamoDB Local.
+func dynamoDBLocal(t *testing.T) *dynamodb.Client {
+	t.Helper()
+	endpoint := isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")
+	return dynamodb.New(dynamodb.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String(endpoint),
+		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
+	})
+}
+
+// FaceTheoryCacheMetadata is the META row of the reference.
+type FaceTheoryCacheMetadata struct {
+	PK string `theorydb:"pk,attr:pk" json:"pk"`
+	SK string `theorydb:"sk,attr:sk" json:"sk"`
+
+	S3Key             string `theorydb:"attr:s3_key" json:"s3_key"`
+	GeneratedAt       int64  `theorydb:"attr:generated_at" json:"generated_at"`
+	RevalidateSeconds int64  `theorydb:"attr:revalidate_seconds" json:"revalidate_seconds"`
+	ETag              string `theorydb:"attr:etag,omitempty" json:"etag,omitempty"`
+
+	TTL int64 `theorydb:"ttl,attr:ttl,omitempty" json:"ttl,omitempty"`
+}
+
+func (FaceTheoryCacheMetadata) TableName() string { return os.Getenv("FACETHEORY_CACHE_TABLE_NAME") }
+
+// FaceTheoryCacheLease is the LOCK row of the reference, in the same table.
+type FaceTheoryCacheLease struct {
+	PK string `theorydb:"pk,attr:pk" json:"pk"`
+	SK string `theorydb:"sk,attr:sk" json:"sk"`
+
+	LeaseToken     string `theorydb:"attr:lease_token" json:"lease_token"`
+	LeaseExpiresAt int64  `theorydb:"attr:lease_expires_at" json:"lease_expires_at"`
+
+	TTL int64 `theorydb:"ttl,attr:ttl,omitempty" json:"ttl,omitempty"`
+}
+
+func (FaceTheoryCacheLease) TableName() string { return os.Getenv("FACETHEORY_CACHE_TABLE_NAME") }
+
+// Order has what a model can have: a numeric sort key, a global and a local
+// index, a version, times, a set, documents and a list of them.
+type Order struct {
+	Customer string `theorydb:"pk"`
+	Number   int64  `theorydb:"sk"`
+
+	Status string `theorydb:"index:by-status,pk"`
+	Placed int64  `theorydb:"index:by-status,sk"`
+	Total  int64  `theorydb:"lsi:by-total,sk"`
+
+	Tags    []string `theorydb:"set,omitempty"`
+	Address Address
+	Lines   []Line  `theorydb:"omitempty"`
+	Note    *string `theorydb:"omitempty"`
+
+	Version   int64     `theorydb:"version"`
+	CreatedAt time.Time `theorydb:"created_at"`
+	UpdatedAt time.Time `theorydb:"updated_at"`
+}
+
+// Address is a document in an [Order].
+type Address struct {
+	Street string
+	City   string
+}
+
+// Line is a document in a list of an [Order].
+type Line struct {
+	Article string
+	Price   int64
+}
+
+func (Order) TableName() string { return os.Getenv("TABLETHEORY_ORDERS") }
+
+// Account has a partition key alone.
+type Account struct {
+	ID      string `theorydb:"pk"`
+	Name    string
+	Balance int64
+}
+
+func (Account) TableName() string { return os.Getenv("TABLETHEORY_ACCOUNTS") }
+
+// cacheTable makes the table of [FaceTheoryCacheMetadata] and
+// [FaceTheoryCacheLease] for the time of a test, and returns its name.
+func cacheTable(t *testing.T, api *dynamodb.Client) string {
+	t.Helper()
+	return createTable(t, api, "FACETHEORY_CACHE_TABLE_NAME", &dynamodb.CreateTableInput{
+		KeySchema:            keySchema("pk", "sk"),
+		AttributeDefinitions: definitions("pk", "S", "sk", "S"),
+	})
+}
+
+// orderTable makes the table of [Order] for the time of a test.
+func orderTable(t *testing.T, api *dynamodb.Client) string {
+	t.Helper()
+	all := &types.Projection{ProjectionType: types.ProjectionTypeAll}
+	return createTable(t, api, "TABLETHEORY_ORDERS", &dynamodb.CreateTableInput{
+		KeySchema:            keySchema("customer", "number"),
+		AttributeDefinitions: definitions("customer", "S", "number", "N", "status", "S", "placed", "N", "total", "N"),
+		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{
+			{IndexName: aws.String("by-status"), KeySchema: keySchema("status", "placed"), Projection: all},
+		},
+		LocalSecondaryIndexes: []types.LocalSecondaryIndex{
+			{IndexName: aws.String("by-total"), KeySchema: keySchema("customer", "total"), Projection: all},
+		},
+	})
+}
+
+// accountTable makes the table of [Account] for the time of a test.
+func accountTable(t *testing.T, api *dynamodb.Client) string {
+	t.Helper()
+	return createTable(t, api, "TABLETHEORY_ACCOUNTS", &dynamodb.CreateTableInput{
+		KeySchema:            keySchema("id"),
+		AttributeDefinitions: definitions("id", "S"),
+	})
+}
+
+// createTable makes a table of a random name, which env has until the test ends.
+func createTable(t *testing.T, api *dynamodb.Client, env string, in *dynamodb.CreateTableInput) string {
+	t.Helper()
+	name := "tabletheory-" + rand.Text()
+	in.TableName = &name
+	in.BillingMode = types.BillingModePayPerRequest
+	if _, err := api.CreateTable(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended.
+		if _, err := api.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
+			t.Errorf("delete the table: %v", err)
+		}
+	})
+	t.Setenv(env, name)
+	return name
+}
+
+// keySchema is a partition key and, maybe, a sort key.
+func keySchema(names ...string) []types.KeySchemaElement {
+	kinds := []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}
+	schema := make([]types.KeySchemaElement, len(names))
+	for i, name := range names {
+		schema[i] = types.KeySchemaElement{AttributeName: aws.String(name), KeyType: kinds[i]}
+	}
+	return schema
+}
+
+// definitions is of names and types that take turns.
+func definitions(namesAndTypes ...string) []types.AttributeDefinition {
+	var list []types.AttributeDefinition
+	for i := 0; i < len(namesAndTypes); i += 2 {
+		list = append(list, types.AttributeDefinition{
+			AttributeName: aws.String(namesAndTypes[i]),
+			AttributeType: types.ScalarAttributeType(namesAndTypes[i+1]),
+		})
+	}
+	return list
+}
+
+// attrs is an item as DynamoDB has it.
+type attrs = map[string]types.AttributeValue
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func num(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
+
+// putRaw stores an item as a writer of another kind would.
+func putRaw(t *testing.T, api *dynamodb.Client, table string, item attrs) {
+	t.Helper()
+	if _, err := api.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// getRaw returns the item as it is stored, nil if there is none.
+func getRaw(t *testing.T, api *dynamodb.Client, table string, key attrs) attrs {
+	t.Helper()
+	out, err := api.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Item
+}
