@@ -464,8 +464,8 @@ var words = []struct{ pattern, shared string }{
 	{`^(One or more parameter values are not valid\.) .*secondary index key.*$`, "$1 secondary index key"},
 	{`(action (?:with value )?is not supported for the type) \w+`, "$1"}, // S, or STRING
 	{`(?:Global s|S)econdary index (\S+) does not project .*$`, "Secondary index $1 does not project"},
-	{`^(?:Limit must be|1 validation error detected: Value (?:.* )?at '[lL]imit' failed to satisfy constraint: Member must have value) greater than or equal to 1$`, "Limit"},
-	{`^(?:Select must be .*|1 validation error detected: Value '.*' at 'select' .*)$`, "Select"},
+	{`^(?:Limit must be|1 validation error detected: Value (?:.* )?at '[lL]imit' failed to satisfy constraint: Member must have value) greater than or equal to 1$`, "Limit must be 1 or more"},
+	{`^(?:Select must be .*|1 validation error detected: Value '.*' at 'select' .*)$`, "Select must be known"},
 	{`^Consistent read cannot be true when (?:querying|scanning) a GSI$`, "Consistent reads are not supported on global secondary indexes"},
 	{`^Cannot have two attributes with the same name$`, "One or more parameter values were invalid: Duplicate value in attribute name"},
 	{`^(One or more parameter values were invalid: Duplicate value in attribute name): .*$`, "$1"},
