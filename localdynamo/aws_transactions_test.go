@@ -1,6 +1,7 @@
 package localdynamo_test
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"testing"
@@ -235,5 +236,34 @@ func TestWordsOfValues(t *testing.T) {
 		mustSay(t, batch, test.older)
 		_, scan := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, FilterExpression: aws.String("v = :v"), ExpressionAttributeValues: item{":v": test.v}})
 		mustSay(t, scan, "ExpressionAttributeValues contains invalid value: "+test.older+" for key :v")
+	}
+}
+
+// TestReturnsTogether: of what a write is to return all wrong values are
+// reported, but for an UpdateItem; a table without a name comes first.
+func TestReturnsTogether(t *testing.T) {
+	const capacity = "Value 'BOGUS' at 'returnConsumedCapacity' failed to satisfy constraint: Member must satisfy enum value set: [INDEXES, TOTAL, NONE]"
+	const values = "Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]"
+	const metrics = "Value 'BOGUS' at 'returnItemCollectionMetrics' failed to satisfy constraint: Member must satisfy enum value set: [SIZE, NONE]"
+	db := open(t, localdynamo.Options{})
+	for _, test := range []struct {
+		table        string
+		put, up, del string
+	}{
+		{"", "1 validation error detected: Value at 'TableName' failed to satisfy constraint: Member must have length greater than or equal to 1", "", ""},
+		{"absent", "3 validation errors detected: " + capacity + "; " + values + "; " + metrics, "1 validation error detected: " + values, "3 validation errors detected: " + capacity + "; " + values + "; " + metrics},
+	} {
+		_, put := db.PutItem(t.Context(), &dynamodb.PutItemInput{
+			TableName: &test.table, Item: item{}, ReturnValues: "BOGUS", ReturnConsumedCapacity: "BOGUS", ReturnItemCollectionMetrics: "BOGUS",
+		})
+		mustSay(t, put, test.put)
+		_, up := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: &test.table, Key: item{}, ReturnValues: "BOGUS", ReturnConsumedCapacity: "BOGUS", ReturnItemCollectionMetrics: "BOGUS",
+		})
+		mustSay(t, up, cmp.Or(test.up, test.put))
+		_, del := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+			TableName: &test.table, Key: item{}, ReturnValues: "BOGUS", ReturnConsumedCapacity: "BOGUS", ReturnItemCollectionMetrics: "BOGUS",
+		})
+		mustSay(t, del, cmp.Or(test.del, test.put))
 	}
 }

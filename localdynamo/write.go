@@ -14,7 +14,7 @@ import (
 // without an error the item is on disk.
 func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	in = orEmpty(in)
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
+	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
 	m, e, err := db.mutate(ctx, &operation{
@@ -37,7 +37,7 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 // there is no error.
 func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
 	in = orEmpty(in)
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
+	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
 		return nil, err
 	}
 	m, e, err := db.mutate(ctx, &operation{
@@ -59,7 +59,7 @@ func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ..
 // UpdateItem changes an item, or creates it, if its condition holds.
 func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	in = orEmpty(in)
-	if err := checkReturn(in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld,
+	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld,
 		types.ReturnValueAllNew, types.ReturnValueUpdatedOld, types.ReturnValueUpdatedNew); err != nil {
 		return nil, err
 	}
@@ -101,24 +101,27 @@ func (db *DB) mutate(ctx context.Context, o *operation) (*mutation, effect, erro
 	return m, e, err
 }
 
-// checkReturn checks what a write is to return.
-func checkReturn(capacity types.ReturnConsumedCapacity, metrics types.ReturnItemCollectionMetrics, given types.ReturnValue, allowed ...types.ReturnValue) error {
-	if err := checkCapacityMode(capacity); err != nil {
-		return err
+// checkReturn checks what a write is to return. An empty name of the table is
+// found before that, and of an UpdateItem wrong ReturnValues are reported alone.
+func checkReturn(table *string, capacity types.ReturnConsumedCapacity, metrics types.ReturnItemCollectionMetrics, given types.ReturnValue, allowed ...types.ReturnValue) error {
+	if table != nil && *table == "" {
+		return checkTableName(table)
 	}
-	if err := checkMetricsMode(metrics); err != nil {
-		return err
+	values := checkReturnValues(given, allowed)
+	if update := len(allowed) > 1; update && values != nil {
+		return values
 	}
-	if given == "" || given == types.ReturnValueNone {
-		return nil
-	}
+	return together(checkCapacityMode(capacity), values, checkMetricsMode(metrics))
+}
+
+func checkReturnValues(given types.ReturnValue, allowed []types.ReturnValue) error {
 	switch {
-	case slices.Contains(allowed, given):
+	case given == "", given == types.ReturnValueNone, slices.Contains(allowed, given):
 		return nil
 	case slices.Contains(given.Values(), given):
-		return invalid("1 validation error detected: ReturnValues can only be ALL_OLD or NONE")
+		return broken("ReturnValues can only be ALL_OLD or NONE")
 	}
-	return invalid("1 validation error detected: Value '%s' at 'returnValues' failed to satisfy constraint: Member must satisfy enum value set: [ALL_NEW, UPDATED_OLD, ALL_OLD, NONE, UPDATED_NEW]", given)
+	return broken("Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]") // as AWS has it
 }
 
 // returned picks what ReturnValues asks for; nil if there is nothing.
