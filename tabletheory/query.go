@@ -3,6 +3,7 @@ package tabletheory
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/expression"
@@ -13,18 +14,22 @@ import (
 type query struct {
 	core.Query // stub: makes the package compile until T2 and T3 have written all methods; the last of them removes it
 
-	*target
-	ctx context.Context
-	err error // the first mistake; nothing is sent if there is one
+	*target // nil if err is that there is none
+	ctx     context.Context
+	err     error // the first mistake; nothing is sent if there is one
+	called  calls // what it was built up of
+	within  bool  // it states what another query asked for, and cannot be carried out itself
+	used    bool  // it was carried out
 
 	expressions *expression.Builder // shared with the groups within
 	where       []constraint
 	index       *model.Index // nil: the table
 	filter      expression.Condition
+	filtered    []*model.Field       // that filter is about
 	condition   expression.Condition // of a write
 
 	limit      int
-	order      string // field, if OrderBy was called
+	order      *model.Field // that OrderBy was given
 	descending bool
 	selected   []*model.Path
 	consistent bool
@@ -34,8 +39,48 @@ type query struct {
 // constraint is what Where states of a key attribute.
 type constraint struct {
 	path     *model.Path
-	operator string
+	operator string // in capitals
 	value    any
+}
+
+// calls is a set of the calls that build up a query. Those that end the chain
+// refuse the ones that they have no use for: a call that is not understood is
+// never passed over in silence.
+type calls uint
+
+const (
+	callWhere calls = 1 << iota
+	callIndex
+	callFilter // OrFilter, FilterGroup and OrFilterGroup as well
+	callLimit
+	callOrderBy
+	callSelect
+	callConsistentRead
+	callCursor
+	callCondition // WithCondition, WithConditionExpression, IfExists and IfNotExists
+)
+
+// String names the first of the calls.
+func (c calls) String() string {
+	for i, name := range []string{"Where", "Index", "Filter", "Limit", "OrderBy", "Select", "ConsistentRead", "Cursor", "a condition"} {
+		if c&(1<<i) != 0 {
+			return name
+		}
+	}
+	return "nothing"
+}
+
+// instead tells what to do about the first of the calls where it is refused.
+func (c calls) instead() string {
+	switch {
+	case c&callWhere != 0:
+		return "the key is given without it; for what a read should leave out there is Filter"
+	case c&callFilter != 0:
+		return "filters are for reads; what must hold for a write is stated with WithCondition"
+	case c&callCondition != 0:
+		return "conditions are for writes of one item; what a read should leave out is stated with Filter"
+	}
+	return "leave it out"
 }
 
 var _ core.Query = (*query)(nil)
@@ -45,14 +90,137 @@ var _ core.Query = (*query)(nil)
 // CreateOrUpdate and Update store times and the version in it, if it is a
 // pointer.
 func (db *DB) Model(v any) core.Query {
-	q := &query{ctx: db.ctx, expressions: &expression.Builder{}}
-	q.target, q.err = db.target(v)
+	t, err := db.target(v)
+	q := newQuery(db.ctx, t)
+	q.err = err
 	return q
+}
+
+func newQuery(ctx context.Context, t *target) *query {
+	return &query{target: t, ctx: ctx, expressions: &expression.Builder{}}
 }
 
 // mistake keeps the first mistake.
 func (q *query) mistake(format string, args ...any) {
 	if q.err == nil {
-		q.err = fmt.Errorf("tabletheory: %w: "+format, append([]any{ErrInvalidQuery}, args...)...)
+		q.err = invalid(format, args...)
 	}
+}
+
+// invalid is an [ErrInvalidQuery].
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("tabletheory: %w: "+format, append([]any{ErrInvalidQuery}, args...)...)
+}
+
+// begin begins op, what ends the chain, which takes only some of the calls that
+// built up the query. It returns the first mistake that was made.
+func (q *query) begin(op string, takes calls) error {
+	switch refused := q.called &^ takes; {
+	case q.err != nil:
+	case q.within:
+		q.mistake("%s inside of what only states a part of a query: call it on the query itself", op)
+	case q.used:
+		q.mistake("%s of a query that was carried out already: begin a new one with Model", op)
+	case refused != 0:
+		q.mistake("%s of %v takes no %v: %s", op, q.model.Type, refused, refused.instead())
+	}
+	q.used = true
+	return q.err
+}
+
+// Where states a condition on a key attribute.
+func (q *query) Where(field, operator string, value any) core.Query {
+	q.called |= callWhere
+	if path := q.path("Where", field); path != nil {
+		q.where = append(q.where, constraint{path: path, operator: strings.ToUpper(strings.TrimSpace(operator)), value: value})
+	}
+	return q
+}
+
+// Index reads a secondary index.
+func (q *query) Index(name string) core.Query {
+	q.called |= callIndex
+	if q.err != nil {
+		return q
+	}
+	index, ok := q.model.Index(name)
+	if !ok {
+		q.mistake("Index: %v has no index %q%s", q.model.Type, name, q.indexNames())
+		return q
+	}
+	q.index = index
+	return q
+}
+
+// indexNames lists the indexes there are instead.
+func (q *query) indexNames() string {
+	if len(q.model.Indexes) == 0 {
+		return "; the tags index: and lsi: of its fields make one"
+	}
+	names := make([]string, len(q.model.Indexes))
+	for i, index := range q.model.Indexes {
+		names[i] = index.Name
+	}
+	return ", only " + strings.Join(names, ", ")
+}
+
+// Limit bounds how many items are returned.
+func (q *query) Limit(n int) core.Query {
+	q.called |= callLimit
+	if n < 0 {
+		q.mistake("Limit(%d): a limit is 0, which is none, or more", n)
+	}
+	q.limit = n
+	return q
+}
+
+// OrderBy sorts by the sort key.
+func (q *query) OrderBy(field, direction string) core.Query {
+	q.called |= callOrderBy
+	path := q.path("OrderBy", field)
+	if path == nil {
+		return q
+	}
+	switch strings.ToUpper(strings.TrimSpace(direction)) {
+	case "ASC", "":
+		q.descending = false
+	case "DESC":
+		q.descending = true
+	default:
+		q.mistake("OrderBy(%q, %q): the direction is ASC or DESC", field, direction)
+	}
+	if len(path.Steps) > 1 {
+		q.mistake("OrderBy(%q): nothing can be sorted by but the sort key", field)
+	}
+	q.order = path.Field
+	return q
+}
+
+// ConsistentRead asks for strong consistency.
+func (q *query) ConsistentRead() core.Query {
+	q.called |= callConsistentRead
+	q.consistent = true
+	return q
+}
+
+// Cursor goes on where an earlier page ended.
+func (q *query) Cursor(cursor string) core.Query {
+	if cursor != "" { // or it is the beginning, where every query begins
+		q.called |= callCursor
+	}
+	q.cursor = cursor
+	return q
+}
+
+// path resolves a field for a call; nil after a mistake.
+func (q *query) path(call, field string) *model.Path {
+	if q.err != nil {
+		return nil
+	}
+	path, err := q.model.Path(field)
+	if err != nil {
+		q.mistake("%s: %w", call, err)
+		return nil
+	}
+	return path
 }

@@ -1,0 +1,95 @@
+package tabletheory
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/facetheory/isr/tabletheory/core"
+	"github.com/facetheory/isr/tabletheory/internal/expression"
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// Filter drops items after they were read.
+func (q *query) Filter(field, operator string, value any) core.Query {
+	q.addFilter("Filter", expression.Condition.And, field, operator, value)
+	return q
+}
+
+// OrFilter is an alternative to the filters before it.
+func (q *query) OrFilter(field, operator string, value any) core.Query {
+	q.addFilter("OrFilter", expression.Condition.Or, field, operator, value)
+	return q
+}
+
+// FilterGroup adds filters in parentheses.
+func (q *query) FilterGroup(group func(core.Query)) core.Query {
+	q.addGroup("FilterGroup", expression.Condition.And, group)
+	return q
+}
+
+// OrFilterGroup is an alternative to the filters before it.
+func (q *query) OrFilterGroup(group func(core.Query)) core.Query {
+	q.addGroup("OrFilterGroup", expression.Condition.Or, group)
+	return q
+}
+
+// join is how a filter comes to those before it.
+type join func(before, filter expression.Condition) expression.Condition
+
+func (q *query) addFilter(call string, join join, field, operator string, value any) {
+	q.called |= callFilter
+	path := q.path(call, field)
+	if path == nil {
+		return
+	}
+	if err := canCompare(path, operator); err != nil {
+		q.mistake("%s: %w", call, err)
+		return
+	}
+	condition, err := q.expressions.Compare(path, operator, value)
+	if err != nil {
+		q.mistake("%s of %s: %w", call, field, err)
+		return
+	}
+	q.filter = join(q.filter, condition)
+	q.filtered = append(q.filtered, path.Field)
+}
+
+func (q *query) addGroup(call string, join join, group func(core.Query)) {
+	q.called |= callFilter
+	if q.err != nil {
+		return
+	}
+	if group == nil {
+		q.mistake("%s takes a function, not nil", call)
+		return
+	}
+	inner := newQuery(q.ctx, q.target)
+	inner.within = true
+	inner.expressions = q.expressions
+	group(inner)
+	other := inner.called &^ callFilter
+	switch {
+	case inner.err != nil:
+		q.err = inner.err
+	case other != 0:
+		q.mistake("%s: %v in a group, which takes only filters: call it on the query itself", call, other)
+	case inner.filter.IsEmpty():
+		q.mistake("%s: the group states no filter", call)
+	}
+	q.filter = join(q.filter, inner.filter)
+	q.filtered = append(q.filtered, inner.filtered...)
+}
+
+// canCompare refuses what DynamoDB cannot compare, as it does not see it: what
+// is in an encrypted field. Whether there is one it does see.
+func canCompare(path *model.Path, operator string) error {
+	if !path.Field.Encrypted {
+		return nil
+	}
+	op := strings.ToUpper(strings.TrimSpace(operator))
+	if len(path.Steps) == 1 && (op == "EXISTS" || op == "NOT_EXISTS") {
+		return nil
+	}
+	return fmt.Errorf("field %s is encrypted, and DynamoDB cannot compare what it cannot read: it can only tell by EXISTS and NOT_EXISTS whether there is something", path.Field.Name)
+}
