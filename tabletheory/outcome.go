@@ -136,3 +136,25 @@ func passes(code string) bool {
 	}
 	return false
 }
+
+// isWorthRepeating says that a transaction may go through at the next attempt:
+// that its answer does not tell whether it happened, or that it was cancelled
+// for nothing but reasons that pass.
+func isWorthRepeating(err error) bool {
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		outcome := OutcomeOf(err)
+		return outcome == Cancelled || outcome == Unknown
+	}
+	passing := false
+	for _, reason := range canceled.CancellationReasons {
+		code := aws.ToString(reason.Code)
+		switch {
+		case passes(code):
+			passing = true
+		case code != codeNone && code != "":
+			return false
+		}
+	}
+	return passing
+}
