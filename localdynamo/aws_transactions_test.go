@@ -100,6 +100,7 @@ func TestTransactionWords(t *testing.T) {
 		{tooDeep, []types.TransactWriteItem{checking(k(), "d = :d", item{":d": deep(40)}), putting(with(key("p", "t"), "", str("x")), "")}},
 		{tooDeep, []types.TransactWriteItem{deleting(with(k(), "pk", deep(40))), putting(key("p", "t"), "a = = b")}},
 		{`Invalid ConditionExpression: Syntax error; token: "=", near: "= = b"`, []types.TransactWriteItem{deleting(with(k(), "pk", deep(100)), "a = = b")}},
+		{"Invalid UpdateExpression: Expression size has exceeded the maximum allowed size;", []types.TransactWriteItem{updating(k(), "SET "+strings.Repeat("a = :v, ", 600)+"b = :v", item{":v": str("x")}), checking(with(other, "pk", deep(100)), "attribute_exists(a)", nil)}},
 		{"Invalid ConditionExpression: Expression size has exceeded the maximum allowed size; expression size: 4109", []types.TransactWriteItem{checking(with(k(), "pk", deep(100)), condition, item{":v": str("x")})}},
 		{"Transaction request cannot include multiple operations on one item", []types.TransactWriteItem{good, deleting(k())}},
 	} {
@@ -266,4 +267,31 @@ func TestReturnsTogether(t *testing.T) {
 		})
 		mustSay(t, del, cmp.Or(test.del, test.put))
 	}
+}
+
+// TestOperatorWords: a Query looks at its ConditionalOperator first. Scan has
+// other words for one that there is not.
+func TestOperatorWords(t *testing.T) {
+	const words = "Failed to satisfy constraint: Member must satisfy enum value set: [ALL, OR]"
+	null := types.Condition{ComparisonOperator: types.ComparisonOperatorNull}
+	filter := map[string]types.Condition{"b": null, "c": null}
+	expected := map[string]types.ExpectedAttributeValue{"b": {Exists: aws.Bool(false)}, "c": {Exists: aws.Bool(false)}}
+	db := open(t, localdynamo.Options{})
+	_, err := db.Query(t.Context(), &dynamodb.QueryInput{TableName: things, QueryFilter: filter, ConditionalOperator: "XOR", Select: "BOGUS"})
+	mustSay(t, err, words)
+	_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: key("p", "s"), Expected: expected, ConditionalOperator: "XOR"})
+	mustSay(t, err, "1 validation error detected: "+words)
+	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, ScanFilter: filter, ConditionalOperator: "XOR"})
+	mustSay(t, err, "1 validation error detected: Value 'XOR' at 'conditionalOperator' failed to satisfy constraint: Member must satisfy enum value set: [OR, AND]")
+}
+
+// TestBatchGetMembers: a batch of reads reports its tables' names and what it
+// is to return together.
+func TestBatchGetMembers(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	_, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{
+		RequestItems: map[string]types.KeysAndAttributes{"bad!name": {Keys: []item{key("p", "s")}}}, ReturnConsumedCapacity: "BOGUS",
+	})
+	mustRefuse(t, err, "2 validation errors detected: Value '{bad!name}' at 'requestItems' failed")
+	mustRefuse(t, err, "; Value 'BOGUS' at 'returnConsumedCapacity' failed")
 }

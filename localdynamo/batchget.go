@@ -25,11 +25,8 @@ const (
 // returns at most 16 MB of them; the keys of the rest are in UnprocessedKeys.
 func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 	in = orEmpty(in)
-	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
-		return nil, err
-	}
 	names, err := batchGetTables(in.RequestItems)
-	if err != nil {
+	if err := together(err, checkCapacityMode(in.ReturnConsumedCapacity)); err != nil {
 		return nil, err
 	}
 	projections, err := db.batchProjections(names, in.RequestItems)

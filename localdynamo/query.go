@@ -46,6 +46,9 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 		query: true, table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
 		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
 	}
+	if err := expr.CheckOperator(expr.KindQueryFilter, in.ConditionalOperator); err != nil {
+		return nil, asInvalid(err)
+	}
 	if err := q.checkFields(shared); err != nil {
 		return nil, err
 	}
@@ -145,7 +148,7 @@ func (q *query) checkProjected() error {
 // ended with.
 func (q *query) startAfter(given map[string]types.AttributeValue) error {
 	at, err := q.source.startAfter(given)
-	if message, ok := validationMessage(err); ok && strings.HasPrefix(message, startKeyInvalid) {
+	if message, ok := validationMessage(err); ok && message == startKeyInvalid+": "+keyNotOfSchema {
 		return invalid(startKeyInvalid)
 	}
 	if err != nil || at == nil {

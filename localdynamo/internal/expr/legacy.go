@@ -116,15 +116,27 @@ func (l *legacy) operand(v types.AttributeValue) *operand {
 	return &operand{kind: operandValue, ref: len(l.values) - 1}
 }
 
+// CheckOperator checks a ConditionalOperator, of which there may be none. Scan
+// still names the parameter and its values; elsewhere AWS has other words, and
+// in them another value.
+func CheckOperator(kind Kind, operator types.ConditionalOperator) error {
+	switch {
+	case operator == "", operator == types.ConditionalOperatorAnd, operator == types.ConditionalOperatorOr:
+		return nil
+	case kind == KindScanFilter:
+		return fmt.Errorf("1 validation error detected: Value '%s' at 'conditionalOperator' failed to satisfy constraint: Member must satisfy enum value set: [OR, AND]", operator)
+	}
+	return errors.New("Failed to satisfy constraint: Member must satisfy enum value set: [ALL, OR]")
+}
+
 // join makes one condition of many.
 func (l *legacy) join(conds []*cond, operator types.ConditionalOperator) (*Condition, error) {
+	if err := CheckOperator(l.kind, operator); err != nil {
+		return nil, err
+	}
 	joined := opAnd
-	switch operator {
-	case "", types.ConditionalOperatorAnd:
-	case types.ConditionalOperatorOr:
+	if operator == types.ConditionalOperatorOr {
 		joined = opOr
-	default:
-		return nil, fmt.Errorf("1 validation error detected: Value '%s' at 'conditionalOperator' failed to satisfy constraint: Member must satisfy enum value set: [OR, AND]", operator)
 	}
 	switch {
 	case operator != "" && len(conds) == 0:

@@ -63,6 +63,9 @@ func (p *parser) run() error {
 		return errors.New("The expression can not be empty;")
 	}
 	if len(p.text) > maxText {
+		if p.out.kind == KindUpdate { // of which AWS does not tell the size
+			return errors.New("Expression size has exceeded the maximum allowed size;")
+		}
 		return fmt.Errorf("Expression size has exceeded the maximum allowed size; expression size: %d", len(p.text))
 	}
 	p.tokens = lex(p.text)
