@@ -1,0 +1,96 @@
+package envelope
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"fmt"
+	"maps"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+// Seal encrypts, in place, those attributes of the names that are there, for an
+// item that is to be stored at place. They share a new data key; if none is
+// there, none is made. After an error the attributes are as before. The values
+// that were there are not changed themselves.
+//
+// An attribute grows by some 40 bytes, its sealed data key (about 180 bytes with
+// KMS), and, as it is JSON within, by a third if it is binary; DynamoDB's 400 KB
+// for an item include that. Its length is not hidden.
+func Seal(ctx context.Context, keys core.KeyProvider, place Place, attributes map[string]types.AttributeValue, names ...string) error {
+	plaintexts := make(map[string][]byte, len(names))
+	for _, name := range names {
+		v, ok := attributes[name]
+		if !ok {
+			continue
+		}
+		if place.has(name) {
+			return fmt.Errorf("envelope: %s: a key cannot be encrypted", place.of(name))
+		}
+		text, err := appendValue(nil, v, 1)
+		if err != nil {
+			return fmt.Errorf("envelope: encrypt %s: %w", place.of(name), err)
+		}
+		plaintexts[name] = text
+	}
+	if len(plaintexts) == 0 {
+		return nil
+	}
+	sealed, err := encrypt(ctx, keys, place, plaintexts)
+	if err != nil {
+		return err
+	}
+	maps.Copy(attributes, sealed)
+	return nil
+}
+
+// encrypt encrypts plaintexts by their attribute names, and wipes them.
+func encrypt(ctx context.Context, keys core.KeyProvider, place Place, plaintexts map[string][]byte) (map[string]types.AttributeValue, error) {
+	aead, edk, err := newDataKey(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("envelope: a data key for table %q: %w", place.Table, err)
+	}
+	sealed := make(map[string]types.AttributeValue, len(plaintexts))
+	for name, text := range plaintexts {
+		ad, err := place.additionalData(name)
+		if err != nil {
+			return nil, fmt.Errorf("envelope: encrypt %s: %w", place.of(name), err)
+		}
+		out := aead.Seal(nil, nil, text, ad) // the nonce comes first
+		clear(text)
+		sealed[name] = stored{edk: edk, nonce: out[:nonceSize], ct: out[nonceSize:]}.attribute()
+	}
+	return sealed, nil
+}
+
+// newDataKey returns a new data key as a cipher that makes its nonces itself, so
+// that none can be used twice, and sealed.
+func newDataKey(ctx context.Context, keys core.KeyProvider) (cipher.AEAD, []byte, error) {
+	plain, edk, err := keys.NewDataKey(ctx)
+	defer clear(plain)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkKeySize(plain); err != nil {
+		return nil, nil, err
+	}
+	if len(edk) < 1 || len(edk) > maxEDKSize {
+		return nil, nil, fmt.Errorf("the provider returned a sealed key of %d bytes: expected 1 to %d", len(edk), maxEDKSize)
+	}
+	block, err := aes.NewCipher(plain)
+	if err != nil {
+		return nil, nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	return aead, edk, err
+}
+
+func checkKeySize(plain []byte) error {
+	if len(plain) != keySize {
+		return fmt.Errorf("the provider returned a data key of %d bytes: expected %d", len(plain), keySize)
+	}
+	return nil
+}
