@@ -76,3 +76,47 @@ func TestDisabledStream(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSettings: what only AWS has a use for is described as it was asked for.
+func TestSettings(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	units := func(read, write int64) *types.OnDemandThroughput {
+		return &types.OnDemandThroughput{MaxReadRequestUnits: &read, MaxWriteRequestUnits: &write}
+	}
+	d := describe(t, db, "things")
+	if d.OnDemandThroughput != nil || d.SSEDescription != nil {
+		t.Errorf("got %+v, %+v for what was not asked for", d.OnDemandThroughput, d.SSEDescription)
+	}
+	in := plainTable("bounded")
+	in.OnDemandThroughput, in.SSESpecification = units(10, 5), &types.SSESpecification{Enabled: aws.Bool(true)}
+	if _, err := db.CreateTable(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	d = describe(t, db, "bounded")
+	equal(t, d.OnDemandThroughput, units(10, 5))
+	equal(t, d.SSEDescription.Status, types.SSEStatusEnabled)
+	equal(t, d.SSEDescription.SSEType, types.SSETypeKms)
+	if arn := aws.ToString(d.SSEDescription.KMSMasterKeyArn); !strings.HasPrefix(arn, "arn:aws:kms:") {
+		t.Errorf("got the key %q", arn)
+	}
+	update := func(in *dynamodb.UpdateTableInput) (*types.TableDescription, error) {
+		in.TableName = aws.String("bounded")
+		return updateTable(t, db, in)
+	}
+	d, err := update(&dynamodb.UpdateTableInput{OnDemandThroughput: units(20, -1), SSESpecification: &types.SSESpecification{Enabled: aws.Bool(false)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, d.OnDemandThroughput, units(20, -1))
+	if d.SSEDescription != nil {
+		t.Errorf("got %+v after turning encryption off", d.SSEDescription)
+	}
+	_, err = update(&dynamodb.UpdateTableInput{OnDemandThroughput: units(0, 1), SSESpecification: &types.SSESpecification{SSEType: "ROT13"}})
+	mustRefuse(t, err, "2 validation errors detected: Value '0' at 'onDemandThroughput.maxReadRequestUnits'")
+	provisioned := &types.ProvisionedThroughput{ReadCapacityUnits: aws.Int64(1), WriteCapacityUnits: aws.Int64(1)}
+	_, err = update(&dynamodb.UpdateTableInput{BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: provisioned, OnDemandThroughput: units(1, 1)})
+	mustRefuse(t, err, "OnDemandThroughput can only be specified when BillingMode is PAY_PER_REQUEST")
+	if d, err = update(&dynamodb.UpdateTableInput{BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: provisioned}); err != nil || d.OnDemandThroughput != nil {
+		t.Errorf("got %+v, %v; want no bounds with provisioned units", d, err)
+	}
+}

@@ -32,7 +32,11 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 	if t.Tags, err = withTags(nil, in.Tags); err != nil {
 		return nil, err
 	}
+	t.setEncryption(in.SSESpecification)
 	if err := t.setThroughput(in.ProvisionedThroughput); err != nil {
+		return nil, err
+	}
+	if err := t.setSpending(in.OnDemandThroughput); err != nil {
 		return nil, err
 	}
 	if len(in.KeySchema) > len(in.AttributeDefinitions) {
@@ -55,6 +59,8 @@ func checkCreateFields(in *dynamodb.CreateTableInput) error {
 		checkUnitFields("provisionedThroughput", in.ProvisionedThroughput),
 		checkKeyFields("keySchema", in.KeySchema),
 		checkClass(in.TableClass),
+		checkSpendingFields("onDemandThroughput", in.OnDemandThroughput),
+		checkEncryptionFields(in.SSESpecification),
 	}
 	if len(in.KeySchema) > 2 {
 		faults = append(faults, errConstraint(showKeys(in.KeySchema), "keySchema", "Member must have length less than or equal to 2"))

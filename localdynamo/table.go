@@ -37,6 +37,9 @@ type table struct {
 	Class    types.TableClass  `json:",omitempty"` // "" if none was ever asked for
 	Classed  time.Time         `json:",omitzero"`  // when UpdateTable last changed Class
 	Tags     map[string]string `json:",omitempty"` // like all else, never changed
+
+	Spending   spending `json:",omitzero"`
+	Encryption string   `json:",omitempty"` // the ARN of a key, or "" for AWS's own
 }
 
 // catalogue is all tables by name. It is never changed, only replaced.
@@ -247,6 +250,7 @@ func (t *table) description(held map[string]tally) *types.TableDescription {
 	if t.Class != "" {
 		d.TableClassSummary = &types.TableClassSummary{TableClass: t.Class, LastUpdateDateTime: timeOrNil(t.Classed)}
 	}
+	d.OnDemandThroughput, d.SSEDescription = t.Spending.describe(), t.describeEncryption()
 	d.KeySchema = t.describe()
 	for _, ix := range t.Indexes {
 		if ix.Global {

@@ -12,8 +12,9 @@ import (
 )
 
 // UpdateTable changes the billing mode, the provisioned units of a table and
-// of its global indexes, the protection against deletion, the table class; and
-// adds or deletes one global index. All of it takes effect at once, but for an
+// of its global indexes, the protection against deletion, the table class, the
+// bounds of what is spent on demand and the key of encryption, neither of which
+// has an effect here; and adds or deletes one global index. All of it takes effect at once, but for an
 // index that is added: it is CREATING, and the table UPDATING, until a task in
 // the background has filled it. Until then it cannot be read, and the table can
 // be neither deleted nor updated (a *types.ResourceInUseException), except by
@@ -72,6 +73,7 @@ func checkUpdateFields(in *dynamodb.UpdateTableInput) error {
 	faults := []error{
 		checkDefinitionFields(in.AttributeDefinitions), checkBilling(in.BillingMode),
 		checkUnitFields("provisionedThroughput", in.ProvisionedThroughput), checkClass(in.TableClass),
+		checkSpendingFields("onDemandThroughput", in.OnDemandThroughput), checkEncryptionFields(in.SSESpecification),
 	}
 	for i := range in.GlobalSecondaryIndexUpdates {
 		faults = append(faults, checkIndexUpdateFields(fmt.Sprintf("globalSecondaryIndexUpdates.%d.member", i+1), &in.GlobalSecondaryIndexUpdates[i]))
@@ -185,6 +187,10 @@ func (t *table) update(in *dynamodb.UpdateTableInput, now time.Time) error {
 	if err := t.rebill(in, now); err != nil {
 		return err
 	}
+	if err := t.setSpending(in.OnDemandThroughput); err != nil {
+		return err
+	}
+	t.setEncryption(in.SSESpecification)
 	if in.DeletionProtectionEnabled != nil {
 		t.Deletion = *in.DeletionProtectionEnabled
 	}
