@@ -87,9 +87,9 @@ func errEmptyKey(a attribute, kind string) error {
 	return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty %s value. Key: %s", kind, a.Name)
 }
 
-func errKeySchema() error {
-	return invalid("The provided key element does not match the schema")
-}
+const keyNotOfSchema = "The provided key element does not match the schema"
+
+func errKeySchema() error { return invalid(keyNotOfSchema) }
 
 // keyOfItem returns the key of a canonical item, checked.
 func (t *table) keyOfItem(item map[string]types.AttributeValue) ([]byte, error) {

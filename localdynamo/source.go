@@ -103,8 +103,8 @@ func (s source) startAfter(given map[string]types.AttributeValue) ([]byte, error
 	return at, err
 }
 
-// startKeyInvalid is all that Query says of a start key that does not fit; Scan
-// tells why.
+// startKeyInvalid is all that Query says of a start key that is not like the
+// schema; Scan tells why.
 const startKeyInvalid = "The provided starting key is invalid"
 
 // placeOf returns where a canonical key is.
