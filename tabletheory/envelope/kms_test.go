@@ -1,0 +1,134 @@
+package envelope_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/kms/types"
+
+	"github.com/facetheory/isr/tabletheory/envelope"
+)
+
+func TestKMS(t *testing.T) {
+	fake, client := newFakeKMS(t, "key-1")
+	for _, id := range []string{"key-1", arn("key-1")} {
+		keys := envelope.NewKMS(client, id)
+		sealed := seal(t, keys, str("x"))
+		if edk := member(t, sealed["secret"], "edk"); len(edk) != 184 {
+			t.Errorf("edk has %d bytes; want KMS's own 184", len(edk))
+		}
+		if err := envelope.Open(t.Context(), keys, home(), sealed, "secret"); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := fake.decrypts(); n != 2 {
+		t.Errorf("%d Decrypts; want 2", n)
+	}
+}
+
+// After a change of the key, what the former one has sealed can be opened by who
+// names it; an alias stands for the new one.
+func TestKMSOlderKeys(t *testing.T) {
+	fake, client := newFakeKMS(t, "key-1", "key-2")
+	fake.pointAlias("alias/app", "key-1")
+	former := seal(t, envelope.NewKMS(client, "alias/app"), str("x"))
+	fake.pointAlias("alias/app", "key-2")
+
+	err := envelope.Open(t.Context(), envelope.NewKMS(client, "alias/app"), home(), item{"secret": former["secret"]}, "secret")
+	if !errors.Is(err, envelope.ErrUnknownKey) || !strings.Contains(err.Error(), "give NewKMS the former key's ID") {
+		t.Errorf("%v; want ErrUnknownKey that says what to do", err)
+	}
+	both := envelope.NewKMS(client, "alias/app", "key-1")
+	current := seal(t, both, str("y"))
+	for _, sealed := range []item{former, current} {
+		if err := envelope.Open(t.Context(), both, home(), item{"secret": sealed["secret"]}, "secret"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := envelope.Open(t.Context(), envelope.NewKMS(client, "key-2"), home(), current, "secret"); err != nil {
+		t.Errorf("the current key seals: %v", err)
+	}
+}
+
+// A key of somebody else's is not taken, even if it could be used.
+func TestKMSForeignKey(t *testing.T) {
+	_, client := newFakeKMS(t, "ours", "theirs")
+	forged := seal(t, envelope.NewKMS(client, "theirs"), str("x"))
+	err := envelope.Open(t.Context(), envelope.NewKMS(client, "ours"), home(), forged, "secret")
+	if !errors.Is(err, envelope.ErrUnknownKey) {
+		t.Errorf("%v; want ErrUnknownKey", err)
+	}
+}
+
+// What was sealed with the same key for another purpose is not taken either.
+func TestKMSEncryptionContext(t *testing.T) {
+	_, client := newFakeKMS(t, "key-1")
+	out, err := client.GenerateDataKey(t.Context(), &kms.GenerateDataKeyInput{
+		KeyId: aws.String("key-1"), KeySpec: types.DataKeySpecAes256, EncryptionContext: map[string]string{"purpose": "another"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = envelope.NewKMS(client, "key-1").OpenDataKey(t.Context(), out.CiphertextBlob)
+	if !errors.Is(err, envelope.ErrTampered) {
+		t.Errorf("%v; want ErrTampered", err)
+	}
+}
+
+func TestKMSTampered(t *testing.T) {
+	_, client := newFakeKMS(t, "key-1")
+	keys := envelope.NewKMS(client, "key-1")
+	sealed := seal(t, keys, str("x"))
+	member(t, sealed["secret"], "edk")[7] ^= 1
+	err := envelope.Open(t.Context(), keys, home(), sealed, "secret")
+	if _, ok := errors.AsType[*types.InvalidCiphertextException](err); !ok || !errors.Is(err, envelope.ErrTampered) {
+		t.Errorf("%v; want ErrTampered and KMS's own error", err)
+	}
+}
+
+func TestKMSErrors(t *testing.T) {
+	fake, client := newFakeKMS(t, "key-1")
+	sealed := seal(t, envelope.NewKMS(client, "key-1"), str("x"))
+	missing := envelope.NewKMS(client, "key-0")
+	sealing := envelope.Seal(t.Context(), missing, home(), item{"secret": str("x")}, "secret")
+	for _, err := range []error{
+		sealing,
+		envelope.Open(t.Context(), missing, home(), item{"secret": sealed["secret"]}, "secret"),
+	} {
+		if _, ok := errors.AsType[*types.NotFoundException](err); !ok || !strings.Contains(err.Error(), `with the KMS key "key-0"`) {
+			t.Errorf("%v; want KMS's NotFoundException, and the key's name", err)
+		}
+	}
+	keys := envelope.NewKMS(client, "key-1", "key-0")
+	fake.refuseNext(refusal{400, "DisabledException", "key-1 is disabled."})
+	err := envelope.Open(t.Context(), keys, home(), item{"secret": sealed["secret"]}, "secret")
+	if _, ok := errors.AsType[*types.DisabledException](err); !ok {
+		t.Errorf("%v; want KMS's DisabledException: no other key is tried", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := envelope.Open(ctx, keys, home(), item{"secret": sealed["secret"]}, "secret"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v; want Canceled", err)
+	}
+}
+
+// The SDK's own retries stand between KMS's limits and the caller.
+func TestKMSThrottling(t *testing.T) {
+	fake, client := newFakeKMS(t, "key-1")
+	keys := envelope.NewKMS(client, "key-1")
+	throttled := refusal{400, "ThrottlingException", "Rate exceeded"}
+	fake.refuseNext(throttled)
+	sealed := seal(t, keys, str("x"))
+	fake.refuseNext(throttled)
+	if err := envelope.Open(t.Context(), keys, home(), sealed, "secret"); err != nil {
+		t.Error(err)
+	}
+	fake.refuseNext(throttled, throttled, throttled)
+	if err := envelope.Seal(t.Context(), keys, home(), item{"secret": str("x")}, "secret"); err == nil || !strings.Contains(err.Error(), "ThrottlingException") {
+		t.Errorf("%v; want ThrottlingException", err)
+	}
+}
