@@ -220,10 +220,11 @@ type TransactionReader interface {
 // methods are safe for concurrent use.
 type KeyProvider interface {
 	// NewDataKey makes a key of 32 bytes, and returns it as it is and sealed.
-	// The sealed key is stored with what the plain one encrypts.
+	// The sealed key, 1 to 6,144 bytes, is stored with what the plain one
+	// encrypts. The caller wipes the plain one: it is not kept by the provider.
 	NewDataKey(ctx context.Context) (plain, sealed []byte, err error)
 	// OpenDataKey opens what NewDataKey, of this provider or of one with the
 	// same master key, has sealed. Keys of master keys that were rotated stay
-	// readable.
+	// readable. The caller wipes the plain key here too.
 	OpenDataKey(ctx context.Context, sealed []byte) (plain []byte, err error)
 }
