@@ -156,6 +156,7 @@ var departures = []departure{
 			_, get := c.in.(*dynamodb.TransactGetItemsInput)
 			stage := stageOf(theirs)
 			said := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || stage == stageKeys || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
+			said = said || isBound(theirs.message) && hasReason(ours, "ValidationError", "") // of a sum
 			mistyped := hasReason(ours, "ValidationError", "The provided key element does not match the schema") &&
 				hasReason(theirs, "ValidationError", "One or more parameter values were invalid: Type mismatch for key")
 			if theirs.code == "ValidationException" && said || mistyped {
