@@ -190,6 +190,31 @@ func TestWordsOfProjections(t *testing.T) {
 	}
 }
 
+// TestValuesBeforeTables: a value that is none is told before the table is
+// looked for, even if that belongs to an earlier part of a batch.
+func TestValuesBeforeTables(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	absent := aws.String("absent")
+	bad := item{"pk": num("x")}
+	const want = "The parameter cannot be converted to a numeric value: x"
+	_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: absent, Key: bad})
+	mustSay(t, err, want)
+	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: absent, ExclusiveStartKey: bad})
+	mustSay(t, err, want)
+	_, err = db.Query(t.Context(), &dynamodb.QueryInput{
+		TableName: absent, KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("p")}, ExclusiveStartKey: bad,
+	})
+	mustSay(t, err, want)
+	_, err = db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+		"absent": {Keys: []item{key("p", "s")}}, "things": {Keys: []item{bad}},
+	}})
+	mustSay(t, err, want)
+	_, err = db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{
+		"absent": {{PutRequest: &types.PutRequest{Item: key("p", "s")}}}, "things": {{DeleteRequest: &types.DeleteRequest{Key: bad}}},
+	}})
+	mustSay(t, err, want)
+}
+
 // TestOrderOfKeyConditions: of several faults of a key condition the first in
 // the text is told, and before the table is looked for.
 func TestOrderOfKeyConditions(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 	"github.com/facetheory/isr/localdynamo/internal/store"
+	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
 // Limits of one BatchGetItem.
@@ -29,6 +30,10 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	if err := together(err, checkCapacityMode(in.ReturnConsumedCapacity)); err != nil {
 		return nil, err
 	}
+	keys, err := cleanKeys(names, in.RequestItems)
+	if err != nil {
+		return nil, err
+	}
 	projections, err := db.batchProjections(names, in.RequestItems)
 	if err != nil {
 		return nil, err
@@ -36,7 +41,7 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	b := &batchGet{answers: make(map[string][]map[string]types.AttributeValue, len(names)), left: map[string]types.KeysAndAttributes{}}
 	plans := make([][]lookup, len(names))
 	for i, name := range names {
-		if plans[i], err = db.planKeys(name, in.RequestItems[name], projections[i]); err != nil {
+		if plans[i], err = db.planKeys(name, keys[i], projections[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -91,6 +96,24 @@ func checkBatchTable(name string) error {
 	return err
 }
 
+// cleanKeys makes the keys of each table canonical.
+func cleanKeys(names []string, requests map[string]types.KeysAndAttributes) ([][]map[string]types.AttributeValue, error) {
+	out := make([][]map[string]types.AttributeValue, len(names))
+	for i, name := range names {
+		for _, given := range requests[name].Keys {
+			if given == nil {
+				return nil, errNullKey()
+			}
+			key, err := value.CleanItem(given)
+			if err != nil {
+				return nil, asInvalid(err)
+			}
+			out[i] = append(out[i], key)
+		}
+	}
+	return out, nil
+}
+
 // batchProjections binds the projection of each table, before any table is
 // looked for. One form of them excludes the other in the whole request.
 func (db *DB) batchProjections(names []string, requests map[string]types.KeysAndAttributes) ([]*expr.Projection, error) {
@@ -113,17 +136,14 @@ func (db *DB) batchProjections(names []string, requests map[string]types.KeysAnd
 }
 
 // planKeys checks what is asked of one table.
-func (db *DB) planKeys(name string, in types.KeysAndAttributes, projection *expr.Projection) ([]lookup, error) {
+func (db *DB) planKeys(name string, keys []map[string]types.AttributeValue, projection *expr.Projection) ([]lookup, error) {
 	t, err := db.lookUp(&name)
 	if err != nil {
 		return nil, err
 	}
-	seen := make(map[string]struct{}, len(in.Keys))
-	plans := make([]lookup, len(in.Keys))
-	for i, given := range in.Keys {
-		if given == nil {
-			return nil, errNullKey()
-		}
+	seen := make(map[string]struct{}, len(keys))
+	plans := make([]lookup, len(keys))
+	for i, given := range keys {
 		key, err := t.keyOf(given)
 		if err != nil {
 			return nil, err

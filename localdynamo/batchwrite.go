@@ -27,10 +27,15 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	mutations := make([]*mutation, len(operations))
 	seen := make(map[string]struct{}, len(operations))
 	for i, o := range operations {
-		if mutations[i], err = db.planInBatch(o); err != nil {
+		if mutations[i], err = db.check(o); err != nil {
+			return nil, older(err)
+		}
+	}
+	for i, m := range mutations {
+		if err := m.planInBatch(db, operations[i].table); err != nil {
 			return nil, err
 		}
-		seen[mutations[i].table.Name+"/"+string(mutations[i].key)] = struct{}{} // a table's name holds no slash
+		seen[m.table.Name+"/"+string(m.key)] = struct{}{} // a table's name holds no slash
 	}
 	if len(seen) < len(mutations) {
 		return nil, errDuplicateKeys()
@@ -66,24 +71,20 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	}, nil
 }
 
-// planInBatch is plan with the two differences that AWS makes: wrong values are
-// refused in older words, and an item whose key does not fit its table in the
-// words for keys.
-func (db *DB) planInBatch(o *operation) (*mutation, error) {
-	m, err := db.check(o)
-	if err != nil {
-		return nil, older(err)
-	}
-	if err := m.aim(db, o.table); err != nil {
-		return nil, err
+// planInBatch is the part of plan that needs the table, with the one difference
+// that AWS makes: an item whose key does not fit is refused in the words for
+// keys.
+func (m *mutation) planInBatch(db *DB, name *string) error {
+	if err := m.aim(db, name); err != nil {
+		return err
 	}
 	if err := m.table.checkKeyTypes(m.fields); err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.fit(); err != nil {
-		return nil, err
+		return err
 	}
-	return m, m.encode()
+	return m.encode()
 }
 
 // batchOperations lists what is asked for, by table name.

@@ -22,6 +22,10 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
 		return nil, err
 	}
+	given, err := value.CleanItem(in.Key)
+	if err != nil {
+		return nil, asInvalid(err)
+	}
 	projection, err := db.eitherProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet)
 	if err != nil {
 		return nil, err
@@ -30,7 +34,7 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	if err != nil {
 		return nil, err
 	}
-	key, err := t.keyOf(in.Key)
+	key, err := t.keyOf(given)
 	if err != nil {
 		return nil, err
 	}

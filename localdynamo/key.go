@@ -26,13 +26,9 @@ type keySchema struct {
 	Range *attribute `json:",omitempty"` // nil if there is only a hash key
 }
 
-// keyOf checks a Key parameter and returns it as it orders the table's items
-// on disk.
-func (t *table) keyOf(given map[string]types.AttributeValue) ([]byte, error) {
-	key, err := value.CleanItem(given)
-	if err != nil {
-		return nil, asInvalid(err)
-	}
+// keyOf checks a Key parameter, canonical but for that, and returns it as it
+// orders the table's items on disk.
+func (t *table) keyOf(key map[string]types.AttributeValue) ([]byte, error) {
 	if err := t.checkFilled(key); err != nil {
 		return nil, err
 	}

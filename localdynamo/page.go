@@ -22,9 +22,10 @@ type page struct {
 	filter     *expr.Condition
 	projection *expr.Projection
 	countOnly  bool
-	consistent bool // what the reads cost
-	limit      int  // items to look at; 0 is no limit
-	fetch      bool // the source is a local index, and more is wanted than it holds
+	consistent bool                            // what the reads cost
+	limit      int                             // items to look at; 0 is no limit
+	start      map[string]types.AttributeValue // canonical; nil is the beginning
+	fetch      bool                            // the source is a local index, and more is wanted than it holds
 	within     func(value.Item) bool
 
 	items   []map[string]types.AttributeValue
@@ -116,7 +117,8 @@ func (p *page) usage() usage {
 
 // reading is what Query and Scan requests have in common.
 type reading struct {
-	query        bool // words some faults otherwise than Scan
+	query        bool                            // words some faults otherwise than Scan
+	start        map[string]types.AttributeValue // ExclusiveStartKey
 	table, index *string
 	selected     types.Select
 	projection   *string
@@ -145,11 +147,14 @@ func (p *page) checkFields(in *reading) error {
 	}
 	p.consistent = aws.ToBool(in.consistent)
 	p.countOnly = in.selected == types.SelectCount
-	err = in.checkSelect()
-	if in.query {
-		return counted(err)
+	if err = in.checkSelect(); in.query {
+		err = counted(err)
 	}
-	return err
+	if err != nil || in.start == nil {
+		return err
+	}
+	p.start, err = value.CleanItem(in.start)
+	return asInvalid(err)
 }
 
 // chooser names the parameter that chooses attributes, or "".

@@ -44,7 +44,7 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	q := &query{reverse: in.ScanIndexForward != nil && !*in.ScanIndexForward}
 	shared := &reading{
 		query: true, table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
-		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
+		consistent: in.ConsistentRead, limit: in.Limit, start: in.ExclusiveStartKey, capacity: in.ReturnConsumedCapacity,
 	}
 	if err := expr.CheckOperator(expr.KindQueryFilter, in.ConditionalOperator); err != nil {
 		return nil, asInvalid(err)
@@ -82,7 +82,7 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	if q.lo, q.hi, err = s.key().span(key); err != nil {
 		return nil, err
 	}
-	return q, q.startAfter(in.ExclusiveStartKey)
+	return q, q.startAfter(q.start)
 }
 
 // bindQuery binds all that needs no table. The terms are nil if the key

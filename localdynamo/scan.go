@@ -39,10 +39,10 @@ func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error)
 	p = &page{}
 	shared := &reading{
 		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
-		consistent: in.ConsistentRead, limit: in.Limit, capacity: in.ReturnConsumedCapacity,
+		consistent: in.ConsistentRead, limit: in.Limit, start: in.ExclusiveStartKey, capacity: in.ReturnConsumedCapacity,
 	}
 	if err := p.checkFields(shared); err != nil {
-		return nil, nil, err
+		return nil, nil, older(err)
 	}
 	if err := checkSegments(in.Segment, in.TotalSegments); err != nil {
 		return nil, nil, err
@@ -60,7 +60,7 @@ func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error)
 	if err := p.setSource(s, shared); err != nil {
 		return nil, nil, err
 	}
-	if from, err = p.startAfter(in.ExclusiveStartKey); err != nil {
+	if from, err = p.startAfter(p.start); err != nil {
 		return nil, nil, err
 	}
 	if from != nil {

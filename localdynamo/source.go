@@ -86,15 +86,11 @@ func (s source) lastKey(item value.Item) (map[string]types.AttributeValue, error
 	return key, nil
 }
 
-// startAfter checks an ExclusiveStartKey and returns the place it means; nil
-// stays nil.
-func (s source) startAfter(given map[string]types.AttributeValue) ([]byte, error) {
-	if given == nil {
+// startAfter checks a canonical ExclusiveStartKey and returns the place it
+// means; nil stays nil.
+func (s source) startAfter(key map[string]types.AttributeValue) ([]byte, error) {
+	if key == nil {
 		return nil, nil
-	}
-	key, err := value.CleanItem(given)
-	if err != nil {
-		return nil, asInvalid(err)
 	}
 	at, err := s.placeOf(key)
 	if message, ok := validationMessage(err); ok {
