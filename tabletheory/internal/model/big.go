@@ -1,0 +1,105 @@
+package model
+
+import (
+	"errors"
+	"math/big"
+	"reflect"
+)
+
+// maxBits bounds the numerator and the denominator of a number that may fit
+// into 38 digits, so that nobody writes out a number of a billion digits.
+const maxBits = 1024
+
+// floatPrecision is the precision, in bits, of a big.Float that is decoded: more
+// than 38 digits.
+const floatPrecision = 256
+
+// isBig reports whether t is a number of math/big.
+func isBig(t reflect.Type) bool {
+	return t == reflect.TypeFor[big.Int]() || t == reflect.TypeFor[big.Rat]() || t == reflect.TypeFor[big.Float]()
+}
+
+// useBig makes c the codec of a type of math/big, if it is one: the exact value
+// in up to 38 digits, or an error.
+func (c *codec) useBig() bool {
+	switch c.typ {
+	case reflect.TypeFor[big.Int]():
+		c.useN(func(b []byte, v reflect.Value) ([]byte, error) {
+			return appendRat(b, new(big.Rat).SetInt(addressable(v).Interface().(*big.Int)))
+		}, func(s string, v reflect.Value) error {
+			text, err := integer(s)
+			if err != nil {
+				return err
+			}
+			return setBig(new(big.Int).SetString(text, 10))(v)
+		})
+	case reflect.TypeFor[big.Rat]():
+		c.useN(func(b []byte, v reflect.Value) ([]byte, error) {
+			return appendRat(b, addressable(v).Interface().(*big.Rat))
+		}, func(s string, v reflect.Value) error {
+			text, err := canonical(s)
+			if err != nil {
+				return err
+			}
+			return setBig(new(big.Rat).SetString(text))(v)
+		})
+	case reflect.TypeFor[big.Float]():
+		c.useN(func(b []byte, v reflect.Value) ([]byte, error) {
+			f := addressable(v).Interface().(*big.Float)
+			if f.IsInf() {
+				return nil, errNotFinite
+			}
+			if exponent := f.MantExp(nil); exponent > maxBits || exponent < -maxBits {
+				return nil, errMagnitude
+			}
+			exact, _ := f.Rat(nil)
+			return appendRat(b, exact)
+		}, func(s string, v reflect.Value) error {
+			text, err := canonical(s)
+			if err != nil {
+				return err
+			}
+			return setBig(new(big.Float).SetPrec(floatPrecision).SetString(text))(v)
+		})
+	default:
+		return false
+	}
+	return true
+}
+
+// appendRat appends the decimal that is exactly r.
+func appendRat(b []byte, r *big.Rat) ([]byte, error) {
+	if r.Num().BitLen() > maxBits || r.Denom().BitLen() > maxBits {
+		return nil, errPrecision
+	}
+	digits, exact := r.FloatPrec()
+	if !exact {
+		return nil, errors.New("it is no decimal number: it has endlessly many digits")
+	}
+	text, err := canonical(r.FloatString(digits))
+	if err != nil {
+		return nil, err
+	}
+	return append(b, text...), nil
+}
+
+// setBig takes what SetString returned of a text that is a number.
+func setBig[T any](x *T, ok bool) func(reflect.Value) error {
+	return func(v reflect.Value) error {
+		if !ok {
+			return errNoNumber
+		}
+		v.Set(reflect.ValueOf(x).Elem())
+		return nil
+	}
+}
+
+// addressable returns a pointer to v, or to a copy of it if it has no address.
+func addressable(v reflect.Value) reflect.Value {
+	if v.CanAddr() {
+		return v.Addr()
+	}
+	p := reflect.New(v.Type())
+	p.Elem().Set(v)
+	return p
+}

@@ -1,0 +1,196 @@
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// usePointer makes c the codec of a pointer: nil is NULL, and another one is
+// what it points to.
+func (k *compiler) usePointer(c *codec, n naming) error {
+	elem, err := k.codec(c.typ.Elem(), n)
+	if err != nil {
+		return err
+	}
+	c.pointTo(elem)
+	return nil
+}
+
+func (c *codec) pointTo(elem *codec) {
+	c.points, c.kind, c.text = elem, elem.kind, nil
+	if elem.kind.isScalar() {
+		c.needs = elem.needs
+	}
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+		if v.IsNil() {
+			return null(), nil
+		}
+		if e.indirections++; e.indirections > maxIndirections {
+			return nil, errCycle
+		}
+		if !elem.kind.isScalar() {
+			e.reserve(elem.needs, 1)
+		}
+		av, err := elem.encode(e, v.Elem())
+		e.indirections--
+		return av, err
+	}
+	c.decode = func(av types.AttributeValue, v reflect.Value, depth int) error {
+		if _, isNull := av.(*types.AttributeValueMemberNULL); isNull {
+			v.SetZero()
+			return nil
+		}
+		fresh := reflect.New(c.typ.Elem())
+		if err := elem.decode(av, fresh.Elem(), depth); err != nil {
+			return err
+		}
+		v.Set(fresh)
+		return nil
+	}
+}
+
+// useInterface makes c the codec of an interface: nil is NULL, and another
+// value is encoded as its own type is. Only empty interfaces can be decoded.
+func (c *codec) useInterface(n naming) {
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+		if v.IsNil() {
+			return null(), nil
+		}
+		if e.indirections++; e.indirections > maxIndirections {
+			return nil, errCycle
+		}
+		elem, err := e.registry.codec(v.Elem().Type(), n)
+		if err != nil {
+			return nil, err
+		}
+		e.reserve(elem.needs, 1)
+		av, err := elem.encode(e, v.Elem())
+		e.indirections--
+		return av, err
+	}
+	c.decode = func(av types.AttributeValue, v reflect.Value, depth int) error {
+		if _, isNull := av.(*types.AttributeValueMemberNULL); isNull {
+			v.SetZero()
+			return nil
+		}
+		if c.typ.NumMethod() > 0 {
+			return c.mismatch(av)
+		}
+		x, err := decodeAny(c, av, depth)
+		if err != nil {
+			return err
+		}
+		v.Set(reflect.ValueOf(x))
+		return nil
+	}
+}
+
+// useSlice makes c the codec of a slice or array: bytes are B, others a list.
+func (k *compiler) useSlice(c *codec, n naming) error {
+	elem, err := k.codec(c.typ.Elem(), n)
+	if err != nil {
+		return err
+	}
+	if c.typ.Elem().Kind() == reflect.Uint8 && elem.kind == kindN {
+		c.useBytes()
+		return nil
+	}
+	c.kind, c.elem = kindL, elem
+	c.needs.lists = 1
+	slice := c.typ.Kind() == reflect.Slice
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+		if slice && v.IsNil() {
+			return null(), nil
+		}
+		if e.nesting++; e.nesting > maxNesting {
+			return nil, errTooDeep
+		}
+		list, err := e.list(elem, v)
+		e.nesting--
+		return list, err
+	}
+	c.decode = func(av types.AttributeValue, v reflect.Value, depth int) error {
+		if _, isNull := av.(*types.AttributeValueMemberNULL); isNull {
+			v.SetZero()
+			return nil
+		}
+		return c.decodeElements(av, v, depth)
+	}
+	return nil
+}
+
+func (e *encoder) list(elem *codec, v reflect.Value) (types.AttributeValue, error) {
+	n := v.Len()
+	e.reserve(elem.needs, n)
+	list := make([]types.AttributeValue, n)
+	for i := range n {
+		av, err := elem.encode(e, v.Index(i))
+		if err != nil {
+			return nil, within(index(i), "", err)
+		}
+		list[i] = av
+	}
+	l := e.lists.take()
+	l.Value = list
+	return l, nil
+}
+
+func index(i int) string { return "[" + strconv.Itoa(i) + "]" }
+
+// decodeElements decodes a list, or the set that another writer made of it, into
+// a slice or array.
+func (c *codec) decodeElements(av types.AttributeValue, v reflect.Value, depth int) error {
+	if depth >= maxNesting {
+		return c.invalid(av, errTooDeep)
+	}
+	elements, ok := elementsOf(av)
+	if !ok {
+		return c.mismatch(av)
+	}
+	slice := v
+	if c.typ.Kind() == reflect.Slice {
+		slice = reflect.MakeSlice(c.typ, elements.len, elements.len)
+	} else if elements.len > v.Len() {
+		return c.invalid(av, fmt.Errorf("the length is %d, more than %d", elements.len, v.Len()))
+	}
+	for i := range elements.len {
+		if err := c.elem.decode(elements.at(i), slice.Index(i), depth+1); err != nil {
+			return within(index(i), "", err)
+		}
+	}
+	if slice == v {
+		for i := elements.len; i < v.Len(); i++ {
+			v.Index(i).SetZero()
+		}
+		return nil
+	}
+	v.Set(slice)
+	return nil
+}
+
+// elements are those of a list or a set. An element is valid until the next one
+// is asked for.
+type elements struct {
+	len int
+	at  func(int) types.AttributeValue
+}
+
+func elementsOf(av types.AttributeValue) (elements, bool) {
+	switch av := av.(type) {
+	case *types.AttributeValueMemberL:
+		return elements{len(av.Value), func(i int) types.AttributeValue { return av.Value[i] }}, true
+	case *types.AttributeValueMemberSS:
+		var member types.AttributeValueMemberS
+		return elements{len(av.Value), func(i int) types.AttributeValue { member.Value = av.Value[i]; return &member }}, true
+	case *types.AttributeValueMemberNS:
+		var member types.AttributeValueMemberN
+		return elements{len(av.Value), func(i int) types.AttributeValue { member.Value = av.Value[i]; return &member }}, true
+	case *types.AttributeValueMemberBS:
+		var member types.AttributeValueMemberB
+		return elements{len(av.Value), func(i int) types.AttributeValue { member.Value = av.Value[i]; return &member }}, true
+	}
+	return elements{}, false
+}

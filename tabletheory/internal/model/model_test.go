@@ -1,0 +1,172 @@
+package model_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// metadata is the model of the reference.
+type metadata struct {
+	PK string `theorydb:"pk,attr:pk" dynamodbav:"pk"`
+	SK string `theorydb:"sk,attr:sk" dynamodbav:"sk"`
+
+	S3Key             string `theorydb:"attr:s3_key" dynamodbav:"s3_key"`
+	GeneratedAt       int64  `theorydb:"attr:generated_at" dynamodbav:"generated_at"`
+	RevalidateSeconds int64  `theorydb:"attr:revalidate_seconds" dynamodbav:"revalidate_seconds"`
+	ETag              string `theorydb:"attr:etag,omitempty" dynamodbav:"etag,omitempty"`
+
+	TTL int64 `theorydb:"ttl,attr:ttl,omitempty" dynamodbav:"ttl,omitempty"`
+}
+
+func (metadata) TableName() string { return "isr" }
+
+var meta = metadata{
+	PK: "TENANT#t1#CACHE#abc", SK: "META", S3Key: "s3://bucket/key.html",
+	GeneratedAt: 1_800_000_000, RevalidateSeconds: 60, ETag: `"abc123"`, TTL: 1_800_086_400,
+}
+
+// mustModel compiles the model of a type.
+func mustModel[T any](t testing.TB) *model.Model {
+	t.Helper()
+	m, err := model.NewRegistry().Model(reflect.TypeFor[T]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// equalItems compares items; attribute values have unexported fields.
+func equalItems(t *testing.T, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, unexported); diff != "" {
+		t.Errorf("items differ (-want +got):\n%s", diff)
+	}
+}
+
+var unexported = cmpopts.IgnoreUnexported(
+	types.AttributeValueMemberS{}, types.AttributeValueMemberN{}, types.AttributeValueMemberB{},
+	types.AttributeValueMemberBOOL{}, types.AttributeValueMemberNULL{}, types.AttributeValueMemberL{},
+	types.AttributeValueMemberM{}, types.AttributeValueMemberSS{}, types.AttributeValueMemberNS{},
+	types.AttributeValueMemberBS{},
+)
+
+func s(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
+func n(v string) types.AttributeValue { return &types.AttributeValueMemberN{Value: v} }
+
+func TestModelOfTheReference(t *testing.T) {
+	m := mustModel[metadata](t)
+	item, err := m.Encode(reflect.ValueOf(meta))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, item, model.Item{
+		"pk": s("TENANT#t1#CACHE#abc"), "sk": s("META"), "s3_key": s("s3://bucket/key.html"),
+		"generated_at": n("1800000000"), "revalidate_seconds": n("60"), "etag": s(`"abc123"`), "ttl": n("1800086400"),
+	})
+	var got metadata
+	if err := m.Decode(item, reflect.ValueOf(&got).Elem()); err != nil {
+		t.Fatal(err)
+	}
+	if got != meta {
+		t.Errorf("decoded %+v, want %+v", got, meta)
+	}
+	key, err := m.EncodeKey(reflect.ValueOf(&meta).Elem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, key, model.Item{"pk": s("TENANT#t1#CACHE#abc"), "sk": s("META")})
+	equalItems(t, m.KeyOf(item), key)
+	if m.TTL.Name != "TTL" || m.Hash.Key != "S" || m.Range.Attribute != "sk" {
+		t.Errorf("the roles are ttl %v, pk %v, sk %v", m.TTL, m.Hash, m.Range)
+	}
+}
+
+func TestOmittedFields(t *testing.T) {
+	m := mustModel[metadata](t)
+	item, err := m.Encode(reflect.ValueOf(metadata{PK: "a", SK: "b"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, item, model.Item{
+		"pk": s("a"), "sk": s("b"), "s3_key": s(""), "generated_at": n("0"), "revalidate_seconds": n("0"),
+	})
+	field, _ := m.Field("etag")
+	if av, omitted, err := field.Encode(reflect.ValueOf(metadata{})); av != nil || !omitted || err != nil {
+		t.Errorf("an empty omitempty field is %v, %v, %v, want it omitted", av, omitted, err)
+	}
+}
+
+func TestEmptyKeysAreErrors(t *testing.T) {
+	m := mustModel[metadata](t)
+	_, whole := m.Encode(reflect.ValueOf(metadata{SK: "b"}))
+	_, key := m.EncodeKey(reflect.ValueOf(metadata{PK: "a"}))
+	for field, err := range map[string]error{"metadata.PK": whole, "metadata.SK": key} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("an empty key: %v, want an error that names %s", err, field)
+		}
+	}
+}
+
+func TestDecodeSelectedLeavesOtherFieldsAlone(t *testing.T) {
+	m := mustModel[metadata](t)
+	got := meta
+	item := model.Item{"etag": s("new"), "unknown": s("passed over")}
+	if err := m.DecodeSelected(item, reflect.ValueOf(&got).Elem()); err != nil {
+		t.Fatal(err)
+	}
+	want := meta
+	want.ETag = "new"
+	if got != want {
+		t.Errorf("decoded %+v, want %+v", got, want)
+	}
+	if err := m.Decode(item, reflect.ValueOf(&got).Elem()); err != nil {
+		t.Fatal(err)
+	}
+	if got != (metadata{ETag: "new"}) {
+		t.Errorf("decoded %+v, want all but etag to be zero", got)
+	}
+}
+
+func TestAnErrorLeavesTheStructAsItWas(t *testing.T) {
+	type row struct {
+		PK string `theorydb:"pk"`
+		*Base
+		N int
+	}
+	m := mustModel[row](t)
+	held := &Base{Deep: "before"}
+	got := row{PK: "before", Base: held, N: 1}
+	err := m.Decode(model.Item{"pk": s("after"), "deep": s("after"), "n": s("no number")}, reflect.ValueOf(&got).Elem())
+	if err == nil {
+		t.Fatal("a string was decoded into an int")
+	}
+	if got.PK != "before" || got.Base != held || held.Deep != "before" || got.N != 1 {
+		t.Errorf("after an error the struct is %+v with %+v", got, got.Base)
+	}
+}
+
+// Base is embedded by pointer, which takes an exported type.
+type Base struct{ Deep string }
+
+func TestTimes(t *testing.T) {
+	type row struct {
+		PK  string `theorydb:"pk"`
+		At  time.Time
+		TTL time.Time `theorydb:"ttl"`
+	}
+	m := mustModel[row](t)
+	at := time.Date(2026, 11, 21, 17, 30, 0, 120, time.FixedZone("CET", 3600))
+	item, err := m.Encode(reflect.ValueOf(row{PK: "a", At: at, TTL: at}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, item, model.Item{"pk": s("a"), "at": s("2026-11-21T16:30:00.00000012Z"), "ttl": n("1795278600")})
+}

@@ -1,0 +1,172 @@
+package model
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+var errEmptySet = errors.New("the set is empty, and DynamoDB has no empty sets: remove the attribute")
+
+// set makes the codec of a field with the tag set: a slice or an array, or a map
+// whose keys are the members; of a map to bool, those that are true. Members
+// that DynamoDB takes for equal are stored once, in the order of a slice; those
+// of a map are sorted.
+func (k *compiler) set(t reflect.Type, n naming) (*codec, error) {
+	var member reflect.Type
+	switch {
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Array:
+		member = t.Elem()
+	case t.Kind() == reflect.Map && (t.Elem().Kind() == reflect.Bool || t.Elem() == reflect.TypeFor[struct{}]()):
+		member = t.Key()
+	default:
+		return nil, fmt.Errorf("a set is a slice, or a map to struct{} or bool, not %v", t)
+	}
+	elem, err := k.codec(member, n)
+	if err != nil {
+		return nil, err
+	}
+	if !elem.kind.isScalar() || elem.points != nil || t.Kind() != reflect.Map && member.Kind() == reflect.Uint8 {
+		return nil, fmt.Errorf("the members of a set are strings, numbers or []byte, not %v", member)
+	}
+	c := &codec{typ: t, kind: elem.kind + "S", elem: elem}
+	c.encode = c.encodeSet
+	c.decode = func(av types.AttributeValue, v reflect.Value, depth int) error {
+		switch {
+		case kindOf(av) == kindNull:
+			v.SetZero()
+			return nil
+		case t.Kind() == reflect.Map:
+			return c.decodeMembers(av, v, depth)
+		}
+		return c.decodeElements(av, v, depth)
+	}
+	return c, nil
+}
+
+// hasNoMembers reports whether a set is empty.
+func hasNoMembers(v reflect.Value) bool {
+	if v.Kind() != reflect.Map || v.Type().Elem().Kind() != reflect.Bool {
+		return v.Len() == 0
+	}
+	for entries := v.MapRange(); entries.Next(); {
+		if entries.Value().Bool() {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *codec) encodeSet(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+	if hasNoMembers(v) {
+		return nil, errEmptySet
+	}
+	if c.kind == kindBS {
+		return c.binarySet(e, v)
+	}
+	members := make([]string, 0, v.Len())
+	seen := make(map[string]struct{}, v.Len())
+	var text []byte
+	err := eachMember(v, func(m reflect.Value) (err error) {
+		if text, err = c.elem.text(text[:0], m); err != nil {
+			return err
+		}
+		member := string(text)
+		if c.kind == kindNS {
+			if member, err = canonical(member); err != nil {
+				return err
+			}
+		}
+		if _, ok := seen[member]; !ok {
+			seen[member] = struct{}{}
+			members = append(members, member)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if v.Kind() == reflect.Map {
+		slices.Sort(members)
+	}
+	if c.kind == kindNS {
+		return &types.AttributeValueMemberNS{Value: members}, nil
+	}
+	return &types.AttributeValueMemberSS{Value: members}, nil
+}
+
+func (c *codec) binarySet(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+	members := make([][]byte, 0, v.Len())
+	seen := make(map[string]struct{}, v.Len())
+	err := eachMember(v, func(m reflect.Value) error {
+		av, err := c.elem.encode(e, m)
+		if err != nil {
+			return err
+		}
+		b, ok := av.(*types.AttributeValueMemberB)
+		if !ok {
+			return errors.New("nil is no member of a set: DynamoDB has none in it")
+		}
+		if _, ok := seen[string(b.Value)]; !ok {
+			seen[string(b.Value)] = struct{}{}
+			members = append(members, b.Value)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if v.Kind() == reflect.Map {
+		slices.SortFunc(members, bytes.Compare)
+	}
+	return &types.AttributeValueMemberBS{Value: members}, nil
+}
+
+// eachMember calls visit with each member of a set.
+func eachMember(v reflect.Value, visit func(reflect.Value) error) error {
+	if v.Kind() != reflect.Map {
+		for i := range v.Len() {
+			if err := visit(v.Index(i)); err != nil {
+				return within(index(i), "", err)
+			}
+		}
+		return nil
+	}
+	for entries := v.MapRange(); entries.Next(); {
+		if x := entries.Value(); x.Kind() == reflect.Bool && !x.Bool() {
+			continue
+		}
+		if err := visit(entries.Key()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeMembers decodes a set, or the list that another writer made of it, into
+// a map.
+func (c *codec) decodeMembers(av types.AttributeValue, v reflect.Value, depth int) error {
+	members, ok := elementsOf(av)
+	if !ok {
+		return c.mismatch(av)
+	}
+	decoded := reflect.MakeMapWithSize(c.typ, members.len)
+	member := reflect.New(c.typ.Key()).Elem()
+	present := reflect.New(c.typ.Elem()).Elem()
+	if present.Kind() == reflect.Bool {
+		present.SetBool(true)
+	}
+	for i := range members.len {
+		member.SetZero()
+		if err := c.elem.decode(members.at(i), member, depth+1); err != nil {
+			return within(index(i), "", err)
+		}
+		decoded.SetMapIndex(member, present)
+	}
+	v.Set(decoded)
+	return nil
+}

@@ -1,0 +1,283 @@
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// maxName is the length, in bytes, that DynamoDB allows attribute names outside
+// of keys.
+const maxName = 64<<10 - 1
+
+// structPlan is how the fields of a struct are attributes of an item or of a
+// map. Fields of embedded structs are among them by Go's rules: the one nearest
+// to the top hides others of its Go name, and two that are equally near hide
+// each other.
+type structPlan struct {
+	typ         reflect.Type
+	naming      naming
+	fields      []*Field
+	byName      map[string]*Field
+	byAttribute map[string]*Field
+	needs       needs
+	embedded    [][]int // of the embedded pointers, outer ones first
+}
+
+// field returns the field of that Go name or, failing that, attribute name.
+func (p *structPlan) field(name string) (*Field, bool) {
+	if f, ok := p.byName[name]; ok {
+		return f, true
+	}
+	f, ok := p.byAttribute[name]
+	return f, ok
+}
+
+// plan makes the plan of a struct type; n holds unless the type says otherwise.
+func (k *compiler) plan(t reflect.Type, n naming) (*structPlan, error) {
+	n, err := namingOf(t, n)
+	if err != nil {
+		return nil, err
+	}
+	p := &structPlan{typ: t, naming: n, byName: map[string]*Field{}, byAttribute: map[string]*Field{}}
+	var whole [][]int // fields whose own fields are none of the struct's
+	for _, sf := range reflect.VisibleFields(t) {
+		if sf.Name == "_" || slices.ContainsFunc(whole, func(index []int) bool { return isWithin(sf.Index, index) }) {
+			continue
+		}
+		flat, err := p.take(k, sf)
+		if err != nil {
+			return nil, err
+		}
+		if !flat {
+			whole = append(whole, sf.Index)
+		}
+	}
+	for _, f := range p.fields {
+		p.needs.add(f.codec.needs)
+	}
+	return p, nil
+}
+
+func isWithin(index, outer []int) bool {
+	return len(index) > len(outer) && slices.Equal(index[:len(outer)], outer)
+}
+
+// namingOf returns the naming that a blank field of the struct states.
+func namingOf(t reflect.Type, n naming) (naming, error) {
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		text, tagged := sf.Tag.Lookup(tagName)
+		if sf.Name != "_" || !tagged {
+			continue
+		}
+		stated, err := parseNaming(text)
+		if err != nil {
+			return n, &Error{Type: t, Field: sf.Name, Problem: err.Error()}
+		}
+		n = stated
+	}
+	return n, nil
+}
+
+// take takes a field of the struct in, and reports whether it is an embedded
+// struct whose fields are the struct's own.
+func (p *structPlan) take(k *compiler, sf reflect.StructField) (flat bool, err error) {
+	owner := ownerOf(p.typ, sf.Index)
+	text, tagged := sf.Tag.Lookup(tagName)
+	t, err := parseTag(text)
+	if err != nil {
+		return false, &Error{Type: owner, Field: sf.Name, Problem: err.Error()}
+	}
+	if t.skip {
+		return false, nil
+	}
+	if sf.Anonymous && !tagged {
+		flat, err := p.flatten(k, owner, sf)
+		if flat || err != nil {
+			return flat, err
+		}
+	}
+	if !sf.IsExported() {
+		if tagged {
+			return false, &Error{Type: owner, Field: sf.Name, Problem: "has the tag " + tagName + ", but is not exported: rename it, or drop the tag"}
+		}
+		return false, nil
+	}
+	return false, p.add(k, owner, sf, t)
+}
+
+// flatten reports whether an embedded field is a struct to be flattened.
+func (p *structPlan) flatten(k *compiler, owner reflect.Type, sf reflect.StructField) (bool, error) {
+	t := sf.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || k.isOpaque(t) {
+		return false, nil
+	}
+	if sf.Type.Kind() == reflect.Pointer {
+		if !sf.IsExported() {
+			return false, &Error{Type: owner, Field: sf.Name, Problem: "is an embedded pointer to a struct that is not exported, which cannot be made: export the type, or embed it without the pointer"}
+		}
+		p.embedded = append(p.embedded, sf.Index)
+	}
+	return true, nil
+}
+
+// ownerOf returns the struct that declares the field of that index.
+func ownerOf(t reflect.Type, index []int) reflect.Type {
+	for _, x := range index[:len(index)-1] {
+		t = t.Field(x).Type
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	return t
+}
+
+// add adds the field.
+func (p *structPlan) add(k *compiler, owner reflect.Type, sf reflect.StructField, t tag) error {
+	c, err := k.tagged(sf.Type, t, p.naming)
+	if err != nil {
+		return inField(owner, sf.Name, err)
+	}
+	f := &Field{
+		Name: sf.Name, Attribute: t.attribute, OmitEmpty: t.omitEmpty, Set: t.set, Encrypted: t.encrypted,
+		owner: owner, index: sf.Index, typ: sf.Type, tag: t, codec: c, registry: k.registry,
+	}
+	if f.Attribute == "" {
+		f.Attribute = p.naming.attribute(sf.Name)
+	}
+	if t.omitEmpty {
+		f.empty = emptiness(sf.Type)
+	}
+	if t.set {
+		f.empty = hasNoMembers
+	}
+	if base := c.base(); t.ttl && f.empty == nil && base.typ.ConvertibleTo(timeType) && base == c {
+		f.empty = emptiness(sf.Type) // a time long ago would be no time to live
+	}
+	return p.append(f)
+}
+
+func (p *structPlan) append(f *Field) error {
+	if n := len(f.Attribute); n == 0 || n > maxName {
+		return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("the name of the attribute has %d bytes: it has to have 1 to %d", n, maxName)}
+	}
+	if other, ok := p.byAttribute[f.Attribute]; ok {
+		return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("the attribute %s is that of the field %s too: give one of them another name by attr:", f.Attribute, other.goName())}
+	}
+	p.fields = append(p.fields, f)
+	p.byName[f.Name] = f
+	p.byAttribute[f.Attribute] = f
+	return nil
+}
+
+// inField makes the error of a type that of the field that has it, unless it is
+// that of a field further in.
+func inField(owner reflect.Type, name string, err error) error {
+	if _, ok := err.(*Error); ok {
+		return err
+	}
+	return &Error{Type: owner, Field: name, Problem: err.Error()}
+}
+
+// encode puts the attributes of a struct into an item.
+func (p *structPlan) encode(e *encoder, v reflect.Value, item Item) error {
+	for _, f := range p.fields {
+		var value reflect.Value
+		if len(f.index) == 1 {
+			value = v.Field(f.index[0])
+		} else if value = f.Value(v, false); !value.IsValid() {
+			continue
+		}
+		if f.empty != nil && f.empty(value) {
+			continue
+		}
+		av, err := f.codec.encode(e, value)
+		if err != nil {
+			return within(f.Attribute, f.goName(), err)
+		}
+		item[f.Attribute] = av
+	}
+	return nil
+}
+
+// decode sets the fields of a struct; those without an attribute to zero, unless
+// selected, which leaves them alone.
+func (p *structPlan) decode(item Item, v reflect.Value, depth int, selected bool) error {
+	p.detach(v)
+	for _, f := range p.fields {
+		av, ok := item[f.Attribute]
+		if !ok {
+			if value := f.Value(v, false); !selected && value.IsValid() {
+				value.SetZero()
+			}
+			continue
+		}
+		if err := f.codec.decode(av, f.Value(v, true), depth); err != nil {
+			return within(f.Attribute, f.goName(), err)
+		}
+	}
+	return nil
+}
+
+// detach gives the struct its own copies of what embedded pointers point to:
+// others may have it too, and it has to stay as it is if decoding fails.
+func (p *structPlan) detach(v reflect.Value) {
+	for _, index := range p.embedded {
+		pointer, err := v.FieldByIndexErr(index)
+		if err != nil || pointer.IsNil() {
+			continue
+		}
+		own := reflect.New(pointer.Type().Elem())
+		own.Elem().Set(pointer.Elem())
+		pointer.Set(own)
+	}
+}
+
+// useStruct makes c the codec of a struct that becomes a map.
+func (k *compiler) useStruct(c *codec, n naming) error {
+	c.kind = kindM
+	p, err := k.plan(c.typ, n)
+	if err != nil {
+		return err
+	}
+	for _, f := range p.fields {
+		if f.Encrypted {
+			return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("is encrypted, but %v is not at the top of an item here: tag the field of the model that holds it instead", c.typ)}
+		}
+	}
+	c.fields, c.needs = p, p.needs
+	c.needs.maps++
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+		if e.nesting++; e.nesting > maxNesting {
+			return nil, errTooDeep
+		}
+		encoded := make(Item, len(p.fields))
+		if err := p.encode(e, v, encoded); err != nil {
+			return nil, err
+		}
+		e.nesting--
+		m := e.maps.take()
+		m.Value = encoded
+		return m, nil
+	}
+	c.decode = func(av types.AttributeValue, v reflect.Value, depth int) error {
+		switch av := av.(type) {
+		case *types.AttributeValueMemberM:
+			if depth >= maxNesting {
+				return c.invalid(av, errTooDeep)
+			}
+			return p.decode(av.Value, v, depth+1, false)
+		case *types.AttributeValueMemberNULL:
+			v.SetZero()
+			return nil
+		}
+		return c.mismatch(av)
+	}
+	return nil
+}

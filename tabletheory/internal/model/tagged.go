@@ -1,0 +1,117 @@
+package model
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// tagged returns the codec of a field: that of its type, unless its tag wants
+// another form.
+func (k *compiler) tagged(t reflect.Type, tag tag, n naming) (*codec, error) {
+	switch {
+	case tag.json:
+		return jsonCodec(t), nil
+	case tag.set:
+		return k.set(t, n)
+	case tag.binary:
+		return throughPointer(t, binaryCodec)
+	case tag.ttl:
+		return throughPointer(t, func(t reflect.Type) (*codec, error) {
+			if c := (&codec{typ: t}); c.useTime(true) {
+				return c, nil
+			}
+			return k.codec(t, n)
+		})
+	}
+	return k.codec(t, n)
+}
+
+// throughPointer makes the codec of a type, or of a pointer to it.
+func throughPointer(t reflect.Type, make func(reflect.Type) (*codec, error)) (*codec, error) {
+	if t.Kind() != reflect.Pointer {
+		return make(t)
+	}
+	elem, err := make(t.Elem())
+	if err != nil {
+		return nil, err
+	}
+	c := &codec{typ: t}
+	c.pointTo(elem)
+	return c, nil
+}
+
+// jsonCodec returns the codec of a field with the tag json: S, with a JSON
+// document of whatever encoding/json can write; nil is NULL.
+func jsonCodec(t reflect.Type) *codec {
+	c := &codec{typ: t, kind: kindS, needs: needs{strings: 1}, json: true}
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+		if isNil(v) {
+			return null(), nil
+		}
+		document, err := json.Marshal(addressable(v).Interface())
+		if err != nil {
+			return nil, err
+		}
+		av := e.strings.take()
+		av.Value = string(document)
+		return av, nil
+	}
+	c.decode = func(av types.AttributeValue, v reflect.Value, _ int) error {
+		switch av := av.(type) {
+		case *types.AttributeValueMemberS:
+			fresh := reflect.New(t)
+			if err := json.Unmarshal([]byte(av.Value), fresh.Interface()); err != nil {
+				return c.invalid(av, err)
+			}
+			v.Set(fresh.Elem())
+		case *types.AttributeValueMemberNULL:
+			v.SetZero()
+		default:
+			return c.mismatch(av)
+		}
+		return nil
+	}
+	return c
+}
+
+func isNil(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		return v.IsNil()
+	}
+	return false
+}
+
+// binaryCodec makes the codec of a field with the tag binary: B, with the bytes of a
+// string, of a slice or array, or of MarshalBinary.
+func binaryCodec(t reflect.Type) (*codec, error) {
+	if hasMethods(t, reflect.TypeFor[encoding.BinaryMarshaler]()) && hasMethods(t, reflect.TypeFor[encoding.BinaryUnmarshaler]()) {
+		return ownBinary(t), nil
+	}
+	c := &codec{typ: t}
+	switch {
+	case t.Kind() == reflect.String:
+		c.useB(func(v reflect.Value) ([]byte, error) { return []byte(v.String()), nil },
+			func(b []byte, v reflect.Value) error { v.SetString(string(b)); return nil })
+	case (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && t.Elem().Kind() == reflect.Uint8:
+		c.useBytes()
+	default:
+		return nil, fmt.Errorf("binary is for strings, []byte and types with MarshalBinary and UnmarshalBinary, not for %v", t)
+	}
+	return c, nil
+}
+
+func ownBinary(t reflect.Type) *codec {
+	c := &codec{typ: t}
+	c.useB(func(v reflect.Value) ([]byte, error) {
+		b, err := addressable(v).Interface().(encoding.BinaryMarshaler).MarshalBinary()
+		return cloneBytes(b), err
+	}, func(b []byte, v reflect.Value) error {
+		return v.Addr().Interface().(encoding.BinaryUnmarshaler).UnmarshalBinary(cloneBytes(b))
+	})
+	return c
+}
