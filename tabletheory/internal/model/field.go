@@ -48,6 +48,9 @@ func (f *Field) encode(e *encoder, v reflect.Value) (av types.AttributeValue, om
 	return av, false, nil
 }
 
+// Path returns the path that ends at the field.
+func (f *Field) Path() *Path { return f.path }
+
 // Value returns the field in a struct; settable if the struct is. Embedded
 // pointers on the way are made if make is true; otherwise there may be none,
 // and the Value is invalid.
