@@ -12,8 +12,6 @@ import (
 
 // query is the [core.Query] of a DB.
 type query struct {
-	core.Query // stub: makes the package compile until T2 and T3 have written all methods; the last of them removes it
-
 	*target // nil if err is that there is none
 	ctx     context.Context
 	err     error // the first mistake; nothing is sent if there is one
@@ -25,8 +23,8 @@ type query struct {
 	where       []constraint
 	index       *model.Index // nil: the table
 	filter      expression.Condition
-	filtered    []*model.Field       // that filter is about
-	condition   expression.Condition // of a write
+	filtered    []*model.Field   // that filter is about
+	conditions  []core.Condition // of a write
 
 	limit      int
 	order      *model.Field // that OrderBy was given

@@ -1,0 +1,116 @@
+package tabletheory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// maxBatchGet is how many keys DynamoDB takes in one BatchGetItem.
+const maxBatchGet = 100
+
+// BatchGet reads items by their keys into dest. A key that is there twice is
+// read once, and its item stands at its first place. What DynamoDB leaves
+// unprocessed is asked for again, with jittered pauses where it has processed
+// nothing, until the context ends; dest then stays as it was.
+func (q *query) BatchGet(keys []any, dest any) error {
+	if err := q.begin("BatchGet", callSelect|callConsistentRead); err != nil {
+		return err
+	}
+	l, err := q.listOf("BatchGet", dest)
+	if err != nil {
+		return err
+	}
+	b, err := q.batchOf(keys)
+	if err != nil {
+		return err
+	}
+	if err := b.read(q.ctx); err != nil {
+		return err
+	}
+	if err := l.add(q.ctx, q, b.inOrder()); err != nil {
+		return err
+	}
+	l.store()
+	return nil
+}
+
+// batch reads items by their keys.
+type batch struct {
+	*query
+	projection *string
+	order      []string // identities of all keys, each once
+	pending    []model.Item
+	found      map[string]model.Item // by identity
+}
+
+func (q *query) batchOf(keys []any) (*batch, error) {
+	b := &batch{query: q, projection: q.projection(), found: make(map[string]model.Item, len(keys))}
+	asked := make(map[string]bool, len(keys))
+	for i, v := range keys {
+		key, err := q.keyOf(v)
+		if err != nil {
+			return nil, invalid("BatchGet: key %d: %w", i, err)
+		}
+		id := q.identity(key)
+		if asked[id] {
+			continue
+		}
+		asked[id] = true
+		b.order = append(b.order, id)
+		b.pending = append(b.pending, key)
+	}
+	return b, nil
+}
+
+// read reads until nothing is pending.
+func (b *batch) read(ctx context.Context) error {
+	for idle := 0; len(b.pending) > 0; {
+		asked := min(len(b.pending), maxBatchGet)
+		left, err := b.fetch(ctx, b.pending[:asked])
+		if err != nil {
+			return b.failure("batch get", nil, err)
+		}
+		b.pending = append(b.pending[asked:], left...)
+		if len(left) < asked {
+			idle = 0
+			continue
+		}
+		if idle++; !pause(ctx, idle) {
+			return b.failure("batch get", nil, fmt.Errorf("%d of %d keys are unprocessed: %w: %w", len(b.pending), len(b.order), ErrThrottled, context.Cause(ctx)))
+		}
+	}
+	return nil
+}
+
+// fetch makes one request, and returns the keys that it left unprocessed.
+func (b *batch) fetch(ctx context.Context, keys []model.Item) ([]model.Item, error) {
+	out, err := b.api.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+		RequestItems: map[string]types.KeysAndAttributes{b.table: {
+			Keys: keys, ConsistentRead: b.consistency(),
+			ProjectionExpression: b.projection, ExpressionAttributeNames: b.expressions.Names(),
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range out.Responses[b.table] {
+		b.found[b.identity(item)] = item
+	}
+	return out.UnprocessedKeys[b.table].Keys, nil
+}
+
+// inOrder are the items that were found, in the order of their keys.
+func (b *batch) inOrder() []model.Item {
+	items := make([]model.Item, 0, len(b.found))
+	for _, id := range b.order {
+		if item, ok := b.found[id]; ok {
+			items = append(items, item)
+		}
+	}
+	return items
+}

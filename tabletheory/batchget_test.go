@@ -1,0 +1,151 @@
+package tabletheory_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/tabletheory"
+)
+
+// Reading has a number and bytes as its key.
+type Reading struct {
+	Sensor float64 `theorydb:"pk"`
+	At     []byte  `theorydb:"sk"`
+}
+
+func (Reading) TableName() string { return os.Getenv("TABLETHEORY_READINGS") }
+
+func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+
+func TestBatchGetReadsInTheOrderOfKeys(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		table := accountTable(t, api)
+		var keys []any
+		var want []Account
+		for i := range 250 {
+			id := "account-" + strconv.Itoa(i*7919%250)
+			switch i % 3 {
+			case 0:
+				keys = append(keys, id)
+			case 1:
+				keys = append(keys, Account{ID: id}, &Account{ID: id})
+			case 2:
+				keys = append(keys, id, "absent-"+id)
+			}
+			putRaw(t, api, table, attrs{"id": str(id), "name": str("Name of " + id), "balance": integer(int64(i))})
+			want = append(want, Account{ID: id, Name: "Name of " + id, Balance: int64(i)})
+		}
+		db := tabletheory.New(api)
+		var got []Account
+		check(t, db.Model(Account{}).ConsistentRead().BatchGet(keys, &got))
+		same(t, got, want)
+
+		var pointers []*Account
+		check(t, db.Model(Account{}).Select("Balance").BatchGet(keys[:1], &pointers))
+		same(t, pointers, []*Account{{Balance: want[0].Balance}})
+
+		check(t, db.Model(Account{}).BatchGet(nil, &got))
+		same(t, got, []Account{})
+	})
+}
+
+// DynamoDB takes keys for one that are written differently, and refuses to read
+// them twice.
+func TestBatchGetKnowsEqualNumbers(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		table := createTable(t, api, "TABLETHEORY_READINGS", &dynamodb.CreateTableInput{
+			KeySchema: keySchema("sensor", "at"), AttributeDefinitions: definitions("sensor", "N", "at", "B"),
+		})
+		putRaw(t, api, table, attrs{"sensor": num("1e25"), "at": binary(1, 0)})
+		putRaw(t, api, table, attrs{"sensor": num("-0.50"), "at": binary(2)})
+		var got []Reading
+		check(t, tabletheory.New(api).Model(Reading{}).BatchGet([]any{
+			Reading{Sensor: -0.5, At: []byte{2}}, Reading{Sensor: 1e25, At: []byte{1, 0}}, Reading{Sensor: 1e25, At: []byte{1, 0}}, Reading{Sensor: 1e25, At: []byte{1}},
+		}, &got))
+		same(t, got, []Reading{{Sensor: -0.5, At: []byte{2}}, {Sensor: 1e25, At: []byte{1, 0}}})
+	})
+}
+
+// An answer has no more than 16 MB: DynamoDB leaves the rest unprocessed.
+func TestBatchGetOfMoreThanOneAnswerHolds(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		table := accountTable(t, api)
+		name := strings.Repeat("n", 390<<10)
+		var keys []any
+		for i := range 50 {
+			keys = append(keys, strconv.Itoa(i))
+			putRaw(t, api, table, attrs{"id": str(strconv.Itoa(i)), "name": str(name)})
+		}
+		var got []Account
+		check(t, tabletheory.New(api).Model(Account{}).BatchGet(keys, &got))
+		if len(got) != len(keys) {
+			t.Fatalf("%d of %d accounts were read", len(got), len(keys))
+		}
+		for i, account := range got {
+			if account.ID != keys[i] || account.Name != name {
+				t.Errorf("account %d is %s with a name of %d bytes", i, account.ID, len(account.Name))
+			}
+		}
+	})
+}
+
+// throttledBatches leaves everything unprocessed in the first batches.
+type throttledBatches struct {
+	*dynamodb.Client
+	left int
+	at   []time.Time // of all batches
+}
+
+func (c *throttledBatches) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	c.at = append(c.at, time.Now())
+	if c.left == 0 {
+		return c.Client.BatchGetItem(ctx, in, options...)
+	}
+	c.left--
+	return &dynamodb.BatchGetItemOutput{UnprocessedKeys: in.RequestItems}, nil
+}
+
+func TestBatchGetPausesWhileNothingIsProcessed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &throttledBatches{Client: localdynamotest.New(t), left: 4}
+		table := "accounts"
+		_, err := api.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+			TableName: &table, BillingMode: types.BillingModePayPerRequest,
+			KeySchema: keySchema("id"), AttributeDefinitions: definitions("id", "S"),
+		})
+		check(t, err)
+		putRaw(t, api.Client, table, attrs{"id": str("a"), "balance": num("5")})
+		t.Setenv("TABLETHEORY_ACCOUNTS", table)
+		db := tabletheory.New(api)
+		var got []Account
+		check(t, db.Model(Account{}).BatchGet([]any{"a"}, &got))
+		same(t, got, []Account{{ID: "a", Balance: 5}})
+		if len(api.at) != 5 {
+			t.Fatalf("%d requests were made, want 5", len(api.at))
+		}
+		for i := 1; i < len(api.at); i++ {
+			if !api.at[i].After(api.at[i-1]) {
+				t.Errorf("request %d was made without a pause", i)
+			}
+		}
+
+		api.left = 1 << 30
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = db.WithContext(ctx).Model(Account{}).BatchGet([]any{"a", "b"}, &got)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, tabletheory.ErrThrottled) || !strings.Contains(err.Error(), "2 of 2 keys") {
+			t.Errorf("the error is %v, want a deadline that was exceeded with 2 of 2 keys unprocessed", err)
+		}
+		same(t, got, []Account{{ID: "a", Balance: 5}})
+	})
+}

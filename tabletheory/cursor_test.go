@@ -1,0 +1,247 @@
+package tabletheory_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+func TestPages(t *testing.T) {
+	for name, build := range map[string]func(core.Query) core.Query{
+		"of the table":      func(q core.Query) core.Query { return q.Where("Customer", "=", "ann") },
+		"backwards":         func(q core.Query) core.Query { return q.Where("Customer", "=", "ann").OrderBy("Number", "DESC") },
+		"of a local index":  func(q core.Query) core.Query { return q.Index("by-total").Where("Customer", "=", "ann") },
+		"of a global index": func(q core.Query) core.Query { return q.Index("by-status").Where("Status", "=", "open") },
+		"filtered":          func(q core.Query) core.Query { return q.Where("Customer", "=", "ann").Filter("Status", "=", "open") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			engines(t, func(t *testing.T, api *dynamodb.Client) {
+				orderTable(t, api)
+				seedOrders(t, api, "ann", 11)
+				db := tabletheory.New(api)
+				var all, paged []Order
+				check(t, build(db.Model(Order{})).All(&all))
+				cursor, scanned := "", 0
+				for {
+					var items []Order
+					page, err := build(db.Model(Order{})).Limit(3).Cursor(cursor).AllPaginated(&items)
+					check(t, err)
+					if page.Count != len(items) || page.Count > 3 || page.ScannedCount > 3 || page.HasMore != (page.NextCursor != "") {
+						t.Fatalf("the page %+v has %d items, want at most 3 that were looked at", page, len(items))
+					}
+					if url.QueryEscape(page.NextCursor) != page.NextCursor {
+						t.Errorf("the cursor %q is not safe in a URL", page.NextCursor)
+					}
+					paged = append(paged, items...)
+					scanned += page.ScannedCount
+					if cursor = page.NextCursor; !page.HasMore {
+						break
+					}
+				}
+				same(t, paged, all)
+				if scanned < len(all) {
+					t.Errorf("%d items were looked at, want %d or more", scanned, len(all))
+				}
+			})
+		})
+	}
+}
+
+func TestReadsGoOnFromACursor(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		orderTable(t, api)
+		seedOrders(t, api, "ann", 5)
+		db := tabletheory.New(api)
+		query := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
+		var items []Order
+		page, err := query().Limit(2).AllPaginated(&items)
+		check(t, err)
+		check(t, query().Cursor(page.NextCursor).Limit(2).All(&items))
+		same(t, items, orders("ann", 3, 4))
+		var first Order
+		check(t, query().Cursor(page.NextCursor).First(&first))
+		same(t, first, orderOf("ann", 3))
+		count, err := query().Cursor(page.NextCursor).Count()
+		check(t, err)
+		if count != 3 {
+			t.Errorf("%d orders follow the cursor, want 3", count)
+		}
+	})
+}
+
+// cursors makes the table of orders, and cursors of some queries.
+func cursors(t *testing.T, db *tabletheory.DB, queries map[string]core.Query) map[string]string {
+	t.Helper()
+	made := map[string]string{}
+	for name, query := range queries {
+		var items []Order
+		page, err := query.Limit(1).AllPaginated(&items)
+		check(t, err)
+		if page.NextCursor == "" {
+			t.Fatalf("%s has no cursor", name)
+		}
+		made[name] = page.NextCursor
+	}
+	return made
+}
+
+func TestCursorsBelongToTheirQuery(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		orderTable(t, api)
+		seedOrders(t, api, "ann", 9)
+		seedOrders(t, api, "bob", 9)
+		db := tabletheory.New(api)
+		queries := func() map[string]core.Query {
+			return map[string]core.Query{
+				"ann":       db.Model(Order{}).Where("Customer", "=", "ann"),
+				"bob":       db.Model(Order{}).Where("Customer", "=", "bob"),
+				"backwards": db.Model(Order{}).Where("Customer", "=", "ann").OrderBy("Number", "DESC"),
+				"totals":    db.Model(Order{}).Index("by-total").Where("Customer", "=", "ann"),
+				"open":      db.Model(Order{}).Index("by-status").Where("Status", "=", "open"),
+				"shipped":   db.Model(Order{}).Index("by-status").Where("Status", "=", "shipped"),
+			}
+		}
+		for of, cursor := range cursors(t, db, queries()) {
+			for name, query := range queries() {
+				var items []Order
+				_, err := query.Cursor(cursor).AllPaginated(&items)
+				if of == name {
+					check(t, err)
+					continue
+				}
+				if !errors.Is(err, tabletheory.ErrInvalidQuery) || items != nil {
+					t.Errorf("the cursor of %s with the query of %s is %v with %d items, want an ErrInvalidQuery", of, name, err, len(items))
+				}
+			}
+		}
+
+		cursor := cursors(t, db, map[string]core.Query{"ann": db.Model(Order{}).Where("Customer", "=", "ann")})["ann"]
+		orderTable(t, api) // another table, of the same model
+		var items []Order
+		_, err := db.Model(Order{}).Where("Customer", "=", "ann").Cursor(cursor).AllPaginated(&items)
+		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
+			t.Errorf("the cursor of another table is %v, want an ErrInvalidQuery", err)
+		}
+
+		cacheTable(t, api)
+		var rows []FaceTheoryCacheMetadata
+		_, err = db.Model(FaceTheoryCacheMetadata{}).Where("PK", "=", "ann").Cursor(cursor).AllPaginated(&rows)
+		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
+			t.Errorf("the cursor of another model is %v, want an ErrInvalidQuery", err)
+		}
+	})
+}
+
+// DynamoDB itself refuses positions that the sort key's condition excludes.
+func TestCursorsOutsideTheRange(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		orderTable(t, api)
+		seedOrders(t, api, "ann", 9)
+		db := tabletheory.New(api)
+		var items []Order
+		page, err := db.Model(Order{}).Where("Customer", "=", "ann").Where("Number", ">", 2).Limit(2).AllPaginated(&items)
+		check(t, err)
+		_, err = db.Model(Order{}).Where("Customer", "=", "ann").Where("Number", ">", 6).Cursor(page.NextCursor).AllPaginated(&items)
+		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
+			t.Errorf("the error is %v, want an ErrInvalidQuery", err)
+		}
+	})
+}
+
+// Numbers are one partition however they are written.
+func TestCursorOfANumericPartition(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		createTable(t, api, "TABLETHEORY_READINGS", &dynamodb.CreateTableInput{
+			KeySchema: keySchema("sensor", "at"), AttributeDefinitions: definitions("sensor", "N", "at", "B"),
+		})
+		db := tabletheory.New(api)
+		for at := range byte(3) {
+			putRaw(t, api, Reading{}.TableName(), attrs{"sensor": num("100"), "at": binary(at)})
+		}
+		var got []Reading
+		page, err := db.Model(Reading{}).Where("Sensor", "=", 100).Limit(1).AllPaginated(&got)
+		check(t, err)
+		_, err = db.Model(Reading{}).Where("Sensor", "=", 1e2).Cursor(page.NextCursor).AllPaginated(&got)
+		check(t, err)
+		same(t, got, []Reading{{Sensor: 100, At: []byte{1}}, {Sensor: 100, At: []byte{2}}})
+	})
+}
+
+// garbage are texts that are no cursors, and those that damage makes of one.
+func garbage(cursor string) []string {
+	list := []string{"x", "====", "%%%", "ä", string(make([]byte, 9000)), base64.RawURLEncoding.EncodeToString(make([]byte, 40))}
+	raw, _ := base64.RawURLEncoding.DecodeString(cursor)
+	for i := range raw {
+		list = append(list, base64.RawURLEncoding.EncodeToString(raw[:i]))
+		damaged := slices.Clone(raw)
+		damaged[i] ^= 0xff
+		list = append(list, base64.RawURLEncoding.EncodeToString(damaged))
+	}
+	return append(list, cursor+"AAAA", base64.RawURLEncoding.EncodeToString(append(slices.Clone(raw), 0)))
+}
+
+func TestGarbageIsNoCursor(t *testing.T) {
+	api := localdynamotest.New(t)
+	orderTable(t, api)
+	seedOrders(t, api, "ann", 3)
+	db := tabletheory.New(api)
+	query := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
+	cursor := cursors(t, db, map[string]core.Query{"ann": query()})["ann"]
+	for _, text := range garbage(cursor) {
+		if text == "" {
+			continue // the beginning
+		}
+		var items []Order
+		if _, err := query().Cursor(text).AllPaginated(&items); !errors.Is(err, tabletheory.ErrInvalidQuery) {
+			t.Errorf("the cursor %q is %v, want an ErrInvalidQuery", text, err)
+		}
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	api := localdynamotest.New(f)
+	name := "orders"
+	f.Setenv("TABLETHEORY_ORDERS", name)
+	_, err := api.CreateTable(f.Context(), &dynamodb.CreateTableInput{
+		TableName: &name, BillingMode: "PAY_PER_REQUEST",
+		KeySchema: keySchema("customer", "number"), AttributeDefinitions: definitions("customer", "S", "number", "N"),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, o := range []Order{orderOf("ann", 1), orderOf("ann", 2), orderOf("bob", 1)} {
+		if _, err := api.PutItem(f.Context(), &dynamodb.PutItemInput{TableName: &name, Item: rawOrder(o)}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	db := tabletheory.New(api)
+	query := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
+	var items []Order
+	page, err := query().Limit(1).AllPaginated(&items)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, text := range append(garbage(page.NextCursor), page.NextCursor) {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, cursor string) {
+		var items []Order
+		_, err := query().Cursor(cursor).AllPaginated(&items)
+		if err != nil && !errors.Is(err, tabletheory.ErrInvalidQuery) {
+			t.Fatalf("the error of %q is %v", cursor, err)
+		}
+		for _, order := range items {
+			if order.Customer != "ann" {
+				t.Fatalf("%q has read an order of %s", cursor, order.Customer)
+			}
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package tabletheory
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// keyAttribute encodes a value of a key attribute, which has the key's type and
+// is not empty.
+func keyAttribute(path *model.Path, value any) (types.AttributeValue, error) {
+	av, err := path.Encode(value)
+	if err != nil {
+		return nil, err
+	}
+	if kind, empty := kindOf(av); kind != path.Field.Key {
+		return nil, fmt.Errorf("key %s takes a value of type %s, and %s is none", path.Field.Name, path.Field.Key, describe(value))
+	} else if empty {
+		return nil, fmt.Errorf("key %s is empty, which no key is", path.Field.Name)
+	}
+	return av, nil
+}
+
+// kindOf is the type of a key attribute; none is of any other type.
+func kindOf(av types.AttributeValue) (kind types.ScalarAttributeType, empty bool) {
+	switch v := av.(type) {
+	case *types.AttributeValueMemberS:
+		return types.ScalarAttributeTypeS, v.Value == ""
+	case *types.AttributeValueMemberN:
+		return types.ScalarAttributeTypeN, v.Value == ""
+	case *types.AttributeValueMemberB:
+		return types.ScalarAttributeTypeB, len(v.Value) == 0
+	}
+	return "", false
+}
+
+// keyOf is the key that a caller means: by a struct of the model, a pointer to
+// one, or, in a model without a sort key, a bare partition key.
+func (t *target) keyOf(v any) (model.Item, error) {
+	value := reflect.ValueOf(v)
+	for value.Kind() == reflect.Pointer && !value.IsNil() {
+		value = value.Elem()
+	}
+	if value.IsValid() && value.Type() == t.model.Type {
+		return t.model.EncodeKey(value)
+	}
+	if t.model.Range != nil {
+		return nil, fmt.Errorf("a key of %v is one of its structs, as it has a sort key, not %s", t.model.Type, describe(v))
+	}
+	av, err := keyAttribute(t.model.Hash.Path(), v)
+	if err != nil {
+		return nil, err
+	}
+	return model.Item{t.model.Hash.Attribute: av}, nil
+}

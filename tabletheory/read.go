@@ -1,0 +1,175 @@
+package tabletheory
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/core"
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// callsOfQuery are those that a Query has a use for.
+const callsOfQuery = callWhere | callIndex | callFilter | callLimit | callOrderBy | callSelect | callConsistentRead | callCursor
+
+// First reads one item into dest.
+func (q *query) First(dest any) error {
+	if err := q.begin("First", callsOfQuery); err != nil {
+		return err
+	}
+	into, err := q.structOf("First", dest)
+	if err != nil {
+		return err
+	}
+	keys, err := q.keyConditions("First")
+	if err != nil {
+		return err
+	}
+	key, whole, err := q.wholeKey(keys)
+	switch {
+	case err != nil:
+		return err
+	case whole && q.filter.IsEmpty() && q.cursor == "" && q.order == nil:
+		return q.getItem(key, into)
+	}
+	q.limit = 1
+	r, err := q.readKeys("First", keys)
+	if err != nil {
+		return err
+	}
+	return r.first(into)
+}
+
+// getItem reads the item with a key.
+func (q *query) getItem(key model.Item, into reflect.Value) error {
+	item, err := q.get(q.ctx, &dynamodb.GetItemInput{
+		Key: key, ConsistentRead: q.consistency(),
+		ProjectionExpression: q.projection(), ExpressionAttributeNames: q.expressions.Names(),
+	})
+	if err != nil {
+		return err
+	}
+	return q.decode(q.ctx, item, into)
+}
+
+// get gets an item; that there is none is ErrItemNotFound.
+func (t *target) get(ctx context.Context, in *dynamodb.GetItemInput) (model.Item, error) {
+	in.TableName = &t.table
+	out, err := t.api.GetItem(ctx, in)
+	if err != nil {
+		return nil, t.failure("get", in.Key, err)
+	}
+	if len(out.Item) == 0 {
+		return nil, t.failure("get", in.Key, ErrItemNotFound)
+	}
+	return out.Item, nil
+}
+
+// first reads the first item there is, past pages that a filter has emptied.
+func (r *reading) first(into reflect.Value) error {
+	for p, err := range r.pages(r.ctx) {
+		if err != nil {
+			return err
+		}
+		if len(p.items) > 0 {
+			return r.decode(r.ctx, p.items[0], into)
+		}
+	}
+	return r.failure(r.op, r.partition, ErrItemNotFound)
+}
+
+// All reads all items into dest.
+func (q *query) All(dest any) error {
+	if err := q.begin("All", callsOfQuery); err != nil {
+		return err
+	}
+	r, err := q.readQuery("query")
+	if err != nil {
+		return err
+	}
+	return r.all("All", dest)
+}
+
+// Scan reads everything into dest.
+func (q *query) Scan(dest any) error {
+	if err := q.begin("Scan", callsOfScan); err != nil {
+		return err
+	}
+	r, err := q.readScan("scan")
+	if err != nil {
+		return err
+	}
+	return r.all("Scan", dest)
+}
+
+func (r *reading) all(call string, dest any) error {
+	l, err := r.listOf(call, dest)
+	if err != nil {
+		return err
+	}
+	for p, err := range r.pages(r.ctx) {
+		if err != nil {
+			return err
+		}
+		if err := l.add(r.ctx, r.query, p.items); err != nil {
+			return err
+		}
+	}
+	l.store()
+	return nil
+}
+
+// AllPaginated reads one page into dest.
+func (q *query) AllPaginated(dest any) (*core.Page, error) {
+	if err := q.begin("AllPaginated", callsOfQuery); err != nil {
+		return nil, err
+	}
+	l, err := q.listOf("AllPaginated", dest)
+	if err != nil {
+		return nil, err
+	}
+	r, err := q.readQuery("query")
+	if err != nil {
+		return nil, err
+	}
+	return r.one(l)
+}
+
+// one reads the first page.
+func (r *reading) one(l *list) (*core.Page, error) {
+	p, err := r.fetch(r.ctx, r.start, limitOf(r.limit), nil)
+	if err != nil {
+		return nil, err
+	}
+	next, err := r.cursorOf(p.next)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.add(r.ctx, r.query, p.items); err != nil {
+		return nil, err
+	}
+	l.store()
+	return &core.Page{Count: p.count, ScannedCount: p.scanned, NextCursor: next, HasMore: next != ""}, nil
+}
+
+// Count counts what All would read.
+func (q *query) Count() (int64, error) {
+	if err := q.begin("Count", callsOfQuery&^callSelect); err != nil {
+		return 0, err
+	}
+	r, err := q.readQuery("count")
+	if err != nil {
+		return 0, err
+	}
+	r.only = types.SelectCount
+	var count int64
+	for p, err := range r.pages(r.ctx) {
+		if err != nil {
+			return 0, err
+		}
+		count += int64(p.count)
+	}
+	return count, nil
+}

@@ -1,0 +1,138 @@
+package tabletheory
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// keyConditions are what Where states of the keys of the table or index.
+type keyConditions struct {
+	hash types.AttributeValue // of which the partition key is
+	sort *constraint          // nil: all of the partition
+}
+
+// keyFields are the keys of the table or index that is read; there may be no
+// sort key.
+func (q *query) keyFields() (hash, sort *model.Field) {
+	switch {
+	case q.index == nil:
+		return q.model.Hash, q.model.Range
+	case q.index.Local:
+		return q.model.Hash, q.index.Range
+	}
+	return q.index.Hash, q.index.Range
+}
+
+// source names what is read, for people.
+func (q *query) source() string {
+	if q.index == nil {
+		return fmt.Sprintf("the table of %v", q.model.Type)
+	}
+	return fmt.Sprintf("index %s of %v", q.index.Name, q.model.Type)
+}
+
+// keyConditions sorts what Where states; anything that DynamoDB would not take
+// is an error, not a filter, and never a scan.
+func (q *query) keyConditions(op string) (keyConditions, error) {
+	var hash, sort *constraint
+	for i := range q.where {
+		slot, err := q.slot(&q.where[i], &hash, &sort)
+		if err != nil {
+			return keyConditions{}, err
+		}
+		if *slot != nil {
+			return keyConditions{}, invalid("Where states two conditions on %s, and DynamoDB takes one: state a range with BETWEEN, and the rest with Filter", q.where[i].path.Field.Name)
+		}
+		*slot = &q.where[i]
+	}
+	if hash == nil {
+		field, _ := q.keyFields()
+		return keyConditions{}, invalid("%s needs the partition key of %s: Where(%q, \"=\", …); to read everything there is Scan", op, q.source(), field.Name)
+	}
+	value, err := keyAttribute(hash.path, hash.value)
+	if err != nil {
+		return keyConditions{}, invalid("Where: %w", err)
+	}
+	return keyConditions{hash: value, sort: sort}, nil
+}
+
+// slot is which key a constraint is about.
+func (q *query) slot(c *constraint, hash, sort **constraint) (**constraint, error) {
+	hashField, sortField := q.keyFields()
+	name := c.path.Field.Name
+	switch {
+	case len(c.path.Steps) == 1 && c.path.Field == hashField:
+		if c.operator != "=" {
+			return nil, invalid("Where(%q, %q): a partition key only takes =", name, c.operator)
+		}
+		return hash, nil
+	case len(c.path.Steps) == 1 && c.path.Field == sortField:
+		if !slices.Contains([]string{"=", "<", "<=", ">", ">=", "BETWEEN", "BEGINS_WITH"}, c.operator) {
+			return nil, invalid("Where(%q, %q): a sort key takes =, <, <=, >, >=, BETWEEN and BEGINS_WITH", name, c.operator)
+		}
+		return sort, nil
+	}
+	return nil, invalid("Where(%q): it is no key of %s: use Filter%s", name, q.source(), q.indexesWith(c.path.Field))
+}
+
+// indexesWith proposes the indexes that a field is a key of.
+func (q *query) indexesWith(field *model.Field) string {
+	var advice string
+	for _, index := range q.model.Indexes {
+		if index.Hash == field || index.Range == field {
+			advice += fmt.Sprintf(", or Index(%q)", index.Name)
+		}
+	}
+	return advice
+}
+
+// expression is the KeyConditionExpression.
+func (q *query) keyExpression(keys keyConditions) (string, error) {
+	hash, _ := q.keyFields()
+	text := q.expressions.Attribute(hash) + " = " + q.expressions.Value(keys.hash)
+	if keys.sort == nil {
+		return text, nil
+	}
+	condition, err := q.sortExpression(keys.sort)
+	return text + " AND " + condition, err
+}
+
+func (q *query) sortExpression(c *constraint) (string, error) {
+	switch c.operator {
+	case "BETWEEN", "BEGINS_WITH":
+		condition, err := q.expressions.Compare(c.path, c.operator, c.value)
+		if err != nil {
+			return "", invalid("Where(%q): %w", c.path.Field.Name, err)
+		}
+		return condition.String(), nil
+	}
+	value, err := keyAttribute(c.path, c.value)
+	if err != nil {
+		return "", invalid("Where: %w", err)
+	}
+	return q.expressions.Path(c.path) + " " + c.operator + " " + q.expressions.Value(value), nil
+}
+
+// wholeKey is the primary key of one item, if that is what Where states.
+func (q *query) wholeKey(keys keyConditions) (key model.Item, ok bool, err error) {
+	if q.index != nil {
+		return nil, false, nil
+	}
+	key = model.Item{q.model.Hash.Attribute: keys.hash}
+	if q.model.Range == nil {
+		return key, true, nil
+	}
+	if keys.sort == nil || keys.sort.operator != "=" {
+		return nil, false, nil
+	}
+	value, err := keyAttribute(keys.sort.path, keys.sort.value)
+	if err != nil {
+		return nil, false, invalid("Where: %w", err)
+	}
+	key[q.model.Range.Attribute] = value
+	return key, true, nil
+}

@@ -1,0 +1,121 @@
+package tabletheory
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/facetheory/isr/tabletheory/core"
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// Select reads only these fields.
+func (q *query) Select(fields ...string) core.Query {
+	q.called |= callSelect
+	if len(fields) == 0 {
+		q.mistake("Select without fields: name those to read, or leave it out to read all")
+	}
+	for _, field := range fields {
+		if path := q.path("Select", field); path != nil {
+			q.selectPath(field, path)
+		}
+	}
+	return q
+}
+
+func (q *query) selectPath(field string, path *model.Path) {
+	if path.Field.Encrypted && len(path.Steps) > 1 {
+		q.mistake("Select(%q): field %s is encrypted as a whole, and can only be read as a whole", field, path.Field.Name)
+		return
+	}
+	for _, other := range q.selected {
+		if !overlap(path, other) {
+			continue
+		}
+		if len(path.Steps) != len(other.Steps) {
+			q.mistake("Select(%q): something that it is a part of, or that is a part of it, is selected too: name one of them", field)
+		}
+		return // or it is the same path again
+	}
+	q.selected = append(q.selected, path)
+}
+
+// overlap says that one path leads into what the other leads to.
+func overlap(a, b *model.Path) bool {
+	n := min(len(a.Steps), len(b.Steps))
+	return slices.Equal(a.Steps[:n], b.Steps[:n])
+}
+
+// projection is the expression of what to read: nil for whole items. The key of
+// the table is always read: what is encrypted is bound to it, batches are put in
+// order by it, and errors name it.
+func (q *query) projection() *string {
+	if len(q.selected) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, path := range q.selected {
+		parts = append(parts, q.expressions.Path(path))
+	}
+	for _, field := range q.keyLeftOut() {
+		parts = append(parts, q.expressions.Attribute(field))
+	}
+	return aws.String(strings.Join(parts, ", "))
+}
+
+// keyLeftOut are the fields of the table's key that are not selected.
+func (q *query) keyLeftOut() []*model.Field {
+	var fields []*model.Field
+	for _, field := range []*model.Field{q.model.Hash, q.model.Range} {
+		if field != nil && !q.selects(field) {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+func (q *query) selects(field *model.Field) bool {
+	return slices.ContainsFunc(q.selected, func(p *model.Path) bool { return p.Field == field })
+}
+
+// decode reads an item, of which only what was selected was asked for, into a
+// struct, which stays as it was on an error.
+func (q *query) decode(ctx context.Context, item model.Item, into reflect.Value) error {
+	if len(q.selected) == 0 {
+		return q.target.decode(ctx, item, into)
+	}
+	key := q.model.KeyOf(item)
+	if err := q.open(ctx, item); err != nil {
+		return q.failure("read", key, err)
+	}
+	for _, field := range q.keyLeftOut() {
+		delete(item, field.Attribute)
+	}
+	if err := q.model.DecodeSelected(item, into); err != nil {
+		return q.failure("read", key, err)
+	}
+	for _, path := range q.selected {
+		if _, stored := item[path.Field.Attribute]; stored {
+			continue
+		}
+		if field := path.Field.Value(into, false); field.IsValid() {
+			field.SetZero() // what is not stored must not look as if it were
+		}
+	}
+	return nil
+}
+
+// decode reads a whole item into a struct.
+func (t *target) decode(ctx context.Context, item model.Item, into reflect.Value) error {
+	err := t.open(ctx, item)
+	if err == nil {
+		err = t.model.Decode(item, into)
+	}
+	if err != nil {
+		return t.failure("read", t.model.KeyOf(item), err)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package tabletheory
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// callsOfScan are those that a Scan has a use for.
+const callsOfScan = callIndex | callFilter | callLimit | callSelect | callConsistentRead
+
+// maxSegments is how many segments DynamoDB divides a scan into at most.
+const maxSegments = 1_000_000
+
+// errEnough ends a scan that has found as many items as it may return.
+var errEnough = errors.New("enough items were read")
+
+// ParallelScan is Scan by so many workers. The first error ends all of them, and
+// dest stays as it was. Besides what it has read for dest, each worker holds
+// one page, of at most 1 MB.
+func (q *query) ParallelScan(dest any, segments int) error {
+	if err := q.begin("ParallelScan", callsOfScan); err != nil {
+		return err
+	}
+	if segments < 1 || segments > maxSegments {
+		return invalid("ParallelScan by %d workers: 1 to %d are possible", segments, maxSegments)
+	}
+	l, err := q.listOf("ParallelScan", dest)
+	if err != nil {
+		return err
+	}
+	r, err := q.readScan("scan")
+	if err != nil {
+		return err
+	}
+	shared := &sharedList{list: l, limit: q.limit}
+	workers, ctx := errgroup.WithContext(q.ctx)
+	for n := range segments {
+		workers.Go(func() error { return r.scanSegment(ctx, segment{int32(n), int32(segments)}, shared) })
+	}
+	if err := workers.Wait(); err != nil && !errors.Is(err, errEnough) {
+		return err
+	}
+	l.store()
+	return nil
+}
+
+// scanSegment is one worker.
+func (r *reading) scanSegment(ctx context.Context, part segment, shared *sharedList) error {
+	start := r.start
+	for fetched := 0; ; fetched++ {
+		p, err := r.fetch(ctx, start, r.pageSize(r.limit, fetched), &part)
+		if err != nil {
+			return err
+		}
+		decoded := shared.list.empty()
+		if err := decoded.add(ctx, r.query, p.items); err != nil {
+			return err
+		}
+		if !shared.append(decoded) {
+			return errEnough
+		}
+		if len(p.next) == 0 {
+			return nil
+		}
+		start = p.next
+	}
+}
+
+// sharedList is a list that several workers append to.
+type sharedList struct {
+	limit int // of items; 0: none
+
+	mu   sync.Mutex
+	list *list // guarded by mu, but for its type
+}
+
+// append adds items, and reports whether more are wanted.
+func (s *sharedList) append(items *list) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list.append(items)
+	if s.limit == 0 {
+		return true
+	}
+	s.list.truncate(s.limit)
+	return s.list.len() < s.limit
+}
