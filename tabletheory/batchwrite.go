@@ -1,14 +1,34 @@
 package tabletheory
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// Bounds of one BatchWriteItem: of its writes, and of its bytes on the wire,
+// which are 16 MB. What stands around the items is left room for.
+const (
+	maxBatchWrite     = 25
+	maxBatchWriteSize = 15 << 20
+)
 
 // BatchError is that a batch of writes was not carried out whole. What is
 // written stays written: repeating the batch is harmless, as all of it is
 // unconditional.
 type BatchError struct {
-	// Written is how many of its Total writes are known to have happened. Of
-	// the others, those of one request may have.
+	// Written is how many of its Total writes are known to have happened.
 	Written, Total int
+	// Left are the others, by their indexes in the batch, from 0: puts come
+	// first, then deletes. Those of one request among them may have happened.
+	Left []int
 
 	cause error
 }
@@ -20,3 +40,225 @@ func (e *BatchError) Error() string {
 
 // Unwrap returns why it came no further.
 func (e *BatchError) Unwrap() error { return e.cause }
+
+// BatchCreate puts items, replacing what is there. A version is not compared,
+// as batches have no conditions, but incremented: who has read an item that is
+// replaced so will notice.
+func (q *query) BatchCreate(items any) error {
+	const op = "BatchCreate"
+	if err := q.begin(op, 0); err != nil {
+		return err
+	}
+	values := reflect.ValueOf(items)
+	if values.Kind() == reflect.Pointer && !values.IsNil() {
+		values = values.Elem()
+	}
+	if values.Kind() != reflect.Slice && values.Kind() != reflect.Array {
+		return invalid("%s takes a slice of %v, not %s", op, q.model.Type, describe(items))
+	}
+	puts := make([]any, values.Len())
+	for i := range puts {
+		item := values.Index(i)
+		if item.Kind() == reflect.Struct && item.CanAddr() {
+			item = item.Addr() // for its version and times
+		}
+		puts[i] = item.Interface()
+	}
+	return q.batchWrite(op, puts, nil)
+}
+
+// BatchDelete deletes by keys.
+func (q *query) BatchDelete(keys []any) error {
+	const op = "BatchDelete"
+	if err := q.begin(op, 0); err != nil {
+		return err
+	}
+	return q.batchWrite(op, nil, keys)
+}
+
+// BatchWrite puts and deletes.
+func (q *query) BatchWrite(puts, deletes []any) error {
+	const op = "BatchWrite"
+	if err := q.begin(op, 0); err != nil {
+		return err
+	}
+	return q.batchWrite(op, puts, deletes)
+}
+
+// batchWrite encodes all of a batch, so that nothing of it is sent if a part of
+// it cannot be, and sends it.
+func (q *query) batchWrite(op string, puts, deletes []any) error {
+	b := &batchWrite{query: q, op: op, total: len(puts) + len(deletes), indexes: make(map[string]int, len(puts)+len(deletes))}
+	for i, v := range puts {
+		if err := b.put(v); err != nil {
+			return fmt.Errorf("tabletheory: %s: item %d to put: %w", op, i, err)
+		}
+	}
+	for i, v := range deletes {
+		if err := b.delete(v); err != nil {
+			return fmt.Errorf("tabletheory: %s: key %d to delete: %w", op, i, err)
+		}
+	}
+	return b.send(q.ctx)
+}
+
+// batchWrite is a batch of writes under way.
+type batchWrite struct {
+	*query
+	op      string
+	total   int
+	indexes map[string]int // in the batch, by the identities of keys
+	pending []*batched
+}
+
+// batched is one write of a batch.
+type batched struct {
+	index   int
+	request types.WriteRequest
+	id      string // the identity of its key
+	size    int    // in bytes on the wire
+	put     *write // nil: a deletion
+}
+
+func (b *batchWrite) put(v any) error {
+	t, err := b.mapper.target(v)
+	if err != nil {
+		return err
+	}
+	if t.model != b.model || t.table != b.table {
+		return fmt.Errorf("%w: it is a %v of table %s, and the batch is of %v in table %s", ErrInvalidQuery, t.model.Type, t.table, b.model.Type, b.table)
+	}
+	w, err := t.newWrite(kindPut, nil, nil)
+	if err != nil {
+		return err
+	}
+	version, err := w.version()
+	if err != nil {
+		return err
+	}
+	if version == math.MaxInt64 {
+		return noNextVersion(version)
+	}
+	if err := w.whole(b.ctx, version+1); err != nil {
+		return err
+	}
+	return b.add(w.key, &batched{request: types.WriteRequest{PutRequest: &types.PutRequest{Item: w.item}}, size: itemWireSize(w.item), put: w})
+}
+
+func (b *batchWrite) delete(v any) error {
+	key, err := b.keyOf(v)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidQuery, err)
+	}
+	return b.add(key, &batched{request: types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: key}}, size: itemWireSize(key)})
+}
+
+func (b *batchWrite) add(key model.Item, item *batched) error {
+	item.index, item.id = len(b.pending), b.identity(key)
+	if first, taken := b.indexes[item.id]; taken {
+		return fmt.Errorf("%w: %s is in the batch already, at %d: a batch writes an item once", ErrInvalidQuery, b.describe(key), first)
+	}
+	b.indexes[item.id] = item.index
+	b.pending = append(b.pending, item)
+	return nil
+}
+
+// send sends request after request until nothing is pending. What comes back
+// unprocessed goes first in the next one, after a pause that gets longer as long
+// as nothing at all is written.
+func (b *batchWrite) send(ctx context.Context) error {
+	attempt := 0
+	for len(b.pending) > 0 {
+		sent := b.pending[:b.fits()]
+		unprocessed, err := b.request(ctx, sent)
+		if err != nil {
+			return b.failed(err)
+		}
+		b.pending = append(unprocessed, b.pending[len(sent):]...)
+		switch len(unprocessed) {
+		case 0:
+			attempt = 0
+			continue
+		case len(sent):
+			attempt++
+		default:
+			attempt = 1
+		}
+		if !pause(ctx, attempt) {
+			return b.failed(fmt.Errorf("%w, and the context has ended: %w", ErrThrottled, context.Cause(ctx)))
+		}
+	}
+	return nil
+}
+
+// fits is how many of the pending writes go into one request.
+func (b *batchWrite) fits() int {
+	size := 0
+	for i, item := range b.pending {
+		size += item.size
+		if i == maxBatchWrite || i > 0 && size > maxBatchWriteSize {
+			return i
+		}
+	}
+	return len(b.pending)
+}
+
+// request sends writes, and returns those that are still to do.
+func (b *batchWrite) request(ctx context.Context, sent []*batched) ([]*batched, error) {
+	requests := make([]types.WriteRequest, len(sent))
+	for i, item := range sent {
+		requests[i] = item.request
+	}
+	out, err := b.api.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{b.table: requests}})
+	switch {
+	case err != nil && errors.Is(sentinelOf(err), ErrThrottled) && ctx.Err() == nil:
+		return append([]*batched(nil), sent...), nil // DynamoDB's word for nothing of it was processed
+	case err != nil:
+		return nil, err
+	}
+	left, err := b.left(out.UnprocessedItems)
+	if err != nil {
+		return nil, err
+	}
+	var unprocessed []*batched
+	for _, item := range sent {
+		switch {
+		case left[item.id]:
+			unprocessed = append(unprocessed, item)
+		case item.put != nil:
+			item.put.happened()
+		}
+	}
+	return unprocessed, nil
+}
+
+// left are the identities of the keys of writes that DynamoDB has returned.
+func (b *batchWrite) left(returned map[string][]types.WriteRequest) (map[string]bool, error) {
+	left := map[string]bool{}
+	for table, requests := range returned {
+		for _, request := range requests {
+			var key model.Item
+			switch {
+			case request.PutRequest != nil:
+				key = request.PutRequest.Item
+			case request.DeleteRequest != nil:
+				key = request.DeleteRequest.Key
+			}
+			id := b.identity(key)
+			if _, sent := b.indexes[id]; !sent || table != b.table {
+				return nil, fmt.Errorf("DynamoDB returned a write that was not sent as unprocessed: %s in table %s", b.describe(key), table)
+			}
+			left[id] = true
+		}
+	}
+	return left, nil
+}
+
+// failed is the error of a batch that ends early.
+func (b *batchWrite) failed(err error) error {
+	e := &BatchError{Written: b.total - len(b.pending), Total: b.total, cause: err}
+	for _, item := range b.pending {
+		e.Left = append(e.Left, item.index)
+	}
+	return b.failure(b.op, nil, e)
+}

@@ -1,9 +1,10 @@
 package tabletheory
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode"
@@ -73,7 +74,7 @@ func (e *ConditionError) Unwrap() []error {
 	return []error{ErrConditionFailed, e.cause}
 }
 
-// Decode reads the stored item into dest, a pointer to a struct of a model. If
+// Decode reads the stored item into dest, a pointer to a struct of the model. If
 // there is no item it returns [ErrItemNotFound] and leaves dest alone.
 func (e *ConditionError) Decode(dest any) error { return e.decode(e.Item, dest) }
 
@@ -111,8 +112,8 @@ type Reason struct {
 func (r Reason) Failed() bool { return r.Code != codeNone }
 
 // Decode reads the item of a failed condition into dest, a pointer to a struct
-// of a model. If there is no item it returns [ErrItemNotFound] and leaves dest
-// alone.
+// of the action's model. If there is no item it returns [ErrItemNotFound] and
+// leaves dest alone.
 func (r Reason) Decode(dest any) error { return r.decode(r.Item, dest) }
 
 // Error lists the actions that were refused.
@@ -181,28 +182,23 @@ func (s stored) found(item model.Item) string {
 	if len(item) == 0 {
 		return ": there is none"
 	}
-	if s.target == nil || s.target.model.Version == nil {
+	if s.target.model.Version == nil {
 		return ""
 	}
 	return fmt.Sprintf(": it has version %d", versionOf(s.target.model, item))
 }
 
 func (s stored) decode(item model.Item, dest any) error {
-	if len(item) == 0 || s.target == nil {
+	into, err := s.target.structOf("Decode", dest)
+	if err != nil {
+		return err
+	}
+	if len(item) == 0 {
 		return fmt.Errorf("tabletheory: decode the item that an error came with: %w", ErrItemNotFound)
 	}
-	value := reflect.ValueOf(dest)
-	if value.Kind() != reflect.Pointer || value.IsNil() || value.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("tabletheory: decode the item that an error came with: %w: the destination is a pointer to a struct, not %s", ErrInvalidQuery, describe(dest))
-	}
-	md, err := s.target.models.Model(value.Type())
-	if err != nil {
-		return fmt.Errorf("tabletheory: decode the item that an error came with: %w: %w", ErrInvalidModel, err)
-	}
-	if err := md.Decode(item, value.Elem()); err != nil {
-		return fmt.Errorf("tabletheory: decode the item that an error came with: %w", err)
-	}
-	return nil
+	// A copy, as what is encrypted is decrypted in place; and in the background,
+	// as the context of the write may have ended.
+	return s.target.decode(context.Background(), maps.Clone(item), into)
 }
 
 // versionOf is the version of a stored item: 0 if it has none, or if another
@@ -222,10 +218,15 @@ func versionOf(m *model.Model, item model.Item) int64 {
 // failure is the error of an operation on one item: nil if err is. op is what
 // was tried, in the infinitive, and key, which may be nil, on which item.
 func (t *target) failure(op string, key model.Item, err error) error {
+	return t.failureAt(op, key, nil, err)
+}
+
+// failureAt is failure for a write that demands a version of the item; nil: none.
+func (t *target) failureAt(op string, key model.Item, demanded *int64, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("tabletheory: %s %s in table %s: %w", op, t.describe(key), t.table, t.classified(key, nil, err))
+	return fmt.Errorf("tabletheory: %s %s in table %s: %w", op, t.describe(key), t.table, t.classified(key, demanded, err))
 }
 
 // classified wraps what DynamoDB has answered in what callers branch on.

@@ -1,0 +1,91 @@
+package tabletheory
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// clauses are the parts of an update expression.
+type clauses struct {
+	set, remove, add, delete []string
+}
+
+// String returns the update expression.
+func (c clauses) String() string {
+	var parts []string
+	for _, clause := range []struct {
+		keyword string
+		actions []string
+	}{{"SET ", c.set}, {"REMOVE ", c.remove}, {"ADD ", c.add}, {"DELETE ", c.delete}} {
+		if len(clause.actions) > 0 {
+			parts = append(parts, clause.keyword+strings.Join(clause.actions, ", "))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// members encodes what is to be added to a set, or removed from it: a set as the
+// field has it, or a slice.
+func members(path *model.Path, value any) (types.AttributeValue, error) {
+	av, err := path.Encode(value)
+	if err != nil {
+		return nil, err
+	}
+	switch v := av.(type) {
+	case *types.AttributeValueMemberSS, *types.AttributeValueMemberNS, *types.AttributeValueMemberBS:
+		return av, nil
+	case *types.AttributeValueMemberL:
+		return setOf(v.Value)
+	}
+	return nil, errors.New("members come in a slice or in a set")
+}
+
+// setOf makes a set of scalars of one type.
+func setOf(elements []types.AttributeValue) (types.AttributeValue, error) {
+	var strs, numbers []string
+	var blobs [][]byte
+	for _, element := range elements {
+		switch v := element.(type) {
+		case *types.AttributeValueMemberS:
+			strs = append(strs, v.Value)
+		case *types.AttributeValueMemberN:
+			numbers = append(numbers, v.Value)
+		case *types.AttributeValueMemberB:
+			blobs = append(blobs, v.Value)
+		}
+	}
+	switch n := len(elements); {
+	case n == 0:
+		return nil, errors.New("there are no members, and no set is empty")
+	case n == len(strs):
+		return &types.AttributeValueMemberSS{Value: strs}, nil
+	case n == len(numbers):
+		return &types.AttributeValueMemberNS{Value: numbers}, nil
+	case n == len(blobs):
+		return &types.AttributeValueMemberBS{Value: blobs}, nil
+	}
+	return nil, errors.New("the members of a set are all strings, all numbers or all bytes")
+}
+
+// encodeElements encodes a slice of elements of the list at a path.
+func encodeElements(path *model.Path, elements any) ([]types.AttributeValue, error) {
+	v := reflect.ValueOf(elements)
+	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
+		return nil, fmt.Errorf("elements of a list come in a slice, not %s", describe(elements))
+	}
+	list := make([]types.AttributeValue, v.Len())
+	for i := range list {
+		av, err := path.EncodeElement(v.Index(i).Interface())
+		if err != nil {
+			return nil, err
+		}
+		list[i] = av
+	}
+	return list, nil
+}

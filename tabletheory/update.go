@@ -1,0 +1,425 @@
+package tabletheory
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/core"
+	"github.com/facetheory/isr/tabletheory/internal/expression"
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// updateBuilder is the [core.UpdateBuilder] of a DB.
+type updateBuilder struct {
+	*write   // of no use if err is not nil
+	ctx      context.Context
+	err      error // the first mistake; nothing is sent if there is one
+	inAction bool  // of a transaction, which carries it out
+	used     bool  // it was carried out
+
+	clauses   clauses
+	changed   []*model.Path
+	encrypted map[*model.Field]types.AttributeValue // to be set, in plain
+	holds     expression.Condition                  // what Condition and OrCondition state
+	returned  types.ReturnValue
+}
+
+var _ core.UpdateBuilder = (*updateBuilder)(nil)
+
+// UpdateBuilder changes attributes of the item with the model's key. Conditions
+// that were stated before it hold as well.
+func (q *query) UpdateBuilder() core.UpdateBuilder {
+	w, err := q.keyedWrite(kindUpdate)
+	return &updateBuilder{write: w, ctx: q.ctx, err: err}
+}
+
+// mistake keeps the first mistake.
+func (b *updateBuilder) mistake(format string, args ...any) {
+	if b.err == nil {
+		b.err = b.failure(fmt.Errorf("%w: "+format, append([]any{ErrInvalidQuery}, args...)...))
+	}
+}
+
+// Set stores a value.
+func (b *updateBuilder) Set(field string, value any) core.UpdateBuilder {
+	path := b.change("Set", field)
+	if path == nil {
+		return b
+	}
+	av, err := path.Encode(value)
+	switch {
+	case err != nil:
+		b.mistake("Set: %w", err)
+	case path.Field.Encrypted:
+		b.setEncrypted(path, av)
+	default:
+		b.set(path, b.expressions.Value(av))
+	}
+	return b
+}
+
+// setEncrypted sets a field that is encrypted when the update is carried out,
+// all such fields with one data key.
+func (b *updateBuilder) setEncrypted(path *model.Path, av types.AttributeValue) {
+	if b.encrypted == nil {
+		b.encrypted = map[*model.Field]types.AttributeValue{}
+	}
+	b.encrypted[path.Field] = av
+}
+
+// SetIfNotExists stores a value where there is none.
+func (b *updateBuilder) SetIfNotExists(field string, value any) core.UpdateBuilder {
+	path := b.changePlain("SetIfNotExists", field)
+	if path == nil {
+		return b
+	}
+	av, err := path.Encode(value)
+	if err != nil {
+		b.mistake("SetIfNotExists: %w", err)
+		return b
+	}
+	b.set(path, "if_not_exists("+b.expressions.Path(path)+", "+b.expressions.Value(av)+")")
+	return b
+}
+
+// Add adds a number, or members of a set.
+func (b *updateBuilder) Add(field string, value any) core.UpdateBuilder {
+	path := b.changePlain("Add", field)
+	if path == nil {
+		return b
+	}
+	av, err := path.Encode(value)
+	if _, isNumber := av.(*types.AttributeValueMemberN); err == nil && !isNumber {
+		av, err = members(path, value)
+	}
+	if err != nil {
+		b.mistake("Add(%q) adds a number, or members to a set: %w", field, err)
+		return b
+	}
+	b.clauses.add = append(b.clauses.add, b.expressions.Path(path)+" "+b.expressions.Value(av))
+	return b
+}
+
+// Increment adds 1.
+func (b *updateBuilder) Increment(field string) core.UpdateBuilder { return b.Add(field, 1) }
+
+// Decrement adds -1.
+func (b *updateBuilder) Decrement(field string) core.UpdateBuilder { return b.Add(field, -1) }
+
+// Remove removes an attribute, or a list element.
+func (b *updateBuilder) Remove(field string) core.UpdateBuilder {
+	if path := b.change("Remove", field); path != nil {
+		b.clauses.remove = append(b.clauses.remove, b.expressions.Path(path))
+	}
+	return b
+}
+
+// Delete removes members from a set.
+func (b *updateBuilder) Delete(field string, value any) core.UpdateBuilder {
+	path := b.changePlain("Delete", field)
+	if path == nil {
+		return b
+	}
+	av, err := members(path, value)
+	if err != nil {
+		b.mistake("Delete(%q) removes members from a set: %w", field, err)
+		return b
+	}
+	b.clauses.delete = append(b.clauses.delete, b.expressions.Path(path)+" "+b.expressions.Value(av))
+	return b
+}
+
+// AppendToList adds elements at the end of a list.
+func (b *updateBuilder) AppendToList(field string, elements any) core.UpdateBuilder {
+	return b.extend("AppendToList", field, elements, func(list, more string) string { return list + ", " + more })
+}
+
+// PrependToList adds elements at the beginning of a list.
+func (b *updateBuilder) PrependToList(field string, elements any) core.UpdateBuilder {
+	return b.extend("PrependToList", field, elements, func(list, more string) string { return more + ", " + list })
+}
+
+func (b *updateBuilder) extend(call, field string, elements any, order func(list, more string) string) core.UpdateBuilder {
+	path := b.changePlain(call, field)
+	if path == nil {
+		return b
+	}
+	list, err := encodeElements(path, elements)
+	if err != nil {
+		b.mistake("%s(%q): %w", call, field, err)
+		return b
+	}
+	none := b.expressions.Value(&types.AttributeValueMemberL{Value: []types.AttributeValue{}})
+	more := b.expressions.Value(&types.AttributeValueMemberL{Value: list})
+	b.set(path, "list_append("+order("if_not_exists("+b.expressions.Path(path)+", "+none+")", more)+")")
+	return b
+}
+
+// SetListElement replaces an element of a list.
+func (b *updateBuilder) SetListElement(field string, index int, value any) core.UpdateBuilder {
+	return b.Set(element(field, index), value)
+}
+
+// RemoveFromListAt removes an element of a list.
+func (b *updateBuilder) RemoveFromListAt(field string, index int) core.UpdateBuilder {
+	return b.Remove(element(field, index))
+}
+
+func element(field string, index int) string { return fmt.Sprintf("%s[%d]", field, index) }
+
+// Condition states what must hold, with all that was stated before it.
+func (b *updateBuilder) Condition(field, operator string, value any) core.UpdateBuilder {
+	return b.hold(expression.Condition.And, Condition(field, operator, value))
+}
+
+// OrCondition is an alternative to what was stated before it by these methods.
+func (b *updateBuilder) OrCondition(field, operator string, value any) core.UpdateBuilder {
+	return b.hold(expression.Condition.Or, Condition(field, operator, value))
+}
+
+// ConditionExists demands that the item has an attribute.
+func (b *updateBuilder) ConditionExists(field string) core.UpdateBuilder {
+	return b.Condition(field, "EXISTS", nil)
+}
+
+// ConditionNotExists demands that the item does not have an attribute.
+func (b *updateBuilder) ConditionNotExists(field string) core.UpdateBuilder {
+	return b.Condition(field, "NOT_EXISTS", nil)
+}
+
+// ConditionExpression states what must hold in DynamoDB's own words.
+func (b *updateBuilder) ConditionExpression(text string, values map[string]any) core.UpdateBuilder {
+	return b.hold(expression.Condition.And, ConditionExpression(text, values))
+}
+
+// ConditionVersion demands the version, whatever the alternatives to the other
+// conditions, and increments it.
+func (b *updateBuilder) ConditionVersion(version int64) core.UpdateBuilder {
+	if b.err == nil {
+		b.keep(b.demand(AtVersion(version)))
+	}
+	return b
+}
+
+func (b *updateBuilder) hold(join join, c core.Condition) core.UpdateBuilder {
+	if b.err != nil {
+		return b
+	}
+	condition, err := b.target.condition(b.expressions, c)
+	if err != nil {
+		b.mistake("condition: %w", err)
+		return b
+	}
+	b.holds = join(b.holds, condition)
+	return b
+}
+
+// keep keeps the first error.
+func (b *updateBuilder) keep(err error) {
+	if b.err == nil {
+		b.err = b.failure(err)
+	}
+}
+
+// ReturnValues says what ExecuteWithResult reads.
+func (b *updateBuilder) ReturnValues(values string) core.UpdateBuilder {
+	if b.err != nil {
+		return b
+	}
+	returned := types.ReturnValue(strings.ToUpper(strings.TrimSpace(values)))
+	switch {
+	case b.inAction:
+		b.mistake("ReturnValues: a transaction returns no values")
+	case !slices.Contains(returned.Values(), returned):
+		b.mistake("ReturnValues(%q): it is one of %v", values, returned.Values())
+	}
+	b.returned = returned
+	return b
+}
+
+// Execute carries the update out.
+func (b *updateBuilder) Execute() error {
+	if err := b.begin("Execute"); err != nil {
+		return err
+	}
+	_, err := b.updateItem(b.ctx, types.ReturnValueNone)
+	return b.failure(err)
+}
+
+// ExecuteWithResult carries the update out and reads what is returned into
+// dest. Of an item that did not exist before there is no ALL_OLD and no
+// UPDATED_OLD: dest is left alone then.
+func (b *updateBuilder) ExecuteWithResult(dest any) error {
+	if b.err != nil {
+		return b.err
+	}
+	into, err := b.structOf("ExecuteWithResult", dest)
+	if err != nil {
+		return err
+	}
+	switch b.returned {
+	case "":
+		b.returned = types.ReturnValueAllNew
+	case types.ReturnValueNone:
+		b.mistake("ExecuteWithResult has no result with ReturnValues NONE: use Execute")
+	}
+	if err := b.begin("ExecuteWithResult"); err != nil {
+		return err
+	}
+	item, err := b.updateItem(b.ctx, b.returned)
+	if err != nil {
+		return b.failure(err)
+	}
+	return b.read(item, into)
+}
+
+// begin begins what ends the chain.
+func (b *updateBuilder) begin(call string) error {
+	switch {
+	case b.err != nil:
+	case b.inAction:
+		b.mistake("%s inside of a transaction, which carries the update out by itself: leave it out", call)
+	case b.used:
+		b.mistake("%s of an update that was carried out already: begin a new one with Model", call)
+	default:
+		b.keep(b.finish(b.ctx))
+	}
+	b.used = true
+	return b.err
+}
+
+// read decodes what an update has returned.
+func (b *updateBuilder) read(item model.Item, into reflect.Value) error {
+	if len(item) == 0 {
+		return nil
+	}
+	if b.returned == types.ReturnValueAllNew || b.returned == types.ReturnValueAllOld {
+		return b.decode(b.ctx, item, into)
+	}
+	for name, av := range b.key {
+		item[name] = av // which decrypting needs, and which dest then has
+	}
+	if err := b.open(b.ctx, item); err != nil {
+		return b.failure(err)
+	}
+	return b.failure(b.model.DecodeSelected(item, into))
+}
+
+// change resolves the path of a change; nil after a mistake.
+func (b *updateBuilder) change(call, field string) *model.Path {
+	if b.err != nil {
+		return nil
+	}
+	path, err := b.model.Path(field)
+	switch {
+	case err != nil:
+		b.mistake("%s: %w", call, err)
+		return nil
+	case b.isKey(path.Field):
+		b.keep(keyChange(path.Field))
+		return nil
+	case path.Field.Encrypted && len(path.Steps) > 1:
+		b.mistake("%s(%q): field %s is encrypted, and is changed as a whole", call, field, path.Field.Name)
+		return nil
+	}
+	for _, other := range b.changed {
+		if overlap(path, other) {
+			b.mistake("%s(%q): what is there is changed twice by one update: change it once", call, field)
+			return nil
+		}
+	}
+	b.changed = append(b.changed, path)
+	return path
+}
+
+// changePlain is change for what DynamoDB can do only to values that it can
+// read.
+func (b *updateBuilder) changePlain(call, field string) *model.Path {
+	path := b.change(call, field)
+	if path != nil && path.Field.Encrypted {
+		b.mistake("%s(%q): the field is encrypted, and DynamoDB cannot read it: use Set", call, field)
+		return nil
+	}
+	return path
+}
+
+func (b *updateBuilder) set(path *model.Path, value string) {
+	b.clauses.set = append(b.clauses.set, b.expressions.Path(path)+" = "+value)
+}
+
+// changes says that the caller changes a field, or something in it.
+func (b *updateBuilder) changes(f *model.Field) bool {
+	return slices.ContainsFunc(b.changed, func(p *model.Path) bool { return p.Field == f })
+}
+
+// finish makes the write the update that was built up.
+func (b *updateBuilder) finish(ctx context.Context) error {
+	if len(b.changed) == 0 && b.demanded == nil && b.model.UpdatedAt == nil {
+		return fmt.Errorf("%w: the update changes nothing: call Set, Add, Remove, …", ErrInvalidQuery)
+	}
+	if err := b.finishVersion(); err != nil {
+		return err
+	}
+	if f := b.model.UpdatedAt; f != nil && !b.changes(f) {
+		if err := b.stampTime(f, b.time()); err != nil {
+			return err
+		}
+	}
+	for _, s := range b.stamps {
+		b.set(s.field.Path(), b.expressions.Value(s.av))
+	}
+	b.stamps = nil // the struct was asked for its key alone, and stays as it is
+	if err := b.finishEncrypted(ctx); err != nil {
+		return err
+	}
+	b.condition = b.condition.And(b.holds)
+	b.update = b.clauses.String()
+	return nil
+}
+
+// finishVersion increments the version, so that those who have read the item
+// notice that it was changed.
+func (b *updateBuilder) finishVersion() error {
+	f := b.model.Version
+	switch {
+	case f == nil:
+		return nil
+	case b.demanded == nil && b.changes(f):
+		return nil // the caller knows
+	case b.demanded == nil:
+		b.clauses.add = append(b.clauses.add, b.expressions.Attribute(f)+" "+b.expressions.Value(&types.AttributeValueMemberN{Value: "1"}))
+		return nil
+	case b.changes(f):
+		return fmt.Errorf("%w: field %s is the version, which is demanded, and so incremented: do not change it as well", ErrInvalidQuery, f.Name)
+	}
+	next, err := b.nextVersion()
+	if err != nil {
+		return err
+	}
+	return b.stampVersion(next)
+}
+
+// finishEncrypted encrypts what is to be set so, in the order of the fields.
+func (b *updateBuilder) finishEncrypted(ctx context.Context) error {
+	if len(b.encrypted) == 0 {
+		return nil
+	}
+	attributes := make(model.Item, len(b.encrypted))
+	for f, av := range b.encrypted {
+		attributes[f.Attribute] = av
+	}
+	if err := b.seal(ctx, b.key, attributes); err != nil {
+		return err
+	}
+	for _, f := range b.model.Encrypted {
+		if av, ok := attributes[f.Attribute]; ok {
+			b.set(f.Path(), b.expressions.Value(av))
+		}
+	}
+	return nil
+}
