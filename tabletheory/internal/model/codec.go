@@ -17,10 +17,10 @@ type codec struct {
 
 	// encode returns what v becomes. Texts of numbers and times are filled in by
 	// encoder.finish.
-	encode func(e *encoder, v reflect.Value) (types.AttributeValue, error)
+	encode encodeFunc
 	// decode sets v, which is settable, to what av stands for, or leaves it in
 	// any state and returns an error. depth is how deep v is nested.
-	decode func(av types.AttributeValue, v reflect.Value, depth int) error
+	decode decodeFunc
 	// text appends the text of an S or N; nil for other kinds.
 	text func(b []byte, v reflect.Value) ([]byte, error)
 
@@ -29,6 +29,11 @@ type codec struct {
 	fields *structPlan // of structs that become maps
 	json   bool        // an S that is a JSON document
 }
+
+type (
+	encodeFunc func(e *encoder, v reflect.Value) (types.AttributeValue, error)
+	decodeFunc func(av types.AttributeValue, v reflect.Value, depth int) error
+)
 
 // kind is the type of an attribute value, in DynamoDB's words.
 type kind string
@@ -162,6 +167,7 @@ func (k *compiler) fill(c *codec, n naming) error {
 	if err := k.fillByKind(c, n); err != nil {
 		return err
 	}
+	c.useCommon()
 	c.useMarshaler()
 	return nil
 }

@@ -150,47 +150,74 @@ func (c *codec) decodeElements(av types.AttributeValue, v reflect.Value, depth i
 	if !ok {
 		return c.mismatch(av)
 	}
-	slice := v
-	if c.typ.Kind() == reflect.Slice {
-		slice = reflect.MakeSlice(c.typ, elements.len, elements.len)
-	} else if elements.len > v.Len() {
-		return c.invalid(av, fmt.Errorf("the length is %d, more than %d", elements.len, v.Len()))
+	n := elements.len()
+	switch {
+	case c.typ.Kind() == reflect.Slice:
+		makeSlice(v, n)
+	case n > v.Len():
+		return c.invalid(av, fmt.Errorf("the length is %d, more than %d", n, v.Len()))
+	default:
+		v.SetZero()
 	}
-	for i := range elements.len {
-		if err := c.elem.decode(elements.at(i), slice.Index(i), depth+1); err != nil {
+	for i := range n {
+		if err := c.elem.decode(elements.at(i), v.Index(i), depth+1); err != nil {
 			return within(index(i), "", err)
 		}
 	}
-	if slice == v {
-		for i := elements.len; i < v.Len(); i++ {
-			v.Index(i).SetZero()
-		}
-		return nil
-	}
-	v.Set(slice)
 	return nil
 }
 
-// elements are those of a list or a set. An element is valid until the next one
-// is asked for.
+// makeSlice sets v to a new slice of n zero values, which is not nil. Growing a
+// nil slice takes one allocation, where [reflect.MakeSlice] takes two.
+func makeSlice(v reflect.Value, n int) {
+	if n == 0 {
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		return
+	}
+	v.SetZero()
+	v.Grow(n)
+	v.SetLen(n)
+	v.SetCap(n)
+}
+
+// elements are those of a list or a set; of a set, an element is valid until the
+// next one is asked for.
 type elements struct {
-	len int
-	at  func(int) types.AttributeValue
+	list   []types.AttributeValue
+	texts  []string
+	s      *types.AttributeValueMemberS // holds a text
+	n      *types.AttributeValueMemberN
+	binary [][]byte
+	b      *types.AttributeValueMemberB
 }
 
 func elementsOf(av types.AttributeValue) (elements, bool) {
 	switch av := av.(type) {
 	case *types.AttributeValueMemberL:
-		return elements{len(av.Value), func(i int) types.AttributeValue { return av.Value[i] }}, true
+		return elements{list: av.Value}, true
 	case *types.AttributeValueMemberSS:
-		var member types.AttributeValueMemberS
-		return elements{len(av.Value), func(i int) types.AttributeValue { member.Value = av.Value[i]; return &member }}, true
+		return elements{texts: av.Value, s: &types.AttributeValueMemberS{}}, true
 	case *types.AttributeValueMemberNS:
-		var member types.AttributeValueMemberN
-		return elements{len(av.Value), func(i int) types.AttributeValue { member.Value = av.Value[i]; return &member }}, true
+		return elements{texts: av.Value, n: &types.AttributeValueMemberN{}}, true
 	case *types.AttributeValueMemberBS:
-		var member types.AttributeValueMemberB
-		return elements{len(av.Value), func(i int) types.AttributeValue { member.Value = av.Value[i]; return &member }}, true
+		return elements{binary: av.Value, b: &types.AttributeValueMemberB{}}, true
 	}
 	return elements{}, false
+}
+
+func (e *elements) len() int { return len(e.list) + len(e.texts) + len(e.binary) }
+
+func (e *elements) at(i int) types.AttributeValue {
+	switch {
+	case e.s != nil:
+		e.s.Value = e.texts[i]
+		return e.s
+	case e.n != nil:
+		e.n.Value = e.texts[i]
+		return e.n
+	case e.b != nil:
+		e.b.Value = e.binary[i]
+		return e.b
+	}
+	return e.list[i]
 }

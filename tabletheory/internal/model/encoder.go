@@ -35,6 +35,8 @@ type encoder struct {
 	pending []pending
 
 	nesting, indirections int
+
+	keys [keyParts]types.AttributeValue // of the table, that were encoded
 }
 
 // pending is a string of the result that is to be cut out of the text.

@@ -22,8 +22,19 @@ type Field struct {
 	codec    *codec
 	empty    func(reflect.Value) bool // whether there is to be no attribute; nil: never
 	registry *Registry
+	tableKey keyPart
 	path     *Path // of the field itself
 }
+
+// keyPart is what a field is in the key of the table.
+type keyPart int
+
+const (
+	noKey keyPart = iota
+	hashKey
+	rangeKey
+	keyParts
+)
 
 // Encode encodes the field of a struct; omitted says that it has no attribute.
 func (f *Field) Encode(v reflect.Value) (av types.AttributeValue, omitted bool, err error) {

@@ -67,11 +67,12 @@ func (m *Model) Encode(v reflect.Value) (Item, error) {
 	defer e.release()
 	e.reserve(m.plan.needs, 1)
 	item := make(Item, len(m.Fields))
+	v = addressable(v).Elem() // or each field that needs an address would be copied
 	if err := m.plan.encode(e, v, item); err != nil {
 		return nil, err
 	}
 	e.finish()
-	return item, m.checkKey(item)
+	return item, m.checkKey(e)
 }
 
 // EncodeKey encodes only the key of the table. An empty key is an error that
@@ -89,35 +90,33 @@ func (m *Model) EncodeKey(v reflect.Value) (Item, error) {
 			return nil, err
 		}
 		if !omitted {
-			item[f.Attribute] = av
+			item[f.Attribute], e.keys[f.tableKey] = av, av
 		}
 	}
 	e.finish()
-	return item, m.checkKey(item)
+	return item, m.checkKey(e)
 }
 
-// checkKey refuses an item whose key DynamoDB would not take.
-func (m *Model) checkKey(item Item) error {
+// checkKey refuses what was encoded if DynamoDB would not take its key.
+func (m *Model) checkKey(e *encoder) error {
 	for _, f := range []*Field{m.Hash, m.Range} {
-		if f == nil {
-			continue
+		if f != nil && isEmptyKey(e.keys[f.tableKey]) {
+			return &EncodeError{Path: f.Attribute, Field: f.goName(), Err: errEmptyKey}
 		}
-		switch av := item[f.Attribute].(type) {
-		case nil, *types.AttributeValueMemberNULL:
-		case *types.AttributeValueMemberS:
-			if av.Value != "" {
-				continue
-			}
-		case *types.AttributeValueMemberB:
-			if len(av.Value) > 0 {
-				continue
-			}
-		default:
-			continue
-		}
-		return &EncodeError{Path: f.Attribute, Field: f.goName(), Err: errEmptyKey}
 	}
 	return nil
+}
+
+func isEmptyKey(av types.AttributeValue) bool {
+	switch av := av.(type) {
+	case nil, *types.AttributeValueMemberNULL:
+		return true
+	case *types.AttributeValueMemberS:
+		return av.Value == ""
+	case *types.AttributeValueMemberB:
+		return len(av.Value) == 0
+	}
+	return false
 }
 
 // KeyOf returns the attributes of an item that are the table's key.

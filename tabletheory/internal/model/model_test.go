@@ -61,6 +61,19 @@ var unexported = cmpopts.IgnoreUnexported(
 func s(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
 func n(v string) types.AttributeValue { return &types.AttributeValueMemberN{Value: v} }
 
+// mapOf returns an M of names and values by turns.
+func mapOf(entries ...any) types.AttributeValue {
+	m := model.Item{}
+	for i := 0; i < len(entries); i += 2 {
+		m[entries[i].(string)] = entries[i+1].(types.AttributeValue)
+	}
+	return &types.AttributeValueMemberM{Value: m}
+}
+
+func list(elements ...types.AttributeValue) types.AttributeValue {
+	return &types.AttributeValueMemberL{Value: append([]types.AttributeValue{}, elements...)}
+}
+
 func TestModelOfTheReference(t *testing.T) {
 	m := mustModel[metadata](t)
 	item, err := m.Encode(reflect.ValueOf(meta))

@@ -30,9 +30,13 @@ func (r *Registry) compileModel(t reflect.Type) (*Model, error) {
 			return nil, &Error{Type: f.owner, Field: f.Name, Problem: err.Error()}
 		}
 	}
+	if m.Range != nil {
+		m.Range.tableKey = rangeKey
+	}
 	if m.Hash == nil {
 		return nil, &Error{Type: t, Problem: "has no partition key: give one field the tag " + tagName + ":\"pk\""}
 	}
+	m.Hash.tableKey = hashKey
 	if err := m.completeIndexes(); err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ func (k *compiler) set(t reflect.Type, n naming) (*codec, error) {
 		}
 		return c.decodeElements(av, v, depth)
 	}
+	c.useCommon()
 	return c, nil
 }
 
@@ -68,30 +69,19 @@ func (c *codec) encodeSet(e *encoder, v reflect.Value) (types.AttributeValue, er
 	if c.kind == kindBS {
 		return c.binarySet(e, v)
 	}
-	members := make([]string, 0, v.Len())
-	seen := make(map[string]struct{}, v.Len())
-	var text []byte
-	err := eachMember(v, func(m reflect.Value) (err error) {
-		if text, err = c.elem.text(text[:0], m); err != nil {
-			return err
-		}
-		member := string(text)
-		if c.kind == kindNS {
-			if member, err = canonical(member); err != nil {
-				return err
-			}
-		}
-		if _, ok := seen[member]; !ok {
-			seen[member] = struct{}{}
-			members = append(members, member)
-		}
-		return nil
-	})
+	start := len(e.pending)
+	seen := newSeen(v.Len())
+	err := eachMember(v, func(m reflect.Value) error { return c.appendMember(e, m, start, seen) })
 	if err != nil {
 		return nil, err
 	}
+	texts := e.pending[start:]
 	if v.Kind() == reflect.Map {
-		slices.Sort(members)
+		slices.SortFunc(texts, func(a, b pending) int { return bytes.Compare(e.text[a.from:a.to], e.text[b.from:b.to]) })
+	}
+	members := make([]string, len(texts))
+	for i := range texts {
+		texts[i].target = &members[i]
 	}
 	if c.kind == kindNS {
 		return &types.AttributeValueMemberNS{Value: members}, nil
@@ -99,9 +89,58 @@ func (c *codec) encodeSet(e *encoder, v reflect.Value) (types.AttributeValue, er
 	return &types.AttributeValueMemberSS{Value: members}, nil
 }
 
+// appendMember appends the text of a member, unless one of those from start on
+// is the same.
+func (c *codec) appendMember(e *encoder, m reflect.Value, start int, seen map[string]struct{}) error {
+	from := len(e.text)
+	text, err := c.elem.text(e.text, m)
+	if err != nil {
+		return err
+	}
+	if c.kind == kindNS {
+		plain, err := canonical(string(text[from:]))
+		if err != nil {
+			return err
+		}
+		text = append(text[:from], plain...)
+	}
+	if !isNew(seen, text[from:], func(member []byte) bool {
+		return slices.ContainsFunc(e.pending[start:], func(p pending) bool {
+			return bytes.Equal(member, e.text[p.from:p.to])
+		})
+	}) {
+		return nil
+	}
+	e.text = text
+	e.later(nil, from)
+	return nil
+}
+
+// fewMembers is how many members are compared with each other; with more, those
+// that were seen are kept in a map.
+const fewMembers = 8
+
+func newSeen(n int) map[string]struct{} {
+	if n <= fewMembers {
+		return nil
+	}
+	return make(map[string]struct{}, n)
+}
+
+func isNew(seen map[string]struct{}, member []byte, isAmong func([]byte) bool) bool {
+	if seen == nil {
+		return !isAmong(member)
+	}
+	if _, ok := seen[string(member)]; ok {
+		return false
+	}
+	seen[string(member)] = struct{}{}
+	return true
+}
+
 func (c *codec) binarySet(e *encoder, v reflect.Value) (types.AttributeValue, error) {
 	members := make([][]byte, 0, v.Len())
-	seen := make(map[string]struct{}, v.Len())
+	seen := newSeen(v.Len())
 	err := eachMember(v, func(m reflect.Value) error {
 		av, err := c.elem.encode(e, m)
 		if err != nil {
@@ -111,8 +150,9 @@ func (c *codec) binarySet(e *encoder, v reflect.Value) (types.AttributeValue, er
 		if !ok {
 			return errors.New("nil is no member of a set: DynamoDB has none in it")
 		}
-		if _, ok := seen[string(b.Value)]; !ok {
-			seen[string(b.Value)] = struct{}{}
+		if isNew(seen, b.Value, func(member []byte) bool {
+			return slices.ContainsFunc(members, func(other []byte) bool { return bytes.Equal(member, other) })
+		}) {
 			members = append(members, b.Value)
 		}
 		return nil
@@ -150,19 +190,19 @@ func eachMember(v reflect.Value, visit func(reflect.Value) error) error {
 // decodeMembers decodes a set, or the list that another writer made of it, into
 // a map.
 func (c *codec) decodeMembers(av types.AttributeValue, v reflect.Value, depth int) error {
-	members, ok := elementsOf(av)
+	elements, ok := elementsOf(av)
 	if !ok {
 		return c.mismatch(av)
 	}
-	decoded := reflect.MakeMapWithSize(c.typ, members.len)
+	decoded := reflect.MakeMapWithSize(c.typ, elements.len())
 	member := reflect.New(c.typ.Key()).Elem()
 	present := reflect.New(c.typ.Elem()).Elem()
 	if present.Kind() == reflect.Bool {
 		present.SetBool(true)
 	}
-	for i := range members.len {
+	for i := range elements.len() {
 		member.SetZero()
-		if err := c.elem.decode(members.at(i), member, depth+1); err != nil {
+		if err := c.elem.decode(elements.at(i), member, depth+1); err != nil {
 			return within(index(i), "", err)
 		}
 		decoded.SetMapIndex(member, present)

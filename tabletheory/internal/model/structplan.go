@@ -15,7 +15,7 @@ const maxName = 64<<10 - 1
 // structPlan is how the fields of a struct are attributes of an item or of a
 // map. Fields of embedded structs are among them by Go's rules: the one nearest
 // to the top hides others of its Go name, and two that are equally near hide
-// each other.
+// each other. The name of an embedded struct itself hides nothing.
 type structPlan struct {
 	typ         reflect.Type
 	naming      naming
@@ -42,27 +42,19 @@ func (k *compiler) plan(t reflect.Type, n naming) (*structPlan, error) {
 		return nil, err
 	}
 	p := &structPlan{typ: t, naming: n, byName: map[string]*Field{}, byAttribute: map[string]*Field{}}
-	var whole [][]int // fields whose own fields are none of the struct's
-	for _, sf := range reflect.VisibleFields(t) {
-		if sf.Name == "_" || slices.ContainsFunc(whole, func(index []int) bool { return isWithin(sf.Index, index) }) {
-			continue
-		}
-		flat, err := p.take(k, sf)
-		if err != nil {
+	all, err := p.collect(k, t, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range visible(all) {
+		if err := p.add(k, d); err != nil {
 			return nil, err
-		}
-		if !flat {
-			whole = append(whole, sf.Index)
 		}
 	}
 	for _, f := range p.fields {
 		p.needs.add(f.codec.needs)
 	}
 	return p, nil
-}
-
-func isWithin(index, outer []int) bool {
-	return len(index) > len(outer) && slices.Equal(index[:len(outer)], outer)
 }
 
 // namingOf returns the naming that a blank field of the struct states.
@@ -82,71 +74,98 @@ func namingOf(t reflect.Type, n naming) (naming, error) {
 	return n, nil
 }
 
-// take takes a field of the struct in, and reports whether it is an embedded
-// struct whose fields are the struct's own.
-func (p *structPlan) take(k *compiler, sf reflect.StructField) (flat bool, err error) {
-	owner := ownerOf(p.typ, sf.Index)
-	text, tagged := sf.Tag.Lookup(tagName)
-	t, err := parseTag(text)
-	if err != nil {
-		return false, &Error{Type: owner, Field: sf.Name, Problem: err.Error()}
-	}
-	if t.skip {
-		return false, nil
-	}
-	if sf.Anonymous && !tagged {
-		flat, err := p.flatten(k, owner, sf)
-		if flat || err != nil {
-			return flat, err
-		}
-	}
-	if !sf.IsExported() {
-		if tagged {
-			return false, &Error{Type: owner, Field: sf.Name, Problem: "has the tag " + tagName + ", but is not exported: rename it, or drop the tag"}
-		}
-		return false, nil
-	}
-	return false, p.add(k, owner, sf, t)
+// declared is a field as a struct declares it.
+type declared struct {
+	reflect.StructField // whose Index is that from the outermost struct
+	owner               reflect.Type
+	tag                 tag
 }
 
-// flatten reports whether an embedded field is a struct to be flattened.
-func (p *structPlan) flatten(k *compiler, owner reflect.Type, sf reflect.StructField) (bool, error) {
-	t := sf.Type
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
+// collect returns the fields of a struct and of those embedded in it, which are
+// within the types of outer.
+func (p *structPlan) collect(k *compiler, t reflect.Type, prefix []int, outer []reflect.Type) ([]declared, error) {
+	if slices.Contains(outer, t) {
+		return nil, nil // it embeds itself: what is nearer to the top hides all of it
 	}
-	if t.Kind() != reflect.Struct || k.isOpaque(t) {
-		return false, nil
+	var all []declared
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		sf.Index = append(slices.Clone(prefix), i)
+		if sf.Name == "_" {
+			continue
+		}
+		text := sf.Tag.Get(tagName)
+		parsed, err := parseTag(text)
+		if err != nil {
+			return nil, &Error{Type: t, Field: sf.Name, Problem: err.Error()}
+		}
+		inner, err := p.flattened(k, t, sf, text != "")
+		switch {
+		case err != nil:
+			return nil, err
+		case inner != nil:
+			fields, err := p.collect(k, inner, sf.Index, append(slices.Clone(outer), t))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, fields...)
+		case sf.IsExported():
+			all = append(all, declared{sf, t, parsed})
+		case text != "" && !parsed.skip:
+			return nil, &Error{Type: t, Field: sf.Name, Problem: "has the tag " + tagName + ", but is not exported: rename it, or drop the tag"}
+		}
+	}
+	return all, nil
+}
+
+// visible returns the fields that are not hidden by others of the same Go name,
+// nor left out by their tag.
+func visible(all []declared) []declared {
+	nearest := map[string]int{} // depth of the fields of a name that are nearest
+	count := map[string]int{}   // of those
+	for _, d := range all {
+		depth, ok := nearest[d.Name]
+		switch {
+		case !ok || len(d.Index) < depth:
+			nearest[d.Name], count[d.Name] = len(d.Index), 1
+		case len(d.Index) == depth:
+			count[d.Name]++
+		}
+	}
+	return slices.DeleteFunc(all, func(d declared) bool {
+		return d.tag.skip || len(d.Index) > nearest[d.Name] || count[d.Name] > 1
+	})
+}
+
+// flattened returns the struct that is embedded, without a tag, whose fields are
+// those of the struct t around it; nil if the field is none such.
+func (p *structPlan) flattened(k *compiler, t reflect.Type, sf reflect.StructField, tagged bool) (reflect.Type, error) {
+	inner := sf.Type
+	if inner.Kind() == reflect.Pointer {
+		inner = inner.Elem()
+	}
+	if !sf.Anonymous || tagged || inner.Kind() != reflect.Struct || k.isOpaque(inner) {
+		return nil, nil
 	}
 	if sf.Type.Kind() == reflect.Pointer {
 		if !sf.IsExported() {
-			return false, &Error{Type: owner, Field: sf.Name, Problem: "is an embedded pointer to a struct that is not exported, which cannot be made: export the type, or embed it without the pointer"}
+			return nil, &Error{Type: t, Field: sf.Name, Problem: "is an embedded pointer to a struct that is not exported, which cannot be made: export the type, or embed it without the pointer"}
 		}
 		p.embedded = append(p.embedded, sf.Index)
 	}
-	return true, nil
-}
-
-// ownerOf returns the struct that declares the field of that index.
-func ownerOf(t reflect.Type, index []int) reflect.Type {
-	for _, x := range index[:len(index)-1] {
-		t = t.Field(x).Type
-		if t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-	}
-	return t
+	return inner, nil
 }
 
 // add adds the field.
-func (p *structPlan) add(k *compiler, owner reflect.Type, sf reflect.StructField, t tag) error {
+func (p *structPlan) add(k *compiler, d declared) error {
+	sf, t := d.StructField, d.tag
 	c, err := k.tagged(sf.Type, t, p.naming)
 	if err != nil {
-		return inField(owner, sf.Name, err)
+		return inField(d.owner, sf.Name, err)
 	}
 	f := &Field{
 		Name: sf.Name, Attribute: t.attribute, OmitEmpty: t.omitEmpty, Set: t.set, Encrypted: t.encrypted,
-		owner: owner, index: sf.Index, typ: sf.Type, tag: t, codec: c, registry: k.registry,
+		owner: d.owner, index: sf.Index, typ: sf.Type, tag: t, codec: c, registry: k.registry,
 	}
 	if f.Attribute == "" {
 		f.Attribute = p.naming.attribute(sf.Name)
@@ -202,6 +221,9 @@ func (p *structPlan) encode(e *encoder, v reflect.Value, item Item) error {
 			return within(f.Attribute, f.goName(), err)
 		}
 		item[f.Attribute] = av
+		if f.tableKey != noKey {
+			e.keys[f.tableKey] = av
+		}
 	}
 	return nil
 }
