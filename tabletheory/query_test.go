@@ -16,6 +16,7 @@ func TestQueriesThatCannotBe(t *testing.T) {
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
 	t.Setenv("TABLETHEORY_ORDERS", "orders")
 	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Setenv("FACETHEORY_CACHE_TABLE_NAME", "cache")
 	db := tabletheory.New(api)
 	ann := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
 	all := func(q core.Query) error { var dest []Order; return q.All(&dest) }
@@ -42,6 +43,11 @@ func TestQueriesThatCannotBe(t *testing.T) {
 		{"no key at all", first(db.Model(Order{}).Where("Customer", "=", nil)), []string{"Customer"}},
 		{"a key of another type", first(ann().Where("Number", "=", "one")), []string{"Number"}},
 		{"a bound of another type", all(ann().Where("Number", ">", nil)), []string{"Number"}},
+		{"a bound that is missing", all(ann().Where("Number", "BETWEEN", []any{1, nil})), []string{"Number"}},
+		{"one bound", all(ann().Where("Number", "BETWEEN", []int{1})), []string{"Number", "two"}},
+		{"no bounds", all(ann().Where("Number", "BETWEEN", 1)), []string{"Number", "two"}},
+		{"the beginning of a number", all(ann().Where("Number", "begins_with", 1)), []string{"Number", "BETWEEN"}},
+		{"an empty beginning", all(db.Model(FaceTheoryCacheLease{}).Where("PK", "=", "p").Where("SK", "BEGINS_WITH", "")), []string{"SK", "empty"}},
 		{"a filter on a key", all(ann().Filter("Number", "=", 1)), []string{"Number", "Where"}},
 		{"a filter on a key in a group", all(ann().FilterGroup(func(g core.Query) { g.Filter("Number", "=", 1) })), []string{"Number", "Where"}},
 		{"an empty group", all(ann().FilterGroup(func(core.Query) {})), []string{"FilterGroup"}},

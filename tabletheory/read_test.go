@@ -372,3 +372,31 @@ func TestReadOfATableThatIsNotThere(t *testing.T) {
 		}
 	})
 }
+
+// The row of the reference, read as the reference reads it.
+func TestReferenceRowsAreRead(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		table := cacheTable(t, api)
+		pk := "TENANT#t1#CACHE#abc"
+		putRaw(t, api, table, attrs{
+			"pk": str(pk), "sk": str("META"), "s3_key": str("pages/t1/abc.html"), "generated_at": num("1700000000"),
+			"revalidate_seconds": num("60"), "ttl": num("1700086400"), "html_pointer_of_others": str("x"),
+		})
+		putRaw(t, api, table, attrs{"pk": str(pk), "sk": str("LOCK"), "lease_token": str("token"), "lease_expires_at": num("1700000030")})
+		putRaw(t, api, table, attrs{"pk": str(pk), "sk": str("VER#1"), "s3_key": str("v1")})
+		putRaw(t, api, table, attrs{"pk": str(pk), "sk": str("VER#2"), "s3_key": str("v2")})
+		db := tabletheory.New(api)
+
+		var got FaceTheoryCacheMetadata
+		check(t, db.Model(&FaceTheoryCacheMetadata{}).Where("PK", "=", pk).Where("SK", "=", "META").First(&got))
+		same(t, got, FaceTheoryCacheMetadata{PK: pk, SK: "META", S3Key: "pages/t1/abc.html", GeneratedAt: 1700000000, RevalidateSeconds: 60, TTL: 1700086400})
+
+		var lease FaceTheoryCacheLease
+		check(t, db.Model(&FaceTheoryCacheLease{}).Where("pk", "=", pk).Where("sk", "=", "LOCK").ConsistentRead().First(&lease))
+		same(t, lease, FaceTheoryCacheLease{PK: pk, SK: "LOCK", LeaseToken: "token", LeaseExpiresAt: 1700000030})
+
+		var versions []FaceTheoryCacheMetadata
+		check(t, db.Model(FaceTheoryCacheMetadata{}).Where("PK", "=", pk).Where("SK", "BEGINS_WITH", "VER#").OrderBy("SK", "DESC").All(&versions))
+		same(t, versions, []FaceTheoryCacheMetadata{{PK: pk, SK: "VER#2", S3Key: "v2"}, {PK: pk, SK: "VER#1", S3Key: "v1"}})
+	})
+}

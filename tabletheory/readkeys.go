@@ -2,6 +2,7 @@ package tabletheory
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -74,6 +75,9 @@ func (q *query) slot(c *constraint, hash, sort **constraint) (**constraint, erro
 		if !slices.Contains([]string{"=", "<", "<=", ">", ">=", "BETWEEN", "BEGINS_WITH"}, c.operator) {
 			return nil, invalid("Where(%q, %q): a sort key takes =, <, <=, >, >=, BETWEEN and BEGINS_WITH", name, c.operator)
 		}
+		if c.operator == "BEGINS_WITH" && sortField.Key == types.ScalarAttributeTypeN {
+			return nil, invalid("Where(%q, %q): a number begins with nothing: state a range with BETWEEN", name, c.operator)
+		}
 		return sort, nil
 	}
 	return nil, invalid("Where(%q): it is no key of %s: use Filter%s", name, q.source(), q.indexesWith(c.path.Field))
@@ -90,7 +94,7 @@ func (q *query) indexesWith(field *model.Field) string {
 	return advice
 }
 
-// expression is the KeyConditionExpression.
+// keyExpression is the KeyConditionExpression.
 func (q *query) keyExpression(keys keyConditions) (string, error) {
 	hash, _ := q.keyFields()
 	text := q.expressions.Attribute(hash) + " = " + q.expressions.Value(keys.hash)
@@ -102,19 +106,44 @@ func (q *query) keyExpression(keys keyConditions) (string, error) {
 }
 
 func (q *query) sortExpression(c *constraint) (string, error) {
-	switch c.operator {
-	case "BETWEEN", "BEGINS_WITH":
-		condition, err := q.expressions.Compare(c.path, c.operator, c.value)
-		if err != nil {
-			return "", invalid("Where(%q): %w", c.path.Field.Name, err)
-		}
-		return condition.String(), nil
-	}
-	value, err := keyAttribute(c.path, c.value)
+	values, err := c.operands()
 	if err != nil {
-		return "", invalid("Where: %w", err)
+		return "", err
 	}
-	return q.expressions.Path(c.path) + " " + c.operator + " " + q.expressions.Value(value), nil
+	path := q.expressions.Path(c.path)
+	placeholders := make([]string, len(values))
+	for i, value := range values {
+		placeholders[i] = q.expressions.Value(value)
+	}
+	switch c.operator {
+	case "BETWEEN":
+		return path + " BETWEEN " + placeholders[0] + " AND " + placeholders[1], nil
+	case "BEGINS_WITH":
+		return "begins_with(" + path + ", " + placeholders[0] + ")", nil
+	}
+	return path + " " + c.operator + " " + placeholders[0], nil
+}
+
+// operands are the values that a sort key is compared with: two for BETWEEN,
+// else one.
+func (c *constraint) operands() ([]types.AttributeValue, error) {
+	values := []any{c.value}
+	if c.operator == "BETWEEN" {
+		bounds := reflect.ValueOf(c.value)
+		if kind := bounds.Kind(); kind != reflect.Slice && kind != reflect.Array || bounds.Len() != 2 {
+			return nil, invalid("Where(%q): BETWEEN takes a slice of two values, not %s", c.path.Field.Name, describe(c.value))
+		}
+		values = []any{bounds.Index(0).Interface(), bounds.Index(1).Interface()}
+	}
+	operands := make([]types.AttributeValue, len(values))
+	for i, value := range values {
+		av, err := keyAttribute(c.path, value)
+		if err != nil {
+			return nil, invalid("Where: %w", err)
+		}
+		operands[i] = av
+	}
+	return operands, nil
 }
 
 // wholeKey is the primary key of one item, if that is what Where states.
@@ -129,10 +158,10 @@ func (q *query) wholeKey(keys keyConditions) (key model.Item, ok bool, err error
 	if keys.sort == nil || keys.sort.operator != "=" {
 		return nil, false, nil
 	}
-	value, err := keyAttribute(keys.sort.path, keys.sort.value)
+	values, err := keys.sort.operands()
 	if err != nil {
-		return nil, false, invalid("Where: %w", err)
+		return nil, false, err
 	}
-	key[q.model.Range.Attribute] = value
+	key[q.model.Range.Attribute] = values[0]
 	return key, true, nil
 }

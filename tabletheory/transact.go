@@ -71,7 +71,7 @@ func (tx *transaction) Update(m any, fields []string, conditions ...core.Conditi
 // UpdateWithBuilder changes attributes of an item.
 func (tx *transaction) UpdateWithBuilder(m any, change func(core.UpdateBuilder) error, conditions ...core.Condition) core.TransactionBuilder {
 	return tx.keyed(kindUpdate, m, conditions, func(w *write) error {
-		b := &updateBuilder{write: w, ctx: tx.ctx, inAction: true}
+		b := &updateBuilder{write: w, ctx: tx.ctx, within: "a transaction"}
 		if change == nil {
 			return fmt.Errorf("%w: UpdateWithBuilder takes a function, not nil", ErrInvalidQuery)
 		}

@@ -16,11 +16,11 @@ import (
 
 // updateBuilder is the [core.UpdateBuilder] of a DB.
 type updateBuilder struct {
-	*write   // of no use if err is not nil
-	ctx      context.Context
-	err      error // the first mistake; nothing is sent if there is one
-	inAction bool  // of a transaction, which carries it out
-	used     bool  // it was carried out
+	*write // of no use if err is not nil
+	ctx    context.Context
+	err    error  // the first mistake; nothing is sent if there is one
+	within string // what carries it out, "a transaction"; empty: the caller, by Execute
+	used   bool   // it was carried out
 
 	clauses   clauses
 	changed   []*model.Path
@@ -33,7 +33,9 @@ var _ core.UpdateBuilder = (*updateBuilder)(nil)
 
 // UpdateBuilder changes attributes of the item with the model's key. Conditions
 // that were stated before it hold as well.
-func (q *query) UpdateBuilder() core.UpdateBuilder {
+func (q *query) UpdateBuilder() core.UpdateBuilder { return q.updateBuilder() }
+
+func (q *query) updateBuilder() *updateBuilder {
 	w, err := q.keyedWrite(kindUpdate)
 	return &updateBuilder{write: w, ctx: q.ctx, err: err}
 }
@@ -233,8 +235,8 @@ func (b *updateBuilder) ReturnValues(values string) core.UpdateBuilder {
 	}
 	returned := types.ReturnValue(strings.ToUpper(strings.TrimSpace(values)))
 	switch {
-	case b.inAction:
-		b.mistake("ReturnValues: a transaction returns no values")
+	case b.within != "":
+		b.mistake("ReturnValues inside of %s, which decides itself what it returns: leave it out", b.within)
 	case !slices.Contains(returned.Values(), returned):
 		b.mistake("ReturnValues(%q): it is one of %v", values, returned.Values())
 	}
@@ -282,8 +284,8 @@ func (b *updateBuilder) ExecuteWithResult(dest any) error {
 func (b *updateBuilder) begin(call string) error {
 	switch {
 	case b.err != nil:
-	case b.inAction:
-		b.mistake("%s inside of a transaction, which carries the update out by itself: leave it out", call)
+	case b.within != "":
+		b.mistake("%s inside of %s, which carries the update out by itself: leave it out", call, b.within)
 	case b.used:
 		b.mistake("%s of an update that was carried out already: begin a new one with Model", call)
 	default:

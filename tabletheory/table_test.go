@@ -1,0 +1,218 @@
+package tabletheory_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/localdynamo/wire"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+func newTable[T any](t *testing.T, api *dynamodb.Client) *tabletheory.Table[T] {
+	t.Helper()
+	table, err := tabletheory.NewTable[T](tabletheory.New(api))
+	check(t, err)
+	return table
+}
+
+func TestTableHasTheLifeOfAnItem(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		orderTable(t, api)
+		table, ctx := newTable[Order](t, api), t.Context()
+
+		order := Order{Customer: "ann", Number: 1, Status: "open", Placed: 1, Total: 5}
+		check(t, table.Put(ctx, &order, tabletheory.IfNotExists()))
+		if order.Version != 1 || order.CreatedAt.IsZero() || order.UpdatedAt.IsZero() {
+			t.Errorf("after Put the order is %+v, want version 1 and times", order)
+		}
+		got, err := table.Consistent().Get(ctx, "ann", 1)
+		check(t, err)
+		same(t, got, order)
+
+		other := Order{Customer: "ann", Number: 1, Status: "x", Placed: 1}
+		if err := table.Put(ctx, &other, tabletheory.IfNotExists()); !errors.Is(err, tabletheory.ErrConditionFailed) {
+			t.Errorf("Put of what exists is %v, want ErrConditionFailed", err)
+		}
+
+		total := func(u core.UpdateBuilder) { u.Add("Total", 10).Set("Address.City", "Basel") }
+		changed, err := table.Update(ctx, Order{Customer: "ann", Number: 1}, total, tabletheory.Condition("Status", "=", "open"))
+		check(t, err)
+		if changed.Total != 15 || changed.Address.City != "Basel" || changed.Version != 2 || changed.Status != "open" {
+			t.Errorf("Update returns %+v, want total 15, Basel and version 2", changed)
+		}
+		_, err = table.Update(ctx, Order{Customer: "ann", Number: 1}, total, tabletheory.Condition("Status", "=", "shipped"))
+		if !errors.Is(err, tabletheory.ErrConditionFailed) {
+			t.Errorf("Update against a condition is %v, want ErrConditionFailed", err)
+		}
+
+		if err := table.Delete(ctx, order); !errors.Is(err, tabletheory.ErrVersionConflict) {
+			t.Errorf("Delete of an old version is %v, want ErrVersionConflict", err)
+		}
+		key := Order{Customer: "ann", Number: 1}
+		if err := table.Delete(ctx, key, tabletheory.Condition("Total", "<", 15)); !errors.Is(err, tabletheory.ErrConditionFailed) {
+			t.Errorf("Delete against a condition is %v, want ErrConditionFailed", err)
+		}
+		check(t, table.Delete(ctx, key, tabletheory.Condition("Total", "=", 15)))
+		if _, err := table.Get(ctx, "ann", 1); !errors.Is(err, tabletheory.ErrItemNotFound) {
+			t.Errorf("Get of what was deleted is %v, want ErrItemNotFound", err)
+		}
+		check(t, table.Delete(ctx, key))
+	})
+}
+
+// collect reads all that a sequence yields, up to an error.
+func collect[T any](seq func(func(T, error) bool)) (items []T, err error) {
+	for item, err := range seq {
+		if err != nil {
+			return items, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+func TestTableYieldsItems(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		orderTable(t, api)
+		seedOrders(t, api, "ann", 7)
+		seedOrders(t, api, "bob", 7)
+		table := newTable[Order](t, api)
+		seq := table.Query(t.Context(), func(q core.Query) {
+			q.Where("Customer", "=", "ann").Filter("Status", "=", "open").OrderBy("Number", "DESC").Limit(3)
+		})
+		for range 2 { // a sequence can be read again
+			got, err := collect(seq)
+			check(t, err)
+			same(t, got, orders("ann", 7, 5, 4))
+		}
+		all, err := collect(table.Consistent().Scan(t.Context(), nil))
+		check(t, err)
+		shipped, err := collect(table.Scan(t.Context(), func(q core.Query) { q.Filter("Status", "=", "shipped").Select("Number") }))
+		check(t, err)
+		if len(all) != 14 || len(shipped) != 4 || shipped[0].Customer != "" {
+			t.Errorf("Scan has found %d orders, and %d that are shipped, want 14 and 4", len(all), len(shipped))
+		}
+	})
+}
+
+// Pages are fetched when the consumer comes to them, and not after it has left.
+func TestTableFetchesPagesAsTheyAreConsumed(t *testing.T) {
+	var calls recorder
+	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
+	name := accountTable(t, api)
+	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		putRaw(t, api, name, attrs{"id": str(id), "name": str(strings.Repeat("n", 350<<10))})
+	}
+	calls.take()
+	seen := 0
+	for _, err := range newTable[Account](t, api).Scan(t.Context(), nil) {
+		check(t, err)
+		if seen++; seen == 1 {
+			if got := calls.take(); got != "Scan" {
+				t.Errorf("before the first item %q was sent, want one Scan", got)
+			}
+		}
+		if seen == 4 { // of the second page
+			break
+		}
+	}
+	if got := calls.take(); got != "Scan" {
+		t.Errorf("for the second page %q was sent, want one Scan", got)
+	}
+}
+
+func TestTableYieldsErrorsLast(t *testing.T) {
+	pages := 0
+	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
+		if call.Operation != "Scan" {
+			return nil
+		}
+		if pages++; pages > 1 {
+			return &types.ResourceNotFoundException{}
+		}
+		return nil
+	}))
+	name := accountTable(t, api)
+	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		putRaw(t, api, name, attrs{"id": str(id), "name": str(strings.Repeat("n", 350<<10))})
+	}
+	items, failures := 0, 0
+	for account, err := range newTable[Account](t, api).Scan(t.Context(), nil) {
+		if err == nil {
+			items++
+			continue
+		}
+		if failures++; !errors.Is(err, tabletheory.ErrTableNotFound) || account != (Account{}) {
+			t.Errorf("with the error %v came %v, want ErrTableNotFound and nothing", err, account.ID)
+		}
+	}
+	if items != 3 || failures != 1 {
+		t.Errorf("%d items and %d errors were yielded, want 3 and 1", items, failures)
+	}
+}
+
+func TestTablesThatCannotBe(t *testing.T) {
+	var calls recorder
+	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
+	t.Setenv("TABLETHEORY_ORDERS", "orders")
+	table, ctx := newTable[Order](t, api), t.Context()
+	get := func(hash any, sort ...any) error { _, err := table.Get(ctx, hash, sort...); return err }
+	update := func(change func(core.UpdateBuilder)) error {
+		_, err := table.Update(ctx, Order{Customer: "ann", Number: 1}, change)
+		return err
+	}
+	query := func(build func(core.Query)) error { _, err := collect(table.Query(ctx, build)); return err }
+	for name, err := range map[string]error{
+		"half a key":            get("ann"),
+		"too much of a key":     get("ann", 1, 2),
+		"an empty key":          get("", 1),
+		"a key of another type": get("ann", "one"),
+		"no key":                get(nil, 1),
+		"no item":               table.Put(ctx, nil),
+		"no change":             update(nil),
+		"a change of its own":   update(func(u core.UpdateBuilder) { u.Set("Total", 1).ReturnValues("ALL_OLD") }),
+		"an update in an update": update(func(u core.UpdateBuilder) {
+			if err := u.Set("Total", 1).Execute(); err == nil {
+				t.Error("an update was carried out inside of its description")
+			}
+		}),
+		"a query of everything":  query(nil),
+		"a limit below none":     query(func(q core.Query) { q.Where("Customer", "=", "ann").Limit(-1) }),
+		"a query with condition": query(func(q core.Query) { q.Where("Customer", "=", "ann").IfExists() }),
+		"a query in a query": query(func(q core.Query) {
+			if err := q.Where("Customer", "=", "ann").All(&[]Order{}); err == nil {
+				t.Error("a query was carried out inside of its description")
+			}
+		}),
+		"a scan of a partition": func() error {
+			_, err := collect(table.Scan(ctx, func(q core.Query) { q.Where("Customer", "=", "ann") }))
+			return err
+		}(),
+	} {
+		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
+			t.Errorf("%s: the error is %v, want an ErrInvalidQuery", name, err)
+		}
+	}
+	if sent := calls.take(); sent != "" {
+		t.Errorf("%s was sent", sent)
+	}
+
+	db := tabletheory.New(api)
+	if _, err := tabletheory.NewTable[*Order](db); !errors.Is(err, tabletheory.ErrInvalidModel) {
+		t.Errorf("a table of pointers is %v, want ErrInvalidModel", err)
+	}
+	if _, err := tabletheory.NewTable[int](db); !errors.Is(err, tabletheory.ErrInvalidModel) {
+		t.Errorf("a table of integers is %v, want ErrInvalidModel", err)
+	}
+	t.Setenv("TABLETHEORY_ORDERS", "")
+	if _, err := tabletheory.NewTable[Order](db); !errors.Is(err, tabletheory.ErrInvalidModel) || !strings.Contains(err.Error(), "Order") {
+		t.Errorf("a table without a name is %v, want an ErrInvalidModel that names the model", err)
+	}
+}

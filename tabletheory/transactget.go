@@ -1,0 +1,124 @@
+package tabletheory
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory/core"
+	"github.com/facetheory/isr/tabletheory/internal/model"
+)
+
+// TransactGet reads up to 100 items, of any tables, as they are at one moment.
+// read names them; an error of it is returned, wrapped, and nothing is read.
+// On an error all destinations stay as they were. A conflict with a transaction
+// that writes is a [*TransactionError], after the repetitions of [WithRetries].
+func (db *DB) TransactGet(ctx context.Context, read func(tx core.TransactionReader) error) error {
+	tx := &transactionReader{mapper: db.mapper, items: map[string]bool{}}
+	if err := read(tx); err != nil {
+		return fmt.Errorf("tabletheory: name the reads of a transaction: %w", err)
+	}
+	switch {
+	case tx.err != nil:
+		return tx.err
+	case len(tx.reads) == 0:
+		return invalid("TransactGet reads nothing: call Get")
+	}
+	return tx.carryOut(ctx)
+}
+
+// transactionReader is the [core.TransactionReader].
+type transactionReader struct {
+	*mapper
+	reads []transactionRead
+	items map[string]bool // identities of all that is read
+	err   error           // the first mistake
+}
+
+type transactionRead struct {
+	action
+	into  reflect.Value
+	found *bool
+}
+
+var _ core.TransactionReader = (*transactionReader)(nil)
+
+// Get reads the item with the key of dest into dest.
+func (tx *transactionReader) Get(dest any, found *bool) core.TransactionReader {
+	if tx.err == nil {
+		tx.err = tx.add(dest, found)
+	}
+	return tx
+}
+
+func (tx *transactionReader) add(dest any, found *bool) error {
+	if len(tx.reads) == maxActions {
+		return invalid("TransactGet reads at most %d items: split it, if they need not be of one moment", maxActions)
+	}
+	t, err := tx.target(dest)
+	if err != nil {
+		return err
+	}
+	if !t.value.CanSet() {
+		return invalid("read %d of TransactGet reads into a *%v, not %s", len(tx.reads), t.model.Type, describe(dest))
+	}
+	key, err := t.model.EncodeKey(t.value)
+	if err != nil {
+		return invalid("read %d of TransactGet: %w", len(tx.reads), err)
+	}
+	id := t.identity(key)
+	if tx.items[id] {
+		return invalid("read %d of TransactGet: %s is read twice, and DynamoDB reads an item once in a transaction", len(tx.reads), t.describe(key))
+	}
+	tx.items[id] = true
+	tx.reads = append(tx.reads, transactionRead{action: action{target: t, kind: "get", key: key}, into: t.value, found: found})
+	return nil
+}
+
+func (tx *transactionReader) carryOut(ctx context.Context) error {
+	in := &dynamodb.TransactGetItemsInput{}
+	actions := make([]action, len(tx.reads))
+	for i, read := range tx.reads {
+		actions[i] = read.action
+		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: &types.Get{TableName: &read.table, Key: read.key}})
+	}
+	var out *dynamodb.TransactGetItemsOutput
+	err := tx.repeat(ctx, func() (err error) {
+		out, err = tx.api.TransactGetItems(ctx, in)
+		return err
+	})
+	if err != nil {
+		return transactionFailure("transactional get", actions, err)
+	}
+	if len(out.Responses) != len(tx.reads) {
+		return transactionFailure("transactional get", actions, fmt.Errorf("DynamoDB has answered with %d items", len(out.Responses)))
+	}
+	return tx.store(ctx, out.Responses)
+}
+
+// store decodes all items before it gives any to the caller.
+func (tx *transactionReader) store(ctx context.Context, responses []types.ItemResponse) error {
+	decoded := make([]reflect.Value, len(tx.reads)) // invalid where there is no item
+	for i, read := range tx.reads {
+		item := model.Item(responses[i].Item)
+		if len(item) == 0 {
+			continue
+		}
+		decoded[i] = reflect.New(read.model.Type).Elem()
+		if err := read.decode(ctx, item, decoded[i]); err != nil {
+			return err
+		}
+	}
+	for i, read := range tx.reads {
+		if decoded[i].IsValid() {
+			read.into.Set(decoded[i])
+		}
+		if read.found != nil {
+			*read.found = decoded[i].IsValid()
+		}
+	}
+	return nil
+}
