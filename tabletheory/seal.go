@@ -20,10 +20,7 @@ func (t *target) seal(ctx context.Context, key, attributes model.Item) error {
 	if err != nil {
 		return err
 	}
-	if err := envelope.Seal(ctx, t.keys, place, attributes, names...); err != nil {
-		return fmt.Errorf("tabletheory: %w", err)
-	}
-	return nil
+	return envelope.Seal(ctx, t.keys, place, attributes, names...)
 }
 
 // open decrypts the encrypted fields of an item that was read, in place. The
@@ -39,10 +36,7 @@ func (t *target) open(ctx context.Context, item model.Item) error {
 	if err != nil {
 		return err
 	}
-	if err := envelope.Open(ctx, t.keys, place, item, names...); err != nil {
-		return fmt.Errorf("tabletheory: %w", err)
-	}
-	return nil
+	return envelope.Open(ctx, t.keys, place, item, names...)
 }
 
 // encryptedIn returns the attributes of encrypted fields that there are.
@@ -65,7 +59,7 @@ func (t *target) place(key model.Item) (envelope.Place, error) {
 		}
 		v, ok := key[field.Attribute]
 		if !ok {
-			return place, fmt.Errorf("tabletheory: encrypted fields of %v cannot be opened without the item's key: select %s too", t.model.Type, field.Name)
+			return place, fmt.Errorf("its encrypted fields are bound to its key, which lacks %s", field.Name)
 		}
 		place.Key = append(place.Key, envelope.KeyAttribute{Name: field.Attribute, Value: v})
 	}

@@ -571,8 +571,7 @@ func TestDeleteTableBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen calls = map[string]int{}
 		busy := 3
-		var api *dynamodb.Client
-		api = localdynamotest.New(t, localdynamotest.Intercept(func(ctx context.Context, call wire.Call, apply func()) error {
+		api := localdynamotest.New(t, localdynamotest.Intercept(func(ctx context.Context, call wire.Call, apply func()) error {
 			if call.Operation == "DeleteTable" && busy > 0 {
 				busy--
 				return &types.ResourceInUseException{}
