@@ -94,7 +94,7 @@ func (k *compiler) useSlice(c *codec, n naming) error {
 	if err != nil {
 		return err
 	}
-	if c.typ.Elem().Kind() == reflect.Uint8 && elem.kind == kindN {
+	if isByte(elem) {
 		c.useBytes()
 		return nil
 	}
@@ -121,6 +121,10 @@ func (k *compiler) useSlice(c *codec, n naming) error {
 	}
 	return nil
 }
+
+// isByte reports whether elements are bytes, of which a slice is binary, rather
+// than a type that is encoded in a way of its own.
+func isByte(elem *codec) bool { return elem.typ.Kind() == reflect.Uint8 && elem.kind == kindN }
 
 func (e *encoder) list(elem *codec, v reflect.Value) (types.AttributeValue, error) {
 	n := v.Len()

@@ -30,7 +30,7 @@ func (k *compiler) set(t reflect.Type, n naming) (*codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !elem.kind.isScalar() || elem.points != nil || t.Kind() != reflect.Map && member.Kind() == reflect.Uint8 {
+	if !elem.kind.isScalar() || elem.points != nil || t.Kind() != reflect.Map && isByte(elem) {
 		return nil, fmt.Errorf("the members of a set are strings, numbers or []byte, not %v", member)
 	}
 	c := &codec{typ: t, kind: elem.kind + "S", elem: elem}
