@@ -103,6 +103,7 @@ func TestValues(t *testing.T) {
 		"named float":        {celsius(36.6), n("36.6")},
 		"least int":          {int64(math.MinInt64), n("-9223372036854775808")},
 		"greatest uint":      {uint64(math.MaxUint64), n("18446744073709551615")},
+		"greatest float32":   {float32(math.MaxFloat32), n("340282350000000000000000000000000000000")},
 		"large float":        {1e21, n("1000000000000000000000")},
 		"small float":        {1.5e-7, n("0.00000015")},
 		"bytes":              {[]byte{1, 2}, b("\x01\x02")},
