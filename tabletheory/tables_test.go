@@ -519,7 +519,9 @@ func TestRefusals(t *testing.T) {
 			if call.Operation == "UpdateTable" && len(refusals) > 0 {
 				next := refusals[0]
 				refusals = refusals[1:]
-				return next
+				if next != nil {
+					return next
+				}
 			}
 			return seen.count(ctx, call, apply)
 		}))
@@ -533,12 +535,61 @@ func TestRefusals(t *testing.T) {
 		if _, ok := errors.AsType[*types.LimitExceededException](err); !ok || !strings.Contains(err.Error(), "add the index by-player") {
 			t.Errorf("%v; want the SDK's LimitExceededException, and the index", err)
 		}
-		refusals = []error{inUse, limit, inUse}
+		// One index after the other has to wait for its turn.
+		refusals = []error{inUse, limit, inUse, nil, limit, limit, limit, nil, inUse, inUse, inUse, nil}
 		if err := db.EnsureTable(t.Context(), model); err != nil {
 			t.Error(err)
 		}
 		if seen["UpdateTable"] != 3 {
 			t.Errorf("%d updates; want one for each index", seen["UpdateTable"])
+		}
+	})
+}
+
+// fillingTables is a client whose tables have an index that is never filled.
+type fillingTables struct {
+	*dynamodb.Client
+	index string
+}
+
+func (f *fillingTables) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, options ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	out, err := f.Client.DescribeTable(ctx, in, options...)
+	if err != nil {
+		return nil, err
+	}
+	out.Table.TableStatus = types.TableStatusUpdating
+	for i := range out.Table.GlobalSecondaryIndexes {
+		if index := &out.Table.GlobalSecondaryIndexes[i]; *index.IndexName == f.index {
+			index.IndexStatus = types.IndexStatusCreating
+		}
+	}
+	return out, nil
+}
+
+// Nobody waits, for hours maybe, for an index of another model, unless he has to
+// have one made himself; for his own he does.
+func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := onTable{"scores"}
+		api := localdynamotest.New(t)
+		if err := tabletheory.New(api).CreateTable(t.Context(), score{onTable: table}, rank{onTable: table}); err != nil {
+			t.Fatal(err)
+		}
+		db := tabletheory.New(&fillingTables{api, "by-rank"})
+		if err := db.EnsureTable(t.Context(), score{onTable: table}); err != nil {
+			t.Errorf("a model that has all of its own: %v", err)
+		}
+		type further struct {
+			bareScore
+			Name string `theorydb:"attr:name,index:by-name,pk"`
+		}
+		for _, model := range []any{rank{onTable: table}, further{bareScore: bareScore{onTable: table}}} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := db.EnsureTable(ctx, model)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "its index by-rank is CREATING") {
+				t.Errorf("%T: %v; want DeadlineExceeded, and what it waited for", model, err)
+			}
 		}
 	})
 }
