@@ -142,7 +142,7 @@ func (b *batchWrite) put(v any) error {
 	if err := w.whole(b.ctx, version+1); err != nil {
 		return err
 	}
-	return b.add(w.key, &batched{request: types.WriteRequest{PutRequest: &types.PutRequest{Item: w.item}}, size: itemWireSize(w.item), put: w})
+	return b.add(w.itemKey(), &batched{request: types.WriteRequest{PutRequest: &types.PutRequest{Item: w.item}}, size: itemWireSize(w.item), put: w})
 }
 
 func (b *batchWrite) delete(v any) error {

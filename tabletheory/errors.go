@@ -185,7 +185,11 @@ func (s stored) found(item model.Item) string {
 	if s.target.model.Version == nil {
 		return ""
 	}
-	return fmt.Sprintf(": it has version %d", versionOf(s.target.model, item))
+	version, ok := versionOf(s.target.model, item)
+	if !ok {
+		return fmt.Sprintf(": what it has as %s is no version", s.target.model.Version.Attribute)
+	}
+	return fmt.Sprintf(": it has version %d", version)
 }
 
 func (s stored) decode(item model.Item, dest any) error {
@@ -201,18 +205,19 @@ func (s stored) decode(item model.Item, dest any) error {
 	return s.target.decode(context.Background(), maps.Clone(item), into)
 }
 
-// versionOf is the version of a stored item: 0 if it has none, or if another
-// writer has stored something there that is no version.
-func versionOf(m *model.Model, item model.Item) int64 {
-	n, ok := item[m.Version.Attribute].(*types.AttributeValueMemberN)
+// versionOf is the version of a stored item, 0 if it has none. It is not ok if
+// another writer has stored something there that is no version.
+func versionOf(m *model.Model, item model.Item) (version int64, ok bool) {
+	av, stored := item[m.Version.Attribute]
+	if !stored {
+		return 0, true
+	}
+	n, ok := av.(*types.AttributeValueMemberN)
 	if !ok {
-		return 0
+		return 0, false
 	}
 	version, err := strconv.ParseInt(n.Value, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return version
+	return version, err == nil
 }
 
 // failure is the error of an operation on one item: nil if err is. op is what
@@ -246,7 +251,11 @@ func (t *target) classified(key model.Item, demanded *int64, err error) error {
 
 // conflicts reports whether a stored item has another version than was demanded.
 func (t *target) conflicts(item model.Item, demanded *int64) bool {
-	return demanded != nil && versionOf(t.model, item) != *demanded
+	if demanded == nil {
+		return false
+	}
+	version, ok := versionOf(t.model, item)
+	return !ok || version != *demanded
 }
 
 // sentinelOf is what callers branch on for an answer of DynamoDB; nil if that is

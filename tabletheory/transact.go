@@ -26,9 +26,9 @@ const (
 //
 // A transaction that was cancelled only for reasons that pass, or whose answer
 // was lost, is sent again, [WithRetries] times at most, as the same request with
-// the same token: DynamoDB, which keeps a token only with a transaction that has
-// succeeded, then tries it once more, or answers that it had succeeded. So it
-// happens at most once, however often it is sent. What is refused is a
+// the same token: DynamoDB then answers that it had succeeded before, or tries
+// it once more. So it happens at most once, however often it is sent. What is
+// refused is a
 // *[TransactionError]; after any other error [OutcomeOf] tells whether it can
 // have happened.
 func (db *DB) TransactWrite(ctx context.Context, build func(tx core.TransactionBuilder) error) error {
@@ -164,10 +164,10 @@ func (tx *transaction) check() error {
 	}
 	seen := make(map[string]int, len(tx.writes))
 	for i, w := range tx.writes {
-		id := w.identity(w.key)
+		id := w.identity(w.itemKey())
 		if first, ok := seen[id]; ok {
 			return invalid("actions %d and %d of a transaction, %s and %s, are on one item, %s in table %s: a transaction changes an item once; join them, and state conditions with the change",
-				first, i, tx.writes[first].kind, w.kind, w.describe(w.key), w.table)
+				first, i, tx.writes[first].kind, w.kind, w.describe(w.itemKey()), w.table)
 		}
 		seen[id] = i
 	}
@@ -182,7 +182,7 @@ func (tx *transaction) send() error {
 	actions := make([]action, len(tx.writes))
 	for i, w := range tx.writes {
 		in.TransactItems = append(in.TransactItems, w.transactItem())
-		actions[i] = action{target: w.target, kind: w.kind, key: w.key, demanded: w.demanded}
+		actions[i] = action{target: w.target, kind: w.kind, key: w.itemKey(), demanded: w.demanded}
 	}
 	err := tx.repeat(tx.ctx, func() error {
 		_, err := tx.api.TransactWriteItems(tx.ctx, in)

@@ -27,7 +27,7 @@ const (
 type write struct {
 	*target
 	kind        string
-	key         model.Item
+	key         model.Item // see itemKey
 	expressions *expression.Builder
 	condition   expression.Condition
 	demanded    *int64     // the version that condition demands; nil: none
@@ -95,14 +95,23 @@ func (w *write) whole(ctx context.Context, version int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidModel, err)
 	}
-	w.item, w.key = item, w.model.KeyOf(item)
+	w.item = item
 	if err := w.stampWhole(version); err != nil {
 		return err
 	}
 	for _, s := range w.stamps {
 		w.item[s.field.Attribute] = s.av
 	}
-	return w.seal(ctx, w.key, w.item)
+	return w.seal(ctx, w.item, w.item)
+}
+
+// itemKey is the key of the item; nil if it is not known yet. That of a whole
+// item is taken out of it only where somebody asks.
+func (w *write) itemKey() model.Item {
+	if w.key == nil && w.item != nil {
+		w.key = w.model.KeyOf(w.item)
+	}
+	return w.key
 }
 
 // remove makes w the deletion of the item. The model's version is compared if
@@ -210,7 +219,12 @@ func keyChange(f *model.Field) error {
 }
 
 // failure is the error of the write: nil if err is.
-func (w *write) failure(err error) error { return w.failureAt(w.kind, w.key, w.demanded, err) }
+func (w *write) failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return w.failureAt(w.kind, w.itemKey(), w.demanded, err)
+}
 
 // happened stores in the caller's struct what the write has stored besides.
 func (w *write) happened() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -522,25 +523,31 @@ func TestWhatIsEncryptedCannotBeCalculatedWith(t *testing.T) {
 }
 
 func TestErrorsOfTheServiceHaveSentinels(t *testing.T) {
-	var answer error
-	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
-		if call.Operation == "PutItem" {
-			return answer
-		}
-		return nil
-	}))
-	accountTable(t, api)
-	db := tabletheory.New(api)
+	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
 	for _, test := range []struct{ answer, want error }{
 		{&types.TransactionConflictException{Message: aws.String("x")}, tabletheory.ErrTransactionConflict},
 		{&types.ProvisionedThroughputExceededException{Message: aws.String("x")}, tabletheory.ErrThrottled},
+		{&types.ThrottlingException{Message: aws.String("x")}, tabletheory.ErrThrottled},
 		{&types.ResourceNotFoundException{Message: aws.String("x")}, tabletheory.ErrTableNotFound},
 	} {
-		answer = test.answer
-		err := db.Model(&Account{ID: "a"}).Create()
-		wants(t, err, test.want, "create Account id=a")
+		synctest.Test(t, func(t *testing.T) {
+			db := tabletheory.New(bareAccounts(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
+				if call.Operation == "PutItem" {
+					return test.answer
+				}
+				return nil
+			})))
+			wants(t, db.Model(&Account{ID: "a"}).Create(), test.want, "create Account id=a")
+		})
 	}
-	t.Setenv("TABLETHEORY_ACCOUNTS", "absent")
-	answer = nil
-	wants(t, db.Model(&Account{ID: "a"}).Create(), tabletheory.ErrTableNotFound, "absent")
+}
+
+func TestWritesToATableThatIsMissing(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		t.Setenv("TABLETHEORY_ACCOUNTS", "tabletheory-absent")
+		db := tabletheory.New(api)
+		wants(t, db.Model(&Account{ID: "a"}).Create(), tabletheory.ErrTableNotFound, "tabletheory-absent")
+		wants(t, credit(t.Context(), db), tabletheory.ErrTableNotFound)
+		wants(t, db.Model(&Account{}).BatchDelete([]any{"a"}), tabletheory.ErrTableNotFound, "0 of 1")
+	})
 }

@@ -45,6 +45,8 @@ type Condition struct {
 // NOT_EXISTS (without a value: nil) and ATTRIBUTE_TYPE, in any case.
 type Query interface {
 	// Where states a condition on a key attribute of the table or of the index.
+	// For Update, UpdateBuilder and Delete it can give the key of the item, the
+	// whole of it and by =, where the model's own is empty.
 	// First, All, Count and Query-like calls turn conditions on the keys into a
 	// GetItem or a Query, and refuse to turn into a Scan what has no partition
 	// key: that is what Scan is for.
@@ -67,14 +69,17 @@ type Query interface {
 	// OrderBy sorts by the sort key of the table or index, ASC (the default) or
 	// DESC. Nothing else can be sorted by.
 	OrderBy(field, direction string) Query
-	// Select reads only these fields. The others of the destination keep their
-	// zero values.
+	// Select reads only these fields, or parts of documents. The others of the
+	// destination keep their values; a document of which parts are selected is
+	// replaced by them.
 	Select(fields ...string) Query
 	// ConsistentRead asks for strong consistency, at twice the price. Global
 	// secondary indexes do not have it.
 	ConsistentRead() Query
 	// Cursor goes on where an earlier page ended; see [Page]. The empty cursor
-	// begins at the beginning.
+	// begins at the beginning. A cursor is safe in a URL, and belongs to the model,
+	// table, index, partition key and direction that it came with: with others, or
+	// damaged, it is an ErrInvalidQuery.
 	Cursor(cursor string) Query
 
 	// WithCondition, WithConditionExpression, IfExists and IfNotExists state
@@ -89,7 +94,7 @@ type Query interface {
 	// returns ErrItemNotFound and leaves dest alone.
 	First(dest any) error
 	// All reads all items into dest, a pointer to a slice of structs or of
-	// pointers to them.
+	// pointers to them, which is replaced by them; on an error it stays as it was.
 	All(dest any) error
 	// AllPaginated reads one page into dest.
 	AllPaginated(dest any) (*Page, error)
@@ -104,31 +109,46 @@ type Query interface {
 
 	// BatchGet reads items by their keys, which are structs of the model or, in
 	// a model without a sort key, bare partition keys, into dest, a pointer to a
-	// slice. Keys without an item are left out; the order is that of keys. Any
-	// number of keys is split into requests of 100.
+	// slice. Keys without an item are left out; the order is that of keys, and a
+	// key that is there twice is read once. Any number of keys is split into
+	// requests of 100. What DynamoDB leaves unprocessed is asked for again, with
+	// jittered pauses, until the context ends.
 	BatchGet(keys []any, dest any) error
 	// BatchCreate puts items, a slice of structs, replacing what is there;
 	// BatchDelete deletes by keys as BatchGet takes them; BatchWrite does both.
 	// They are split into requests of 25, are not atomic, and take no
-	// conditions: DynamoDB has none for them. What DynamoDB leaves unprocessed
-	// is sent again, with jittered pauses, until the context ends.
+	// conditions: DynamoDB has none for them. So a version is not compared, but
+	// still incremented. Nothing is sent if an item is invalid, or is there
+	// twice. What DynamoDB leaves unprocessed is sent again, with jittered
+	// pauses, until the context ends; an error tells how much was written.
 	BatchCreate(items any) error
 	BatchDelete(keys []any) error
 	BatchWrite(puts []any, deletes []any) error
 
+	// Writes store versions and times in the model as well, if it is a pointer:
+	// once they have happened, and only then. updated_at is the time of the
+	// write; created_at is that of the write which puts the whole item, unless
+	// the model has one already.
+	//
 	// Create puts the model's item, which may not exist yet: ErrConditionFailed.
+	// Its version is 1, unless the model has one already.
 	Create() error
-	// CreateOrUpdate puts the model's item, whatever was there.
+	// CreateOrUpdate puts the model's item, whatever was there. A version field
+	// is compared and incremented, as by Update: a model with version 0 replaces
+	// no item that has one.
 	CreateOrUpdate() error
 	// Update sets these fields of the stored item to the model's values, and
 	// removes those that are omitted (omitempty and empty); without names it is
 	// all but the keys and created_at. A version field is compared and
-	// incremented, in the item and in the model: ErrVersionConflict.
+	// incremented, in the item and in the model: ErrVersionConflict. No item, and
+	// an item that has none, have version 0. An item that does not exist is made
+	// if nothing, such as IfExists or a version, demands one.
 	Update(fields ...string) error
 	// UpdateBuilder changes single attributes of the item with the model's key.
 	UpdateBuilder() UpdateBuilder
 	// Delete deletes the item with the model's key; that there is none is no
-	// error, unless a condition says so.
+	// error, unless a condition says so. The model's version is compared if it
+	// is not 0.
 	Delete() error
 }
 
@@ -141,14 +161,20 @@ type Page struct {
 }
 
 // UpdateBuilder changes attributes of one item, which is made if it does not
-// exist, unless a condition says otherwise. Each path may be changed once.
+// exist, unless a condition says otherwise. Each path may be changed once, and
+// none that another change is within. Keys cannot be changed. Encrypted fields
+// can be set and removed, as a whole, and nothing else.
+//
+// updated_at is set, and the version incremented, unless the caller changes
+// them; without ConditionVersion it is not compared. The model that gives the
+// key stays as it is.
 type UpdateBuilder interface {
 	// Set stores a value.
 	Set(field string, value any) UpdateBuilder
 	// SetIfNotExists stores a value where there is none.
 	SetIfNotExists(field string, value any) UpdateBuilder
-	// Add adds a number, which an absent attribute is taken for 0, or adds the
-	// members of a set. Increment and Decrement add 1 and -1.
+	// Add adds a number, an absent attribute being 0, or members, a slice or a
+	// set, to a set. Increment and Decrement add 1 and -1.
 	Add(field string, value any) UpdateBuilder
 	Increment(field string) UpdateBuilder
 	Decrement(field string) UpdateBuilder
@@ -165,6 +191,7 @@ type UpdateBuilder interface {
 	RemoveFromListAt(field string, index int) UpdateBuilder
 
 	// Condition and OrCondition state what must hold, as Filter and OrFilter do.
+	// What the query and ConditionVersion demand must hold besides.
 	Condition(field, operator string, value any) UpdateBuilder
 	OrCondition(field, operator string, value any) UpdateBuilder
 	ConditionExists(field string) UpdateBuilder
@@ -180,15 +207,21 @@ type UpdateBuilder interface {
 	// Execute carries the update out.
 	Execute() error
 	// ExecuteWithResult carries it out and reads what is returned into dest, a
-	// pointer to a struct; ALL_NEW, if ReturnValues was not called.
+	// pointer to a struct of the model; ALL_NEW, if ReturnValues was not called.
+	// UPDATED_OLD and UPDATED_NEW leave fields alone that were not updated; of a
+	// document that was updated in part only that part is returned. Of an item
+	// that did not exist there is nothing old, and dest is left alone.
 	ExecuteWithResult(dest any) error
 }
 
 // TransactionBuilder collects the actions of one transaction, 1 to 100 on as
-// many different items. Models are pointers to structs or structs; only their
-// keys matter for Delete, ConditionCheck and UpdateWithBuilder.
+// many different items. Models are pointers to structs or structs, and are taken
+// as they are when the action is stated; only their keys matter for
+// ConditionCheck and UpdateWithBuilder, and their keys and versions for Delete.
+// Versions and times are treated as by Query. A condition AtVersion takes the
+// place of the model's version.
 type TransactionBuilder interface {
-	// Put stores a whole item, whatever was there.
+	// Put stores a whole item, as Query.CreateOrUpdate does.
 	Put(model any, conditions ...Condition) TransactionBuilder
 	// Create stores a whole item that may not exist yet.
 	Create(model any, conditions ...Condition) TransactionBuilder
@@ -205,7 +238,9 @@ type TransactionBuilder interface {
 	// ClientRequestToken names the request, in 1 to 36 characters: within ten
 	// minutes DynamoDB carries out at most one of those that have the same name
 	// and content, and answers the others alike. The default is a random one,
-	// the same for all attempts that TransactWrite makes.
+	// the same for all attempts that TransactWrite makes. Times and what is
+	// encrypted are content too: a second call is the same request only if it
+	// writes neither, or else is an error of DynamoDB's.
 	ClientRequestToken(token string) TransactionBuilder
 }
 
