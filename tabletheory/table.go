@@ -64,22 +64,28 @@ func (t *Table[T]) Get(ctx context.Context, hash any, sort ...any) (T, error) {
 
 func (t *Table[T]) key(hash any, sort []any) (model.Item, error) {
 	md := t.zero.model
-	values, fields := append([]any{hash}, sort...), []*model.Field{md.Hash}
+	wanted := 0 // sort keys
 	if md.Range != nil {
-		fields = append(fields, md.Range)
+		wanted = 1
 	}
-	if len(values) != len(fields) {
-		return nil, invalid("the key of %v has %d values, and %d were given", md.Type, len(fields), len(values))
+	if len(sort) != wanted {
+		return nil, invalid("the key of %v has %d values, and %d were given", md.Type, 1+wanted, 1+len(sort))
 	}
-	key := make(model.Item, len(fields))
-	for i, field := range fields {
-		av, err := keyAttribute(field.Path(), values[i])
-		if err != nil {
-			return nil, invalid("%w", err)
-		}
-		key[field.Attribute] = av
+	key := make(model.Item, 2)
+	err := setKey(key, md.Hash, hash)
+	if err == nil && wanted == 1 {
+		err = setKey(key, md.Range, sort[0])
 	}
-	return key, nil
+	return key, err
+}
+
+func setKey(key model.Item, field *model.Field, value any) error {
+	av, err := keyAttribute(field.Path(), value)
+	if err != nil {
+		return invalid("%w", err)
+	}
+	key[field.Attribute] = av
+	return nil
 }
 
 // Put stores a whole item, whatever was there, as CreateOrUpdate of
