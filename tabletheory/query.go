@@ -3,6 +3,7 @@ package tabletheory
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/facetheory/isr/tabletheory/core"
@@ -25,6 +26,7 @@ type query struct {
 	filter      expression.Condition
 	filtered    []*model.Field   // that filter is about
 	conditions  []core.Condition // of a write
+	old         reflect.Value    // that a write reads what was there into; invalid: none
 
 	limit      int
 	order      *model.Field // that OrderBy was given
@@ -56,11 +58,12 @@ const (
 	callConsistentRead
 	callCursor
 	callCondition // WithCondition, WithConditionExpression, IfExists and IfNotExists
+	callReturnOld
 )
 
 // String names the first of the calls.
 func (c calls) String() string {
-	for i, name := range []string{"Where", "Index", "Filter", "Limit", "OrderBy", "Select", "ConsistentRead", "Cursor", "a condition"} {
+	for i, name := range []string{"Where", "Index", "Filter", "Limit", "OrderBy", "Select", "ConsistentRead", "Cursor", "a condition", "ReturnOld"} {
 		if c&(1<<i) != 0 {
 			return name
 		}
@@ -77,6 +80,8 @@ func (c calls) instead() string {
 		return "filters are for reads; what must hold for a write is stated with WithCondition"
 	case c&callCondition != 0:
 		return "conditions are for writes of one item; what a read should leave out is stated with Filter"
+	case c&callReturnOld != 0:
+		return "it is for CreateOrUpdate and Delete; what was there before an update is read by UpdateBuilder, with ReturnValues ALL_OLD"
 	}
 	return "leave it out"
 }

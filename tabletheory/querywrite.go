@@ -35,29 +35,58 @@ func (q *query) demand(conditions ...core.Condition) *query {
 	return q
 }
 
+// ReturnOld reads what the write that ends the chain replaces or deletes.
+func (q *query) ReturnOld(dest any) core.Query {
+	q.called |= callReturnOld
+	if q.err == nil {
+		q.old, q.err = q.structOf("ReturnOld", dest)
+	}
+	return q
+}
+
 // Create puts an item that may not exist yet.
-func (q *query) Create() error { return q.putWhole(kindCreate, (*write).create) }
+func (q *query) Create() error { return q.putWhole(kindCreate, callCondition, (*write).create) }
 
 // CreateOrUpdate puts an item over what was there.
-func (q *query) CreateOrUpdate() error { return q.putWhole(kindPut, (*write).put) }
+func (q *query) CreateOrUpdate() error {
+	return q.putWhole(kindPut, callCondition|callReturnOld, (*write).put)
+}
 
-func (q *query) putWhole(kind string, build func(*write, context.Context) error) error {
-	if err := q.begin(kind, callCondition); err != nil {
+func (q *query) putWhole(kind string, takes calls, build func(*write, context.Context) error) error {
+	if err := q.begin(kind, takes); err != nil {
 		return err
 	}
 	w, err := q.newWrite(kind, nil, q.conditions)
 	if err == nil {
 		err = build(w, q.ctx)
 	}
-	if err == nil {
-		err = w.putItem(q.ctx)
+	if err != nil {
+		return w.failure(err)
 	}
-	return w.failure(err)
+	old, err := w.putItem(q.ctx, q.returned())
+	return q.readOld(w, old, err)
+}
+
+// returned says whether DynamoDB is to return what was there.
+func (q *query) returned() types.ReturnValue {
+	if q.old.IsValid() {
+		return types.ReturnValueAllOld
+	}
+	return ""
+}
+
+// readOld reads what was there, if it was asked for, once it has been replaced or
+// deleted without an error.
+func (q *query) readOld(w *write, old model.Item, err error) error {
+	if err != nil || !q.old.IsValid() || len(old) == 0 {
+		return w.failure(err)
+	}
+	return w.decode(q.ctx, old, q.old)
 }
 
 // Update sets fields of the stored item.
 func (q *query) Update(fields ...string) error {
-	w, err := q.keyedWrite(kindUpdate)
+	w, err := q.keyedWrite(kindUpdate, callCondition)
 	if err != nil {
 		return err
 	}
@@ -69,19 +98,21 @@ func (q *query) Update(fields ...string) error {
 
 // Delete deletes the item.
 func (q *query) Delete() error {
-	w, err := q.keyedWrite(kindDelete)
+	w, err := q.keyedWrite(kindDelete, callCondition|callReturnOld)
 	if err != nil {
 		return err
 	}
-	if err = w.remove(); err == nil {
-		err = w.deleteItem(q.ctx)
+	if err := w.remove(); err != nil {
+		return w.failure(err)
 	}
-	return w.failure(err)
+	old, err := w.deleteItem(q.ctx, q.returned())
+	return q.readOld(w, old, err)
 }
 
-// keyedWrite begins a write of the item with the query's key.
-func (q *query) keyedWrite(kind string) (*write, error) {
-	if err := q.begin(kind, callWhere|callCondition); err != nil {
+// keyedWrite begins a write of the item with the query's key, which takes these
+// calls besides Where.
+func (q *query) keyedWrite(kind string, takes calls) (*write, error) {
+	if err := q.begin(kind, callWhere|takes); err != nil {
 		return nil, err
 	}
 	key, err := q.writtenKey()

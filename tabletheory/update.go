@@ -36,7 +36,7 @@ var _ core.UpdateBuilder = (*updateBuilder)(nil)
 func (q *query) UpdateBuilder() core.UpdateBuilder { return q.updateBuilder() }
 
 func (q *query) updateBuilder() *updateBuilder {
-	w, err := q.keyedWrite(kindUpdate)
+	w, err := q.keyedWrite(kindUpdate, callCondition)
 	return &updateBuilder{write: w, ctx: q.ctx, err: err}
 }
 

@@ -252,18 +252,22 @@ func (w *write) onFailure() types.ReturnValuesOnConditionCheckFailure {
 	return types.ReturnValuesOnConditionCheckFailureAllOld
 }
 
-func (w *write) putItem(ctx context.Context) error {
-	_, err := w.api.PutItem(ctx, &dynamodb.PutItemInput{
+// putItem, updateItem and deleteItem send the write, and return the item, as
+// returned says which.
+func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
+	out, err := w.api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(w.table), Item: w.item,
 		ConditionExpression:                 text(w.condition.String()),
 		ExpressionAttributeNames:            w.expressions.Names(),
 		ExpressionAttributeValues:           w.expressions.Values(),
+		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
 	})
-	if err == nil {
-		w.happened()
+	if err != nil {
+		return nil, err
 	}
-	return err
+	w.happened()
+	return out.Attributes, nil
 }
 
 func (w *write) updateItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
@@ -283,13 +287,17 @@ func (w *write) updateItem(ctx context.Context, returned types.ReturnValue) (mod
 	return out.Attributes, nil
 }
 
-func (w *write) deleteItem(ctx context.Context) error {
-	_, err := w.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+func (w *write) deleteItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
+	out, err := w.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName: aws.String(w.table), Key: w.key,
 		ConditionExpression:                 text(w.condition.String()),
 		ExpressionAttributeNames:            w.expressions.Names(),
 		ExpressionAttributeValues:           w.expressions.Values(),
+		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
 	})
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return out.Attributes, nil
 }

@@ -89,6 +89,11 @@ type Query interface {
 	WithConditionExpression(expression string, values map[string]any) Query
 	IfExists() Query
 	IfNotExists() Query
+	// ReturnOld has CreateOrUpdate and Delete read the item that they replace or
+	// delete into dest, a pointer to a struct of the model, at no further cost. If
+	// there was none, dest is left alone. If it cannot be read into dest, the error
+	// is a *DecodeError, but the write has happened.
+	ReturnOld(dest any) Query
 
 	// First reads one item into dest, a pointer to a struct. Without any it
 	// returns ErrItemNotFound and leaves dest alone.

@@ -1,0 +1,78 @@
+package tabletheory_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+// TestReturnOld: what a write replaces or deletes comes with its answer.
+func TestReturnOld(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		accountTable(t, api)
+		db := tabletheory.New(api)
+		untouched := Account{ID: "nobody", Balance: 7}
+		old := untouched
+		mustNot(t, db.Model(&Account{ID: "a", Balance: 1}).ReturnOld(&old).CreateOrUpdate())
+		if old != untouched {
+			t.Errorf("where nothing was, ReturnOld read %+v", old)
+		}
+		mustNot(t, db.Model(&Account{ID: "a", Balance: 2}).WithCondition("Balance", "=", 1).ReturnOld(&old).CreateOrUpdate())
+		if want := (Account{ID: "a", Balance: 1}); old != want {
+			t.Errorf("CreateOrUpdate replaced %+v, want %+v", old, want)
+		}
+		old = untouched
+		wants(t, db.Model(Account{ID: "a"}).WithCondition("Balance", "=", 1).ReturnOld(&old).Delete(), tabletheory.ErrConditionFailed)
+		if old != untouched {
+			t.Errorf("a delete that was refused read %+v", old)
+		}
+		mustNot(t, db.Model(Account{ID: "a"}).ReturnOld(&old).Delete())
+		if want := (Account{ID: "a", Balance: 2}); old != want {
+			t.Errorf("Delete deleted %+v, want %+v", old, want)
+		}
+		old = untouched
+		mustNot(t, db.Model(Account{ID: "a"}).ReturnOld(&old).Delete())
+		if old != untouched {
+			t.Errorf("a delete of nothing read %+v", old)
+		}
+	})
+}
+
+// TestReturnOldOfAnotherShape: what another writer left there, and cannot be
+// read, does not keep a write from happening, and is told.
+func TestReturnOldOfAnotherShape(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		table := accountTable(t, api)
+		db := tabletheory.New(api)
+		putRaw(t, api, table, attrs{"id": str("a"), "balance": str("much")})
+		untouched := Account{ID: "nobody"}
+		old := untouched
+		err := db.Model(&Account{ID: "a", Balance: 2}).ReturnOld(&old).CreateOrUpdate()
+		malformed, ok := errors.AsType[*tabletheory.DecodeError](err)
+		if !ok || malformed.Path != "balance" || old != untouched {
+			t.Errorf("%v, and %+v was read: want a DecodeError of balance, and nothing", err, old)
+		}
+		var stored Account
+		mustNot(t, db.Model(&stored).Where("ID", "=", "a").First(&stored))
+		if stored.Balance != 2 {
+			t.Errorf("stored is %+v, although the write has happened", stored)
+		}
+	})
+}
+
+func TestReturnOldWhereItHasNoUse(t *testing.T) {
+	db := tabletheory.New(localdynamotest.New(t)) // without the table: nothing is sent
+	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	var old Account
+	account := func() core.Query { return db.Model(&Account{ID: "a"}) }
+	wants(t, account().ReturnOld(&old).Create(), tabletheory.ErrInvalidQuery, "ReturnOld")
+	wants(t, account().ReturnOld(&old).Update("Name"), tabletheory.ErrInvalidQuery, "ReturnOld", "ALL_OLD")
+	wants(t, account().ReturnOld(&old).Where("ID", "=", "a").First(&old), tabletheory.ErrInvalidQuery, "ReturnOld")
+	wants(t, account().ReturnOld(old).Delete(), tabletheory.ErrInvalidQuery, "*tabletheory_test.Account")
+	wants(t, account().ReturnOld(&Order{}).Delete(), tabletheory.ErrInvalidQuery, "*tabletheory_test.Account")
+}
