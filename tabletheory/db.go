@@ -113,6 +113,19 @@ type target struct {
 // target finds out what a caller's value is: a struct of a model, or a pointer
 // to one that is not nil.
 func (m *mapper) target(v any) (*target, error) {
+	t, err := m.untabled(v)
+	if err != nil {
+		return nil, err
+	}
+	if t.table != "" {
+		return t, nil
+	}
+	return t.named()
+}
+
+// untabled is target, but for the table, whose name is known only if fields are
+// encrypted, which are bound to it.
+func (m *mapper) untabled(v any) (*target, error) {
 	value := reflect.ValueOf(v)
 	for value.Kind() == reflect.Pointer && !value.IsNil() {
 		value = value.Elem()
@@ -124,14 +137,24 @@ func (m *mapper) target(v any) (*target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tabletheory: %w: %w", ErrInvalidModel, err)
 	}
-	if len(md.Encrypted) > 0 && m.keys == nil {
+	t := &target{mapper: m, model: md, value: value}
+	if len(md.Encrypted) == 0 {
+		return t, nil
+	}
+	if m.keys == nil {
 		return nil, fmt.Errorf("tabletheory: %w: field %s of %v is encrypted, and there are no keys: give WithKeyProvider to New", ErrInvalidModel, md.Encrypted[0].Name, md.Type)
 	}
-	table, err := md.TableName(value)
+	return t.named()
+}
+
+// named asks the model for its table.
+func (t *target) named() (*target, error) {
+	table, err := t.model.TableName(t.value)
 	if err != nil {
 		return nil, fmt.Errorf("tabletheory: %w: %w", ErrInvalidModel, err)
 	}
-	return &target{mapper: m, model: md, table: table, value: value}, nil
+	t.table = table
+	return t, nil
 }
 
 // describe names a value that should have been something else.
