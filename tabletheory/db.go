@@ -42,7 +42,7 @@ type settings struct {
 }
 
 // WithKeyProvider encrypts fields with the tag "encrypted" with keys of this
-// provider; see package envelope. Without it, models with such fields are
+// provider; see packages envelope and kmskeys. Without it, models with such fields are
 // refused.
 func WithKeyProvider(p core.KeyProvider) Option { return func(s *settings) { s.keys = p } }
 

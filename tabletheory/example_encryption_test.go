@@ -23,7 +23,7 @@ type Customer struct {
 func (Customer) TableName() string { return "customers" }
 
 // Encrypted fields need a provider of keys: a key file for development, or, with
-// envelope.NewKMS(kms.NewFromConfig(config), "alias/customers"), AWS KMS.
+// kmskeys.New(kms.NewFromConfig(config), "alias/customers"), AWS KMS.
 func ExampleWithKeyProvider() {
 	folder, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -4,7 +4,7 @@
 //
 // The attributes of one write share a data key, which is made for that write and
 // stored, sealed by a master key, with each of them. The master key never leaves
-// its [core.KeyProvider]: [KMS], or a [KeyFile] for development.
+// its [core.KeyProvider]: AWS KMS (package kmskeys), or a [KeyFile] for development.
 //
 //	master key (KMS) ──seals──► data key ──AES-256-GCM──► attribute value
 //	                               │                            │
@@ -55,7 +55,7 @@
 // under another name cannot be opened there: restore it under its own name, or
 // read it by a model that still has the old one's.
 //
-// [KMS] makes edk by GenerateDataKey (AES_256) with the encryption context
+// Package kmskeys makes edk by GenerateDataKey (AES_256) with the encryption context
 // {"purpose": "tabletheory-envelope"}. Of a [KeyFile] it is
 //
 //	u8(length of id) id nonce(12) AES-256-GCM(master key id, data key)

@@ -1,4 +1,4 @@
-package envelope_test
+package kmskeys_test
 
 import (
 	"context"
@@ -11,14 +11,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 
 	"github.com/facetheory/isr/tabletheory/envelope"
+	"github.com/facetheory/isr/tabletheory/kmskeys"
 )
 
-func TestKMS(t *testing.T) {
+func TestKeys(t *testing.T) {
 	fake, client := newFakeKMS(t, "key-1")
 	for _, id := range []string{"key-1", arn("key-1")} {
-		keys := envelope.NewKMS(client, id)
+		keys := kmskeys.New(client, id)
 		sealed := seal(t, keys, str("x"))
-		if edk := member(t, sealed["secret"], "edk"); len(edk) != 184 {
+		if edk := dataKey(t, sealed["secret"]); len(edk) != 184 {
 			t.Errorf("edk has %d bytes; want KMS's own 184", len(edk))
 		}
 		if err := envelope.Open(t.Context(), keys, home(), sealed, "secret"); err != nil {
@@ -32,40 +33,40 @@ func TestKMS(t *testing.T) {
 
 // After a change of the key, what the former one has sealed can be opened by who
 // names it; an alias stands for the new one.
-func TestKMSOlderKeys(t *testing.T) {
+func TestOlderKeys(t *testing.T) {
 	fake, client := newFakeKMS(t, "key-1", "key-2")
 	fake.pointAlias("alias/app", "key-1")
-	former := seal(t, envelope.NewKMS(client, "alias/app"), str("x"))
+	former := seal(t, kmskeys.New(client, "alias/app"), str("x"))
 	fake.pointAlias("alias/app", "key-2")
 
-	err := envelope.Open(t.Context(), envelope.NewKMS(client, "alias/app"), home(), item{"secret": former["secret"]}, "secret")
-	if !errors.Is(err, envelope.ErrUnknownKey) || !strings.Contains(err.Error(), "give NewKMS the former key's ID") {
+	err := envelope.Open(t.Context(), kmskeys.New(client, "alias/app"), home(), item{"secret": former["secret"]}, "secret")
+	if !errors.Is(err, envelope.ErrUnknownKey) || !strings.Contains(err.Error(), "give New the former key's ID") {
 		t.Errorf("%v; want ErrUnknownKey that says what to do", err)
 	}
-	both := envelope.NewKMS(client, "alias/app", "key-1")
+	both := kmskeys.New(client, "alias/app", "key-1")
 	current := seal(t, both, str("y"))
 	for _, sealed := range []item{former, current} {
 		if err := envelope.Open(t.Context(), both, home(), item{"secret": sealed["secret"]}, "secret"); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := envelope.Open(t.Context(), envelope.NewKMS(client, "key-2"), home(), current, "secret"); err != nil {
+	if err := envelope.Open(t.Context(), kmskeys.New(client, "key-2"), home(), current, "secret"); err != nil {
 		t.Errorf("the current key seals: %v", err)
 	}
 }
 
 // A key of somebody else's is not taken, even if it could be used.
-func TestKMSForeignKey(t *testing.T) {
+func TestForeignKey(t *testing.T) {
 	_, client := newFakeKMS(t, "ours", "theirs")
-	forged := seal(t, envelope.NewKMS(client, "theirs"), str("x"))
-	err := envelope.Open(t.Context(), envelope.NewKMS(client, "ours"), home(), forged, "secret")
+	forged := seal(t, kmskeys.New(client, "theirs"), str("x"))
+	err := envelope.Open(t.Context(), kmskeys.New(client, "ours"), home(), forged, "secret")
 	if !errors.Is(err, envelope.ErrUnknownKey) {
 		t.Errorf("%v; want ErrUnknownKey", err)
 	}
 }
 
 // What was sealed with the same key for another purpose is not taken either.
-func TestKMSEncryptionContext(t *testing.T) {
+func TestEncryptionContext(t *testing.T) {
 	_, client := newFakeKMS(t, "key-1")
 	out, err := client.GenerateDataKey(t.Context(), &kms.GenerateDataKeyInput{
 		KeyId: aws.String("key-1"), KeySpec: types.DataKeySpecAes256, EncryptionContext: map[string]string{"purpose": "another"},
@@ -73,27 +74,27 @@ func TestKMSEncryptionContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = envelope.NewKMS(client, "key-1").OpenDataKey(t.Context(), out.CiphertextBlob)
+	_, err = kmskeys.New(client, "key-1").OpenDataKey(t.Context(), out.CiphertextBlob)
 	if !errors.Is(err, envelope.ErrTampered) {
 		t.Errorf("%v; want ErrTampered", err)
 	}
 }
 
-func TestKMSTampered(t *testing.T) {
+func TestTampered(t *testing.T) {
 	_, client := newFakeKMS(t, "key-1")
-	keys := envelope.NewKMS(client, "key-1")
+	keys := kmskeys.New(client, "key-1")
 	sealed := seal(t, keys, str("x"))
-	member(t, sealed["secret"], "edk")[7] ^= 1
+	dataKey(t, sealed["secret"])[7] ^= 1
 	err := envelope.Open(t.Context(), keys, home(), sealed, "secret")
 	if _, ok := errors.AsType[*types.InvalidCiphertextException](err); !ok || !errors.Is(err, envelope.ErrTampered) {
 		t.Errorf("%v; want ErrTampered and KMS's own error", err)
 	}
 }
 
-func TestKMSErrors(t *testing.T) {
+func TestErrors(t *testing.T) {
 	fake, client := newFakeKMS(t, "key-1")
-	sealed := seal(t, envelope.NewKMS(client, "key-1"), str("x"))
-	missing := envelope.NewKMS(client, "key-0")
+	sealed := seal(t, kmskeys.New(client, "key-1"), str("x"))
+	missing := kmskeys.New(client, "key-0")
 	sealing := envelope.Seal(t.Context(), missing, home(), item{"secret": str("x")}, "secret")
 	for _, err := range []error{
 		sealing,
@@ -103,7 +104,7 @@ func TestKMSErrors(t *testing.T) {
 			t.Errorf("%v; want KMS's NotFoundException, and the key's name", err)
 		}
 	}
-	keys := envelope.NewKMS(client, "key-1", "key-0")
+	keys := kmskeys.New(client, "key-1", "key-0")
 	fake.refuseNext(refusal{400, "DisabledException", "key-1 is disabled."})
 	err := envelope.Open(t.Context(), keys, home(), item{"secret": sealed["secret"]}, "secret")
 	if _, ok := errors.AsType[*types.DisabledException](err); !ok {
@@ -117,9 +118,9 @@ func TestKMSErrors(t *testing.T) {
 }
 
 // The SDK's own retries stand between KMS's limits and the caller.
-func TestKMSThrottling(t *testing.T) {
+func TestThrottling(t *testing.T) {
 	fake, client := newFakeKMS(t, "key-1")
-	keys := envelope.NewKMS(client, "key-1")
+	keys := kmskeys.New(client, "key-1")
 	throttled := refusal{400, "ThrottlingException", "Rate exceeded"}
 	fake.refuseNext(throttled)
 	sealed := seal(t, keys, str("x"))

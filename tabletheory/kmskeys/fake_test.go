@@ -1,4 +1,4 @@
-package envelope_test
+package kmskeys_test
 
 import (
 	"bytes"
