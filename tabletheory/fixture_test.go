@@ -34,34 +34,6 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 	})
 }
 
-// FaceTheoryCacheMetadata is the META row of the reference.
-type FaceTheoryCacheMetadata struct {
-	PK string `theorydb:"pk,attr:pk" json:"pk"`
-	SK string `theorydb:"sk,attr:sk" json:"sk"`
-
-	S3Key             string `theorydb:"attr:s3_key" json:"s3_key"`
-	GeneratedAt       int64  `theorydb:"attr:generated_at" json:"generated_at"`
-	RevalidateSeconds int64  `theorydb:"attr:revalidate_seconds" json:"revalidate_seconds"`
-	ETag              string `theorydb:"attr:etag,omitempty" json:"etag,omitempty"`
-
-	TTL int64 `theorydb:"ttl,attr:ttl,omitempty" json:"ttl,omitempty"`
-}
-
-func (FaceTheoryCacheMetadata) TableName() string { return os.Getenv("FACETHEORY_CACHE_TABLE_NAME") }
-
-// FaceTheoryCacheLease is the LOCK row of the reference, in the same table.
-type FaceTheoryCacheLease struct {
-	PK string `theorydb:"pk,attr:pk" json:"pk"`
-	SK string `theorydb:"sk,attr:sk" json:"sk"`
-
-	LeaseToken     string `theorydb:"attr:lease_token" json:"lease_token"`
-	LeaseExpiresAt int64  `theorydb:"attr:lease_expires_at" json:"lease_expires_at"`
-
-	TTL int64 `theorydb:"ttl,attr:ttl,omitempty" json:"ttl,omitempty"`
-}
-
-func (FaceTheoryCacheLease) TableName() string { return os.Getenv("FACETHEORY_CACHE_TABLE_NAME") }
-
 // Order has what a model can have: a numeric sort key, a global and a local
 // index, a version, times, a set, documents and a list of them.
 type Order struct {

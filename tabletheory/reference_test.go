@@ -1,0 +1,199 @@
+package tabletheory_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/facetheory/isr/examples/facetheory/models"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+// What stands here between lines of dashes are the snippets of the reference
+// documents, which have to compile and work as they are written there. Those of
+// isr-cache-schema.md are package models.
+
+// FaceTheoryCacheMetadata and FaceTheoryCacheLease are the rows of the reference.
+type (
+	FaceTheoryCacheMetadata = models.FaceTheoryCacheMetadata
+	FaceTheoryCacheLease    = models.FaceTheoryCacheLease
+)
+
+// publishInPlace is recipe A of isr-transaction-recipes.md.
+func publishInPlace(db *tabletheory.DB, leaseToken string) error {
+	// ----------------------------------------------------------------
+	ctx := context.Background()
+	nowUnix := time.Now().Unix()
+
+	leaseItem := &models.FaceTheoryCacheLease{
+		PK: "TENANT#t1#CACHE#abc",
+		SK: "LOCK",
+	}
+
+	metaItem := &models.FaceTheoryCacheMetadata{
+		PK:                leaseItem.PK,
+		SK:                "META",
+		S3Key:             "s3://bucket/key.html",
+		GeneratedAt:       nowUnix,
+		RevalidateSeconds: 60,
+		ETag:              "\"abc123\"",
+		TTL:               nowUnix + 86400,
+	}
+
+	err := db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
+		tx.Put(metaItem)
+
+		tx.Delete(
+			leaseItem,
+			tabletheory.Condition("lease_token", "=", leaseToken),
+			tabletheory.Condition("lease_expires_at", ">", nowUnix),
+		)
+		return nil
+	})
+	// ----------------------------------------------------------------
+	return err
+}
+
+// writeThenRead is the example of ttl-cache-patterns.md. It gives what it has
+// found out to found.
+func writeThenRead(db *tabletheory.DB, found func(meta FaceTheoryCacheMetadata, isFresh bool)) error {
+	// ----------------------------------------------------------------
+	nowUnix := time.Now().Unix()
+
+	meta := &FaceTheoryCacheMetadata{
+		PK:                "TENANT#t1#CACHE#abc",
+		SK:                "META",
+		S3Key:             "pages/t1/abc.html",
+		GeneratedAt:       nowUnix,
+		RevalidateSeconds: 60,              // freshness window
+		TTL:               nowUnix + 86400, // GC horizon (1 day)
+	}
+
+	if err := db.Model(meta).CreateOrUpdate(); err != nil {
+		return err
+	}
+
+	var got FaceTheoryCacheMetadata
+	if err := db.Model(&FaceTheoryCacheMetadata{}).
+		Where("PK", "=", meta.PK).
+		Where("SK", "=", "META").
+		First(&got); err != nil {
+		return err
+	}
+
+	freshUntil := got.GeneratedAt + got.RevalidateSeconds
+	isFresh := time.Now().Unix() < freshUntil
+	// ----------------------------------------------------------------
+	found(got, isFresh)
+	return nil
+}
+
+const (
+	referencePage = "TENANT#t1#CACHE#abc"
+	ourLease      = "token-of-ours"
+)
+
+// old is a META row that is there before.
+func old() FaceTheoryCacheMetadata {
+	return FaceTheoryCacheMetadata{PK: referencePage, SK: "META", S3Key: "s3://bucket/old.html", GeneratedAt: 1, RevalidateSeconds: 60}
+}
+
+func TestReferencePublishesUnderItsLease(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		table := cacheTable(t, api)
+		db := tabletheory.New(api)
+		before := time.Now().Unix()
+		previous := old()
+		check(t, db.Model(&previous).Create())
+		check(t, db.Model(&models.FaceTheoryCacheLease{
+			PK: referencePage, SK: "LOCK", LeaseToken: ourLease, LeaseExpiresAt: before + 30,
+		}).Create())
+
+		check(t, publishInPlace(db, ourLease))
+
+		var meta FaceTheoryCacheMetadata
+		check(t, db.Model(meta).Where("PK", "=", referencePage).Where("SK", "=", "META").First(&meta))
+		if now := time.Now().Unix(); meta.GeneratedAt < before || meta.GeneratedAt > now {
+			t.Errorf("generated_at is %d, want %d to %d", meta.GeneratedAt, before, now)
+		}
+		if diff := cmp.Diff(attrs{
+			"pk": str(referencePage), "sk": str("META"), "s3_key": str("s3://bucket/key.html"), "etag": str(`"abc123"`),
+			"generated_at": integer(meta.GeneratedAt), "revalidate_seconds": num("60"), "ttl": integer(meta.GeneratedAt + 86400),
+		}, getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("META")}), ignoreSDK); diff != "" {
+			t.Errorf("META (-want +got)\n%s", diff)
+		}
+		if lock := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")}); lock != nil {
+			t.Errorf("the lease is still there: %v", lock)
+		}
+	})
+}
+
+// Without its lease a writer changes neither row.
+func TestReferenceRefusesWithoutItsLease(t *testing.T) {
+	now := time.Now().Unix()
+	for name, lease := range map[string]*FaceTheoryCacheLease{
+		"stolen":  {PK: referencePage, SK: "LOCK", LeaseToken: "token-of-another", LeaseExpiresAt: now + 30},
+		"expired": {PK: referencePage, SK: "LOCK", LeaseToken: ourLease, LeaseExpiresAt: now - 1},
+		"gone":    nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			engines(t, func(t *testing.T, api *dynamodb.Client) {
+				table := cacheTable(t, api)
+				db := tabletheory.New(api)
+				previous := old()
+				check(t, db.Model(&previous).Create())
+				if lease != nil {
+					check(t, db.Model(lease).Create())
+				}
+				lock := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")})
+
+				err := publishInPlace(db, ourLease)
+
+				canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
+				if !ok || !errors.Is(err, tabletheory.ErrConditionFailed) {
+					t.Fatalf("publish is %v, want a *TransactionError that is ErrConditionFailed", err)
+				}
+				if len(canceled.Reasons) != 2 || canceled.Reasons[0].Failed() || !canceled.Reasons[1].Failed() {
+					t.Errorf("reasons are %+v, want the second action's alone", canceled.Reasons)
+				}
+				var meta FaceTheoryCacheMetadata
+				check(t, db.Model(meta).Where("PK", "=", referencePage).Where("SK", "=", "META").First(&meta))
+				same(t, meta, old())
+				if diff := cmp.Diff(lock, getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")}), ignoreSDK); diff != "" {
+					t.Errorf("the lease has changed (-before +after)\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestReferenceWritesAndReads(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		table := cacheTable(t, api)
+		check(t, writeThenRead(tabletheory.New(api), func(meta FaceTheoryCacheMetadata, isFresh bool) {
+			same(t, meta, FaceTheoryCacheMetadata{
+				PK: referencePage, SK: "META", S3Key: "pages/t1/abc.html",
+				GeneratedAt: meta.GeneratedAt, RevalidateSeconds: 60, TTL: meta.GeneratedAt + 86400,
+			})
+			if !isFresh {
+				t.Error("what was just written is not fresh")
+			}
+		}))
+		if _, stored := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("META")})["etag"]; stored {
+			t.Error("an empty etag is stored, although it is tagged omitempty")
+		}
+	})
+}
+
+// Where the environment says nothing, no other table is used.
+func TestReferenceNeedsItsTable(t *testing.T) {
+	t.Setenv("FACETHEORY_CACHE_TABLE_NAME", "")
+	if err := publishInPlace(tabletheory.New(nil), ourLease); !errors.Is(err, tabletheory.ErrInvalidModel) {
+		t.Errorf("publish without the name of a table is %v, want ErrInvalidModel", err)
+	}
+}
