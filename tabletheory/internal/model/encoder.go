@@ -60,30 +60,38 @@ func (n *needs) add(o needs) {
 
 // slab hands out the elements of slices, which never move.
 type slab[T any] struct {
-	free  []T
+	items []T
+	used  int // of items; counted, as to shorten the slice would cost a write barrier
 	grown int
 }
 
 // take returns a fresh element.
 func (s *slab[T]) take() *T {
-	if len(s.free) == 0 {
+	if s.used == len(s.items) {
 		s.grow()
 	}
-	p := &s.free[0]
-	s.free = s.free[1:]
+	p := &s.items[s.used]
+	s.used++
 	return p
 }
 
 // grow makes more elements: few for a single value, more for one of many.
 func (s *slab[T]) grow() {
 	s.grown = min(2*s.grown+1, 32)
-	s.free = make([]T, s.grown)
+	s.items, s.used = make([]T, s.grown), 0
 }
 
 // reserve makes sure that the next n elements are of one piece.
 func (s *slab[T]) reserve(n int) {
-	if len(s.free) < n {
-		s.free = make([]T, n)
+	if len(s.items)-s.used < n {
+		s.items, s.used = make([]T, n), 0
+	}
+}
+
+// reset lets go of the elements, which belong to those who took them.
+func (s *slab[T]) reset() {
+	if s.items != nil {
+		*s = slab[T]{}
 	}
 }
 
@@ -124,13 +132,18 @@ const maxKept = 64 << 10
 
 // release gives the encoder back, without what is part of the result.
 func (e *encoder) release() {
-	text, pendings := e.text[:0], e.pending
-	clear(pendings)
-	pendings = pendings[:0]
-	if cap(text) > maxKept || cap(pendings) > maxKept {
-		text, pendings = nil, nil
+	e.strings.reset()
+	e.numbers.reset()
+	e.binaries.reset()
+	e.bools.reset()
+	e.lists.reset()
+	e.maps.reset()
+	clear(e.pending)
+	clear(e.keys[:])
+	e.text, e.pending = e.text[:0], e.pending[:0]
+	if cap(e.text) > maxKept || cap(e.pending) > maxKept {
+		e.text, e.pending = nil, nil
 	}
-	registry := e.registry
-	*e = encoder{registry: registry, text: text, pending: pendings}
-	registry.encoders.Put(e)
+	e.nesting, e.indirections = 0, 0
+	e.registry.encoders.Put(e)
 }

@@ -79,6 +79,13 @@ func (c *codec) useInt() {
 		v.SetInt(i)
 		return nil
 	})
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) { // most numbers are these
+		from := len(e.text)
+		e.text = strconv.AppendInt(e.text, v.Int(), 10)
+		av := e.numbers.take()
+		e.later(&av.Value, from)
+		return av, nil
+	}
 }
 
 func (c *codec) useUint() {
