@@ -90,13 +90,10 @@ func (f *Field) goName() string { return f.owner.String() + "." + f.Name }
 // emptiness returns how values of a type are found to be empty: zero, without
 // elements, or as their method IsZero says.
 func emptiness(t reflect.Type) func(reflect.Value) bool {
-	if t.Implements(zeroerType) && t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface {
-		if t.ConvertibleTo(timeType) {
-			return func(v reflect.Value) bool { return timeOf(v).IsZero() }
-		}
-		return func(v reflect.Value) bool { return v.Interface().(zeroer).IsZero() }
-	}
-	if hasMethods(t, zeroerType) {
+	switch {
+	case t.Kind() == reflect.Struct && t.ConvertibleTo(timeType):
+		return func(v reflect.Value) bool { return timeOf(v).IsZero() }
+	case hasMethods(t, zeroerType):
 		return func(v reflect.Value) bool { return addressable(v).Interface().(zeroer).IsZero() }
 	}
 	switch t.Kind() {

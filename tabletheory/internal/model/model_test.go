@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
@@ -182,4 +184,84 @@ func TestTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	equalItems(t, item, model.Item{"pk": s("a"), "at": s("2026-11-21T16:30:00.00000012Z"), "ttl": n("1795278600")})
+}
+
+// TestWideStruct sends the containers that have ways of their own both ways.
+func TestWideStruct(t *testing.T) {
+	m := mustModel[wide](t)
+	value := newWide()
+	item, err := m.Encode(reflect.ValueOf(&value).Elem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := attributevalue.MarshalMap(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, item, theirs)
+	var got wide
+	if err := m.Decode(item, reflect.ValueOf(&got).Elem()); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, value) {
+		t.Errorf("decoded %+v, want %+v", got, value)
+	}
+	value.Tags[1] = "\xff"
+	if _, err := m.Encode(reflect.ValueOf(&value).Elem()); err == nil || !strings.Contains(err.Error(), "Tags[1]") {
+		t.Errorf("an invalid string in a list: %v", err)
+	}
+	for attribute, av := range map[string]types.AttributeValue{"Tags": list(s("a"), n("1")), "Labels": mapOf("a", n("1"))} {
+		err := m.Decode(model.Item{attribute: av}, reflect.ValueOf(&got).Elem())
+		if err == nil || !strings.Contains(err.Error(), "found N, wanted S") {
+			t.Errorf("%s: %v", attribute, err)
+		}
+	}
+}
+
+// TestManyAtOnce compiles and uses models that contain themselves and each
+// other, in many goroutines on one registry.
+func TestManyAtOnce(t *testing.T) {
+	registry := model.NewRegistry()
+	all := []reflect.Type{reflect.TypeFor[nodeModel](), reflect.TypeFor[order](), reflect.TypeFor[document](), reflect.TypeFor[metadata]()}
+	var group errgroup.Group
+	for i := range 32 {
+		group.Go(func() error {
+			m, err := registry.Model(all[i%len(all)])
+			if err != nil {
+				return err
+			}
+			v := reflect.New(m.Type).Elem()
+			if err := m.Decode(model.Item{m.Hash.Attribute: s("a"), "sk": s("b")}, v); err != nil {
+				return err
+			}
+			item, err := m.Encode(v)
+			if err != nil {
+				return err
+			}
+			if _, err := registry.EncodeValue([]any{v.Interface(), node{Any: point{}}}); err != nil {
+				return err
+			}
+			return m.Decode(item, v)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValueOfAFieldBehindAnEmbeddedPointer(t *testing.T) {
+	type row struct {
+		PK string `theorydb:"pk"`
+		*Base
+	}
+	f, _ := mustModel[row](t).Field("Deep")
+	var value row
+	v := reflect.ValueOf(&value).Elem()
+	if got := f.Value(v, false); got.IsValid() || value.Base != nil {
+		t.Errorf("the field is %v without a struct that it could be in", got)
+	}
+	f.Value(v, true).SetString("x")
+	if value.Base == nil || value.Deep != "x" {
+		t.Errorf("the struct is %+v", value)
+	}
 }

@@ -42,7 +42,7 @@ func (k *compiler) plan(t reflect.Type, n naming) (*structPlan, error) {
 		return nil, err
 	}
 	p := &structPlan{typ: t, naming: n, byName: map[string]*Field{}, byAttribute: map[string]*Field{}}
-	all, err := p.collect(k, t, nil, nil)
+	all, err := p.collect(k, t, n, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -78,14 +78,19 @@ func namingOf(t reflect.Type, n naming) (naming, error) {
 type declared struct {
 	reflect.StructField // whose Index is that from the outermost struct
 	owner               reflect.Type
+	naming              naming
 	tag                 tag
 }
 
 // collect returns the fields of a struct and of those embedded in it, which are
 // within the types of outer.
-func (p *structPlan) collect(k *compiler, t reflect.Type, prefix []int, outer []reflect.Type) ([]declared, error) {
+func (p *structPlan) collect(k *compiler, t reflect.Type, n naming, prefix []int, outer []reflect.Type) ([]declared, error) {
 	if slices.Contains(outer, t) {
 		return nil, nil // it embeds itself: what is nearer to the top hides all of it
+	}
+	n, err := namingOf(t, n)
+	if err != nil {
+		return nil, err
 	}
 	var all []declared
 	for i := range t.NumField() {
@@ -104,13 +109,13 @@ func (p *structPlan) collect(k *compiler, t reflect.Type, prefix []int, outer []
 		case err != nil:
 			return nil, err
 		case inner != nil:
-			fields, err := p.collect(k, inner, sf.Index, append(slices.Clone(outer), t))
+			fields, err := p.collect(k, inner, n, sf.Index, append(slices.Clone(outer), t))
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, fields...)
 		case sf.IsExported():
-			all = append(all, declared{sf, t, parsed})
+			all = append(all, declared{sf, t, n, parsed})
 		case text != "" && !parsed.skip:
 			return nil, &Error{Type: t, Field: sf.Name, Problem: "has the tag " + tagName + ", but is not exported: rename it, or drop the tag"}
 		}
@@ -159,7 +164,7 @@ func (p *structPlan) flattened(k *compiler, t reflect.Type, sf reflect.StructFie
 // add adds the field.
 func (p *structPlan) add(k *compiler, d declared) error {
 	sf, t := d.StructField, d.tag
-	c, err := k.tagged(sf.Type, t, p.naming)
+	c, err := k.tagged(sf.Type, t, d.naming)
 	if err != nil {
 		return inField(d.owner, sf.Name, err)
 	}
@@ -168,7 +173,7 @@ func (p *structPlan) add(k *compiler, d declared) error {
 		owner: d.owner, index: sf.Index, typ: sf.Type, tag: t, codec: c, registry: k.registry,
 	}
 	if f.Attribute == "" {
-		f.Attribute = p.naming.attribute(sf.Name)
+		f.Attribute = d.naming.attribute(sf.Name)
 	}
 	if t.omitEmpty {
 		f.empty = emptiness(sf.Type)

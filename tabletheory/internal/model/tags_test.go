@@ -337,6 +337,13 @@ func TestNaming(t *testing.T) {
 			}
 		})
 	}
+	type embedding struct {
+		PK string `theorydb:"pk,attr:id_"` // hides that of the embedded struct
+		snake
+	}
+	if f, _ := mustModel[embedding](t).Field("CreatedAt"); f.Attribute != "created_at" {
+		t.Errorf("CreatedAt of the embedded struct is %s, want it by the struct's own naming", f.Attribute)
+	}
 	for path, want := range map[string]string{"Nested.InnerField": "inner_field", "Own.InnerField": "innerField"} {
 		p, err := mustModel[snake](t).Path(path)
 		if err != nil {

@@ -473,3 +473,152 @@ func TestDecodedValuesHaveMemoryOfTheirOwn(t *testing.T) {
 		t.Error("the item has the memory of the struct")
 	}
 }
+
+// moment has its zero value elsewhere.
+type moment struct{ Seconds int }
+
+func (m *moment) IsZero() bool { return m.Seconds == -1 }
+
+func TestWhatIsEmpty(t *testing.T) {
+	type row struct {
+		PK     string         `theorydb:"pk"`
+		Bool   bool           `theorydb:"omitempty"`
+		Float  float64        `theorydb:"omitempty"`
+		Slice  []int          `theorydb:"omitempty"`
+		Map    map[string]int `theorydb:"omitempty"`
+		Array  [2]int         `theorydb:"omitempty"`
+		Struct point          `theorydb:"omitempty"`
+		Ptr    *int           `theorydb:"omitempty"`
+		Any    any            `theorydb:"omitempty"`
+		At     time.Time      `theorydb:"omitempty"`
+		Day    day            `theorydb:"omitempty"`
+		Moment moment         `theorydb:"omitempty"`
+		Addr   netip.Addr     `theorydb:"omitempty"`
+	}
+	m := mustModel[row](t)
+	empty := row{PK: "a", Slice: []int{}, Map: map[string]int{}, Moment: moment{-1}, At: time.Time{}.In(time.FixedZone("CET", 3600))}
+	for name, value := range map[string]any{"empty": empty, "by pointer": &empty} {
+		item, err := m.Encode(reflect.Indirect(reflect.ValueOf(value)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(item) != 1 {
+			t.Errorf("%s: the item is %v, want only the key", name, item)
+		}
+	}
+	full := row{
+		"a", true, 1,
+		[]int{0},
+		map[string]int{"": 0},
+		[2]int{0, 1},
+		point{1, 0},
+		new(0), 0,
+		time.Unix(0, 0), day(time.Unix(0, 0)),
+		moment{},
+		netip.IPv4Unspecified(),
+	}
+	full.Map = map[string]int{"a": 0}
+	item, err := m.Encode(reflect.ValueOf(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(item) != reflect.TypeFor[row]().NumField() {
+		t.Errorf("the item is %v, want all fields", item)
+	}
+}
+
+func TestAttributeValuesAreCopied(t *testing.T) {
+	type row struct {
+		All  types.AttributeValue
+		Only *types.AttributeValueMemberS
+	}
+	all := list(
+		s("a"), n("1"), b("x"), boolean(true), null(), mapOf("a", list()),
+		&types.AttributeValueMemberSS{Value: []string{"a"}}, &types.AttributeValueMemberNS{Value: []string{"1"}},
+		&types.AttributeValueMemberBS{Value: [][]byte{[]byte("x")}},
+	)
+	registry := model.NewRegistry()
+	var got row
+	if err := registry.DecodeValue(mapOf("all", all, "only", s("b")), &got); err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, got.All, all)
+	equalItems(t, got.Only, s("b"))
+	if got.All == all {
+		t.Error("the value is that of the item itself")
+	}
+	if err := registry.DecodeValue(mapOf("all", null(), "only", null()), &got); err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, got, row{All: null()})
+	av, err := registry.EncodeValue(row{Only: (*types.AttributeValueMemberS)(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, av, mapOf("all", null(), "only", null()))
+}
+
+func TestConvertersThatFail(t *testing.T) {
+	registry := sevenRegistry()
+	var dest []seven
+	err := registry.DecodeValue(list(n("7"), n("8")), &dest)
+	if err == nil || !strings.Contains(err.Error(), "[1]: found N \"8\"") || !strings.Contains(err.Error(), "not 7") {
+		t.Errorf("the error is %v", err)
+	}
+	cause := errors.New("no")
+	broken := model.NewRegistry(
+		model.Converter{Type: reflect.TypeFor[seven](), Encode: func(reflect.Value) (types.AttributeValue, error) { return nil, nil }},
+		model.Converter{Type: reflect.TypeFor[upper](), Encode: func(reflect.Value) (types.AttributeValue, error) { return nil, cause }},
+	)
+	if av, err := broken.EncodeValue(seven{}); err == nil || !strings.Contains(err.Error(), "returned nil") {
+		t.Errorf("a converter that returns nil: %v, %v", av, err)
+	}
+	if av, err := broken.EncodeValue([]upper{"a"}); !errors.Is(err, cause) {
+		t.Errorf("a converter that fails: %v, %v", av, err)
+	}
+}
+
+func TestKeysThatEncodeThemselves(t *testing.T) {
+	type row struct {
+		PK upper `theorydb:"pk"`
+		SK seven `theorydb:"sk"`
+	}
+	m, err := sevenRegistry().Model(reflect.TypeFor[row]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Hash.Key != "S" || m.Range.Key != "N" {
+		t.Errorf("the keys are of the types %s and %s, want S and N", m.Hash.Key, m.Range.Key)
+	}
+}
+
+func TestNumber(t *testing.T) {
+	if f, err := model.Number("1.5e1").Float64(); f != 15 || err != nil {
+		t.Errorf("the float is %v, %v", f, err)
+	}
+	if i, err := model.Number("1.5e1").Int64(); i != 15 || err != nil {
+		t.Errorf("the integer is %v, %v", i, err)
+	}
+	if i, err := model.Number("1.5").Int64(); err == nil {
+		t.Errorf("the integer is %v", i)
+	}
+	av, err := model.NewRegistry().EncodeValue(model.Number(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equalItems(t, av, n("0"))
+}
+
+func TestErrorsWrapTheirReason(t *testing.T) {
+	var syntax *json.SyntaxError
+	var got document
+	err := mustModel[document](t).Decode(model.Item{"json": s("{")}, reflect.ValueOf(&got).Elem())
+	if !errors.As(err, &syntax) {
+		t.Errorf("the error is %v, want it to wrap that of encoding/json", err)
+	}
+	var unsupported *json.UnsupportedValueError
+	_, err = mustModel[document](t).Encode(reflect.ValueOf(document{PK: "a", Any: math.NaN()}))
+	if !errors.As(err, &unsupported) {
+		t.Errorf("the error is %v, want it to wrap that of encoding/json", err)
+	}
+}
