@@ -9,7 +9,9 @@
 // value would not survive the way back: [][]byte is a list unless the field is
 // tagged as a set, times are in UTC, what DynamoDB refuses (NaN, numbers of
 // more than 38 digits, invalid UTF-8, more than 32 levels) is an error, and so
-// is a field of a type that attributevalue leaves out without a word.
+// is a field of a type that attributevalue leaves out without a word. Keys of Go
+// maps are written by their kind, never by a String method that nothing reads,
+// and the names of attributes are compared as they stand, upper and lower case.
 package model
 
 import (
