@@ -72,9 +72,10 @@ func New(api API, options ...Option) *DB {
 type Config struct {
 	Region   string // overrides the environment's
 	Endpoint string // URL of another server, such as `isr dynamodb`; empty is AWS
-	Load     []func(*config.LoadOptions) error
-	Client   []func(*dynamodb.Options)
-	Options  []Option
+
+	Load    []func(*config.LoadOptions) error // for config.LoadDefaultConfig
+	Client  []func(*dynamodb.Options)         // for the client, after Endpoint
+	Options []Option                          // for New
 }
 
 // Open returns a DB on a client that it makes from the SDK's ordinary
