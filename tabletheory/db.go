@@ -115,47 +115,48 @@ type target struct {
 // to one that is not nil.
 func (m *mapper) target(v any) (*target, error) {
 	t, err := m.untabled(v)
+	if err == nil && t.table == "" {
+		err = t.nameTable()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if t.table != "" {
-		return t, nil
-	}
-	return t.named()
+	return &t, nil
 }
 
-// untabled is target, but for the table, whose name is known only if fields are
-// encrypted, which are bound to it.
-func (m *mapper) untabled(v any) (*target, error) {
+// untabled is target, but for the table, whose name is asked for only if fields
+// are encrypted, which are bound to it.
+func (m *mapper) untabled(v any) (target, error) {
 	value := reflect.ValueOf(v)
 	for value.Kind() == reflect.Pointer && !value.IsNil() {
 		value = value.Elem()
 	}
 	if value.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("tabletheory: %w: a model is a struct or a pointer to one, not %s", ErrInvalidModel, describe(v))
+		return target{}, fmt.Errorf("tabletheory: %w: a model is a struct or a pointer to one, not %s", ErrInvalidModel, describe(v))
 	}
 	md, err := m.models.Model(value.Type())
 	if err != nil {
-		return nil, fmt.Errorf("tabletheory: %w: %w", ErrInvalidModel, err)
+		return target{}, fmt.Errorf("tabletheory: %w: %w", ErrInvalidModel, err)
 	}
-	t := &target{mapper: m, model: md, value: value}
+	t := target{mapper: m, model: md, value: value}
 	if len(md.Encrypted) == 0 {
 		return t, nil
 	}
 	if m.keys == nil {
-		return nil, fmt.Errorf("tabletheory: %w: field %s of %v is encrypted, and there are no keys: give WithKeyProvider to New", ErrInvalidModel, md.Encrypted[0].Name, md.Type)
+		return t, fmt.Errorf("tabletheory: %w: field %s of %v is encrypted, and there are no keys: give WithKeyProvider to New", ErrInvalidModel, md.Encrypted[0].Name, md.Type)
 	}
-	return t.named()
+	err = t.nameTable()
+	return t, err
 }
 
-// named asks the model for its table.
-func (t *target) named() (*target, error) {
+// nameTable asks the model for its table.
+func (t *target) nameTable() error {
 	table, err := t.model.TableName(t.value)
 	if err != nil {
-		return nil, fmt.Errorf("tabletheory: %w: %w", ErrInvalidModel, err)
+		return fmt.Errorf("tabletheory: %w: %w", ErrInvalidModel, err)
 	}
 	t.table = table
-	return t, nil
+	return nil
 }
 
 // describe names a value that should have been something else.
