@@ -69,7 +69,9 @@ func (m *Model) Encode(v reflect.Value) (Item, error) {
 	defer e.release()
 	e.reserve(m.plan.needs, 1)
 	item := make(Item, len(m.Fields))
-	v = addressable(v).Elem() // or each field that needs an address would be copied
+	if !v.CanAddr() {
+		v = addressable(v).Elem() // or each field that needs an address would be copied
+	}
 	if err := m.plan.encode(e, v, item); err != nil {
 		return nil, err
 	}
