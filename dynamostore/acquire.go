@@ -7,11 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
 )
 
 // Acquire implements [isr.MetaStore]. A d that is not positive is refused.
@@ -43,16 +40,16 @@ func (s *Store) acquire(ctx context.Context, pk string, d time.Duration) (*lease
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := s.call(ctx, l.take)
-		switch classify(err) {
-		case applied:
+		switch tabletheory.OutcomeOf(err) {
+		case tabletheory.Applied:
 			return l, nil
-		case conditionFailed:
+		case tabletheory.ConditionFailed:
 			return l.contest(err, started)
-		case refused:
+		case tabletheory.Refused:
 			if attempt == 1 {
 				return nil, err
 			}
-		case cancelled, unknown:
+		case tabletheory.Cancelled, tabletheory.Unknown:
 			if !s.spent(attempt, started) && s.pause(ctx, attempt) {
 				continue
 			}
@@ -66,46 +63,41 @@ func (l *lease) take(ctx context.Context) error {
 	s := l.store
 	now, started := s.config.Now(), time.Now()
 	expiresAt := expiry(now, l.duration)
-	item := key(l.pk, skLock)
-	item[attrToken] = text(l.token)
-	item[attrExpiresAt] = number(expiresAt)
-	item[attrTTL] = number(expiresAt + lockLinger)
-	item[attrOwner] = text(s.config.Owner)
-	out, err := s.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &s.table,
-		Item:      item,
-		// A row without a number cannot say when it ends: it is free.
-		ConditionExpression: aws.String(`attribute_not_exists(pk)` +
-			` OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now`),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":number": text("N"), ":now": number(floorSeconds(now)),
-		},
-		ReturnValues:                        types.ReturnValueAllOld,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	lock := newLockRow(s.at(l.pk, skLock), expiresAt)
+	lock.Token, lock.Owner = laxText(l.token), laxText(s.config.Owner)
+	var replaced lockRow
+	// A row without a number cannot say when it ends: it is free.
+	err := s.db.WithContext(ctx).Model(lock).
+		WithConditionExpression(`attribute_not_exists(pk)`+
+			` OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now`,
+			map[string]any{":number": "N", ":now": floorSeconds(now)}).
+		ReturnOld(&replaced).
+		CreateOrUpdate()
 	if err != nil {
 		return err
 	}
 	// A back-off that has passed, or a lease whose holder died.
-	l.failures = decodeFailures(out.Attributes)
+	l.failures = replaced.failures()
 	l.granted(expiresAt, started)
 	return nil
 }
 
 // contest reads the row that refused us. Our own token on it means that an
 // earlier attempt, ours or the SDK's, was carried out and its reply lost.
-func (l *lease) contest(err error, started time.Time) (*lease, error) {
-	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
+func (l *lease) contest(refusal error, started time.Time) (*lease, error) {
+	failed, ok := errors.AsType[*tabletheory.ConditionError](refusal)
 	if !ok {
-		return nil, err
+		return nil, refusal
 	}
-	found := row(failed.Item)
-	lock := decodeLock(found)
-	if found.text(attrToken) == l.token {
-		l.granted(lock.ExpiresAt.Unix(), started)
+	var found lockRow
+	if err := failed.Decode(&found); err != nil && !errors.Is(err, tabletheory.ErrItemNotFound) {
+		return nil, errors.Join(refusal, err)
+	}
+	if string(found.Token) == l.token {
+		l.granted(int64(found.ExpiresAt), started)
 		return l, nil
 	}
-	return nil, &isr.HeldError{Lock: *lock}
+	return nil, &isr.HeldError{Lock: found.lock()}
 }
 
 // abandon makes sure that a lease whose acquisition was not answered is nobody's.
@@ -127,7 +119,7 @@ func (s *Store) abandon(ctx context.Context, l *lease, cause error) error {
 // demands it can succeed any more. gone says that none did to begin with.
 func (s *Store) drop(ctx context.Context, l *lease) (gone bool, err error) {
 	err = s.repeat(ctx, false, l.erase)
-	if classify(err) == conditionFailed {
+	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
 		return true, nil
 	}
 	return false, err
@@ -135,11 +127,7 @@ func (s *Store) drop(ctx context.Context, l *lease) (gone bool, err error) {
 
 // erase deletes the LOCK row if it is ours.
 func (l *lease) erase(ctx context.Context) error {
-	_, err := l.store.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName:                 &l.store.table,
-		Key:                       key(l.pk, skLock),
-		ConditionExpression:       aws.String("lease_token = :token"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":token": text(l.token)},
-	})
-	return err
+	return l.store.db.WithContext(ctx).Model(&lockRow{location: l.store.at(l.pk, skLock)}).
+		WithCondition("Token", "=", l.token).
+		Delete()
 }

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // A fence is what Read keeps of a META row, so that Publish replaces exactly
@@ -32,17 +35,17 @@ func newFence(pk string, meta row) fence {
 	return fence{pk: pk, meta: kept}
 }
 
-// condition is true of a META row that is still what the fence was made of. Its
-// values are added to values.
+// condition is true of a META row that is still what the fence was made of.
 //
 // isr.v grows with every write of ours. The other attributes are compared
 // because services that know the reference schema alone do not raise it:
 // one that writes content changes s3_key or generated_at, one that swaps
 // pointers changes current_sk.
-func (f fence) condition(values map[string]types.AttributeValue) string {
+func (f fence) condition() core.Condition {
 	if f.meta == nil {
-		return "attribute_not_exists(pk)"
+		return tabletheory.IfNotExists()
 	}
+	values := make(map[string]any, 4)
 	same := func(path, placeholder string, value types.AttributeValue) string {
 		if value == nil {
 			return "attribute_not_exists(" + path + ")"
@@ -51,6 +54,8 @@ func (f fence) condition(values map[string]types.AttributeValue) string {
 		return path + " = " + placeholder
 	}
 	terms := []string{
+		// If the row were deleted, attribute_not_exists would hold of every part.
+		"attribute_exists(pk)",
 		same("s3_key", ":old_s3_key", f.meta[attrBodyKey]),
 		same("generated_at", ":old_generated_at", f.meta[attrGeneratedAt]),
 		same("current_sk", ":old_current_sk", f.meta[attrCurrent]),
@@ -61,8 +66,7 @@ func (f fence) condition(values map[string]types.AttributeValue) string {
 		// None, or something that is none of ours: compared as a whole.
 		terms = append(terms, same("isr", ":old_isr", f.meta[attrISR]))
 	}
-	// If the row were deleted, attribute_not_exists would hold of every part.
-	return "attribute_exists(pk) AND " + strings.Join(terms, " AND ")
+	return tabletheory.ConditionExpression(strings.Join(terms, " AND "), values)
 }
 
 // next is the version to publish: one more than the fence's, or, where it has
@@ -73,4 +77,14 @@ func (f fence) next(now time.Time) int64 {
 		return v + 1
 	}
 	return max(now.UnixMilli(), 1)
+}
+
+// version reads the version of a META row: ok is false where the row has none.
+func (r row) version() (v int64, ok bool) {
+	n, isNumber := r.child(attrISR)[attrVersion].(*types.AttributeValueMemberN)
+	if !isNumber {
+		return 0, false
+	}
+	v, err := floorNumber(n.Value)
+	return v, err == nil && v >= 0 && v < maxCount
 }

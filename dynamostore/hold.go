@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
 )
 
 // Refresh implements [isr.MetaStore]. An error other than [isr.ErrLeaseLost]
@@ -24,7 +21,7 @@ func (s *Store) Refresh(ctx context.Context, l isr.Lease) error {
 		return fmt.Errorf("refresh the lease of %s: %w", held.pk, isr.ErrLeaseLost)
 	}
 	err = s.try(ctx, held.extend)
-	if classify(err) == conditionFailed {
+	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
 		held.end()
 		return fmt.Errorf("refresh the lease of %s: %w%s", held.pk, isr.ErrLeaseLost, whoHasIt(err))
 	}
@@ -41,22 +38,21 @@ func (l *lease) extend(ctx context.Context) error {
 	s := l.store
 	now, started := s.config.Now(), time.Now()
 	expiresAt := expiry(now, l.duration)
-	_, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                &s.table,
-		Key:                      key(l.pk, skLock),
-		UpdateExpression:         aws.String("SET lease_expires_at = :expires_at, #ttl = :ttl"),
-		ConditionExpression:      aws.String("lease_token = :token AND lease_expires_at > :now"),
-		ExpressionAttributeNames: map[string]string{"#ttl": attrTTL},
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":token": text(l.token), ":now": number(floorSeconds(now)),
-			":expires_at": number(expiresAt), ":ttl": number(expiresAt + lockLinger),
-		},
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	err := s.db.WithContext(ctx).Model(newLockRow(s.at(l.pk, skLock), expiresAt)).
+		WithConditionExpression(isHeld, l.heldAt(now)).
+		Update("ExpiresAt", "TTL")
 	if err == nil {
 		l.granted(expiresAt, started)
 	}
 	return err
+}
+
+// isHeld is true of a LOCK row that is ours and has not expired.
+const isHeld = "lease_token = :token AND lease_expires_at > :now"
+
+// heldAt are the values of isHeld.
+func (l *lease) heldAt(now time.Time) map[string]any {
+	return map[string]any{":token": l.token, ":now": floorSeconds(now)}
 }
 
 // Release implements [isr.MetaStore]. It uses ctx as it is: give it one that is
@@ -67,7 +63,7 @@ func (s *Store) Release(ctx context.Context, l isr.Lease) error {
 		return fmt.Errorf("release a lease: %w", err)
 	}
 	err = s.try(ctx, held.erase)
-	if err != nil && classify(err) != conditionFailed {
+	if err != nil && tabletheory.OutcomeOf(err) != tabletheory.ConditionFailed {
 		return fmt.Errorf("release the lease of %s: %w", held.pk, err)
 	}
 	held.end()
@@ -81,28 +77,19 @@ func (s *Store) BackOff(ctx context.Context, l isr.Lease, d time.Duration) error
 	if err != nil {
 		return fmt.Errorf("back off: %w", err)
 	}
-	until := expiry(s.config.Now(), max(d, 0))
-	nobody := s.config.NewToken() // and nobody is told
+	pause := newLockRow(s.at(held.pk, skLock), expiry(s.config.Now(), max(d, 0)))
+	pause.Token = laxText(s.config.NewToken()) // nobody's, and nobody is told
+	// The count is a constant, not an addition: a repetition must not count the
+	// failure twice.
+	pause.Failures = laxNumber(held.failures) + 1
 	err = s.try(ctx, func(ctx context.Context) error {
-		_, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-			TableName: &s.table,
-			Key:       key(held.pk, skLock),
-			// The count is a constant, not an addition: a repetition must not
-			// count the failure twice.
-			UpdateExpression: aws.String("SET lease_token = :nobody, lease_expires_at = :until," +
-				" failures = :failures, #ttl = :ttl REMOVE lease_owner"),
-			ConditionExpression:      aws.String("lease_token = :token"),
-			ExpressionAttributeNames: map[string]string{"#ttl": attrTTL},
-			ExpressionAttributeValues: map[string]types.AttributeValue{
-				":token": text(held.token), ":nobody": text(nobody), ":until": number(until),
-				":failures": number(int64(held.failures) + 1), ":ttl": number(until + lockLinger),
-			},
-		})
-		return err
+		return s.db.WithContext(ctx).Model(pause).
+			WithCondition("Token", "=", held.token).
+			Update("Token", "ExpiresAt", "Failures", "TTL", "Owner")
 	})
 	// A failed condition is a lost lease, or the effect of an attempt of ours
 	// whose reply was lost. Both leave the row as it ought to be.
-	if err != nil && classify(err) != conditionFailed {
+	if err != nil && tabletheory.OutcomeOf(err) != tabletheory.ConditionFailed {
 		return fmt.Errorf("back off from %s: %w", held.pk, err)
 	}
 	held.end()
@@ -112,16 +99,22 @@ func (s *Store) BackOff(ctx context.Context, l isr.Lease, d time.Duration) error
 // whoHasIt names the present holder for an error message, if the refusal of a
 // condition brought the row along.
 func whoHasIt(err error) string {
-	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
+	failed, ok := errors.AsType[*tabletheory.ConditionError](err)
 	if !ok {
 		return ""
 	}
-	return holder(failed.Item)
+	return holder(failed)
 }
 
-func holder(lock row) string {
-	if lock == nil {
+// holder names the holder that the error of a condition brought along.
+func holder(failed interface{ Decode(dest any) error }) string {
+	var found lockRow
+	err := failed.Decode(&found)
+	switch {
+	case errors.Is(err, tabletheory.ErrItemNotFound):
 		return " (there is no lease)"
+	case err != nil:
+		return fmt.Sprintf(" (whose it is: %v)", err)
 	}
-	return fmt.Sprintf(" (%v)", &isr.HeldError{Lock: *decodeLock(lock)})
+	return fmt.Sprintf(" (%v)", &isr.HeldError{Lock: found.lock()})
 }

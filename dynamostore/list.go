@@ -81,7 +81,7 @@ func (s *Store) scan(ctx context.Context) iter.Seq2[row, error] {
 			ConsistentRead:   aws.Bool(true),
 			FilterExpression: aws.String("sk IN (:lock, :meta, :purge)"),
 			ExpressionAttributeValues: map[string]types.AttributeValue{
-				":lock": text(skLock), ":meta": text(skMeta), ":purge": text(skPurge),
+				":lock": stringOf(skLock), ":meta": stringOf(skMeta), ":purge": stringOf(skPurge),
 			},
 		}
 		for {

@@ -22,6 +22,8 @@ const (
 	saturation = int64(1) << 62
 	// maxCount bounds sequences, versions and lengths.
 	maxCount = saturation - 1
+	// minStatus and maxStatus bound the status of a page.
+	minStatus, maxStatus = 100, 999
 )
 
 // floorNumber returns the integral part, towards minus infinity, of a number as
@@ -65,14 +67,20 @@ func saturate(f float64) int64 {
 	return int64(f)
 }
 
-// number is the attribute of an integer.
-func number(n int64) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+// floorOf is floorNumber of an attribute. NULL is 0, what is no number is not ok.
+func floorOf(av types.AttributeValue) (n int64, ok bool) {
+	if number, is := av.(*types.AttributeValueMemberN); is {
+		n, err := floorNumber(number.Value)
+		return n, err == nil
+	}
+	return 0, isNull(av)
 }
 
-// text is the attribute of a string.
-func text(s string) types.AttributeValue {
-	return &types.AttributeValueMemberS{Value: s}
+// isNull says that an attribute is NULL, which mappers of other languages write
+// for a field without a value: it means the same as no attribute.
+func isNull(av types.AttributeValue) bool {
+	_, null := av.(*types.AttributeValueMemberNULL)
+	return null
 }
 
 // moment is the time of so many epoch seconds.

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Positions in the publish transaction, for reading its cancellation reasons.
@@ -66,7 +64,15 @@ type publication struct {
 	lease *lease
 	fence fence
 	next  isr.Entry
-	sent  []*dynamodb.TransactWriteItemsInput // each with its own client token
+	meta  *metaRow // of next
+	sent  []*request
+}
+
+// A request is a publication as it is sent to DynamoDB.
+type request struct {
+	*publication
+	token string    // the client's, of its own
+	now   time.Time // at which the lease must not have expired
 }
 
 func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry) (*publication, error) {
@@ -79,7 +85,7 @@ func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry) (*publ
 		return nil, err
 	}
 	next.Version = f.next(s.config.Now())
-	return &publication{store: s, lease: l, fence: f, next: next}, nil
+	return &publication{store: s, lease: l, fence: f, next: next, meta: newMetaRow(s.at(l.pk, skMeta), next)}, nil
 }
 
 // run sends the transaction until it has an answer.
@@ -90,94 +96,49 @@ func (p *publication) run(ctx context.Context) error {
 	started := time.Now()
 	request := p.request()
 	for attempt := 1; ; attempt++ {
-		err := p.send(ctx, request)
-		switch classify(err) {
-		case applied:
+		err := p.store.call(ctx, request.send)
+		outcome := tabletheory.OutcomeOf(err)
+		switch outcome {
+		case tabletheory.Applied:
 			// Crashing here loses nothing: META and LOCK are as they should be.
 			return nil
-		case conditionFailed:
+		case tabletheory.ConditionFailed:
 			return p.refusal(ctx, err, attempt == 1)
-		case refused:
+		case tabletheory.Refused:
 			if attempt == 1 {
-				return withReasons(err)
+				return err
 			}
-			return p.settle(ctx, withReasons(err))
-		case cancelled, unknown:
+			return p.settle(ctx, err)
+		case tabletheory.Cancelled, tabletheory.Unknown:
 		}
 		if !p.store.pause(ctx, attempt) || !p.lease.running() || time.Since(started) > tokenLife {
 			return p.settle(ctx, err)
 		}
-		if classify(err) == cancelled {
+		if outcome == tabletheory.Cancelled {
 			request = p.request()
 		}
 	}
 }
 
-func (p *publication) send(ctx context.Context, request *dynamodb.TransactWriteItemsInput) error {
-	return p.store.call(ctx, func(ctx context.Context) error {
-		_, err := p.store.api.TransactWriteItems(ctx, request)
-		return err
-	})
+// request makes a request with a client token and a moment of its own.
+func (p *publication) request() *request {
+	r := &request{publication: p, token: rand.Text(), now: p.store.config.Now()}
+	p.sent = append(p.sent, r)
+	return r
 }
 
-// request makes a transaction with a client token and a :now of its own.
-func (p *publication) request() *dynamodb.TransactWriteItemsInput {
-	request := &dynamodb.TransactWriteItemsInput{
-		ClientRequestToken: aws.String(rand.Text()),
-		TransactItems: []types.TransactWriteItem{
-			opMeta: {Update: p.updateMeta()},
-			opLock: {Delete: p.deleteLock()},
-		},
-	}
-	p.sent = append(p.sent, request)
-	return request
-}
-
-// updateMeta sets or removes every attribute of the reference, so that no
+// send sends the request, the very same each time.
+//
+// The update sets or removes every attribute of the reference, so that no
 // generation inherits from another, and leaves those alone that we do not know.
-func (p *publication) updateMeta() *types.Update {
-	values := map[string]types.AttributeValue{
-		":s3_key":       text(p.next.BodyKey),
-		":generated_at": number(p.next.GeneratedAt.Unix()),
-		":revalidate":   number(interval(p.next.Revalidate)),
-		":isr":          encodeISR(p.next),
-	}
-	set := "SET s3_key = :s3_key, generated_at = :generated_at, revalidate_seconds = :revalidate, isr = :isr"
-	remove := " REMOVE current_sk"
-	if p.next.ETag != "" {
-		set += ", etag = :etag"
-		values[":etag"] = text(p.next.ETag)
-	} else {
-		remove += ", etag"
-	}
-	if !p.next.Expires.IsZero() {
-		set += ", #ttl = :ttl"
-		values[":ttl"] = number(p.next.Expires.Unix())
-	} else {
-		remove += ", #ttl"
-	}
-	return &types.Update{
-		TableName:                           &p.store.table,
-		Key:                                 key(p.lease.pk, skMeta),
-		UpdateExpression:                    aws.String(set + remove),
-		ConditionExpression:                 aws.String(p.fence.condition(values)),
-		ExpressionAttributeNames:            map[string]string{"#ttl": attrTTL},
-		ExpressionAttributeValues:           values,
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
-}
-
-// deleteLock gives up the lease and is the proof that it was held: DynamoDB
+// The deletion gives up the lease and is the proof that it was held: DynamoDB
 // allows one operation per item, so that there is no separate check.
-func (p *publication) deleteLock() *types.Delete {
-	return &types.Delete{
-		TableName:           &p.store.table,
-		Key:                 key(p.lease.pk, skLock),
-		ConditionExpression: aws.String("lease_token = :token AND lease_expires_at > :now"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":token": text(p.lease.token),
-			":now":   number(floorSeconds(p.store.config.Now())),
-		},
-		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}
+func (r *request) send(ctx context.Context) error {
+	lock := lockRow{location: r.store.at(r.lease.pk, skLock)}
+	return r.store.db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
+		tx.Update(r.meta, nil, r.fence.condition())                                      // opMeta
+		tx.Delete(&lock, tabletheory.ConditionExpression(isHeld, r.lease.heldAt(r.now))) // opLock
+		tx.ClientRequestToken(r.token)
+		return nil
+	})
 }

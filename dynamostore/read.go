@@ -2,7 +2,9 @@ package dynamostore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -37,9 +39,9 @@ func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
 	}
 	// A sequence that cannot be read is an error and never zero: everything
 	// rendered from there on would look older than every purge, or newer.
-	sequence, malformed := decodeSequence(attrs)
-	if malformed != nil {
-		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", malformed)
+	sequence, err := s.sequence(ctx, attrs)
+	if err != nil {
+		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
 	}
 	return sequence, nil
 }
@@ -52,7 +54,7 @@ func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error)
 		ConsistentRead:         aws.Bool(true),
 		KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":pk": text(pk), ":first": text(skLock), ":last": text(skPurge),
+			":pk": stringOf(pk), ":first": stringOf(skLock), ":last": stringOf(skPurge),
 		},
 	}
 	rows := make(map[string]row, 3)
@@ -80,7 +82,8 @@ func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, 
 	var out *dynamodb.GetItemOutput
 	err := s.repeat(ctx, bounded, func(ctx context.Context) (err error) {
 		out, err = s.api.GetItem(ctx, &dynamodb.GetItemInput{
-			TableName: &s.table, Key: key(pk, sk), ConsistentRead: aws.Bool(true),
+			TableName: &s.table, ConsistentRead: aws.Bool(true),
+			Key: map[string]types.AttributeValue{attrPK: stringOf(pk), attrSK: stringOf(sk)},
 		})
 		return err
 	})
@@ -98,63 +101,66 @@ func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, 
 func (s *Store) record(ctx context.Context, pk string, rows map[string]row) (isr.Record, error) {
 	meta := rows[skMeta]
 	record := isr.Record{Fence: newFence(pk, meta)}
-	if lock := rows[skLock]; lock != nil {
-		record.Lock = decodeLock(lock)
-	}
-	if purge := rows[skPurge]; purge != nil {
-		cover, malformed := decodeCover(pk, purge)
-		if malformed != nil {
-			// It may cover whatever META has.
-			record.Malformed = malformed
-			return record, nil
-		}
-		record.Cover = cover
-	}
-	if meta == nil {
+	err := s.fill(ctx, &record, rows)
+	if malformed, ok := errors.AsType[*MalformedError](err); ok {
+		record.Malformed = malformed
 		return record, nil
 	}
-	entry, malformed, err := s.entry(ctx, pk, meta)
-	if malformed != nil {
-		record.Malformed = malformed
-	}
-	record.Entry = entry
 	return record, err
+}
+
+func (s *Store) fill(ctx context.Context, record *isr.Record, rows map[string]row) (err error) {
+	if found, ok := rows[skLock]; ok {
+		var r lockRow
+		if err := s.decode(ctx, found, &r); err != nil {
+			return err
+		}
+		record.Lock = new(r.lock())
+	}
+	if purge, ok := rows[skPurge]; ok {
+		// If it is malformed, it may cover whatever META has.
+		if record.Cover, err = s.cover(ctx, purge); err != nil {
+			return err
+		}
+	}
+	if meta, ok := rows[skMeta]; ok {
+		record.Entry, err = s.entry(ctx, meta)
+	}
+	return err
 }
 
 // entry reads the entry of a META row, from the version row it points at if it
 // does not carry the content itself.
-func (s *Store) entry(ctx context.Context, pk string, meta row) (*isr.Entry, *MalformedError, error) {
-	current, malformed := pointer(pk, meta)
-	if malformed != nil || current == "" {
-		if malformed != nil {
-			return nil, malformed, nil
-		}
-		entry, malformed := decodeEntry(pk, skMeta, meta)
-		return entry, malformed, nil
+func (s *Store) entry(ctx context.Context, meta row) (*isr.Entry, error) {
+	current, err := meta.pointer()
+	if err != nil {
+		return nil, err
+	}
+	if current == "" {
+		return s.content(ctx, meta)
 	}
 	// A version row never changes what it says of its content, so that this
 	// second read belongs to the moment of the first.
-	attrs, err := s.readRow(ctx, true, pk, current)
+	version, err := s.readRow(ctx, true, meta.text(attrPK), current)
 	if err != nil {
-		return nil, nil, fmt.Errorf("version %s: %w", current, err)
+		return nil, fmt.Errorf("version %s: %w", current, err)
 	}
-	if attrs == nil {
-		return nil, &MalformedError{
-			PK: pk, SK: skMeta, Attribute: attrCurrent,
-			Expected: "the sort key of a row", Found: describe(meta[attrCurrent]) + ", which is not there",
-		}, nil
+	if version == nil {
+		malformed := meta.malformed(attrCurrent, "the sort key of a row")
+		malformed.Found += ", which is not there"
+		return nil, malformed
 	}
-	entry, malformed := decodeEntry(pk, current, attrs)
-	if malformed != nil {
-		return nil, malformed, nil
+	entry, err := s.content(ctx, version)
+	if err != nil {
+		return nil, err
 	}
 	// Version and garbage collection are the pointer's own.
 	entry.Version = 0
 	if !entry.Foreign {
 		entry.Version, _ = meta.version()
 	}
-	entry.Expires = (&decoder{attrs: meta}).horizon(attrTTL)
-	return entry, nil, nil
+	entry.Expires = meta.expires()
+	return entry, nil
 }
 
 // pointer returns the sort key of the row that has the content of a META row,
@@ -163,18 +169,40 @@ func (s *Store) entry(ctx context.Context, pk string, meta row) (*isr.Entry, *Ma
 // Every publish of ours leaves current_sk in step with isr.generation_id. If
 // they differ, a service that swaps pointers was here after us, and what META
 // carries beside the pointer is the content of before.
-func pointer(pk string, meta row) (string, *MalformedError) {
-	d := &decoder{pk: pk, sk: skMeta, attrs: meta}
-	current := d.optionalText(attrCurrent)
-	if d.err != nil || current == "" {
-		return "", d.err
+func (r row) pointer() (string, error) {
+	current := r.text(attrCurrent)
+	if current == "" {
+		return "", r.checkPointer()
 	}
-	generation := meta.child(attrISR).text(attrGenerationID)
-	if generation == "" && meta.text(attrBodyKey) != "" {
+	generation := r.child(attrISR).text(attrGenerationID)
+	if generation == "" && r.text(attrBodyKey) != "" {
 		return "", nil // written by another service, content and all
 	}
 	if current == versionPrefix+generation {
 		return "", nil
 	}
 	return current, nil
+}
+
+// checkPointer demands that a pointer which is no text is none at all.
+func (r row) checkPointer() error {
+	switch r[attrCurrent].(type) {
+	case nil, *types.AttributeValueMemberS, *types.AttributeValueMemberNULL:
+		return nil
+	}
+	return r.malformed(attrCurrent, "a string")
+}
+
+// expires reads when a META row may be collected: the zero time for never. What
+// makes no sense there does not keep a pointer from being followed.
+func (r row) expires() time.Time {
+	found, ok := r[attrTTL]
+	if !ok || isNull(found) {
+		return time.Time{}
+	}
+	var h horizon
+	if err := h.UnmarshalDynamoDBAttributeValue(found); err != nil {
+		return time.Time{}
+	}
+	return h.time()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/facetheory/isr/tabletheory"
 )
 
 // maxAttempts bounds how often an ordinary call is made. The SDK's own retries
@@ -29,10 +31,10 @@ func (s *Store) repeat(ctx context.Context, bounded bool, do func(context.Contex
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := s.call(ctx, do)
-		switch classify(err) {
-		case applied, conditionFailed, refused:
+		switch tabletheory.OutcomeOf(err) {
+		case tabletheory.Applied, tabletheory.ConditionFailed, tabletheory.Refused:
 			return err
-		case cancelled, unknown:
+		case tabletheory.Cancelled, tabletheory.Unknown:
 		}
 		if bounded && s.spent(attempt, started) || !s.pause(ctx, attempt) {
 			return err

@@ -16,8 +16,8 @@ const (
 	skSequence = "SEQ"
 )
 
-// Attribute names. Those of the reference schema are shared with writers in
-// other languages; those of ours stand in the map `isr`, in PURGE and in SEQ.
+// Names of attributes that rows are looked at for before, or without, being
+// decoded. The models have all of them.
 const (
 	attrPK = "pk"
 	attrSK = "sk"
@@ -25,47 +25,38 @@ const (
 	attrBodyKey     = "s3_key"
 	attrGeneratedAt = "generated_at"
 	attrRevalidate  = "revalidate_seconds"
-	attrETag        = "etag"
 	attrTTL         = "ttl"
 	attrCurrent     = "current_sk"
 	attrISR         = "isr"
 
 	attrVersion      = "v"
 	attrGenerationID = "generation_id"
-	attrKey          = "key"
-	attrRoute        = "route"
 	attrStatus       = "status"
-	attrHeaders      = "headers"
-	attrSHA256       = "content_sha256"
 	attrLength       = "content_length"
-	attrTags         = "tags"
-	attrStale        = "stale_seconds"
-	attrPurgeSeq     = "purge_seq"
-	attrPinnedUntil  = "pinned_until"
-	attrAssertedAt   = "asserted_at"
 
-	attrToken     = "lease_token"
-	attrExpiresAt = "lease_expires_at"
-	attrOwner     = "lease_owner"
-	attrFailures  = "failures"
-
-	attrSeq          = "seq"
-	attrHardSeq      = "hard_seq"
-	attrAt           = "at"
-	attrMarkLifetime = "mark_lifetime"
+	attrSeq = "seq"
+	attrAt  = "at"
 )
 
-// lockLinger is how many seconds a LOCK row outlives its lease before DynamoDB
-// may collect it: longer than clocks differ.
-const lockLinger = 3600
+// A location is where a row is. Every model begins with one: the table is the
+// store's, and is known only when the program runs.
+type location struct {
+	table string
 
-// A row is one item of the table.
-type row map[string]types.AttributeValue
-
-// key is the primary key of a row.
-func key(pk, sk string) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{attrPK: text(pk), attrSK: text(sk)}
+	PK string `theorydb:"pk"`
+	SK string `theorydb:"sk"`
 }
+
+// TableName is for package tabletheory.
+func (l location) TableName() string { return l.table }
+
+func (s *Store) at(pk, sk string) location { return location{table: s.table, PK: pk, SK: sk} }
+
+// stringOf is the attribute of a string.
+func stringOf(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+// A row is one item of the table as it was found, whoever wrote it.
+type row map[string]types.AttributeValue
 
 // text returns the string attribute of that name, or the empty string.
 func (r row) text(name string) string {

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
 )
 
 // refusal is the answer to a publish whose conditions were false: nil if that is
 // so because it had already been carried out. first says that no other request
 // was sent before.
 func (p *publication) refusal(ctx context.Context, err error, first bool) error {
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
 	if !ok {
 		return err
 	}
@@ -40,38 +38,24 @@ func (p *publication) refusal(ctx context.Context, err error, first bool) error 
 // explain names the conditions that were false, by operation. The rows that come
 // back with them settle the common case of a lost reply at no cost: landed says
 // that META is what this publication made it.
-func (p *publication) explain(canceled *types.TransactionCanceledException) (landed bool, err error) {
-	reasons := canceled.CancellationReasons
-	moved := reasonCode(reasons, opMeta) == "ConditionalCheckFailed"
-	lost := reasonCode(reasons, opLock) == "ConditionalCheckFailed"
-	if moved && p.isOurs(reasons[opMeta].Item) {
-		return true, nil
-	}
+func (p *publication) explain(canceled *tabletheory.TransactionError) (landed bool, err error) {
+	meta, lock := canceled.Reasons[opMeta], canceled.Reasons[opLock]
+	moved, lost := meta.Code == conditionFailed, lock.Code == conditionFailed
 	switch {
+	case moved && p.isOurs(meta.Item):
+		return true, nil
 	case moved && lost:
-		return false, fmt.Errorf("%w%s, and %w", isr.ErrLeaseLost, holder(reasons[opLock].Item), isr.ErrMoved)
+		return false, fmt.Errorf("%w%s, and %w", isr.ErrLeaseLost, holder(lock), isr.ErrMoved)
 	case lost:
-		return false, fmt.Errorf("%w%s", isr.ErrLeaseLost, holder(reasons[opLock].Item))
+		return false, fmt.Errorf("%w%s", isr.ErrLeaseLost, holder(lock))
 	case moved:
 		return false, isr.ErrMoved
 	}
 	return false, canceled
 }
 
-// withReasons adds to a cancellation what was wrong with which operation, which
-// its own text leaves out.
-func withReasons(err error) error {
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
-		return err
-	}
-	for op, sk := range [...]string{opMeta: skMeta, opLock: skLock} {
-		if code := reasonCode(canceled.CancellationReasons, op); code != "None" {
-			err = fmt.Errorf("%s: %s: %s: %w", sk, code, aws.ToString(canceled.CancellationReasons[op].Message), err)
-		}
-	}
-	return err
-}
+// conditionFailed is DynamoDB's code for it, among the reasons of a cancellation.
+const conditionFailed = "ConditionalCheckFailed"
 
 func (p *publication) isOurs(meta row) bool {
 	return meta.child(attrISR).text(attrGenerationID) == p.next.GenerationID
@@ -124,15 +108,12 @@ func (p *publication) landed(ctx context.Context) (bool, error) {
 	// what it did under our client tokens, and repeating a request cannot do
 	// harm now: it is answered from memory, or fails its conditions.
 	for _, request := range p.sent {
-		err := p.store.repeat(ctx, false, func(ctx context.Context) error {
-			_, err := p.store.api.TransactWriteItems(ctx, request)
-			return err
-		})
-		switch classify(err) {
-		case applied:
+		err := p.store.repeat(ctx, false, request.send)
+		switch tabletheory.OutcomeOf(err) {
+		case tabletheory.Applied:
 			return true, nil
-		case conditionFailed:
-		case refused, cancelled, unknown:
+		case tabletheory.ConditionFailed:
+		case tabletheory.Refused, tabletheory.Cancelled, tabletheory.Unknown:
 			return false, err
 		}
 	}

@@ -1,7 +1,6 @@
 package dynamostore
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -9,22 +8,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
 )
 
 // API is what a [Store] needs of DynamoDB. *dynamodb.Client satisfies it, and so
 // does the embedded engine. Implementations must be safe for concurrent use.
-type API interface {
-	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
-	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
-	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
-	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
-	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
-}
+type API = tabletheory.API
 
 // Config adjusts a [Store]. Its zero value is useful.
 type Config struct {
@@ -63,7 +53,8 @@ type Config struct {
 // A Store is the [isr.MetaStore] on one DynamoDB table. It is safe for
 // concurrent use, holds no resources and need not be closed.
 type Store struct {
-	api    API
+	api    API // for reads, whose rows are of several models
+	db     *tabletheory.DB
 	table  string
 	config Config
 }
@@ -79,7 +70,9 @@ func New(api API, table string, config Config) (*Store, error) {
 	if table == "" {
 		return nil, errors.New("dynamostore: no table name was given")
 	}
-	return &Store{api: api, table: table, config: config.withDefaults()}, nil
+	// What is repeated, and for how long, is decided here: see retry.go.
+	db := tabletheory.New(api, tabletheory.WithRetries(0))
+	return &Store{api: api, db: db, table: table, config: config.withDefaults()}, nil
 }
 
 func (c Config) withDefaults() Config {

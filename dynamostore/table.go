@@ -5,27 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory"
 )
 
 // TableAPI is what [CreateTable] and [CheckTable] need of DynamoDB.
 // *dynamodb.Client satisfies it, and so does the embedded engine.
 type TableAPI interface {
-	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
-	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
-	UpdateTimeToLive(context.Context, *dynamodb.UpdateTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error)
-	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
+	tabletheory.API
+	tabletheory.TableAPI
 }
 
 // ErrNoTable: the table does not exist.
-var ErrNoTable = errors.New("there is no such table")
-
-// tablePoll is the pause between two looks at a table that is being created.
-const tablePoll = 500 * time.Millisecond
+var ErrNoTable = tabletheory.ErrTableNotFound
 
 // wantedKeys is the key schema of the table, in the words of describeKeys.
 const wantedKeys = "pk (string, hash), sk (string, range)"
@@ -36,42 +31,19 @@ const wantedKeys = "pk (string, hash), sk (string, range)"
 // table with other keys is an error. Bound the wait by ctx: AWS takes some
 // seconds. Safe for concurrent use, from several processes too.
 func CreateTable(ctx context.Context, api TableAPI, name string) error {
-	if err := createTable(ctx, api, name); err != nil {
+	// A table that is there is looked at first, for an error that speaks of this
+	// package's tables, not of models.
+	table, err := describeTable(ctx, api, name)
+	if err == nil {
+		err = checkKeys(table)
+	}
+	if err == nil || errors.Is(err, ErrNoTable) {
+		err = tabletheory.New(api).EnsureTable(ctx, modelOf(name))
+	}
+	if err != nil {
 		return fmt.Errorf("create the table %q: %w", name, err)
 	}
-	if err := enableTTL(ctx, api, name); err != nil {
-		return fmt.Errorf("switch on TTL of the table %q: %w", name, err)
-	}
 	return nil
-}
-
-// createTable returns when a table of the right keys can be used. It looks
-// first: whoever may use a table need not be allowed to create one.
-func createTable(ctx context.Context, api TableAPI, name string) error {
-	_, err := describeTable(ctx, api, name)
-	if err == nil {
-		return awaitActive(ctx, api, name)
-	}
-	if !errors.Is(err, ErrNoTable) {
-		return err
-	}
-	_, err = api.CreateTable(ctx, &dynamodb.CreateTableInput{
-		TableName:   &name,
-		BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{
-			{AttributeName: aws.String(attrPK), AttributeType: types.ScalarAttributeTypeS},
-			{AttributeName: aws.String(attrSK), AttributeType: types.ScalarAttributeTypeS},
-		},
-		KeySchema: []types.KeySchemaElement{
-			{AttributeName: aws.String(attrPK), KeyType: types.KeyTypeHash},
-			{AttributeName: aws.String(attrSK), KeyType: types.KeyTypeRange},
-		},
-	})
-	// In use: another process was faster.
-	if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
-		return err
-	}
-	return awaitActive(ctx, api, name)
 }
 
 // CheckTable returns nil if the table exists, has the right keys and can be
@@ -79,55 +51,28 @@ func createTable(ctx context.Context, api TableAPI, name string) error {
 // table, it wraps [ErrNoTable].
 func CheckTable(ctx context.Context, api TableAPI, name string) error {
 	table, err := describeTable(ctx, api, name)
+	if err == nil {
+		err = checkKeys(table)
+	}
 	if err != nil {
 		return fmt.Errorf("the table %q: %w", name, err)
 	}
-	if err := checkKeys(table); err != nil {
-		return fmt.Errorf("the table %q: %w", name, err)
-	}
-	if !usable(table.TableStatus) {
-		return fmt.Errorf("the table %q is in state %s: wait until it is ACTIVE", name, table.TableStatus)
+	// Rows can be read and written while it is being changed.
+	if status := table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
+		return fmt.Errorf("the table %q is in state %s: wait until it is ACTIVE", name, status)
 	}
 	return nil
 }
 
+// modelOf is a model of the table. All of them have its keys and its ttl.
+func modelOf(table string) *lockRow { return &lockRow{location: location{table: table}} }
+
 func describeTable(ctx context.Context, api TableAPI, name string) (*types.TableDescription, error) {
-	out, err := api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
-	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+	table, err := tabletheory.New(api).DescribeTable(ctx, modelOf(name))
+	if errors.Is(err, ErrNoTable) {
 		return nil, fmt.Errorf("%w: create it with `isr table create`, or start with --create-table", ErrNoTable)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return out.Table, nil
-}
-
-// usable says that rows can be read and written.
-func usable(status types.TableStatus) bool {
-	return status == types.TableStatusActive || status == types.TableStatusUpdating
-}
-
-func awaitActive(ctx context.Context, api TableAPI, name string) error {
-	for {
-		table, err := describeTable(ctx, api, name)
-		// Just after its creation a table may not be seen yet.
-		if err != nil && !errors.Is(err, ErrNoTable) {
-			return err
-		}
-		if err == nil {
-			if err := checkKeys(table); err != nil {
-				return err
-			}
-			if usable(table.TableStatus) {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting until it is ACTIVE: %w", ctx.Err())
-		case <-time.After(tablePoll):
-		}
-	}
+	return table, err
 }
 
 // checkKeys compares the key schema with that of this package.
@@ -156,48 +101,4 @@ func describeKeys(table *types.TableDescription) string {
 		keys = append(keys, fmt.Sprintf("%s (%s, %s)", name, kinds[name], strings.ToLower(string(element.KeyType))))
 	}
 	return strings.Join(keys, ", ")
-}
-
-// enableTTL switches TTL on, unless it is on.
-func enableTTL(ctx context.Context, api TableAPI, name string) error {
-	on, err := ttlEnabled(ctx, api, name)
-	if on || err != nil {
-		return err
-	}
-	_, err = api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName: &name,
-		TimeToLiveSpecification: &types.TimeToLiveSpecification{
-			AttributeName: aws.String(attrTTL), Enabled: aws.Bool(true),
-		},
-	})
-	if err == nil {
-		return nil
-	}
-	// Another process may have switched it on in between, which is refused here.
-	if on, again := ttlEnabled(ctx, api, name); on && again == nil {
-		return nil
-	}
-	return err
-}
-
-func ttlEnabled(ctx context.Context, api TableAPI, name string) (bool, error) {
-	out, err := api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
-	if err != nil {
-		return false, err
-	}
-	ttl := out.TimeToLiveDescription
-	if ttl == nil {
-		return false, nil
-	}
-	switch ttl.TimeToLiveStatus {
-	case types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling:
-		if attribute := aws.ToString(ttl.AttributeName); attribute != attrTTL {
-			return false, fmt.Errorf("it is on for the attribute %q: expected %q; switch it off and try again", attribute, attrTTL)
-		}
-		return true, nil
-	case types.TimeToLiveStatusDisabling:
-		return false, errors.New("it is being switched off: try again when that is done, within the hour")
-	case types.TimeToLiveStatusDisabled:
-	}
-	return false, nil
 }

@@ -356,7 +356,7 @@ func TestEnsureTableWithAnotherTTL(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = db.EnsureTable(t.Context(), growing{onTable: table})
-		if err == nil || !strings.Contains(err.Error(), "switch on TTL for the attribute until: it is on for the attribute expires") {
+		if err == nil || !strings.Contains(err.Error(), `switch on TTL for the attribute "until": it is on for the attribute "expires"`) {
 			t.Errorf("%v; want an error that names both attributes", err)
 		}
 		if words := tableWords(t, api, table); len(words) != 4 {

@@ -22,7 +22,7 @@ func (w *wantedTable) advanceTTL(ctx context.Context, table *types.TableDescript
 	}
 	on, err := isTTLOn(out.TimeToLiveDescription, w.ttl)
 	if err != nil {
-		return "", fmt.Errorf("switch on TTL for the attribute %s: %w", w.ttl, err)
+		return "", fmt.Errorf("switch on TTL for the attribute %q: %w", w.ttl, err)
 	}
 	if on {
 		return "", nil
@@ -35,7 +35,7 @@ func (w *wantedTable) advanceTTL(ctx context.Context, table *types.TableDescript
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &w.ttl, Enabled: aws.Bool(true)},
 	})
 	if err != nil {
-		return "TTL is to be switched on", fmt.Errorf("switch on TTL for the attribute %s: %w", w.ttl, err)
+		return "TTL is to be switched on", fmt.Errorf("switch on TTL for the attribute %q: %w", w.ttl, err)
 	}
 	return "", nil
 }
@@ -49,7 +49,7 @@ func isTTLOn(ttl *types.TimeToLiveDescription, attribute string) (bool, error) {
 	switch ttl.TimeToLiveStatus {
 	case types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling:
 		if found := aws.ToString(ttl.AttributeName); found != attribute {
-			return false, fmt.Errorf("it is on for the attribute %s: switch that off, or change the model", found)
+			return false, fmt.Errorf("it is on for the attribute %q: switch that off and try again, or change the model", found)
 		}
 		return true, nil
 	case types.TimeToLiveStatusDisabling:

@@ -1,0 +1,87 @@
+package dynamostore
+
+import (
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+)
+
+// lockRow is a lease, or the pause after a failure. It is read as the condition
+// of Acquire judges it: whatever other writers left there is a lease or is none,
+// and never an error.
+type lockRow struct {
+	location
+
+	Token     laxText   `theorydb:"attr:lease_token"`
+	ExpiresAt leaseEnd  `theorydb:"attr:lease_expires_at"`
+	TTL       laxNumber `theorydb:"ttl,attr:ttl"`
+	Owner     laxText   `theorydb:"attr:lease_owner,omitempty"`
+	Failures  laxNumber `theorydb:"attr:failures,omitempty"`
+}
+
+type (
+	// laxText is empty where there is no string.
+	laxText string
+	// laxNumber is an integer, rounded down, and 0 where there is no number.
+	laxNumber int64
+	// leaseEnd is a time in epoch seconds, and 0, which is long ago, where there
+	// is no number. It is rounded up: `lease_expires_at <= :now` compares a whole
+	// :now.
+	leaseEnd int64
+)
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (t *laxText) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	if s, ok := av.(*types.AttributeValueMemberS); ok {
+		*t = laxText(s.Value)
+	}
+	return nil
+}
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (n *laxNumber) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	if floor, ok := floorOf(av); ok {
+		*n = laxNumber(floor)
+	}
+	return nil
+}
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (e *leaseEnd) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	n, ok := av.(*types.AttributeValueMemberN)
+	if !ok {
+		return nil
+	}
+	if seconds, err := ceilNumber(n.Value); err == nil {
+		*e = leaseEnd(min(max(seconds, 0), maxMoment))
+	}
+	return nil
+}
+
+// newLockRow is a row that demands to be left alone until a time in epoch
+// seconds, and may be collected some time after that.
+func newLockRow(at location, until int64) *lockRow {
+	return &lockRow{location: at, ExpiresAt: leaseEnd(until), TTL: laxNumber(until + lockLinger)}
+}
+
+// lockLinger is how many seconds a LOCK row outlives its lease before DynamoDB
+// may collect it: longer than clocks differ.
+const lockLinger = 3600
+
+// lock is what isr is told of the row.
+func (r *lockRow) lock() isr.Lock {
+	lock := isr.Lock{Owner: string(r.Owner), Failures: r.failures()}
+	if r.ExpiresAt > 0 {
+		lock.ExpiresAt = time.Unix(int64(r.ExpiresAt), 0).UTC()
+	}
+	return lock
+}
+
+// failures is how many there were in a row, none if the count makes no sense: it
+// only shapes a back-off.
+func (r *lockRow) failures() int {
+	const enough = 1 << 20
+	return int(min(max(r.Failures, 0), enough))
+}

@@ -1,0 +1,55 @@
+package dynamostore
+
+import (
+	"context"
+
+	"github.com/facetheory/isr"
+)
+
+// purgeRow is the purge of a page.
+type purgeRow struct {
+	location
+
+	Seq     count   `theorydb:"attr:seq"`
+	HardSeq count   `theorydb:"attr:hard_seq"`
+	At      instant `theorydb:"attr:at"`
+}
+
+// sequenceRow is the state of the purge log.
+type sequenceRow struct {
+	location
+
+	Seq          count  `theorydb:"attr:seq"`
+	MarkLifetime period `theorydb:"attr:mark_lifetime"`
+}
+
+var (
+	requiredOfPurge    = []required{{attrSeq, expectedNumber(0, maxCount)}, {attrAt, expectedInstant}}
+	requiredOfSequence = []required{{attrSeq, expectedNumber(0, maxCount)}}
+)
+
+// cover reads a PURGE row. One that is malformed is an error, a
+// *[MalformedError], and not an absence: it stands for a purge, and no purge may
+// be lost.
+func (s *Store) cover(ctx context.Context, found row) (isr.Cover, error) {
+	if err := found.check("", found, requiredOfPurge); err != nil {
+		return isr.Cover{}, err
+	}
+	var r purgeRow
+	if err := s.decode(ctx, found, &r); err != nil {
+		return isr.Cover{}, err
+	}
+	return isr.Cover{Seq: int64(r.Seq), HardSeq: int64(r.HardSeq), At: r.At.time()}, nil
+}
+
+// sequence reads the SEQ row. One that is malformed is a *[MalformedError].
+func (s *Store) sequence(ctx context.Context, found row) (isr.Sequence, error) {
+	if err := found.check("", found, requiredOfSequence); err != nil {
+		return isr.Sequence{}, err
+	}
+	var r sequenceRow
+	if err := s.decode(ctx, found, &r); err != nil {
+		return isr.Sequence{}, err
+	}
+	return isr.Sequence{Seq: int64(r.Seq), MarkLifetime: r.MarkLifetime.duration()}, nil
+}
