@@ -175,14 +175,16 @@ func (t *Table[T]) items(ctx context.Context, build func(core.Query), begin func
 
 // each yields the items of a reading.
 func each[T any](ctx context.Context, r *reading, yield func(T, error) bool) {
+	var item T // one for all of them, of which consumers get copies
+	into := reflect.ValueOf(&item).Elem()
 	for p, err := range r.pages(ctx) {
 		if err != nil {
 			yield(*new(T), err)
 			return
 		}
 		for _, stored := range p.items {
-			var item T
-			if err := r.decode(ctx, stored, reflect.ValueOf(&item).Elem()); err != nil {
+			into.SetZero()
+			if err := r.decode(ctx, stored, into); err != nil {
 				yield(*new(T), err)
 				return
 			}

@@ -216,3 +216,43 @@ func TestTablesThatCannotBe(t *testing.T) {
 		t.Errorf("a table without a name is %v, want an ErrInvalidModel that names the model", err)
 	}
 }
+
+// The items of a sequence share nothing, although they are decoded into one
+// place.
+func TestItemsOfASequenceAreApart(t *testing.T) {
+	engines(t, func(t *testing.T, api *dynamodb.Client) {
+		orderTable(t, api)
+		db := tabletheory.New(api)
+		note := "first"
+		first, second := orderOf("ann", 1), orderOf("ann", 2)
+		first.Note, first.Tags = &note, []string{"a"}
+		second.Lines = nil
+		check(t, db.Model(&first).Create())
+		check(t, db.Model(&second).Create())
+		table, err := tabletheory.NewTable[Order](db)
+		check(t, err)
+		for name, selected := range map[string][]string{"whole": nil, "selected": {"Number", "Note", "Lines", "Tags"}} {
+			t.Run(name, func(t *testing.T) {
+				build := func(q core.Query) {
+					q.Where("Customer", "=", "ann")
+					if selected != nil {
+						q.Select(selected...)
+					}
+				}
+				var got []Order
+				for order, err := range table.Query(t.Context(), build) {
+					check(t, err)
+					got = append(got, order)
+				}
+				q := db.Model(Order{})
+				build(q)
+				var want []Order
+				check(t, q.All(&want))
+				same(t, got, want)
+				if len(got) != 2 || got[0].Note == nil || got[1].Note != nil || got[1].Lines != nil || got[1].Tags != nil {
+					t.Errorf("the second order has what only the first has: %+v", got)
+				}
+			})
+		}
+	})
+}
