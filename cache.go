@@ -2,6 +2,7 @@ package isr
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,10 +24,13 @@ type Config struct {
 	// Retention is how long a page that nobody regenerates stays in the table,
 	// at least. Zero means DefaultRetention.
 	Retention time.Duration
-	// RenderTimeout bounds one call of a renderer. Zero means DefaultRenderTimeout.
+	// RenderTimeout bounds one call of a renderer, at most a day. Zero means
+	// DefaultRenderTimeout.
 	RenderTimeout time.Duration
 	// Wait bounds how long a visitor waits for a page that another process
-	// renders. Zero means the render timeout and twice the lease.
+	// renders, or that waits for its turn at the origin (see [Budget]); and, under
+	// the policy [Wait], for a new page while there is a stale one. Zero means the
+	// render timeout and twice the lease.
 	Wait time.Duration
 	// MaxBody is the size of the largest body that is cached, in bytes; larger
 	// responses pass through. Zero means DefaultMaxBody.
@@ -38,6 +42,13 @@ type Config struct {
 	// Logger is told of regenerations and of all that goes wrong. Nil means
 	// slog.Default().
 	Logger *slog.Logger
+	// Random returns 64 random bits, of which every jitter and lot is made. It
+	// must be safe for concurrent use. Nil means [rand.Uint64].
+	Random func() uint64
+	// NewToken returns text that was never returned before, on any node: letters
+	// and digits, of which the id of a generation is made. It must be safe for
+	// concurrent use. Nil means [crypto/rand.Text].
+	NewToken func() string
 }
 
 // Defaults of [Config].
@@ -65,6 +76,12 @@ func (cfg Config) withDefaults() Config {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Uint64
+	}
+	if cfg.NewToken == nil {
+		cfg.NewToken = cryptorand.Text
+	}
 	return cfg
 }
 
@@ -82,8 +99,8 @@ func (cfg Config) validate() error {
 	if cfg.Retention < 0 || cfg.Retention > maxInterval {
 		errs = append(errs, fmt.Errorf("the retention %s is not between 0 and ten years", cfg.Retention))
 	}
-	if cfg.RenderTimeout < 0 {
-		errs = append(errs, fmt.Errorf("the render timeout %s is negative", cfg.RenderTimeout))
+	if cfg.RenderTimeout < 0 || cfg.RenderTimeout > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("the render timeout %s is not between 0 and 24h", cfg.RenderTimeout))
 	}
 	if cfg.Wait < 0 {
 		errs = append(errs, fmt.Errorf("the wait %s is negative", cfg.Wait))
@@ -121,6 +138,7 @@ type Cache struct {
 type boundRoute struct {
 	*projector
 	renderer http.Handler
+	budget   *Budget // never nil
 }
 
 // New makes a cache on its stores. Close it to let its work end well.
@@ -166,7 +184,10 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 	if err := rt.Validate(); err != nil {
 		panic(fmt.Sprintf("isr: route %q: %v", rt.Name, err))
 	}
-	b := &boundRoute{projector: newProjector(rt), renderer: h}
+	b := &boundRoute{projector: newProjector(rt), renderer: h, budget: rt.Budget}
+	if b.budget == nil {
+		b.budget = unlimited()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if rt.Name != "" {
@@ -187,16 +208,17 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 // a page that is not stored, that of the cache's only route. Errors: wrapping
 // [ErrNoRenderer], if there is none; [ErrUncacheable], with the reason, if the
 // response must not be stored; [*HeldError], if another process is
-// regenerating the page, or it is in back-off; [ErrLeaseLost] or [ErrMoved], if
-// another process was faster; [ErrClosed]; that of ctx, though the render goes
-// on; else what the renderer or the store said.
+// regenerating the page, or it is in back-off; [*BudgetError], if the origin is to
+// be spared; [ErrLeaseLost] or [ErrMoved], if another process was faster;
+// [ErrClosed]; that of ctx, though the render goes on; else what the renderer or
+// the store said.
 func (c *Cache) Regenerate(ctx context.Context, k Key) (Entry, error) {
 	route, err := c.routeOf(ctx, k)
 	if err != nil {
 		return Entry{}, err
 	}
 	for {
-		f, began := c.join(route, k, true)
+		f, began := c.join(&search{route: route, key: k, force: true})
 		if f == nil {
 			return Entry{}, ErrClosed
 		}
@@ -239,10 +261,11 @@ func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
 	return nil, fmt.Errorf("%w: %s is not stored, and the cache has %d routes to choose from", ErrNoRenderer, k, len(c.bound))
 }
 
-// join finds or begins the flight of a key; nil once the cache is closed.
-func (c *Cache) join(route *boundRoute, k Key, forced bool) (f *flight, began bool) {
-	return c.flights.join(k, forced, func(f *flight) outcome {
-		s := &search{c: c, route: route, key: k, pk: c.cfg.Partition(k), f: f, force: forced}
+// join finds the flight of a key, or begins one with a search that says what is
+// wanted; nil once the cache is closed.
+func (c *Cache) join(s *search) (f *flight, began bool) {
+	return c.flights.join(s.key, s.force, func(f *flight) outcome {
+		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
 		return s.run(c.ctx)
 	})
 }
@@ -263,9 +286,4 @@ func (c *Cache) Close(ctx context.Context) error {
 		return fmt.Errorf("closing: regenerations did not end, their leases are left to expire: %w", err)
 	}
 	return fmt.Errorf("closing: regenerations were cancelled: %w", err)
-}
-
-// jitter spreads d over half to one and a half of it.
-func (c *Cache) jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d)
 }

@@ -26,7 +26,7 @@ import (
 
 // A table is real storage, shared by the nodes of a test.
 type table struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	db     *localdynamo.DB
 	bodies *dirbody.Store
@@ -35,7 +35,7 @@ type table struct {
 
 const tableName = "pages"
 
-func newTable(t *testing.T) *table {
+func newTable(t testing.TB) *table {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := localdynamo.Open(filepath.Join(dir, "table.db"), localdynamo.Options{NoSync: true})

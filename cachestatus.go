@@ -16,15 +16,18 @@ const (
 
 // Further reasons, as the detail of Cache-Status.
 const (
-	detailStale        = "stale"
-	detailStaleIfError = "stale-if-error"
-	detailStoreError   = "store-error"
-	detailBackOff      = "back-off"
-	detailFailed       = "render-failed"
-	detailTimeout      = "timeout"
-	detailClosing      = "closing"
-	detailUnpublished  = "unpublished"
-	detailBadRequest   = "bad-request"
+	detailStale         = "stale"
+	detailStaleIfError  = "stale-if-error"
+	detailStoreError    = "store-error"
+	detailBackOff       = "back-off"
+	detailFailed        = "render-failed"
+	detailTimeout       = "timeout"
+	detailHeld          = "held"
+	detailOriginBusy    = "origin-busy"
+	detailOriginFailing = "origin-failing"
+	detailClosing       = "closing"
+	detailUnpublished   = "unpublished"
+	detailBadRequest    = "bad-request"
 )
 
 // A cacheStatus is the cache's own member of the Cache-Status field (RFC 9211).

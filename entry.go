@@ -50,6 +50,9 @@ type Entry struct {
 	PurgeSeq int64
 	// PinnedUntil suspends expiry by time until then; zero: not pinned.
 	PinnedUntil time.Time
+	// RenderTime is how long the renderer took, in whole milliseconds and at least
+	// one; zero if that is not known. Early refreshes are timed by it.
+	RenderTime time.Duration
 	// AssertedAt is when a rollback last declared this generation current; zero
 	// for a generation that was published in the ordinary way.
 	AssertedAt time.Time

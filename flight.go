@@ -10,9 +10,13 @@ import (
 // began it.
 type flight struct {
 	// usable is closed when there is a page to serve while the flight goes on:
-	// a stale one, whose successor is being made.
+	// a stale one, or one whose successor is made early.
 	usable chan struct{}
 	stale  *page // set before usable is closed
+
+	// making is closed when there is none, and the page is to be made here.
+	making    chan struct{}
+	announced bool // making is closed; the search's own
 
 	// forced: the page is rendered anew whatever is stored; a visitor who joined
 	// and got nothing begins an ordinary flight.
@@ -62,7 +66,7 @@ func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *fligh
 	if fs.closed {
 		return nil, false
 	}
-	f = &flight{forced: forced, usable: make(chan struct{}), done: make(chan struct{})}
+	f = &flight{forced: forced, usable: make(chan struct{}), making: make(chan struct{}), done: make(chan struct{})}
 	fs.byKey[k] = f
 	fs.wg.Go(func() {
 		f.outcome = run(f)
@@ -76,11 +80,19 @@ func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *fligh
 	return f, true
 }
 
-// offer lets those who wait have a stale page at once.
+// offer lets those who wait have a page at once.
 func (f *flight) offer(p *page) {
 	if f.stale == nil {
 		f.stale = p
 		close(f.usable)
+	}
+}
+
+// announce tells those who do not want to wait for a render that they would.
+func (f *flight) announce() {
+	if f.stale == nil && !f.announced {
+		f.announced = true
+		close(f.making)
 	}
 }
 

@@ -41,11 +41,18 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch state := Freshness(&p.entry, p.cover, now); state {
 	case Fresh:
+		if h.route.EarlyRefresh > 0 {
+			h.refreshEarly(p, now)
+		}
 		p.serveHit(w, r, now, state)
 	case Stale:
 		if s := h.c.shortcuts.get(k, now); s != nil && s.refused != "" {
 			// The page became uncacheable: what is stored is not it any more.
 			h.passRefused(w, r, k, s.refused)
+			return
+		}
+		if h.route.Policy == Wait {
+			h.awaitFresh(w, r, p, now)
 			return
 		}
 		h.refreshBehind(p, now)
@@ -58,17 +65,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refreshBehind begins the search for a newer page, for one of all the requests
 // that find it stale.
 func (h *handler) refreshBehind(p *page, now time.Time) {
-	next := p.nextTry.Load()
-	if now.UnixNano() < next || !p.nextTry.CompareAndSwap(next, now.Add(maxPoll).UnixNano()) {
-		return
+	if claimTry(&p.nextTry, now) {
+		h.c.join(&search{route: h.route, key: p.key})
 	}
-	h.c.join(h.route, p.key, false)
 }
 
-// find answers a request whose page is not in memory, or is too old to serve.
-func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, expired *page) {
+// awaitFresh answers a request for a stale page where visitors wait for the new
+// one, unless that is known to be in vain.
+func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
+	if now.UnixNano() < p.nextTry.Load() {
+		p.serve(w, r, now, cacheStatus{hit: true, detail: detailBackOff})
+		return
+	}
+	h.find(w, r, p.key, p)
+}
+
+// find answers a request whose page is not in memory, or old: too old to serve,
+// or such that a new one is to be waited for.
+func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page) {
 	fwd := fwdMiss
-	if expired != nil {
+	if old != nil {
 		fwd = fwdStale
 	}
 	if s := h.c.shortcuts.get(k, h.c.now()); s != nil {
@@ -76,32 +92,85 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, expired *p
 			h.passRefused(w, r, k, s.refused)
 			return
 		}
-		if expired == nil {
+		if old == nil {
 			h.serveFailure(w, r, s.failed, cacheStatus{fwd: fwd, detail: detailBackOff}, s.until)
 			return
 		}
 	}
 	for {
-		f, began := h.c.join(h.route, k, false)
+		f, began := h.c.join(&search{route: h.route, key: k})
 		if f == nil {
-			h.pass(w, r, cacheStatus{fwd: fwd, detail: detailClosing})
+			o := h.orStale(outcome{err: ErrClosed, detail: detailClosing}, old)
+			h.answer(w, r, k, o, cacheStatus{fwd: fwd})
 			return
 		}
-		select {
-		case <-f.usable:
-			now := h.c.now()
-			f.stale.serveHit(w, r, now, Stale)
-			return
-		case <-f.done:
-		case <-r.Context().Done():
+		o, ok := h.await(r.Context(), f, began, old)
+		if !ok {
 			return // the visitor went away; the flight goes on
 		}
-		if f.forced && !began && f.outcome.page == nil {
-			continue
+		if f.forced && !began && o.page == nil && o.detail != detailHeld {
+			continue // that it had to be made now was not this visitor's wish
 		}
-		h.answer(w, r, k, f.outcome, cacheStatus{fwd: fwd, collapsed: !began})
+		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
 		return
 	}
+}
+
+// await is what the route's policy has a visitor wait for of a flight: its end, or
+// a page that can be served meanwhile, or the word that he would have to wait. It
+// is not ok if the visitor went away.
+func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (o outcome, ok bool) {
+	usable, making := f.usable, f.making
+	if began || h.route.Policy != Fail {
+		making = nil
+	}
+	var late <-chan time.Time
+	if h.route.Policy == Wait {
+		timer := time.NewTimer(h.c.cfg.Wait)
+		defer timer.Stop()
+		late = timer.C
+	}
+	for {
+		select {
+		case <-usable:
+			if h.route.Policy != Wait || h.state(f.stale) == Fresh {
+				return outcome{page: f.stale, how: fromStore}, true
+			}
+			old, usable = f.stale, nil
+		case <-making:
+			return outcome{err: errMaking, detail: detailHeld}, true
+		case <-late:
+			if o := h.orStale(outcome{err: errLate, detail: detailTimeout}, old); o.page != nil {
+				return o, true
+			}
+			late = nil // there is nothing else to be had
+		case <-f.done:
+			if f.forced && !began {
+				return f.outcome, true
+			}
+			return h.orStale(f.outcome, old), true
+		case <-ctx.Done():
+			return outcome{}, false
+		}
+	}
+}
+
+var (
+	errMaking = errors.New("the page is being made")
+	errLate   = errors.New("the new page did not come in time")
+)
+
+// orStale is an outcome, with an older page for a visitor who would get none and
+// may be served that.
+func (h *handler) orStale(o outcome, old *page) outcome {
+	if o.page == nil && o.refused == "" && old != nil && h.state(old) >= Stale {
+		o.page, o.how = old, fromStore
+	}
+	return o
+}
+
+func (h *handler) state(p *page) State {
+	return Freshness(&p.entry, p.cover, h.c.now())
 }
 
 // answer serves the outcome of a flight to one who waited for it.
@@ -109,11 +178,17 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k Key, o outcom
 	now := h.c.now()
 	switch {
 	case o.page != nil && o.err != nil && o.how != unpublished:
-		status.detail = detailStaleIfError
+		switch h.state(o.page) {
+		case Fresh:
+		case Stale:
+			status.detail = o.detail
+		default:
+			status.detail = detailStaleIfError
+		}
 		status.hit, status.collapsed = true, false
 		o.page.serve(w, r, now, status)
 	case o.page != nil && o.how == fromStore:
-		o.page.serveHit(w, r, now, Freshness(&o.page.entry, o.page.cover, now))
+		o.page.serveHit(w, r, now, h.state(o.page))
 	case o.page != nil:
 		status.fwdStatus = o.page.status()
 		status.stored = o.how != unpublished
@@ -129,6 +204,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k Key, o outcom
 		status.detail = o.detail
 		h.pass(w, r, status)
 	default:
+		status.collapsed = status.collapsed && o.detail != detailHeld
 		status.detail = o.detail
 		res := o.failed
 		if res == nil {
@@ -162,8 +238,9 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 func plainFailure(err error) *response {
 	status := http.StatusBadGateway
 	var held *HeldError
+	var spared *BudgetError
 	switch {
-	case errors.As(err, &held):
+	case errors.As(err, &held), errors.As(err, &spared), errors.Is(err, errMaking):
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, errRenderTime), errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
@@ -175,10 +252,16 @@ func plainFailure(err error) *response {
 	}
 }
 
+// retryAt is when it is worth to come back: the holder of a lease may be done at
+// any time, a back-off has an end.
 func retryAt(err error, now time.Time) time.Time {
 	var held *HeldError
-	if errors.As(err, &held) {
+	var spared *BudgetError
+	switch {
+	case errors.As(err, &held) && held.Lock.IsBackOff():
 		return held.Lock.ExpiresAt
+	case errors.As(err, &spared):
+		return now.Add(spared.RetryAfter)
 	}
-	return now.Add(time.Second)
+	return now.Add(busyRetry)
 }

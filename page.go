@@ -31,6 +31,9 @@ type page struct {
 	// looks again for a newer generation; it keeps a stale page from starting a
 	// flight per request.
 	nextTry atomic.Int64
+	// nextEarly is the same while the page is fresh: it must not keep those from
+	// waiting who find the page stale a moment later.
+	nextEarly atomic.Int64
 }
 
 type headerField struct {
@@ -115,6 +118,13 @@ func (p *page) weight() uint32 {
 		}
 	}
 	return uint32(n)
+}
+
+// claimTry says whether this node may look for a newer page now, to one of all
+// requests that ask.
+func claimTry(next *atomic.Int64, now time.Time) bool {
+	at := next.Load()
+	return now.UnixNano() >= at && next.CompareAndSwap(at, now.Add(maxPoll).UnixNano())
 }
 
 // serveHit answers from the cache, nothing having been asked of the renderer.

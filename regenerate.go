@@ -2,7 +2,6 @@ package isr
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -17,8 +16,13 @@ import (
 // A search is one flight's work: it finds the page of a key, or makes it. This
 // file is the only place that orders its effects:
 //
-//	read META -> acquire LOCK -> read META again, then SEQ -> render
+//	read META -> take a turn at the origin -> acquire LOCK
+//	          -> read META again, then SEQ -> render, and give up the turn
 //	          -> write the body -> publish META and give up LOCK
+//
+// The turn comes before the lease: who waits for it holds nothing that another
+// process, whose origin has time, could use. Nor is a page rendered twice for
+// that, since META is read again once the turn has come, and under the lease.
 //
 // At every step a crash leaves at most a lease that expires, and a body that
 // nothing points at.
@@ -28,8 +32,10 @@ type search struct {
 	key   Key
 	pk    string
 	f     *flight
-	force bool // render even if the page is fresh
+	force bool  // render even if the page is fresh
+	early *page // render even if this page, the current one, is fresh; may be nil
 
+	turn   *turn     // the place in the origin's queue, or the turn; nil without
 	waited bool      // another process was found at work
 	losses int       // how often another process was faster
 	noBody bool      // the current entry's body was found missing or damaged
@@ -40,6 +46,7 @@ type search struct {
 // run is the whole of a search. Its context ends when the cache is closed by
 // force.
 func (s *search) run(ctx context.Context) outcome {
+	defer s.leave(errNoVerdict)
 	s.since = time.Now()
 	for round := 0; ; round++ {
 		rec, err := s.read(ctx)
@@ -47,10 +54,9 @@ func (s *search) run(ctx context.Context) outcome {
 			return s.storeFailed(ctx, err)
 		}
 		now := s.c.now()
-		state := Freshness(rec.Entry, rec.Cover, now)
-		if !s.force && (state == Fresh || state == Stale) {
+		if state := Freshness(rec.Entry, rec.Cover, now); state == Fresh || state == Stale {
 			switch p, err := s.load(ctx, rec); {
-			case err == nil && state == Fresh:
+			case err == nil && state == Fresh && !s.wanted(rec):
 				return outcome{page: p, how: s.foundHow()}
 			case err == nil:
 				s.f.offer(p)
@@ -63,6 +69,13 @@ func (s *search) run(ctx context.Context) outcome {
 		// The lock row just read spares a conditional write that would fail.
 		// Only Acquire decides.
 		if lock := rec.Lock; lock == nil || !lock.ExpiresAt.After(now) {
+			s.f.announce()
+			switch come, err := s.awaitTurn(ctx, round); {
+			case err != nil:
+				return s.notAdmitted(ctx, rec, err)
+			case !come:
+				continue
+			}
 			acquiredAt := time.Now()
 			lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease)
 			var held *HeldError
@@ -81,10 +94,23 @@ func (s *search) run(ctx context.Context) outcome {
 			}
 			rec.Lock = &held.Lock
 		}
+		s.leave(errNoVerdict) // others can use the turn meanwhile
 		if o, over := s.wait(ctx, rec, round); over {
 			return o
 		}
 	}
+}
+
+// wanted says that a fresh page is to be made anew all the same: somebody asked
+// for that, or it is the very one that is to be refreshed early.
+func (s *search) wanted(rec Record) bool {
+	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
+}
+
+// behind says that nobody waits for what the search makes: whoever wants the page
+// is served one meanwhile.
+func (s *search) behind() bool {
+	return s.f.stale != nil && !s.force && (s.early != nil || s.route.Policy != Wait)
 }
 
 // wait is the part of somebody who finds another process at work: it says
@@ -93,22 +119,17 @@ func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool
 	switch backOff := rec.Lock.IsBackOff(); {
 	case s.force:
 		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailBackOff}, true
-	case s.f.stale != nil:
-		// Visitors are served; a later request looks again.
-		next := s.c.now().Add(s.c.jitter(maxPoll))
-		if backOff {
-			next = rec.Lock.ExpiresAt
-		}
-		s.f.stale.nextTry.Store(next.UnixNano())
-		return outcome{page: s.f.stale, how: fromStore}, true
 	case backOff:
-		return s.unavailable(ctx, rec, &HeldError{Lock: *rec.Lock}, detailBackOff), true
+		return s.postponed(ctx, rec, rec.Lock.ExpiresAt, &HeldError{Lock: *rec.Lock}, detailBackOff), true
+	case s.behind():
+		return s.postponed(ctx, rec, s.c.now().Add(s.c.jitter(maxPoll)), nil, ""), true
+	case s.route.Policy == Fail:
+		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailHeld}, true
 	case time.Since(s.since) > s.c.cfg.Wait:
 		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, &HeldError{Lock: *rec.Lock}), detailTimeout), true
 	}
 	s.waited = true
-	pause := s.c.jitter(min(firstPoll<<min(round, 10), maxPoll))
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(s.poll(round))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -116,6 +137,78 @@ func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool
 	case <-timer.C:
 		return outcome{}, false
 	}
+}
+
+// postponed ends a search that is not to be made before next: visitors who are
+// served a page are not told of it, and one of their later requests looks again.
+func (s *search) postponed(ctx context.Context, rec Record, next time.Time, cause error, detail string) outcome {
+	switch {
+	case s.early != nil:
+		s.early.nextEarly.Store(next.UnixNano())
+	case s.f.stale != nil:
+		s.f.stale.nextTry.Store(next.UnixNano())
+	}
+	if s.behind() {
+		return outcome{page: s.f.stale, how: fromStore}
+	}
+	return s.unavailable(ctx, rec, cause, detail)
+}
+
+// awaitTurn takes a place in the origin's queue, and sleeps until the turn has
+// come or it is worth looking at META again: another process may have made the
+// page. come: the turn has come, META was just read, and the origin may be asked.
+// The error is a *BudgetError, or says that the cache is being closed.
+func (s *search) awaitTurn(ctx context.Context, round int) (come bool, err error) {
+	if s.turn == nil {
+		if s.turn, err = s.route.budget.enter(s.behind()); err != nil {
+			return false, err
+		}
+	}
+	select {
+	case <-s.turn.ready:
+		return true, s.turn.begin()
+	default:
+	}
+	pause := s.c.cfg.Wait - time.Since(s.since)
+	if pause <= 0 {
+		return false, errBusy()
+	}
+	if !s.behind() {
+		pause = min(pause, s.poll(round))
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-s.turn.ready:
+	case <-timer.C:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	return false, nil
+}
+
+// leave gives up the turn, or the place in the queue, if there is one; verdict is
+// what can be said of the origin.
+func (s *search) leave(verdict error) {
+	if s.turn != nil {
+		s.turn.leave(verdict)
+		s.turn = nil
+	}
+}
+
+// notAdmitted ends a search whose page was not asked of the origin. That is no
+// failure of the page, which gets no back-off.
+func (s *search) notAdmitted(ctx context.Context, rec Record, err error) outcome {
+	var refused *BudgetError
+	if !errors.As(err, &refused) {
+		return outcome{err: err, detail: detailClosing}
+	}
+	return s.postponed(ctx, rec, s.c.now().Add(refused.RetryAfter), err, refused.detail())
+}
+
+// poll is how long to sleep between two looks at META.
+func (s *search) poll(round int) time.Duration {
+	return s.c.jitter(min(firstPoll<<min(round, 10), maxPoll))
 }
 
 const (
@@ -144,6 +237,7 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	if got.refused == refusedEmpty && rec.Entry != nil {
 		got = rendering{failure: errEmpty} // a blank page never replaces a good one
 	}
+	s.leave(s.verdict(held, lease, got))
 	switch {
 	case held.Err() != nil && errors.Is(context.Cause(held), ErrLeaseLost):
 		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", took)
@@ -161,7 +255,7 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	case took > got.verdict.revalidate:
 		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
 	}
-	next := s.entry(got, generatedAt, seq)
+	next := s.entry(got, generatedAt, took, seq)
 	if err := s.putBody(held, rec.Entry, &next, got.response.body); err != nil {
 		s.release(ctx, lease)
 		return s.notPublished(next, got, fmt.Errorf("storing the body of %s: %w", s.key, err)), false
@@ -170,6 +264,19 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	// lifetime left, and a refresh would contend with the transaction.
 	stop()
 	return s.publish(ctx, lease, rec, next, got, took)
+}
+
+// verdict is what a render says of the origin. One that was cut off by us says
+// nothing; neither does a page that fails again, which has a back-off of its own,
+// unless it is the one that was to try the origin.
+func (s *search) verdict(held context.Context, lease Lease, got rendering) error {
+	switch {
+	case held.Err() != nil, errors.Is(got.failure, ErrInvalidKey):
+		return errNoVerdict
+	case got.failure != nil && lease.Failures() > 0 && !s.turn.probe:
+		return errNoVerdict
+	}
+	return got.failure
 }
 
 // prepare reads, under the lease, what the publish will replace, and then the
@@ -185,7 +292,7 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 	if err != nil {
 		return end(s.storeFailed(ctx, err))
 	}
-	if !s.force && Freshness(rec.Entry, rec.Cover, s.c.now()) == Fresh {
+	if Freshness(rec.Entry, rec.Cover, s.c.now()) == Fresh && !s.wanted(rec) {
 		switch p, err := s.load(held, rec); {
 		case err == nil:
 			return end(outcome{page: p, how: s.foundHow()})
@@ -246,7 +353,7 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, next Ent
 }
 
 // entry describes the generation that a rendering made.
-func (s *search) entry(got rendering, generatedAt time.Time, seq int64) Entry {
+func (s *search) entry(got rendering, generatedAt time.Time, took time.Duration, seq int64) Entry {
 	res := got.response
 	sum := sha256.Sum256(res.body)
 	digest := hex.EncodeToString(sum[:])
@@ -254,11 +361,11 @@ func (s *search) entry(got rendering, generatedAt time.Time, seq int64) Entry {
 	if !validETag(etag) {
 		etag = `"` + digest[:32] + `"`
 	}
-	id := newGenerationID(generatedAt)
+	id := s.c.newGenerationID(generatedAt)
 	e := Entry{
 		BodyKey:      bodyPrefix(s.pk) + id,
 		GeneratedAt:  generatedAt,
-		Revalidate:   wholeSeconds(got.verdict.revalidate),
+		Revalidate:   s.c.shorten(wholeSeconds(got.verdict.revalidate), s.route.jitter),
 		ETag:         etag,
 		GenerationID: id,
 		Key:          s.key.Text,
@@ -270,6 +377,7 @@ func (s *search) entry(got rendering, generatedAt time.Time, seq int64) Entry {
 		Tags:         surrogateTags(res.header),
 		Stale:        clampInterval(got.verdict.stale.Truncate(time.Second)),
 		PurgeSeq:     seq,
+		RenderTime:   max(took.Round(time.Millisecond), time.Millisecond),
 	}
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
 	return e
@@ -304,12 +412,16 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 		res = plainFailure(got.failure)
 	}
 	again := s.c.now().Add(pause)
-	s.c.shortcuts.put(s.key, &shortcut{until: again, failed: res})
 	if s.f.stale != nil {
 		s.f.stale.nextTry.Store(again.UnixNano())
 	}
 	o := s.unavailable(ctx, rec, got.failure, detailFailed)
 	o.failed = res
+	if o.page == nil {
+		// Where there is a page to serve, visitors must not be shown the failure,
+		// though the page may be gone from memory by then.
+		s.c.shortcuts.put(s.key, &shortcut{until: again, failed: res})
+	}
 	return o
 }
 
@@ -378,11 +490,6 @@ func (s *search) foundHow() provenance {
 		return fromWait
 	}
 	return fromStore
-}
-
-// newGenerationID is unique, and sorts by time for the eye.
-func newGenerationID(at time.Time) string {
-	return at.UTC().Format("20060102T150405Z") + "-" + strings.ToLower(rand.Text())
 }
 
 // wholeSeconds rounds a window down to what the table can say, at least one second.

@@ -13,6 +13,10 @@ import (
 // where a route does not say.
 const DefaultStale = 24 * time.Hour
 
+// DefaultJitter is the largest part by which freshness windows are shortened
+// where a route does not say.
+const DefaultJitter = 1.0 / 20
+
 // A Route says which requests to a renderer share a cached page, and for how
 // long. The zero Route caches what the renderer's own response explicitly allows,
 // under a key of host and path.
@@ -30,6 +34,27 @@ type Route struct {
 	// (or because) it is regenerated: an upper bound to the response's own
 	// stale-while-revalidate. Zero means [DefaultStale], a negative value none.
 	Stale time.Duration
+
+	// Policy says what visitors get while a page is not fresh. The zero value is
+	// [ServeStale].
+	Policy Policy
+
+	// Budget bounds what the pages of this route, and of all others that are given
+	// the same one, ask of their origin. Nil: there is no bound.
+	Budget *Budget
+
+	// EarlyRefresh has pages that are asked for often regenerated a little before
+	// they expire, at a random moment (XFetch), so that nobody ever sees them
+	// stale. It is the factor beta of the method: about so many times the duration
+	// of a render before expiry, on average. 1 is a good value, at most 10 is
+	// allowed; zero means never.
+	EarlyRefresh float64
+
+	// Jitter is the largest part of a freshness window by which it is shortened,
+	// at random and by whole seconds, when a page is published: pages published
+	// together do not expire together. At most 0.5; zero means [DefaultJitter],
+	// which leaves windows below 20 seconds as they are, a negative value none.
+	Jitter float64
 
 	// Query names the query parameters that are part of the key. A request with
 	// any other goes to the renderer unchanged and is not cached; only well-known
@@ -57,6 +82,15 @@ func (rt Route) Validate() error {
 	if rt.Revalidate < 0 {
 		errs = append(errs, fmt.Errorf("the freshness window %s is negative", rt.Revalidate))
 	}
+	if !rt.Policy.valid() {
+		errs = append(errs, fmt.Errorf("there is no policy with the number %d", int(rt.Policy)))
+	}
+	if !(rt.EarlyRefresh >= 0 && rt.EarlyRefresh <= maxEarlyRefresh) { // as NaN is neither
+		errs = append(errs, fmt.Errorf("the factor of early refreshes %v is not between 0 and %d", rt.EarlyRefresh, maxEarlyRefresh))
+	}
+	if !(rt.Jitter <= maxJitter) {
+		errs = append(errs, fmt.Errorf("the jitter %v is more than %v of the freshness window", rt.Jitter, maxJitter))
+	}
 	for _, name := range rt.Query {
 		if name == "" {
 			errs = append(errs, errors.New("a query parameter of the key has an empty name"))
@@ -83,6 +117,9 @@ func (rt Route) Validate() error {
 	return errors.Join(errs...)
 }
 
+// maxJitter bounds [Route.Jitter].
+const maxJitter = 0.5
+
 // A projector is a Route made ready for use.
 type projector struct {
 	Route
@@ -90,6 +127,7 @@ type projector struct {
 	vary    []string // canonical header names, sorted, without Accept-Encoding and Host
 	cookies []string // patterns of cookies that do not matter
 	stale   time.Duration
+	jitter  float64
 }
 
 func newProjector(rt Route) *projector {
@@ -98,6 +136,10 @@ func newProjector(rt Route) *projector {
 		query:   make(map[string]bool, len(rt.Query)),
 		cookies: append(slices.Clone(analyticsCookies()), rt.IgnoreCookies...),
 		stale:   rt.Stale,
+		jitter:  max(rt.Jitter, 0),
+	}
+	if rt.Jitter == 0 {
+		p.jitter = DefaultJitter
 	}
 	p.TenantHeader = textproto.CanonicalMIMEHeaderKey(rt.TenantHeader)
 	for _, name := range rt.Query {

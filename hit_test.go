@@ -1,0 +1,47 @@
+package isr_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/facetheory/isr"
+)
+
+// A discard is a ResponseWriter that costs nothing itself, so that what a
+// benchmark counts is the handler's.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// A hit in memory costs one small allocation, the text of its key, whatever the
+// route declares.
+func BenchmarkHit(b *testing.B) {
+	site := newSite()
+	site.delay = 0
+	for name, route := range map[string]isr.Route{
+		"plain":         {},
+		"early refresh": {EarlyRefresh: 1},
+	} {
+		b.Run(name, func(b *testing.B) {
+			tb := newTable(b)
+			h := tb.node(tb.store("a"), nil).Handler(route, site)
+			r := httptest.NewRequest(http.MethodGet, "http://example.com/", http.NoBody)
+			w := &discard{header: make(http.Header)}
+			h.ServeHTTP(w, r)
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				h.ServeHTTP(w, r)
+			}
+			if w.status != http.StatusOK {
+				b.Fatalf("status %d", w.status)
+			}
+		})
+	}
+}

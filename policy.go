@@ -1,0 +1,91 @@
+package isr
+
+import "fmt"
+
+// A Policy says what a visitor gets while the page is not fresh.
+//
+//	                      ServeStale              Wait                     Fail
+//
+//	fresh                 the page                the page                 the page
+//
+//	stale:
+//	  nobody makes it     the stale page, and     waits for the new page   as ServeStale
+//	                      a new one is made behind
+//	  held                the stale page          waits for the new page;  as ServeStale
+//	                                              after Config.Wait, the
+//	                                              stale one
+//	  in back-off         the stale page          the stale page, at once  as ServeStale
+//	  the origin fails    the stale page          the stale page, when     as ServeStale
+//	                                              the render has failed
+//
+//	missing:
+//	  nobody makes it     waits for the page      as ServeStale            as ServeStale
+//	  held                waits for the page;     as ServeStale            503 at once
+//	                      after Config.Wait, 503
+//	  in back-off         the failure, at once    as ServeStale            as ServeStale
+//	  the origin fails    the failure             as ServeStale            as ServeStale
+//
+// Stale is a page within its stale window. Missing is one that is not stored, is
+// purged hard, or has expired, though an expired page is still served in place of
+// a failure if its stale-if-error allows that. Held: a flight of this process
+// makes the page, or another process has its lease. A route that is never to show
+// a stale page has no stale window (Route.Stale below zero), under each policy.
+//
+// Cache-Status says:
+//
+//	hit; detail=stale        a stale page, while a new one is made
+//	hit; detail=REASON       a stale page, after a new one was waited for in vain,
+//	                         or would have been (Wait only): timeout, render-failed,
+//	                         back-off, origin-busy, origin-failing, store-error,
+//	                         closing
+//	fwd=stale; stored        the new page, in place of a stale or expired one; and
+//	                         "collapsed" if somebody else had begun it
+//	fwd=miss; detail=held    Fail's 503
+//
+// Every 503 has a Retry-After.
+type Policy int
+
+const (
+	// ServeStale serves a stale page at once, and has a new one made behind. It
+	// is the zero value.
+	ServeStale Policy = iota
+	// Wait has the visitors of a stale page wait for the new one, for at most
+	// Config.Wait.
+	Wait
+	// Fail has nobody wait for a page that somebody else is making: those who
+	// cannot be served are told to come back.
+	Fail
+)
+
+func (p Policy) String() string {
+	switch p {
+	case ServeStale:
+		return "serve-stale"
+	case Wait:
+		return "wait"
+	case Fail:
+		return "fail"
+	}
+	return fmt.Sprintf("Policy(%d)", int(p))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (p Policy) MarshalText() ([]byte, error) {
+	if !p.valid() {
+		return nil, fmt.Errorf("%s is not a policy", p)
+	}
+	return []byte(p.String()), nil
+}
+
+// UnmarshalText reads what [Policy.String] writes.
+func (p *Policy) UnmarshalText(text []byte) error {
+	for _, known := range []Policy{ServeStale, Wait, Fail} {
+		if string(text) == known.String() {
+			*p = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not a policy; expected serve-stale, wait or fail", text)
+}
+
+func (p Policy) valid() bool { return p >= ServeStale && p <= Fail }
