@@ -280,7 +280,7 @@ func TestDeadHolder(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
 		pk := isr.HashedPartition(isr.Key{Text: "example.com/"})
-		if _, err := tb.store("dead").Acquire(t.Context(), pk, 10*time.Second); err != nil {
+		if _, err := tb.store("dead").Acquire(t.Context(), pk, 10*time.Second, nil); err != nil {
 			t.Fatal(err)
 		}
 		cold := get(h, "/")
@@ -290,7 +290,7 @@ func TestDeadHolder(t *testing.T) {
 		}
 
 		time.Sleep(2 * time.Minute)
-		if _, err := tb.store("dead").Acquire(t.Context(), pk, 10*time.Second); err != nil {
+		if _, err := tb.store("dead").Acquire(t.Context(), pk, 10*time.Second, nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 13 {

@@ -19,6 +19,14 @@ var (
 	// ErrForeignLease: the lease was made by another store than the one asked.
 	ErrForeignLease = errors.New("the lease is not one of this store's")
 
+	// ErrPinned: the current entry is pinned, and the write does not unpin it.
+	ErrPinned = errors.New("the page is pinned")
+	// ErrPurged: a hard purge covers the generation, which may never be served
+	// again.
+	ErrPurged = errors.New("the generation was purged")
+	// ErrNoVersion: the generation is not kept.
+	ErrNoVersion = errors.New("no such version is kept")
+
 	// ErrNotFound: there is no such body.
 	ErrNotFound = errors.New("no such body")
 	// ErrExists: the key already has a body with other content.

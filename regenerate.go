@@ -77,7 +77,7 @@ func (s *search) run(ctx context.Context) outcome {
 				continue
 			}
 			acquiredAt := time.Now()
-			lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease)
+			lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, nil)
 			var held *HeldError
 			switch {
 			case err == nil:
@@ -328,7 +328,7 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 // that nothing points at; after, everything is in place.
 func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, overtaken bool) {
 	readAt := time.Now()
-	published, err := s.c.meta.Publish(ctx, lease, read, next)
+	published, err := s.c.meta.Publish(ctx, lease, read, next, Publishing{})
 	switch {
 	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
 		// Another writer was there first; the winner is served. The body that

@@ -81,7 +81,7 @@ func TestRegenerateYieldsToAnotherHolder(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		c := tb.node(tb.store("a"), nil)
 		c.Handler(isr.Route{Name: "site"}, site)
-		if _, err := tb.store("other").Acquire(t.Context(), isr.HashedPartition(page), time.Minute); err != nil {
+		if _, err := tb.store("other").Acquire(t.Context(), isr.HashedPartition(page), time.Minute, nil); err != nil {
 			t.Fatal(err)
 		}
 		var held *isr.HeldError
@@ -170,11 +170,11 @@ func (f *faultyStore) Refresh(ctx context.Context, l isr.Lease) error {
 	return f.MetaStore.Refresh(ctx, l)
 }
 
-func (f *faultyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry) (isr.Entry, error) {
+func (f *faultyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
 	if f.publish != nil {
 		return isr.Entry{}, f.publish()
 	}
-	return f.MetaStore.Publish(ctx, l, read, next)
+	return f.MetaStore.Publish(ctx, l, read, next, how)
 }
 
 func TestStoreOutage(t *testing.T) {

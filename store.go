@@ -33,7 +33,13 @@ type MetaStore interface {
 
 	// Acquire takes the lease of a partition for d, which is rounded up to
 	// whole seconds. If somebody else holds it, the error is a *HeldError.
-	Acquire(ctx context.Context, pk string, d time.Duration) (Lease, error)
+	//
+	// With a claim, which may be nil, the request is recorded as started in the
+	// same atomic step: whoever does not get the lease leaves no trace. A request
+	// that was made before is a *RequestError, unless it failed, or was started
+	// and its holder is gone: then it is taken over. Refresh keeps it in
+	// progress, and Publish completes it.
+	Acquire(ctx context.Context, pk string, d time.Duration, claim *Claim) (Lease, error)
 
 	// Refresh extends a held lease by the duration it was acquired for, counted
 	// from now. ErrLeaseLost: it expired or was taken; it cannot come back.
@@ -48,15 +54,22 @@ type MetaStore interface {
 	// for that long. A lease that is already lost is left as it is: no error.
 	BackOff(ctx context.Context, l Lease, d time.Duration) error
 
-	// Sequence returns the current purge sequence, read strongly.
-	Sequence(ctx context.Context) (Sequence, error)
+	// BreakLease frees the lease that read saw, whoever holds it, and only if it
+	// is still that one (ErrMoved otherwise). Its holder cannot publish any more.
+	BreakLease(ctx context.Context, read Record) error
 
 	// Publish makes next the current entry and gives up the lease, in one
 	// atomic step, and only if the lease is still held and unexpired
 	// (ErrLeaseLost otherwise) and the entry is still exactly what read saw
 	// (ErrMoved otherwise). It returns next with the Version it was given.
-	// Attributes that are none of an Entry's survive.
-	Publish(ctx context.Context, l Lease, read Record, next Entry) (Entry, error)
+	// Attributes that are none of an Entry's survive. ErrPinned: the entry is
+	// pinned, and how does not unpin it.
+	Publish(ctx context.Context, l Lease, read Record, next Entry, how Publishing) (Entry, error)
+
+	HistoryStore
+	RequestStore
+	LogStore
+	Inventory
 }
 
 // A Lease is the right to regenerate one page. Only a [MetaStore] makes one, by

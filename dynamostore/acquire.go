@@ -20,7 +20,7 @@ import (
 // becomes of ctx; only if that is not answered either does the error wrap
 // [isr.ErrUnknownOutcome], and then the worst that remains is a lease that
 // nobody uses until it expires.
-func (s *Store) Acquire(ctx context.Context, pk string, d time.Duration) (isr.Lease, error) {
+func (s *Store) Acquire(ctx context.Context, pk string, d time.Duration, _ *isr.Claim) (isr.Lease, error) {
 	l, err := s.acquire(ctx, pk, d)
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease of %s: %w", pk, err)

@@ -51,7 +51,7 @@ func BenchmarkStore(b *testing.B) {
 			b.StopTimer()
 			l, read := benchAcquire(b, store), benchRead(b, store)
 			b.StartTimer()
-			if _, err := store.Publish(context.Background(), l, read, benchEntry()); err != nil {
+			if _, err := store.Publish(context.Background(), l, read, benchEntry(), isr.Publishing{}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -87,7 +87,7 @@ func benchStore(b *testing.B) *dynamostore.Store {
 }
 
 func benchAcquire(b *testing.B, store *dynamostore.Store) isr.Lease {
-	l, err := store.Acquire(context.Background(), pk, time.Hour)
+	l, err := store.Acquire(context.Background(), pk, time.Hour, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func benchRelease(b *testing.B, store *dynamostore.Store, l isr.Lease) {
 }
 
 func benchPublish(b *testing.B, store *dynamostore.Store, l isr.Lease) {
-	if _, err := store.Publish(context.Background(), l, benchRead(b, store), benchEntry()); err != nil {
+	if _, err := store.Publish(context.Background(), l, benchRead(b, store), benchEntry(), isr.Publishing{}); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -69,7 +69,7 @@ func TestUnpublishable(t *testing.T) {
 		} {
 			next := f.entry("g2")
 			spoil(&next)
-			_, err := f.store.Publish(t.Context(), l, f.read(), next)
+			_, err := f.store.Publish(t.Context(), l, f.read(), next, isr.Publishing{})
 			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), pk) {
 				t.Errorf("Publish: %v, want an error that names %s and %s", err, name, pk)
 			}

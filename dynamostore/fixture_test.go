@@ -45,7 +45,7 @@ func (f *fixture) read() isr.Record {
 
 func (f *fixture) acquire() isr.Lease {
 	f.t.Helper()
-	l, err := f.store.Acquire(f.t.Context(), pk, 30*time.Second)
+	l, err := f.store.Acquire(f.t.Context(), pk, 30*time.Second, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (f *fixture) acquire() isr.Lease {
 
 func (f *fixture) publish(next isr.Entry) isr.Entry {
 	f.t.Helper()
-	got, err := f.store.Publish(f.t.Context(), f.acquire(), f.read(), next)
+	got, err := f.store.Publish(f.t.Context(), f.acquire(), f.read(), next, isr.Publishing{})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func TestHang(t *testing.T) {
 			t.Errorf("Read took %v, want twice CallTimeout at most", took)
 		}
 		started = time.Now()
-		if _, err := store.Acquire(t.Context(), pk, time.Minute); !errors.Is(err, isr.ErrUnknownOutcome) {
+		if _, err := store.Acquire(t.Context(), pk, time.Minute, nil); !errors.Is(err, isr.ErrUnknownOutcome) {
 			t.Errorf("Acquire: %v", err)
 		}
 		if took := time.Since(started); took > 15*time.Second {
@@ -80,7 +80,7 @@ func TestPublishHang(t *testing.T) {
 		l, read := begin(t, store, pk)
 		started := time.Now()
 		next := isr.Entry{BodyKey: "b", GenerationID: "g", GeneratedAt: frozen, Status: 200}
-		if _, err := store.Publish(t.Context(), l, read, next); !errors.Is(err, isr.ErrUnknownOutcome) {
+		if _, err := store.Publish(t.Context(), l, read, next, isr.Publishing{}); !errors.Is(err, isr.ErrUnknownOutcome) {
 			t.Errorf("Publish: %v", err)
 		}
 		if took := time.Since(started); took < 30*time.Second || took > 47*time.Second {

@@ -36,7 +36,7 @@ const tokenLife = 8 * time.Minute
 // deletes LOCK, after which the transaction can no longer land, and then looks
 // whether it has. So a caller that cancels ctx waits for as long as that at
 // worst, and is told the truth: nil if the generation was published.
-func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry) (isr.Entry, error) {
+func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, _ isr.Publishing) (isr.Entry, error) {
 	held, err := s.own(l)
 	if err != nil {
 		return isr.Entry{}, fmt.Errorf("publish: %w", err)

@@ -159,11 +159,11 @@ func (f *fixture) replaceable(t *testing.T) {
 	changed["s3_key"] = str("pages/other.html")
 	f.raw.put(pk, "META", changed)
 	l := f.acquire()
-	if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2")); !errors.Is(err, isr.ErrMoved) {
+	if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
 		t.Errorf("Publish over a change: %v, want ErrMoved", err)
 	}
 	f.raw.put(pk, "META", meta)
-	got, err := f.store.Publish(t.Context(), l, read, f.entry("g2"))
+	got, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{})
 	if err != nil {
 		t.Fatalf("Publish: %v", err)
 	}
@@ -320,7 +320,7 @@ func TestFence(t *testing.T) {
 				change(row)
 				f.raw.put(pk, "META", row)
 				l := f.acquire()
-				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2")); !errors.Is(err, isr.ErrMoved) {
+				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
 					t.Errorf("Publish: %v, want ErrMoved", err)
 				}
 				if d := diff(row, f.raw.get(pk, "META")); d != "" {
@@ -354,7 +354,7 @@ func TestFenceOfOthers(t *testing.T) {
 				read := f.read()
 				f.raw.set(pk, "META", test.after)
 				l := f.acquire()
-				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2")); !errors.Is(err, isr.ErrMoved) {
+				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
 					t.Errorf("Publish: %v, want ErrMoved", err)
 				}
 				if err := f.store.Release(t.Context(), l); err != nil {
@@ -393,7 +393,7 @@ func TestLockRows(t *testing.T) {
 				if free := !lock.ExpiresAt.After(f.clock.Now()); free != test.free {
 					t.Errorf("Read shows a lease until %v, free=%t, want %t", lock.ExpiresAt, free, test.free)
 				}
-				l, err := f.store.Acquire(t.Context(), pk, time.Second)
+				l, err := f.store.Acquire(t.Context(), pk, time.Second, nil)
 				if !test.free {
 					if _, held := errors.AsType[*isr.HeldError](err); !held {
 						t.Fatalf("Acquire: %v, want a HeldError", err)

@@ -85,7 +85,7 @@ func (r *rig) current(t *testing.T, pk string) (string, int64) {
 // begin acquires and reads without faults.
 func begin(t *testing.T, store *dynamostore.Store, pk string) (isr.Lease, isr.Record) {
 	t.Helper()
-	l, err := store.Acquire(t.Context(), pk, 30*time.Second)
+	l, err := store.Acquire(t.Context(), pk, 30*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestPublishUnderFaults(t *testing.T) {
 		for _, id := range []string{"g1", "g2"} {
 			l, read := begin(t, r.faulty, pk)
 			r.api.arm(plan, false, nil)
-			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry(id)); err != nil {
+			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry(id), isr.Publishing{}); err != nil {
 				t.Errorf("Publish %s: %v", id, err)
 			}
 			r.api.deliver()
@@ -127,7 +127,7 @@ func TestPublishByCallerWhoLeaves(t *testing.T) {
 						leave()
 					}
 				})
-				_, err := r.faulty.Publish(ctx, l, read, r.entry("g1"))
+				_, err := r.faulty.Publish(ctx, l, read, r.entry("g1"), isr.Publishing{})
 				if errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
 					t.Errorf("Publish: %v, which is not so", err)
 				}
@@ -136,7 +136,7 @@ func TestPublishByCallerWhoLeaves(t *testing.T) {
 					t.Errorf("Publish: %v, current is %q", err, got)
 				}
 				// Whatever it was, the lease is not left behind.
-				if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+				if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
 					t.Errorf("Acquire afterwards: %v", err)
 				}
 			})
@@ -163,11 +163,11 @@ func TestPublishOvertaken(t *testing.T) {
 					if found.Entry != nil {
 						seen = found.Entry.GenerationID
 					}
-					if _, err := r.store.Publish(t.Context(), other, found, r.entry("other")); err != nil {
+					if _, err := r.store.Publish(t.Context(), other, found, r.entry("other"), isr.Publishing{}); err != nil {
 						t.Errorf("Publish of the other: %v", err)
 					}
 				})
-				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"))
+				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{})
 				if errors.Is(err, isr.ErrUnknownOutcome) {
 					t.Errorf("Publish: %v", err)
 				}
@@ -194,7 +194,7 @@ func TestPublishLosesLease(t *testing.T) {
 				begin(t, r.store, pk)
 			}
 		})
-		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1")); !errors.Is(err, isr.ErrLeaseLost) {
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); !errors.Is(err, isr.ErrLeaseLost) {
 			t.Errorf("Publish: %v, want ErrLeaseLost", err)
 		}
 		if got, _ := r.current(t, pk); got != "" {
@@ -211,14 +211,14 @@ func TestDeniedLater(t *testing.T) {
 			pk := fmt.Sprintf("CACHE#%d", i)
 			l, read := begin(t, r.faulty, pk)
 			r.api.arm([]fault{first, denied}, false, nil)
-			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1")); err != nil {
+			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); err != nil {
 				t.Errorf("Publish, %v: %v, and it landed", first, err)
 			}
 			r.api.arm([]fault{first, denied}, false, nil)
-			if _, err := r.faulty.Acquire(t.Context(), pk, time.Minute); err == nil {
+			if _, err := r.faulty.Acquire(t.Context(), pk, time.Minute, nil); err == nil {
 				t.Errorf("Acquire, %v: no error", first)
 			}
-			if _, err := r.store.Acquire(t.Context(), pk, time.Minute); err != nil {
+			if _, err := r.store.Acquire(t.Context(), pk, time.Minute, nil); err != nil {
 				t.Errorf("Acquire by another: %v", err)
 			}
 		}
@@ -237,7 +237,7 @@ func TestPublishInOutage(t *testing.T) {
 				})
 				l, read := begin(t, r.faulty, pk)
 				r.api.arm([]fault{f}, true, func(int) { r.clock.Advance(time.Second) })
-				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"))
+				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{})
 				if f == none || f == denied {
 					if (err == nil) != (f == none) || errors.Is(err, isr.ErrUnknownOutcome) {
 						t.Errorf("Publish: %v, and the first answer was definite", err)
@@ -257,7 +257,7 @@ func TestPublishInOutage(t *testing.T) {
 func TestAcquireUnderFaults(t *testing.T) {
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		r.api.arm(plan, false, nil)
-		l, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second)
+		l, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, nil)
 		if err != nil {
 			t.Fatalf("Acquire: %v", err)
 		}
@@ -265,7 +265,7 @@ func TestAcquireUnderFaults(t *testing.T) {
 		if err := r.faulty.Refresh(t.Context(), l); err != nil {
 			t.Errorf("Refresh: %v", err)
 		}
-		if _, err := r.store.Acquire(t.Context(), pk, time.Second); !isHeld(err) {
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); !isHeld(err) {
 			t.Errorf("Acquire by another: %v, want a HeldError", err)
 		}
 	})
@@ -282,7 +282,7 @@ func TestAcquireByCallerWhoLeaves(t *testing.T) {
 						leave()
 					}
 				})
-				l, err := r.faulty.Acquire(ctx, pk, 30*time.Second)
+				l, err := r.faulty.Acquire(ctx, pk, 30*time.Second, nil)
 				if errors.Is(err, isr.ErrUnknownOutcome) {
 					t.Errorf("Acquire: %v", err)
 				}
@@ -291,7 +291,7 @@ func TestAcquireByCallerWhoLeaves(t *testing.T) {
 						t.Errorf("Release: %v", err)
 					}
 				}
-				if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+				if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
 					t.Errorf("Acquire by another: %v, want the lease", err)
 				}
 			})
@@ -304,7 +304,7 @@ func TestHeldUnderFaults(t *testing.T) {
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		l, _ := begin(t, r.store, pk)
 		r.api.arm(plan, false, nil)
-		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second); !isHeld(err) {
+		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, nil); !isHeld(err) {
 			t.Errorf("Acquire: %v, want a HeldError", err)
 		}
 		r.api.deliver()
@@ -338,7 +338,7 @@ func TestHoldUnderFaults(t *testing.T) {
 		r.api.deliver()
 		r.clock.Advance(11 * time.Second)
 		r.api.arm(nil, false, nil) // a lost reply would take the count with it
-		l, err := r.faulty.Acquire(t.Context(), pk, time.Second)
+		l, err := r.faulty.Acquire(t.Context(), pk, time.Second, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +350,7 @@ func TestHoldUnderFaults(t *testing.T) {
 			t.Errorf("Release: %v", err)
 		}
 		r.api.deliver()
-		if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
 			t.Errorf("Acquire after the release: %v", err)
 		}
 	})
@@ -364,14 +364,14 @@ func TestAcquireInOutage(t *testing.T) {
 			Owner: "node-f", Now: r.clock.Now, RetryDelay: time.Microsecond, CallTimeout: 100 * time.Millisecond,
 		})
 		r.api.arm([]fault{lostReply}, true, nil)
-		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second); !errors.Is(err, isr.ErrUnknownOutcome) || isHeld(err) {
+		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, nil); !errors.Is(err, isr.ErrUnknownOutcome) || isHeld(err) {
 			t.Errorf("Acquire: %v, want ErrUnknownOutcome", err)
 		}
-		if _, err := r.store.Acquire(t.Context(), pk, time.Second); !isHeld(err) {
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); !isHeld(err) {
 			t.Errorf("Acquire by another: %v, want a HeldError", err)
 		}
 		r.clock.Advance(31 * time.Second)
-		if _, err := r.store.Acquire(t.Context(), pk, time.Second); err != nil {
+		if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
 			t.Errorf("Acquire after expiry: %v", err)
 		}
 	})
@@ -384,7 +384,7 @@ func TestRepetitions(t *testing.T) {
 		r := newRig(t, db)
 		l, read := begin(t, r.faulty, pk)
 		r.api.arm([]fault{lostRequest, conflict, throttled}, false, func(int) { r.clock.Advance(time.Second) })
-		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1")); err != nil {
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.api.sent) != 4 {

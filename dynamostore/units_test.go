@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 )
 
@@ -84,7 +85,7 @@ func TestUnits(t *testing.T) {
 		if _, err := f.store.Sequence(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g2")); err != nil {
+		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g2"), isr.Publishing{}); err != nil {
 			t.Fatal(err)
 		}
 		if m.reads != 3 || m.writes != 5 {

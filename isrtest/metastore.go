@@ -99,7 +99,7 @@ func (f *fleet) read(store isr.MetaStore, pk string) isr.Record {
 
 func (f *fleet) acquire(store isr.MetaStore, pk string) isr.Lease {
 	f.t.Helper()
-	l, err := store.Acquire(f.t.Context(), pk, testLease)
+	l, err := store.Acquire(f.t.Context(), pk, testLease, nil)
 	if err != nil {
 		f.t.Fatalf("Acquire(%s): %v", pk, err)
 	}
@@ -109,7 +109,7 @@ func (f *fleet) acquire(store isr.MetaStore, pk string) isr.Lease {
 // held checks that nobody can acquire the lease, and returns why.
 func (f *fleet) held(store isr.MetaStore, pk string) isr.Lock {
 	f.t.Helper()
-	_, err := store.Acquire(f.t.Context(), pk, testLease)
+	_, err := store.Acquire(f.t.Context(), pk, testLease, nil)
 	held, ok := errors.AsType[*isr.HeldError](err)
 	if !ok {
 		f.t.Fatalf("Acquire(%s) of a held lease: %v, want a *HeldError", pk, err)
@@ -145,7 +145,7 @@ func (f *fleet) lost(store isr.MetaStore, l isr.Lease) {
 		f.t.Fatalf("Refresh of a lost lease: %v, want ErrLeaseLost", err)
 	}
 	before := f.read(store, l.PK())
-	_, err := store.Publish(f.t.Context(), l, before, f.entry("refused"))
+	_, err := store.Publish(f.t.Context(), l, before, f.entry("refused"), isr.Publishing{})
 	if !errors.Is(err, isr.ErrLeaseLost) {
 		f.t.Fatalf("Publish with a lost lease: %v, want ErrLeaseLost", err)
 	}
@@ -156,7 +156,7 @@ func (f *fleet) lost(store isr.MetaStore, l isr.Lease) {
 func (f *fleet) publish(store isr.MetaStore, pk string, next isr.Entry) isr.Entry {
 	f.t.Helper()
 	l := f.acquire(store, pk)
-	got, err := store.Publish(f.t.Context(), l, f.read(store, pk), next)
+	got, err := store.Publish(f.t.Context(), l, f.read(store, pk), next, isr.Publishing{})
 	if err != nil {
 		f.t.Fatalf("Publish(%s): %v", pk, err)
 	}
@@ -234,12 +234,12 @@ func testMetaEndedContext(t *testing.T, f *fleet) {
 	if _, err := f.a.Read(ended, testPK); err == nil {
 		t.Error("Read with an ended context: no error")
 	}
-	if _, err := f.a.Acquire(ended, testPK, testLease); err == nil {
+	if _, err := f.a.Acquire(ended, testPK, testLease, nil); err == nil {
 		t.Error("Acquire with an ended context: no error")
 	}
 	l := f.acquire(f.b, testPK)
 	read := f.read(f.b, testPK)
-	if _, err := f.b.Publish(ended, l, read, f.entry("1")); err == nil {
+	if _, err := f.b.Publish(ended, l, read, f.entry("1"), isr.Publishing{}); err == nil {
 		t.Error("Publish with an ended context: no error")
 	}
 	if record := f.read(f.a, testPK); record.Entry != nil {

@@ -37,7 +37,7 @@ func testLeaseOfOneOwner(t *testing.T, f *fleet) {
 
 func testLeaseRoundsUp(t *testing.T, f *fleet) {
 	start := f.clock.Now()
-	l, err := f.a.Acquire(t.Context(), testPK, 1200*time.Millisecond)
+	l, err := f.a.Acquire(t.Context(), testPK, 1200*time.Millisecond, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func testForeignLease(t *testing.T, f *fleet) {
 	for name, foreign := range map[string]isr.Lease{
 		"another store's": l, "nobody's": imposter{l}, "nil": nil,
 	} {
-		_, publish := f.b.Publish(t.Context(), foreign, read, f.entry("1"))
+		_, publish := f.b.Publish(t.Context(), foreign, read, f.entry("1"), isr.Publishing{})
 		for method, err := range map[string]error{
 			"Refresh": f.b.Refresh(t.Context(), foreign),
 			"Release": f.b.Release(t.Context(), foreign),

@@ -13,7 +13,7 @@ import (
 func testPublishFirst(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	next := f.entry("1")
-	got, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), next)
+	got, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), next, isr.Publishing{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 	read := f.read(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
 	publish := func() error {
-		_, err := f.a.Publish(t.Context(), l, read, f.entry("late"))
+		_, err := f.a.Publish(t.Context(), l, read, f.entry("late"), isr.Publishing{})
 		return err
 	}
 	if err := publish(); !errors.Is(err, isr.ErrLeaseLost) {
@@ -160,7 +160,7 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 // testPublishTwice: a publish uses up the lease.
 func testPublishTwice(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
-	first, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"))
+	first, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), isr.Publishing{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,13 +178,13 @@ func testPublishMoved(t *testing.T, f *fleet) {
 	second := f.publish(f.b, testPK, f.entry("2"))
 
 	l := f.acquire(f.a, testPK)
-	_, err := f.a.Publish(t.Context(), l, old, f.entry("3"))
+	_, err := f.a.Publish(t.Context(), l, old, f.entry("3"), isr.Publishing{})
 	if !errors.Is(err, isr.ErrMoved) || errors.Is(err, isr.ErrLeaseLost) {
 		t.Fatalf("Publish over another's: %v, want ErrMoved", err)
 	}
 	f.holds(testPK, second)
 	f.refresh(f.a, l) // a refused publish does not cost the lease
-	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"))
+	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"), isr.Publishing{})
 	if err != nil {
 		t.Fatalf("Publish after reading again: %v", err)
 	}
@@ -195,7 +195,7 @@ func testPublishMovedFromNothing(t *testing.T, f *fleet) {
 	nothing := f.read(f.a, testPK)
 	first := f.publish(f.b, testPK, f.entry("1"))
 	l := f.acquire(f.a, testPK)
-	if _, err := f.a.Publish(t.Context(), l, nothing, f.entry("2")); !errors.Is(err, isr.ErrMoved) {
+	if _, err := f.a.Publish(t.Context(), l, nothing, f.entry("2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
 		t.Fatalf("Publish where there was nothing: %v, want ErrMoved", err)
 	}
 	f.holds(testPK, first)
@@ -209,7 +209,7 @@ func testPublishWithoutRead(t *testing.T, f *fleet) {
 		"no record":             {},
 		"another page's record": f.read(f.a, testPK+"0"),
 	} {
-		if _, err := f.a.Publish(t.Context(), l, record, f.entry("2")); err == nil {
+		if _, err := f.a.Publish(t.Context(), l, record, f.entry("2"), isr.Publishing{}); err == nil {
 			t.Errorf("Publish with %s: no error", name)
 		}
 	}

@@ -53,7 +53,7 @@ func testRaceForLease(t *testing.T, f *fleet) {
 					continue
 				}
 				id := fmt.Sprintf("%d-%d", node, round)
-				if _, err := store.Publish(t.Context(), l, record, entryAt(id, f.clock.Now())); err != nil {
+				if _, err := store.Publish(t.Context(), l, record, entryAt(id, f.clock.Now()), isr.Publishing{}); err != nil {
 					return fmt.Errorf("publish of a holder: %w", err)
 				}
 				publishes.Add(1)
@@ -72,7 +72,7 @@ func testRaceForLease(t *testing.T, f *fleet) {
 // contend tries for the lease of the page until it has it.
 func (f *fleet) contend(store isr.MetaStore) (isr.Lease, error) {
 	for {
-		l, err := store.Acquire(f.t.Context(), testPK, testLease)
+		l, err := store.Acquire(f.t.Context(), testPK, testLease, nil)
 		if _, held := errors.AsType[*isr.HeldError](err); !held {
 			return l, err
 		}
@@ -121,7 +121,7 @@ func testRaceWithExpiry(t *testing.T, f *fleet) {
 
 // overtake makes one publish attempt, during which the lease may expire.
 func (f *fleet) overtake(store isr.MetaStore, h *history, id string) error {
-	l, err := store.Acquire(f.t.Context(), testPK, testLease)
+	l, err := store.Acquire(f.t.Context(), testPK, testLease, nil)
 	if _, held := errors.AsType[*isr.HeldError](err); held {
 		f.clock.Advance(testLease / 3) // waiting makes time pass
 		return nil
@@ -134,7 +134,7 @@ func (f *fleet) overtake(store isr.MetaStore, h *history, id string) error {
 		return err
 	}
 	f.clock.Advance(rand.N(testLease / 2))
-	got, err := store.Publish(f.t.Context(), l, record, entryAt(id, f.clock.Now()))
+	got, err := store.Publish(f.t.Context(), l, record, entryAt(id, f.clock.Now()), isr.Publishing{})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

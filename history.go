@@ -1,0 +1,63 @@
+package isr
+
+import (
+	"context"
+	"time"
+)
+
+// Forever is the end of a pin that does not end by itself: the last second that
+// the table can say.
+func Forever() time.Time { return time.Unix(253402300799, 0).UTC() }
+
+// A HistoryStore keeps older generations of pages, where they were published
+// with [Publishing].History, and can make them current again.
+type HistoryStore interface {
+	// Versions returns the generations that are kept of a partition, the newest
+	// first, in one strongly consistent read; the current one is among them if it
+	// was published with history. Rows that cannot be read are passed over.
+	Versions(ctx context.Context, pk string) ([]Entry, error)
+
+	// Rollback makes the kept generation to the current entry, in one atomic
+	// step, and only if the entry is still exactly what read saw (ErrMoved
+	// otherwise). It needs no lease: whoever regenerates the page meanwhile loses
+	// on the fence. Its PurgeSeq becomes the sequence read before the step, and
+	// the log tells every node to drop its copy. It returns the new current
+	// entry. Errors: ErrNoVersion, if the generation is not kept; ErrPurged, if a
+	// hard purge covers it.
+	Rollback(ctx context.Context, read Record, to string, a Assertion) (Entry, error)
+
+	// Pin changes how long the current entry is pinned, in one atomic step, and
+	// only if the entry is still exactly what read saw (ErrMoved otherwise). The
+	// log tells every node to read it again.
+	Pin(ctx context.Context, read Record, a Assertion) (Entry, error)
+}
+
+// An Assertion is what a person declares of a page.
+type Assertion struct {
+	// Key is the page, for the log.
+	Key Key
+	// At is when it was declared.
+	At time.Time
+	// PinnedUntil suspends expiry by time until then. Zero: not pinned.
+	PinnedUntil time.Time
+	// Expires is when the store may forget the entry; zero: never.
+	Expires time.Time
+	// Superseded is when the store may forget the version that was current
+	// before. Zero: with the entry, but after a month at the latest.
+	Superseded time.Time
+}
+
+// Publishing says how a generation is published.
+type Publishing struct {
+	// History keeps the generation as a version of its own, beside the current
+	// entry, until it is superseded and Superseded has passed.
+	History bool
+	// Superseded is when the store may forget the version that was current
+	// before. Zero: with the entry, but after a month at the latest.
+	Superseded time.Time
+	// Keep is how many versions are kept at least for rollbacks, the new one
+	// counted; older ones are forgotten now. Zero: all, until their time.
+	Keep int
+	// Unpin publishes even if the current entry is pinned.
+	Unpin bool
+}

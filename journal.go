@@ -1,0 +1,22 @@
+package isr
+
+import "context"
+
+// A LogStore is the log by which nodes learn of what others did.
+type LogStore interface {
+	// Sequence returns the current sequence, read strongly.
+	Sequence(ctx context.Context) (Sequence, error)
+	// Changes returns the log after a sequence, oldest first, in one strongly
+	// consistent read of at most some hundred rows. Sequences that are missing
+	// in between, or before the first, were forgotten: who finds a gap does not
+	// know what happened.
+	Changes(ctx context.Context, after int64) ([]Change, error)
+}
+
+// A Change is one row of the log.
+type Change struct {
+	Seq int64
+	// Reload are pages that were rolled back, pinned or unpinned: copies in
+	// memory that were read before are to be dropped.
+	Reload []Key
+}

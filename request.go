@@ -1,0 +1,101 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What becomes of a request with an idempotency key that was made before.
+var (
+	// ErrRequestCompleted: it has succeeded; its result is recorded.
+	ErrRequestCompleted = errors.New("the request was completed before")
+	// ErrRequestInProgress: somebody is at it.
+	ErrRequestInProgress = errors.New("the request is in progress")
+	// ErrRequestMismatch: the key was used before for a request with other
+	// inputs. It is refused whatever became of that.
+	ErrRequestMismatch = errors.New("the idempotency key was used for other inputs")
+)
+
+// A Claim is a request for a regeneration, named so that it is carried out once
+// however often it is made.
+type Claim struct {
+	// Key names the request: 1 to 256 bytes of printable ASCII without spaces.
+	Key string
+	// Hash is the hex sha256 of its inputs; see [HashInputs].
+	Hash string
+	// Keep is how long the record of it is kept after it was made.
+	Keep time.Duration
+}
+
+// A RequestState is how far a request has come.
+type RequestState int
+
+// The states of requests.
+const (
+	RequestStarted RequestState = iota
+	RequestCompleted
+	RequestFailed
+)
+
+// String returns the word that the table has for it.
+func (s RequestState) String() string {
+	switch s {
+	case RequestStarted:
+		return "STARTED"
+	case RequestCompleted:
+		return "COMPLETED"
+	case RequestFailed:
+		return "FAILED"
+	}
+	return "unknown"
+}
+
+// A Request is the record of a request.
+type Request struct {
+	Key, Hash string
+	State     RequestState
+	// InProgressUntil is when a started request may be taken over.
+	InProgressUntil time.Time
+	// BodyKey and GenerationID are the result of a completed one.
+	BodyKey, GenerationID string
+	// Failure is why it failed.
+	Failure string
+}
+
+// A RequestError says that a request was made before. It wraps one of
+// ErrRequestCompleted, ErrRequestInProgress and ErrRequestMismatch.
+type RequestError struct {
+	Request Request
+	Err     error
+}
+
+func (e *RequestError) Error() string {
+	switch {
+	case errors.Is(e.Err, ErrRequestInProgress):
+		return fmt.Sprintf("request %q: %v until %s", e.Request.Key, e.Err, e.Request.InProgressUntil.UTC().Format(time.RFC3339))
+	case errors.Is(e.Err, ErrRequestMismatch):
+		return fmt.Sprintf("request %q: %v: use a new key for a new request", e.Request.Key, e.Err)
+	}
+	return fmt.Sprintf("request %q: %v", e.Request.Key, e.Err)
+}
+
+// Unwrap returns the sentinel.
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// A RequestEnd is what became of a request other than by a publish.
+type RequestEnd struct {
+	// Result is the entry that answers it; nil if it failed.
+	Result *Entry
+	// Failure is why it failed, for people; at most 1,024 bytes are kept.
+	Failure string
+}
+
+// A RequestStore records requests beside the leases that carry them out.
+type RequestStore interface {
+	// EndRequest records what became of the request for which a lease was
+	// acquired. Of a lease without a request, and of a request that somebody
+	// else has taken over, it does nothing: no error.
+	EndRequest(ctx context.Context, l Lease, end RequestEnd) error
+}
