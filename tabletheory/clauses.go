@@ -18,16 +18,33 @@ type clauses struct {
 
 // String returns the update expression.
 func (c clauses) String() string {
-	var parts []string
-	for _, clause := range []struct {
+	all := [...]struct {
 		keyword string
 		actions []string
-	}{{"SET ", c.set}, {"REMOVE ", c.remove}, {"ADD ", c.add}, {"DELETE ", c.delete}} {
-		if len(clause.actions) > 0 {
-			parts = append(parts, clause.keyword+strings.Join(clause.actions, ", "))
+	}{{"SET ", c.set}, {"REMOVE ", c.remove}, {"ADD ", c.add}, {"DELETE ", c.delete}}
+	size := 0
+	for _, clause := range all {
+		size += len(" ") + len(clause.keyword)
+		for _, action := range clause.actions {
+			size += len(action) + len(", ")
 		}
 	}
-	return strings.Join(parts, " ")
+	var text strings.Builder
+	text.Grow(size)
+	for _, clause := range all {
+		for i, action := range clause.actions {
+			switch {
+			case i > 0:
+				text.WriteString(", ")
+			case text.Len() > 0:
+				text.WriteString(" " + clause.keyword)
+			default:
+				text.WriteString(clause.keyword)
+			}
+			text.WriteString(action)
+		}
+	}
+	return text.String()
 }
 
 // members encodes what is to be added to a set, or removed from it: a set as the

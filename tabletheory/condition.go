@@ -6,7 +6,6 @@ import (
 
 	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/expression"
-	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
 // Condition demands of a field of the stored item that it compares so with a
@@ -76,15 +75,7 @@ func (t *target) written(b *expression.Builder, c core.Condition) (expression.Co
 	if c.Expression == "" {
 		return expression.Condition{}, errors.New("the expression is empty")
 	}
-	values := make(model.Item, len(c.Values))
-	for placeholder, value := range c.Values {
-		av, err := t.models.EncodeValue(value)
-		if err != nil {
-			return expression.Condition{}, fmt.Errorf("the value %s: %w", placeholder, err)
-		}
-		values[placeholder] = av
-	}
-	return b.Written(t.model, c.Expression, values)
+	return b.Written(t.model, c.Expression, c.Values, t.models.EncodeValue)
 }
 
 // atVersion demands a version. An item that has none, or that does not exist,

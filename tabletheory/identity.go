@@ -1,8 +1,6 @@
 package tabletheory
 
 import (
-	"strconv"
-
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/cockroachdb/apd/v3"
 
@@ -12,28 +10,29 @@ import (
 // identity is the item that a key means, for comparing and as a map's key. Keys
 // that DynamoDB takes for one have one identity: 1 and 1.0 are one number.
 func (t *target) identity(key model.Item) string {
-	text := part(t.table) + scalar(key[t.model.Hash.Attribute])
+	text := make([]byte, 0, 128) // on the stack
+	text = appendPart(text, t.table)
+	text = appendScalar(text, key[t.model.Hash.Attribute])
 	if t.model.Range != nil {
-		text += scalar(key[t.model.Range.Attribute])
+		text = appendScalar(text, key[t.model.Range.Attribute])
 	}
-	return text
+	return string(text)
 }
 
 // scalar is the value of a key attribute, with its type.
-func scalar(av types.AttributeValue) string {
+func scalar(av types.AttributeValue) string { return string(appendScalar(nil, av)) }
+
+func appendScalar(b []byte, av types.AttributeValue) []byte {
 	switch v := av.(type) {
 	case *types.AttributeValueMemberS:
-		return "S" + part(v.Value)
+		return appendPart(append(b, 'S'), v.Value)
 	case *types.AttributeValueMemberN:
-		return "N" + part(canonicalNumber(v.Value))
+		return appendPart(append(b, 'N'), canonicalNumber(v.Value))
 	case *types.AttributeValueMemberB:
-		return "B" + part(string(v.Value))
+		return appendPart(append(b, 'B'), string(v.Value))
 	}
-	return "-" // no key attribute, which DynamoDB will refuse
+	return append(b, '-') // no key attribute, which DynamoDB will refuse
 }
-
-// part is a text that nothing that follows can be mistaken for a part of.
-func part(text string) string { return strconv.Itoa(len(text)) + ":" + text }
 
 // canonicalNumber is the same text for equal numbers. What is no number is left
 // for DynamoDB to refuse.

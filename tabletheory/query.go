@@ -20,7 +20,8 @@ type query struct {
 	within  bool  // it states what another query asked for, and cannot be carried out itself
 	used    bool  // it was carried out
 
-	expressions *expression.Builder // shared with the groups within
+	expressions *expression.Builder // own, or in a group that of the query around it
+	own         expression.Builder
 	where       []constraint
 	index       *model.Index // nil: the table
 	filter      expression.Condition
@@ -100,7 +101,9 @@ func (db *DB) Model(v any) core.Query {
 }
 
 func newQuery(ctx context.Context, t *target) *query {
-	return &query{target: t, ctx: ctx, expressions: &expression.Builder{}}
+	q := &query{target: t, ctx: ctx}
+	q.expressions = &q.own
+	return q
 }
 
 // mistake keeps the first mistake.

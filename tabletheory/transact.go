@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -32,7 +31,7 @@ const (
 // *[TransactionError]; after any other error [OutcomeOf] tells whether it can
 // have happened.
 func (db *DB) TransactWrite(ctx context.Context, build func(tx core.TransactionBuilder) error) error {
-	tx := &transaction{mapper: db.mapper, ctx: ctx, token: rand.Text()}
+	tx := &transaction{mapper: db.mapper, ctx: ctx}
 	if err := build(tx); err != nil {
 		return fmt.Errorf("tabletheory: build a transaction: %w", err)
 	}
@@ -48,7 +47,7 @@ type transaction struct {
 	ctx    context.Context
 	err    error // the first mistake; nothing is sent if there is one
 	writes []*write
-	token  string
+	token  string // empty: a random one
 }
 
 var _ core.TransactionBuilder = (*transaction)(nil)
@@ -178,18 +177,21 @@ func (tx *transaction) check() error {
 // token included: even after a cancellation an earlier attempt, whose answer
 // was lost beneath the SDK, may have happened, and only its token can tell.
 func (tx *transaction) send() error {
-	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: &tx.token}
-	actions := make([]action, len(tx.writes))
+	if tx.token == "" {
+		tx.token = rand.Text()
+	}
+	in := &dynamodb.TransactWriteItemsInput{
+		ClientRequestToken: &tx.token, TransactItems: make([]types.TransactWriteItem, len(tx.writes)),
+	}
 	for i, w := range tx.writes {
-		in.TransactItems = append(in.TransactItems, w.transactItem())
-		actions[i] = action{target: w.target, kind: w.kind, key: w.itemKey(), demanded: w.demanded}
+		in.TransactItems[i] = w.transactItem()
 	}
 	err := tx.repeat(tx.ctx, func() error {
 		_, err := tx.api.TransactWriteItems(tx.ctx, in)
 		return err
 	})
 	if err != nil {
-		return transactionFailure("write a transaction", actions, err)
+		return transactionFailure("write a transaction", tx.actions(), err)
 	}
 	for _, w := range tx.writes {
 		w.happened()
@@ -197,9 +199,18 @@ func (tx *transaction) send() error {
 	return nil
 }
 
+// actions are the writes as errors tell of them.
+func (tx *transaction) actions() []action {
+	actions := make([]action, len(tx.writes))
+	for i, w := range tx.writes {
+		actions[i] = action{target: w.target, kind: w.kind, key: w.itemKey(), demanded: w.demanded}
+	}
+	return actions
+}
+
 // transactItem is the write as an action of a transaction.
 func (w *write) transactItem() types.TransactWriteItem {
-	table, condition := aws.String(w.table), text(w.condition.String())
+	table, condition := &w.table, text(w.condition.String())
 	names, values := w.expressions.Names(), w.expressions.Values()
 	switch w.kind {
 	case kindPut, kindCreate:

@@ -212,7 +212,7 @@ func (b *updateBuilder) hold(join join, c core.Condition) core.UpdateBuilder {
 	if b.err != nil {
 		return b
 	}
-	condition, err := b.target.condition(b.expressions, c)
+	condition, err := b.target.condition(&b.expressions, c)
 	if err != nil {
 		b.mistake("condition: %w", err)
 		return b

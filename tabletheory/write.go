@@ -3,8 +3,8 @@ package tabletheory
 import (
 	"context"
 	"fmt"
+	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -28,7 +28,7 @@ type write struct {
 	*target
 	kind        string
 	key         model.Item // see itemKey
-	expressions *expression.Builder
+	expressions expression.Builder
 	condition   expression.Condition
 	demanded    *int64     // the version that condition demands; nil: none
 	item        model.Item // of put and create
@@ -38,7 +38,7 @@ type write struct {
 
 // newWrite begins a write. key is nil where the whole item is to come.
 func (t *target) newWrite(kind string, key model.Item, conditions []core.Condition) (*write, error) {
-	w := &write{target: t, kind: kind, key: key, expressions: &expression.Builder{}}
+	w := &write{target: t, kind: kind, key: key}
 	for _, c := range conditions {
 		if err := w.demand(c); err != nil {
 			return w, err
@@ -49,7 +49,7 @@ func (t *target) newWrite(kind string, key model.Item, conditions []core.Conditi
 
 // demand adds a condition: all of them must hold.
 func (w *write) demand(c core.Condition) error {
-	condition, err := w.target.condition(w.expressions, c)
+	condition, err := w.target.condition(&w.expressions, c)
 	if err != nil {
 		return fmt.Errorf("%w: condition: %w", ErrInvalidQuery, err)
 	}
@@ -131,18 +131,9 @@ func (w *write) change(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	var removed []*model.Field
-	set := model.Item{}
-	for _, f := range fields {
-		av, omitted, err := f.Encode(w.value)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%w: %w", ErrInvalidModel, err)
-		case omitted:
-			removed = append(removed, f)
-		default:
-			set[f.Attribute] = av
-		}
+	set, removed, err := w.model.EncodeFields(w.value, fields)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidModel, err)
 	}
 	if err := w.stampChange(); err != nil {
 		return err
@@ -160,7 +151,7 @@ func (w *write) change(ctx context.Context, names []string) error {
 // assign writes the update that sets and removes attributes, and what is
 // stamped.
 func (w *write) assign(fields []*model.Field, set model.Item, removed []*model.Field) string {
-	var c clauses
+	c := clauses{set: make([]string, 0, len(set)+len(w.stamps))}
 	for _, f := range fields {
 		if av, ok := set[f.Attribute]; ok {
 			c.set = append(c.set, w.expressions.Attribute(f)+" = "+w.expressions.Value(av))
@@ -182,7 +173,7 @@ func (w *write) changed(names []string) ([]*model.Field, error) {
 		return w.changeable(), nil
 	}
 	fields := make([]*model.Field, 0, len(names))
-	seen := make(map[*model.Field]bool, len(names))
+	seen := make([]*model.Field, 0, len(names))
 	for _, name := range names {
 		f, ok := w.model.Field(name)
 		switch {
@@ -190,10 +181,10 @@ func (w *write) changed(names []string) ([]*model.Field, error) {
 			return nil, fmt.Errorf("%w: %v has no field %q; what is in a document is changed with UpdateBuilder", ErrInvalidQuery, w.model.Type, name)
 		case w.isKey(f):
 			return nil, keyChange(f)
-		case seen[f]:
+		case slices.Contains(seen, f):
 			return nil, fmt.Errorf("%w: field %s is named twice", ErrInvalidQuery, f.Name)
 		}
-		seen[f] = true
+		seen = append(seen, f)
 		if f != w.model.Version && f != w.model.UpdatedAt {
 			fields = append(fields, f)
 		}
@@ -256,7 +247,7 @@ func (w *write) onFailure() types.ReturnValuesOnConditionCheckFailure {
 // returned says which.
 func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
 	out, err := w.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: aws.String(w.table), Item: w.item,
+		TableName: &w.table, Item: w.item,
 		ConditionExpression:                 text(w.condition.String()),
 		ExpressionAttributeNames:            w.expressions.Names(),
 		ExpressionAttributeValues:           w.expressions.Values(),
@@ -272,7 +263,7 @@ func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.
 
 func (w *write) updateItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
 	out, err := w.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: aws.String(w.table), Key: w.key,
+		TableName: &w.table, Key: w.key,
 		UpdateExpression:                    text(w.update),
 		ConditionExpression:                 text(w.condition.String()),
 		ExpressionAttributeNames:            w.expressions.Names(),
@@ -289,7 +280,7 @@ func (w *write) updateItem(ctx context.Context, returned types.ReturnValue) (mod
 
 func (w *write) deleteItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
 	out, err := w.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName: aws.String(w.table), Key: w.key,
+		TableName: &w.table, Key: w.key,
 		ConditionExpression:                 text(w.condition.String()),
 		ExpressionAttributeNames:            w.expressions.Names(),
 		ExpressionAttributeValues:           w.expressions.Values(),

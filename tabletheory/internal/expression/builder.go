@@ -5,8 +5,8 @@ package expression
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,10 +21,17 @@ const maxIn = 100
 // Builder collects the names and values of all expressions of one request. The
 // zero value is ready.
 type Builder struct {
-	names        map[string]string // attribute names by placeholder
-	placeholders map[string]string // placeholders of ours by attribute name
-	values       model.Item
+	names  map[string]string // attribute names by placeholder
+	own    []string          // attribute names, by the number of our placeholder
+	values model.Item
 }
+
+// Placeholders of ours. Expressions rarely have more than these, and those that
+// have none of more need not make them.
+var (
+	firstNames  = [...]string{"#_0", "#_1", "#_2", "#_3", "#_4", "#_5", "#_6", "#_7", "#_8", "#_9"}
+	firstValues = [...]string{":_0", ":_1", ":_2", ":_3", ":_4", ":_5", ":_6", ":_7", ":_8", ":_9"}
+)
 
 // Names is for ExpressionAttributeNames: nil if there are none, as DynamoDB
 // refuses an empty map.
@@ -35,6 +42,9 @@ func (b *Builder) Values() map[string]types.AttributeValue { return b.values }
 
 // Path returns a document path as expressions have it.
 func (b *Builder) Path(p *model.Path) string {
+	if len(p.Steps) == 1 {
+		return b.name(p.Steps[0].Name)
+	}
 	var text strings.Builder
 	for i, step := range p.Steps {
 		if step.Name == "" {
@@ -53,15 +63,21 @@ func (b *Builder) Path(p *model.Path) string {
 func (b *Builder) Attribute(f *model.Field) string { return b.name(f.Attribute) }
 
 func (b *Builder) name(attribute string) string {
-	if placeholder, ok := b.placeholders[attribute]; ok {
-		return placeholder
+	number := slices.Index(b.own, attribute)
+	isNew := number < 0
+	if isNew {
+		number = len(b.own)
+		b.own = append(b.own, attribute)
 	}
-	placeholder := "#_" + strconv.Itoa(len(b.placeholders))
-	if b.placeholders == nil {
-		b.placeholders = map[string]string{}
+	var placeholder string
+	if number < len(firstNames) {
+		placeholder = firstNames[number]
+	} else {
+		placeholder = "#_" + strconv.Itoa(number)
 	}
-	b.placeholders[attribute] = placeholder
-	b.setName(placeholder, attribute)
+	if isNew {
+		b.setName(placeholder, attribute)
+	}
 	return placeholder
 }
 
@@ -74,7 +90,12 @@ func (b *Builder) setName(placeholder, attribute string) {
 
 // Value returns the placeholder of a value.
 func (b *Builder) Value(av types.AttributeValue) string {
-	placeholder := ":_" + strconv.Itoa(len(b.values))
+	var placeholder string
+	if number := len(b.values); number < len(firstValues) {
+		placeholder = firstValues[number]
+	} else {
+		placeholder = ":_" + strconv.Itoa(number)
+	}
 	b.setValue(placeholder, av)
 	return placeholder
 }
@@ -177,8 +198,8 @@ func (b *Builder) operands(p *model.Path, value any) ([]string, error) {
 
 // Written returns a condition in the caller's own words. A placeholder #x in it
 // stands for the attribute of field x; values are those of its own
-// placeholders, with their colons.
-func (b *Builder) Written(m *model.Model, text string, values map[string]types.AttributeValue) (Condition, error) {
+// placeholders, with their colons, and are encoded by encode.
+func (b *Builder) Written(m *model.Model, text string, values map[string]any, encode func(any) (types.AttributeValue, error)) (Condition, error) {
 	for _, name := range placeholders(text) {
 		field, ok := m.Field(name)
 		if !ok {
@@ -186,12 +207,16 @@ func (b *Builder) Written(m *model.Model, text string, values map[string]types.A
 		}
 		b.setName("#"+name, field.Attribute)
 	}
-	for placeholder, av := range maps.All(values) {
+	for placeholder, value := range values {
 		if strings.HasPrefix(placeholder, ":_") || !strings.HasPrefix(placeholder, ":") {
 			return Condition{}, fmt.Errorf("the value %q of the expression %q: a placeholder begins with a colon and a letter or digit", placeholder, text)
 		}
 		if _, taken := b.values[placeholder]; taken {
 			return Condition{}, fmt.Errorf("the value %s is given by two expressions of one request", placeholder)
+		}
+		av, err := encode(value)
+		if err != nil {
+			return Condition{}, fmt.Errorf("the value %s: %w", placeholder, err)
 		}
 		b.setValue(placeholder, av)
 	}

@@ -84,6 +84,7 @@ func (m *Model) Encode(v reflect.Value) (Item, error) {
 func (m *Model) EncodeKey(v reflect.Value) (Item, error) {
 	e := m.registry.encoder()
 	defer e.release()
+	e.reserve(m.keyNeeds(), 1)
 	item := make(Item, 2)
 	for _, f := range []*Field{m.Hash, m.Range} {
 		if f == nil {
@@ -99,6 +100,40 @@ func (m *Model) EncodeKey(v reflect.Value) (Item, error) {
 	}
 	e.finish()
 	return item, m.checkKey(e)
+}
+
+func (m *Model) keyNeeds() needs {
+	n := m.Hash.codec.needs
+	if m.Range != nil {
+		n.add(m.Range.codec.needs)
+	}
+	return n
+}
+
+// EncodeFields encodes some fields of a struct, and returns those that have no
+// attribute. An error of a value is an *EncodeError.
+func (m *Model) EncodeFields(v reflect.Value, fields []*Field) (item Item, omitted []*Field, err error) {
+	e := m.registry.encoder()
+	defer e.release()
+	var n needs
+	for _, f := range fields {
+		n.add(f.codec.needs)
+	}
+	e.reserve(n, 1)
+	item = make(Item, len(fields))
+	for _, f := range fields {
+		av, isOmitted, err := f.encode(e, v)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case isOmitted:
+			omitted = append(omitted, f)
+		default:
+			item[f.Attribute] = av
+		}
+	}
+	e.finish()
+	return item, omitted, nil
 }
 
 // checkKey refuses what was encoded if DynamoDB would not take its key.
