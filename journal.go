@@ -1,6 +1,13 @@
 package isr
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// LogLife is how long the rows of the log are kept, at least. A node that has
+// not read the log for that long does not know what happened.
+const LogLife = time.Hour
 
 // A LogStore is the log by which nodes learn of what others did.
 type LogStore interface {

@@ -94,6 +94,11 @@ type RequestEnd struct {
 
 // A RequestStore records requests beside the leases that carry them out.
 type RequestStore interface {
+	// Request returns the record of a request, read strongly, and whether there
+	// is one: a record whose time is over is none. It decides nothing: only
+	// Acquire makes a claim.
+	Request(ctx context.Context, pk, key string) (Request, bool, error)
+
 	// EndRequest records what became of the request for which a lease was
 	// acquired. Of a lease without a request, and of a request that somebody
 	// else has taken over, it does nothing: no error.

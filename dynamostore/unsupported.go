@@ -22,7 +22,10 @@ func (s *Store) Pin(context.Context, isr.Record, isr.Assertion) (isr.Entry, erro
 	return isr.Entry{}, errStub
 }
 func (s *Store) EndRequest(context.Context, isr.Lease, isr.RequestEnd) error { return errStub }
-func (s *Store) Changes(context.Context, int64) ([]isr.Change, error)        { return nil, nil }
+func (s *Store) Request(context.Context, string, string) (isr.Request, bool, error) {
+	return isr.Request{}, false, nil
+}
+func (s *Store) Changes(context.Context, int64) ([]isr.Change, error) { return nil, nil }
 func (s *Store) Partitions(context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) { yield("", errStub) }
 }
