@@ -17,6 +17,7 @@ func TestLayering(t *testing.T) {
 		{"", []string{"github.com/aws/", module + "/"}, "the policy knows no storage"},
 		{"/isrtest", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "a suite for every store knows none"},
 		{"/gateway", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "the gateway knows the cache only"},
+		{"/gateway/admin", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "operators are answered from the interfaces of the cache"},
 		{"/localdynamo", []string{module + "/dynamostore", module + "/gateway"}, "the engine knows no cache"},
 		{"/dynamostore", []string{module + "/localdynamo", module + "/gateway"}, "the store does not know its engine"},
 		{"/tabletheory", []string{module + "/localdynamo", module + "/dynamostore", module + "/gateway", "github.com/aws/aws-sdk-go-v2/service/kms", "github.com/aws/aws-sdk-go-v2/feature/dynamodb/"}, "the mapper knows no cache, has one encoder, and carries KMS for those only who use it"},

@@ -1,0 +1,190 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A Store is the cache's store of pages, which can also list them. Implementations
+// must be safe for concurrent use.
+type Store interface {
+	isr.MetaStore
+	// List yields all pages in no given order, and ends after the first error.
+	List(ctx context.Context) iter.Seq2[Listed, error]
+}
+
+// A Listed is one page of a list.
+type Listed struct {
+	PK     string // its partition key
+	Record isr.Record
+}
+
+// Config adjusts an [API]. Its zero value is useful.
+type Config struct {
+	// Cache renders pages anew. Without one, nothing can be regenerated.
+	Cache *isr.Cache
+	// Partition derives partition keys, as the cache does. Nil means
+	// isr.HashedPartition.
+	Partition isr.Partition
+	// Now is the wall clock. Nil means time.Now.
+	Now func() time.Time
+	// Version and Place are shown by GET /-/health: which program this is, and
+	// where its store is.
+	Version, Place string
+	// Logger gets a line per change. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Partition == nil {
+		cfg.Partition = isr.HashedPartition
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return cfg
+}
+
+// An API answers operators. It is safe for concurrent use.
+type API struct {
+	store  Store
+	bodies isr.BodyStore
+	cfg    Config
+	log    *slog.Logger
+
+	began    time.Time
+	routes   map[string]map[string]operation // by path, then method
+	document []byte                          // of GET /-/openapi.json
+	slots    chan struct{}                   // one for each operation under way
+}
+
+// maxConcurrent bounds the operations under way at once: they are people's and
+// scripts', and must leave the store to the visitors.
+const maxConcurrent = 32
+
+// New returns the API of a store and its bodies.
+func New(store Store, bodies isr.BodyStore, cfg Config) (*API, error) {
+	if store == nil || bodies == nil {
+		return nil, errors.New("admin: no store was given")
+	}
+	cfg = cfg.withDefaults()
+	a := &API{
+		store: store, bodies: bodies, cfg: cfg, log: cfg.Logger, began: cfg.Now(),
+		routes: make(map[string]map[string]operation),
+		slots:  make(chan struct{}, maxConcurrent),
+	}
+	operations := a.operations()
+	for _, op := range operations {
+		if a.routes[op.path] == nil {
+			a.routes[op.path] = make(map[string]operation)
+		}
+		a.routes[op.path][op.method] = op
+	}
+	var err error
+	a.document, err = document(operations, cfg.Version)
+	return a, err
+}
+
+// operations are all there are, in the order of the document.
+func (a *API) operations() []operation {
+	return []operation{
+		a.listPages(),
+		a.showPage(),
+		a.regeneratePage(),
+		a.showLease(),
+		a.releaseLease(),
+		a.showHealth(),
+		a.showDocument(),
+	}
+}
+
+// Handler returns the API for those who need no token, because nobody else can
+// reach it: a socket that belongs to its user, or this very process.
+func (a *API) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.answer(w, r, visitor{remote: "this machine", admitted: true})
+	})
+}
+
+// answer is one request of a visitor who is known.
+func (a *API) answer(w http.ResponseWriter, r *http.Request, v visitor) {
+	op, err := a.find(r)
+	if err == nil && !v.admitted && !op.public {
+		err = v.refusal
+	}
+	if err == nil {
+		err = bound(w, op)
+	}
+	if err == nil {
+		err = a.perform(w, r, op, v)
+	}
+	if err != nil {
+		a.refuse(w, err)
+	}
+}
+
+// find returns the operation that a request names. HEAD is GET, without a body.
+func (a *API) find(r *http.Request) (operation, error) {
+	methods := a.routes[r.URL.Path]
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if op, ok := methods[method]; ok {
+		return op, nil
+	}
+	if methods == nil {
+		return operation{}, &Error{
+			Status: http.StatusNotFound, Code: "not_found", Message: "there is nothing at " + r.URL.Path,
+			Hint: "GET /-/openapi.json describes what there is",
+		}
+	}
+	e := &Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: r.URL.Path + " cannot be asked with " + r.Method}
+	for method := range methods {
+		e.allow = append(e.allow, method)
+	}
+	return operation{}, e
+}
+
+// perform carries an operation out, with the time and the room that it may take.
+func (a *API) perform(w http.ResponseWriter, r *http.Request, op operation, v visitor) (err error) {
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+	default:
+		return &Error{
+			Status: http.StatusTooManyRequests, Code: "busy", RetryAfter: time.Second,
+			Message: "too many operations are under way", Hint: "try again in a moment",
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), op.limit)
+	defer cancel()
+	x := &exchange{w: w, r: r.WithContext(withVisitor(ctx, v))}
+	if op.changes() {
+		began := time.Now()
+		defer func() { a.audit(ctx, v, op, x.target, err, time.Since(began)) }()
+	}
+	return op.serve(x)
+}
+
+// Time that clients may take, beside what an operation does.
+const (
+	bodyTime  = 10 * time.Second // to send a request
+	writeTime = 20 * time.Second // to take an answer, or a part of a long one
+)
+
+// bound keeps a client that sends or reads slowly from holding a connection. The
+// bounds are the request's own, since operations differ in how long they take.
+func bound(w http.ResponseWriter, op operation) error {
+	c, now := http.NewResponseController(w), time.Now()
+	return errors.Join(c.SetReadDeadline(now.Add(bodyTime)), c.SetWriteDeadline(now.Add(op.limit+writeTime)))
+}

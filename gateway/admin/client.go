@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Client asks an [API]. Errors that the API answers with are of type [*Error];
+// others mean that it could not be asked. A Client is safe for concurrent use.
+type Client struct {
+	http  http.Client
+	base  string // without a slash at its end
+	token string
+}
+
+// NewClient returns the client of a server: its URL, such as
+// "http://127.0.0.1:9180", and its token, empty where none is needed. A nil
+// transport means http.DefaultTransport. It follows no redirects, which might carry
+// the token elsewhere.
+func NewClient(server, token string, transport http.RoundTripper) (*Client, error) {
+	u, err := url.Parse(server)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("the server %q is not an address; expected one like http://127.0.0.1:9180", server)
+	case u.User != nil:
+		return nil, fmt.Errorf("the server %q has a user name, which is not sent; remove it", u.Redacted())
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("the server %q has a path or query; expected only scheme and host, as in %s://%s", server, u.Scheme, u.Host)
+	}
+	return &Client{
+		http: http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		base:  u.Scheme + "://" + u.Host,
+		token: token,
+	}, nil
+}
+
+// Bounds of an answer, in bytes.
+const (
+	maxAnswer = 8 << 20
+	maxLine   = 1 << 20
+)
+
+// ask sends a request, and returns the answer.
+func ask[Out any](ctx context.Context, c *Client, method, path string, in any) (out Out, err error) {
+	res, err := c.send(ctx, method, path, in)
+	if err != nil {
+		return out, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
+		return out, fmt.Errorf("reading what %s answers: %w", c.base, err)
+	}
+	return out, nil
+}
+
+// askLines sends a request, and yields the lines of the answer.
+func askLines[Out any](ctx context.Context, c *Client, method, path string, in any) iter.Seq2[Out, error] {
+	return func(yield func(Out, error) bool) {
+		var none Out
+		res, err := c.send(ctx, method, path, in)
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		defer func() { _ = res.Body.Close() }()
+		lines := bufio.NewScanner(res.Body)
+		lines.Buffer(nil, maxLine)
+		for lines.Scan() {
+			out, err := decodeLine[Out](lines.Bytes())
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			if !yield(out, nil) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(none, fmt.Errorf("reading what %s answers: %w", c.base, err))
+		}
+	}
+}
+
+// decodeLine reads a line of an answer, which may be the error that ends it.
+func decodeLine[Out any](line []byte) (out Out, err error) {
+	var failed failure
+	if err := json.Unmarshal(line, &failed); err == nil && failed.Error != nil {
+		return out, failed.Error
+	}
+	if err := json.Unmarshal(line, &out); err != nil {
+		return out, fmt.Errorf("reading a line of the answer: %w", err)
+	}
+	return out, nil
+}
+
+// send sends a request and returns the answer if it is a success.
+func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	req, err := c.request(ctx, method, path, in)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the server cannot be asked; see that isr serve runs there with that --admin: %w", err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	return nil, c.failure(res)
+}
+
+func (c *Client) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	target, body := c.base+path, io.Reader(http.NoBody)
+	if method == http.MethodGet {
+		var parameters map[string]string
+		if err := json.Unmarshal(text, &parameters); err != nil {
+			return nil, fmt.Errorf("the parameters of %s are not all texts: %w", path, err)
+		}
+		values := make(url.Values)
+		for name, value := range parameters {
+			values.Set(name, value)
+		}
+		if len(values) > 0 {
+			target += "?" + values.Encode()
+		}
+	} else {
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	if method != http.MethodGet {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, nil
+}
+
+// failure is the error that an answer tells. An answer that tells none is not the
+// API's.
+func (c *Client) failure(res *http.Response) error {
+	var failed failure
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxInput))
+	if err := errors.Join(err, json.Unmarshal(text, &failed)); err != nil || failed.Error == nil {
+		return fmt.Errorf("%s is no admin API of isr: it answers %s", c.base, res.Status)
+	}
+	failed.Error.Status = res.StatusCode
+	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds < 1<<31 {
+		failed.Error.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return failed.Error
+}

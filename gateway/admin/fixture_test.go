@@ -1,0 +1,329 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dirbody"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/localdynamo"
+)
+
+const secret = "correct-horse-battery"
+
+// A fixture is an API on real stores, asked over real connections.
+type fixture struct {
+	t      *testing.T
+	store  *store
+	bodies *dirbody.Store
+	log    *lockedBuffer
+	render http.HandlerFunc // what the site does; set before it is asked
+
+	cache *isr.Cache
+	api   *admin.API
+	open  *httptest.Server // no token
+	shut  *httptest.Server // guarded
+	doc   map[string]any
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, log: new(lockedBuffer)}
+	f.store, f.bodies = newStores(t)
+	f.render = func(w http.ResponseWriter, r *http.Request) { page(w, "hello from "+r.URL.Path) }
+	f.cache = f.node()
+	f.cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.render(w, r) }))
+	f.serve(admin.Config{Cache: f.cache, Version: "v1.2.3", Place: "in a test"})
+	return f
+}
+
+// node is a further process on the same stores.
+func (f *fixture) node() *isr.Cache {
+	f.t.Helper()
+	cache, err := isr.New(f.store, f.bodies, isr.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if err := cache.Close(context.Background()); err != nil {
+			f.t.Error(err)
+		}
+	})
+	return cache
+}
+
+// serve replaces the API.
+func (f *fixture) serve(cfg admin.Config) {
+	f.t.Helper()
+	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, nil))
+	api, err := admin.New(f.store, f.bodies, cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	token, err := admin.NewToken(secret)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.api, f.open, f.shut = api, httptest.NewServer(api.Handler()), httptest.NewServer(api.Guarded(token, true))
+	f.t.Cleanup(f.open.Close)
+	f.t.Cleanup(f.shut.Close)
+	if err := json.Unmarshal([]byte(f.ask(http.MethodGet, "/-/openapi.json", "").text), &f.doc); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) client() *admin.Client {
+	f.t.Helper()
+	c, err := admin.NewClient(f.shut.URL, secret, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+// An answer is what a request came to.
+type answer struct {
+	status int
+	header http.Header
+	text   string
+	code   string // of an error
+}
+
+// ask sends a request to the API that needs no token.
+func (f *fixture) ask(method, path, body string) answer {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), method, f.open.URL+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return f.send(req)
+}
+
+// send sends a request. Whatever the API answers must be as its document says.
+func (f *fixture) send(req *http.Request) answer {
+	f.t.Helper()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	text, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		f.t.Fatal(err)
+	}
+	a := answer{status: res.StatusCode, header: res.Header, text: string(text)}
+	var failed struct{ Error admin.Error }
+	if res.StatusCode != http.StatusOK {
+		if err := json.Unmarshal(text, &failed); err != nil {
+			f.t.Errorf("%s %s answers %s with no JSON: %s", req.Method, req.URL.Path, res.Status, text)
+		}
+		a.code = failed.Error.Code
+	}
+	if f.doc != nil {
+		f.check(req, a)
+	}
+	return a
+}
+
+// check compares an answer with the document.
+func (f *fixture) check(req *http.Request, a answer) {
+	f.t.Helper()
+	op, ok := at(f.doc, "paths", req.URL.Path, strings.ToLower(req.Method)).(map[string]any)
+	if !ok {
+		return // there is no such operation, and the API says so
+	}
+	content, ok := at(op, "responses", strconv.Itoa(a.status), "content").(map[string]any)
+	kind := a.header.Get("Content-Type")
+	schema, described := at(content, kind, "schema").(map[string]any)
+	if !ok || !described {
+		f.t.Errorf("%s %s answers %d %s, which the document does not say", req.Method, req.URL.Path, a.status, kind)
+		return
+	}
+	for line := range strings.Lines(a.text) {
+		var v any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			f.t.Errorf("%s %s answers what is no JSON: %v: %s", req.Method, req.URL.Path, err, line)
+		} else if bad := f.differs(schema, v); bad != "" {
+			f.t.Errorf("%s %s: %s: %s", req.Method, req.URL.Path, bad, line)
+		}
+	}
+}
+
+// differs says where a value is not as a schema says, of the part of JSON Schema
+// that the document uses.
+func (f *fixture) differs(schema map[string]any, v any) string {
+	if ref, ok := schema["$ref"].(string); ok {
+		schema, ok = at(f.doc, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...).(map[string]any)
+		if !ok {
+			return ref + " leads nowhere"
+		}
+	}
+	kinds := map[string]string{"string": "string", "integer": "float64", "boolean": "bool", "array": "[]interface {}", "object": "map[string]interface {}"}
+	want, _ := schema["type"].(string)
+	if got := fmt.Sprintf("%T", v); got != kinds[want] {
+		return fmt.Sprintf("%v is no %s", v, want)
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, element := range v {
+			if bad := f.differs(schema["items"].(map[string]any), element); bad != "" {
+				return bad
+			}
+		}
+	case map[string]any:
+		return f.objectDiffers(schema, v)
+	}
+	return ""
+}
+
+func (f *fixture) objectDiffers(schema, v map[string]any) string {
+	properties, _ := schema["properties"].(map[string]any)
+	others, _ := schema["additionalProperties"].(map[string]any)
+	required, _ := schema["required"].([]any)
+	for _, name := range required {
+		if _, ok := v[name.(string)]; !ok {
+			return fmt.Sprintf("%v is missing", name)
+		}
+	}
+	for name, value := range v {
+		property, ok := properties[name].(map[string]any)
+		if !ok {
+			property = others
+		}
+		if property == nil && len(properties) > 0 {
+			return fmt.Sprintf("%s is not in the document", name)
+		}
+		if property != nil {
+			if bad := f.differs(property, value); bad != "" {
+				return name + ": " + bad
+			}
+		}
+	}
+	return ""
+}
+
+// at walks into a JSON value.
+func at(v any, names ...string) any {
+	for _, name := range names {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = object[name]
+	}
+	return v
+}
+
+// page is what a site answers that lets its pages be kept.
+func page(w http.ResponseWriter, text string) {
+	w.Header().Set("Cache-Control", "s-maxage=60")
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, text)
+}
+
+// A store is the real one, on the embedded engine, with what this package asks of
+// it; it can be made to fail or to wait.
+type store struct {
+	*dynamostore.Store
+	failAfter int           // List ends with an error after so many pages, if positive
+	entered   chan struct{} // gets a value for each Read, if not nil, which then waits for gate
+	gate      chan struct{}
+	meanwhile func() // happens once, before a lease is broken
+}
+
+var errFault = errors.New("the store is on fire")
+
+const tableName = "pages"
+
+func newStores(t *testing.T) (*store, *dirbody.Store) {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := localdynamo.Open(filepath.Join(dir, "table.db"), localdynamo.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dynamostore.CreateTable(t.Context(), db, tableName); err != nil {
+		t.Fatal(err)
+	}
+	meta, err := dynamostore.New(db, tableName, dynamostore.Config{Owner: "node-a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies, err := dirbody.Open(filepath.Join(dir, "bodies"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(bodies.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &store{Store: meta}, bodies
+}
+
+func (s *store) Read(ctx context.Context, pk string) (isr.Record, error) {
+	if s.entered != nil {
+		s.entered <- struct{}{}
+		<-s.gate
+	}
+	return s.Store.Read(ctx, pk)
+}
+
+func (s *store) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
+	return func(yield func(admin.Listed, error) bool) {
+		pages := 0
+		for listed, err := range s.Store.List(ctx) {
+			if pages++; s.failAfter > 0 && pages > s.failAfter {
+				yield(admin.Listed{}, errFault)
+				return
+			}
+			if !yield(admin.Listed(listed), err) {
+				return
+			}
+		}
+	}
+}
+
+// BreakLease lets something happen between the look at a lease and its end.
+func (s *store) BreakLease(ctx context.Context, read isr.Record) error {
+	if do := s.meanwhile; do != nil {
+		s.meanwhile = nil
+		do()
+	}
+	return s.Store.BreakLease(ctx, read)
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,68 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// What a lease can be.
+const (
+	LeaseFree    = "free"     // anybody may regenerate the page
+	LeaseHeld    = "held"     // somebody does
+	LeaseBackOff = "back_off" // nobody does for a while, after failures
+)
+
+// A Lease is the right to regenerate a page, as it stands.
+type Lease struct {
+	Key         string    `json:"key" doc:"The page's key."`
+	Partition   string    `json:"pk" doc:"The partition key of its rows."`
+	State       string    `json:"state" doc:"free, held, or back_off: left alone for a while, after failures."`
+	Owner       string    `json:"owner,omitempty" doc:"Who holds it, as it named itself."`
+	ExpiresAt   time.Time `json:"expires_at,omitzero" doc:"When anybody may take it. Missing if it is free."`
+	SecondsLeft int64     `json:"seconds_left" doc:"Time until then."`
+	Failures    int       `json:"failures" doc:"Failed regenerations in a row."`
+}
+
+func (a *API) showLease() operation {
+	return replying(operation{
+		method: http.MethodGet, path: "/-/lease", name: "showLease", limit: lookTime,
+		summary: "Who may regenerate a page.",
+	}, func(r *http.Request, t Target) (Lease, error) {
+		k, err := t.key()
+		if err != nil {
+			return Lease{}, err
+		}
+		rec, err := a.store.Read(r.Context(), a.cfg.Partition(k))
+		if err != nil {
+			return Lease{}, err
+		}
+		return a.lease(k, rec.Lock), nil
+	})
+}
+
+// lease describes a lease row, nil for none.
+func (a *API) lease(k isr.Key, lock *isr.Lock) Lease {
+	l := Lease{Key: k.String(), Partition: a.cfg.Partition(k), State: LeaseFree}
+	if lock == nil {
+		return l
+	}
+	l.Failures = lock.Failures
+	left := lock.ExpiresAt.Sub(a.cfg.Now())
+	if left <= 0 {
+		return l
+	}
+	l.State, l.Owner, l.ExpiresAt = LeaseHeld, lock.Owner, lock.ExpiresAt.UTC()
+	l.SecondsLeft = int64(left.Round(time.Second) / time.Second)
+	if lock.IsBackOff() {
+		l.State = LeaseBackOff
+	}
+	return l
+}
+
+// Lease returns who may regenerate a page.
+func (c *Client) Lease(ctx context.Context, t Target) (Lease, error) {
+	return ask[Lease](ctx, c, http.MethodGet, "/-/lease", t)
+}

@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A Page is what is stored of one page.
+type Page struct {
+	Key       string `json:"key,omitempty" doc:"The page's key. Missing where a row says nothing of it."`
+	Partition string `json:"pk" doc:"The partition key of its rows."`
+	State     string `json:"state" doc:"fresh, stale, expired, purged or missing."`
+
+	Status      int         `json:"status,omitempty" doc:"HTTP status of the page."`
+	GeneratedAt time.Time   `json:"generated_at,omitzero" doc:"When its rendering began."`
+	AgeSeconds  int64       `json:"age_seconds" doc:"Time since then."`
+	FreshFor    int64       `json:"fresh_for_seconds" doc:"What is left of the freshness window; negative after it."`
+	StaleFor    int64       `json:"stale_for_seconds" doc:"What is left of the stale window; negative after it."`
+	KeptUntil   time.Time   `json:"kept_until,omitzero" doc:"When the store may forget the page."`
+	Generation  string      `json:"generation_id,omitempty" doc:"The generation that is current."`
+	ETag        string      `json:"etag,omitempty" doc:"Entity tag, with its quotes."`
+	Body        string      `json:"body,omitempty" doc:"Key of the body in the store of bodies."`
+	BodyBytes   int64       `json:"body_bytes" doc:"Size of the body."`
+	BodyProblem string      `json:"body_problem,omitempty" doc:"Why the body cannot be served. Not looked at in lists."`
+	Foreign     bool        `json:"written_by_another_service,omitempty" doc:"Another service wrote the page."`
+	Route       string      `json:"route,omitempty" doc:"Name of the route that rendered it."`
+	Tags        []string    `json:"tags,omitempty" doc:"Purge tags."`
+	Header      http.Header `json:"header,omitempty" doc:"Header fields that are replayed. Not in lists."`
+
+	LeaseOwner    string    `json:"lease_owner,omitempty" doc:"Who regenerates the page."`
+	LeaseUntil    time.Time `json:"lease_until,omitzero" doc:"Until when nobody else does. Missing if anybody may."`
+	LeaseFailures int       `json:"lease_failures,omitempty" doc:"Failed regenerations in a row."`
+
+	Malformed string `json:"malformed,omitempty" doc:"Why what is stored cannot be used."`
+}
+
+// lookTime bounds an operation that reads a page.
+const lookTime = 30 * time.Second
+
+func (a *API) showPage() operation {
+	return replying(operation{
+		method: http.MethodGet, path: "/-/page", name: "showPage", limit: lookTime,
+		summary: "What is stored of a page.",
+		details: "A page of which nothing is stored is one with the state missing, not an error.",
+	}, func(r *http.Request, t Target) (Page, error) {
+		k, err := t.key()
+		if err != nil {
+			return Page{}, err
+		}
+		return a.page(r.Context(), k)
+	})
+}
+
+func (a *API) page(ctx context.Context, k isr.Key) (Page, error) {
+	pk := a.cfg.Partition(k)
+	rec, err := a.store.Read(ctx, pk)
+	if err != nil {
+		return Page{}, err
+	}
+	p := a.describe(pk, rec)
+	p.Key = k.String()
+	if rec.Entry == nil {
+		return p, nil
+	}
+	p.Header = rec.Entry.Header
+	info, err := a.bodies.Stat(ctx, rec.Entry.BodyKey)
+	switch {
+	case errors.Is(err, isr.ErrNotFound), errors.Is(err, isr.ErrInvalidKey):
+		p.BodyProblem = err.Error()
+	case err != nil:
+		return Page{}, err
+	case rec.Entry.Foreign:
+		p.BodyBytes = info.Length
+	case info.Length != rec.Entry.Length:
+		p.BodyProblem = fmt.Sprintf("it has %d bytes, %d were published", info.Length, rec.Entry.Length)
+	}
+	return p, nil
+}
+
+// describe says of a page what its rows tell.
+func (a *API) describe(pk string, rec isr.Record) Page {
+	now := a.cfg.Now()
+	p := Page{Partition: pk, State: isr.Freshness(rec.Entry, rec.Cover, now).String()}
+	if rec.Malformed != nil {
+		p.Malformed = rec.Malformed.Error()
+	}
+	if lock := rec.Lock; lock != nil && lock.ExpiresAt.After(now) {
+		p.LeaseOwner, p.LeaseUntil, p.LeaseFailures = lock.Owner, lock.ExpiresAt.UTC(), lock.Failures
+	}
+	e := rec.Entry
+	if e == nil {
+		return p
+	}
+	p.Key, p.Status, p.Generation, p.ETag = e.Key, e.Status, e.GenerationID, e.ETag
+	p.GeneratedAt = e.GeneratedAt.UTC()
+	if !e.Expires.IsZero() {
+		p.KeptUntil = e.Expires.UTC()
+	}
+	p.AgeSeconds = int64(e.Age(now) / time.Second)
+	p.FreshFor = int64(e.FreshUntil().Sub(now) / time.Second)
+	p.StaleFor = int64(e.StaleUntil().Sub(now) / time.Second)
+	p.Body, p.BodyBytes, p.Foreign, p.Route, p.Tags = e.BodyKey, e.Length, e.Foreign, e.Route, e.Tags
+	return p
+}
+
+// Page returns what is stored of a page.
+func (c *Client) Page(ctx context.Context, t Target) (Page, error) {
+	return ask[Page](ctx, c, http.MethodGet, "/-/page", t)
+}

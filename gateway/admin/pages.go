@@ -1,0 +1,36 @@
+package admin
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"time"
+)
+
+// listTime bounds a list, which reads the whole table.
+const listTime = 10 * time.Minute
+
+func (a *API) listPages() operation {
+	return streaming(operation{
+		method: http.MethodGet, path: "/-/pages", name: "listPages", limit: listTime,
+		summary: "All pages, in no given order.",
+		details: "Reads the whole table, and on DynamoDB costs as much. A list that ends with an error is not whole.",
+	}, func(r *http.Request, _ struct{}) iter.Seq2[Page, error] {
+		return func(yield func(Page, error) bool) {
+			for listed, err := range a.store.List(r.Context()) {
+				if err != nil {
+					yield(Page{}, err)
+					return
+				}
+				if !yield(a.describe(listed.PK, listed.Record), nil) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// Pages yields all pages in no given order, and ends after the first error.
+func (c *Client) Pages(ctx context.Context) iter.Seq2[Page, error] {
+	return askLines[Page](ctx, c, http.MethodGet, "/-/pages", struct{}{})
+}

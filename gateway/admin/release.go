@@ -1,0 +1,54 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/facetheory/isr"
+)
+
+// A Released is the outcome of breaking a lease.
+type Released struct {
+	Released bool  `json:"released" doc:"Whether there was a lease, or a back-off, to break."`
+	Lease    Lease `json:"lease" doc:"The lease as it was."`
+}
+
+func (a *API) releaseLease() operation {
+	return replying(operation{
+		method: http.MethodPost, path: "/-/lease/release", name: "releaseLease", limit: lookTime,
+		summary:  "Break the lease of a page, or end its back-off.",
+		details:  "Whoever holds the lease goes on rendering in vain: its publish is refused. If it changes hands meanwhile, the new one stands.",
+		problems: []int{http.StatusConflict},
+	}, func(r *http.Request, t Target) (Released, error) {
+		k, err := t.key()
+		if err != nil {
+			return Released{}, err
+		}
+		rec, err := a.store.Read(r.Context(), a.cfg.Partition(k))
+		if err != nil {
+			return Released{}, err
+		}
+		was := a.lease(k, rec.Lock)
+		if was.State == LeaseFree {
+			return Released{Lease: was}, nil
+		}
+		err = a.store.BreakLease(r.Context(), rec)
+		if errors.Is(err, isr.ErrMoved) {
+			// Whoever has the lease now is not the one that was meant.
+			return Released{}, &Error{
+				Status: http.StatusConflict, Code: "changed_hands", Message: "the lease changed hands before it could be broken",
+				Hint: "see who has it now: isr lease",
+			}
+		}
+		if err != nil {
+			return Released{}, err
+		}
+		return Released{Released: true, Lease: was}, nil
+	})
+}
+
+// ReleaseLease breaks the lease of a page, whoever holds it, or ends its back-off.
+func (c *Client) ReleaseLease(ctx context.Context, t Target) (Released, error) {
+	return ask[Released](ctx, c, http.MethodPost, "/-/lease/release", t)
+}

@@ -1,0 +1,145 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+// dial serves an API on one connection.
+func dial(t *testing.T, api *admin.API) (client net.Conn) {
+	t.Helper()
+	client, served := net.Pipe()
+	l := &single{conn: make(chan net.Conn, 1)}
+	l.conn <- served
+	server := &http.Server{Handler: api.Handler()}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		_ = client.Close()
+	})
+	return client
+}
+
+// A single listens for one connection.
+type single struct{ conn chan net.Conn }
+
+func (s *single) Accept() (net.Conn, error) {
+	conn, ok := <-s.conn
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (s *single) Close() error   { close(s.conn); return nil }
+func (s *single) Addr() net.Addr { return &net.UnixAddr{Name: "single", Net: "pipe"} }
+
+// A slow store takes its time over everything.
+type slow struct {
+	isr.MetaStore
+	takes time.Duration
+	pages int
+}
+
+func (s slow) Read(ctx context.Context, _ string) (isr.Record, error) {
+	select {
+	case <-time.After(s.takes):
+		return isr.Record{}, nil
+	case <-ctx.Done():
+		return isr.Record{}, ctx.Err()
+	}
+}
+
+func (s slow) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
+	return func(yield func(admin.Listed, error) bool) {
+		for range s.pages {
+			if _, err := s.Read(ctx, ""); err != nil {
+				yield(admin.Listed{}, err)
+				return
+			}
+			if !yield(admin.Listed{PK: "CACHE#1"}, nil) {
+				return
+			}
+		}
+	}
+}
+
+type noBodies struct{ isr.BodyStore }
+
+func slowAPI(t *testing.T, s slow) *admin.API {
+	t.Helper()
+	api, err := admin.New(s, noBodies{}, admin.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+func status(t *testing.T, conn net.Conn) (int, string) {
+	t.Helper()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// The time to send a request is not that of the work: the store takes longer, and
+// the client is still there.
+func TestSlowStore(t *testing.T) {
+	for takes, want := range map[time.Duration]int{20 * time.Second: 200, time.Minute: 504} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := dial(t, slowAPI(t, slow{takes: takes}))
+			if _, err := io.WriteString(conn, "GET /-/lease?key=a.example/ HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if got, text := status(t, conn); got != want {
+				t.Errorf("after %s: %d %s; want %d", takes, got, text, want)
+			}
+		})
+	}
+}
+
+// A list takes as long as it takes, for those who read it.
+func TestSlowList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := dial(t, slowAPI(t, slow{takes: 15 * time.Second, pages: 20}))
+		if _, err := io.WriteString(conn, "GET /-/pages HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		got, text := status(t, conn)
+		if got != 200 || time.Since(began) != 5*time.Minute {
+			t.Errorf("after %s: %d %s", time.Since(began), got, text)
+		}
+	})
+}
+
+// A client that sends half a request is not waited for.
+func TestSlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := dial(t, slowAPI(t, slow{}))
+		if _, err := io.WriteString(conn, "POST /-/regenerate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		got, text := status(t, conn)
+		if got != 400 || time.Since(began) != 10*time.Second {
+			t.Errorf("after %s: %d %s", time.Since(began), got, text)
+		}
+	})
+}
