@@ -270,6 +270,11 @@ var partings = []parting{
 		when: func(c inquiry, _, theirs *reply) bool { return isDefinition(c) && theirs.code == "InternalFailure" },
 	},
 	{
+		name: "work not ended",
+		why:  "DynamoDB Local now and then never gets done with an index that is added or removed",
+		when: func(c inquiry, _, theirs *reply) bool { return strings.HasSuffix(theirs.message, errUnsettled.Error()) },
+	},
+	{
 		name: "units of an index",
 		why:  "AWS wants provisioned units for every global index of a table that gets its own; DynamoDB Local gives the index none",
 		when: func(_ inquiry, ours, theirs *reply) bool {

@@ -48,7 +48,7 @@ func (p *pair) agreeOnTables(rt *rapid.T, names []string) {
 func dropAll(ctx context.Context, side operations, names []string) error {
 	for _, name := range names {
 		if _, err := settle(ctx, side, &dynamodb.DescribeTableInput{TableName: &name}); err != nil {
-			if isMissing(err) {
+			if isMissing(err) || errors.Is(err, errUnsettled) {
 				continue
 			}
 			return err
@@ -125,10 +125,14 @@ func settled(c inquiry, name string) inquiry {
 	return c
 }
 
+// errUnsettled is about a table that DynamoDB Local never gets done with: now and
+// then it loses the work on an index.
+var errUnsettled = errors.New("never ACTIVE")
+
 // settle describes a table until nothing in it is under way. DynamoDB Local
 // sometimes fails to, while it works on an index.
 func settle(ctx context.Context, side operations, in *dynamodb.DescribeTableInput) (*dynamodb.DescribeTableOutput, error) {
-	for range 20_000 {
+	for range 5_000 {
 		out, err := side.DescribeTable(ctx, in)
 		if hasFailed(err) {
 			continue
@@ -137,7 +141,7 @@ func settle(ctx context.Context, side operations, in *dynamodb.DescribeTableInpu
 			return out, err
 		}
 	}
-	return nil, fmt.Errorf("table %s is never ACTIVE", *in.TableName)
+	return nil, fmt.Errorf("table %s is %w", *in.TableName, errUnsettled)
 }
 
 func isSettled(t *types.TableDescription) bool {
