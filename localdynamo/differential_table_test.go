@@ -1,7 +1,10 @@
 package localdynamo_test
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -47,7 +50,24 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 		BaseEndpoint:     aws.String(isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")),
 		Credentials:      credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
 		RetryMaxAttempts: 1,
+		HTTPClient:       &http.Client{Transport: patient{&http.Transport{MaxIdleConnsPerHost: 10}}},
 	})
+}
+
+// patient hands the transport a request whose body nobody else closes. The SDK
+// closes the body of a request as soon as its answer begins, and if that is
+// before the transport has noticed the end of the body, the connection breaks
+// off with the answer half read (aws-sdk-go-v2, issue 2737).
+type patient struct{ transport http.RoundTripper }
+
+func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return p.transport.RoundTrip(r)
 }
 
 // shape is the definition of a table.
