@@ -6,52 +6,70 @@ import (
 	"errors"
 	"fmt"
 	"text/tabwriter"
+
+	"github.com/facetheory/isr/gateway/admin"
 )
 
 type lsCommand struct {
 	JSON bool `name:"json" help:"Write JSON, a page a line."`
 
-	storeFlags `embed:""`
+	askFlags `embed:""`
 }
 
-func (c *lsCommand) Run(ctx context.Context, s *streams) (err error) {
-	who, closeStore, err := c.inspect(ctx)
-	if err != nil {
-		return err
+func (c *lsCommand) Run(ctx context.Context, s *streams) error {
+	return c.ask(ctx, func(client *admin.Client) error {
+		if c.JSON {
+			return writeLines(ctx, s, client)
+		}
+		return writeTable(ctx, s, client)
+	})
+}
+
+func writeLines(ctx context.Context, s *streams, client *admin.Client) error {
+	out := json.NewEncoder(s.out)
+	for p, err := range client.Pages(ctx) {
+		if err != nil {
+			return err
+		}
+		if err := out.Encode(p); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, closeStore()) }()
-	if c.JSON {
-		out := json.NewEncoder(s.out)
-		return who.list(ctx, func(r report) error { return out.Encode(r) })
-	}
+	return nil
+}
+
+// writeTable shows what was listed before an error too.
+func writeTable(ctx context.Context, s *streams, client *admin.Client) error {
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	pages := 0
-	err = who.list(ctx, func(r report) error {
+	for p, err := range client.Pages(ctx) {
+		if err != nil {
+			return errors.Join(err, t.Flush())
+		}
 		if pages == 0 {
 			fmt.Fprintln(t, "STATE\tAGE\tLEFT\tSTATUS\tSIZE\tLEASE\tKEY")
 		}
 		pages++
-		return r.writeRow(t)
-	})
-	if err == nil && pages == 0 {
+		writeRow(t, p)
+	}
+	if pages == 0 {
 		fmt.Fprintln(s.err, "nothing is stored yet: a page is stored when it is first asked for")
 	}
-	return errors.Join(err, t.Flush())
+	return t.Flush()
 }
 
-func (r report) writeRow(t *tabwriter.Writer) error {
-	left := r.FreshFor
+func writeRow(t *tabwriter.Writer, p admin.Page) {
+	left := p.FreshFor
 	if left <= 0 {
-		left = r.StaleFor
+		left = p.StaleFor
 	}
-	key := r.Key
+	key := p.Key
 	switch {
-	case r.Malformed != "":
-		key = r.Partition + " (" + r.Malformed + ")"
+	case p.Malformed != "":
+		key = p.Partition + " (" + p.Malformed + ")"
 	case key == "":
-		key = r.Partition
+		key = p.Partition
 	}
-	_, err := fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.State, seconds(r.AgeSeconds), seconds(max(left, 0)),
-		r.Status, bytesText(r.BodyBytes), r.leaseText(), key)
-	return err
+	fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.State, seconds(p.AgeSeconds), seconds(max(left, 0)),
+		p.Status, bytesText(p.BodyBytes), pageLease(p), key)
 }

@@ -16,13 +16,15 @@ import (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve    serveCommand    `cmd:"" help:"Serve a site through the cache."`
-	Get      getCommand      `cmd:"" help:"Show what is stored of a page."`
-	Ls       lsCommand       `cmd:"" help:"List the stored pages."`
-	Table    tableCommand    `cmd:"" help:"Work on the DynamoDB table."`
-	Dynamodb dynamodbCommand `cmd:"" help:"Serve the embedded store alone, as a DynamoDB for programs in any language."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
-	Help     helpCommand     `cmd:"" help:"Explain isr, or one of its commands."`
+	Serve      serveCommand      `cmd:"" help:"Serve a site through the cache."`
+	Get        getCommand        `cmd:"" help:"Show what is stored of a page."`
+	Ls         lsCommand         `cmd:"" help:"List the stored pages."`
+	Regenerate regenerateCommand `cmd:"" help:"Have a page rendered now."`
+	Lease      leaseCommand      `cmd:"" help:"Show who is regenerating a page, or break the lease."`
+	Table      tableCommand      `cmd:"" help:"Work on the DynamoDB table."`
+	Dynamodb   dynamodbCommand   `cmd:"" help:"Serve the embedded store alone, as a DynamoDB for programs in any language."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
+	Help       helpCommand       `cmd:"" help:"Explain isr, or one of its commands."`
 }
 
 const description = `isr keeps the rendered pages of a site and has each one rendered once per expiry.

@@ -22,23 +22,26 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"ADDRESS", "DYNAMODB"} {
+			for _, name := range []string{"ADDRESS", "DYNAMODB", "ADMIN"} {
 				address, err := freeAddress()
 				if err != nil {
 					return err
 				}
 				env.Setenv(name, address)
 			}
+			env.Setenv("ISR_ADMIN", "none") // its default address is one for all of this machine
 			env.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			env.Values[pendingKey{}] = new(*pending)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"fetch":    fetch,
-			"dynamodb": callDynamoDB,
-			"begin":    beginCall,
-			"finish":   finishCall,
-			"gone":     gone,
+			"fetch":     fetch,
+			"dynamodb":  callDynamoDB,
+			"begin":     beginCall,
+			"finish":    finishCall,
+			"gone":      gone,
+			"tokenfrom": setToken,
+			"origin":    fetchFrom,
 		},
 	})
 }
@@ -132,7 +135,7 @@ func TestSocketPathIsShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(long)
-	if path, err := socketPath(long); err != nil || path != controlSocket {
+	if path, err := socketPath(long); err != nil || path != socketName {
 		t.Errorf("from within the folder: %q, %v", path, err)
 	}
 }

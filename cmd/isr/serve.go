@@ -31,6 +31,7 @@ type serveCommand struct {
 	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Declare what the pages of a framework vary on: next."`
 	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without are refused."`
 
+	adminFlags  `embed:""`
 	storeFlags  `embed:""`
 	CreateTable bool `help:"Make the DynamoDB table if it is not there."`
 
@@ -45,6 +46,10 @@ type serveCommand struct {
 
 func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	origin, err := c.validate()
+	if err != nil {
+		return err
+	}
+	plan, err := c.plan(c.Table == "")
 	if err != nil {
 		return err
 	}
@@ -72,11 +77,11 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w; give another address with --listen", c.Listen, err)
 	}
-	control, err := listenControl(folder, &local{meta: st.meta, bodies: st.bodies, partition: isr.HashedPartition, now: time.Now})
+	administration, err := plan.administer(folder, st, cache, s, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	defer control.close()
+	defer administration.close()
 	shared, err := c.share(st.engine, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())

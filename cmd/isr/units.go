@@ -77,3 +77,6 @@ func spanText(d time.Duration) string {
 	}
 	return fmt.Sprintf("%s%ds", sign, d/time.Second)
 }
+
+// seconds writes a number of seconds as spanText does.
+func seconds(n int64) string { return spanText(time.Duration(n) * time.Second) }

@@ -142,8 +142,9 @@ func structure(t reflect.Type, schemas object) object {
 			required = append(required, f.name)
 		}
 	}
+	slices.Sort(required)
 	name := strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
-	schemas[name] = object{"type": "object", "properties": properties, "required": slices.Sorted(slices.Values(required))}
+	schemas[name] = object{"type": "object", "properties": properties, "required": required}
 	return object{"$ref": "#/components/schemas/" + name}
 }
 

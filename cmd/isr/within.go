@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+// A within is a server that this process alone can reach, over pipes in memory. It
+// is its own listener. A command that finds no server asks this one, so that what
+// it shows is made by the same code.
+type within struct {
+	server *http.Server
+	conns  chan net.Conn
+	closed chan struct{}
+	end    func() // closes closed, once
+}
+
+var _ net.Listener = (*within)(nil)
+
+func serveWithin(h http.Handler) *within {
+	w := &within{server: newServer(h, slog.New(slog.DiscardHandler)), conns: make(chan net.Conn), closed: make(chan struct{})}
+	w.end = sync.OnceFunc(func() { close(w.closed) })
+	go func() { _ = w.server.Serve(w) }() // ends with close
+	return w
+}
+
+func (w *within) close() { _ = w.server.Close() }
+
+// transport reaches the server, whatever address is asked for.
+func (w *within) transport() http.RoundTripper {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		select {
+		case w.conns <- theirs:
+			return ours, nil
+		case <-w.closed:
+			return nil, net.ErrClosed
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}}
+}
+
+// Accept implements net.Listener.
+func (w *within) Accept() (net.Conn, error) {
+	select {
+	case conn := <-w.conns:
+		return conn, nil
+	case <-w.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (w *within) Close() error {
+	w.end()
+	return nil
+}
+
+// Addr implements net.Listener.
+func (w *within) Addr() net.Addr { return &net.UnixAddr{Name: "within", Net: "pipe"} }
+
+// askThrough calls do with a client whose transport decides where it leads, and
+// which needs no token there.
+func askThrough(transport http.RoundTripper, do func(*admin.Client) error) error {
+	client, err := admin.NewClient("http://localhost", "", transport)
+	if err != nil {
+		return err
+	}
+	return do(client)
+}
