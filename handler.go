@@ -111,6 +111,9 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		if f.forced && !began && o.page == nil && o.detail != detailHeld {
 			continue // that it had to be made now was not this visitor's wish
 		}
+		if !began && o.page != nil && o.how == fromStore && o.err == nil && h.state(o.page) < Stale {
+			continue // found for whoever began, when it could still be served
+		}
 		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
 		return
 	}
@@ -133,7 +136,8 @@ func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (
 	for {
 		select {
 		case <-usable:
-			if h.route.Policy != Wait || h.state(f.stale) == Fresh {
+			// The flight may have been long under way when this visitor came.
+			if state := h.state(f.stale); state == Fresh || state == Stale && h.route.Policy != Wait {
 				return outcome{page: f.stale, how: fromStore}, true
 			}
 			old, usable = f.stale, nil
@@ -169,8 +173,11 @@ func (h *handler) orStale(o outcome, old *page) outcome {
 	return o
 }
 
-func (h *handler) state(p *page) State {
-	return Freshness(&p.entry, p.cover, h.c.now())
+func (h *handler) state(p *page) State { return h.c.state(p) }
+
+// state is what a page is worth now.
+func (c *Cache) state(p *page) State {
+	return Freshness(&p.entry, p.cover, c.now())
 }
 
 // answer serves the outcome of a flight to one who waited for it.

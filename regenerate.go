@@ -108,9 +108,9 @@ func (s *search) wanted(rec Record) bool {
 }
 
 // behind says that nobody waits for what the search makes: whoever wants the page
-// is served one meanwhile.
+// is served one meanwhile, for as long as its stale window lasts.
 func (s *search) behind() bool {
-	return s.f.stale != nil && !s.force && (s.early != nil || s.route.Policy != Wait)
+	return s.f.stale != nil && !s.force && (s.early != nil || s.route.Policy != Wait) && s.c.state(s.f.stale) >= Stale
 }
 
 // wait is the part of somebody who finds another process at work: it says

@@ -1,0 +1,91 @@
+package isr_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A flight may be under way for longer than the stale window of the page that it
+// offered at its beginning. Package isrtest/simulator found each of these.
+
+// patient lets renders take longer than the stale window.
+func patient(cfg *isr.Config) { cfg.RenderTimeout = time.Minute }
+
+// onLongFlight has a page expire during the flight that was begun while it was
+// stale, asks for it again in the second given, and returns the answer.
+func onLongFlight(t *testing.T, h http.Handler, site *site, second time.Duration) answer {
+	t.Helper()
+	get(h, "/") // fresh for a minute, stale for 20 seconds
+	site.delay = 40 * time.Second
+	began := time.Now()
+	time.Sleep(time.Minute)
+	if a := get(h, "/"); a.Body.String() != "/ rendered 1" || a.took > 0 {
+		t.Fatalf("a stale page: %q after %v", a.Body, a.took)
+	}
+	time.Sleep(time.Until(began.Add(second * time.Second)))
+	return get(h, "/")
+}
+
+func TestExpiredDuringItsFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), patient).Handler(isr.Route{Stale: 20 * time.Second, Jitter: -1}, site)
+		expect(t, onLongFlight(t, h, site, 90), "/ rendered 2", "isr; fwd=stale; fwd-status=200; stored; collapsed")
+	})
+}
+
+// A losingStore says that the lease is lost once so many refreshes went well.
+type losingStore struct {
+	isr.MetaStore
+	good int
+}
+
+func (s *losingStore) Refresh(ctx context.Context, l isr.Lease) error {
+	if s.good--; s.good == -1 {
+		return isr.ErrLeaseLost
+	}
+	return s.MetaStore.Refresh(ctx, l)
+}
+
+func TestExpiredBeforeItsFlightHadToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &losingStore{MetaStore: tb.store("a"), good: 7}
+		h := tb.node(store, patient).Handler(isr.Route{Stale: 20 * time.Second, Jitter: -1}, site)
+		// The flight loses its lease in second 87, and finds its own row.
+		a := onLongFlight(t, h, site, 85)
+		expect(t, a, "/ rendered 3", "isr; fwd=stale; fwd-status=200; stored")
+	})
+}
+
+// A slowShelf takes its time to open a body.
+type slowShelf struct{ isr.BodyStore }
+
+func (s slowShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	time.Sleep(10 * time.Second)
+	return s.BodyStore.Open(ctx, key)
+}
+
+func TestExpiredOnItsWayToWhoJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		route := isr.Route{Stale: -1, Jitter: -1}
+		get(tb.node(tb.store("a"), nil).Handler(route, site), "/")
+		cold, err := isr.New(tb.store("b"), slowShelf{tb.bodies}, isr.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cold.Close(t.Context()) }()
+		h := cold.Handler(route, site)
+		time.Sleep(55 * time.Second)
+		go get(h, "/") // finds it fresh, and has it in second 65
+		time.Sleep(7 * time.Second)
+		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+	})
+}
