@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -194,6 +195,24 @@ func TestRegenerateFails(t *testing.T) {
 	f.serve(admin.Config{})
 	if a := ask(409, "no_renderer"); !strings.Contains(a.text, "--server") {
 		t.Errorf("nothing says what to do: %s", a.text)
+	}
+}
+
+// An origin that is left alone is left alone by operators too.
+func TestRegenerateWithinTheBudget(t *testing.T) {
+	f := newFixture(t)
+	cache := f.node()
+	budget := isr.NewBudget(isr.BudgetConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, Budget: budget}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	f.serve(admin.Config{Cache: cache})
+	if a := f.ask("POST", "/-/regenerate", `{"key":"example.com/1"}`); a.code != "regeneration_failed" {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+	a := f.ask("POST", "/-/regenerate", `{"key":"example.com/2"}`)
+	if a.status != 503 || a.code != "origin_spared" || a.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", a.status, a.text)
 	}
 }
 

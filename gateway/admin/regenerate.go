@@ -49,6 +49,7 @@ func errNobodyRenders() *Error {
 // regenerateError says which of the ways of [isr.Cache.Regenerate] to fail it was.
 func (a *API) regenerateError(err error) error {
 	var held *isr.HeldError
+	var spared *isr.BudgetError
 	switch {
 	case errors.As(err, &held):
 		e := &Error{
@@ -59,6 +60,11 @@ func (a *API) regenerateError(err error) error {
 			e.Code, e.Hint = "back_off", "wait, or end the back-off: isr lease --release"
 		}
 		return e
+	case errors.As(err, &spared):
+		return &Error{
+			Status: http.StatusServiceUnavailable, Code: "origin_spared", Message: err.Error(),
+			RetryAfter: max(spared.RetryAfter, time.Second), Hint: "what was stored before is kept",
+		}
 	case errors.Is(err, isr.ErrUncacheable):
 		return &Error{
 			Status: http.StatusUnprocessableEntity, Code: "uncacheable", Message: err.Error(),
