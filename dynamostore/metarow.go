@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -47,6 +48,7 @@ type isrMap struct {
 	PurgeSeq     count      `theorydb:"attr:purge_seq"`
 	PinnedUntil  *horizon   `theorydb:"attr:pinned_until,omitempty"`
 	AssertedAt   *instant   `theorydb:"attr:asserted_at,omitempty"`
+	RenderTime   count      `theorydb:"attr:render_ms,omitempty"`
 }
 
 // newMetaRow is the META row of a normalized entry.
@@ -60,6 +62,7 @@ func newMetaRow(at location, e isr.Entry) *metaRow {
 		Version: count(e.Version), GenerationID: e.GenerationID, BodyKey: content.BodyKey, GeneratedAt: content.GeneratedAt,
 		Key: e.Key, Route: e.Route, Status: statusCode(e.Status), Header: header(e.Header), SHA256: e.SHA256,
 		Length: count(e.Length), Tags: e.Tags, Stale: period(interval(e.Stale)), PurgeSeq: count(e.PurgeSeq),
+		RenderTime: count(e.RenderTime / time.Millisecond),
 	}
 	if !e.Expires.IsZero() {
 		content.Expires = new(horizon(e.Expires.Unix()))
@@ -148,4 +151,5 @@ func (m *isrMap) describe(e *isr.Entry) {
 	e.SHA256, e.Length = m.SHA256, int64(m.Length)
 	e.Tags, e.Stale, e.PurgeSeq = m.Tags, m.Stale.duration(), int64(m.PurgeSeq)
 	e.PinnedUntil, e.AssertedAt = m.PinnedUntil.time(), m.AssertedAt.time()
+	e.RenderTime = time.Duration(min(m.RenderTime, maxInterval*1000)) * time.Millisecond
 }

@@ -18,6 +18,7 @@ func normalize(e isr.Entry) (isr.Entry, error) {
 	e.GeneratedAt = moment(floorSeconds(e.GeneratedAt))
 	e.Revalidate = time.Duration(interval(e.Revalidate)) * time.Second
 	e.Stale = time.Duration(interval(e.Stale)) * time.Second
+	e.RenderTime = min(max(e.RenderTime.Truncate(time.Millisecond), 0), maxInterval*time.Second)
 	e.Expires = wholeMoment(e.Expires)
 	e.PinnedUntil = wholeMoment(e.PinnedUntil)
 	e.AssertedAt = wholeMoment(e.AssertedAt)

@@ -2,9 +2,9 @@ package dynamostore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -12,20 +12,11 @@ import (
 	"github.com/facetheory/isr/tabletheory/core"
 )
 
-// Positions in the publish transaction, for reading its cancellation reasons.
-const (
-	opMeta = iota
-	opLock
-)
-
-// tokenLife is how long a request is repeated under one ClientRequestToken:
-// DynamoDB remembers tokens for ten minutes.
-const tokenLife = 8 * time.Minute
-
-// Publish implements [isr.MetaStore], by recipe A of the reference documents:
+// Publish implements [isr.MetaStore], by the recipes of the reference documents:
 // one transaction that updates META, if it is exactly what was read, and deletes
 // LOCK, if the lease is ours and has not expired. It costs four write units if
-// META has at most 1 KB.
+// META has at most 1 KB. With history it also makes the generation's version
+// row, and lets that of the generation before expire: four units more.
 //
 // The entry that is returned is next as a reader will find it, its times in
 // whole seconds.
@@ -36,7 +27,7 @@ const tokenLife = 8 * time.Minute
 // deletes LOCK, after which the transaction can no longer land, and then looks
 // whether it has. So a caller that cancels ctx waits for as long as that at
 // worst, and is told the truth: nil if the generation was published.
-func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, _ isr.Publishing) (isr.Entry, error) {
+func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
 	held, err := s.own(l)
 	if err != nil {
 		return isr.Entry{}, fmt.Errorf("publish: %w", err)
@@ -44,9 +35,9 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 	if held.ended() {
 		return isr.Entry{}, fmt.Errorf("publish %s: %w", held.pk, isr.ErrLeaseLost)
 	}
-	p, err := s.newPublication(held, read, next)
+	p, err := s.newPublication(held, read, next, how)
 	if err == nil {
-		err = p.run(ctx)
+		err = s.carryOut(ctx, p)
 	}
 	if errors.Is(err, isr.ErrLeaseLost) {
 		held.end()
@@ -60,85 +51,136 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 
 // A publication is one call of Publish.
 type publication struct {
-	store *Store
+	swap
 	lease *lease
-	fence fence
-	next  isr.Entry
-	meta  *metaRow // of next
-	sent  []*request
 }
 
-// A request is a publication as it is sent to DynamoDB.
-type request struct {
-	*publication
-	token string    // the client's, of its own
-	now   time.Time // at which the lease must not have expired
-}
+var _ change = (*publication)(nil)
 
-func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry) (*publication, error) {
-	f, ok := read.Fence.(fence)
-	if !ok || f.pk != l.pk {
-		return nil, fmt.Errorf("the record was not read from this partition")
+func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how isr.Publishing) (*publication, error) {
+	f, err := fenceOf(read)
+	if err == nil && f.pk != l.pk {
+		err = fmt.Errorf("the record was not read from this partition")
 	}
-	next, err := normalize(next)
 	if err != nil {
 		return nil, err
 	}
-	next.Version = f.next(s.config.Now())
-	return &publication{store: s, lease: l, fence: f, next: next, meta: newMetaRow(s.at(l.pk, skMeta), next)}, nil
+	// Decided by what was read: if it was pinned or unpinned since, the fence
+	// refuses the publish.
+	if e := read.Entry; !how.Unpin && e != nil && e.PinnedUntil.After(s.config.Now()) {
+		return nil, fmt.Errorf("%w until %s", isr.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
+	}
+	w, err := s.newSwap(f, next, how.History, how.Superseded)
+	if err != nil {
+		return nil, err
+	}
+	return &publication{swap: w, lease: l}, nil
 }
 
-// run sends the transaction until it has an answer.
-func (p *publication) run(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err // nothing was sent, nothing needs to be settled
-	}
-	started := time.Now()
-	request := p.request()
-	for attempt := 1; ; attempt++ {
-		err := p.store.call(ctx, request.send)
-		outcome := tabletheory.OutcomeOf(err)
-		switch outcome {
-		case tabletheory.Applied:
-			// Crashing here loses nothing: META and LOCK are as they should be.
-			return nil
-		case tabletheory.ConditionFailed:
-			return p.refusal(ctx, err, attempt == 1)
-		case tabletheory.Refused:
-			if attempt == 1 {
-				return err
-			}
-			return p.settle(ctx, err)
-		case tabletheory.Cancelled, tabletheory.Unknown:
-		}
-		if !p.store.pause(ctx, attempt) || !p.lease.running() || time.Since(started) > tokenLife {
-			return p.settle(ctx, err)
-		}
-		if outcome == tabletheory.Cancelled {
-			request = p.request()
-		}
-	}
+func (p *publication) name() []any {
+	return []any{slog.String("write", "publish"), slog.String("pk", p.lease.pk), slog.String("generation", p.next.GenerationID)}
 }
 
 // request makes a request with a client token and a moment of its own.
-func (p *publication) request() *request {
-	r := &request{publication: p, token: rand.Text(), now: p.store.config.Now()}
-	p.sent = append(p.sent, r)
-	return r
-}
-
-// send sends the request, the very same each time.
 //
-// The update sets or removes every attribute of the reference, so that no
-// generation inherits from another, and leaves those alone that we do not know.
 // The deletion gives up the lease and is the proof that it was held: DynamoDB
 // allows one operation per item, so that there is no separate check.
-func (r *request) send(ctx context.Context) error {
-	lock := lockRow{location: r.store.at(r.lease.pk, skLock)}
-	return r.store.db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
-		tx.Update(r.meta, nil, r.fence.condition())                                      // opMeta
-		tx.Delete(&lock, tabletheory.ConditionExpression(isHeld, r.lease.heldAt(r.now))) // opLock
-		tx.ClientRequestToken(r.token)
+func (p *publication) request() *request {
+	lock, held := lockRow{location: p.store.at(p.lease.pk, skLock)}, p.lease.heldAt(p.store.config.Now())
+	actions := []action{
+		p.moveMeta(),
+		{opLock, func(tx core.TransactionBuilder) { tx.Delete(&lock, tabletheory.ConditionExpression(isHeld, held)) }},
+	}
+	actions = append(actions, p.keepVersion()...)
+	return p.store.newRequest(append(actions, p.retireVersion()...))
+}
+
+// keepVersion makes the version row of the generation, if there is to be one. It
+// has no ttl while it is current.
+func (p *publication) keepVersion() []action {
+	if p.current == "" {
 		return nil
-	})
+	}
+	row := newMetaRow(p.store.at(p.lease.pk, p.current), p.next)
+	row.Expires = nil
+	return []action{{opVersion, func(tx core.TransactionBuilder) { tx.Create(row) }}}
+}
+
+func (p *publication) running() bool { return p.lease.running() }
+
+// judge names the conditions that were false. The rows that come back with them
+// settle the common case of a lost reply at no cost: META is what this
+// publication made it.
+func (p *publication) judge(_ context.Context, why refusal) (again bool, err error) {
+	meta, moved := why[opMeta]
+	lock, lost := why[opLock]
+	switch {
+	case moved && p.isOurs(meta.Item):
+		return false, nil
+	case moved && lost:
+		return false, fmt.Errorf("%w%s, and %w", isr.ErrLeaseLost, holder(lock), isr.ErrMoved)
+	case lost:
+		return false, fmt.Errorf("%w%s", isr.ErrLeaseLost, holder(lock))
+	case moved:
+		return false, isr.ErrMoved
+	case why.of(opVersion):
+		return false, fmt.Errorf("there is a version %s already: the id of a generation is used once", p.next.GenerationID)
+	}
+	// Only the superseded version was not there any more.
+	p.forget()
+	return true, nil
+}
+
+func (p *publication) isOurs(meta row) bool {
+	return meta.child(attrISR).text(attrGenerationID) == p.next.GenerationID
+}
+
+// preclude deletes LOCK, if it carries our token, until that is answered. From
+// then on no request of ours can land: each demands the token. If we crash
+// before that, the lease expires.
+func (p *publication) preclude(ctx context.Context, cause error) (answer, err error) {
+	gone, err := p.store.drop(ctx, p.lease)
+	if err != nil {
+		return nil, err
+	}
+	p.lease.end()
+	if gone {
+		return fmt.Errorf("%w: %w", isr.ErrLeaseLost, cause), nil
+	}
+	return cause, nil // it was given back
+}
+
+// landed looks for our generation on META.
+func (p *publication) landed(ctx context.Context, sent []*request) (bool, error) {
+	meta, err := p.store.readRow(ctx, false, p.lease.pk, skMeta)
+	if err != nil {
+		return false, err
+	}
+	if p.isOurs(meta) {
+		return true, nil
+	}
+	if v, ok := meta.version(); meta == nil || ok && v <= p.next.Version {
+		return false, nil // unchanged, or another writer took our number
+	}
+	if p.current != "" {
+		// The version row is ours, and written with META.
+		version, err := p.store.readRow(ctx, false, p.lease.pk, p.current)
+		if err != nil || version != nil {
+			return version != nil, err
+		}
+	}
+	// Somebody wrote META since: after us, or instead of us. DynamoDB remembers
+	// what it did under our client tokens, and repeating a request cannot do
+	// harm now: it is answered from memory, or fails its conditions.
+	for _, request := range sent {
+		err := p.store.repeat(ctx, false, request.send)
+		switch tabletheory.OutcomeOf(err) {
+		case tabletheory.Applied:
+			return true, nil
+		case tabletheory.ConditionFailed:
+		case tabletheory.Refused, tabletheory.Cancelled, tabletheory.Unknown:
+			return false, err
+		}
+	}
+	return false, nil
 }

@@ -28,6 +28,15 @@ var (
 	requiredOfSequence = []required{{attrSeq, expectedNumber(0, maxCount)}}
 )
 
+// readCover reads the purge of a page, strongly; zero if there is none.
+func (s *Store) readCover(ctx context.Context, pk string) (isr.Cover, error) {
+	found, err := s.readRow(ctx, true, pk, skPurge)
+	if err != nil || found == nil {
+		return isr.Cover{}, err
+	}
+	return s.cover(ctx, found)
+}
+
 // cover reads a PURGE row. One that is malformed is an error, a
 // *[MalformedError], and not an absence: it stands for a purge, and no purge may
 // be lost.

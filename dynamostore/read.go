@@ -28,36 +28,27 @@ func (s *Store) Read(ctx context.Context, pk string) (isr.Record, error) {
 	return record, nil
 }
 
-// Sequence implements [isr.MetaStore].
-func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
-	attrs, err := s.readRow(ctx, true, pkPurgeLog, skSequence)
-	if err != nil {
-		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
-	}
-	if attrs == nil {
-		return isr.Sequence{}, nil
-	}
-	// A sequence that cannot be read is an error and never zero: everything
-	// rendered from there on would look older than every purge, or newer.
-	sequence, err := s.sequence(ctx, attrs)
-	if err != nil {
-		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
-	}
-	return sequence, nil
-}
-
 // readRows reads LOCK, META and PURGE. Rows of other services that sort between
 // them are passed over, on further pages if they are many.
 func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error) {
-	input := &dynamodb.QueryInput{
+	found, err := s.query(ctx, &dynamodb.QueryInput{
 		TableName:              &s.table,
 		ConsistentRead:         aws.Bool(true),
 		KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":pk": stringOf(pk), ":first": stringOf(skLock), ":last": stringOf(skPurge),
 		},
+	})
+	rows := make(map[string]row, len(found))
+	for _, item := range found {
+		rows[item.text(attrSK)] = item
 	}
-	rows := make(map[string]row, 3)
+	return rows, err
+}
+
+// query returns the rows of all pages.
+func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, error) {
+	var rows []row
 	for {
 		var page *dynamodb.QueryOutput
 		err := s.try(ctx, func(ctx context.Context) (err error) {
@@ -68,7 +59,7 @@ func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error)
 			return nil, err
 		}
 		for _, item := range page.Items {
-			rows[row(item).text(attrSK)] = item
+			rows = append(rows, item)
 		}
 		if len(page.LastEvaluatedKey) == 0 {
 			return rows, nil

@@ -4,7 +4,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Sort keys of a page's rows, and where the purge sequence is.
+// Sort keys of a page's rows, and where the purge sequence and its log are.
 const (
 	skLock  = "LOCK"
 	skMeta  = "META"
@@ -14,6 +14,7 @@ const (
 
 	pkPurgeLog = "PURGE"
 	skSequence = "SEQ"
+	logPrefix  = "LOG#"
 )
 
 // Names of attributes that rows are looked at for before, or without, being
@@ -34,8 +35,10 @@ const (
 	attrStatus       = "status"
 	attrLength       = "content_length"
 
-	attrSeq = "seq"
-	attrAt  = "at"
+	attrSeq     = "seq"
+	attrAt      = "at"
+	attrID      = "id"
+	attrTargets = "targets"
 )
 
 // A location is where a row is. Every model begins with one: the table is the

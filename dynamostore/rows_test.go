@@ -79,7 +79,7 @@ func storedMeta(e isr.Entry, version int64) attrs {
 			"headers":        obj(attrs{"content-type": list(str("text/html")), "link": list(str("<a>"), str("<b>"))}),
 			"content_sha256": str("9f86"), "content_length": num("12"), "tags": list(str("news")),
 			"stale_seconds": num("3600"), "purge_seq": num("3"),
-			"pinned_until": num(seconds(e.PinnedUntil)), "asserted_at": num(seconds(e.AssertedAt)),
+			"pinned_until": num(seconds(e.PinnedUntil)), "asserted_at": num(seconds(e.AssertedAt)), "render_ms": num("20"),
 		}),
 	}
 }

@@ -2,120 +2,122 @@ package dynamostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// refusal is the answer to a publish whose conditions were false: nil if that is
-// so because it had already been carried out. first says that no other request
-// was sent before.
-func (p *publication) refusal(ctx context.Context, err error, first bool) error {
-	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
-	if !ok {
-		return err
+// A change is a transaction that moves META, and what its answers mean. What a
+// change demands does not come back once it is false: a version of META, a lease
+// token, a purge sequence. So a request that was refused can never happen later.
+type change interface {
+	// name is what it is, for the log.
+	name() []any
+	// request states the transaction anew.
+	request() *request
+	// running says whether it may be sent once more.
+	running() bool
+	// judge says what the false conditions mean: again, that another request may
+	// get through; a nil error, that an earlier one is what made them false.
+	judge(ctx context.Context, why refusal) (again bool, err error)
+	// preclude sees to it that no request which was sent can happen any more. It
+	// returns what to tell the caller, made of cause, if none has.
+	preclude(ctx context.Context, cause error) (answer, err error)
+	// landed says whether one of the requests was carried out. It is asked once
+	// none can be any more.
+	landed(ctx context.Context, sent []*request) (bool, error)
+}
+
+// tokenLife is how long a request is repeated under one ClientRequestToken:
+// DynamoDB remembers tokens for ten minutes.
+const tokenLife = 8 * time.Minute
+
+// carryOut sends a change until it has an answer. Without one the request is
+// repeated as it is, under its token; after a definite cancellation there is a
+// new one.
+func (s *Store) carryOut(ctx context.Context, c change) error {
+	if err := ctx.Err(); err != nil {
+		return err // nothing was sent, nothing needs to be settled
 	}
-	landed, answer := p.explain(canceled)
-	if first || landed {
-		return answer
+	started := time.Now()
+	sent := []*request{c.request()}
+	for attempt := 1; ; attempt++ {
+		latest := sent[len(sent)-1]
+		err := s.call(ctx, latest.send)
+		outcome := tabletheory.OutcomeOf(err)
+		switch outcome {
+		case tabletheory.Applied:
+			// Crashing here loses nothing: all rows are as they should be.
+			return nil
+		case tabletheory.ConditionFailed:
+			again, answer := s.refused(ctx, c, sent, err, attempt == 1)
+			if !again {
+				return answer
+			}
+		case tabletheory.Refused:
+			if attempt == 1 {
+				return err
+			}
+			return s.settle(ctx, c, sent, err)
+		case tabletheory.Cancelled, tabletheory.Unknown:
+		}
+		if !s.pause(ctx, attempt) || !c.running() || time.Since(started) > tokenLife {
+			return s.settle(ctx, c, sent, err)
+		}
+		if outcome != tabletheory.Unknown {
+			sent = append(sent, c.request())
+		}
 	}
-	// An earlier request may be what moved META and deleted LOCK.
-	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
+}
+
+// refused is the answer to a change whose conditions were false: nil if that is
+// so because it had already been carried out. first says that nothing was sent
+// before.
+func (s *Store) refused(ctx context.Context, c change, sent []*request, err error, first bool) (again bool, answer error) {
+	why := sent[len(sent)-1].refusal(err)
+	if len(why) == 0 {
+		return false, err
+	}
+	again, answer = c.judge(ctx, why)
+	if again || answer == nil || first {
+		return again, answer
+	}
+	// An earlier request may be what made the conditions false.
+	ctx, cancel := settling(ctx, s.config.SettleTimeout)
 	defer cancel()
-	landed, err = p.landed(ctx)
+	landed, err := c.landed(ctx, sent)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w; looking what became of it: %w", isr.ErrUnknownOutcome, answer, err)
+		return false, fmt.Errorf("%w: %w; looking what became of it: %w", isr.ErrUnknownOutcome, answer, err)
 	case landed:
-		return nil
+		return false, nil
 	}
-	return answer
-}
-
-// explain names the conditions that were false, by operation. The rows that come
-// back with them settle the common case of a lost reply at no cost: landed says
-// that META is what this publication made it.
-func (p *publication) explain(canceled *tabletheory.TransactionError) (landed bool, err error) {
-	meta, lock := canceled.Reasons[opMeta], canceled.Reasons[opLock]
-	moved, lost := meta.Code == conditionFailed, lock.Code == conditionFailed
-	switch {
-	case moved && p.isOurs(meta.Item):
-		return true, nil
-	case moved && lost:
-		return false, fmt.Errorf("%w%s, and %w", isr.ErrLeaseLost, holder(lock), isr.ErrMoved)
-	case lost:
-		return false, fmt.Errorf("%w%s", isr.ErrLeaseLost, holder(lock))
-	case moved:
-		return false, isr.ErrMoved
-	}
-	return false, canceled
-}
-
-// conditionFailed is DynamoDB's code for it, among the reasons of a cancellation.
-const conditionFailed = "ConditionalCheckFailed"
-
-func (p *publication) isOurs(meta row) bool {
-	return meta.child(attrISR).text(attrGenerationID) == p.next.GenerationID
+	return false, answer
 }
 
 // settle finds out what became of requests that were not answered, whether the
-// caller is still there or not.
+// caller is still there or not: they are made impossible, and then the rows tell
+// whether one of them had happened.
 //
-//  1. LOCK is deleted, if it carries our token, until that is answered. From
-//     then on no request of ours can land: each demands the token.
-//  2. META is read. Our generation there: it had landed.
-//
-// If we crash before 1, the lease expires and the transaction lands whole or not
-// at all; after 1 it has landed or never will.
-func (p *publication) settle(ctx context.Context, cause error) error {
-	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
+// If we crash before that, the transaction lands whole or not at all.
+func (s *Store) settle(ctx context.Context, c change, sent []*request, cause error) error {
+	ctx, cancel := settling(ctx, s.config.SettleTimeout)
 	defer cancel()
-	gone, landed, err := false, false, error(nil)
-	if gone, err = p.store.drop(ctx, p.lease); err == nil {
-		landed, err = p.landed(ctx)
+	landed := false
+	answer, err := c.preclude(ctx, cause)
+	if err == nil {
+		landed, err = c.landed(ctx, sent)
 	}
-	p.store.config.Logger.Warn("isr: settled an unanswered publish", slog.String("pk", p.lease.pk),
-		slog.String("generation", p.next.GenerationID), slog.Bool("landed", landed), slog.Any("cause", cause), slog.Any("err", err))
+	s.config.Logger.With(c.name()...).Warn("isr: settled an unanswered write",
+		slog.Bool("landed", landed), slog.Any("cause", cause), slog.Any("err", err))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w; settling it: %w", isr.ErrUnknownOutcome, cause, err)
 	case landed:
 		return nil
-	case gone:
-		return fmt.Errorf("%w: %w", isr.ErrLeaseLost, cause)
 	}
-	p.lease.end() // it was given back
-	return cause
-}
-
-// landed says whether the transaction was carried out. It may be asked once no
-// request of ours can land any more.
-func (p *publication) landed(ctx context.Context) (bool, error) {
-	meta, err := p.store.readRow(ctx, false, p.lease.pk, skMeta)
-	if err != nil {
-		return false, err
-	}
-	if p.isOurs(meta) {
-		return true, nil
-	}
-	if v, ok := meta.version(); meta == nil || ok && v <= p.next.Version {
-		return false, nil // unchanged, or another writer took our number
-	}
-	// Somebody wrote META since: after us, or instead of us. DynamoDB remembers
-	// what it did under our client tokens, and repeating a request cannot do
-	// harm now: it is answered from memory, or fails its conditions.
-	for _, request := range p.sent {
-		err := p.store.repeat(ctx, false, request.send)
-		switch tabletheory.OutcomeOf(err) {
-		case tabletheory.Applied:
-			return true, nil
-		case tabletheory.ConditionFailed:
-		case tabletheory.Refused, tabletheory.Cancelled, tabletheory.Unknown:
-			return false, err
-		}
-	}
-	return false, nil
+	return answer
 }

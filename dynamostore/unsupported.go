@@ -12,21 +12,13 @@ import (
 
 var errStub = errors.New("not there yet")
 
-func (s *Store) BreakLease(context.Context, isr.Record) error          { return errStub }
-func (s *Store) Versions(context.Context, string) ([]isr.Entry, error) { return nil, errStub }
-func (s *Store) Rollback(context.Context, isr.Record, string, isr.Assertion) (isr.Entry, error) {
-	return isr.Entry{}, errStub
-}
-
-func (s *Store) Pin(context.Context, isr.Record, isr.Assertion) (isr.Entry, error) {
-	return isr.Entry{}, errStub
-}
+func (s *Store) BreakLease(context.Context, isr.Record) error                { return errStub }
 func (s *Store) EndRequest(context.Context, isr.Lease, isr.RequestEnd) error { return errStub }
-func (s *Store) Request(context.Context, string, string) (isr.Request, bool, error) {
-	return isr.Request{}, false, nil
-}
-func (s *Store) Changes(context.Context, int64) ([]isr.Change, error) { return nil, nil }
 func (s *Store) Partitions(context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) { yield("", errStub) }
 }
 func (s *Store) BodyKeys(context.Context, string) ([]string, error) { return nil, errStub }
+
+func (s *Store) Request(context.Context, string, string) (isr.Request, bool, error) {
+	return isr.Request{}, false, nil
+}

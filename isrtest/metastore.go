@@ -52,10 +52,21 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"PublishMoved", testPublishMoved},
 		{"PublishMovedFromNothing", testPublishMovedFromNothing},
 		{"PublishWithoutRead", testPublishWithoutRead},
+		{"Versions", testVersions},
+		{"VersionsOnDemand", testVersionsOnDemand},
+		{"Rollback", testRollback},
+		{"RollbackRefused", testRollbackRefused},
+		{"RollbackBeatsRegeneration", testRollbackBeatsRegeneration},
+		{"RollbackToCurrent", testRollbackToCurrent},
+		{"Pin", testPin},
+		{"PinHolds", testPinHolds},
+		{"Changes", testChanges},
+		{"ManyChanges", testManyChanges},
 		{"EndedContext", testMetaEndedContext},
 		{"RaceForLease", testRaceForLease},
 		{"RaceWithExpiry", testRaceWithExpiry},
 		{"RaceOfReaders", testRaceOfReaders},
+		{"RaceOfRollbacks", testRaceOfRollbacks},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			open := storage(t)

@@ -49,7 +49,7 @@ func testPublishAgain(t *testing.T, f *fleet) {
 // testPublishReplacesAll: no generation inherits anything from the one before.
 func testPublishReplacesAll(_ *testing.T, f *fleet) {
 	rich := f.entry("1")
-	rich.PinnedUntil = f.clock.Now().Add(time.Hour).Truncate(time.Second)
+	rich.PinnedUntil = f.clock.Now().Add(-time.Hour).Truncate(time.Second) // over, or it could not be replaced
 	rich.AssertedAt = f.clock.Now().Truncate(time.Second)
 	f.publish(f.a, testPK, rich)
 	poor := isr.Entry{
@@ -86,6 +86,7 @@ func testPublishRoundTrip(t *testing.T, f *fleet) {
 		"odd key":      func(e *isr.Entry) { e.Key = "example.com/ü%20?q=%F0%9F%98%80#accept=a,b" },
 		"pinned":       func(e *isr.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour) },
 		"pinned ever":  func(e *isr.Entry) { e.PinnedUntil = time.Unix(253402300799, 0) },
+		"render time":  func(e *isr.Entry) { e.RenderTime = 1234 * time.Millisecond },
 		"rolled back":  func(e *isr.Entry) { e.AssertedAt = e.GeneratedAt.Add(time.Hour) },
 		"ahead of now": func(e *isr.Entry) { e.GeneratedAt = e.GeneratedAt.Add(time.Hour) },
 	} {

@@ -1,0 +1,154 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+// maxChanges is how many rows of the log one read returns at most.
+const maxChanges = 200
+
+// Sequence implements [isr.MetaStore].
+func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
+	seen, err := s.readSequence(ctx)
+	if err != nil {
+		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
+	}
+	return seen.Sequence, nil
+}
+
+// Changes implements [isr.MetaStore]. It costs one strongly consistent Query of
+// at most 200 rows, which are small: one read unit, mostly. Changes of kinds that
+// this version does not know are returned without what they are about.
+func (s *Store) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+	var page *dynamodb.QueryOutput
+	err := s.try(ctx, func(ctx context.Context) (err error) {
+		page, err = s.api.Query(ctx, &dynamodb.QueryInput{
+			TableName:              &s.table,
+			ConsistentRead:         aws.Bool(true),
+			KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{
+				":pk": stringOf(pkPurgeLog), ":first": stringOf(logKey(max(after, 0) + 1)), ":last": stringOf(logPrefix + "~"),
+			},
+			Limit: aws.Int32(maxChanges),
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the log after %d: %w", after, err)
+	}
+	changes := make([]isr.Change, len(page.Items))
+	for i, item := range page.Items {
+		// What cannot be read may be what a node has to know: it is no gap that a
+		// reader could take for a row that was collected.
+		if changes[i], err = s.change(ctx, item); err != nil {
+			return nil, fmt.Errorf("read the log after %d: %w", after, err)
+		}
+	}
+	return changes, nil
+}
+
+// logKey is the sort key of what happened at a sequence. Sequences have 20 digits
+// so that they sort.
+func logKey(seq int64) string { return fmt.Sprintf("%s%020d", logPrefix, seq) }
+
+// logRow is what happened at a sequence. Others may say more than we know.
+type logRow struct {
+	location
+
+	// ID tells the requests apart that tried for this sequence.
+	ID      string      `theorydb:"attr:id,omitempty"`
+	Targets []logTarget `theorydb:"attr:targets"`
+	TTL     horizon     `theorydb:"ttl,attr:ttl"`
+}
+
+// logTarget is a page, or whatever Kind says.
+type logTarget struct {
+	Kind   string `theorydb:"attr:kind"`
+	Tenant string `theorydb:"attr:tenant,omitempty"`
+	Key    string `theorydb:"attr:key,omitempty"`
+}
+
+// kindReload: nodes are to read the page again.
+const kindReload = "reload"
+
+// change reads a LOG row. One that is malformed is a *[MalformedError].
+func (s *Store) change(ctx context.Context, found row) (isr.Change, error) {
+	digits := strings.TrimPrefix(found.text(attrSK), logPrefix)
+	seq, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || logKey(seq) != found.text(attrSK) {
+		return isr.Change{}, found.malformed(attrSK, "LOG# and 20 digits")
+	}
+	if _, isList := found[attrTargets].(*types.AttributeValueMemberL); !isList {
+		return isr.Change{}, found.malformed(attrTargets, "a list of maps")
+	}
+	var r logRow
+	if err := s.decode(ctx, found, &r); err != nil {
+		return isr.Change{}, err
+	}
+	change := isr.Change{Seq: seq}
+	for i, t := range r.Targets {
+		switch {
+		case t.Kind == "", t.Kind == kindReload && t.Key == "":
+			return isr.Change{}, found.malformed(attrTargets, fmt.Sprintf("a kind and a key at [%d]", i))
+		case t.Kind == kindReload:
+			change.Reload = append(change.Reload, isr.Key{Tenant: t.Tenant, Text: t.Key})
+		}
+	}
+	return change, nil
+}
+
+// A seenSequence is the SEQ row as it was read, to be advanced from there.
+type seenSequence struct {
+	isr.Sequence
+	stored types.AttributeValue // seq as it is stored; nil: there is no row
+}
+
+// readSequence reads the SEQ row, strongly. One that cannot be read is an error,
+// a *[MalformedError], and never zero: everything rendered from there on would
+// look older than every purge, or newer.
+func (s *Store) readSequence(ctx context.Context) (seenSequence, error) {
+	found, err := s.readRow(ctx, true, pkPurgeLog, skSequence)
+	if err != nil || found == nil {
+		return seenSequence{}, err
+	}
+	sequence, err := s.sequence(ctx, found)
+	return seenSequence{Sequence: sequence, stored: found[attrSeq]}, err
+}
+
+// advance states that the sequence after the seen one is this change's, and what
+// it is about.
+func (s *Store) advance(seen seenSequence, id string, targets []logTarget) []action {
+	next := seen.Seq + 1
+	sequence := &sequenceRow{location: s.at(pkPurgeLog, skSequence), Seq: count(next)}
+	unchanged := tabletheory.IfNotExists()
+	if seen.stored != nil {
+		unchanged = tabletheory.ConditionExpression("seq = :seen", map[string]any{":seen": seen.stored})
+	}
+	log := &logRow{
+		location: s.at(pkPurgeLog, logKey(next)), ID: id, Targets: targets,
+		TTL: horizon(ceilSeconds(s.config.Now().Add(isr.LogLife))),
+	}
+	return []action{
+		{opSequence, func(tx core.TransactionBuilder) { tx.Update(sequence, []string{"Seq"}, unchanged) }},
+		// No condition: whoever advances the sequence to it owns the row.
+		{opLog, func(tx core.TransactionBuilder) { tx.Put(log) }},
+	}
+}
+
+// passed says whether the change of this id is what happened after the seen
+// sequence. It is asked once something has.
+func (s *Store) passed(ctx context.Context, seen seenSequence, id string) (bool, error) {
+	found, err := s.readRow(ctx, false, pkPurgeLog, logKey(seen.Seq+1))
+	return found.text(attrID) == id, err
+}

@@ -1,0 +1,92 @@
+package dynamostore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+// A swap is what every change does to META and to the versions it names.
+type swap struct {
+	store *Store
+	fence fence
+	next  isr.Entry // normalized
+	// current is the sort key of the version that META names afterwards, empty
+	// for none.
+	current string
+	// superseded is that of the version that META names now, empty for none, or
+	// if it stays; supersededAt is when it may be collected, in epoch seconds.
+	superseded   string
+	supersededAt int64
+}
+
+// newSwap prepares to replace what a record shows by an entry. kept says that
+// the entry has a version row; superseded is as in [isr.Publishing].
+func (s *Store) newSwap(f fence, next isr.Entry, kept bool, superseded time.Time) (swap, error) {
+	next, err := normalize(next)
+	if err != nil {
+		return swap{}, err
+	}
+	now := s.config.Now()
+	next.Version = f.next(now)
+	w := swap{store: s, fence: f, next: next}
+	if kept {
+		w.current = versionPrefix + next.GenerationID
+	}
+	if named := f.meta.text(attrCurrent); strings.HasPrefix(named, versionPrefix) && named != w.current {
+		w.superseded, w.supersededAt = named, retirement(now, superseded, next.Expires)
+	}
+	return w, nil
+}
+
+// longestSuperseded is how long a superseded version is kept if nobody says, at most.
+const longestSuperseded = 30 * 24 * time.Hour
+
+// retirement is when a superseded version may be collected, in epoch seconds.
+func retirement(now, asked, expires time.Time) int64 {
+	if asked.IsZero() {
+		asked = now.Add(longestSuperseded)
+		if !expires.IsZero() && expires.Before(asked) {
+			asked = expires
+		}
+	}
+	return floorSeconds(wholeMoment(asked))
+}
+
+// fenceOf is the fence of a record that this package has read.
+func fenceOf(read isr.Record) (fence, error) {
+	f, ok := read.Fence.(fence)
+	if !ok {
+		return fence{}, fmt.Errorf("the record was not read from this table")
+	}
+	return f, nil
+}
+
+// moveMeta updates META, on condition that it is what was read. The update sets
+// or removes every attribute of the reference, so that no generation inherits
+// from another, and leaves those alone that we do not know.
+func (w *swap) moveMeta() action {
+	row := newMetaRow(w.store.at(w.fence.pk, skMeta), w.next)
+	row.Current = w.current
+	return action{opMeta, func(tx core.TransactionBuilder) { tx.Update(row, nil, w.fence.condition()) }}
+}
+
+// retireVersion lets the superseded version be collected, some day, if it is
+// still there: nothing if there is none.
+func (w *swap) retireVersion() []action {
+	if w.superseded == "" {
+		return nil
+	}
+	row := &contentRow{location: w.store.at(w.fence.pk, w.superseded), Expires: new(horizon(w.supersededAt))}
+	return []action{{opSuperseded, func(tx core.TransactionBuilder) {
+		tx.Update(row, []string{"Expires"}, tabletheory.IfExists())
+	}}}
+}
+
+// forget leaves the superseded version alone: it is gone, and versions do not
+// come back.
+func (w *swap) forget() { w.superseded = "" }

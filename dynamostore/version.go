@@ -1,0 +1,77 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+)
+
+// Versions implements [isr.MetaStore]. The versions of other services, which
+// have no generation id, are passed over like those that are malformed: Rollback
+// has no use for them.
+func (s *Store) Versions(ctx context.Context, pk string) ([]isr.Entry, error) {
+	rows, err := s.query(ctx, &dynamodb.QueryInput{
+		TableName:              &s.table,
+		ConsistentRead:         aws.Bool(true),
+		KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":pk": stringOf(pk), ":prefix": stringOf(versionPrefix),
+		},
+		ScanIndexForward: aws.Bool(false), // ids sort by time
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the versions of %s: %w", pk, err)
+	}
+	versions := make([]isr.Entry, 0, len(rows))
+	for _, found := range rows {
+		switch e, err := s.version(ctx, found); {
+		case err == nil:
+			versions = append(versions, *e)
+		case !isMalformed(err) && !errors.Is(err, isr.ErrNoVersion):
+			return nil, fmt.Errorf("read the versions of %s: %w", pk, err)
+		}
+	}
+	return versions, nil
+}
+
+// version reads a version row. The error is a *[MalformedError], or wraps
+// isr.ErrNoVersion if it is none that this package has written.
+func (s *Store) version(ctx context.Context, found row) (*isr.Entry, error) {
+	e, err := s.content(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	if e.Foreign || versionPrefix+e.GenerationID != found.text(attrSK) {
+		return nil, fmt.Errorf("%w: the row %s was written by another service", isr.ErrNoVersion, found.text(attrSK))
+	}
+	return e, nil
+}
+
+// findVersion reads the version row of a generation, strongly.
+func (s *Store) findVersion(ctx context.Context, pk, id string) (*isr.Entry, error) {
+	// A text that no sort key can have names no version.
+	const longest = 1000
+	if id == "" || len(id) > longest || !utf8.ValidString(id) {
+		return nil, isr.ErrNoVersion
+	}
+	found, err := s.readRow(ctx, true, pk, versionPrefix+id)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return nil, isr.ErrNoVersion
+	}
+	return s.version(ctx, found)
+}
+
+func isMalformed(err error) bool {
+	_, ok := errors.AsType[*MalformedError](err)
+	return ok
+}

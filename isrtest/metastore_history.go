@@ -1,0 +1,342 @@
+package isrtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/facetheory/isr"
+)
+
+// keep publishes the entry, and keeps it as a version.
+func (f *fleet) keep(store isr.MetaStore, next isr.Entry) isr.Entry {
+	f.t.Helper()
+	return f.publishAs(store, next, isr.Publishing{History: true})
+}
+
+func (f *fleet) publishAs(store isr.MetaStore, next isr.Entry, how isr.Publishing) isr.Entry {
+	f.t.Helper()
+	got, err := store.Publish(f.t.Context(), f.acquire(store, testPK), f.read(store, testPK), next, how)
+	if err != nil {
+		f.t.Fatalf("Publish %s: %v", next.GenerationID, err)
+	}
+	f.clock.Advance(time.Second)
+	return got
+}
+
+// assertion is a plain one.
+func (f *fleet) assertion() isr.Assertion {
+	return isr.Assertion{
+		Key: isr.Key{Tenant: "t1", Text: "example.com/news"}, At: f.clock.Now(),
+		Expires: f.clock.Now().Add(40 * 24 * time.Hour).Truncate(time.Second),
+	}
+}
+
+func (f *fleet) rollback(store isr.MetaStore, to string, a isr.Assertion) isr.Entry {
+	f.t.Helper()
+	got, err := store.Rollback(f.t.Context(), f.read(store, testPK), to, a)
+	if err != nil {
+		f.t.Fatalf("Rollback to %s: %v", to, err)
+	}
+	return got
+}
+
+// kept are the ids of the versions.
+func (f *fleet) kept(store isr.MetaStore) []string {
+	f.t.Helper()
+	versions, err := store.Versions(f.t.Context(), testPK)
+	if err != nil {
+		f.t.Fatalf("Versions: %v", err)
+	}
+	ids := make([]string, len(versions))
+	for i, v := range versions {
+		ids[i] = v.GenerationID
+	}
+	return ids
+}
+
+func (f *fleet) wantKept(want ...string) {
+	f.t.Helper()
+	if got := f.kept(f.b); !slices.Equal(got, want) {
+		f.t.Errorf("the versions kept are %q, want %q", got, want)
+	}
+}
+
+func (f *fleet) sequence() int64 {
+	f.t.Helper()
+	sequence, err := f.b.Sequence(f.t.Context())
+	if err != nil {
+		f.t.Fatalf("Sequence: %v", err)
+	}
+	return sequence.Seq
+}
+
+func testVersions(t *testing.T, f *fleet) {
+	f.wantKept()
+	want := make([]isr.Entry, 3)
+	for i := range want {
+		want[i] = f.keep([]isr.MetaStore{f.a, f.b}[i%2], f.entry(fmt.Sprint(i)))
+		f.holds(testPK, want[i])
+	}
+	versions, err := f.b.Versions(t.Context(), testPK)
+	if err != nil || len(versions) != len(want) {
+		t.Fatalf("Versions: %d, %v; want %d", len(versions), err, len(want))
+	}
+	slices.Reverse(want) // the newest first
+	for i, got := range versions {
+		if current := i == 0; got.Expires.IsZero() != current {
+			t.Errorf("version %s expires %v, and is current=%t", got.GenerationID, got.Expires, current)
+		}
+		got.Expires = want[i].Expires
+		if diff := diffEntries(want[i], got); diff != "" {
+			t.Errorf("version %d differs (-want +got):\n%s", i, diff)
+		}
+	}
+	if versions, err := f.b.Versions(t.Context(), testPK+"0"); err != nil || len(versions) != 0 {
+		t.Errorf("Versions of another page: %+v, %v", versions, err)
+	}
+}
+
+// testVersionsOnDemand: generations are kept if asked for, and those that are not
+// leave the others alone.
+func testVersionsOnDemand(_ *testing.T, f *fleet) {
+	f.publish(f.a, testPK, f.entry("1"))
+	f.wantKept()
+	f.clock.Advance(time.Second)
+	f.keep(f.a, f.entry("2"))
+	f.wantKept("2")
+	last := f.publish(f.b, testPK, f.entry("3"))
+	f.wantKept("2")
+	f.holds(testPK, last)
+}
+
+func testRollback(t *testing.T, f *fleet) {
+	first := f.keep(f.a, f.entry("1"))
+	second := f.keep(f.b, f.entry("2"))
+	a := f.assertion()
+	before := f.sequence()
+	got := f.rollback(f.a, "1", a)
+	want := first
+	want.Version, want.PurgeSeq = got.Version, before
+	want.AssertedAt, want.Expires = a.At.Truncate(time.Second).UTC(), a.Expires
+	if got.Version <= second.Version {
+		t.Errorf("version %d was followed by %d", second.Version, got.Version)
+	}
+	if diff := diffEntries(want, got); diff != "" {
+		t.Errorf("Rollback returned another entry (-want +got):\n%s", diff)
+	}
+	f.holds(testPK, want)
+	f.wantKept("2", "1")
+
+	f.clock.Advance(time.Second)
+	a = f.assertion()
+	a.PinnedUntil = isr.Forever()
+	back := f.rollback(f.b, "2", a)
+	if back.GenerationID != "2" || !back.PinnedUntil.Equal(isr.Forever()) || back.Version <= got.Version {
+		t.Errorf("rolled forth to %+v", back)
+	}
+	f.holds(testPK, back)
+	if after := f.sequence(); after != before+2 {
+		t.Errorf("two rollbacks brought the sequence from %d to %d", before, after)
+	}
+}
+
+// testRollbackRefused: what rollbacks cannot do changes nothing, and is no event.
+func testRollbackRefused(t *testing.T, f *fleet) {
+	f.keep(f.a, f.entry("1"))
+	old := f.read(f.a, testPK)
+	second := f.keep(f.b, f.entry("2"))
+	now := f.read(f.a, testPK)
+	for name, test := range map[string]struct {
+		read isr.Record
+		to   string
+		a    isr.Assertion
+		want error
+	}{
+		"moved":      {old, "2", f.assertion(), isr.ErrMoved},
+		"no version": {now, "3", f.assertion(), isr.ErrNoVersion},
+		"no id":      {now, "", f.assertion(), isr.ErrNoVersion},
+		"no key":     {now, "1", isr.Assertion{At: f.clock.Now()}, isr.ErrInvalidKey},
+	} {
+		if _, err := f.a.Rollback(t.Context(), test.read, test.to, test.a); !errors.Is(err, test.want) {
+			t.Errorf("Rollback, %s: %v, want %v", name, err, test.want)
+		}
+	}
+	if _, err := f.a.Rollback(t.Context(), isr.Record{}, "1", f.assertion()); err == nil {
+		t.Error("Rollback without a record: no error")
+	}
+	f.holds(testPK, second)
+	if n := f.sequence(); n != 0 {
+		t.Errorf("the sequence became %d", n)
+	}
+}
+
+// testRollbackBeatsRegeneration: whoever began to render before a rollback does
+// not undo it.
+func testRollbackBeatsRegeneration(t *testing.T, f *fleet) {
+	f.keep(f.a, f.entry("1"))
+	f.keep(f.a, f.entry("2"))
+	l := f.acquire(f.a, testPK)
+	read := f.read(f.a, testPK)
+	back := f.rollback(f.b, "1", f.assertion())
+	if _, err := f.a.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{History: true, Unpin: true}); !errors.Is(err, isr.ErrMoved) {
+		t.Errorf("Publish after a rollback: %v, want ErrMoved", err)
+	}
+	f.holds(testPK, back)
+	f.wantKept("2", "1")
+	f.refresh(f.a, l)
+	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"), isr.Publishing{History: true})
+	if err != nil {
+		t.Fatalf("Publish of one that began after it: %v", err)
+	}
+	f.holds(testPK, third)
+	f.wantKept("3", "2", "1")
+}
+
+// testRollbackToCurrent: it is a pin, and needs no version.
+func testRollbackToCurrent(t *testing.T, f *fleet) {
+	first := f.publish(f.a, testPK, f.entry("1"))
+	a := f.assertion()
+	a.PinnedUntil = f.clock.Now().Add(time.Hour).Truncate(time.Second).UTC()
+	got := f.rollback(f.b, "1", a)
+	want := first
+	want.Version, want.PinnedUntil, want.Expires = first.Version+1, a.PinnedUntil, a.Expires
+	if diff := diffEntries(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.holds(testPK, want)
+}
+
+func testPin(t *testing.T, f *fleet) {
+	if _, err := f.a.Pin(t.Context(), f.read(f.a, testPK), f.assertion()); !errors.Is(err, isr.ErrNoVersion) {
+		t.Errorf("Pin of nothing: %v, want ErrNoVersion", err)
+	}
+	want := f.keep(f.a, f.entry("1"))
+	old := f.read(f.b, testPK)
+	for _, until := range []time.Time{f.clock.Now().Add(time.Hour), isr.Forever(), {}} {
+		a := f.assertion()
+		a.PinnedUntil = until
+		got, err := f.a.Pin(t.Context(), f.read(f.a, testPK), a)
+		if err != nil {
+			t.Fatalf("Pin until %v: %v", until, err)
+		}
+		want.Version, want.PinnedUntil, want.Expires = want.Version+1, got.PinnedUntil, a.Expires
+		if !got.PinnedUntil.Equal(until.Truncate(time.Second)) {
+			t.Errorf("pinned until %v, want %v", got.PinnedUntil, until)
+		}
+		if diff := diffEntries(want, got); diff != "" {
+			t.Errorf("Pin returned another entry (-want +got):\n%s", diff)
+		}
+		f.holds(testPK, want)
+	}
+	if _, err := f.b.Pin(t.Context(), old, f.assertion()); !errors.Is(err, isr.ErrMoved) {
+		t.Errorf("Pin of an old record: %v, want ErrMoved", err)
+	}
+	f.wantKept("1")
+	f.keep(f.b, f.entry("2"))
+	f.wantKept("2", "1") // the pin left the entry in step with its version
+}
+
+// testPinHolds: a pinned page is published by whoever unpins it, and by nobody else.
+func testPinHolds(t *testing.T, f *fleet) {
+	f.keep(f.a, f.entry("1"))
+	f.keep(f.a, f.entry("2"))
+	a := f.assertion()
+	a.PinnedUntil = f.clock.Now().Add(time.Hour)
+	pinned := f.rollback(f.a, "1", a)
+	l := f.acquire(f.b, testPK)
+	read := f.read(f.b, testPK)
+	if _, err := f.b.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{}); !errors.Is(err, isr.ErrPinned) {
+		t.Fatalf("Publish over a pin: %v, want ErrPinned", err)
+	}
+	f.holds(testPK, pinned)
+	f.refresh(f.b, l) // a refused publish does not cost the lease
+	third, err := f.b.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{Unpin: true})
+	if err != nil || !third.PinnedUntil.IsZero() {
+		t.Fatalf("Publish that unpins: %+v, %v", third, err)
+	}
+	f.holds(testPK, third)
+
+	a = f.assertion()
+	a.PinnedUntil = f.clock.Now().Add(time.Minute)
+	f.rollback(f.a, "3", a)
+	f.clock.Advance(time.Minute)
+	f.holds(testPK, f.publish(f.a, testPK, f.entry("4"))) // the pin is over
+}
+
+// testRaceOfRollbacks: publishes and rollbacks at once form one chain, and each
+// rollback is in the log.
+func testRaceOfRollbacks(t *testing.T, f *fleet) {
+	first := f.keep(f.a, f.entry("0"))
+	f.keep(f.a, f.entry("1"))
+	var publishes, rollbacks atomic.Int64
+	var group errgroup.Group
+	for node := range raceNodes {
+		store := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
+		group.Go(func() error {
+			for round := range raceRounds {
+				won, counter := error(nil), &rollbacks
+				if node%3 == 0 {
+					won, counter = f.tryPublish(store, fmt.Sprintf("%d-%d", node, round)), &publishes
+				} else {
+					won = f.tryRollback(store, []string{"0", "1"}[(node+round)%2])
+				}
+				switch {
+				case won == nil:
+					counter.Add(1)
+				case !errors.Is(won, isr.ErrMoved):
+					return won
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	last := f.read(f.a, testPK)
+	if want := first.Version + 1 + publishes.Load() + rollbacks.Load(); last.Entry.Version != want {
+		t.Errorf("%d publishes and %d rollbacks were acknowledged, and the version grew from %d to %d",
+			publishes.Load(), rollbacks.Load(), first.Version+1, last.Entry.Version)
+	}
+	if err := checkWhole(last); err != nil {
+		t.Error(err)
+	}
+	changes, err := f.a.Changes(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(changes)) != rollbacks.Load() || f.sequence() != rollbacks.Load() {
+		t.Errorf("%d rollbacks, %d rows in the log, sequence %d", rollbacks.Load(), len(changes), f.sequence())
+	}
+}
+
+func (f *fleet) tryPublish(store isr.MetaStore, id string) error {
+	l, err := f.contend(store)
+	if err != nil {
+		return err
+	}
+	read, err := store.Read(f.t.Context(), testPK)
+	if err != nil {
+		return err
+	}
+	_, err = store.Publish(f.t.Context(), l, read, entryAt(id, f.clock.Now()), isr.Publishing{History: true})
+	if err != nil {
+		return errors.Join(err, store.Release(f.t.Context(), l))
+	}
+	return nil
+}
+
+func (f *fleet) tryRollback(store isr.MetaStore, to string) error {
+	read, err := store.Read(f.t.Context(), testPK)
+	if err != nil {
+		return err
+	}
+	_, err = store.Rollback(f.t.Context(), read, to, f.assertion())
+	return err
+}

@@ -1,0 +1,72 @@
+package isrtest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/facetheory/isr"
+)
+
+func (f *fleet) changes(after int64) []isr.Change {
+	f.t.Helper()
+	changes, err := f.b.Changes(f.t.Context(), after)
+	if err != nil {
+		f.t.Fatalf("Changes after %d: %v", after, err)
+	}
+	return changes
+}
+
+// testChanges: rollbacks, pins and unpins are told to whoever asks, in order.
+func testChanges(t *testing.T, f *fleet) {
+	if changes := f.changes(0); len(changes) != 0 {
+		t.Errorf("the log of nothing: %+v", changes)
+	}
+	f.keep(f.a, f.entry("1"))
+	f.keep(f.a, f.entry("2"))
+	a := f.assertion()
+	f.rollback(f.a, "1", a)
+	a.Key, a.PinnedUntil = isr.Key{Text: "example.com/other?a=b"}, isr.Forever()
+	if _, err := f.b.Pin(t.Context(), f.read(f.b, testPK), a); err != nil {
+		t.Fatal(err)
+	}
+	a.Key.Tenant, a.Key.Text = "t.2", "example.com/ü#accept=a"
+	f.rollback(f.a, "2", a)
+	want := []isr.Change{
+		{Seq: 1, Reload: []isr.Key{{Tenant: "t1", Text: "example.com/news"}}},
+		{Seq: 2, Reload: []isr.Key{{Text: "example.com/other?a=b"}}},
+		{Seq: 3, Reload: []isr.Key{{Tenant: "t.2", Text: "example.com/ü#accept=a"}}},
+	}
+	for after := range int64(5) {
+		if diff := cmp.Diff(want[min(after, 3):], f.changes(after)); diff != "" {
+			t.Errorf("Changes after %d (-want +got):\n%s", after, diff)
+		}
+	}
+	if n := f.sequence(); n != 3 {
+		t.Errorf("Sequence %d, want 3", n)
+	}
+}
+
+// testManyChanges: a reader that is far behind gets there, page by page.
+func testManyChanges(t *testing.T, f *fleet) {
+	const events = 250
+	f.publish(f.a, testPK, f.entry("1"))
+	for range events {
+		f.rollback(f.a, "1", f.assertion())
+	}
+	seen := int64(0)
+	for {
+		changes := f.changes(seen)
+		for _, change := range changes {
+			if seen++; change.Seq != seen {
+				t.Fatalf("sequence %d follows %d", change.Seq, seen-1)
+			}
+		}
+		if len(changes) == 0 {
+			break
+		}
+	}
+	if seen != events {
+		t.Errorf("%d changes were read, want %d", seen, events)
+	}
+}
