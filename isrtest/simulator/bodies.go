@@ -1,0 +1,146 @@
+package simulator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A shelf holds all bodies of a world, in memory. It is touched by the driver
+// alone, which carries out the calls of nodes.
+type shelf struct {
+	bodies map[string]storedBody
+	// rewritten names a key under which other content was put, which nobody may
+	// try: keys are used once.
+	rewritten string
+}
+
+type storedBody struct {
+	content []byte
+	at      time.Time
+}
+
+func newShelf() *shelf { return &shelf{bodies: make(map[string]storedBody)} }
+
+func (s *shelf) put(key string, content []byte) error {
+	if err := isr.ValidBodyKey(key); err != nil {
+		return err
+	}
+	if old, ok := s.bodies[key]; ok {
+		if bytes.Equal(old.content, content) {
+			return nil
+		}
+		s.rewritten = key
+		return fmt.Errorf("%s: %w", key, isr.ErrExists)
+	}
+	s.bodies[key] = storedBody{content: bytes.Clone(content), at: time.Now()}
+	return nil
+}
+
+func (s *shelf) get(key string) (storedBody, error) {
+	b, ok := s.bodies[key]
+	if !ok {
+		return storedBody{}, fmt.Errorf("%s: %w", key, isr.ErrNotFound)
+	}
+	return b, nil
+}
+
+// A gatedShelf is the shelf as one life of a node reaches it.
+type gatedShelf struct{ life *life }
+
+var _ isr.BodyStore = (*gatedShelf)(nil)
+
+// passBody is pass for what has no row. The key is not told: it is random.
+func passBody[T any](ctx context.Context, l *life, op string, do func(*shelf) (T, error)) (T, error) {
+	c := &call{life: l, op: op, kind: body}
+	return pass(ctx, l.w.gate, c, func() (T, error) { return do(l.w.shelf) })
+}
+
+func (g *gatedShelf) Put(ctx context.Context, key string, content []byte) error {
+	content = bytes.Clone(content)
+	_, err := passBody(ctx, g.life, "body put", func(s *shelf) (struct{}, error) { return struct{}{}, s.put(key, content) })
+	return err
+}
+
+func (g *gatedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	b, err := passBody(ctx, g.life, "body open", func(s *shelf) (storedBody, error) { return s.get(key) })
+	if err != nil {
+		return nil, 0, err
+	}
+	return io.NopCloser(bytes.NewReader(b.content)), int64(len(b.content)), nil
+}
+
+func (g *gatedShelf) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+	b, err := passBody(ctx, g.life, "body stat", func(s *shelf) (storedBody, error) { return s.get(key) })
+	return isr.BodyInfo{Key: key, Length: int64(len(b.content)), ModifiedAt: b.at}, err
+}
+
+func (g *gatedShelf) Delete(ctx context.Context, key string) error {
+	_, err := passBody(ctx, g.life, "body delete", func(s *shelf) (struct{}, error) {
+		delete(s.bodies, key)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func (g *gatedShelf) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo, error] {
+	return func(yield func(isr.BodyInfo, error) bool) {
+		found, err := passBody(ctx, g.life, "body list", func(s *shelf) ([]isr.BodyInfo, error) { return s.list(prefix), nil })
+		if err != nil {
+			yield(isr.BodyInfo{}, err)
+			return
+		}
+		for _, info := range found {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *shelf) list(prefix string) []isr.BodyInfo {
+	var found []isr.BodyInfo
+	for _, key := range slices.Sorted(maps.Keys(s.bodies)) {
+		if b := s.bodies[key]; strings.HasPrefix(key, prefix) {
+			found = append(found, isr.BodyInfo{Key: key, Length: int64(len(b.content)), ModifiedAt: b.at})
+		}
+	}
+	return found
+}
+
+// checkShelf is true of every step.
+func (w *world) checkShelf() {
+	if w.shelf.rewritten != "" {
+		w.violate("a body is immutable", "other content was put under the key %s", w.shelf.rewritten)
+	}
+	for _, p := range w.pages {
+		if g := p.current(); g != nil {
+			w.checkWhole(p, g)
+		}
+	}
+}
+
+// checkWhole: META points at a body that is there, whole, and what META says.
+func (w *world) checkWhole(p *page, g *generation) {
+	const invariant = "META points at a whole body"
+	b, err := w.shelf.get(g.bodyKey)
+	if errors.Is(err, isr.ErrNotFound) {
+		w.violate(invariant, "the body of %s of %s is not there", w.generationName(g), p.path)
+		return
+	}
+	if !g.ours {
+		return
+	}
+	if int64(len(b.content)) != g.length || digest(b.content) != g.sha256 {
+		w.violate(invariant, "the body of %s of %s has %d bytes and another hash than META says, or another length than %d", w.generationName(g), p.path, len(b.content), g.length)
+	}
+}

@@ -1,0 +1,117 @@
+package simulator
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// tick is the grain of time: each step has an instant of its own, a multiple of
+// it, so that timers that were set in different steps end at different instants
+// and what a step sets going does not depend on the order of goroutines.
+const tick = time.Millisecond
+
+// A choice is something that the driver may do next.
+type choice struct {
+	name   string
+	weight int // 0: not now
+	take   func()
+}
+
+// choices are all there are. A new operation of the fleet is one more line here,
+// and a file with its step and its checks.
+func (w *world) choices() []choice {
+	calls := w.gate.choosable(time.Now())
+	awake := w.awake()
+	some := func(weight int) int {
+		if len(awake) == 0 {
+			return 0
+		}
+		return weight
+	}
+	p := w.profile
+	deliver, wait := 0, 20
+	if len(calls) > 0 {
+		deliver = 60
+		if p.calm() {
+			wait = 0 // the table answers at once
+		}
+	}
+	return []choice{
+		{"deliver", deliver, func() { w.deliver(pick(w.rng, calls)) }},
+		{"wait", wait, w.pass},
+		{"visit", some(15), func() { w.visit(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"crash", p.crashes, func() { w.crash(pick(w.rng, w.nodes)) }},
+		{"freeze", some(p.freezes), func() { w.freeze(pick(w.rng, awake).life) }},
+		{"regenerate", some(p.forces), func() { w.regenerate(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"external", p.externals, func() { w.writeExternally(pick(w.rng, w.pages)) }},
+		{"purge", p.purges, func() { w.purge(pick(w.rng, w.pages)) }},
+	}
+}
+
+// drive takes one step.
+func (w *world) drive() {
+	w.nextStep()
+	w.thaw(false)
+	choices := w.choices()
+	total := 0
+	for _, c := range choices {
+		total += c.weight
+	}
+	n := w.rng.IntN(total)
+	for _, c := range choices {
+		if n -= c.weight; n < 0 {
+			w.counts[c.name]++
+			c.take()
+			return
+		}
+	}
+}
+
+func (w *world) nextStep() {
+	w.mu.Lock()
+	w.step++
+	w.mu.Unlock()
+	w.align()
+	w.settle() // timers that ended at this very instant come before the step
+}
+
+// align lets time pass to the next tick.
+func (w *world) align() {
+	since := time.Since(w.began)
+	time.Sleep(since.Truncate(tick) + tick - since)
+}
+
+// pass lets time pass until something happens, or for as long as is drawn.
+func (w *world) pass() {
+	longest := []time.Duration{10 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second}[w.rng.IntN(4)]
+	w.idle(1 + time.Duration(w.rng.Int64N(int64(longest))))
+}
+
+// idle lets time pass until a call arrives, one may be chosen, or somebody
+// thaws, but not for longer than that.
+func (w *world) idle(longest time.Duration) {
+	until := time.Now().Add(longest)
+	sooner := func(t time.Time) {
+		if t.After(time.Now()) && t.Before(until) {
+			until = t
+		}
+	}
+	sooner(w.gate.next(time.Now()))
+	for _, n := range w.nodes {
+		if n.life.frozen {
+			sooner(n.life.until)
+		}
+	}
+	select {
+	case <-w.gate.arrived: // of a call that is known
+	default:
+	}
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-w.gate.arrived:
+	case <-timer.C:
+	}
+}
+
+func pick[T any](rng *rand.Rand, of []T) T { return of[rng.IntN(len(of))] }

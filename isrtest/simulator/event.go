@@ -1,0 +1,174 @@
+package simulator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// An event is something that a goroutine of a node has seen. The driver looks at
+// it before its next step, so that the world is as it was then.
+type event struct {
+	kind eventKind
+	life *life
+	page *page
+	err  error
+
+	render  *rendering // renderBegan
+	entry   isr.Entry  // published, regenerated
+	visitor *visitor   // answered, regenerated
+	granted *grant     // leaseLost, published: what the process held when it asked
+}
+
+type eventKind int
+
+const (
+	renderBegan eventKind = iota
+	published
+	leaseLost
+	regenerated
+	answered
+)
+
+// happened notes an event, unless its process is dead.
+func (w *world) happened(e event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !e.life.isDead() {
+		w.events = append(w.events, e)
+	}
+}
+
+// digestEvents looks at what happened in the last step, in an order that does
+// not depend on that of goroutines.
+func (w *world) digestEvents() {
+	w.mu.Lock()
+	events := w.events
+	w.events = nil
+	w.mu.Unlock()
+	number := func(e event) int {
+		switch {
+		case e.visitor != nil:
+			return e.visitor.number
+		case e.render != nil:
+			return e.render.number
+		}
+		return 0
+	}
+	slices.SortFunc(events, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.life.name, b.life.name), cmp.Compare(a.kind, b.kind), cmp.Compare(a.page.path, b.page.path), cmp.Compare(number(a), number(b)))
+	})
+	for _, e := range events {
+		switch e.kind {
+		case renderBegan:
+			w.checkRender(e.render)
+		case published:
+			w.checkAnswerToPublish(e)
+		case leaseLost:
+			w.checkLost(e)
+		case regenerated:
+			w.checkRegenerated(e)
+		case answered:
+			w.checkAnswer(e.visitor)
+		}
+	}
+}
+
+// A witness sees what the store answers to the cache.
+type witness struct {
+	isr.MetaStore
+	life *life
+}
+
+func (m *witness) holds(pk string) (*page, *grant) {
+	p := m.life.w.pageOf(pk)
+	return p, m.life.pages[p].grant
+}
+
+// Publish implements [isr.MetaStore].
+func (m *witness) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	p, g := m.holds(l.PK())
+	got, err := m.MetaStore.Publish(ctx, l, read, next, how)
+	e := event{kind: published, life: m.life, page: p, entry: next, granted: g, err: err}
+	if err == nil {
+		e.entry = got
+	}
+	m.life.w.happened(e)
+	return got, err
+}
+
+// Refresh implements [isr.MetaStore].
+func (m *witness) Refresh(ctx context.Context, l isr.Lease) error {
+	p, g := m.holds(l.PK())
+	err := m.MetaStore.Refresh(ctx, l)
+	if errors.Is(err, isr.ErrLeaseLost) {
+		m.life.w.happened(event{kind: leaseLost, life: m.life, page: p, granted: g, err: err})
+	}
+	return err
+}
+
+// checkAnswerToPublish: what was acknowledged is there, or was; what was said
+// not to have happened has not, and never will.
+func (w *world) checkAnswerToPublish(e event) {
+	p, found := e.page, e.page.byID(e.entry.GenerationID)
+	w.log("%s: publishing %s: %s", e.life.name, p.path, summary(e.err))
+	switch {
+	case e.err == nil && found == nil:
+		w.violate("an acknowledged publish is never lost", "%s was told that it had published %s, and META never was that", e.life.name, p.path)
+	case e.err == nil && (found.version != e.entry.Version || found.bodyKey != e.entry.BodyKey):
+		w.violate("an acknowledged publish is never lost", "%s was told that it had published version %d of %s, and it was %d", e.life.name, e.entry.Version, p.path, found.version)
+	case e.err == nil:
+		if e.granted != nil {
+			e.granted.acked = true
+		}
+	case errors.Is(e.err, isr.ErrUnknownOutcome):
+	case found != nil:
+		w.violate("answers are definite", "%s was told that its publish of %s had not happened (%v), and it had", e.life.name, p.path, e.err)
+	default:
+		p.never[e.entry.GenerationID] = true
+	}
+	if errors.Is(e.err, isr.ErrLeaseLost) {
+		w.checkLost(e)
+	}
+}
+
+// checkLost: a lease is called lost only if it is.
+func (w *world) checkLost(e event) {
+	l := e.page.rows.lock()
+	if l == nil || e.granted == nil || l.token != e.granted.token {
+		return
+	}
+	if left := l.expires - time.Now().Add(e.life.node.skew).Unix(); left > 0 {
+		w.violate("a lease is called lost only if it is", "%s was told so of %s, which has %d s left and is its own", e.life.name, w.trace.name("lease", l.token), left)
+	}
+}
+
+// checkRender: without faults a page is rendered only when it has expired, by
+// one process at a time.
+func (w *world) checkRender(rd *rendering) {
+	w.counts["render"]++
+	w.log("%s renders %s, the %d. time: %s", rd.life.name, rd.page.path, rd.number, rd.content)
+	if !w.profile.calm() {
+		return
+	}
+	const invariant = "without faults there is one render per expiry"
+	if g := rd.page.current(); g != nil && rd.began.Unix() < g.generatedAt+g.revalidate {
+		w.violate(invariant, "%s renders %s, which is fresh for %d s", rd.life.name, rd.page.path, g.generatedAt+g.revalidate-rd.began.Unix())
+	}
+	for _, n := range w.nodes {
+		other := n.life.pages[rd.page].rendered
+		if other != nil && other != rd && !w.isOver(other) {
+			w.violate(invariant, "%s renders %s, and so does %s", rd.life.name, rd.page.path, n.life.name)
+		}
+	}
+}
+
+func (w *world) isOver(rd *rendering) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return rd.over
+}

@@ -1,0 +1,182 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/facetheory/isr"
+)
+
+// A fate is what becomes of a call.
+type fate int
+
+const (
+	served      fate = iota
+	lostRequest      // not carried out, and the caller sees the connection break
+	lostReply        // carried out, and the caller sees the connection break
+	slow             // left alone for a time, and chosen again
+	slowReply        // carried out now, and answered later
+	throttled        // refused for lack of capacity
+	conflict         // refused for another transaction on the row
+	busy             // refused for a transaction of the same token that is under way
+	duplicate        // carried out twice, and answered the second time
+	copied           // answered, and a second copy may arrive later
+)
+
+func (f fate) String() string {
+	return [...]string{"", " [request lost]", " [reply lost]", " [slow]", " [slow reply]", " [throttled]", " [conflict]", " [in progress]", " [twice]", " [copied]"}[f]
+}
+
+// fates are those that a kind of call may meet beside being served.
+func (k kind) fates() []fate {
+	switch k {
+	case reading:
+		return []fate{lostRequest, slow, slowReply, throttled}
+	case writing:
+		return []fate{lostRequest, lostReply, slow, slowReply, throttled, conflict, duplicate, copied}
+	case transaction:
+		return []fate{lostRequest, lostReply, slow, slowReply, throttled, conflict, busy, duplicate, copied}
+	case body:
+	}
+	return []fate{lostRequest, lostReply, slow, slowReply, duplicate}
+}
+
+// deliver lets a call go on.
+func (w *world) deliver(c *call) {
+	switch {
+	case c.expired:
+		w.log("%s: %s: its time is up", c.life.name, c.op)
+		w.gate.expire(c)
+	case c.gone:
+		w.arriveLate(c)
+	case c.done != nil:
+		w.log("%s: %s: answered %s", c.life.name, c.op, summary(c.done.err))
+		w.gate.answer(c, *c.done)
+	default:
+		f := served
+		if w.rng.Float64()*100 < w.profile.faults {
+			f = pick(w.rng, c.kind.fates())
+		}
+		w.meet(c, f)
+	}
+}
+
+// arriveLate carries out, or loses, a request that nobody waits for.
+func (w *world) arriveLate(c *call) {
+	w.gate.forget(c)
+	if w.rng.IntN(2) == 0 {
+		w.log("%s: %s: lost on its way", c.life.name, c.op)
+		return
+	}
+	w.counts["late"]++
+	w.carryOut(c, " [late]")
+}
+
+// meet is the fate of a call.
+func (w *world) meet(c *call, f fate) {
+	if f != served {
+		w.counts["fault"]++
+	}
+	switch f {
+	case lostRequest, throttled, conflict, busy:
+		w.log("%s: %s%s", c.life.name, c.op, f)
+		w.gate.answer(c, outcome{err: c.refusal(w, f)})
+	case slow:
+		c.ready = time.Now().Add(w.delay())
+		w.log("%s: %s%s", c.life.name, c.op, f)
+	case slowReply:
+		o := w.carryOut(c, f.String())
+		c.done, c.ready = &o, time.Now().Add(w.delay())
+	case lostReply:
+		w.carryOut(c, f.String())
+		w.gate.answer(c, outcome{err: errReset})
+	case duplicate:
+		w.carryOut(c, f.String())
+		w.gate.answer(c, w.carryOut(c, f.String()))
+	case copied:
+		o := w.carryOut(c, f.String())
+		w.gate.copyOf(c)
+		w.gate.answer(c, o)
+	case served:
+		w.gate.answer(c, w.carryOut(c, ""))
+	}
+}
+
+// delay is shorter or longer than the five seconds that a call waits.
+func (w *world) delay() time.Duration {
+	return time.Duration(w.rng.Int64N(int64(8 * time.Second)))
+}
+
+// carryOut does what a call asks for, and checks what it changed.
+func (w *world) carryOut(c *call, how string) outcome {
+	var o outcome
+	w.outside.do(func() { o.value, o.err = c.do() })
+	w.log("%s: %s%s: %s", c.life.name, c.op, how, summary(o.err))
+	w.carriedOut(c)
+	return o
+}
+
+// errReset is a connection that broke.
+var errReset = errors.New("simulator: connection reset by peer")
+
+// refusal is the answer to a call that was not carried out.
+func (c *call) refusal(w *world, f fate) error {
+	if f == lostRequest {
+		return errReset
+	}
+	if c.kind == transaction && f != busy {
+		code := "TransactionConflict"
+		if f == throttled {
+			code = "ThrottlingError"
+		}
+		reasons := make([]types.CancellationReason, c.rows)
+		for i := range reasons {
+			reasons[i].Code = aws.String("None")
+		}
+		reasons[w.rng.IntN(c.rows)].Code = &code
+		return &types.TransactionCanceledException{CancellationReasons: reasons}
+	}
+	switch f {
+	case busy:
+		return &types.TransactionInProgressException{}
+	case conflict:
+		return &types.TransactionConflictException{}
+	}
+	return &types.ProvisionedThroughputExceededException{}
+}
+
+// summary is an answer in the trace: codes, and no texts.
+func summary(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		var codes []string
+		for _, reason := range canceled.CancellationReasons {
+			codes = append(codes, aws.ToString(reason.Code))
+		}
+		return "cancelled: " + strings.Join(codes, ", ")
+	}
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return api.ErrorCode()
+	}
+	for _, known := range []error{
+		isr.ErrLeaseLost, isr.ErrMoved, isr.ErrUnknownOutcome, isr.ErrUncacheable, isr.ErrNotFound, isr.ErrExists, isr.ErrClosed, errReset,
+		context.DeadlineExceeded, context.Canceled,
+	} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if _, held := errors.AsType[*isr.HeldError](err); held {
+		return "held"
+	}
+	return fmt.Sprintf("%T", err)
+}

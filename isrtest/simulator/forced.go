@@ -1,0 +1,50 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+
+	"github.com/facetheory/isr"
+)
+
+// asideKey marks the calls of somebody who asks for a regeneration, which belong
+// to no flight.
+type asideKey struct{}
+
+func isAside(ctx context.Context) bool { return ctx.Value(asideKey{}) != nil }
+
+// regenerate asks a process to render a page now. One at a time does so for a
+// page: who of several that wait begins the next flight is not the seed's to say.
+func (w *world) regenerate(l *life, p *page) {
+	if l.pages[p].forcing {
+		return
+	}
+	l.pages[p].forcing = true
+	w.visitors++
+	v := &visitor{number: w.visitors, life: l, page: p}
+	w.log("somebody asks %s to regenerate %s", l.name, p.path)
+	go func() {
+		ctx := context.WithValue(context.Background(), asideKey{}, true)
+		entry, err := l.cache.Regenerate(ctx, p.key)
+		w.happened(event{kind: regenerated, life: l, page: p, entry: entry, visitor: v, err: err})
+	}()
+}
+
+// checkRegenerated: who is told of a new generation finds it from then on.
+func (w *world) checkRegenerated(e event) {
+	seen := e.life.pages[e.page]
+	seen.forcing = false
+	w.log("%s: regenerating %s: %s", e.life.name, e.page.path, summary(e.err))
+	if e.err != nil {
+		if errors.Is(e.err, isr.ErrForeignLease) {
+			w.violate("leases are the store's own", "%s: %v", e.life.name, e.err)
+		}
+		return
+	}
+	g := e.page.byID(e.entry.GenerationID)
+	if g == nil {
+		w.violate("an acknowledged publish is never lost", "%s was told that it had regenerated %s, and META never was that", e.life.name, e.page.path)
+		return
+	}
+	seen.served = max(seen.served, g.index)
+}

@@ -1,0 +1,219 @@
+package simulator
+
+import (
+	"fmt"
+	"time"
+)
+
+// A generation is one state of a page's META, as it was found after the step
+// that made it.
+type generation struct {
+	*meta
+	index   int
+	step    int
+	at      time.Time // true time
+	content string    // what its body is
+	life    *life     // nil for another service's
+}
+
+// current is what META is now, nil if there is none.
+func (p *page) current() *generation {
+	if len(p.history) == 0 || p.history[len(p.history)-1].meta == nil {
+		return nil
+	}
+	return p.history[len(p.history)-1]
+}
+
+// carriedOut looks at the table after a call.
+func (w *world) carriedOut(c *call) {
+	p := w.pageOf(c.pk)
+	if p == nil {
+		return
+	}
+	if c.kind == reading {
+		if !c.aside && !c.gone {
+			w.mu.Lock()
+			c.life.pages[p].read = w.seq
+			w.mu.Unlock()
+		}
+		return
+	}
+	if c.op == "delete "+w.rowName(p.pk, "LOCK") {
+		w.checkRelease(p, c)
+	}
+	w.look(p, c)
+}
+
+// look reads a page's rows, and holds what changed against the rules. The call
+// is nil for what other services wrote.
+func (w *world) look(p *page, c *call) {
+	before := p.rows
+	w.outside.do(func() { p.rows = w.readPartition(p.pk) })
+	metaChanged := !same(before["META"], p.rows["META"])
+	if c == nil {
+		// An attribute that somebody keeps there is no generation.
+		if was, is := before.meta(), p.rows.meta(); is != nil && (was == nil || *was != *is) {
+			w.noteGeneration(p, nil)
+		}
+		return
+	}
+	w.checkLock(p, c, before.lock(), p.rows.lock(), metaChanged)
+	if metaChanged {
+		g := w.noteGeneration(p, c.life)
+		if g.meta == nil {
+			w.violate("META stays", "%s deleted that of %s", c.life.name, p.path)
+			return
+		}
+		w.checkPublish(p, c, before, g)
+	}
+}
+
+// noteGeneration adds what META is now to the history.
+func (w *world) noteGeneration(p *page, by *life) *generation {
+	g := &generation{meta: p.rows.meta(), index: len(p.history), step: w.step, at: time.Now(), life: by}
+	if g.meta != nil {
+		if b, err := w.shelf.get(g.bodyKey); err == nil {
+			g.content, _ = contentOf(b.content)
+		}
+		w.log("  META of %s: %s, version %s, made at %+ds for %ds, sequence %d", p.path, g.content, w.versionName(g.version), w.seconds(g.generatedAt), g.revalidate, g.purgeSeq)
+	}
+	p.history = append(p.history, g)
+	return g
+}
+
+// checkPublish holds a change of META by a node against all that a publish
+// promises.
+func (w *world) checkPublish(p *page, c *call, before partition, g *generation) {
+	w.counts["publish"]++
+	w.checkRight(p, c, before.lock())
+	w.checkVersion(p, g)
+	w.checkReplaced(p, c, g)
+	w.checkUnmixed(p, before, g)
+	w.checkWhole(p, g)
+	if p.never[g.generation] {
+		w.violate("answers are definite", "%s of %s was published after its publish had been reported as failed for good", w.generationName(g), p.path)
+	}
+}
+
+// checkRight: the publisher holds the lease, once, and gives it up.
+func (w *world) checkRight(p *page, c *call, held *lock) {
+	const invariant = "only the holder of the lease publishes"
+	if held == nil {
+		w.violate(invariant, "%s published %s, and there was no lease", c.life.name, p.path)
+		return
+	}
+	g := w.grants[held.token]
+	switch {
+	case g == nil, g.pause, g.life != c.life:
+		w.violate(invariant, "%s published %s, and %s had the lease", c.life.name, p.path, w.holderName(held))
+		return
+	case held.expires <= w.clockOf(c):
+		w.violate("nobody publishes after the end of the lease", "%s asked to publish %s %d s after it by its own clock", c.life.name, p.path, w.clockOf(c)-held.expires)
+	case p.rows.lock() != nil:
+		w.violate("a publish gives up the lease", "LOCK of %s is still there", p.path)
+	}
+	if g.published++; g.published > 1 {
+		w.violate("at most one publish per lease", "%s published %s %d times under %s", c.life.name, p.path, g.published, w.trace.name("lease", g.token))
+	}
+}
+
+// checkVersion: the fence only grows, over everything that nodes ever wrote.
+func (w *world) checkVersion(p *page, g *generation) {
+	if other := p.versions[g.version]; other != "" {
+		w.violate("no version is used twice", "version %d of %s was that of another generation", g.version, p.path)
+	}
+	if slack := w.versionSlack(); g.version <= p.highest-slack {
+		w.violate("isr.v never decreases", "%s of %s has version %s after %s", w.generationName(g), p.path, w.versionName(g.version), w.versionName(p.highest))
+	}
+	p.versions[g.version] = g.generation
+	p.highest = max(p.highest, g.version)
+}
+
+// versionSlack is how far a version may fall behind the highest: where another
+// service has replaced the row, the next is the time of the publisher's clock in
+// milliseconds.
+func (w *world) versionSlack() int64 {
+	if !w.profile.skew {
+		return 0
+	}
+	return (2 * MaxSkew).Milliseconds()
+}
+
+// checkReplaced: a generation replaces what was current when its rendering
+// began, and is stamped with the state of the world then.
+func (w *world) checkReplaced(p *page, c *call, g *generation) {
+	rd := c.life.pages[p].rendered
+	if rd == nil {
+		w.violate("what is published was rendered", "%s published %s and never rendered it", c.life.name, p.path)
+		return
+	}
+	if g.index > 0 {
+		if last := p.history[g.index-1]; last.step >= rd.step {
+			w.violate("no generation is lost", "%s of %s, whose rendering began in step %d, replaced %s of step %d", w.generationName(g), p.path, rd.step, w.generationName(last), last.step)
+		}
+	}
+	if began := rd.began.Add(c.life.node.skew).Unix(); g.generatedAt > began {
+		w.violate("generated_at is when rendering began", "%s of %s says %d s later", w.generationName(g), p.path, g.generatedAt-began)
+	}
+	if g.purgeSeq > rd.seq {
+		w.violate("a purge during a render is not lost", "%s of %s has sequence %d, and its rendering began at %d", w.generationName(g), p.path, g.purgeSeq, rd.seq)
+	}
+	if g.purgeSeq < rd.read {
+		w.violate("the sequence is read after META", "%s of %s has sequence %d, and META was read at %d", w.generationName(g), p.path, g.purgeSeq, rd.read)
+	}
+}
+
+// checkUnmixed: all of META is of one generation, but for what other services
+// keep there, which is as it was.
+func (w *world) checkUnmixed(p *page, before partition, g *generation) {
+	const invariant = "META is of one generation"
+	switch {
+	case !g.ours:
+		w.violate(invariant, "the map isr of %s does not describe its content", p.path)
+	case g.content != g.meta.content || g.etag != etagOf(g.content):
+		w.violate(invariant, "that of %s has the body %s, the header of %s and the etag %s", p.path, g.content, g.meta.content, g.etag)
+	case textOf(p.rows["META"], "current_sk") != "" && p.rows[textOf(p.rows["META"], "current_sk")] == nil:
+		w.violate(invariant, "current_sk of %s names %s, which is not there", p.path, textOf(p.rows["META"], "current_sk"))
+	}
+	for _, name := range externalAttributes() {
+		if was := before["META"][name]; !same(item{name: was}, item{name: p.rows["META"][name]}) {
+			w.violate("attributes of others survive", "%s of %s", name, p.path)
+		}
+	}
+}
+
+// generationName is that of the trace.
+func (w *world) generationName(g *generation) string {
+	if g.meta == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("generation %d (%s)", g.index, g.content)
+}
+
+// versionName tells the versions that began with a time by that.
+func (w *world) versionName(v int64) string {
+	if ms := v - w.began.UnixMilli(); v > 1e12 {
+		return fmt.Sprintf("%+d ms", ms)
+	}
+	return fmt.Sprint(v)
+}
+
+// find returns the newest generation with a content, nil if META never had it.
+func (p *page) find(content string) *generation {
+	for i := len(p.history) - 1; i >= 0; i-- {
+		if g := p.history[i]; g.meta != nil && g.content == content {
+			return g
+		}
+	}
+	return nil
+}
+
+// byID returns the generation that a node published under an id.
+func (p *page) byID(id string) *generation {
+	for _, g := range p.history {
+		if g.meta != nil && g.ours && g.generation == id {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package simulator
+
+import (
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// A grant is one lease, known by its token.
+type grant struct {
+	token     string
+	page      *page
+	life      *life
+	pause     bool // not a lease but what a failure left
+	published int  // how often its holder has published
+	acked     bool // and was told so
+}
+
+// checkLock holds what became of LOCK against what its rules allow. The call is
+// nil for what other services wrote.
+func (w *world) checkLock(p *page, c *call, before, after *lock, metaChanged bool) {
+	now := w.clockOf(c)
+	switch {
+	case before == nil && after == nil, before != nil && after != nil && *before == *after:
+	case after == nil:
+		if !metaChanged {
+			w.checkGivenUp(p, c, before)
+		}
+	case before == nil || before.token != after.token:
+		w.checkTaken(p, c, before, after, now)
+	default:
+		w.log("  LOCK of %s: %s until %+ds", p.path, w.trace.name("lease", after.token), w.seconds(after.expires))
+		if w.holderOf(before) != c.life {
+			w.violate("a lease is refreshed by its holder", "%s refreshed %s, which is %s's", c.life.name, w.trace.name("lease", before.token), w.holderName(before))
+		}
+		if before.expires <= now {
+			w.violate("a lease that has ended stays so", "%s refreshed %s, which had ended %d s before by its clock", c.life.name, w.trace.name("lease", before.token), now-before.expires)
+		}
+	}
+}
+
+// checkTaken: a lease is taken if nobody has it, or becomes the pause after a
+// failure by its holder.
+func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
+	pause := after.owner == "" && after.failures > 0
+	w.log("  LOCK of %s: %s until %+ds, %d failures", p.path, w.trace.name("lease", after.token), w.seconds(after.expires), after.failures)
+	if pause {
+		if before == nil || w.holderOf(before) != c.life {
+			w.violate("only the holder turns a lease into a back-off", "%s did so to that of %s", c.life.name, w.holderName(before))
+		}
+	} else if before != nil && before.expires > now {
+		w.violate("a lease is taken only if it has ended", "%s took that of %s, which had %d s left by its clock", c.life.name, w.holderName(before), before.expires-now)
+	}
+	g := w.grants[after.token]
+	if g == nil {
+		g = &grant{token: after.token, page: p, life: c.life, pause: pause}
+		w.grants[after.token] = g
+	}
+	if g.life != c.life || g.page != p {
+		w.violate("a token is one lease's", "%s has %s, which is %s's", c.life.name, w.trace.name("lease", after.token), g.life.name)
+	}
+	if !pause {
+		c.life.pages[p].grant = g
+	}
+}
+
+// checkGivenUp: LOCK goes with a publish, or by its holder.
+func (w *world) checkGivenUp(p *page, c *call, before *lock) {
+	w.log("  LOCK of %s: gone", p.path)
+	if w.holderOf(before) != c.life {
+		w.violate("a lease is given up by its holder", "%s deleted that of %s", c.life.name, w.holderName(before))
+	}
+}
+
+// checkRelease: nothing is released after a publish that was acknowledged; by
+// then the row may be somebody else's.
+func (w *world) checkRelease(p *page, c *call) {
+	for _, v := range c.values {
+		token, ok := v.(*types.AttributeValueMemberS)
+		if !ok {
+			continue
+		}
+		if g := w.grants[token.Value]; g != nil && g.acked && !c.gone {
+			w.violate("nothing is released after a publish", "%s asked to delete the lock of %s after it had published %s", c.life.name, p.path, w.trace.name("lease", g.token))
+		}
+	}
+}
+
+// holderOf is who took a lease; nil for a pause, which is nobody's.
+func (w *world) holderOf(l *lock) *life {
+	if g := w.grants[l.token]; g != nil && !g.pause {
+		return g.life
+	}
+	return nil
+}
+
+func (w *world) holderName(l *lock) string {
+	if l == nil {
+		return "nobody"
+	}
+	if holder := w.holderOf(l); holder != nil {
+		return holder.name
+	}
+	return "nobody"
+}
+
+// clockOf is what the caller's clock showed when it made the request, in whole
+// seconds. A request that is made again is a call of its own.
+func (w *world) clockOf(c *call) int64 { return c.at.Add(c.life.node.skew).Unix() }
+
+// seconds is a time of the table since the beginning, for the trace.
+func (w *world) seconds(epoch int64) int64 { return epoch - w.began.Unix() }
+
+// trueNow is the time that no clock of a node shows.
+func trueNow() int64 { return time.Now().Unix() }

@@ -1,0 +1,174 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+)
+
+// A node is a machine: it has a clock, and runs one process after the other.
+type node struct {
+	name string
+	skew time.Duration
+	runs int // processes so far
+	life *life
+}
+
+// now is what the node's clock shows.
+func (n *node) now() time.Time { return time.Now().Add(n.skew) }
+
+// A life is one process of a node, from its start to its crash.
+type life struct {
+	w       *world
+	node    *node
+	name    string
+	cache   *isr.Cache
+	handler http.Handler
+	dead    chan struct{} // closed by a crash
+
+	frozen bool      // guarded by gate.mu; written by the driver
+	until  time.Time // the driver's own: when it thaws
+
+	closing chan error // holds the answer to Close
+
+	pages map[*page]*view // guarded by world.mu
+}
+
+// A view is what one process has to do with one page.
+type view struct {
+	born     int        // the generation that was current when the process started
+	served   int        // the newest generation that a request of it has ended with
+	rendered *rendering // its latest
+	read     int64      // the purge sequence when its latest read of the rows was carried out
+	grant    *grant     // its latest lease
+	purged   int64      // the hard purge that was there when the process started
+	forcing  bool       // somebody waits for a regeneration
+}
+
+// retryDelay is far below a tick: the store's own jitter of it, which no seed
+// decides, is too small to be seen.
+const retryDelay = 2 * time.Nanosecond
+
+// start runs a new process on the node.
+func (w *world) start(n *node) error {
+	n.runs++
+	l := &life{
+		w: w, node: n, name: fmt.Sprintf("%s.%d", n.name, n.runs),
+		dead: make(chan struct{}), pages: make(map[*page]*view),
+	}
+	for _, p := range w.pages {
+		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purged: p.hardSeq}
+	}
+	var api dynamostore.API = &gatedTable{life: l, engine: w.engine}
+	var bodies isr.BodyStore = &gatedShelf{life: l}
+	bug := w.bug
+	if bug.API != nil {
+		api = bug.API(api)
+	}
+	if bug.Bodies != nil {
+		bodies = bug.Bodies(bodies)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	random := lockedRandom(w.rng.Uint64())
+	store, err := dynamostore.New(api, w.table, dynamostore.Config{
+		Owner: l.name, Now: n.now, RetryDelay: retryDelay, Logger: quiet,
+	})
+	if err != nil {
+		return err
+	}
+	var meta isr.MetaStore = store
+	if bug.Meta != nil {
+		meta = bug.Meta(meta, bodies)
+	}
+	l.cache, err = isr.New(&witness{MetaStore: meta, life: l}, bodies, isr.Config{
+		Memory: 1 << 20, Lease: LeaseTime, RenderTimeout: renderTimeout, Now: n.now, Logger: quiet, Random: random,
+	})
+	if err != nil {
+		return err
+	}
+	l.handler = l.cache.Handler(w.route, &origin{life: l})
+	n.life = l
+	return nil
+}
+
+// lockedRandom is a source of randomness that is safe for concurrent use.
+func lockedRandom(seed uint64) func() uint64 {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, seed))
+	return func() uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.Uint64()
+	}
+}
+
+func (l *life) isDead() bool {
+	select {
+	case <-l.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// unheard keeps a goroutine of a dead process until it gives up by itself.
+func (l *life) unheard(ctx context.Context) outcome {
+	<-ctx.Done()
+	return outcome{err: errCrashed}
+}
+
+// crash ends a node's process, whose requests may still arrive, and starts the
+// next one.
+func (w *world) crash(n *node) {
+	w.log("%s crashes", n.life.name)
+	w.end(n.life)
+	if err := w.start(n); err != nil {
+		w.violate("a node starts", "%s: %v", n.name, err)
+	}
+}
+
+// end kills a process. Its goroutines see nothing of the world any more, and
+// nobody sees anything of them; closing the cache makes them end.
+func (w *world) end(l *life) {
+	w.gate.orphan(l)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	w.ended.Go(func() { _ = l.cache.Close(gone) })
+}
+
+// freeze stops a process for longer than a lease: all of its goroutines, as far
+// as anybody can tell.
+func (w *world) freeze(l *life) {
+	d := LeaseTime + 2*time.Second + time.Duration(w.rng.Int64N(int64(2*LeaseTime)))
+	w.log("%s freezes for %.3fs", l.name, d.Seconds())
+	l.until = time.Now().Add(d)
+	w.gate.freeze(l, true)
+}
+
+// thaw continues those whose time has come, or all.
+func (w *world) thaw(all bool) {
+	for _, n := range w.nodes {
+		if n.life.frozen && (all || !time.Now().Before(n.life.until)) {
+			w.log("%s thaws", n.life.name)
+			w.gate.freeze(n.life, false)
+		}
+	}
+}
+
+// awake are the nodes whose processes run.
+func (w *world) awake() []*node {
+	var awake []*node
+	for _, n := range w.nodes {
+		if !n.life.frozen {
+			awake = append(awake, n)
+		}
+	}
+	return awake
+}

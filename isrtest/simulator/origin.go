@@ -1,0 +1,145 @@
+package simulator
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// renderTimeout bounds one rendering of a cache.
+const renderTimeout = 60 * time.Second
+
+// An origin renders the pages of a world for one process.
+type origin struct{ life *life }
+
+// A rendering is one call of the origin for a page that may be cached.
+type rendering struct {
+	page    *page
+	life    *life
+	number  int
+	step    int   // at which it began
+	seq     int64 // the purge sequence then
+	read    int64 // and when META was last read before
+	content string
+	began   time.Time // true time
+	over    bool
+}
+
+// visitorHeader names a visitor. It is in no key, so that the origin sees it in
+// requests that pass through only.
+const visitorHeader = "X-Visitor"
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if visitor := r.Header.Get(visitorHeader); visitor != "" {
+		if world := o.life.w; world.profile.failures && !world.recovering() {
+			w.Header().Set("Cache-Control", "no-store") // it stays uncacheable
+		}
+		w.Header().Set("X-Content", visitor)
+		_, _ = w.Write(bodyOf(visitor)) // a recorder of ours
+		return
+	}
+	world := o.life.w
+	rd, rng := world.beginRender(o.life, r.URL.Path)
+	if rd == nil {
+		return
+	}
+	defer world.endRender(rd)
+	if !sleep(r, rd.page.renderTime(rng, world.profile.failures)) {
+		return
+	}
+	h := w.Header()
+	if world.profile.failures && rng.IntN(8) == 0 && !world.recovering() {
+		o.misbehave(w, rng, rd.content)
+		return
+	}
+	h.Set("Content-Type", "text/html")
+	h.Set("X-Content", rd.content)
+	h.Set("Etag", etagOf(rd.content))
+	content := bodyOf(rd.content)
+	half := len(content) / 2
+	_, _ = w.Write(content[:half]) // an error is of a render that was given up
+	if !sleep(r, time.Duration(rng.Int64N(int64(time.Second)))) {
+		return
+	}
+	_, _ = w.Write(content[half:])
+}
+
+// misbehave answers with what must not become a page.
+func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, content string) {
+	switch rng.IntN(4) {
+	case 0:
+		w.WriteHeader(http.StatusInternalServerError)
+	case 1:
+		w.Header().Set("Content-Length", "100000") // it ends before
+		_, _ = w.Write(bodyOf(content))
+	case 2:
+		w.Header().Set("Cache-Control", "private, no-store")
+		_, _ = w.Write(bodyOf(content))
+	default: // empty
+	}
+}
+
+// sleep is false if the request was given up meanwhile.
+func sleep(r *http.Request, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// renderTime is mostly a moment, sometimes longer than a third of a lease, and
+// rarely longer than a lease.
+func (p *page) renderTime(rng *rand.Rand, failures bool) time.Duration {
+	d := time.Duration(rng.Int64N(int64(3 * time.Second)))
+	switch n := rng.IntN(16); {
+	case n == 0:
+		d += 40 * time.Second
+	case n < 4:
+		d += 12 * time.Second
+	case n == 4 && failures:
+		d += 2 * renderTimeout
+	}
+	return d
+}
+
+// beginRender notes that a page is rendered, and draws by what the render does.
+// It is nil for a dead process.
+func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.pageAt(path)
+	if p == nil || l.isDead() {
+		return nil, nil
+	}
+	p.renders++
+	rng := rand.New(rand.NewPCG(w.seed^uint64(p.renders), digestNumber(path)))
+	if rng.IntN(6) > 0 || p.contents == 0 { // otherwise the page has not changed
+		p.contents++
+	}
+	rd := &rendering{
+		page: p, life: l, number: p.renders, step: w.step, seq: w.seq, read: l.pages[p].read,
+		content: contentName(p.path, p.contents), began: time.Now(),
+	}
+	l.pages[p].rendered = rd
+	w.events = append(w.events, event{kind: renderBegan, life: l, page: p, render: rd})
+	return rd, rng
+}
+
+func (w *world) endRender(rd *rendering) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rd.over = true
+}
+
+// digestNumber makes a number of a text.
+func digestNumber(s string) uint64 {
+	var n uint64
+	for _, c := range []byte(digest([]byte(s))[:8]) {
+		n = n<<8 | uint64(c)
+	}
+	return n
+}

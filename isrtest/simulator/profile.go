@@ -1,0 +1,52 @@
+package simulator
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A profile is the kind of misfortune that a world suffers. Seeds take turns, so
+// that what holds without faults, and is more, is checked as often as what holds
+// under all of them.
+type profile struct {
+	name     string
+	faults   float64 // of a hundred calls, so many meet one
+	skew     bool    // clocks differ
+	failures bool    // renderers fail, refuse, and are slow
+
+	// Weights of steps, beside those of letting calls through (60), letting
+	// time pass (20) and sending visitors (15).
+	crashes, freezes, forces, externals, purges int
+}
+
+// profiles are in the order of the seeds.
+func profiles() []profile {
+	return []profile{
+		{name: "calm"},
+		{name: "network", faults: 20},
+		{name: "skew", skew: true, failures: true, forces: 2},
+		{name: "crashes", crashes: 3, faults: 5},
+		{name: "freezes", freezes: 4, faults: 5, forces: 1},
+		{name: "writers", externals: 4, purges: 4, forces: 3, faults: 5},
+		{name: "chaos", faults: 12, skew: true, failures: true, crashes: 1, freezes: 1, forces: 2, externals: 2, purges: 2},
+		{name: "storm", faults: 40, skew: true, failures: true, crashes: 2, freezes: 2, forces: 2, externals: 2, purges: 2},
+	}
+}
+
+// profileOf is the profile that a seed stands for.
+func profileOf(seed uint64) profile {
+	all := profiles()
+	return all[seed%uint64(len(all))]
+}
+
+// calm says that nothing goes wrong, so that each expiry is worth exactly one
+// render.
+func (p profile) calm() bool { return p.name == "calm" }
+
+// skewOf draws the error of a node's clock.
+func (p profile) skewOf(rng *rand.Rand) time.Duration {
+	if !p.skew {
+		return 0
+	}
+	return time.Duration(rng.Int64N(int64(2*MaxSkew)+1)) - MaxSkew
+}

@@ -1,0 +1,37 @@
+package simulator
+
+import (
+	"context"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// purge purges one page, by the rows that the design gives a purge: SEQ grows and
+// PURGE of the page remembers it, in one transaction.
+func (w *world) purge(p *page) {
+	hard := w.rng.IntN(2) == 0
+	seq := w.seq + 1
+	row := item{"pk": text(p.pk), "sk": text("PURGE"), "seq": number(seq), "hard_seq": number(p.hardSeq), "at": number(trueNow()), "ttl": number(trueNow() + 86400)}
+	if hard {
+		p.hardSeq = seq
+		row["hard_seq"] = number(seq)
+	}
+	w.log("%s is purged, hard %t: sequence %d", p.path, hard, seq)
+	w.external(func() error {
+		_, err := w.engine.TransactWriteItems(context.Background(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
+			{Put: &types.Put{TableName: &w.table, Item: row}},
+			{Update: &types.Update{
+				TableName: &w.table, Key: item{"pk": text("PURGE"), "sk": text("SEQ")}, UpdateExpression: aws.String("SET seq = :n, mark_lifetime = :l"),
+				ExpressionAttributeValues: item{":n": number(seq), ":l": number(int64(60 * 24 * time.Hour / time.Second))},
+			}},
+		}})
+		return err
+	})
+	w.mu.Lock()
+	w.seq = seq
+	w.mu.Unlock()
+	w.look(p, nil)
+}

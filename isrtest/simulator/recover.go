@@ -1,0 +1,93 @@
+package simulator
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// recoveryTime is how long, after the last fault, until every node has every page
+// fresh again: leases and back-offs that were left behind end, by clocks that
+// differ, and renders take their time.
+const recoveryTime = 5 * time.Minute
+
+// recover lets the faults stop, and checks that all comes back to life: every
+// page becomes fresh on every node, everything under way ends, and no goroutine
+// is left.
+func (w *world) recover() {
+	w.log("the faults stop")
+	w.mu.Lock()
+	w.recovered = true
+	w.mu.Unlock()
+	w.thaw(true)
+	w.profile.faults = 0
+	for _, n := range w.nodes {
+		for _, p := range w.pages {
+			w.freshen(n.life, p)
+			if w.violation != nil {
+				return
+			}
+		}
+	}
+	w.closeCaches()
+}
+
+// freshen sends visitors to a page until one of them gets it fresh.
+func (w *world) freshen(l *life, p *page) {
+	deadline := time.Now().Add(recoveryTime)
+	for time.Now().Before(deadline) {
+		v := w.visit(l, p)
+		w.until(deadline, func() bool { return v.ended })
+		if w.violation != nil || v.isFresh() {
+			return
+		}
+		pause := time.Now().Add(time.Second)
+		w.until(pause, func() bool { return false })
+	}
+	w.violate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, recoveryTime)
+}
+
+// isFresh says that a visitor got a page that was fresh by the node's clock.
+func (v *visitor) isFresh() bool {
+	status := v.header.Get("Cache-Status")
+	return v.status == 200 && strings.Contains(status, "; ttl=") && !strings.Contains(status, "; ttl=-") &&
+		!strings.Contains(status, "detail=unpublished")
+}
+
+// until takes steps without faults until it is so, or nothing happens.
+func (w *world) until(deadline time.Time, so func() bool) {
+	for {
+		w.settle()
+		if w.violation != nil || so() || !time.Now().Before(deadline) {
+			return
+		}
+		w.nextStep()
+		if calls := w.gate.choosable(time.Now()); len(calls) > 0 {
+			w.deliver(calls[0])
+			continue
+		}
+		w.idle(time.Until(deadline))
+	}
+}
+
+// closeCaches ends the processes well, as an operator does.
+func (w *world) closeCaches() {
+	deadline := time.Now().Add(recoveryTime)
+	closed := 0
+	for _, n := range w.nodes {
+		n.life.closing = make(chan error, 1)
+		go func() { n.life.closing <- n.life.cache.Close(context.Background()) }()
+	}
+	w.until(deadline, func() bool {
+		for _, n := range w.nodes[closed:] {
+			if len(n.life.closing) == 0 {
+				return false
+			}
+			closed++
+		}
+		return true
+	})
+	if w.violation == nil && closed < len(w.nodes) {
+		w.violate("a cache closes", "%s did not within %s", w.nodes[closed].life.name, recoveryTime)
+	}
+}

@@ -1,0 +1,114 @@
+package simulator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+)
+
+// Bounds of every world.
+const (
+	// MaxSkew is how far a node's clock may be off.
+	MaxSkew = 30 * time.Second
+	// LeaseTime is how long a lease lasts without a sign of life.
+	LeaseTime = 30 * time.Second
+	// Linger is how long after its caller gave up, or died, a request may still
+	// be carried out. Connections that are closed in mid-request do that.
+	Linger = 2 * time.Second
+	// DefaultSteps is the length of a simulation, without its end.
+	DefaultSteps = 300
+)
+
+// An Engine is where a world keeps its table.
+type Engine interface {
+	dynamostore.API
+	dynamostore.TableAPI
+}
+
+// A Config says what to simulate.
+type Config struct {
+	// Seed decides everything.
+	Seed uint64
+	// Steps is how many the driver takes before the faults stop. Zero means
+	// DefaultSteps.
+	Steps int
+	// Engine is the engine that the world makes a table of its own on, and
+	// leaves it there; it is called from outside the bubble, so that it may
+	// do I/O. Nil means a localdynamo in memory, which is gone afterwards.
+	Engine Engine
+	// Bug is what to break. Nil breaks nothing.
+	Bug *Bug
+}
+
+// A Bug breaks one promise on the way between two layers of every node, to see
+// whether an invariant notices. Fields that are nil change nothing.
+type Bug struct {
+	// Name says what is broken, for people.
+	Name string
+	// API changes the requests of a node before they leave it.
+	API func(dynamostore.API) dynamostore.API
+	// Meta changes what the cache asks of its store, and is answered.
+	Meta func(isr.MetaStore, isr.BodyStore) isr.MetaStore
+	// Bodies changes what becomes of bodies.
+	Bodies func(isr.BodyStore) isr.BodyStore
+}
+
+// A Report is what came of a simulation.
+type Report struct {
+	Seed uint64
+	// Profile names the kind of misfortune that the seed stands for.
+	Profile string
+	// Steps is how many the driver took, those of the end among them.
+	Steps int
+	// Hash is that of the whole trace: two runs of one seed agree in it.
+	Hash string
+	// Counts says how often each kind of event happened.
+	Counts map[string]int
+	// Violation is what went wrong, nil if nothing did.
+	Violation *Violation
+	// Trace is every line of the history.
+	Trace []string
+}
+
+// A Violation is a promise that was not kept.
+type Violation struct {
+	Seed      uint64
+	Profile   string
+	Step      int
+	Invariant string
+	Detail    string
+	// Last are the last lines of the trace.
+	Last []string
+}
+
+// tail is how many lines of the trace a violation shows.
+const tail = 50
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("seed %d (%s), step %d: %s: %s\nreplay: go test ./isrtest/simulator -run 'TestSimulation$' -seed %d -v\n%s",
+		v.Seed, v.Profile, v.Step, v.Invariant, v.Detail, v.Seed, strings.Join(v.Last, "\n"))
+}
+
+// Run simulates one seed. It never fails t, which it needs for its bubble: what
+// was violated is in the report. Runs of several goroutines, each with a t of
+// its own, do not disturb each other.
+func Run(t *testing.T, cfg Config) Report {
+	t.Helper()
+	if cfg.Steps == 0 {
+		cfg.Steps = DefaultSteps
+	}
+	outside := newOutside(cfg.Engine)
+	defer outside.close()
+	var report Report
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, cfg, outside)
+		w.run(cfg.Steps)
+		report = w.report()
+	})
+	return report
+}

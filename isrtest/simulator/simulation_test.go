@@ -1,0 +1,79 @@
+package simulator_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// Flags of the simulation. -seeds takes numbers such as 1e6.
+var (
+	seedsFlag = flag.Float64("seeds", 200, "how many seeds TestSimulation runs")
+	startFlag = flag.Uint64("start", 0, "the first of them")
+	seedFlag  = flag.Int64("seed", -1, "the one seed that TestSimulation runs instead")
+	stepsFlag = flag.Int("steps", simulator.DefaultSteps, "how many steps each takes, without its end")
+)
+
+// TestSimulation: no promise is broken, whatever happens.
+func TestSimulation(t *testing.T) {
+	if *seedFlag >= 0 {
+		r := simulator.Run(t, simulator.Config{Seed: uint64(*seedFlag), Steps: *stepsFlag})
+		t.Logf("seed %d (%s): %d steps, %s, trace %s\n%s", r.Seed, r.Profile, r.Steps, counts(r.Counts), r.Hash, strings.Join(r.Trace, "\n"))
+		if r.Violation != nil {
+			t.Error(r.Violation)
+		}
+		return
+	}
+	total := make(map[string]int)
+	var mu sync.Mutex
+	each(t, *startFlag, uint64(*seedsFlag), func(t *testing.T, seed uint64) bool {
+		r := simulator.Run(t, simulator.Config{Seed: seed, Steps: *stepsFlag})
+		mu.Lock()
+		defer mu.Unlock()
+		total["steps"] += r.Steps
+		for name, n := range r.Counts {
+			total[name] += n
+		}
+		if r.Violation != nil {
+			t.Error(r.Violation)
+		}
+		return r.Violation == nil
+	})
+	t.Logf("%v seeds: %s", *seedsFlag, counts(total))
+}
+
+// each runs seeds on all processors until one of the runs is false.
+func each(t *testing.T, start, n uint64, run func(*testing.T, uint64) bool) {
+	t.Helper()
+	var next atomic.Uint64
+	var over atomic.Bool
+	t.Run("seeds", func(t *testing.T) {
+		for worker := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for i := next.Add(1) - 1; i < n && !over.Load(); i = next.Add(1) - 1 {
+					if !run(t, start+i) {
+						over.Store(true)
+					}
+				}
+			})
+		}
+	})
+}
+
+// counts is how often each thing happened, for people.
+func counts(of map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, of[name]))
+	}
+	return strings.Join(parts, ", ")
+}

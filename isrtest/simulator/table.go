@@ -1,0 +1,133 @@
+package simulator
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/tabletheory"
+)
+
+// A gatedTable is the table as one life of a node reaches it.
+type gatedTable struct {
+	life   *life
+	engine Engine
+}
+
+var _ tabletheory.API = (*gatedTable)(nil)
+
+type options = func(*dynamodb.Options)
+
+// call describes a request for one row.
+func (g *gatedTable) call(op string, k kind, key item) *call {
+	pk, sk := textOf(key, "pk"), textOf(key, "sk")
+	return &call{life: g.life, op: op + " " + g.life.w.rowName(pk, sk), pk: pk, kind: k}
+}
+
+func (g *gatedTable) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...options) (*dynamodb.GetItemOutput, error) {
+	return pass(ctx, g.life.w.gate, g.call("get", reading, in.Key), func() (*dynamodb.GetItemOutput, error) {
+		return g.engine.GetItem(context.Background(), in)
+	})
+}
+
+func (g *gatedTable) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...options) (*dynamodb.PutItemOutput, error) {
+	return pass(ctx, g.life.w.gate, g.call("put", writing, in.Item), func() (*dynamodb.PutItemOutput, error) {
+		return g.engine.PutItem(context.Background(), in)
+	})
+}
+
+func (g *gatedTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...options) (*dynamodb.UpdateItemOutput, error) {
+	return pass(ctx, g.life.w.gate, g.call("update", writing, in.Key), func() (*dynamodb.UpdateItemOutput, error) {
+		return g.engine.UpdateItem(context.Background(), in)
+	})
+}
+
+func (g *gatedTable) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...options) (*dynamodb.DeleteItemOutput, error) {
+	c := g.call("delete", writing, in.Key)
+	c.values = in.ExpressionAttributeValues
+	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.DeleteItemOutput, error) {
+		return g.engine.DeleteItem(context.Background(), in)
+	})
+}
+
+// Query is of one partition, whose key is the value that names a page.
+func (g *gatedTable) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...options) (*dynamodb.QueryOutput, error) {
+	c := &call{life: g.life, kind: reading, op: "query", aside: isAside(ctx)}
+	for _, v := range in.ExpressionAttributeValues {
+		if s, ok := v.(*types.AttributeValueMemberS); ok && g.life.w.pageOf(s.Value) != nil {
+			c.pk = s.Value
+			c.op = "query " + g.life.w.rowName(s.Value, "")
+		}
+	}
+	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.QueryOutput, error) {
+		return g.engine.Query(context.Background(), in)
+	})
+}
+
+func (g *gatedTable) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...options) (*dynamodb.ScanOutput, error) {
+	c := &call{life: g.life, kind: reading, op: "scan"}
+	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.ScanOutput, error) { return g.engine.Scan(context.Background(), in) })
+}
+
+func (g *gatedTable) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...options) (*dynamodb.BatchGetItemOutput, error) {
+	c := &call{life: g.life, kind: reading, op: "batch get"}
+	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.BatchGetItemOutput, error) {
+		return g.engine.BatchGetItem(context.Background(), in)
+	})
+}
+
+func (g *gatedTable) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...options) (*dynamodb.BatchWriteItemOutput, error) {
+	c := &call{life: g.life, kind: writing, op: "batch write"}
+	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.BatchWriteItemOutput, error) {
+		return g.engine.BatchWriteItem(context.Background(), in)
+	})
+}
+
+func (g *gatedTable) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...options) (*dynamodb.TransactGetItemsOutput, error) {
+	c := &call{life: g.life, kind: reading, op: "transact get"}
+	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.TransactGetItemsOutput, error) {
+		return g.engine.TransactGetItems(context.Background(), in)
+	})
+}
+
+func (g *gatedTable) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...options) (*dynamodb.TransactWriteItemsOutput, error) {
+	c := &call{life: g.life, kind: transaction, rows: len(in.TransactItems)}
+	var parts []string
+	for _, action := range in.TransactItems {
+		verb, key := actionOf(action)
+		pk := textOf(key, "pk")
+		if g.life.w.pageOf(pk) != nil {
+			c.pk = pk
+		}
+		parts = append(parts, verb+" "+g.life.w.rowName(pk, textOf(key, "sk")))
+	}
+	c.op = "transact " + strings.Join(parts, ", ")
+	if in.ClientRequestToken == nil {
+		// As the SDK does: its attempts, here the copies of a call, share one.
+		with := *in
+		with.ClientRequestToken = aws.String(rand.Text())
+		in = &with
+	}
+	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.TransactWriteItemsOutput, error) {
+		return g.engine.TransactWriteItems(context.Background(), in)
+	})
+}
+
+// actionOf names an action of a transaction and the row that it is for.
+func actionOf(action types.TransactWriteItem) (verb string, key item) {
+	switch {
+	case action.Put != nil:
+		return "put", action.Put.Item
+	case action.Update != nil:
+		return "update", action.Update.Key
+	case action.Delete != nil:
+		return "delete", action.Delete.Key
+	case action.ConditionCheck != nil:
+		return "check", action.ConditionCheck.Key
+	}
+	return "nothing", nil
+}

@@ -1,0 +1,52 @@
+package simulator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"time"
+)
+
+// A trace is the history of a world, a line per event. Random texts (tokens,
+// generations) appear in it by the order in which they came up, so that it does
+// not depend on what they are.
+type trace struct {
+	lines []string
+	sum   hash.Hash
+	names map[string]string
+	kinds map[string]int
+}
+
+func newTrace() *trace {
+	return &trace{sum: sha256.New(), names: make(map[string]string), kinds: make(map[string]int)}
+}
+
+// add writes a line.
+func (tr *trace) add(step int, at time.Duration, format string, args ...any) {
+	line := fmt.Sprintf("%4d %9.3fs  ", step, at.Seconds()) + fmt.Sprintf(format, args...)
+	tr.lines = append(tr.lines, line)
+	tr.sum.Write([]byte(line))
+	tr.sum.Write([]byte{'\n'})
+}
+
+// name is what a random text is called: its kind and a number.
+func (tr *trace) name(kind, text string) string {
+	if text == "" {
+		return kind + "-none"
+	}
+	name, ok := tr.names[text]
+	if !ok {
+		tr.kinds[kind]++
+		name = fmt.Sprintf("%s%d", kind, tr.kinds[kind])
+		tr.names[text] = name
+	}
+	return name
+}
+
+// last returns the last n lines.
+func (tr *trace) last(n int) []string {
+	return tr.lines[max(0, len(tr.lines)-n):]
+}
+
+func (tr *trace) hash() string { return hex.EncodeToString(tr.sum.Sum(nil)) }

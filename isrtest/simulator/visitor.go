@@ -1,0 +1,164 @@
+package simulator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A visitor asks for a page once.
+type visitor struct {
+	number int
+	name   string
+	life   *life
+	page   *page
+	began  time.Time // true time
+	floor  int       // no generation before this one may be served; -1: any
+	purged int64     // the hard purge that the process cannot but know
+
+	ended bool // the driver has seen the answer
+
+	// Of the answer; the visitor's own until then.
+	status int
+	header http.Header
+	body   bytes.Buffer
+	left   bool // and did not wait for one
+}
+
+// visit sends a visitor to a page of a process. Some do not wait for long.
+func (w *world) visit(l *life, p *page) *visitor {
+	w.visitors++
+	seen := l.pages[p]
+	v := &visitor{
+		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(),
+		floor: max(seen.born, seen.served), purged: seen.purged, header: make(http.Header),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if w.rng.IntN(20) == 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+w.rng.IntN(8))*time.Second)
+	}
+	r := p.request(ctx)
+	r.Header.Set(visitorHeader, v.name)
+	w.log("%s asks %s for %s", v.name, l.name, p.path)
+	go func() {
+		defer cancel()
+		l.handler.ServeHTTP(v, r)
+		v.left = v.status == 0
+		w.happened(event{kind: answered, life: l, page: p, visitor: v})
+	}()
+	return v
+}
+
+// Header implements [http.ResponseWriter].
+func (v *visitor) Header() http.Header { return v.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (v *visitor) WriteHeader(status int) {
+	if v.status == 0 && status >= http.StatusOK {
+		v.status = status
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (v *visitor) Write(b []byte) (int, error) {
+	v.WriteHeader(http.StatusOK)
+	return v.body.Write(b)
+}
+
+// checkAnswer holds what a visitor got against what it may get.
+func (w *world) checkAnswer(v *visitor) {
+	// What is said of collapsed requests depends on who of several was first.
+	how := strings.ReplaceAll(v.header.Get("Cache-Status"), "; collapsed", "")
+	v.ended = true
+	if v.left {
+		w.log("%s left", v.name)
+		return
+	}
+	content, whole := contentOf(v.body.Bytes())
+	w.log("%s got %d %s: %s", v.name, v.status, content, how)
+	w.counts[fmt.Sprint("status ", v.status)]++
+	switch {
+	case v.status != http.StatusOK:
+		if w.profile.calm() {
+			w.violate("without faults every visitor gets the page", "%s got %d: %s", v.name, v.status, how)
+		}
+		return
+	case v.body.Len() == 0, strings.Contains(how, "fwd=bypass"), content == v.name:
+		w.checkPassed(v, content)
+		return
+	case !whole:
+		w.violate("no reader sees a mixture", "%s got a body that begins as %s and is another", v.name, content)
+	case !strings.HasPrefix(content, v.page.path+"@"):
+		w.violate("a reader gets the page it asked for", "%s asked for %s and got %s", v.name, v.page.path, content)
+	}
+	if strings.Contains(how, "detail=unpublished") {
+		return
+	}
+	w.checkServed(v, content, how)
+}
+
+// checkPassed: what passes through is rendered for this visitor and nobody else.
+func (w *world) checkPassed(v *visitor, content string) {
+	if content != v.name && v.body.Len() > 0 {
+		w.violate("what passes through is the visitor's own", "%s got that of %s", v.name, content)
+	}
+	if w.profile.calm() {
+		w.violate("without faults every visitor gets the page", "%s was passed through", v.name)
+	}
+}
+
+// checkServed: what a cache serves is a generation that META had, not one that
+// the process cannot have from before, and within its windows.
+func (w *world) checkServed(v *visitor, content, how string) {
+	g := v.page.find(content)
+	if g == nil {
+		w.violate("what is served was published", "%s got %s, which META never was: %s", v.name, content, how)
+		return
+	}
+	if header := v.header.Get("X-Content"); g.ours && (header != content || v.header.Get("Etag") != etagOf(content)) {
+		w.violate("no reader sees a mixture", "%s got the body %s with the header of %s and the etag %s", v.name, content, header, v.header.Get("Etag"))
+	}
+	if g.index < v.floor {
+		w.violate("no reader goes back", "%s got %s, and before it asked, %s had started with, or served, generation %d", v.name, w.generationName(g), v.life.name, v.floor)
+	}
+	if strings.Contains(how, "; stored") {
+		// Rendered for those who waited, though it may have taken so long that
+		// it had expired when it came.
+		w.noteServed(v, g)
+		return
+	}
+	now := v.began.Add(v.life.node.skew).Unix() // looking for a page may take it past its end
+	if until := w.servableUntil(v.page, content); now > until {
+		w.violate("no reader gets what is older than its stale window", "%s got %s %d s after that", v.name, w.generationName(g), now-until)
+	}
+	if g.ours && g.purgeSeq < v.purged {
+		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %d had purged it before %s started", v.name, w.generationName(g), g.purgeSeq, v.purged, v.life.name)
+	}
+	w.noteServed(v, g)
+}
+
+// servableUntil is the end of the stale window of a content: the latest of those
+// of all generations that had it.
+func (w *world) servableUntil(p *page, content string) int64 {
+	var until int64
+	for _, g := range p.history {
+		if g.meta == nil || g.content != content {
+			continue
+		}
+		stale := g.stale
+		if !g.ours {
+			stale = int64(max(w.route.Stale, 0) / time.Second)
+		}
+		until = max(until, g.generatedAt+g.revalidate+stale)
+	}
+	return until
+}
+
+// noteServed: from now on this process has no excuse for what is older.
+func (w *world) noteServed(v *visitor, g *generation) {
+	seen := v.life.pages[v.page]
+	seen.served = max(seen.served, g.index)
+}

@@ -1,0 +1,241 @@
+package simulator
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// host is where all pages are.
+const host = "site.test"
+
+// A world is one simulation. The driver, which is the goroutine of run, owns all
+// of it but what is said to be guarded.
+type world struct {
+	t       *testing.T
+	seed    uint64
+	profile profile
+	bug     Bug
+	rng     *mathrand.Rand
+	began   time.Time
+
+	outside *outside
+	engine  Engine // called by outside.do alone, but in newWorld and close
+	closeDB func() error
+	table   string
+	shelf   *shelf
+	gate    *gate
+	route   isr.Route
+	nodes   []*node
+	pages   []*page
+	grants  map[string]*grant // by token
+	ended   sync.WaitGroup    // closings of dead processes
+
+	trace     *trace
+	counts    map[string]int
+	violation *Violation
+	visitors  int // so far
+
+	mu        sync.Mutex
+	step      int     // guarded by mu; written by the driver
+	seq       int64   // the purge sequence of the table; guarded by mu
+	recovered bool    // faults have stopped; guarded by mu
+	events    []event // that the driver has not looked at yet; guarded by mu
+}
+
+// A page is one cache key, with what is known of it.
+type page struct {
+	path    string
+	key     isr.Key
+	pk      string
+	rows    partition     // as last read
+	history []*generation // all that META ever was, the current one last
+	hardSeq int64         // of its newest hard purge
+
+	externals int // contents of other services
+
+	versions map[int64]string // of generations that nodes published
+	highest  int64            // of versions
+	never    map[string]bool  // generations whose publish was said not to have happened
+
+	renders  int // guarded by world.mu
+	contents int // guarded by world.mu
+}
+
+// tableName is that of a table in memory.
+const tableName = "pages"
+
+func newWorld(t *testing.T, cfg Config, outside *outside) *world {
+	w := &world{
+		t: t, seed: cfg.Seed, profile: profileOf(cfg.Seed), outside: outside,
+		rng:   mathrand.New(mathrand.NewPCG(cfg.Seed, 0)),
+		shelf: newShelf(), gate: newGate(), grants: make(map[string]*grant),
+		trace: newTrace(), counts: make(map[string]int),
+	}
+	if cfg.Bug != nil {
+		w.bug = *cfg.Bug
+	}
+	w.open()
+	w.route = isr.Route{
+		Name: "site", Revalidate: time.Duration(10+w.rng.IntN(50)) * time.Second,
+		Stale: time.Duration(30+w.rng.IntN(200)) * time.Second,
+	}
+	if w.rng.IntN(4) == 0 {
+		w.route.Stale = -1
+	}
+	for i := range 1 + w.rng.IntN(3) {
+		path := "/" + string(rune('a'+i))
+		key := isr.Key{Text: host + path}
+		w.pages = append(w.pages, &page{
+			path: path, key: key, pk: isr.HashedPartition(key), rows: make(partition),
+			versions: make(map[int64]string), never: make(map[string]bool),
+		})
+	}
+	for i := range 2 + w.rng.IntN(3) {
+		n := &node{name: fmt.Sprintf("n%d", i+1), skew: w.profile.skewOf(w.rng)}
+		w.nodes = append(w.nodes, n)
+		if err := w.start(n); err != nil {
+			w.violate("a node starts", "%s: %v", n.name, err)
+		}
+	}
+	return w
+}
+
+// open makes the table. How long that takes is random, and the history begins at
+// the same instant all the same.
+func (w *world) open() {
+	w.began = time.Now().Add(time.Minute)
+	defer func() { time.Sleep(time.Until(w.began)) }()
+	w.engine, w.closeDB, w.table = w.outside.engine, func() error { return nil }, tableName
+	if w.engine == nil {
+		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
+		w.engine, w.closeDB = db, db.Close
+	} else {
+		w.table = "simulator-" + rand.Text()
+	}
+	w.outside.do(func() {
+		if err := dynamostore.CreateTable(context.Background(), w.engine, w.table); err != nil {
+			w.violate("the engine answers", "creating the table: %v", err)
+		}
+	})
+}
+
+// run is the life of the world: misfortune, recovery, and the end.
+func (w *world) run(steps int) {
+	w.log("%s; %d nodes, %d pages, fresh for %v, stale for %v", w.profile.name, len(w.nodes), len(w.pages), w.route.Revalidate, w.route.Stale)
+	for _, n := range w.nodes {
+		w.log("the clock of %s is off by %v", n.name, n.skew)
+	}
+	for range steps {
+		w.settle()
+		if w.violation != nil {
+			break
+		}
+		w.drive()
+	}
+	w.settle()
+	if w.violation == nil {
+		w.recover()
+	}
+	w.close()
+}
+
+// settle waits until nothing moves, and looks at what happened.
+func (w *world) settle() {
+	synctest.Wait()
+	w.digestEvents()
+	w.checkShelf()
+}
+
+// close ends everything, so that the bubble can end, in which no goroutine may
+// be left.
+func (w *world) close() {
+	for _, n := range w.nodes {
+		if !n.life.isDead() {
+			w.end(n.life)
+		}
+	}
+	w.ended.Wait()
+	w.outside.do(func() {
+		if err := w.closeDB(); err != nil {
+			w.violate("the engine answers", "closing it: %v", err)
+		}
+	})
+}
+
+func (w *world) report() Report {
+	return Report{
+		Seed: w.seed, Profile: w.profile.name, Steps: w.step, Hash: w.trace.hash(), Counts: w.counts,
+		Violation: w.violation, Trace: w.trace.lines,
+	}
+}
+
+// violate notes the first promise that was not kept.
+func (w *world) violate(invariant, format string, args ...any) {
+	if w.violation != nil {
+		return
+	}
+	detail := fmt.Sprintf(format, args...)
+	w.log("VIOLATED: %s: %s", invariant, detail)
+	w.violation = &Violation{
+		Seed: w.seed, Profile: w.profile.name, Step: w.step, Invariant: invariant, Detail: detail, Last: w.trace.last(tail),
+	}
+}
+
+func (w *world) log(format string, args ...any) {
+	w.trace.add(w.step, time.Since(w.began), format, args...)
+}
+
+// pageOf finds a page by its partition, nil if it is none's.
+func (w *world) pageOf(pk string) *page {
+	for _, p := range w.pages {
+		if p.pk == pk {
+			return p
+		}
+	}
+	return nil
+}
+
+// pageAt finds a page by its path.
+func (w *world) pageAt(path string) *page {
+	for _, p := range w.pages {
+		if p.path == path {
+			return p
+		}
+	}
+	return nil
+}
+
+// rowName is what a row is called in the trace.
+func (w *world) rowName(pk, sk string) string {
+	if p := w.pageOf(pk); p != nil {
+		return p.path + " " + sk
+	}
+	return pk + " " + sk
+}
+
+// recovering says that faults have stopped. It is safe for concurrent use.
+func (w *world) recovering() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.recovered
+}
+
+// request is a visitor's request for a page.
+func (p *page) request(ctx context.Context) *http.Request {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+p.path, http.NoBody)
+	if err != nil {
+		panic(err) // of constants
+	}
+	return r
+}
