@@ -357,7 +357,7 @@ func testOriginFails(t *testing.T, failure func(http.ResponseWriter, *http.Reque
 		t.Errorf("a failing page was rendered %d times in ten minutes", n)
 	}
 	site.answers(cacheable)
-	time.Sleep(time.Minute)
+	time.Sleep(2 * time.Minute) // a render that hangs has its timeout, and then a pause of up to 45 s
 	get(h, "/")
 	time.Sleep(2 * time.Second)
 	if a := get(h, "/"); a.status() == "" || strings.Contains(a.status(), "stale") || a.Body.String() == "/ rendered 1" {

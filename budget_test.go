@@ -1,0 +1,393 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A meter counts how many requests a renderer works on at once, and which came.
+type meter struct {
+	http.Handler
+	now, most atomic.Int64
+	mu        sync.Mutex
+	paths     []string
+}
+
+func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n := m.now.Add(1)
+	defer m.now.Add(-1)
+	m.mu.Lock()
+	m.most.Store(max(m.most.Load(), n))
+	m.paths = append(m.paths, r.URL.Path)
+	m.mu.Unlock()
+	m.Handler.ServeHTTP(w, r)
+}
+
+// budget makes one that logs where the table does.
+func (tb *table) budget(cfg isr.BudgetConfig) *isr.Budget {
+	cfg.Logger = slog.New(slog.NewTextHandler(tb.log, nil))
+	return isr.NewBudget(cfg)
+}
+
+// inTurn asks for pages one after the other, a little apart, and waits for all.
+func inTurn(h http.Handler, paths ...string) []answer {
+	answers := make([]answer, len(paths))
+	var wg sync.WaitGroup
+	for i, path := range paths {
+		wg.Go(func() { answers[i] = get(h, path) })
+		time.Sleep(time.Millisecond)
+	}
+	wg.Wait()
+	return answers
+}
+
+func paths(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("/%02d", i)
+	}
+	return all
+}
+
+func TestBudgetBoundsRenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, m := newTable(t), &meter{Handler: newSite()}
+		c, budget := tb.node(tb.store("a"), nil), tb.budget(isr.BudgetConfig{Renders: 3})
+		one := c.Handler(isr.Route{Name: "one", Budget: budget}, m)
+		two := c.Handler(isr.Route{Name: "two", Budget: budget}, m)
+		either := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path < "/10" {
+				one.ServeHTTP(w, r)
+			} else {
+				two.ServeHTTP(w, r)
+			}
+		})
+		all := paths(20)
+		for i, a := range inTurn(either, all...) {
+			if a.Code != http.StatusOK || !strings.Contains(a.status(), "; stored; ") {
+				t.Errorf("%s: %d %q", all[i], a.Code, a.status())
+			}
+		}
+		if m.most.Load() != 3 || !slices.Equal(m.paths, all) {
+			t.Errorf("%d at once, in the order %v; want 3, in the order of arrival", m.most.Load(), m.paths)
+		}
+	})
+}
+
+func TestBudgetQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1, Queue: 2})}, site)
+		answers := inTurn(h, paths(5)...)
+		for _, a := range answers[:3] {
+			if a.Code != http.StatusOK {
+				t.Errorf("got %d %q", a.Code, a.status())
+			}
+		}
+		for _, a := range answers[3:] {
+			expectRefused(t, a, "origin-busy", "1")
+			if a.took > 0 {
+				t.Errorf("was told so after %v", a.took)
+			}
+		}
+	})
+}
+
+func TestBudgetWaitHasAnEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 10 * time.Second
+		c := tb.node(tb.store("a"), func(c *isr.Config) { c.Wait = 2 * time.Second })
+		h := c.Handler(isr.Route{Name: "site", Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, site)
+		answers := inTurn(h, "/first", "/second")
+		expect(t, answers[0], "/first rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+		expectRefused(t, answers[1], "origin-busy", "1")
+		if answers[1].took != 2*time.Second {
+			t.Errorf("waited %v", answers[1].took)
+		}
+
+		go get(h, "/third")
+		synctest.Wait()
+		var spared *isr.BudgetError
+		if _, err := c.Regenerate(t.Context(), page); !errors.As(err, &spared) || spared.Open || spared.RetryAfter != time.Second {
+			t.Errorf("%v, want a BudgetError", err)
+		}
+	})
+}
+
+// Who waits for a turn holds no lease: a process whose origin has time makes the
+// page, once, and those who wait here get it.
+func TestBudgetHoldsNoLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 20 * time.Second
+		origin := &meter{Handler: site}
+		busy := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, origin)
+		idle := newSite()
+		free := tb.node(tb.store("b"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, idle)
+		for _, path := range []string{"/long", "/ahead"} {
+			go get(busy, path)
+			synctest.Wait()
+		}
+		waiting := make(chan answer)
+		go func() { waiting <- get(busy, "/") }()
+		synctest.Wait()
+		if lock := tb.record(page).Lock; lock != nil {
+			t.Errorf("who waits holds %+v", lock)
+		}
+		expect(t, get(free, "/"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+		a := <-waiting
+		expect(t, a, "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored; collapsed; ttl=5")
+		if a.took > 3*time.Second {
+			t.Errorf("waited %v for a page that came after %v", a.took, idle.delay)
+		}
+		time.Sleep(time.Minute)
+		if want := []string{"/long", "/ahead"}; !slices.Equal(origin.paths, want) || origin.most.Load() != 1 {
+			t.Errorf("the busy origin rendered %v, %d at once; want %v, one at once", origin.paths, origin.most.Load(), want)
+		}
+	})
+}
+
+// Nor does who waits for another's lease hold a turn.
+func TestLeaseHoldsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, site)
+		go get(h, "/long")
+		synctest.Wait()
+		go get(h, "/") // queues, and then finds
+		synctest.Wait()
+		tb.hold(page, 30*time.Second)
+		a := get(h, "/other")
+		expect(t, a, "/other rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+		if a.took > 2*site.delay {
+			t.Errorf("waited %v for one render and its own, of %v each", a.took, site.delay)
+		}
+		time.Sleep(time.Minute)
+		expect(t, get(h, "/"), "/ rendered 3", "isr; hit")
+	})
+}
+
+func (tb *table) record(k isr.Key) isr.Record {
+	tb.t.Helper()
+	rec, err := tb.store("reader").Read(tb.t.Context(), isr.HashedPartition(k))
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+	return rec
+}
+
+// A mass expiry fills at most half of the queue: cold visitors find room.
+func TestStalePagesYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, m := newTable(t), &meter{Handler: newSite()}
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1, Queue: 8})}, m)
+		all := paths(8)
+		inTurn(h, all...)
+		time.Sleep(2 * time.Minute)
+		for i, a := range inTurn(h, all...) {
+			if a.took > 0 || !strings.HasSuffix(a.status(), "detail=stale") {
+				t.Errorf("%s: %q after %v", all[i], a.status(), a.took)
+			}
+		}
+		cold := inTurn(h, "/cold1", "/cold2", "/cold3", "/cold4", "/cold5")
+		for _, a := range cold[:4] {
+			if a.Code != http.StatusOK {
+				t.Errorf("a cold visitor got %d %q", a.Code, a.status())
+			}
+		}
+		expectRefused(t, cold[4], "origin-busy", "1")
+		if want := append(slices.Clone(all[:5]), "/cold1", "/cold2", "/cold3", "/cold4"); !slices.Equal(m.paths[len(all):], want) {
+			t.Errorf("rendered %v, want %v", m.paths[len(all):], want)
+		}
+		inTurn(h, all...) // the pages that had to yield come later
+		time.Sleep(10 * time.Second)
+		for i, a := range inTurn(h, all...) {
+			if strings.Contains(a.status(), "stale") {
+				t.Errorf("%s is still stale: %q", all[i], a.status())
+			}
+		}
+	})
+}
+
+// Closing the cache ends the wait, and a search that has ended leaves no gap in
+// the budget.
+func TestCloseEndsTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 20 * time.Second
+		budget := tb.budget(isr.BudgetConfig{Renders: 1})
+		c := tb.node(tb.store("a"), nil)
+		h := c.Handler(isr.Route{Budget: budget}, site)
+		var wg sync.WaitGroup
+		for _, path := range paths(3) {
+			wg.Go(func() {
+				if a := get(h, path); a.Code != http.StatusOK || !strings.HasSuffix(a.status(), "detail=closing") {
+					t.Errorf("%s: %d %q", path, a.Code, a.status())
+				}
+			})
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v", err)
+		}
+		wg.Wait()
+		site.delay = time.Second
+		next := tb.node(tb.store("b"), nil).Handler(isr.Route{Budget: budget}, site)
+		if a := get(next, "/"); a.Code != http.StatusOK || a.took != site.delay {
+			t.Errorf("the budget is used up: %d %q after %v", a.Code, a.status(), a.took)
+		}
+	})
+}
+
+// The life of a breaker: it opens, lets one through, stays open, and closes.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := isr.Route{Budget: tb.budget(isr.BudgetConfig{Origin: "http://origin", Failures: 3})}
+		h := tb.node(tb.store("a"), nil).Handler(rt, site)
+		get(h, "/")
+		time.Sleep(2 * time.Minute)
+		site.answers(failing)
+		for _, path := range paths(3) {
+			if a := get(h, path); a.Code != 500 || !strings.HasSuffix(a.status(), "detail=render-failed") {
+				t.Errorf("%s: %d %q", path, a.Code, a.status())
+			}
+		}
+		asked := site.renders.Load()
+		cold := get(h, "/cold")
+		expectRefused(t, cold, "origin-failing", "5")
+		if cold.took > 0 {
+			t.Errorf("told so after %v", cold.took)
+		}
+		for range 3 { // the stale page, which is not asked for either
+			expectStale(t, get(h, "/"), "stale")
+			time.Sleep(time.Second)
+		}
+		for _, k := range []isr.Key{page, {Text: "example.com/cold"}} {
+			if lock := tb.record(k).Lock; lock != nil {
+				t.Errorf("%s: a page that was never asked for has %+v", k, lock)
+			}
+		}
+		if n := site.renders.Load() - asked; n != 0 {
+			t.Errorf("%d renders while the origin is to be left alone", n)
+		}
+		if a := get(h, "/", "Cookie: session=1"); a.Code != 500 || a.took != site.delay {
+			t.Errorf("what passes through got %d after %v", a.Code, a.took)
+		}
+
+		time.Sleep(2 * time.Second)
+		tried := crowd(5, []http.Handler{h}, "/00") // which failed before: as a probe, it counts
+		expectRefused(t, get(h, "/cold"), "origin-failing", "5")
+		if tried[0].Code != 500 || site.renders.Load() != asked+2 {
+			t.Errorf("the probe got %d, after %d renders", tried[0].Code, site.renders.Load()-asked)
+		}
+
+		site.answers(cacheable)
+		time.Sleep(5*time.Second + time.Millisecond)
+		answers := inTurn(h, "/good", "/cold")
+		expect(t, answers[0], "/good rendered "+fmt.Sprint(asked+3), "isr; fwd=miss; fwd-status=200; stored")
+		expectRefused(t, answers[1], "origin-failing", "1")
+		if a := get(h, "/cold"); a.Code != http.StatusOK {
+			t.Errorf("after the probe: %d %q", a.Code, a.status())
+		}
+		log := tb.log.String()
+		if strings.Count(log, "left alone") != 1 || strings.Count(log, "well again") != 1 || !strings.Contains(log, "origin=http://origin") {
+			t.Errorf("the log is\n%s", log)
+		}
+	})
+}
+
+// What a render comes to, and what that says of the origin.
+func TestBreakerVerdicts(t *testing.T) {
+	open := func(t *testing.T, a answer) bool {
+		t.Helper()
+		return strings.HasSuffix(a.status(), "detail=origin-failing")
+	}
+	// twice fails two pages, one short of what opens the breaker.
+	twice := func(h http.Handler, site *site, prefix string) {
+		site.answers(failing)
+		inTurn(h, prefix+"1", prefix+"2")
+	}
+	setup := func(t *testing.T) (*table, *faultyStore, *site, http.Handler) {
+		t.Helper()
+		tb, site := newTable(t), newSite()
+		store := &faultyStore{MetaStore: tb.store("a")}
+		return tb, store, site, tb.node(store, nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+	}
+	t.Run("a refusal is an answer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, site, h := setup(t)
+			twice(h, site, "/a")
+			site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Set-Cookie", "a=b") })
+			get(h, "/refused")
+			twice(h, site, "/b")
+			if open(t, get(h, "/c")) {
+				t.Error("the breaker opened, though the origin answered in between")
+			}
+			if !open(t, get(h, "/d")) {
+				t.Error("the breaker is closed after three failures in a row")
+			}
+		})
+	})
+	t.Run("one page counts once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, site, h := setup(t)
+			site.answers(failing)
+			for range 5 {
+				time.Sleep(time.Minute)
+				get(h, "/broken")
+			}
+			if other := get(h, "/other"); site.renders.Load() != 6 || open(t, other) {
+				t.Errorf("%d renders, and then %q", site.renders.Load(), other.status())
+			}
+		})
+	})
+	t.Run("cut off is no failure", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, store, site, h := setup(t)
+			twice(h, site, "/a")
+			site.delay = 5 * time.Second
+			losses := 0
+			store.refresh = func() error {
+				if losses++; losses == 3 {
+					store.refresh = nil
+				}
+				return isr.ErrLeaseLost
+			}
+			get(h, "/lost") // three times, the lease is lost in mid-render
+			if losses != 3 || open(t, get(h, "/b")) {
+				t.Errorf("the breaker opened, after %d lost leases", losses)
+			}
+		})
+	})
+	t.Run("the probe is cut off", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tb, _, site, h := setup(t)
+			twice(h, site, "/a")
+			get(h, "/b")
+			site.answers(cacheable)
+			time.Sleep(6 * time.Second)
+			tb.hold(isr.Key{Text: "example.com/held"}, 10*time.Second)
+			go get(h, "/held") // its turn is the probe's, and its lease another's
+			time.Sleep(time.Millisecond)
+			if a := get(h, "/c"); a.Code != http.StatusOK {
+				t.Errorf("another cannot try the origin: %d %q", a.Code, a.status())
+			}
+		})
+	})
+}

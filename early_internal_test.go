@@ -1,0 +1,82 @@
+package isr
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func TestExponential(t *testing.T) {
+	if lo, hi := exponential(math.MaxUint64), exponential(0); lo != 0 || math.Abs(hi-maxExponential) > 1e-9 {
+		t.Errorf("from %v to %v, want from 0 to %v", lo, hi, maxExponential)
+	}
+}
+
+// The lots fall as the paper says: with the probability exp(-left/(beta*delta)).
+func TestEarlyLots(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)).Uint64
+	now := time.Unix(1e9, 0)
+	const draws = 100_000
+	for _, c := range []struct {
+		left, delta time.Duration
+		beta        float64
+	}{
+		{time.Second, time.Second, 1},
+		{time.Second, time.Second, 0.5},
+		{3 * time.Second, time.Second, 2},
+		{10 * time.Second, time.Second, 1},
+		{37 * time.Second, time.Second, 1},
+		{-time.Second, time.Second, 1}, // the window ended a moment ago
+		{time.Second, 0, 1},            // nobody knows how long it takes
+		{time.Second, time.Second, 0},
+	} {
+		p := &page{entry: Entry{GeneratedAt: now.Add(c.left - time.Minute), Revalidate: time.Minute, RenderTime: c.delta}}
+		due := 0
+		for range draws {
+			if p.dueEarly(now, c.beta, random) {
+				due++
+			}
+		}
+		want := min(1, math.Exp(-float64(c.left)/(c.beta*float64(c.delta))))
+		if c.delta == 0 || c.beta == 0 {
+			want = 0
+		}
+		if got := float64(due) / draws; math.Abs(got-want) > 0.01 || want == 0 && due > 0 {
+			t.Errorf("%+v: %v of the draws, want %v", c, got, want)
+		}
+	}
+}
+
+// A pinned page is not to be replaced, however long its window is over.
+func TestPinnedPagesAreNotRefreshedEarly(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	p := &page{entry: Entry{GeneratedAt: now.Add(-time.Hour), Revalidate: time.Minute, RenderTime: time.Second, PinnedUntil: now.Add(time.Hour)}}
+	if p.dueEarly(now, 1, rand.Uint64) {
+		t.Error("a pinned page is refreshed early")
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		window time.Duration
+		share  float64
+		least  time.Duration
+	}{
+		{time.Second, DefaultJitter, time.Second},
+		{19 * time.Second, DefaultJitter, 19 * time.Second},
+		{20 * time.Second, DefaultJitter, 19 * time.Second},
+		{time.Minute, DefaultJitter, 57 * time.Second},
+		{time.Hour, DefaultJitter, 57 * time.Minute},
+		{time.Minute, 0, time.Minute},
+		{time.Minute, maxJitter, 30 * time.Second},
+		{maxInterval, maxJitter, maxInterval / 2},
+	} {
+		for bits, want := range map[uint64]time.Duration{0: c.window, math.MaxUint64: c.least} {
+			cache := &Cache{cfg: Config{Random: func() uint64 { return bits }}}
+			if got := cache.shorten(c.window, c.share); got != want {
+				t.Errorf("%v by %v, with the bits %x: %v, want %v", c.window, c.share, bits, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package isr_test
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// soon makes every lot fall on refreshing early: up to 36 renders before expiry.
+func soon(c *isr.Config) { c.Random = func() uint64 { return 0 } }
+
+func TestEarlyRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := isr.Route{EarlyRefresh: 1}
+		hs := []http.Handler{
+			tb.node(tb.store("a"), soon).Handler(rt, site),
+			tb.node(tb.store("b"), soon).Handler(rt, site),
+		}
+		for round := 1; round < 4; round++ {
+			for _, a := range crowd(20, hs, "/") { // too early for any lot
+				expect(t, a, fmt.Sprint("/ rendered ", round), "isr; ")
+			}
+			synctest.Wait()
+			if n := site.renders.Load(); n != int64(round) {
+				t.Fatalf("%d renders, want %d", n, round)
+			}
+			time.Sleep(time.Until(tb.record(page).Entry.FreshUntil()) - 10*time.Second)
+			for range 5 {
+				for _, a := range crowd(20, hs, "/") {
+					if a.took > 0 || strings.Contains(a.status(), "stale") {
+						t.Errorf("a visitor got %q after %v", a.status(), a.took)
+					}
+				}
+				time.Sleep(site.delay)
+			}
+			if n := site.renders.Load(); n != int64(round)+1 {
+				t.Fatalf("%d renders, want one more for both nodes: %d", n, round+1)
+			}
+			time.Sleep(6 * time.Second) // now the other node must have found the page
+			crowd(20, hs, "/")
+			synctest.Wait()
+		}
+	})
+}
+
+func TestEarlyRefreshIsOffByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), soon).Handler(isr.Route{}, site)
+		get(h, "/")
+		for range 58 {
+			time.Sleep(time.Second)
+			get(h, "/")
+		}
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d renders of a fresh page, want 1", n)
+		}
+	})
+}
+
+// The time that a render took goes with the page.
+func TestRenderTimeIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 1234*time.Millisecond + 567*time.Microsecond
+		c := tb.node(tb.store("a"), nil)
+		c.Handler(isr.Route{Name: "site"}, site)
+		e, err := c.Regenerate(t.Context(), page)
+		if err != nil || e.RenderTime != 1235*time.Millisecond {
+			t.Errorf("%v, %v; want 1.235s", e.RenderTime, err)
+		}
+	})
+}
+
+// An early refresh that fails costs nobody the fresh page, and is not repeated
+// before the back-off ends.
+func TestEarlyRefreshFails(t *testing.T) {
+	for name, memory := range map[string]int64{"in memory": 0, "without memory": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				c := tb.node(tb.store("a"), func(c *isr.Config) { soon(c); c.Memory = memory })
+				h := c.Handler(isr.Route{EarlyRefresh: 1}, site)
+				get(h, "/")
+				site.answers(failing)
+				time.Sleep(30 * time.Second)
+				for range 58 {
+					expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")
+					time.Sleep(500 * time.Millisecond)
+				}
+				// The pauses, with these lots: 0.5, 1, 2, 4, 8, 15 s, and a render each.
+				if n := site.renders.Load(); memory == 0 && n > 8 || n < 1 {
+					t.Errorf("%d renders of a failing page in 29 s", n)
+				}
+			})
+		})
+	}
+}
+
+// A page that became uncacheable is served while it is fresh, and not asked for
+// again and again.
+func TestEarlyRefreshIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), soon).Handler(isr.Route{EarlyRefresh: 1}, site)
+		get(h, "/")
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Set-Cookie", "a=b") })
+		time.Sleep(30 * time.Second)
+		for range 20 {
+			expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")
+			time.Sleep(time.Second)
+		}
+		if n := site.renders.Load(); n != 2 {
+			t.Errorf("%d renders, want 2", n)
+		}
+	})
+}
+
+// Under the policy Wait, who finds the page stale while it is refreshed early
+// waits for that, and no longer.
+func TestEarlyRefreshIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), soon).Handler(isr.Route{EarlyRefresh: 1, Policy: isr.Wait}, site)
+		get(h, "/")
+		time.Sleep(59*time.Second - site.delay/2)
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=0")
+		time.Sleep(site.delay - time.Millisecond)
+		a := get(h, "/")
+		expect(t, a, "/ rendered 2", "isr; fwd=stale; fwd-status=200; stored; collapsed")
+		if a.took > site.delay {
+			t.Errorf("waited %v", a.took)
+		}
+	})
+}
+
+// So does who finds it stale while another process refreshes it.
+func TestEarlyRefreshElsewhereIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), soon).Handler(isr.Route{EarlyRefresh: 1, Policy: isr.Wait}, site)
+		get(h, "/")
+		expiry := tb.record(page).Entry.FreshUntil()
+		time.Sleep(time.Until(expiry) - 200*time.Millisecond)
+		tb.hold(page, 2*time.Second)
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=0")
+		time.Sleep(time.Until(expiry) + time.Millisecond)
+		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=stale; fwd-status=200; stored")
+	})
+}
+
+// Pages published together do not expire together, and what is stored is what is
+// promised.
+func TestJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "public, max-age=600")
+			fmt.Fprint(w, "a page")
+		})
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		windows := make(map[time.Duration]int)
+		for _, path := range paths(40) {
+			go get(h, path)
+		}
+		time.Sleep(2 * time.Second)
+		for _, path := range paths(40) {
+			e := tb.record(isr.Key{Text: "example.com" + path}).Entry
+			windows[e.Revalidate]++
+			if e.Revalidate < 570*time.Second || e.Revalidate > 600*time.Second {
+				t.Errorf("%s is fresh for %v", path, e.Revalidate)
+			}
+			a := get(h, path)
+			age, ttl := e.Age(time.Now())/time.Second, math.Floor(time.Until(e.FreshUntil()).Seconds())
+			if a.Header().Get("Age") != fmt.Sprint(int(age)) || a.status() != fmt.Sprintf("isr; hit; ttl=%.0f", ttl) {
+				t.Errorf("%s: Age %s, %q; want %d and %.0f, as is stored", path, a.Header().Get("Age"), a.status(), age, ttl)
+			}
+		}
+		if len(windows) < 5 {
+			t.Errorf("the windows are %v", windows)
+		}
+	})
+}
+
+func TestJitterOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), func(c *isr.Config) { c.Random = func() uint64 { return math.MaxUint64 } })
+		h := c.Handler(isr.Route{Jitter: -1}, site)
+		for _, path := range paths(5) {
+			get(h, path)
+			if e := tb.record(isr.Key{Text: "example.com" + path}).Entry; e.Revalidate != time.Minute {
+				t.Errorf("%s is fresh for %v", path, e.Revalidate)
+			}
+		}
+	})
+}
+
+func TestTokensAreInjected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		c := tb.node(tb.store("a"), func(c *isr.Config) { c.NewToken = func() string { return "TOKEN1" } })
+		c.Handler(isr.Route{Name: "site"}, site)
+		if e, err := c.Regenerate(t.Context(), page); err != nil || !strings.HasSuffix(e.GenerationID, "-token1") || !strings.HasSuffix(e.BodyKey, e.GenerationID) {
+			t.Errorf("%+v, %v", e, err)
+		}
+	})
+}
+
+func TestRouteBounds(t *testing.T) {
+	for want, rt := range map[string]isr.Route{
+		"":                        {EarlyRefresh: 10, Jitter: 0.5, Policy: isr.Fail},
+		"no policy":               {Policy: 3},
+		"early refreshes -1":      {EarlyRefresh: -1},
+		"early refreshes 10.5":    {EarlyRefresh: 10.5},
+		"early refreshes NaN":     {EarlyRefresh: math.NaN()},
+		"jitter 0.6 is more than": {Jitter: 0.6},
+		"jitter NaN is more than": {Jitter: math.NaN()},
+	} {
+		err := rt.Validate()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%+v: %v, want %q", rt, err, want)
+		}
+	}
+}

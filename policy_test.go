@@ -1,0 +1,268 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// expectStale checks that a visitor got the first rendering, and why.
+func expectStale(t *testing.T, a answer, reason string) {
+	t.Helper()
+	expect(t, a, "/ rendered 1", "isr; hit; ttl=-")
+	if !strings.HasSuffix(a.status(), "; detail="+reason) {
+		t.Errorf("status %q, want detail=%s", a.status(), reason)
+	}
+}
+
+// expectRefused checks that a visitor was told to come back.
+func expectRefused(t *testing.T, a answer, reason, retry string) {
+	t.Helper()
+	if a.Code != http.StatusServiceUnavailable || a.Header().Get("Retry-After") != retry || !strings.HasSuffix(a.status(), "; detail="+reason) {
+		t.Errorf("got %d, Retry-After %q, %q; want 503, %q, detail=%s", a.Code, a.Header().Get("Retry-After"), a.status(), retry, reason)
+	}
+}
+
+func failing(w http.ResponseWriter, _ *http.Request, _ int64) { http.Error(w, "broken", 500) }
+
+func TestPolicyText(t *testing.T) {
+	for _, p := range []isr.Policy{isr.ServeStale, isr.Wait, isr.Fail} {
+		text, err := p.MarshalText()
+		var back isr.Policy
+		if err := errors.Join(err, back.UnmarshalText(text)); err != nil || back != p {
+			t.Errorf("%v is written %q and read as %v, %v", p, text, back, err)
+		}
+	}
+	if _, err := isr.Policy(9).MarshalText(); err == nil {
+		t.Error("a policy that there is not can be written")
+	}
+	if err := new(isr.Policy).UnmarshalText([]byte("Wait")); err == nil || !strings.Contains(err.Error(), "serve-stale, wait or fail") {
+		t.Errorf("%v, want an error that names the policies", err)
+	}
+}
+
+// staleSite is a site whose page was rendered once, two minutes ago.
+func staleSite(tb *table, rt isr.Route, change func(*isr.Config)) (*site, http.Handler) {
+	site := newSite()
+	h := tb.node(tb.store("a"), change).Handler(rt, site)
+	get(h, "/")
+	time.Sleep(2 * time.Minute)
+	return site, h
+}
+
+func TestWaitForTheNewPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		site, h := staleSite(tb, isr.Route{Policy: isr.Wait}, nil)
+		for _, a := range crowd(20, []http.Handler{h}, "/") {
+			expect(t, a, "/ rendered 2", "isr; fwd=stale; fwd-status=200; stored; ")
+			if a.took != site.delay {
+				t.Errorf("took %v, want that of a render", a.took)
+			}
+		}
+		expect(t, get(h, "/"), "/ rendered 2", "isr; hit; ttl=5")
+	})
+}
+
+func TestWaitForAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		rt := isr.Route{Policy: isr.Wait}
+		site, a := staleSite(tb, rt, nil)
+		b := tb.node(tb.store("b"), nil).Handler(rt, site)
+		for i, got := range crowd(20, []http.Handler{a, b}, "/") {
+			expect(t, got, "/ rendered 2", "isr; fwd=")
+			if got.took > 4*time.Second {
+				t.Errorf("visitor %d waited %v for a render of %v", i, got.took, site.delay)
+			}
+		}
+		if n := site.renders.Load(); n != 2 {
+			t.Errorf("%d renders, want 2", n)
+		}
+	})
+}
+
+func TestWaitHasAnEnd(t *testing.T) {
+	patience := func(c *isr.Config) { c.Wait = 3 * time.Second }
+	t.Run("slow render", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			site, h := staleSite(newTable(t), isr.Route{Policy: isr.Wait}, patience)
+			site.delay = 20 * time.Second
+			a := get(h, "/")
+			expectStale(t, a, "timeout")
+			if a.took != 3*time.Second {
+				t.Errorf("waited %v", a.took)
+			}
+			time.Sleep(site.delay)
+			expect(t, get(h, "/"), "/ rendered 2", "isr; hit; ttl=")
+		})
+	})
+	t.Run("dead holder", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tb := newTable(t)
+			_, h := staleSite(tb, isr.Route{Policy: isr.Wait}, patience)
+			tb.hold(page, 10*time.Second)
+			a := get(h, "/")
+			expectStale(t, a, "timeout")
+			if a.took < 3*time.Second || a.took > 5*time.Second {
+				t.Errorf("waited %v", a.took)
+			}
+			time.Sleep(10 * time.Second)
+			expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=stale; fwd-status=200; stored")
+		})
+	})
+}
+
+// hold takes a page's lease in the name of a process that is not there.
+func (tb *table) hold(k isr.Key, d time.Duration) {
+	tb.t.Helper()
+	if _, err := tb.store("another").Acquire(tb.t.Context(), isr.HashedPartition(k), d, nil); err != nil {
+		tb.t.Fatal(err)
+	}
+}
+
+// What a failing origin has nobody wait for twice.
+func TestWaitInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		rt := isr.Route{Policy: isr.Wait}
+		site, h := staleSite(tb, rt, nil)
+		site.answers(failing)
+		a := get(h, "/")
+		expectStale(t, a, "render-failed")
+		if a.took != site.delay {
+			t.Errorf("waited %v", a.took)
+		}
+		other := tb.node(tb.store("b"), nil).Handler(rt, site)
+		for _, h := range []http.Handler{h, other, h, other} {
+			a := get(h, "/")
+			expectStale(t, a, "back-off")
+			if a.took > 0 {
+				t.Errorf("in the back-off, a visitor waited %v", a.took)
+			}
+		}
+		site.answers(cacheable)
+		time.Sleep(3 * time.Second)
+		expect(t, get(h, "/"), "/ rendered 3", "isr; fwd=stale; fwd-status=200; stored")
+	})
+}
+
+func TestWaitWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &faultyStore{MetaStore: tb.store("a")}
+		c := tb.node(store, nil)
+		h := c.Handler(isr.Route{Policy: isr.Wait}, site)
+		get(h, "/")
+		time.Sleep(2 * time.Minute)
+		store.read = func() error { return errors.New("the store is down") }
+		expectStale(t, get(h, "/"), "store-error")
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expectStale(t, get(h, "/"), "closing")
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d renders: the visitors were sent to the origin", n)
+		}
+	})
+}
+
+func TestFailTellsOthersToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := isr.Route{Policy: isr.Fail}
+		a := tb.node(tb.store("a"), nil).Handler(rt, site)
+		b := tb.node(tb.store("b"), nil).Handler(rt, site)
+		first := make(chan answer)
+		go func() { first <- get(a, "/") }()
+		time.Sleep(site.delay / 2)
+		for _, got := range crowd(20, []http.Handler{a, b}, "/") {
+			expectRefused(t, got, "held", "1")
+			if got.took > 0 {
+				t.Errorf("told so after %v", got.took)
+			}
+		}
+		expect(t, <-first, "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+		for _, got := range crowd(20, []http.Handler{a, b}, "/") {
+			expect(t, got, "/ rendered 1", "isr; hit; ttl=")
+		}
+		time.Sleep(2 * time.Minute)
+		for _, got := range crowd(20, []http.Handler{a, b}, "/") {
+			expectStale(t, got, "stale")
+		}
+	})
+}
+
+// A page that only has to be read is not one that somebody is making.
+func TestFailServesWhatIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := isr.Route{Policy: isr.Fail}
+		get(tb.node(tb.store("a"), nil).Handler(rt, site), "/")
+		fresh := tb.node(&slowStore{tb.store("b")}, nil).Handler(rt, site)
+		for _, a := range crowd(20, []http.Handler{fresh}, "/") {
+			expect(t, a, "/ rendered 1", "isr; hit; ttl=5")
+		}
+		time.Sleep(2 * time.Minute)
+		c := tb.node(&slowStore{tb.store("c")}, func(c *isr.Config) { c.Memory = -1 })
+		stale := c.Handler(isr.Route{Name: "site", Policy: isr.Fail}, site)
+		for _, a := range crowd(20, []http.Handler{stale}, "/") {
+			expectStale(t, a, "stale")
+		}
+	})
+}
+
+// A failure is not shown to those for whom there is a page, be it in memory or not.
+func TestFailureIsNotRememberedOverAPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		site, h := staleSite(newTable(t), isr.Route{}, func(c *isr.Config) { c.Memory = -1 })
+		site.answers(failing)
+		for range 5 {
+			expectStale(t, get(h, "/"), "stale")
+			time.Sleep(site.delay + time.Millisecond)
+		}
+	})
+}
+
+// Who regenerates a page takes nothing from those who visit it meanwhile.
+func TestVisitorsDuringRegenerate(t *testing.T) {
+	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait, isr.Fail} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				c := tb.node(tb.store("a"), func(c *isr.Config) { c.Memory = -1 })
+				h := c.Handler(isr.Route{Name: "site", Policy: policy}, site)
+				get(h, "/")
+				done := make(chan error)
+				go func() {
+					_, err := c.Regenerate(t.Context(), page)
+					done <- err
+				}()
+				time.Sleep(site.delay / 2)
+				a := get(h, "/")
+				expect(t, a, "/ rendered 1", "isr; hit; ttl=5")
+				if a.took > 0 {
+					t.Errorf("waited %v", a.took)
+				}
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A slowStore takes its time to read.
+type slowStore struct{ isr.MetaStore }
+
+func (s *slowStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+	time.Sleep(10 * time.Millisecond)
+	return s.MetaStore.Read(ctx, pk)
+}
