@@ -39,18 +39,17 @@ type header http.Header
 // lower case. Names that differ in case alone are one field: their values are
 // joined, in the order of the names' bytes.
 func (h header) MarshalDynamoDBAttributeValue() (types.AttributeValue, error) {
-	joined := make(map[string][]string, len(h))
+	fields := make(row, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		lower := strings.ToLower(name)
-		joined[lower] = append(joined[lower], h[name]...)
-	}
-	fields := make(row, len(joined))
-	for name, values := range joined {
-		list := make([]types.AttributeValue, len(values))
-		for i, value := range values {
-			list[i] = headerValue(value)
+		list, joined := fields[lower].(*types.AttributeValueMemberL)
+		if !joined {
+			list = &types.AttributeValueMemberL{Value: make([]types.AttributeValue, 0, len(h[name]))}
+			fields[lower] = list
 		}
-		fields[name] = &types.AttributeValueMemberL{Value: list}
+		for _, value := range h[name] {
+			list.Value = append(list.Value, headerValue(value))
+		}
 	}
 	return &types.AttributeValueMemberM{Value: fields}, nil
 }

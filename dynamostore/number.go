@@ -30,6 +30,9 @@ const (
 // DynamoDB writes it, saturated to ±saturation. DynamoDB's numbers have 38 digits
 // and may be fractions, and other writers' clocks give fractions.
 func floorNumber(digits string) (int64, error) {
+	if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		return min(max(n, -saturation), saturation), nil // as nearly all are
+	}
 	f, err := strconv.ParseFloat(digits, 64)
 	if math.IsNaN(f) || (err != nil && !math.IsInf(f, 0)) {
 		return 0, fmt.Errorf("%q is not a number", digits)

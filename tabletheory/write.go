@@ -173,7 +173,6 @@ func (w *write) changed(names []string) ([]*model.Field, error) {
 		return w.changeable(), nil
 	}
 	fields := make([]*model.Field, 0, len(names))
-	seen := make([]*model.Field, 0, len(names))
 	for _, name := range names {
 		f, ok := w.model.Field(name)
 		switch {
@@ -181,15 +180,14 @@ func (w *write) changed(names []string) ([]*model.Field, error) {
 			return nil, fmt.Errorf("%w: %v has no field %q; what is in a document is changed with UpdateBuilder", ErrInvalidQuery, w.model.Type, name)
 		case w.isKey(f):
 			return nil, keyChange(f)
-		case slices.Contains(seen, f):
+		case slices.Contains(fields, f):
 			return nil, fmt.Errorf("%w: field %s is named twice", ErrInvalidQuery, f.Name)
 		}
-		seen = append(seen, f)
-		if f != w.model.Version && f != w.model.UpdatedAt {
-			fields = append(fields, f)
-		}
+		fields = append(fields, f)
 	}
-	return fields, nil
+	return slices.DeleteFunc(fields, func(f *model.Field) bool {
+		return f == w.model.Version || f == w.model.UpdatedAt
+	}), nil
 }
 
 // changeable are the fields that an update without names is about.

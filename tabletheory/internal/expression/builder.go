@@ -19,10 +19,11 @@ import (
 const maxIn = 100
 
 // Builder collects the names and values of all expressions of one request. The
-// zero value is ready.
+// zero value is ready. It may not be copied.
 type Builder struct {
 	names  map[string]string // attribute names by placeholder
 	own    []string          // attribute names, by the number of our placeholder
+	few    [4]string         // what own begins with
 	values model.Item
 }
 
@@ -66,6 +67,9 @@ func (b *Builder) name(attribute string) string {
 	number := slices.Index(b.own, attribute)
 	isNew := number < 0
 	if isNew {
+		if b.own == nil {
+			b.own = b.few[:0]
+		}
 		number = len(b.own)
 		b.own = append(b.own, attribute)
 	}
