@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"log/slog"
 	"net"
 	"net/http"
 	"testing"
@@ -78,7 +79,7 @@ type noBodies struct{ isr.BodyStore }
 
 func slowAPI(t *testing.T, s slow) *admin.API {
 	t.Helper()
-	api, err := admin.New(s, noBodies{}, admin.Config{})
+	api, err := admin.New(s, noBodies{}, admin.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
