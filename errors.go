@@ -27,6 +27,10 @@ var (
 	// ErrNoVersion: the generation is not kept.
 	ErrNoVersion = errors.New("no such version is kept")
 
+	// ErrNoBody: the body of an entry is missing, or is not what was published.
+	// The entry counts as missing.
+	ErrNoBody = errors.New("the body is missing or damaged")
+
 	// ErrNotFound: there is no such body.
 	ErrNotFound = errors.New("no such body")
 	// ErrExists: the key already has a body with other content.

@@ -73,11 +73,28 @@ func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *fligh
 		// Leave the map before waking anybody: whoever finds the outcome
 		// wanting must be able to begin the next flight.
 		fs.mu.Lock()
-		delete(fs.byKey, k)
+		if fs.byKey[k] == f {
+			delete(fs.byKey, k)
+		}
 		fs.mu.Unlock()
 		close(f.done)
 	})
 	return f, true
+}
+
+// retire lets nobody else join the key's flight, which may have read what is not
+// true any more. It goes on for those who have joined.
+func (fs *flights) retire(k Key) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	delete(fs.byKey, k)
+}
+
+// retireAll does so with all flights.
+func (fs *flights) retireAll() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	clear(fs.byKey)
 }
 
 // offer lets those who wait have a page at once.

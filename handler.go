@@ -46,9 +46,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		p.serveHit(w, r, now, state)
 	case Stale:
+		knownAt := time.Now()
 		if s := h.c.shortcuts.get(k, now); s != nil && s.refused != "" {
 			// The page became uncacheable: what is stored is not it any more.
-			h.passRefused(w, r, k, s.refused)
+			h.passRefused(w, r, k, s.refused, knownAt)
 			return
 		}
 		if h.route.Policy == Wait {
@@ -87,9 +88,10 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 	if old != nil {
 		fwd = fwdStale
 	}
+	knownAt := time.Now()
 	if s := h.c.shortcuts.get(k, h.c.now()); s != nil {
 		if s.refused != "" {
-			h.passRefused(w, r, k, s.refused)
+			h.passRefused(w, r, k, s.refused, knownAt)
 			return
 		}
 		if old == nil {

@@ -10,10 +10,6 @@ import (
 	"time"
 )
 
-// errNoBody: the entry's body is missing or is not what was stored; the entry
-// counts as missing.
-var errNoBody = errors.New("the body is missing or damaged")
-
 // read asks the store for the record of the key.
 func (s *search) read(ctx context.Context) (Record, error) {
 	s.readAt = time.Now()
@@ -47,7 +43,7 @@ func (s *search) load(ctx context.Context, rec Record) (*page, error) {
 	default:
 		var err error
 		if body, err = s.c.readBody(ctx, e); err != nil {
-			if errors.Is(err, errNoBody) {
+			if errors.Is(err, ErrNoBody) {
 				s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
 			}
 			return nil, err
@@ -64,29 +60,29 @@ func sameEntry(a, b *Entry) bool {
 		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
 }
 
-// readBody reads and checks the body of an entry. errNoBody: it is gone, or not
+// readBody reads and checks the body of an entry. ErrNoBody: it is gone, or not
 // what was published.
 func (c *Cache) readBody(ctx context.Context, e *Entry) ([]byte, error) {
 	rd, length, err := c.bodies.Open(ctx, e.BodyKey)
 	switch {
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInvalidKey):
-		return nil, fmt.Errorf("%w: %w", errNoBody, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoBody, err)
 	case err != nil:
 		return nil, fmt.Errorf("opening the body %s: %w", e.BodyKey, err)
 	}
 	defer func() { _ = rd.Close() }() // read only
 	if length > c.cfg.MaxBody {
-		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", errNoBody, e.BodyKey, length, c.cfg.MaxBody)
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", ErrNoBody, e.BodyKey, length, c.cfg.MaxBody)
 	}
 	if !e.Foreign && length != e.Length {
-		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", errNoBody, e.BodyKey, length, e.Length)
+		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, e.BodyKey, length, e.Length)
 	}
 	body := make([]byte, length)
 	if _, err := io.ReadFull(rd, body); err != nil {
 		return nil, fmt.Errorf("reading the body %s: %w", e.BodyKey, err)
 	}
 	if sum := sha256.Sum256(body); !e.Foreign && hex.EncodeToString(sum[:]) != e.SHA256 {
-		return nil, fmt.Errorf("%w: %s does not have the published content", errNoBody, e.BodyKey)
+		return nil, fmt.Errorf("%w: %s does not have the published content", ErrNoBody, e.BodyKey)
 	}
 	return body, nil
 }

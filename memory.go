@@ -10,12 +10,13 @@ import (
 // A memory is the tier of pages that this process keeps ready, bounded by their
 // weight in bytes. It changes how fast an answer is, never which one.
 type memory struct {
-	pages *otter.Cache[Key, *page] // nil: nothing is kept
+	reloads *reloads
+	pages   *otter.Cache[Key, *page] // nil: nothing is kept
 }
 
-func newMemory(bytes int64) (*memory, error) {
+func newMemory(bytes int64, r *reloads) (*memory, error) {
 	if bytes <= 0 {
-		return &memory{}, nil
+		return &memory{reloads: r}, nil
 	}
 	pages, err := otter.New(&otter.Options[Key, *page]{
 		MaximumWeight: uint64(bytes),
@@ -24,7 +25,7 @@ func newMemory(bytes int64) (*memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the memory tier: %w", err)
 	}
-	return &memory{pages: pages}, nil
+	return &memory{reloads: r, pages: pages}, nil
 }
 
 func (m *memory) get(k Key) *page {
@@ -32,21 +33,38 @@ func (m *memory) get(k Key) *page {
 		return nil
 	}
 	p, _ := m.pages.GetIfPresent(k)
+	if p == nil || m.reloads.tooOld(p.readAt) {
+		return nil // dropAll may have passed by while it was put
+	}
 	return p
 }
 
-// put keeps a page unless what is there is newer: of two reads that cross, the
-// older must not win, however late it arrives.
+// put keeps a page unless what is there is newer, or the page was reloaded since:
+// of two reads that cross, the older must not win, however late it arrives.
 func (m *memory) put(p *page) {
 	if m.pages == nil {
 		return
 	}
 	m.pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
-		if found && !p.supersedes(old) {
+		// Asked under the lock of the key, which drop takes after the reload was
+		// recorded: either this sees the reload, or drop sees the page.
+		if found && !p.supersedes(old) || !m.reloads.allows(p.key, p.readAt) {
 			return old, otter.CancelOp
 		}
 		return p, otter.WriteOp
 	})
+}
+
+func (m *memory) drop(k Key) {
+	if m.pages != nil {
+		m.pages.Invalidate(k)
+	}
+}
+
+func (m *memory) dropAll() {
+	if m.pages != nil {
+		m.pages.InvalidateAll()
+	}
 }
 
 // supersedes orders two readings of one key: by the fence where both have one,
@@ -67,6 +85,7 @@ const maxRemembered = 16 << 10
 // A shortcut is what the last regeneration of a key came to, where that was no
 // page: it saves the next visitors from waiting for the same end.
 type shortcut struct {
+	readAt  time.Time // when the read that led to it began
 	until   time.Time
 	refused string    // uncacheable, for this reason: straight through
 	failed  *response // the renderer's failure, to be shown again meanwhile
@@ -74,26 +93,38 @@ type shortcut struct {
 
 // shortcuts are those of this process, bounded in number.
 type shortcuts struct {
-	byKey *otter.Cache[Key, *shortcut]
+	reloads *reloads
+	byKey   *otter.Cache[Key, *shortcut]
 }
 
-func newShortcuts() (*shortcuts, error) {
+func newShortcuts(r *reloads) (*shortcuts, error) {
 	byKey, err := otter.New(&otter.Options[Key, *shortcut]{MaximumSize: maxRemembered})
 	if err != nil {
 		return nil, fmt.Errorf("the memory of refused pages: %w", err)
 	}
-	return &shortcuts{byKey: byKey}, nil
+	return &shortcuts{reloads: r, byKey: byKey}, nil
 }
 
 // get returns a shortcut that still holds, or nil.
 func (s *shortcuts) get(k Key, now time.Time) *shortcut {
 	c, ok := s.byKey.GetIfPresent(k)
-	if !ok || !now.Before(c.until) {
+	if !ok || !now.Before(c.until) || s.reloads.tooOld(c.readAt) {
 		return nil
 	}
 	return c
 }
 
-func (s *shortcuts) put(k Key, c *shortcut) { s.byKey.Set(k, c) }
+// put remembers a shortcut, unless the page was reloaded since: it would hide the
+// page that somebody rolled back to.
+func (s *shortcuts) put(k Key, c *shortcut) {
+	s.byKey.Compute(k, func(old *shortcut, _ bool) (*shortcut, otter.ComputeOp) {
+		if !s.reloads.allows(k, c.readAt) {
+			return old, otter.CancelOp
+		}
+		return c, otter.WriteOp
+	})
+}
 
 func (s *shortcuts) forget(k Key) { s.byKey.Invalidate(k) }
+
+func (s *shortcuts) forgetAll() { s.byKey.InvalidateAll() }

@@ -104,7 +104,20 @@ func TestPageHead(t *testing.T) {
 	}
 }
 
+// testMemory is a memory in which readings may be kept that began at start or later.
+func testMemory(t *testing.T, start time.Time) *memory {
+	t.Helper()
+	m, err := newMemory(1<<20, new(reloads))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.reloads.everything(start)
+	return m
+}
+
 func TestMemoryPrefersNewerReadings(t *testing.T) {
+	start := time.Now()
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
 	reading := func(version int64, readAt time.Time) *page {
 		return newPage(Key{Text: "h/"}, Entry{Version: version, Foreign: version == 0}, Cover{}, readAt, nil)
 	}
@@ -122,10 +135,7 @@ func TestMemoryPrefersNewerReadings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := newMemory(1 << 20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testMemory(t, start)
 			m.put(tt.old)
 			m.put(tt.new)
 			if got := m.get(tt.old.key) == tt.new; got != tt.replaces {

@@ -32,13 +32,15 @@ type search struct {
 	key   Key
 	pk    string
 	f     *flight
-	force bool  // render even if the page is fresh
-	early *page // render even if this page, the current one, is fresh; may be nil
+	force bool   // render even if the page is fresh
+	unpin bool   // render even if the page is pinned
+	claim *Claim // the request that this is for; may be nil
+	early *page  // render even if this page, the current one, is fresh; may be nil
 
 	turn   *turn     // the place in the origin's queue, or the turn; nil without
 	waited bool      // another process was found at work
 	losses int       // how often another process was faster
-	noBody bool      // the current entry's body was found missing or damaged
+	noBody string    // the key of a body that was found missing or damaged
 	since  time.Time // when the search began
 	readAt time.Time // when the latest read began
 }
@@ -48,6 +50,10 @@ type search struct {
 func (s *search) run(ctx context.Context) outcome {
 	defer s.leave(errNoVerdict)
 	s.since = time.Now()
+	select {
+	case <-s.c.follower.begun:
+	case <-ctx.Done():
+	}
 	for round := 0; ; round++ {
 		rec, err := s.read(ctx)
 		if err != nil {
@@ -60,11 +66,14 @@ func (s *search) run(ctx context.Context) outcome {
 				return outcome{page: p, how: s.foundHow()}
 			case err == nil:
 				s.f.offer(p)
-			case errors.Is(err, errNoBody):
-				s.noBody = true
+			case errors.Is(err, ErrNoBody):
+				s.noBody = rec.Entry.BodyKey
 			default:
 				return s.storeFailed(ctx, err)
 			}
+		}
+		if s.refusedByPin(rec) {
+			return outcome{err: pinnedUntil(rec.Entry)}
 		}
 		// The lock row just read spares a conditional write that would fail.
 		// Only Acquire decides.
@@ -77,11 +86,13 @@ func (s *search) run(ctx context.Context) outcome {
 				continue
 			}
 			acquiredAt := time.Now()
-			lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, nil)
+			lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, s.claim)
 			var held *HeldError
+			var earlier *RequestError
 			switch {
 			case err == nil:
 				o, overtaken := s.leased(ctx, lease, acquiredAt)
+				s.conclude(ctx, lease, o)
 				if !overtaken {
 					return o
 				}
@@ -89,6 +100,8 @@ func (s *search) run(ctx context.Context) outcome {
 					continue // see what the winner has made
 				}
 				return s.unavailable(ctx, rec, ErrLeaseLost, detailTimeout)
+			case errors.As(err, &earlier):
+				return outcome{err: earlier}
 			case !errors.As(err, &held):
 				return s.storeFailed(ctx, err)
 			}
@@ -105,6 +118,26 @@ func (s *search) run(ctx context.Context) outcome {
 // for that, or it is the very one that is to be refreshed early.
 func (s *search) wanted(rec Record) bool {
 	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
+}
+
+// pinned says that an entry is not to be replaced: its pin holds, no purge covers
+// it, and its body is there.
+func (s *search) pinned(rec Record) bool {
+	e, now := rec.Entry, s.c.now()
+	return e != nil && e.PinnedUntil.After(now) && e.BodyKey != s.noBody && Freshness(e, rec.Cover, now) == Fresh
+}
+
+// refusedByPin says, before anything is rendered, that it could not be published.
+// Only who renders a fresh page can meet with that.
+func (s *search) refusedByPin(rec Record) bool {
+	return s.force && !s.unpin && s.pinned(rec)
+}
+
+func pinnedUntil(e *Entry) error {
+	if !e.PinnedUntil.Before(Forever()) {
+		return fmt.Errorf("%w until it is unpinned", ErrPinned)
+	}
+	return fmt.Errorf("%w until %s", ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
 }
 
 // behind says that nobody waits for what the search makes: whoever wants the page
@@ -250,7 +283,7 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	case got.refused != "":
 		s.release(ctx, lease)
 		s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", got.refused)
-		s.c.shortcuts.put(s.key, &shortcut{until: s.c.now().Add(remembered), refused: got.refused})
+		s.c.shortcuts.put(s.key, &shortcut{readAt: s.readAt, until: s.c.now().Add(remembered), refused: got.refused})
 		return outcome{refused: got.refused}, false
 	case took > got.verdict.revalidate:
 		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
@@ -296,11 +329,14 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 		switch p, err := s.load(held, rec); {
 		case err == nil:
 			return end(outcome{page: p, how: s.foundHow()})
-		case errors.Is(err, errNoBody):
-			s.noBody = true
+		case errors.Is(err, ErrNoBody):
+			s.noBody = rec.Entry.BodyKey
 		default:
 			return end(s.storeFailed(ctx, err))
 		}
+	}
+	if s.refusedByPin(rec) {
+		return end(outcome{err: pinnedUntil(rec.Entry)})
 	}
 	sequence, err := s.c.meta.Sequence(held)
 	if err != nil {
@@ -313,7 +349,7 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 // or, if the content is that of the current one, has it point at the same body,
 // which is confirmed to be there. If we crash here, the body is garbage.
 func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body []byte) error {
-	unchanged := current != nil && !current.Foreign && !s.noBody && current.SHA256 == next.SHA256
+	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
 	if unchanged {
 		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
 		if err == nil && info.Length == next.Length {
@@ -328,7 +364,7 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 // that nothing points at; after, everything is in place.
 func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, overtaken bool) {
 	readAt := time.Now()
-	published, err := s.c.meta.Publish(ctx, lease, read, next, Publishing{})
+	published, err := s.c.meta.Publish(ctx, lease, read, next, s.publishing(read))
 	switch {
 	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
 		// Another writer was there first; the winner is served. The body that
@@ -351,6 +387,43 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, next Ent
 	s.c.shortcuts.forget(s.key)
 	return outcome{page: p, how: fromRender}, false
 }
+
+// publishing says how a generation replaces what was read. A pin that does not
+// hold any more, or has nothing to hold, does not count.
+func (s *search) publishing(read Record) Publishing {
+	return Publishing{
+		History:    s.route.History > 0,
+		Keep:       s.route.History,
+		Superseded: s.c.now().Add(s.c.cfg.Retention),
+		Unpin:      s.unpin || !s.pinned(read),
+	}
+}
+
+// conclude records what became of a request that this search has claimed, unless
+// the publish has done so. A crash before leaves it in progress until the lease
+// would have ended. It is harmless after a publish whose outcome is unknown: either
+// that has completed the request, and this changes nothing, or it cannot land any
+// more, since it demands that the request is in progress.
+func (s *search) conclude(ctx context.Context, lease Lease, o outcome) {
+	if s.claim == nil || o.page != nil && o.err == nil {
+		return
+	}
+	failure := "another writer was faster"
+	switch {
+	case o.err != nil:
+		failure = o.err.Error()
+	case o.refused != "":
+		failure = uncacheable(o.refused).Error()
+	}
+	settle, cancel := s.c.settling(ctx)
+	defer cancel()
+	if err := s.c.meta.EndRequest(settle, lease, RequestEnd{Failure: failure}); err != nil {
+		s.c.log.Warn("the failure of a request could not be recorded, it counts as in progress for a while",
+			"key", s.key.String(), "request", s.claim.Key, "error", err)
+	}
+}
+
+func uncacheable(reason string) error { return fmt.Errorf("%w: %s", ErrUncacheable, reason) }
 
 // entry describes the generation that a rendering made.
 func (s *search) entry(got rendering, generatedAt time.Time, took time.Duration, seq int64) Entry {
@@ -384,8 +457,11 @@ func (s *search) entry(got rendering, generatedAt time.Time, took time.Duration,
 }
 
 // expiry is when the table may forget an entry: garbage collection, a day
-// beyond all that could still need it.
+// beyond all that could still need it; never, if it is pinned for ever.
 func expiry(e Entry, now time.Time, retention time.Duration) time.Time {
+	if !e.PinnedUntil.Before(Forever()) {
+		return time.Time{}
+	}
 	t := now.Add(retention)
 	if e.StaleUntil().After(t) {
 		t = e.StaleUntil()
@@ -420,7 +496,7 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 	if o.page == nil {
 		// Where there is a page to serve, visitors must not be shown the failure,
 		// though the page may be gone from memory by then.
-		s.c.shortcuts.put(s.key, &shortcut{until: again, failed: res})
+		s.c.shortcuts.put(s.key, &shortcut{readAt: s.readAt, until: again, failed: res})
 	}
 	return o
 }

@@ -16,17 +16,34 @@ var (
 	// ErrRequestMismatch: the key was used before for a request with other
 	// inputs. It is refused whatever became of that.
 	ErrRequestMismatch = errors.New("the idempotency key was used for other inputs")
+	// ErrResultGone: the request has succeeded, and its result is not kept.
+	ErrResultGone = errors.New("what it published is not kept any more")
 )
 
 // A Claim is a request for a regeneration, named so that it is carried out once
 // however often it is made.
 type Claim struct {
-	// Key names the request: 1 to 256 bytes of printable ASCII without spaces.
+	// Key names the request; see [ValidRequestKey].
 	Key string
 	// Hash is the hex sha256 of its inputs; see [HashInputs].
 	Hash string
 	// Keep is how long the record of it is kept after it was made.
 	Keep time.Duration
+}
+
+// ValidRequestKey returns an error wrapping [ErrInvalidKey] unless key can name a
+// request: 1 to 256 bytes of printable ASCII without spaces.
+func ValidRequestKey(key string) error {
+	const longest = 256
+	if key == "" || len(key) > longest {
+		return fmt.Errorf("%w: an idempotency key has 1 to %d bytes, this one has %d", ErrInvalidKey, longest, len(key))
+	}
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] > '~' {
+			return fmt.Errorf("%w: the idempotency key %.60q has a byte at %d that is not printable ASCII, or a space", ErrInvalidKey, key, i)
+		}
+	}
+	return nil
 }
 
 // A RequestState is how far a request has come.
@@ -62,6 +79,20 @@ type Request struct {
 	BodyKey, GenerationID string
 	// Failure is why it failed.
 	Failure string
+}
+
+// answer is what somebody is told who makes a claim, if this request is on record:
+// nil if it may be carried out (again), else a *RequestError.
+func (r Request) answer(c Claim, now time.Time) error {
+	switch {
+	case r.Hash != c.Hash:
+		return &RequestError{Request: r, Err: ErrRequestMismatch}
+	case r.State == RequestCompleted:
+		return &RequestError{Request: r, Err: ErrRequestCompleted}
+	case r.State == RequestStarted && r.InProgressUntil.After(now):
+		return &RequestError{Request: r, Err: ErrRequestInProgress}
+	}
+	return nil
 }
 
 // A RequestError says that a request was made before. It wraps one of

@@ -56,6 +56,13 @@ type Route struct {
 	// which leaves windows below 20 seconds as they are, a negative value none.
 	Jitter float64
 
+	// History is how many generations of a page are kept, the current one counted,
+	// to be looked at, compared and rolled back to: those from before it are
+	// forgotten one by one as new ones come, and after Config.Retention. Zero: none
+	// is kept, and there is nothing to roll back to. At most 100; each costs a row,
+	// and its body if that differs.
+	History int
+
 	// Query names the query parameters that are part of the key. A request with
 	// any other goes to the renderer unchanged and is not cached; only well-known
 	// tracking parameters (utm_source, gclid, …) are dropped.
@@ -91,6 +98,9 @@ func (rt Route) Validate() error {
 	if !(rt.Jitter <= maxJitter) {
 		errs = append(errs, fmt.Errorf("the jitter %v is more than %v of the freshness window", rt.Jitter, maxJitter))
 	}
+	if rt.History < 0 || rt.History > maxHistory {
+		errs = append(errs, fmt.Errorf("a history of %d generations is not between 0 and %d", rt.History, maxHistory))
+	}
 	for _, name := range rt.Query {
 		if name == "" {
 			errs = append(errs, errors.New("a query parameter of the key has an empty name"))
@@ -116,6 +126,9 @@ func (rt Route) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// maxHistory bounds [Route.History]: all versions of a page are read at once.
+const maxHistory = 100
 
 // maxJitter bounds [Route.Jitter].
 const maxJitter = 0.5

@@ -33,7 +33,7 @@ func (a *API) regeneratePage() operation {
 		if err != nil {
 			return Page{}, a.regenerateError(err)
 		}
-		p := a.describe(a.cfg.Partition(k), isr.Record{Entry: &entry})
+		p := a.describe(a.cfg.Partition(k), isr.Record{Entry: &entry.Entry})
 		p.Key, p.Header = k.String(), entry.Header
 		return p, nil
 	})

@@ -26,7 +26,7 @@ func (w *world) regenerate(l *life, p *page) {
 	go func() {
 		ctx := context.WithValue(context.Background(), asideKey{}, true)
 		entry, err := l.cache.Regenerate(ctx, p.key)
-		w.happened(event{kind: regenerated, life: l, page: p, entry: entry, visitor: v, err: err})
+		w.happened(event{kind: regenerated, life: l, page: p, entry: entry.Entry, visitor: v, err: err})
 	}()
 }
 

@@ -88,7 +88,7 @@ func (w *world) start(n *node) error {
 		meta = bug.Meta(meta, bodies)
 	}
 	l.cache, err = isr.New(&witness{MetaStore: meta, life: l}, bodies, isr.Config{
-		Memory: 1 << 20, Lease: LeaseTime, RenderTimeout: renderTimeout, Now: n.now, Logger: quiet, Random: random,
+		Memory: 1 << 20, Lease: LeaseTime, RenderTimeout: renderTimeout, Now: n.now, Logger: quiet, Random: random, Poll: -1,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,189 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A Regeneration is what [Cache.Regenerate] came to.
+type Regeneration struct {
+	// Entry is what the regeneration published.
+	Entry
+	// Replayed: the request was carried out before, and this is what it published
+	// then. Nothing was rendered now.
+	Replayed bool
+}
+
+// A RegenerateOption adjusts [Cache.Regenerate].
+type RegenerateOption func(*regeneration)
+
+type regeneration struct {
+	key       string // of the request
+	named     bool
+	inputs    any
+	hasInputs bool
+	unpin     bool
+}
+
+// WithIdempotencyKey names the request, with 1 to 256 bytes of printable ASCII
+// without spaces, so that it is carried out once for its page however often it is
+// made, by whatever node: whoever makes it again gets the result of the first
+// time, for as long as Config.RequestLife says. A request that failed, or whose
+// server died, may be made again.
+func WithIdempotencyKey(key string) RegenerateOption {
+	return func(r *regeneration) { r.key, r.named = key, true }
+}
+
+// WithInputs says which inputs the request depends on: any value that package
+// encoding/json can write (see [HashInputs]). The same key with other inputs is
+// refused. The default is an object of the tenant, the key and the route's name.
+func WithInputs(v any) RegenerateOption {
+	return func(r *regeneration) { r.inputs, r.hasInputs = v, true }
+}
+
+// WithUnpin has a pinned page regenerated, and unpinned.
+func WithUnpin() RegenerateOption {
+	return func(r *regeneration) { r.unpin = true }
+}
+
+// Regenerate renders a page now, whatever its freshness, and returns the entry
+// that was published. The render begins after the call: one that is under way is
+// awaited, not joined.
+//
+// The renderer is that of the route by which the stored page was rendered; for
+// a page that is not stored, that of the cache's only route. Errors: wrapping
+// [ErrNoRenderer], if there is none; [ErrPinned], if the page is pinned, and not
+// to be unpinned; [ErrUncacheable], with the reason, if the response must not be
+// stored; [*HeldError], if another process is regenerating the page, or it is in
+// back-off; [*BudgetError], if the origin is to be spared; [ErrLeaseLost] or
+// [ErrMoved], if another process was faster; [ErrClosed]; that of ctx, though the
+// render goes on; else what the renderer or the store said.
+//
+// With an idempotency key also: [*RequestError], which wraps
+// [ErrRequestInProgress], if another call is at it, which is not awaited;
+// [ErrRequestMismatch], if the key was used for other inputs; and
+// [ErrResultGone], with [ErrRequestCompleted], if what it published is not kept
+// any more. [ErrInvalidKey]: it cannot be an idempotency key.
+func (c *Cache) Regenerate(ctx context.Context, k Key, opts ...RegenerateOption) (Regeneration, error) {
+	var r regeneration
+	for _, opt := range opts {
+		opt(&r)
+	}
+	e, err := c.regenerate(ctx, k, r)
+	if err != nil {
+		return Regeneration{}, fmt.Errorf("regenerating %s: %w", k, err)
+	}
+	return e, nil
+}
+
+func (c *Cache) regenerate(ctx context.Context, k Key, r regeneration) (Regeneration, error) {
+	route, err := c.routeOf(ctx, k)
+	if err != nil {
+		return Regeneration{}, err
+	}
+	claim, err := c.claim(k, route, r)
+	if err != nil {
+		return Regeneration{}, err
+	}
+	e, err := c.renderNow(ctx, &search{route: route, key: k, force: true, unpin: r.unpin, claim: claim})
+	var earlier *RequestError
+	switch {
+	case errors.As(err, &earlier) && errors.Is(err, ErrRequestCompleted):
+		return c.replay(ctx, k, earlier)
+	case err != nil:
+		return Regeneration{}, err
+	}
+	return Regeneration{Entry: e}, nil
+}
+
+// renderNow waits until there is a flight of this very search, and for its end.
+func (c *Cache) renderNow(ctx context.Context, wanted *search) (Entry, error) {
+	for {
+		// Nothing is held yet, and a request that was made before does not wait
+		// for a flight or for a turn at the origin. It is asked again after each
+		// flight, which may have been that of the same request.
+		if err := c.madeBefore(ctx, wanted); err != nil {
+			return Entry{}, err
+		}
+		s := *wanted
+		f, began := c.join(&s)
+		if f == nil {
+			return Entry{}, ErrClosed
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return Entry{}, context.Cause(ctx)
+		}
+		if !began {
+			continue
+		}
+		switch o := f.outcome; {
+		case o.err != nil:
+			return Entry{}, o.err
+		case o.refused != "":
+			return Entry{}, uncacheable(o.refused)
+		default:
+			return o.page.entry, nil
+		}
+	}
+}
+
+// claim makes the claim of a request; nil if it has no idempotency key.
+func (c *Cache) claim(k Key, route *boundRoute, r regeneration) (*Claim, error) {
+	if !r.named {
+		return nil, nil
+	}
+	if err := ValidRequestKey(r.key); err != nil {
+		return nil, err
+	}
+	if !r.hasInputs {
+		r.inputs = map[string]string{"tenant": k.Tenant, "key": k.Text, "route": route.Name}
+	}
+	hash, err := HashInputs(r.inputs)
+	if err != nil {
+		return nil, err
+	}
+	return &Claim{Key: r.key, Hash: hash, Keep: c.cfg.RequestLife}, nil
+}
+
+// madeBefore is a *RequestError if the search is for a request that was made
+// before and is not to be carried out again. Between this and the acquisition of
+// the lease another may make it: that decides.
+func (c *Cache) madeBefore(ctx context.Context, s *search) error {
+	if s.claim == nil {
+		return nil
+	}
+	earlier, found, err := c.meta.Request(ctx, c.cfg.Partition(s.key), s.claim.Key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("looking for the request %q: %w", s.claim.Key, err)
+	case !found:
+		return nil
+	}
+	return earlier.answer(*s.claim, c.now())
+}
+
+// replay answers a request that was completed before with what it published.
+func (c *Cache) replay(ctx context.Context, k Key, earlier *RequestError) (Regeneration, error) {
+	versions, err := c.Versions(ctx, k)
+	if err != nil {
+		return Regeneration{}, err
+	}
+	for _, v := range versions {
+		if v.answers(earlier.Request) {
+			return Regeneration{Entry: v.Entry, Replayed: true}, nil
+		}
+	}
+	return Regeneration{}, fmt.Errorf("%w; %w", earlier, ErrResultGone)
+}
+
+// answers says whether an entry is the result of a request. Other services record
+// the body alone, which several generations may share.
+func (e *Entry) answers(r Request) bool {
+	if r.GenerationID != "" {
+		return e.GenerationID == r.GenerationID
+	}
+	return e.BodyKey == r.BodyKey
+}
