@@ -375,6 +375,21 @@ func TestBreakerVerdicts(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a key of no route is not asked for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tb, site := newTable(t), newSite()
+			c := tb.node(tb.store("a"), nil)
+			h := c.Handler(isr.Route{Name: "site", Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+			for _, path := range paths(3) {
+				if _, err := c.Regenerate(t.Context(), isr.Key{Text: "example.com" + path + "#x=1"}); !errors.Is(err, isr.ErrInvalidKey) {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+			if a := get(h, "/"); a.Code != http.StatusOK {
+				t.Errorf("the breaker opened: %d %q", a.Code, a.status())
+			}
+		})
+	})
 	t.Run("the probe is cut off", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tb, _, site, h := setup(t)

@@ -1,6 +1,7 @@
 package isr_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -119,6 +120,26 @@ func TestEarlyRefreshIsRefused(t *testing.T) {
 		}
 		if n := site.renders.Load(); n != 2 {
 			t.Errorf("%d renders, want 2", n)
+		}
+	})
+}
+
+// However many hits the lot falls on, the store is asked once a second.
+func TestEarlyRefreshAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &faultyStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{EarlyRefresh: 10}, site)
+		get(h, "/")
+		time.Sleep(time.Until(tb.record(page).Entry.FreshUntil()) - time.Second)
+		var asked int
+		store.read = func() error { asked++; return errors.New("the store is down") }
+		for range 100 {
+			expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")
+			synctest.Wait()
+		}
+		if asked != 1 {
+			t.Errorf("the store was asked %d times, want once", asked)
 		}
 	})
 }

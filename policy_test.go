@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -131,9 +132,12 @@ func (tb *table) hold(k isr.Key, d time.Duration) {
 // What a failing origin has nobody wait for twice.
 func TestWaitInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb := newTable(t)
+		tb, site := newTable(t), newSite()
 		rt := isr.Route{Policy: isr.Wait}
-		site, h := staleSite(tb, rt, nil)
+		store := &faultyStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(rt, site)
+		get(h, "/")
+		time.Sleep(2 * time.Minute)
 		site.answers(failing)
 		a := get(h, "/")
 		expectStale(t, a, "render-failed")
@@ -148,6 +152,9 @@ func TestWaitInVain(t *testing.T) {
 				t.Errorf("in the back-off, a visitor waited %v", a.took)
 			}
 		}
+		store.read = func() error { return errors.New("the store was asked") }
+		expectStale(t, get(h, "/"), "back-off") // this node knows without asking
+		store.read = nil
 		site.answers(cacheable)
 		time.Sleep(3 * time.Second)
 		expect(t, get(h, "/"), "/ rendered 3", "isr; fwd=stale; fwd-status=200; stored")
@@ -185,8 +192,8 @@ func TestFailTellsOthersToComeBack(t *testing.T) {
 		time.Sleep(site.delay / 2)
 		for _, got := range crowd(20, []http.Handler{a, b}, "/") {
 			expectRefused(t, got, "held", "1")
-			if got.took > 0 {
-				t.Errorf("told so after %v", got.took)
+			if got.took > 0 || got.status() != "isr; fwd=miss; fwd-status=503; detail=held" {
+				t.Errorf("told %q after %v", got.status(), got.took)
 			}
 		}
 		expect(t, <-first, "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
@@ -228,6 +235,26 @@ func TestFailureIsNotRememberedOverAPage(t *testing.T) {
 			expectStale(t, get(h, "/"), "stale")
 			time.Sleep(site.delay + time.Millisecond)
 		}
+	})
+}
+
+// A back-off has an end, which a visitor is told, on a node that has it from the
+// table alone.
+func TestRetryAfterBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(failing)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		for range 6 {
+			time.Sleep(time.Minute)
+			get(h, "/")
+		}
+		left := math.Ceil(time.Until(tb.record(page).Lock.ExpiresAt).Seconds())
+		other := tb.node(tb.store("b"), nil).Handler(isr.Route{}, site)
+		if left < 15 {
+			t.Errorf("the sixth pause is %v s", left)
+		}
+		expectRefused(t, get(other, "/"), "back-off", fmt.Sprint(left))
 	})
 }
 
