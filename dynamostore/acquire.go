@@ -20,23 +20,29 @@ import (
 // becomes of ctx; only if that is not answered either does the error wrap
 // [isr.ErrUnknownOutcome], and then the worst that remains is a lease that
 // nobody uses until it expires.
-func (s *Store) Acquire(ctx context.Context, pk string, d time.Duration, _ *isr.Claim) (isr.Lease, error) {
-	l, err := s.acquire(ctx, pk, d)
+//
+// With a claim the same holds of its record, which counts as failed if it was
+// begun and given back: it may be made again.
+func (s *Store) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+	l, err := s.acquireAs(ctx, pk, d, claim)
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease of %s: %w", pk, err)
 	}
 	return l, nil
 }
 
+func (s *Store) acquireAs(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (*lease, error) {
+	if claim != nil {
+		return s.acquireFor(ctx, pk, d, claim)
+	}
+	return s.acquire(ctx, pk, d)
+}
+
 func (s *Store) acquire(ctx context.Context, pk string, d time.Duration) (*lease, error) {
-	d, err := leaseDuration(d)
+	l, err := s.newLease(ctx, pk, d)
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err // nothing was asked, nothing needs to be settled
-	}
-	l := &lease{store: s, pk: pk, token: s.config.NewToken(), duration: d}
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := s.call(ctx, l.take)
@@ -63,14 +69,10 @@ func (l *lease) take(ctx context.Context) error {
 	s := l.store
 	now, started := s.config.Now(), time.Now()
 	expiresAt := expiry(now, l.duration)
-	lock := newLockRow(s.at(l.pk, skLock), expiresAt)
-	lock.Token, lock.Owner = laxText(l.token), laxText(s.config.Owner)
 	var replaced lockRow
-	// A row without a number cannot say when it ends: it is free.
-	err := s.db.WithContext(ctx).Model(lock).
-		WithConditionExpression(`attribute_not_exists(pk)`+
-			` OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now`,
-			map[string]any{":number": "N", ":now": floorSeconds(now)}).
+	free := l.isFree(now)
+	err := s.db.WithContext(ctx).Model(l.lockRow(expiresAt)).
+		WithConditionExpression(free.Expression, free.Values).
 		ReturnOld(&replaced).
 		CreateOrUpdate()
 	if err != nil {
@@ -107,6 +109,9 @@ func (s *Store) abandon(ctx context.Context, l *lease, cause error) error {
 	ctx, cancel := settling(ctx, s.config.CallTimeout)
 	defer cancel()
 	_, err := s.drop(ctx, l)
+	if err == nil {
+		err = l.abandonRequest(ctx, cause)
+	}
 	s.config.Logger.Warn("isr: settled an unanswered acquisition", slog.String("pk", l.pk), slog.Any("cause", cause), slog.Any("err", err))
 	if err != nil {
 		return fmt.Errorf("%w: %w; giving it back: %w", isr.ErrUnknownOutcome, cause, err)

@@ -45,28 +45,42 @@ func (f fence) condition() core.Condition {
 	if f.meta == nil {
 		return tabletheory.IfNotExists()
 	}
-	values := make(map[string]any, 4)
-	same := func(path, placeholder string, value types.AttributeValue) string {
-		if value == nil {
-			return "attribute_not_exists(" + path + ")"
-		}
-		values[placeholder] = value
-		return path + " = " + placeholder
-	}
-	terms := []string{
-		// If the row were deleted, attribute_not_exists would hold of every part.
-		"attribute_exists(pk)",
-		same("s3_key", ":old_s3_key", f.meta[attrBodyKey]),
-		same("generated_at", ":old_generated_at", f.meta[attrGeneratedAt]),
-		same("current_sk", ":old_current_sk", f.meta[attrCurrent]),
-	}
+	var same sameness
+	same.demand("s3_key", ":old_s3_key", f.meta[attrBodyKey])
+	same.demand("generated_at", ":old_generated_at", f.meta[attrGeneratedAt])
+	same.demand("current_sk", ":old_current_sk", f.meta[attrCurrent])
 	if v, ok := f.meta.child(attrISR)[attrVersion]; ok {
-		terms = append(terms, same("isr.v", ":old_v", v))
+		same.demand("isr.v", ":old_v", v)
 	} else {
 		// None, or something that is none of ours: compared as a whole.
-		terms = append(terms, same("isr", ":old_isr", f.meta[attrISR]))
+		same.demand("isr", ":old_isr", f.meta[attrISR])
 	}
-	return tabletheory.ConditionExpression(strings.Join(terms, " AND "), values)
+	return same.condition()
+}
+
+// A sameness demands that attributes of a row are as they were read, whatever
+// they were.
+type sameness struct {
+	terms  []string
+	values map[string]any
+}
+
+// demand adds an attribute, by its path in an expression; nil: there was none.
+func (s *sameness) demand(path, placeholder string, value types.AttributeValue) {
+	if value == nil {
+		s.terms = append(s.terms, "attribute_not_exists("+path+")")
+		return
+	}
+	if s.values == nil {
+		s.values = make(map[string]any)
+	}
+	s.values[placeholder] = value
+	s.terms = append(s.terms, path+" = "+placeholder)
+}
+
+func (s *sameness) condition() core.Condition {
+	// If the row were deleted, attribute_not_exists would hold of every part.
+	return tabletheory.ConditionExpression("attribute_exists(pk) AND "+strings.Join(s.terms, " AND "), s.values)
 }
 
 // next is the version to publish: one more than the fence's, or, where it has

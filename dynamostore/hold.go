@@ -8,6 +8,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Refresh implements [isr.MetaStore]. An error other than [isr.ErrLeaseLost]
@@ -38,13 +39,29 @@ func (l *lease) extend(ctx context.Context) error {
 	s := l.store
 	now, started := s.config.Now(), time.Now()
 	expiresAt := expiry(now, l.duration)
-	err := s.db.WithContext(ctx).Model(newLockRow(s.at(l.pk, skLock), expiresAt)).
-		WithConditionExpression(isHeld, l.heldAt(now)).
-		Update("ExpiresAt", "TTL")
+	err := l.move(ctx, now, expiresAt)
 	if err == nil {
 		l.granted(expiresAt, started)
 	}
 	return err
+}
+
+// move writes the new end of the lease, and of its request if it has one: one
+// that was taken over takes the lease with it.
+func (l *lease) move(ctx context.Context, now time.Time, expiresAt int64) error {
+	s := l.store
+	lock := newLockRow(s.at(l.pk, skLock), expiresAt)
+	if a := l.request(); a != nil {
+		return s.newRequest([]action{
+			{opLock, func(tx core.TransactionBuilder) {
+				tx.Update(lock, []string{"ExpiresAt", "TTL"}, tabletheory.ConditionExpression(isHeld, l.heldAt(now)))
+			}},
+			a.extend(s, l.pk, expiresAt),
+		}).send(ctx)
+	}
+	return s.db.WithContext(ctx).Model(lock).
+		WithConditionExpression(isHeld, l.heldAt(now)).
+		Update("ExpiresAt", "TTL")
 }
 
 // isHeld is true of a LOCK row that is ours and has not expired.
@@ -99,6 +116,13 @@ func (s *Store) BackOff(ctx context.Context, l isr.Lease, d time.Duration) error
 // whoHasIt names the present holder for an error message, if the refusal of a
 // condition brought the row along.
 func whoHasIt(err error) string {
+	if canceled, ok := errors.AsType[*tabletheory.TransactionError](err); ok {
+		lock := canceled.Reasons[0]
+		if lock.Code != conditionFailed {
+			return " (its request was taken over, or is ended)"
+		}
+		return holder(lock)
+	}
 	failed, ok := errors.AsType[*tabletheory.ConditionError](err)
 	if !ok {
 		return ""

@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -17,11 +18,13 @@ type lease struct {
 	token    string
 	duration time.Duration
 	failures int
+	attempt  *attempt // at a request; nil without one
 
 	mu        sync.Mutex
 	expiresAt int64     // epoch seconds, as last acknowledged; guarded by mu
 	deadline  time.Time // the same on the monotonic clock; guarded by mu
 	over      bool      // lost, released, backed off or published; guarded by mu
+	answered  bool      // the request is ended, or another's; guarded by mu
 }
 
 var _ isr.Lease = (*lease)(nil)
@@ -68,6 +71,23 @@ func (l *lease) ended() bool {
 	return l.over
 }
 
+// request is the attempt that the lease was acquired for, nil once it is ended.
+func (l *lease) request() *attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answered {
+		return nil
+	}
+	return l.attempt
+}
+
+// endRequest notes that the request is not this lease's concern any more.
+func (l *lease) endRequest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered = true
+}
+
 // own returns the lease if this very store made it.
 func (s *Store) own(l isr.Lease) (*lease, error) {
 	held, ok := l.(*lease)
@@ -81,6 +101,18 @@ func (s *Store) own(l isr.Lease) (*lease, error) {
 // that no holder gets less than it asked for.
 func expiry(now time.Time, d time.Duration) int64 {
 	return min(max(ceilSeconds(now.Add(d)), 0), maxMoment)
+}
+
+// newLease is a lease that nobody has asked for yet.
+func (s *Store) newLease(ctx context.Context, pk string, d time.Duration) (*lease, error) {
+	d, err := leaseDuration(d)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // nothing was asked, nothing needs to be settled
+	}
+	return &lease{store: s, pk: pk, token: s.config.NewToken(), duration: d}, nil
 }
 
 // leaseDuration rounds a requested lifetime up to whole seconds, at least one.

@@ -1,11 +1,14 @@
 package dynamostore
 
 import (
+	"context"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // lockRow is a lease, or the pause after a failure. It is read as the condition
@@ -64,6 +67,31 @@ func (e *leaseEnd) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) erro
 // seconds, and may be collected some time after that.
 func newLockRow(at location, until int64) *lockRow {
 	return &lockRow{location: at, ExpiresAt: leaseEnd(until), TTL: laxNumber(until + lockLinger)}
+}
+
+// lockRow is the LOCK row of the lease.
+func (l *lease) lockRow(expiresAt int64) *lockRow {
+	lock := newLockRow(l.store.at(l.pk, skLock), expiresAt)
+	lock.Token, lock.Owner = laxText(l.token), laxText(l.store.config.Owner)
+	return lock
+}
+
+// isFree demands that nobody holds the lease. A row without a number cannot say
+// when it ends: it is free.
+func (l *lease) isFree(now time.Time) core.Condition {
+	return tabletheory.ConditionExpression(isFree, map[string]any{":number": "N", ":now": floorSeconds(now)})
+}
+
+const isFree = "attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now"
+
+// readLock reads the LOCK row, strongly; zero if there is none.
+func (s *Store) readLock(ctx context.Context, pk string) (lockRow, error) {
+	var lock lockRow
+	found, err := s.readRow(ctx, true, pk, skLock)
+	if err == nil && found != nil {
+		err = s.decode(ctx, found, &lock)
+	}
+	return lock, err
 }
 
 // lockLinger is how many seconds a LOCK row outlives its lease before DynamoDB

@@ -105,9 +105,16 @@ func shorten(s string) string {
 	if len(s) <= longest {
 		return s
 	}
-	cut := longest
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
+	return cut(s, longest) + "…"
+}
+
+// cut returns so many bytes of a text at most, and no part of a character.
+func cut(s string, longest int) string {
+	if len(s) <= longest {
+		return s
 	}
-	return s[:cut] + "…"
+	for longest > 0 && !utf8.RuneStart(s[longest]) {
+		longest--
+	}
+	return s[:longest]
 }

@@ -16,7 +16,8 @@ import (
 // one transaction that updates META, if it is exactly what was read, and deletes
 // LOCK, if the lease is ours and has not expired. It costs four write units if
 // META has at most 1 KB. With history it also makes the generation's version
-// row, and lets that of the generation before expire: four units more.
+// row, and lets that of the generation before expire: four units more. For a lease
+// with a request it completes that: two units more.
 //
 // The entry that is returned is next as a reader will find it, its times in
 // whole seconds.
@@ -46,6 +47,7 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 		return isr.Entry{}, fmt.Errorf("publish %s: %w", held.pk, err)
 	}
 	held.end()
+	held.endRequest()
 	return p.next, nil
 }
 
@@ -92,7 +94,8 @@ func (p *publication) request() *request {
 		{opLock, func(tx core.TransactionBuilder) { tx.Delete(&lock, tabletheory.ConditionExpression(isHeld, held)) }},
 	}
 	actions = append(actions, p.keepVersion()...)
-	return p.store.newRequest(append(actions, p.retireVersion()...))
+	actions = append(actions, p.retireVersion()...)
+	return p.store.newRequest(append(actions, p.completeRequest()...))
 }
 
 // keepVersion makes the version row of the generation, if there is to be one. It
@@ -104,6 +107,17 @@ func (p *publication) keepVersion() []action {
 	row := newMetaRow(p.store.at(p.lease.pk, p.current), p.next)
 	row.Expires = nil
 	return []action{{opVersion, func(tx core.TransactionBuilder) { tx.Create(row) }}}
+}
+
+// completeRequest records the generation as the result of the request that the
+// lease was acquired for, if it is still to be ended.
+func (p *publication) completeRequest() []action {
+	a := p.lease.request()
+	if a == nil {
+		return nil
+	}
+	r, fields := a.finished(p.store, p.lease.pk, isr.RequestEnd{Result: &p.next})
+	return []action{{opRequest, func(tx core.TransactionBuilder) { tx.Update(r, fields, a.isMine()...) }}}
 }
 
 func (p *publication) running() bool { return p.lease.running() }
@@ -123,6 +137,10 @@ func (p *publication) judge(_ context.Context, why refusal) (again bool, err err
 		return false, fmt.Errorf("%w%s", isr.ErrLeaseLost, holder(lock))
 	case moved:
 		return false, isr.ErrMoved
+	case why.of(opRequest):
+		// Whoever took the request over has taken the lease as well, or will: what
+		// was rendered for it is not to be published.
+		return false, fmt.Errorf("%w: its request was taken over, or is ended", isr.ErrLeaseLost)
 	case why.of(opVersion):
 		return false, fmt.Errorf("there is a version %s already: the id of a generation is used once", p.next.GenerationID)
 	}

@@ -11,6 +11,7 @@ const (
 	skPurge = "PURGE"
 
 	versionPrefix = "VER#"
+	requestPrefix = "REQ#"
 
 	pkPurgeLog = "PURGE"
 	skSequence = "SEQ"
@@ -32,13 +33,21 @@ const (
 
 	attrVersion      = "v"
 	attrGenerationID = "generation_id"
-	attrStatus       = "status"
+	attrStatus       = "status" // of an HTTP response, in the map; of a request
 	attrLength       = "content_length"
 
 	attrSeq     = "seq"
 	attrAt      = "at"
 	attrID      = "id"
 	attrTargets = "targets"
+
+	attrToken     = "lease_token"
+	attrExpiresAt = "lease_expires_at"
+
+	attrRequestHash = "request_hash"
+	attrResult      = "result_s3_key"
+	attrAttempt     = "attempt_token"
+	attrUntil       = "in_progress_until"
 )
 
 // A location is where a row is. Every model begins with one: the table is the

@@ -12,13 +12,8 @@ import (
 
 var errStub = errors.New("not there yet")
 
-func (s *Store) BreakLease(context.Context, isr.Record) error                { return errStub }
-func (s *Store) EndRequest(context.Context, isr.Lease, isr.RequestEnd) error { return errStub }
+func (s *Store) BreakLease(context.Context, isr.Record) error { return errStub }
 func (s *Store) Partitions(context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) { yield("", errStub) }
 }
 func (s *Store) BodyKeys(context.Context, string) ([]string, error) { return nil, errStub }
-
-func (s *Store) Request(context.Context, string, string) (isr.Request, bool, error) {
-	return isr.Request{}, false, nil
-}

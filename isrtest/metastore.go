@@ -62,11 +62,20 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"PinHolds", testPinHolds},
 		{"Changes", testChanges},
 		{"ManyChanges", testManyChanges},
+		{"Request", testRequest},
+		{"RequestWithoutLease", testRequestWithoutLease},
+		{"RequestKeys", testRequestKeys},
+		{"RequestFails", testRequestFails},
+		{"RequestAnswered", testRequestAnswered},
+		{"RequestIsKept", testRequestIsKept},
+		{"RequestTakenOver", testRequestTakenOver},
+		{"RequestOfReleasedLease", testRequestOfReleasedLease},
 		{"EndedContext", testMetaEndedContext},
 		{"RaceForLease", testRaceForLease},
 		{"RaceWithExpiry", testRaceWithExpiry},
 		{"RaceOfReaders", testRaceOfReaders},
 		{"RaceOfRollbacks", testRaceOfRollbacks},
+		{"RaceForRequest", testRaceForRequest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			open := storage(t)

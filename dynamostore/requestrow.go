@@ -1,0 +1,179 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+// requestRow is a request with an idempotency key. What says how far it has come
+// is required; what other services do not write is read as leniently as a lease.
+type requestRow struct {
+	location
+
+	Hash   string        `theorydb:"attr:request_hash"`
+	Status requestStatus `theorydb:"attr:status"`
+	Result string        `theorydb:"attr:result_s3_key,omitempty"`
+	TTL    laxNumber     `theorydb:"ttl,attr:ttl"`
+
+	// Attempt is the right to say what became of the request.
+	Attempt      laxText  `theorydb:"attr:attempt_token,omitempty"`
+	Until        leaseEnd `theorydb:"attr:in_progress_until,omitempty"`
+	Failure      laxText  `theorydb:"attr:error,omitempty"`
+	GenerationID laxText  `theorydb:"attr:generation_id,omitempty"`
+}
+
+// requestStatus is a state in the table's words.
+type requestStatus string
+
+const expectedStatus = expectation("STARTED, COMPLETED or FAILED")
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (s *requestStatus) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	text, _ := av.(*types.AttributeValueMemberS)
+	if text == nil {
+		return expectedStatus
+	}
+	*s = requestStatus(text.Value)
+	if _, ok := s.state(); !ok {
+		return expectedStatus
+	}
+	return nil
+}
+
+func statusOf(state isr.RequestState) requestStatus { return requestStatus(state.String()) }
+
+func (s requestStatus) state() (isr.RequestState, bool) {
+	for _, state := range []isr.RequestState{isr.RequestStarted, isr.RequestCompleted, isr.RequestFailed} {
+		if s == statusOf(state) {
+			return state, true
+		}
+	}
+	return 0, false
+}
+
+// findRequest reads the record of a request: the row as it is stored, and what
+// it says; nil if there is none, or its time is over. One that is malformed is a
+// *[MalformedError]: what cannot be read may have been carried out.
+func (s *Store) findRequest(ctx context.Context, pk, key string) (row, *isr.Request, error) {
+	found, err := s.readRow(ctx, true, pk, requestPrefix+key)
+	if err != nil || found == nil {
+		return nil, nil, err
+	}
+	var end laxNumber
+	if err := end.UnmarshalDynamoDBAttributeValue(found[attrTTL]); err != nil {
+		return nil, nil, err
+	}
+	if end > 0 && int64(end) <= floorSeconds(s.config.Now()) {
+		return found, nil, nil // DynamoDB collects it when it likes
+	}
+	if found.text(attrRequestHash) == "" {
+		return nil, nil, found.malformed(attrRequestHash, string(expectedText))
+	}
+	if found.text(attrStatus) == "" {
+		return nil, nil, found.malformed(attrStatus, string(expectedStatus))
+	}
+	var r requestRow
+	if err := s.decode(ctx, found, &r); err != nil {
+		return nil, nil, err
+	}
+	return found, r.request(key), nil
+}
+
+func (r *requestRow) request(key string) *isr.Request {
+	state, _ := r.Status.state()
+	request := &isr.Request{
+		Key: key, Hash: r.Hash, State: state,
+		BodyKey: r.Result, GenerationID: string(r.GenerationID), Failure: string(r.Failure),
+	}
+	if r.Until > 0 {
+		request.InProgressUntil = moment(int64(r.Until))
+	}
+	return request
+}
+
+// unchangedRequest demands that a REQ# row is as it was read: nobody has moved
+// its end, taken it over or finished it.
+func unchangedRequest(found row) core.Condition {
+	if found == nil {
+		return tabletheory.IfNotExists()
+	}
+	var same sameness
+	same.demand("request_hash", ":old_hash", found[attrRequestHash])
+	same.demand("#Status", ":old_status", found[attrStatus])
+	same.demand("attempt_token", ":old_attempt", found[attrAttempt])
+	same.demand("in_progress_until", ":old_until", found[attrUntil])
+	same.demand("#TTL", ":old_ttl", found[attrTTL])
+	return same.condition()
+}
+
+// An attempt is the right to say what became of a request, by its token.
+type attempt struct {
+	sk    string
+	token string
+	keep  int64 // until when the record is kept at least, in epoch seconds
+}
+
+// newAttempt is one of a claim that is made now.
+func (s *Store) newAttempt(c *isr.Claim) (*attempt, error) {
+	if err := isr.ValidRequestKey(c.Key); err != nil {
+		return nil, err
+	}
+	if c.Hash == "" || !utf8.ValidString(c.Hash) || len(c.Hash) > maxHash {
+		return nil, fmt.Errorf("%w: the hash %.60q of the request %q is none: expected the hex sha256 of its inputs", isr.ErrInvalidKey, c.Hash, c.Key)
+	}
+	keep := moment(floorSeconds(s.config.Now())).Add(time.Duration(interval(c.Keep)) * time.Second)
+	return &attempt{sk: requestPrefix + c.Key, token: s.config.NewToken(), keep: floorSeconds(keep) + 1}, nil
+}
+
+// maxHash bounds the hash of a request, in bytes.
+const maxHash = 256
+
+// row is the REQ# row of the attempt, in a state. It is kept as long as was
+// asked for, and longer than somebody is at it.
+func (a *attempt) row(s *Store, pk string, state isr.RequestState, until int64) *requestRow {
+	return &requestRow{
+		location: s.at(pk, a.sk), Status: statusOf(state), Attempt: laxText(a.token),
+		Until: leaseEnd(until), TTL: laxNumber(max(a.keep, until+lockLinger)),
+	}
+}
+
+// isMine demands that nobody has taken the request over, and that it has not been
+// finished.
+func (a *attempt) isMine() []core.Condition {
+	return []core.Condition{
+		tabletheory.Condition("Attempt", "=", a.token),
+		tabletheory.Condition("Status", "=", string(statusOf(isr.RequestStarted))),
+	}
+}
+
+// extend states that the request is in progress until a time in epoch seconds.
+func (a *attempt) extend(s *Store, pk string, until int64) action {
+	r := a.row(s, pk, isr.RequestStarted, until)
+	return action{opRequest, func(tx core.TransactionBuilder) {
+		tx.Update(r, []string{"Until", "TTL"}, a.isMine()...)
+	}}
+}
+
+// finished is the REQ# row of the attempt at its end, and the fields of it that
+// then change. Its ttl stays.
+func (a *attempt) finished(s *Store, pk string, end isr.RequestEnd) (r *requestRow, fields []string) {
+	r = a.row(s, pk, isr.RequestFailed, 0)
+	r.Failure = laxText(cut(strings.ToValidUTF8(end.Failure, "\uFFFD"), maxFailure))
+	if end.Result != nil {
+		r.Status, r.Failure = statusOf(isr.RequestCompleted), ""
+		r.Result, r.GenerationID = end.Result.BodyKey, laxText(end.Result.GenerationID)
+	}
+	return r, []string{"Status", "Result", "GenerationID", "Until", "Failure"}
+}
+
+// maxFailure bounds the reason of a failure in the table, in bytes.
+const maxFailure = 1024

@@ -1,0 +1,288 @@
+package isrtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/facetheory/isr"
+)
+
+// newClaim is one whose hash can be told from what is asked for.
+func newClaim(key, inputs string) *isr.Claim {
+	return &isr.Claim{Key: key, Hash: strings.Repeat(inputs, 64/len(inputs)), Keep: time.Hour}
+}
+
+func (f *fleet) claim(store isr.MetaStore, key string) isr.Lease {
+	f.t.Helper()
+	l, err := store.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
+	if err != nil {
+		f.t.Fatalf("Acquire for the request %s: %v", key, err)
+	}
+	return l
+}
+
+// refused checks that a claim is not granted, and returns the record of the request.
+func (f *fleet) refused(store isr.MetaStore, c *isr.Claim, want error) isr.Request {
+	f.t.Helper()
+	_, err := store.Acquire(f.t.Context(), testPK, testLease, c)
+	refused, ok := errors.AsType[*isr.RequestError](err)
+	if !ok || !errors.Is(err, want) {
+		f.t.Fatalf("Acquire for the request %s: %v, want a *RequestError that wraps %q", c.Key, err, want)
+	}
+	return refused.Request
+}
+
+// recorded is the record of a request, which there must be.
+func (f *fleet) recorded(key string) isr.Request {
+	f.t.Helper()
+	r, ok, err := f.b.Request(f.t.Context(), testPK, key)
+	if err != nil || !ok {
+		f.t.Fatalf("Request %s: %t, %v", key, ok, err)
+	}
+	return r
+}
+
+func (f *fleet) notRecorded(key string) {
+	f.t.Helper()
+	if r, ok, err := f.b.Request(f.t.Context(), testPK, key); err != nil || ok {
+		f.t.Fatalf("Request %s: %+v, %t, %v; want none", key, r, ok, err)
+	}
+}
+
+func (f *fleet) endRequest(store isr.MetaStore, l isr.Lease, end isr.RequestEnd) {
+	f.t.Helper()
+	if err := store.EndRequest(f.t.Context(), l, end); err != nil {
+		f.t.Fatalf("EndRequest: %v", err)
+	}
+}
+
+func testRequest(t *testing.T, f *fleet) {
+	f.notRecorded("r1")
+	l := f.claim(f.a, "r1")
+	got := f.recorded("r1")
+	if got.Key != "r1" || got.Hash != newClaim("r1", "a").Hash || got.State != isr.RequestStarted || got.BodyKey != "" || got.Failure != "" {
+		t.Errorf("a started request: %+v", got)
+	}
+	if lock := f.read(f.a, testPK).Lock; lock == nil || lock.Owner != "node-a" || !lock.ExpiresAt.Equal(got.InProgressUntil) {
+		t.Errorf("in progress until %v under the lease %+v", got.InProgressUntil, lock)
+	}
+	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestInProgress)
+	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
+
+	next, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), isr.Publishing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.holds(testPK, next)
+	for _, done := range []isr.Request{f.recorded("r1"), f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestCompleted)} {
+		if done.State != isr.RequestCompleted || done.BodyKey != next.BodyKey || done.GenerationID != "1" || !done.InProgressUntil.IsZero() {
+			t.Errorf("a completed request: %+v", done)
+		}
+	}
+	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
+	f.endRequest(f.a, l, isr.RequestEnd{Failure: "too late"})
+	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestCompleted)
+	f.release(f.b, f.claim(f.b, "r2"))
+}
+
+// testRequestWithoutLease: whoever does not get the lease leaves no trace.
+func testRequestWithoutLease(_ *testing.T, f *fleet) {
+	l := f.acquire(f.a, testPK)
+	for _, key := range []string{"r1", "r2"} {
+		_, err := f.b.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
+		if _, held := errors.AsType[*isr.HeldError](err); !held {
+			f.t.Fatalf("Acquire of a held lease for a request: %v, want a *HeldError", err)
+		}
+		f.notRecorded(key)
+	}
+	f.refresh(f.a, l)
+	f.release(f.a, l)
+	f.claim(f.b, "r1")
+	f.notRecorded("r2")
+	f.held(f.a, testPK)
+}
+
+func testRequestKeys(t *testing.T, f *fleet) {
+	for _, key := range []string{"", " ", "a b", "é", "a\n", strings.Repeat("x", 257)} {
+		if _, err := f.a.Acquire(t.Context(), testPK, testLease, newClaim(key, "a")); !errors.Is(err, isr.ErrInvalidKey) {
+			t.Errorf("Acquire for the request %q: %v, want ErrInvalidKey", key, err)
+		}
+		if _, _, err := f.a.Request(t.Context(), testPK, key); !errors.Is(err, isr.ErrInvalidKey) {
+			t.Errorf("Request %q: %v, want ErrInvalidKey", key, err)
+		}
+	}
+	if _, err := f.a.Acquire(t.Context(), testPK, testLease, &isr.Claim{Key: "r1"}); err == nil {
+		t.Error("Acquire for a request without a hash: no error")
+	}
+	for _, key := range []string{"!", "~#/?&", strings.Repeat("x", 256)} {
+		f.release(f.a, f.claim(f.a, key))
+		f.recorded(key)
+	}
+}
+
+// testRequestFails: what has failed may be tried again, by anybody.
+func testRequestFails(t *testing.T, f *fleet) {
+	l := f.claim(f.a, "r1")
+	f.endRequest(f.a, l, isr.RequestEnd{Failure: "the origin said 500 " + strings.Repeat("é", 1024) + "\xff"})
+	f.endRequest(f.a, l, isr.RequestEnd{Failure: "again"})
+	got := f.recorded("r1")
+	if got.State != isr.RequestFailed || !strings.HasPrefix(got.Failure, "the origin said 500 éé") || len(got.Failure) != 1024 {
+		t.Errorf("a failed request: %s, %q of %d bytes", got.State, got.Failure, len(got.Failure))
+	}
+	f.refresh(f.a, l) // it goes on without the request
+	f.backOff(f.a, l, 0)
+	f.clock.Advance(time.Second)
+	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
+	l = f.claim(f.b, "r1")
+	if l.Failures() != 1 {
+		t.Errorf("acquired for a request after %d failures, want 1", l.Failures())
+	}
+	if again := f.recorded("r1"); again.State != isr.RequestStarted || again.Failure != "" {
+		t.Errorf("a request that is tried again: %+v", again)
+	}
+}
+
+// testRequestAnswered: a request that needs no regeneration is completed by the
+// entry that answers it.
+func testRequestAnswered(t *testing.T, f *fleet) {
+	e := f.publish(f.a, testPK, f.entry("1"))
+	l := f.claim(f.a, "r1")
+	f.endRequest(f.a, l, isr.RequestEnd{Result: &e, Failure: "none"})
+	f.release(f.a, l)
+	if got := f.recorded("r1"); got.State != isr.RequestCompleted || got.BodyKey != e.BodyKey || got.GenerationID != "1" || got.Failure != "" {
+		t.Errorf("an answered request: %+v", got)
+	}
+	f.holds(testPK, e)
+	f.endRequest(f.a, f.acquire(f.a, testPK), isr.RequestEnd{}) // of no request
+	for name, foreign := range map[string]isr.Lease{"another store's": l, "nil": nil} {
+		if err := f.b.EndRequest(t.Context(), foreign, isr.RequestEnd{}); !errors.Is(err, isr.ErrForeignLease) {
+			t.Errorf("EndRequest with %s lease: %v, want ErrForeignLease", name, err)
+		}
+	}
+}
+
+// testRequestIsKept: a record is kept as asked, and while somebody is at it; after
+// that its key is a new one's.
+func testRequestIsKept(_ *testing.T, f *fleet) {
+	c := newClaim("r1", "a")
+	c.Keep = 20 * time.Minute
+	l, err := f.a.Acquire(f.t.Context(), testPK, testLease, c)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.endRequest(f.a, l, isr.RequestEnd{Failure: "no"})
+	f.release(f.a, l)
+	f.clock.Advance(20 * time.Minute)
+	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
+	f.clock.Advance(3 * time.Hour)
+	f.notRecorded("r1")
+	l, err = f.b.Acquire(f.t.Context(), testPK, testLease, newClaim("r1", "b"))
+	if err != nil {
+		f.t.Fatalf("Acquire for a request whose record is over: %v", err)
+	}
+	for range 300 { // for longer than it was to be kept
+		f.clock.Advance(testLease / 2)
+		f.refresh(f.b, l)
+	}
+	f.refused(f.a, newClaim("r1", "b"), isr.ErrRequestInProgress)
+}
+
+// testRequestTakenOver: the request of a holder that is gone is another's, and
+// the first one can do nothing about it any more.
+func testRequestTakenOver(t *testing.T, f *fleet) {
+	l := f.claim(f.a, "r1")
+	f.clock.Advance(testLease / 2)
+	f.refresh(f.a, l)
+	f.clock.Advance(testLease - time.Second)
+	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestInProgress)
+	f.clock.Set(f.recorded("r1").InProgressUntil)
+	next := f.claim(f.b, "r1")
+	f.lost(f.a, l)
+	f.endRequest(f.a, l, isr.RequestEnd{Failure: "I was dead"})
+	f.refused(f.a, newClaim("r1", "a"), isr.ErrRequestInProgress)
+	f.refresh(f.b, next)
+	got, err := f.b.Publish(t.Context(), next, f.read(f.b, testPK), f.entry("1"), isr.Publishing{History: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := f.refused(f.a, newClaim("r1", "a"), isr.ErrRequestCompleted); done.BodyKey != got.BodyKey {
+		t.Errorf("completed: %+v", done)
+	}
+}
+
+// testRequestOfReleasedLease: giving the lease up says nothing of the request.
+func testRequestOfReleasedLease(_ *testing.T, f *fleet) {
+	l := f.claim(f.a, "r1")
+	f.release(f.a, l)
+	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestInProgress)
+	f.backOff(f.b, f.claim(f.b, "r2"), time.Second)
+	f.refused(f.b, newClaim("r2", "a"), isr.ErrRequestInProgress)
+	f.endRequest(f.a, l, isr.RequestEnd{Failure: "afterwards"})
+	f.clock.Advance(3 * time.Second)
+	f.claim(f.b, "r1")
+}
+
+// testRaceForRequest: of many who make the same request, while its holders die
+// all the time, one completes it.
+func testRaceForRequest(t *testing.T, f *fleet) {
+	for round := range raceRounds / 2 {
+		key := fmt.Sprintf("r%d", round)
+		var completed atomic.Int64
+		var group errgroup.Group
+		for node := range raceNodes {
+			store := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
+			group.Go(func() error {
+				for attempt := 0; ; attempt++ {
+					done, err := f.tryRequest(store, key, fmt.Sprintf("%d-%d-%d", round, node, attempt), attempt%2 == 0 && node%2 == 0)
+					if done {
+						completed.Add(1)
+					}
+					switch {
+					case errors.Is(err, isr.ErrRequestCompleted):
+						return nil
+					case err != nil:
+						return err
+					}
+				}
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if completed.Load() != 1 {
+			t.Fatalf("request %s was completed %d times", key, completed.Load())
+		}
+		if r, e := f.recorded(key), f.read(f.a, testPK).Entry; e.GenerationID != r.GenerationID || e.BodyKey != r.BodyKey {
+			t.Errorf("request %s was completed with %s, current is %s", key, r.GenerationID, e.GenerationID)
+		}
+	}
+}
+
+// tryRequest makes the request once, and dies over it if told so. The error is
+// ErrRequestCompleted once it is done.
+func (f *fleet) tryRequest(store isr.MetaStore, key, id string, dies bool) (done bool, err error) {
+	l, err := store.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
+	_, held := errors.AsType[*isr.HeldError](err)
+	switch {
+	case held, errors.Is(err, isr.ErrRequestInProgress):
+		f.clock.Advance(testLease / 10) // waiting makes time pass
+		return false, nil
+	case err != nil, dies:
+		return false, err
+	}
+	read, err := store.Read(f.t.Context(), testPK)
+	if err != nil {
+		return false, err
+	}
+	_, err = store.Publish(f.t.Context(), l, read, entryAt(id, f.clock.Now()), isr.Publishing{})
+	if errors.Is(err, isr.ErrLeaseLost) || errors.Is(err, isr.ErrMoved) {
+		return false, nil
+	}
+	return err == nil, err
+}
