@@ -192,7 +192,7 @@ func (w *world) generationName(g *generation) string {
 
 // versionName tells the versions that began with a time by that.
 func (w *world) versionName(v int64) string {
-	if ms := v - w.began.UnixMilli(); v > 1e12 {
+	if ms := v - w.began.UnixMilli(); v > 1e9 {
 		return fmt.Sprintf("%+d ms", ms)
 	}
 	return fmt.Sprint(v)

@@ -118,8 +118,14 @@ func (l *life) isDead() bool {
 	}
 }
 
-// unheard keeps a goroutine of a dead process until it gives up by itself.
+// afterlife bounds how long goroutines of dead processes stay.
+const afterlife = time.Hour
+
+// unheard keeps a goroutine of a dead process until it gives up by itself, or for
+// the afterlife if it never would.
 func (l *life) unheard(ctx context.Context) outcome {
+	ctx, cancel := context.WithTimeout(ctx, afterlife)
+	defer cancel()
 	<-ctx.Done()
 	return outcome{err: errCrashed}
 }

@@ -166,6 +166,7 @@ func (w *world) close() {
 		}
 	}
 	w.ended.Wait()
+	time.Sleep(2 * afterlife)
 	w.outside.do(func() {
 		if err := w.closeDB(); err != nil {
 			w.violate("the engine answers", "closing it: %v", err)

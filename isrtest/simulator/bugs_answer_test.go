@@ -1,0 +1,94 @@
+package simulator_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// answerBugs are those of taking answers for what they are not.
+func answerBugs() []simulator.Bug {
+	return []simulator.Bug{
+		{Name: "a conflict is taken for a lost lease", API: edit(editedAPI{answered: func(rows []string, err error) error {
+			if isConflict(err) {
+				return cancelled(rows, "LOCK")
+			}
+			return err
+		}})},
+		{Name: "a lost reply to a publish is taken for a refusal", API: edit(editedAPI{answered: func(rows []string, err error) error {
+			if _, answered := errors.AsType[smithy.APIError](err); err != nil && !answered {
+				return cancelled(rows, "LOCK")
+			}
+			return err
+		}})},
+		{Name: "reads are not of the present", API: func(inner dynamostore.API) dynamostore.API {
+			return &laggingAPI{API: inner, before: make(map[string]*dynamodb.QueryOutput)}
+		}},
+		{Name: "the heartbeat does nothing", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return deafStore{inner} }},
+		{Name: "a lease is released after a publish", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return tidyStore{inner} }},
+		{Name: "a publish is acknowledged before it is made", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return hastyStore{inner} }},
+	}
+}
+
+// A laggingAPI answers queries with what the one before it found, every other
+// time, as eventually consistent reads may.
+type laggingAPI struct {
+	dynamostore.API
+	mu     sync.Mutex
+	before map[string]*dynamodb.QueryOutput // guarded by mu
+}
+
+func (a *laggingAPI) Query(ctx context.Context, in *dynamodb.QueryInput, o ...options) (*dynamodb.QueryOutput, error) {
+	out, err := a.API.Query(ctx, in, o...)
+	if err != nil {
+		return out, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := ""
+	for _, name := range slices.Sorted(maps.Keys(in.ExpressionAttributeValues)) {
+		key += sortKey(item{"sk": in.ExpressionAttributeValues[name]}) + "|"
+	}
+	old := a.before[key]
+	if old == nil {
+		a.before[key] = out
+		return out, nil
+	}
+	delete(a.before, key)
+	return old, nil
+}
+
+// A deafStore extends no lease and says that it did.
+type deafStore struct{ isr.MetaStore }
+
+func (deafStore) Refresh(context.Context, isr.Lease) error { return nil }
+
+// A tidyStore releases what a publish has given up already.
+type tidyStore struct{ isr.MetaStore }
+
+func (s tidyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	got, err := s.MetaStore.Publish(ctx, l, read, next, how)
+	if err == nil {
+		go func() { _ = s.Release(context.WithoutCancel(ctx), l) }()
+	}
+	return got, err
+}
+
+// A hastyStore publishes in its own time.
+type hastyStore struct{ isr.MetaStore }
+
+func (s hastyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	go func() { _, _ = s.MetaStore.Publish(context.WithoutCancel(ctx), l, read, next, how) }()
+	next.Version = time.Now().UnixMilli()
+	return next, nil
+}

@@ -1,0 +1,56 @@
+package simulator_test
+
+import (
+	"context"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// bodyBugs are those of bodies.
+func bodyBugs() []simulator.Bug {
+	return []simulator.Bug{
+		{Name: "the loser of a publish deletes its body", Meta: func(inner isr.MetaStore, bodies isr.BodyStore) isr.MetaStore {
+			return soreStore{inner, bodies}
+		}},
+		{Name: "bodies are not stored whole", Bodies: func(inner isr.BodyStore) isr.BodyStore { return shortShelf{inner} }},
+		{Name: "bodies are acknowledged before they are there", Bodies: func(inner isr.BodyStore) isr.BodyStore { return hastyShelf{inner} }},
+		{Name: "a body's key is used again", Bodies: func(inner isr.BodyStore) isr.BodyStore { return oneShelf{inner} }},
+	}
+}
+
+// A soreStore takes the body of a publish that failed away.
+type soreStore struct {
+	isr.MetaStore
+	bodies isr.BodyStore
+}
+
+func (s soreStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	got, err := s.MetaStore.Publish(ctx, l, read, next, how)
+	if err != nil {
+		_ = s.bodies.Delete(context.WithoutCancel(ctx), next.BodyKey)
+	}
+	return got, err
+}
+
+// A shortShelf loses the last byte.
+type shortShelf struct{ isr.BodyStore }
+
+func (s shortShelf) Put(ctx context.Context, key string, body []byte) error {
+	return s.BodyStore.Put(ctx, key, body[:max(len(body)-1, 0)])
+}
+
+// A hastyShelf stores in its own time.
+type hastyShelf struct{ isr.BodyStore }
+
+func (s hastyShelf) Put(ctx context.Context, key string, body []byte) error {
+	go func() { _ = s.BodyStore.Put(context.WithoutCancel(ctx), key, body) }()
+	return nil
+}
+
+// A oneShelf stores all bodies under one key.
+type oneShelf struct{ isr.BodyStore }
+
+func (s oneShelf) Put(ctx context.Context, _ string, body []byte) error {
+	return s.BodyStore.Put(ctx, "bodies/one", body)
+}

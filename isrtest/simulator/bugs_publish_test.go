@@ -1,0 +1,97 @@
+package simulator_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// publishBugs are those of the one transaction that makes a page current.
+func publishBugs() []simulator.Bug {
+	return []simulator.Bug{
+		{Name: "a publish without the fence", API: edit(editedAPI{meta: unconditional})},
+		{Name: "a publish does not check the lease's expiry", API: edit(editedAPI{lock: func(action *types.TransactWriteItem) {
+			relock(action, "lease_token = :x", isText)
+		}})},
+		{Name: "a publish does not check the lease's token", API: edit(editedAPI{lock: func(action *types.TransactWriteItem) {
+			relock(action, "lease_expires_at > :x", isNumber)
+		}})},
+		{Name: "a publish keeps the lease", API: edit(editedAPI{lock: func(action *types.TransactWriteItem) {
+			d := action.Delete
+			*action = types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
+				TableName: d.TableName, Key: d.Key, ConditionExpression: d.ConditionExpression,
+				ExpressionAttributeNames: d.ExpressionAttributeNames, ExpressionAttributeValues: d.ExpressionAttributeValues,
+			}}
+		}})},
+		versioned("versions start at 1 where there is none", func(v int64) int64 {
+			if v > 1e9 { // it is a time
+				return 1
+			}
+			return v
+		}),
+		versioned("every second version is that before it", func(v int64) int64 { return v &^ 1 }),
+		{Name: "a publish takes what others keep on META", API: edit(editedAPI{meta: func(u *types.Update) {
+			expression := aws.ToString(u.UpdateExpression)
+			if strings.Contains(expression, "REMOVE ") {
+				expression = strings.Replace(expression, "REMOVE ", "REMOVE note, ", 1)
+			} else {
+				expression += " REMOVE note"
+			}
+			u.UpdateExpression = &expression
+		}})},
+	}
+}
+
+// relock gives the deletion of LOCK another condition, on one of the values that
+// the original has.
+func relock(action *types.TransactWriteItem, expression string, isValue func(types.AttributeValue) bool) {
+	d := *action.Delete
+	c := condition{values: d.ExpressionAttributeValues}.term(expression, isValue)
+	d.ConditionExpression, d.ExpressionAttributeNames, d.ExpressionAttributeValues = c.expression, c.names, c.values
+	action.Delete = &d
+}
+
+// versioned gives generations another version than they should have, and says so
+// to the cache.
+func versioned(name string, alter func(int64) int64) simulator.Bug {
+	return simulator.Bug{
+		Name: name,
+		API: edit(editedAPI{meta: func(u *types.Update) {
+			withMap(u, func(m item) { setVersion(m, alter(version(m))) })
+		}}),
+		Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore {
+			return &numberingStore{MetaStore: inner, alter: alter}
+		},
+	}
+}
+
+// A numberingStore tells the cache of another version than the store did.
+type numberingStore struct {
+	isr.MetaStore
+	alter func(int64) int64
+}
+
+func (s *numberingStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	got, err := s.MetaStore.Publish(ctx, l, read, next, how)
+	got.Version = s.alter(got.Version)
+	return got, err
+}
+
+func version(m item) int64 {
+	n, ok := m["v"].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0
+	}
+	v, _ := strconv.ParseInt(n.Value, 10, 64) // of the store's own making
+	return v
+}
+
+func setVersion(m item, v int64) {
+	m["v"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(v, 10)}
+}

@@ -1,0 +1,41 @@
+package simulator_test
+
+import (
+	"testing"
+
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// bugs are what TestBugs seeds, one at a time: each breaks one thing that a
+// promise stands on. A new operation of the fleet comes with bugs of its own.
+func bugs() []simulator.Bug {
+	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs())
+}
+
+func concat(lists ...[]simulator.Bug) (all []simulator.Bug) {
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// maxBugSeeds is within how many seeds a bug has to be caught.
+const maxBugSeeds = 400
+
+// TestBugs: every bug is caught by an invariant. A simulation that no bug can
+// make fail would prove nothing.
+func TestBugs(t *testing.T) {
+	for _, bug := range bugs() {
+		t.Run(bug.Name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(maxBugSeeds) {
+				r := simulator.Run(t, simulator.Config{Seed: seed, Bug: &bug})
+				if v := r.Violation; v != nil {
+					t.Logf("caught by seed %d (%s), step %d: %s: %s", v.Seed, v.Profile, v.Step, v.Invariant, v.Detail)
+					return
+				}
+			}
+			t.Errorf("no invariant noticed it within %d seeds", maxBugSeeds)
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package simulator_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"regexp"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/dynamostore"
+)
+
+type (
+	item    = map[string]types.AttributeValue
+	options = func(*dynamodb.Options)
+)
+
+// An editedAPI alters requests before they leave a node, and answers on their
+// way back. Fields that are nil alter nothing. Requests are copied first: the
+// store sends the same ones again.
+type editedAPI struct {
+	dynamostore.API
+	put      func(*dynamodb.PutItemInput)
+	update   func(*dynamodb.UpdateItemInput)
+	delete   func(*dynamodb.DeleteItemInput)
+	meta     func(*types.Update)                // of META, in a transaction
+	lock     func(*types.TransactWriteItem)     // of LOCK, in a transaction
+	answered func(rows []string, e error) error // to a transaction on rows of these sort keys
+}
+
+// edit makes an API that alters the requests of each node alike.
+func edit(e editedAPI) func(dynamostore.API) dynamostore.API {
+	return func(inner dynamostore.API) dynamostore.API {
+		node := e
+		node.API = inner
+		return &node
+	}
+}
+
+func (e *editedAPI) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...options) (*dynamodb.PutItemOutput, error) {
+	if e.put != nil && sortKey(in.Item) == "LOCK" {
+		altered := *in
+		altered.Item, altered.ExpressionAttributeValues = maps.Clone(in.Item), maps.Clone(in.ExpressionAttributeValues)
+		e.put(&altered)
+		in = &altered
+	}
+	return e.API.PutItem(ctx, in, o...)
+}
+
+func (e *editedAPI) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...options) (*dynamodb.UpdateItemOutput, error) {
+	if e.update != nil && sortKey(in.Key) == "LOCK" {
+		altered := *in
+		e.update(&altered)
+		in = &altered
+	}
+	return e.API.UpdateItem(ctx, in, o...)
+}
+
+func (e *editedAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...options) (*dynamodb.DeleteItemOutput, error) {
+	if e.delete != nil && sortKey(in.Key) == "LOCK" {
+		altered := *in
+		e.delete(&altered)
+		in = &altered
+	}
+	return e.API.DeleteItem(ctx, in, o...)
+}
+
+func (e *editedAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, o ...options) (*dynamodb.TransactWriteItemsOutput, error) {
+	altered := *in
+	altered.TransactItems = nil
+	var rows []string
+	for _, action := range in.TransactItems {
+		switch {
+		case action.Update != nil && sortKey(action.Update.Key) == "META":
+			update := *action.Update
+			update.ExpressionAttributeValues = maps.Clone(update.ExpressionAttributeValues)
+			if e.meta != nil {
+				e.meta(&update)
+			}
+			action.Update = &update
+			rows = append(rows, "META")
+		case action.Delete != nil && sortKey(action.Delete.Key) == "LOCK":
+			if e.lock != nil {
+				e.lock(&action)
+			}
+			rows = append(rows, "LOCK")
+		default:
+			rows = append(rows, "")
+		}
+		altered.TransactItems = append(altered.TransactItems, action)
+	}
+	out, err := e.API.TransactWriteItems(ctx, &altered, o...)
+	if e.answered != nil {
+		err = e.answered(rows, err)
+	}
+	return out, err
+}
+
+func sortKey(key item) string {
+	s, _ := key["sk"].(*types.AttributeValueMemberS)
+	if s == nil {
+		return ""
+	}
+	return s.Value
+}
+
+// condition is the part of a write that decides whether it happens.
+type condition struct {
+	expression *string
+	names      map[string]string
+	values     item
+}
+
+// term is a condition on one attribute, with the value of that kind that the
+// original compares with.
+func (c condition) term(expression string, isValue func(types.AttributeValue) bool) condition {
+	for _, v := range c.values {
+		if isValue(v) {
+			return condition{aws.String(expression), nil, item{":x": v}}
+		}
+	}
+	return condition{}
+}
+
+func isText(v types.AttributeValue) bool   { _, ok := v.(*types.AttributeValueMemberS); return ok }
+func isNumber(v types.AttributeValue) bool { _, ok := v.(*types.AttributeValueMemberN); return ok }
+
+// used returns the names and values whose placeholders occur in an expression:
+// DynamoDB refuses others.
+func used(expression string, names map[string]string, values item) (map[string]string, item) {
+	found := make(map[string]bool)
+	for _, placeholder := range regexp.MustCompile(`[:#]\w+`).FindAllString(expression, -1) {
+		found[placeholder] = true
+	}
+	names, values = maps.Clone(names), maps.Clone(values)
+	maps.DeleteFunc(names, func(name, _ string) bool { return !found[name] })
+	maps.DeleteFunc(values, func(name string, _ types.AttributeValue) bool { return !found[name] })
+	if len(names) == 0 {
+		names = nil
+	}
+	if len(values) == 0 {
+		values = nil
+	}
+	return names, values
+}
+
+// unconditional drops the condition of an update in a transaction.
+func unconditional(u *types.Update) {
+	u.ConditionExpression = nil
+	u.ReturnValuesOnConditionCheckFailure = ""
+	u.ExpressionAttributeNames, u.ExpressionAttributeValues = used(aws.ToString(u.UpdateExpression), u.ExpressionAttributeNames, u.ExpressionAttributeValues)
+}
+
+// withMap alters the map isr that an update writes.
+func withMap(u *types.Update, alter func(item)) {
+	for name, v := range u.ExpressionAttributeValues {
+		if m, ok := v.(*types.AttributeValueMemberM); ok && m.Value["generation_id"] != nil {
+			altered := maps.Clone(m.Value)
+			alter(altered)
+			u.ExpressionAttributeValues[name] = &types.AttributeValueMemberM{Value: altered}
+		}
+	}
+}
+
+// isBackOff tells the update of LOCK that leaves a pause from a heartbeat.
+func isBackOff(in *dynamodb.UpdateItemInput) bool {
+	for _, name := range in.ExpressionAttributeNames {
+		if name == "failures" {
+			return true
+		}
+	}
+	return strings.Contains(aws.ToString(in.UpdateExpression), "failures")
+}
+
+// cancelled is a transaction that was cancelled for a condition of one row.
+func cancelled(rows []string, row string) error {
+	reasons := make([]types.CancellationReason, len(rows))
+	for i := range reasons {
+		reasons[i].Code = aws.String("None")
+		if rows[i] == row {
+			reasons[i].Code = aws.String("ConditionalCheckFailed")
+		}
+	}
+	return &types.TransactionCanceledException{CancellationReasons: reasons}
+}
+
+// isConflict says that a transaction was cancelled for another one.
+func isConflict(err error) bool {
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return false
+	}
+	for _, reason := range canceled.CancellationReasons {
+		if aws.ToString(reason.Code) == "TransactionConflict" {
+			return true
+		}
+	}
+	return false
+}
