@@ -10,29 +10,54 @@ import (
 	"github.com/facetheory/isr/tabletheory/core"
 )
 
-// A fence is what Read keeps of a META row, so that Publish replaces exactly
-// that row and no other. It holds the attributes as they were found, malformed
-// ones too: what cannot be read can still be recognised.
+// A fence is what Read keeps of the rows of a page, so that Publish replaces
+// exactly that META row and no other, and BreakLease that LOCK row. It holds the
+// attributes as they were found, malformed ones too: what cannot be read can
+// still be recognised.
 type fence struct {
 	pk   string
 	meta row // of META, what condition compares; nil: there was no row
+	lock row // of LOCK, what sameLock compares; nil: there was no row
 }
 
-func newFence(pk string, meta row) fence {
-	if meta == nil {
-		return fence{pk: pk}
-	}
-	kept := make(row, 4)
-	for _, name := range []string{attrBodyKey, attrGeneratedAt, attrCurrent, attrISR} {
-		if value, ok := meta[name]; ok {
-			kept[name] = value
-		}
+func newFence(pk string, meta, lock row) fence {
+	f := fence{
+		pk:   pk,
+		meta: meta.pick(attrBodyKey, attrGeneratedAt, attrCurrent, attrISR),
+		lock: lock.pick(attrToken, attrExpiresAt),
 	}
 	// Records may be kept in memory for long: the map is reduced to its version.
-	if v, ok := meta.child(attrISR)[attrVersion]; ok {
-		kept[attrISR] = &types.AttributeValueMemberM{Value: row{attrVersion: v}}
+	if v, ok := f.meta.child(attrISR)[attrVersion]; ok {
+		f.meta[attrISR] = &types.AttributeValueMemberM{Value: row{attrVersion: v}}
 	}
-	return fence{pk: pk, meta: kept}
+	return f
+}
+
+// pick copies what a row has of these attributes; nil if there is no row.
+func (r row) pick(names ...string) row {
+	if r == nil {
+		return nil
+	}
+	picked := make(row, len(names))
+	for _, name := range names {
+		if value, ok := r[name]; ok {
+			picked[name] = value
+		}
+	}
+	return picked
+}
+
+// sameLock is true of a LOCK row that is still the lease which the fence was made
+// of. Refreshing does not make it another one, except where there is no token to
+// tell it by.
+func (f fence) sameLock() core.Condition {
+	var same sameness
+	token := f.lock[attrToken]
+	same.demand("lease_token", ":old_token", token)
+	if token == nil {
+		same.demand("lease_expires_at", ":old_expires_at", f.lock[attrExpiresAt])
+	}
+	return same.condition()
 }
 
 // condition is true of a META row that is still what the fence was made of.

@@ -54,7 +54,7 @@ type partition struct {
 func (s *Store) partitions(ctx context.Context) iter.Seq2[partition, error] {
 	return func(yield func(partition, error) bool) {
 		var current partition
-		for attrs, err := range s.scan(ctx) {
+		for attrs, err := range s.scan(ctx, ofList()) {
 			if err != nil {
 				yield(partition{}, err)
 				return
@@ -73,17 +73,21 @@ func (s *Store) partitions(ctx context.Context) iter.Seq2[partition, error] {
 	}
 }
 
-// scan yields all LOCK, META and PURGE rows.
-func (s *Store) scan(ctx context.Context) iter.Seq2[row, error] {
+// ofList are the rows that a Record is made of.
+func ofList() *dynamodb.ScanInput {
+	return &dynamodb.ScanInput{
+		FilterExpression: aws.String("sk IN (:lock, :meta, :purge)"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":lock": stringOf(skLock), ":meta": stringOf(skMeta), ":purge": stringOf(skPurge),
+		},
+	}
+}
+
+// scan yields the rows of the table that the input, which becomes its own, asks
+// for, read strongly.
+func (s *Store) scan(ctx context.Context, input *dynamodb.ScanInput) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
-		input := &dynamodb.ScanInput{
-			TableName:        &s.table,
-			ConsistentRead:   aws.Bool(true),
-			FilterExpression: aws.String("sk IN (:lock, :meta, :purge)"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{
-				":lock": stringOf(skLock), ":meta": stringOf(skMeta), ":purge": stringOf(skPurge),
-			},
-		}
+		input.TableName, input.ConsistentRead = &s.table, aws.Bool(true)
 		for {
 			var page *dynamodb.ScanOutput
 			err := s.try(ctx, func(ctx context.Context) (err error) {

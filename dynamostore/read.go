@@ -91,7 +91,7 @@ func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, 
 // following a pointer; malformed rows are no error.
 func (s *Store) record(ctx context.Context, pk string, rows map[string]row) (isr.Record, error) {
 	meta := rows[skMeta]
-	record := isr.Record{Fence: newFence(pk, meta)}
+	record := isr.Record{Fence: newFence(pk, meta, rows[skLock])}
 	err := s.fill(ctx, &record, rows)
 	if malformed, ok := errors.AsType[*MalformedError](err); ok {
 		record.Malformed = malformed

@@ -1,0 +1,113 @@
+package isrtest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// testBreakLease: the lease that was seen is freed, whoever holds it, and no
+// other one.
+func testBreakLease(t *testing.T, f *fleet) {
+	if err := f.a.BreakLease(t.Context(), f.read(f.a, testPK)); err != nil {
+		t.Errorf("BreakLease where there is none: %v", err)
+	}
+	if err := f.a.BreakLease(t.Context(), isr.Record{}); err == nil {
+		t.Error("BreakLease without a record: no error")
+	}
+	l := f.acquire(f.a, testPK)
+	seen := f.read(f.b, testPK)
+	f.clock.Advance(testLease / 2)
+	f.refresh(f.a, l) // it is the same lease
+	if err := f.b.BreakLease(t.Context(), seen); err != nil {
+		t.Fatalf("BreakLease: %v", err)
+	}
+	f.lost(f.a, l)
+	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, isr.ErrMoved) {
+		t.Errorf("BreakLease of one that is gone: %v, want ErrMoved", err)
+	}
+	next := f.acquire(f.a, testPK)
+	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, isr.ErrMoved) {
+		t.Errorf("BreakLease of the one before: %v, want ErrMoved", err)
+	}
+	f.refresh(f.a, next)
+
+	f.backOff(f.a, next, time.Hour)
+	if err := f.b.BreakLease(t.Context(), f.read(f.b, testPK)); err != nil {
+		t.Fatalf("BreakLease of a back-off: %v", err)
+	}
+	f.acquire(f.b, testPK)
+}
+
+// testPartitions: every page is listed that has a row which could name a body, or
+// could become one that does.
+func testPartitions(t *testing.T, f *fleet) {
+	const other = "TENANT#t1#" + testPK
+	f.wantPartitions()
+	f.keep(f.a, f.entry("1"))
+	f.keep(f.a, f.entry("2"))
+	f.acquire(f.a, testPK+"leased")
+	f.publish(f.b, other, f.entry("3"))
+	l, err := f.a.Acquire(t.Context(), testPK+"requested", testLease, newClaim("r1", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.release(f.a, l)
+	f.rollback(f.a, "1", f.assertion()) // which writes the log, that is no page
+	f.wantPartitions(testPK, testPK+"leased", testPK+"requested", other)
+	for range f.a.Partitions(t.Context()) {
+		break // a caller may stop
+	}
+}
+
+func (f *fleet) wantPartitions(want ...string) {
+	f.t.Helper()
+	var got []string
+	for pk, err := range f.b.Partitions(f.t.Context()) {
+		if err != nil {
+			f.t.Fatalf("Partitions: %v", err)
+		}
+		got = append(got, pk)
+	}
+	slices.Sort(got)
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		f.t.Errorf("Partitions: %q, want %q", got, want)
+	}
+}
+
+// testBodyKeys: a body is named by the entry, by versions and by requests.
+func testBodyKeys(t *testing.T, f *fleet) {
+	f.wantBodyKeys()
+	l := f.claim(f.a, "r1")
+	if _, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), isr.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantBodyKeys("1")
+	f.keep(f.a, f.entry("2"))
+	f.wantBodyKeys("1", "2")
+	f.claim(f.a, "r2")
+	f.clock.Advance(testLease + time.Second)
+	f.publish(f.b, testPK, f.entry("3"))
+	f.wantBodyKeys("1", "2", "3")
+	f.publish(f.b, testPK, f.entry("4"))
+	f.wantBodyKeys("1", "2", "4")
+}
+
+func (f *fleet) wantBodyKeys(ids ...string) {
+	f.t.Helper()
+	got, err := f.b.BodyKeys(f.t.Context(), testPK)
+	if err != nil {
+		f.t.Fatalf("BodyKeys: %v", err)
+	}
+	slices.Sort(got)
+	var want []string
+	for _, id := range ids {
+		want = append(want, "bodies/5f1c/"+id)
+	}
+	if !slices.Equal(slices.Compact(got), want) {
+		f.t.Errorf("BodyKeys: %q, want %q", got, want)
+	}
+}
