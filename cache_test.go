@@ -93,11 +93,16 @@ func (tb *table) store(owner string) *dynamostore.Store {
 // node is one process of the fleet.
 func (tb *table) node(meta isr.MetaStore, change func(*isr.Config)) *isr.Cache {
 	tb.t.Helper()
+	return tb.nodeOn(meta, tb.bodies, change)
+}
+
+func (tb *table) nodeOn(meta isr.MetaStore, bodies isr.BodyStore, change func(*isr.Config)) *isr.Cache {
+	tb.t.Helper()
 	cfg := isr.Config{Lease: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(tb.log, nil))}
 	if change != nil {
 		change(&cfg)
 	}
-	c, err := isr.New(meta, tb.bodies, cfg)
+	c, err := isr.New(meta, bodies, cfg)
 	if err != nil {
 		tb.t.Fatal(err)
 	}

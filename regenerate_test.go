@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,9 +155,20 @@ func TestCloseGivesLeasesBack(t *testing.T) {
 type faultyStore struct {
 	isr.MetaStore
 	read, publish, refresh func() error
+	changes                atomic.Pointer[error] // of the log
+	reads, polls           atomic.Int64
+}
+
+func (f *faultyStore) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+	f.polls.Add(1)
+	if err := f.changes.Load(); err != nil {
+		return nil, *err
+	}
+	return f.MetaStore.Changes(ctx, after)
 }
 
 func (f *faultyStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+	f.reads.Add(1)
 	if f.read != nil {
 		return isr.Record{}, f.read()
 	}

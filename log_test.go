@@ -1,0 +1,320 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+)
+
+// A peer is one node of a fleet whose pages have a history.
+type peer struct {
+	*isr.Cache
+	http.Handler
+	store *faultyStore
+}
+
+var withHistory = isr.Route{Name: "site", History: 5}
+
+func (tb *table) peer(name string, rt isr.Route, renderer http.Handler, change func(*isr.Config)) *peer {
+	return tb.peerOn(tb.bodies, name, rt, renderer, change)
+}
+
+func (tb *table) peerOn(bodies isr.BodyStore, name string, rt isr.Route, renderer http.Handler, change func(*isr.Config)) *peer {
+	store := &faultyStore{MetaStore: tb.store(name)}
+	c := tb.nodeOn(store, bodies, change)
+	return &peer{Cache: c, Handler: c.Handler(rt, renderer), store: store}
+}
+
+// regenerate makes n generations of the page, a second apart.
+func (p *peer) regenerate(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		time.Sleep(time.Second)
+		if _, err := p.Regenerate(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// twoGenerations is a fleet in whose memories the second generation of the page is.
+func twoGenerations(t *testing.T, tb *table, nodes int, change func(*isr.Config)) []*peer {
+	t.Helper()
+	site := newSite()
+	peers := make([]*peer, nodes)
+	for i := range peers {
+		peers[i] = tb.peer(fmt.Sprint("node", i), withHistory, site, change)
+	}
+	peers[0].regenerate(t, 2)
+	for _, p := range peers {
+		expect(t, get(p, "/"), "/ rendered 2", "isr; hit")
+	}
+	return peers
+}
+
+func TestRollbackIsSeenEverywhereWithinAPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peers := twoGenerations(t, newTable(t), 3, nil)
+		e, err := peers[1].Rollback(t.Context(), page)
+		if err != nil || !e.PinnedUntil.Equal(isr.Forever()) || !e.Expires.IsZero() || e.AssertedAt.IsZero() {
+			t.Fatalf("Rollback: %+v, %v", e, err)
+		}
+		expect(t, get(peers[1], "/"), "/ rendered 1", "isr; hit") // its own node knows at once
+		time.Sleep(isr.DefaultPoll)
+		for _, p := range peers {
+			if a := get(p, "/"); a.Body.String() != "/ rendered 1" || a.took > 0 {
+				t.Errorf("after a poll: %q after %v", a.Body, a.took)
+			}
+		}
+		time.Sleep(24 * time.Minute) // pinned, it does not age
+		for _, p := range peers {
+			expect(t, get(p, "/"), "/ rendered 1", "isr; hit; ttl=-")
+		}
+
+		if e, err := peers[2].Unpin(t.Context(), page); err != nil || !e.PinnedUntil.IsZero() || e.Expires.IsZero() {
+			t.Fatalf("Unpin: %+v, %v", e, err)
+		}
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(peers[0], "/"), "/ rendered 1", "isr; hit; ttl=-")
+		time.Sleep(2 * time.Second)
+		expect(t, get(peers[0], "/"), "/ rendered 3", "isr; hit; ttl=")
+	})
+}
+
+// A read of the store that began before a rollback arrives after it: it is what its
+// visitor gets, and no one else.
+func TestOlderReadCannotSlipIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		slow := &slowBodies{BodyStore: tb.bodies}
+		b := tb.peerOn(slow, "b", withHistory, site, nil)
+		time.Sleep(time.Second)
+
+		slow.delay.Store(int64(10 * time.Second))
+		early := make(chan answer)
+		go func() { early <- get(b, "/") }()
+		time.Sleep(time.Second)
+		slow.delay.Store(0)
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(isr.DefaultPoll)
+		// Nobody joins the flight that has read too early, nor finds what it read.
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		expect(t, <-early, "/ rendered 2", "isr; hit")
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+// A page that became uncacheable, or fails, is remembered as such; a rollback
+// makes it a page again.
+func TestRollbackEndsWhatIsRememberedOfAPage(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
+		"uncacheable": func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Cache-Control", "private") },
+		"failing":     func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(500) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				rt := withHistory
+				rt.Stale = -1
+				a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
+				a.regenerate(t, 2)
+				site.answers(answer)
+				time.Sleep(10 * time.Minute)
+				get(b, "/")
+				if _, err := a.Rollback(t.Context(), page); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(isr.DefaultPoll)
+				expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+			})
+		})
+	}
+}
+
+func TestUnreachableLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		peers := twoGenerations(t, tb, 2, nil)
+		a, b := peers[0], peers[1]
+		b.store.changes.Store(new(errors.New("the store is down")))
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 1 {
+			t.Errorf("%d lines of the outage, want 1", n)
+		}
+		b.store.changes.Store(nil)
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		if n := strings.Count(tb.log.String(), "the log is read again"); n != 1 {
+			t.Errorf("%d lines of its end, want 1", n)
+		}
+	})
+}
+
+// Whoever may have missed something drops all it has. Of the log there is the row
+// of a pin, at sequence 1, before all this happens.
+func TestLostTrackOfTheLog(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		happen func(t *testing.T, tb *table, b *peer, clock *atomic.Int64)
+		says   string
+	}{
+		{"a gap", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.putLog(3)
+		}, "has a gap"},
+		{"its end was trimmed", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.putSequence(2)
+		}, "end of the log is missing"},
+		{"the table was replaced", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.deleteRow("PURGE", fmt.Sprintf("LOG#%020d", 1))
+			tb.putSequence(0)
+		}, "shorter than it was"},
+		{"an outage", func(_ *testing.T, _ *table, b *peer, _ *atomic.Int64) {
+			b.store.changes.Store(new(errors.New("the store is down")))
+			time.Sleep(isr.LogLife/2 + time.Minute)
+			b.store.changes.Store(nil)
+		}, "not read for too long"},
+		{"the machine slept", func(_ *testing.T, _ *table, _ *peer, clock *atomic.Int64) {
+			clock.Store(int64(isr.LogLife))
+		}, "not read for too long"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(t)
+				var ahead atomic.Int64
+				b := twoGenerations(t, tb, 1, func(cfg *isr.Config) {
+					cfg.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				})[0]
+				if _, err := b.Pin(t.Context(), page, 0); err != nil { // so that it does not age
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				get(b, "/")
+				before := b.store.reads.Load()
+				get(b, "/")
+				if b.store.reads.Load() != before {
+					t.Fatal("the page is not in memory")
+				}
+				tt.happen(t, tb, b, &ahead)
+				time.Sleep(2 * time.Minute)
+				if !strings.Contains(tb.log.String(), tt.says) {
+					t.Errorf("the log does not say %q", tt.says)
+				}
+				before = b.store.reads.Load()
+				get(b, "/")
+				time.Sleep(time.Second)
+				if b.store.reads.Load() == before {
+					t.Error("the page was served from memory")
+				}
+				if n := strings.Count(tb.log.String(), "all pages are read anew"); n != 1 {
+					t.Errorf("memory was dropped %d times, want once", n)
+				}
+			})
+		})
+	}
+}
+
+func TestPollInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		for _, tt := range []struct {
+			poll     time.Duration
+			from, to int64 // polls in a minute
+		}{
+			{0, 240, 300},
+			{10 * time.Second, 6, 8},
+			{-1, 0, 0},
+		} {
+			p := tb.peer("a", isr.Route{}, newSite(), func(cfg *isr.Config) { cfg.Poll = tt.poll })
+			time.Sleep(time.Second)
+			before := p.store.polls.Load()
+			time.Sleep(time.Minute)
+			if n := p.store.polls.Load() - before; n < tt.from || n > tt.to {
+				t.Errorf("%v: %d polls in a minute, want %d to %d", tt.poll, n, tt.from, tt.to)
+			}
+			if err := p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before = p.store.polls.Load()
+			time.Sleep(time.Minute)
+			if n := p.store.polls.Load() - before; n != 0 {
+				t.Errorf("%d polls after Close", n)
+			}
+		}
+		for _, poll := range []time.Duration{time.Millisecond, time.Hour} {
+			if _, err := isr.New(tb.store("a"), tb.bodies, isr.Config{Poll: poll}); err == nil {
+				t.Errorf("a poll interval of %v is accepted", poll)
+			}
+		}
+	})
+}
+
+// Without the log a node is alone, and knows what it does itself.
+func TestAloneWithoutTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := twoGenerations(t, newTable(t), 1, func(cfg *isr.Config) { cfg.Poll = -1 })[0]
+		if _, err := p.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+// slowBodies opens bodies late.
+type slowBodies struct {
+	isr.BodyStore
+	delay atomic.Int64
+}
+
+func (s *slowBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	time.Sleep(time.Duration(s.delay.Load()))
+	return s.BodyStore.Open(ctx, key)
+}
+
+// putLog writes a row of the log, and the sequence, as another node would.
+func (tb *table) putLog(seq int64) {
+	tb.putRow(map[string]types.AttributeValue{
+		"pk":      &types.AttributeValueMemberS{Value: "PURGE"},
+		"sk":      &types.AttributeValueMemberS{Value: fmt.Sprintf("LOG#%020d", seq)},
+		"targets": &types.AttributeValueMemberL{},
+		"ttl":     &types.AttributeValueMemberN{Value: fmt.Sprint(time.Now().Add(time.Hour).Unix())},
+	})
+	tb.putSequence(seq)
+}
+
+func (tb *table) putSequence(seq int64) {
+	tb.putRow(map[string]types.AttributeValue{
+		"pk":  &types.AttributeValueMemberS{Value: "PURGE"},
+		"sk":  &types.AttributeValueMemberS{Value: "SEQ"},
+		"seq": &types.AttributeValueMemberN{Value: fmt.Sprint(seq)},
+	})
+}
+
+func (tb *table) deleteRow(pk, sk string) {
+	tb.t.Helper()
+	_, err := tb.db.DeleteItem(tb.t.Context(), &dynamodb.DeleteItemInput{TableName: aws.String(tableName), Key: map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: sk},
+	}})
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+}
