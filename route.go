@@ -44,10 +44,10 @@ type Route struct {
 	Budget *Budget
 
 	// EarlyRefresh has pages that are asked for often regenerated a little before
-	// they expire, at a random moment (XFetch), so that nobody ever sees them
-	// stale. It is the factor beta of the method: about so many times the duration
-	// of a render before expiry, on average. 1 is a good value, at most 10 is
-	// allowed; zero means never.
+	// they expire, at a random moment (XFetch), so that hardly anybody sees them
+	// stale. It is the factor beta of the method, which scales how early: with 1,
+	// which is a good value, that is a few times the duration of the last render.
+	// At most 10; zero means never.
 	EarlyRefresh float64
 
 	// Jitter is the largest part of a freshness window by which it is shortened,

@@ -31,6 +31,8 @@ type serveCommand struct {
 	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Declare what the pages of a framework vary on: next."`
 	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without are refused."`
 
+	renderFlags `embed:""`
+
 	adminFlags  `embed:""`
 	storeFlags  `embed:""`
 	CreateTable bool `help:"Make the DynamoDB table if it is not there."`
@@ -104,6 +106,9 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	if err := c.validateSharing(); err != nil {
 		return nil, err
 	}
+	if err := c.renderFlags.validate(); err != nil {
+		return nil, err
+	}
 	if err := c.route().Validate(); err != nil {
 		return nil, usagef("%v", err)
 	}
@@ -136,7 +141,7 @@ func (c *serveCommand) validateSharing() error {
 }
 
 func (c *serveCommand) route() isr.Route {
-	rt := isr.Route{
+	rt := c.renderFlags.route(isr.Route{
 		Name:          gateway.RouteName,
 		Revalidate:    time.Duration(c.Revalidate),
 		Stale:         time.Duration(c.Stale),
@@ -144,7 +149,7 @@ func (c *serveCommand) route() isr.Route {
 		Vary:          c.Vary,
 		IgnoreCookies: c.IgnoreCookie,
 		TenantHeader:  c.TenantHeader,
-	}
+	})
 	if rt.Stale == 0 {
 		rt.Stale = -1 // on the command line, zero is none
 	}
@@ -158,12 +163,12 @@ func (c *serveCommand) route() isr.Route {
 }
 
 func (c *serveCommand) config(log *slog.Logger) isr.Config {
-	cfg := isr.Config{
+	cfg := c.renderFlags.config(isr.Config{
 		Memory:    int64(c.Memory),
 		Lease:     time.Duration(c.Lease),
 		Retention: time.Duration(c.Retention),
 		Logger:    log,
-	}
+	})
 	if cfg.Memory == 0 {
 		cfg.Memory = -1
 	}
@@ -171,10 +176,12 @@ func (c *serveCommand) config(log *slog.Logger) isr.Config {
 }
 
 func (c *serveCommand) handler(cache *isr.Cache, origin *url.URL, log *slog.Logger) http.Handler {
+	rt := c.route()
+	rt.Budget = c.budget(c.originText(), log)
 	if c.Demo {
-		return cache.Handler(c.route(), site.Handler(site.Config{}))
+		return cache.Handler(rt, site.Handler(site.Config{}))
 	}
-	return gateway.New(cache, origin, c.route(), log)
+	return gateway.New(cache, origin, rt, log)
 }
 
 func (c *serveCommand) originText() string {
