@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -40,6 +41,48 @@ func fetchFrom(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(res.Body.Close())
 	_, err = fmt.Fprintf(ts.Stdout(), "%d\n%s", res.StatusCode, body)
 	ts.Check(err)
+}
+
+// hangingKey is a script's, for the channel of the requests that hang.
+type hangingKey struct{}
+
+// hangUp makes a site that never answers:
+//
+//	hang ADDRESS
+func hangUp(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: hang ADDRESS")
+	}
+	listener, err := net.Listen("tcp", args[0])
+	ts.Check(err)
+	asked := ts.Value(hangingKey{}).(chan net.Conn)
+	ctx, cancel := context.WithCancel(context.Background())
+	ts.Defer(func() {
+		cancel()
+		_ = listener.Close()
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // the end of the script
+			}
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+			select {
+			case asked <- conn:
+			case <-ctx.Done():
+			}
+		}
+	}()
+}
+
+// awaitHanging waits until a further request hangs.
+func awaitHanging(ts *testscript.TestScript, _ bool, _ []string) {
+	select {
+	case <-ts.Value(hangingKey{}).(chan net.Conn):
+	case <-time.After(scriptPatience):
+		ts.Fatalf("the site was not asked")
+	}
 }
 
 func TestTokenIsKept(t *testing.T) {

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
+	"net/url"
 	"os"
 
 	"github.com/facetheory/isr"
@@ -41,7 +43,11 @@ func (f *askFlags) ask(ctx context.Context, do func(*admin.Client) error) error 
 		if err != nil {
 			return usagef("--server: %v", err)
 		}
-		return do(client)
+		err = do(client)
+		if unreached := (*url.Error)(nil); errors.As(err, &unreached) {
+			return fmt.Errorf("%w; see that isr serve runs there, with that --admin", err)
+		}
+		return err
 	}
 	if err := f.validate(); err != nil {
 		return err

@@ -22,7 +22,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"ADDRESS", "DYNAMODB", "ADMIN"} {
+			for _, name := range []string{"ADDRESS", "DYNAMODB", "ADMIN", "ORIGIN"} {
 				address, err := freeAddress()
 				if err != nil {
 					return err
@@ -32,6 +32,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("ISR_ADMIN", "none") // its default address is one for all of this machine
 			env.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			env.Values[pendingKey{}] = new(*pending)
+			env.Values[hangingKey{}] = make(chan net.Conn)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -42,6 +43,8 @@ func TestScripts(t *testing.T) {
 			"gone":      gone,
 			"tokenfrom": setToken,
 			"origin":    fetchFrom,
+			"hang":      hangUp,
+			"hung":      awaitHanging,
 		},
 	})
 }

@@ -110,26 +110,25 @@ func (a *API) operations() []operation {
 // Handler returns the API for those who need no token, because nobody else can
 // reach it: a socket that belongs to its user, or this very process.
 func (a *API) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.answer(w, r, visitor{remote: "this machine", admitted: true})
+	return a.bounded(func(w http.ResponseWriter, r *http.Request) error {
+		return a.answer(w, r, visitor{remote: "this machine", admitted: true})
 	})
 }
 
 // answer is one request of a visitor who is known.
-func (a *API) answer(w http.ResponseWriter, r *http.Request, v visitor) {
+func (a *API) answer(w http.ResponseWriter, r *http.Request, v visitor) error {
 	op, err := a.find(r)
-	if err == nil && !v.admitted && !op.public {
-		err = v.refusal
-	}
-	if err == nil {
-		err = bound(w, op)
-	}
-	if err == nil {
-		err = a.perform(w, r, op, v)
+	if !v.admitted && !op.public {
+		return v.refusal
 	}
 	if err != nil {
-		a.refuse(w, err)
+		return err
 	}
+	// Operations differ in how long they take.
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(op.limit + writeTime)); err != nil {
+		return err
+	}
+	return a.perform(w, r, op, v)
 }
 
 // find returns the operation that a request names. HEAD is GET, without a body.
@@ -182,9 +181,17 @@ const (
 	writeTime = 20 * time.Second // to take an answer, or a part of a long one
 )
 
-// bound keeps a client that sends or reads slowly from holding a connection. The
-// bounds are the request's own, since operations differ in how long they take.
-func bound(w http.ResponseWriter, op operation) error {
-	c, now := http.NewResponseController(w), time.Now()
-	return errors.Join(c.SetReadDeadline(now.Add(bodyTime)), c.SetWriteDeadline(now.Add(op.limit+writeTime)))
+// bounded keeps a client that sends or reads slowly from holding a connection,
+// whoever it is, and answers with the error of serve.
+func (a *API) bounded(serve func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, now := http.NewResponseController(w), time.Now()
+		err := errors.Join(c.SetReadDeadline(now.Add(bodyTime)), c.SetWriteDeadline(now.Add(bodyTime+writeTime)))
+		if err == nil {
+			err = serve(w, r)
+		}
+		if err != nil {
+			a.refuse(w, err)
+		}
+	})
 }

@@ -115,7 +115,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the server cannot be asked; see that isr serve runs there with that --admin: %w", err)
+		return nil, fmt.Errorf("the server cannot be asked: %w", err)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil

@@ -18,10 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
@@ -247,9 +243,6 @@ func page(w http.ResponseWriter, text string) {
 // it; it can be made to fail or to wait.
 type store struct {
 	*dynamostore.Store
-	db     *localdynamo.DB
-	tokens sync.Map // of lockToken, by the *isr.Lock that was read
-
 	failAfter int           // List ends with an error after so many pages, if positive
 	entered   chan struct{} // gets a value for each Read, if not nil, which then waits for gate
 	gate      chan struct{}
@@ -283,7 +276,7 @@ func newStores(t *testing.T) (*store, *dirbody.Store) {
 			t.Error(err)
 		}
 	})
-	return &store{Store: meta, db: db}, bodies
+	return &store{Store: meta}, bodies
 }
 
 func (s *store) Read(ctx context.Context, pk string) (isr.Record, error) {
@@ -291,15 +284,7 @@ func (s *store) Read(ctx context.Context, pk string) (isr.Record, error) {
 		s.entered <- struct{}{}
 		<-s.gate
 	}
-	lock, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(tableName), Key: lockKey(pk), ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		return isr.Record{}, err
-	}
-	rec, err := s.Store.Read(ctx, pk)
-	if rec.Lock != nil {
-		s.tokens.Store(rec.Lock, lockToken{pk, lock.Item["lease_token"]})
-	}
-	return rec, err
+	return s.Store.Read(ctx, pk)
 }
 
 func (s *store) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
@@ -323,30 +308,7 @@ func (s *store) BreakLease(ctx context.Context, read isr.Record) error {
 		s.meanwhile = nil
 		do()
 	}
-	// By the engine's own operations, while dynamostore has no BreakLease yet.
-	token, ok := s.tokens.Load(read.Lock)
-	if !ok {
-		return fmt.Errorf("the lease of %v was not read", read.Lock)
-	}
-	_, err := s.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName: aws.String(tableName), Key: lockKey(token.(lockToken).pk),
-		ConditionExpression:       aws.String("lease_token = :token"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":token": token.(lockToken).value},
-	})
-	if failed := (*types.ConditionalCheckFailedException)(nil); errors.As(err, &failed) {
-		return isr.ErrMoved
-	}
-	return err
-}
-
-// A lockToken is what a lease row had when it was read.
-type lockToken struct {
-	pk    string
-	value types.AttributeValue
-}
-
-func lockKey(pk string) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: "LOCK"}}
+	return s.Store.BreakLease(ctx, read)
 }
 
 type lockedBuffer struct {

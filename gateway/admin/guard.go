@@ -53,18 +53,16 @@ func (t Token) admits(secret string) bool {
 // refused in any case, whatever they know: they have no business here, and a name
 // that was made to lead to this machine (DNS rebinding) would let them in.
 func (a *API) Guarded(t Token, loopback bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a.bounded(func(w http.ResponseWriter, r *http.Request) error {
 		if err := foreign(r, loopback); err != nil {
-			a.refuse(w, err)
-			return
+			return err
 		}
 		v := t.identify(r)
 		if v.wrong() {
 			a.log.Warn("the admin API was asked with a wrong token", "remote", v.remote)
-			a.refuse(w, v.refusal)
-			return
+			return v.refusal
 		}
-		a.answer(w, r, v)
+		return a.answer(w, r, v)
 	})
 }
 

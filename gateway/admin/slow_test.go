@@ -17,12 +17,12 @@ import (
 )
 
 // dial serves an API on one connection.
-func dial(t *testing.T, api *admin.API) (client net.Conn) {
+func dial(t *testing.T, api http.Handler) (client net.Conn) {
 	t.Helper()
 	client, served := net.Pipe()
 	l := &single{conn: make(chan net.Conn, 1)}
 	l.conn <- served
-	server := &http.Server{Handler: api.Handler()}
+	server := &http.Server{Handler: api}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() {
 		_ = server.Close()
@@ -50,6 +50,7 @@ type slow struct {
 	isr.MetaStore
 	takes time.Duration
 	pages int
+	ended chan struct{} // closed when a list has ended, if not nil
 }
 
 func (s slow) Read(ctx context.Context, _ string) (isr.Record, error) {
@@ -63,6 +64,9 @@ func (s slow) Read(ctx context.Context, _ string) (isr.Record, error) {
 
 func (s slow) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
 	return func(yield func(admin.Listed, error) bool) {
+		if s.ended != nil {
+			defer close(s.ended)
+		}
 		for range s.pages {
 			if _, err := s.Read(ctx, ""); err != nil {
 				yield(admin.Listed{}, err)
@@ -104,7 +108,7 @@ func status(t *testing.T, conn net.Conn) (int, string) {
 func TestSlowStore(t *testing.T) {
 	for takes, want := range map[time.Duration]int{20 * time.Second: 200, time.Minute: 504} {
 		synctest.Test(t, func(t *testing.T) {
-			conn := dial(t, slowAPI(t, slow{takes: takes}))
+			conn := dial(t, slowAPI(t, slow{takes: takes}).Handler())
 			if _, err := io.WriteString(conn, "GET /-/lease?key=a.example/ HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +122,7 @@ func TestSlowStore(t *testing.T) {
 // A list takes as long as it takes, for those who read it.
 func TestSlowList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := dial(t, slowAPI(t, slow{takes: 15 * time.Second, pages: 20}))
+		conn := dial(t, slowAPI(t, slow{takes: 15 * time.Second, pages: 20}).Handler())
 		if _, err := io.WriteString(conn, "GET /-/pages HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -130,17 +134,42 @@ func TestSlowList(t *testing.T) {
 	})
 }
 
-// A client that sends half a request is not waited for.
-func TestSlowClient(t *testing.T) {
+// Nobody reads the table for a client that does not read the list.
+func TestListThatIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := dial(t, slowAPI(t, slow{}))
-		if _, err := io.WriteString(conn, "POST /-/regenerate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		s := slow{pages: 1000, ended: make(chan struct{})}
+		conn := dial(t, slowAPI(t, s).Handler())
+		if _, err := io.WriteString(conn, "GET /-/pages HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		got, text := status(t, conn)
-		if got != 400 || time.Since(began) != 10*time.Second {
-			t.Errorf("after %s: %d %s", time.Since(began), got, text)
+		<-s.ended
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("the list ended after %s", took)
 		}
 	})
+}
+
+// A client that sends half a request is not waited for, with a token or without.
+func TestSlowClient(t *testing.T) {
+	token, err := admin.NewToken(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, door := range map[int]func(*admin.API) http.Handler{
+		400: (*admin.API).Handler,
+		401: func(api *admin.API) http.Handler { return api.Guarded(token, false) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			conn := dial(t, door(slowAPI(t, slow{})))
+			if _, err := io.WriteString(conn, "POST /-/regenerate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			got, text := status(t, conn)
+			if got != want || time.Since(began) != 10*time.Second {
+				t.Errorf("after %s: %d %s; want %d", time.Since(began), got, text, want)
+			}
+		})
+	}
 }
