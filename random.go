@@ -25,7 +25,8 @@ func (c *Cache) shorten(window time.Duration, share float64) time.Duration {
 	return window - time.Duration(c.below(most+1))*time.Second
 }
 
-// newGenerationID is unique, and sorts by time for the eye.
-func (c *Cache) newGenerationID(at time.Time) string {
-	return at.UTC().Format("20060102T150405Z") + "-" + strings.ToLower(c.cfg.NewToken())
+// newGenerationID is unique, and sorts by time: those of one page by the order in
+// which they are published, since a publish takes longer than a microsecond.
+func (c *Cache) newGenerationID() string {
+	return c.now().UTC().Format("20060102T150405.000000Z") + "-" + strings.ToLower(c.cfg.NewToken())
 }

@@ -434,7 +434,7 @@ func (s *search) entry(got rendering, generatedAt time.Time, took time.Duration,
 	if !validETag(etag) {
 		etag = `"` + digest[:32] + `"`
 	}
-	id := s.c.newGenerationID(generatedAt)
+	id := s.c.newGenerationID()
 	e := Entry{
 		BodyKey:      bodyPrefix(s.pk) + id,
 		GeneratedAt:  generatedAt,

@@ -162,7 +162,7 @@ func (c *Cache) madeBefore(ctx context.Context, s *search) error {
 	case !found:
 		return nil
 	}
-	return earlier.answer(*s.claim, c.now())
+	return earlier.Standing(*s.claim, c.now())
 }
 
 // replay answers a request that was completed before with what it published.

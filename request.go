@@ -81,9 +81,9 @@ type Request struct {
 	Failure string
 }
 
-// answer is what somebody is told who makes a claim, if this request is on record:
-// nil if it may be carried out (again), else a *RequestError.
-func (r Request) answer(c Claim, now time.Time) error {
+// Standing is what somebody is told who makes a claim while this request is on
+// record: nil if it may be carried out, again or at last, else a *RequestError.
+func (r Request) Standing(c Claim, now time.Time) error {
 	switch {
 	case r.Hash != c.Hash:
 		return &RequestError{Request: r, Err: ErrRequestMismatch}

@@ -95,7 +95,7 @@ func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
 		return &claiming{mine: true}, nil
 	}
 	if earlier != nil {
-		if err := standing(*earlier, c, now); err != nil {
+		if err := earlier.Standing(*c, now); err != nil {
 			return nil, err
 		}
 	}
@@ -106,20 +106,6 @@ func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
 	return &claiming{
 		request: l.claimRequest(c, stored, now, expiresAt), failures: lock.failures(), expiresAt: expiresAt, asked: asked,
 	}, nil
-}
-
-// standing says what somebody is told whose request was made before: nil if it
-// may be carried out, again or at last.
-func standing(earlier isr.Request, c *isr.Claim, now time.Time) error {
-	switch {
-	case earlier.Hash != c.Hash:
-		return &isr.RequestError{Request: earlier, Err: isr.ErrRequestMismatch}
-	case earlier.State == isr.RequestCompleted:
-		return &isr.RequestError{Request: earlier, Err: isr.ErrRequestCompleted}
-	case earlier.State == isr.RequestStarted && earlier.InProgressUntil.After(now):
-		return &isr.RequestError{Request: earlier, Err: isr.ErrRequestInProgress}
-	}
-	return nil
 }
 
 // claimRequest states both rows. If we crash once it is carried out, the lease
