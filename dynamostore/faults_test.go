@@ -60,6 +60,13 @@ func (f *faultyAPI) arm(plan []fault, down bool, before func(n int)) {
 	f.plan, f.down, f.before, f.calls, f.sent = plan, down, before, 0, nil
 }
 
+// made is how many calls were made since arm.
+func (f *faultyAPI) made() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
 // deliver carries out what is late.
 func (f *faultyAPI) deliver() {
 	f.mu.Lock()

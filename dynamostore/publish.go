@@ -48,6 +48,10 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 	}
 	held.end()
 	held.endRequest()
+	// Crashing from here on leaves versions to expire at their time.
+	if how.History && how.Keep > 0 {
+		s.prune(ctx, held.pk, how.Keep)
+	}
 	return p.next, nil
 }
 

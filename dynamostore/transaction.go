@@ -81,6 +81,3 @@ func (r refusal) of(p purpose) bool {
 	_, ok := r[p]
 	return ok
 }
-
-// only says whether nothing but the condition of this action was false.
-func (r refusal) only(p purpose) bool { return len(r) == 1 && r.of(p) }

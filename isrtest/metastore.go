@@ -60,6 +60,7 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"RollbackToCurrent", testRollbackToCurrent},
 		{"Pin", testPin},
 		{"PinHolds", testPinHolds},
+		{"Keep", testKeep},
 		{"Changes", testChanges},
 		{"ManyChanges", testManyChanges},
 		{"Request", testRequest},

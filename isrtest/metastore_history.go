@@ -269,6 +269,25 @@ func testPinHolds(t *testing.T, f *fleet) {
 	f.holds(testPK, f.publish(f.a, testPK, f.entry("4"))) // the pin is over
 }
 
+// testKeep: of the superseded versions only the newest stay.
+func testKeep(_ *testing.T, f *fleet) {
+	keep := func(id string, n int) {
+		f.publishAs(f.a, f.entry(id), isr.Publishing{History: true, Keep: n})
+	}
+	for i := range 5 {
+		keep(fmt.Sprint(i), 3)
+	}
+	f.wantKept("4", "3", "2")
+	f.rollback(f.a, "2", f.assertion())
+	f.wantKept("4", "3", "2")
+	keep("5", 2)
+	f.wantKept("5", "4")
+	f.rollback(f.a, "4", f.assertion())
+	f.publish(f.b, testPK, f.entry("6"))
+	keep("7", 1)
+	f.wantKept("7")
+}
+
 // testRaceOfRollbacks: publishes and rollbacks at once form one chain, and each
 // rollback is in the log.
 func testRaceOfRollbacks(t *testing.T, f *fleet) {

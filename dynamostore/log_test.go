@@ -1,0 +1,113 @@
+package dynamostore_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+)
+
+const logKey = "LOG#00000000000000000007"
+
+// TestLogRows: rows of later versions are understood as far as they go.
+func TestLogRows(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		page := func(more attrs) attrs {
+			m := attrs{"kind": str("reload"), "key": str("example.com/")}
+			for name, value := range more {
+				m[name] = value
+			}
+			return m
+		}
+		for name, test := range map[string]struct {
+			row  attrs
+			want []isr.Key
+		}{
+			"ours":          {attrs{"targets": list(obj(page(nil))), "id": str("x"), "ttl": num("4000000000")}, []isr.Key{{Text: "example.com/"}}},
+			"tenant":        {attrs{"targets": list(obj(page(attrs{"tenant": str("t1")})))}, []isr.Key{{Tenant: "t1", Text: "example.com/"}}},
+			"nothing":       {attrs{"targets": list()}, nil},
+			"more to it":    {attrs{"targets": list(obj(page(attrs{"x": num("1")}))), "x": yes()}, []isr.Key{{Text: "example.com/"}}},
+			"unknown kinds": {attrs{"targets": list(obj(attrs{"kind": str("tag"), "value": str("news")}), obj(page(nil)), obj(attrs{"kind": str("site")}))}, []isr.Key{{Text: "example.com/"}}},
+		} {
+			f.raw.put("PURGE", logKey, test.row)
+			got, err := f.store.Changes(t.Context(), 6)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if d := diff([]isr.Change{{Seq: 7, Reload: test.want}}, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", name, d)
+			}
+		}
+		if got, err := f.store.Changes(t.Context(), 7); err != nil || len(got) != 0 {
+			t.Errorf("Changes after the last: %+v, %v", got, err)
+		}
+		if got, err := f.store.Changes(t.Context(), -1); err != nil || len(got) != 1 {
+			t.Errorf("Changes after less than nothing: %+v, %v", got, err)
+		}
+		if got, err := f.store.Changes(t.Context(), math.MaxInt64-1); err != nil || len(got) != 0 {
+			t.Errorf("Changes after more than there can be: %+v, %v", got, err)
+		}
+	})
+}
+
+// TestMalformedLogRows: what cannot be read is an error that names the row: it
+// may be what a node has to know.
+func TestMalformedLogRows(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		target := func(m attrs) attrs { return attrs{"targets": list(obj(m))} }
+		for name, test := range map[string]struct {
+			sk        string
+			row       attrs
+			attribute string
+		}{
+			"no targets":         {logKey, attrs{}, "targets"},
+			"targets of text":    {logKey, attrs{"targets": str("all")}, "targets"},
+			"targets of texts":   {logKey, attrs{"targets": list(str("all"))}, "targets[0]"},
+			"no kind":            {logKey, target(attrs{"key": str("a")}), "targets"},
+			"no key":             {logKey, target(attrs{"kind": str("reload")}), "targets"},
+			"kind of number":     {logKey, target(attrs{"kind": num("1")}), "targets[0].kind"},
+			"key of number":      {logKey, target(attrs{"kind": str("reload"), "key": num("1")}), "targets[0].key"},
+			"tenant of a list":   {logKey, target(attrs{"kind": str("reload"), "key": str("a"), "tenant": list()}), "targets[0].tenant"},
+			"no number":          {"LOG#0000000000000000000x", target(nil), "sk"},
+			"too short a number": {"LOG#8", target(nil), "sk"},
+			"too big a number":   {"LOG#99999999999999999999", target(nil), "sk"},
+		} {
+			f.raw.put("PURGE", test.sk, test.row)
+			_, err := f.store.Changes(t.Context(), 0)
+			malformed, ok := errors.AsType[*dynamostore.MalformedError](err)
+			if !ok || malformed.PK != "PURGE" || malformed.SK != test.sk || malformed.Attribute != test.attribute {
+				t.Errorf("%s: %v; want a MalformedError of %s in %s", name, err, test.attribute, test.sk)
+			}
+			f.raw.set("PURGE", test.sk, nil)
+		}
+	})
+}
+
+// TestRollbackWithoutSequence: where the sequence cannot be read there is no
+// rollback, and the page stays.
+func TestRollbackWithoutSequence(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		f.keep("g1")
+		second := f.keep("g2")
+		for _, seq := range []attrs{{}, {"seq": str("1")}, {"seq": num("-1")}} {
+			f.raw.put("PURGE", "SEQ", seq)
+			if _, err := f.store.Rollback(t.Context(), f.read(), "g1", f.assertion()); !isMalformed(err) {
+				t.Errorf("Rollback: %v, want a MalformedError", err)
+			}
+		}
+		if d := diff(&second, f.read().Entry); d != "" {
+			t.Errorf("the page changed:\n%s", d)
+		}
+		f.raw.put("PURGE", "SEQ", attrs{"seq": num("7.5")}) // of another language
+		f.rollback("g1", f.assertion())
+		if d := diff(num("8"), f.raw.get("PURGE", "SEQ")["seq"]); d != "" {
+			t.Errorf("seq (-want +got):\n%s", d)
+		}
+	})
+}

@@ -1,0 +1,210 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+)
+
+// onFewPlans runs a test on a page of its own under every pair of the faults that
+// differ in kind, with two generations kept on it.
+func onFewPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
+	onEngines(t, func(t *testing.T, db engine) {
+		r := newRig(t, db)
+		for i, plan := range plans(2, []fault{none, lostRequest, lostReply, lateRequest, conflict}) {
+			pk := fmt.Sprintf("CACHE#%d", i)
+			for _, id := range []string{"g1", "g2"} {
+				l, read := begin(t, r.store, pk)
+				if _, err := r.store.Publish(t.Context(), l, read, r.entry(id), isr.Publishing{History: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test(t, r, pk, plan)
+			r.api.arm(nil, false, nil)
+			r.api.deliver()
+			if t.Failed() {
+				t.Fatalf("under the plan %v", plan)
+			}
+		}
+	})
+}
+
+// readPage reads without faults.
+func (r *rig) readPage(t *testing.T, pk string) isr.Record {
+	t.Helper()
+	record, err := r.store.Read(t.Context(), pk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+// logged is how often the log, from a sequence on, tells of this rig's page.
+func (r *rig) logged(t *testing.T, after int64) (times int) {
+	t.Helper()
+	changes, err := r.store.Changes(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		if after++; change.Seq != after {
+			t.Errorf("the log has a gap before %d", change.Seq)
+		}
+		times += len(change.Reload)
+	}
+	return times
+}
+
+func (r *rig) sequence(t *testing.T) int64 {
+	t.Helper()
+	sequence, err := r.store.Sequence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sequence.Seq
+}
+
+// TestHistoryUnderFaults: a publish with history, and a rollback, get through
+// while the store answers at last, and happen once.
+func TestHistoryUnderFaults(t *testing.T) {
+	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+		l, read := begin(t, r.faulty, pk)
+		r.api.arm(plan, false, nil)
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g3"), isr.Publishing{History: true}); err != nil {
+			t.Errorf("Publish: %v", err)
+		}
+		r.api.deliver()
+		read, from := r.readPage(t, pk), r.sequence(t)
+		for skip := range 4 { // reads, then the transaction
+			r.api.arm(append(make([]fault, skip), plan...), false, nil)
+			back, err := r.faulty.Rollback(t.Context(), read, []string{"g1", "g2"}[skip%2], r.assertion())
+			if err != nil {
+				t.Errorf("Rollback under faults after %d calls: %v", skip, err)
+			}
+			r.api.deliver()
+			read = r.readPage(t, pk)
+			if d := diff(&back, read.Entry); d != "" {
+				t.Errorf("after %d calls (-want +got):\n%s", skip, d)
+			}
+		}
+		if n := r.logged(t, from); n != 4 {
+			t.Errorf("the log tells of %d rollbacks, want 4", n)
+		}
+	})
+}
+
+// TestRollbackByCallerWhoLeaves: the answer is the truth, and stays it; and the
+// log tells of a rollback if and only if there was one.
+func TestRollbackByCallerWhoLeaves(t *testing.T) {
+	for leaves := 4; leaves <= 6; leaves++ {
+		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
+			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+				read, from := r.readPage(t, pk), r.sequence(t)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				r.api.arm(append(make([]fault, 3), plan...), false, func(n int) {
+					if n == leaves {
+						leave()
+					}
+				})
+				_, err := r.faulty.Rollback(ctx, read, "g1", r.assertion())
+				if errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
+					t.Errorf("Rollback: %v, which is not so", err)
+				}
+				r.api.deliver()
+				got, _ := r.current(t, pk)
+				if n := r.logged(t, from); (got == "g1") != (err == nil) || (n == 1) != (err == nil) {
+					t.Errorf("Rollback: %v, current is %q, and the log tells of %d", err, got, n)
+				}
+			})
+		})
+	}
+}
+
+// TestRollbackOvertaken: while a rollback waits for an answer another one, to the
+// same generation and at the same moment, comes through. Only the log tells whose
+// it was.
+func TestRollbackOvertaken(t *testing.T) {
+	for when := 4; when <= 7; when++ {
+		t.Run(fmt.Sprint(when), func(t *testing.T) {
+			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+				read, from := r.readPage(t, pk), r.sequence(t)
+				other := error(nil)
+				r.api.arm(append(make([]fault, 3), plan...), false, func(n int) {
+					if n == when {
+						_, other = r.store.Rollback(t.Context(), read, "g1", r.assertion())
+					}
+				})
+				_, err := r.faulty.Rollback(t.Context(), read, "g1", r.assertion())
+				if errors.Is(err, isr.ErrUnknownOutcome) {
+					t.Errorf("Rollback: %v", err)
+				}
+				made := r.api.made() >= when
+				r.api.deliver()
+				won := 0
+				for _, e := range []error{err, other} {
+					if e == nil {
+						won++
+					} else if !errors.Is(e, isr.ErrMoved) {
+						t.Errorf("Rollback: %v, want ErrMoved", e)
+					}
+				}
+				if !made {
+					won-- // there was no other
+				}
+				if n := r.logged(t, from); won != 1 || n != 1 {
+					t.Errorf("%d of two rollbacks were told that they came through (%v, %v), and the log tells of %d", won, err, other, n)
+				}
+			})
+		})
+	}
+}
+
+// TestRollbackInOutage: without an answer the outcome is unknown, in time.
+func TestRollbackInOutage(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		for _, f := range []fault{lostRequest, lostReply, lateRequest, serverError} {
+			r := newRig(t, db)
+			r.keep("g1")
+			r.keep("g2")
+			r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
+				Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
+			})
+			r.api.arm([]fault{none, none, none, f}, true, nil)
+			_, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion())
+			if !errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
+				t.Errorf("Rollback, %v: %v, want ErrUnknownOutcome alone", f, err)
+			}
+			r.api.arm([]fault{none, lostRequest}, true, nil)
+			other := map[string]string{"g1": "g2", "g2": "g1"}
+			read := r.read()
+			if _, err := r.faulty.Rollback(t.Context(), read, other[read.Entry.GenerationID], r.assertion()); err == nil || errors.Is(err, isr.ErrUnknownOutcome) {
+				t.Errorf("Rollback before anything was sent: %v, want a plain error", err)
+			}
+		}
+	})
+}
+
+// TestForgottenTokenOfRollback: the log itself says that a refused rollback had
+// been carried out.
+func TestForgottenTokenOfRollback(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		f.keep("g1")
+		f.keep("g2")
+		f.store = newStore(t, forgetfulAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
+		want := f.rollback("g1", f.assertion())
+		if d := diff(&want, f.read().Entry); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		want = f.publishAs(f.entry("g3"), isr.Publishing{History: true})
+		if d := diff(&want, f.read().Entry); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
