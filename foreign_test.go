@@ -95,20 +95,26 @@ func TestPurgeRowCovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		get(tb.node(tb.store("a"), nil).Handler(isr.Route{}, site), "/")
-		number := func(n int64) types.AttributeValue {
-			return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
-		}
-		now := time.Now().Unix()
-		tb.putRow(map[string]types.AttributeValue{
-			"pk": &types.AttributeValueMemberS{Value: "PURGE"}, "sk": &types.AttributeValueMemberS{Value: "SEQ"},
-			"seq": number(1), "mark_lifetime": number(40 * 24 * 3600),
-		})
-		tb.putRow(map[string]types.AttributeValue{
-			"pk": &types.AttributeValueMemberS{Value: isr.HashedPartition(page)}, "sk": &types.AttributeValueMemberS{Value: "PURGE"},
-			"seq": number(1), "hard_seq": number(1), "at": number(now), "ttl": number(now + 40*24*3600),
-		})
+		tb.purge(page, 1)
 		h := tb.node(tb.store("b"), nil).Handler(isr.Route{}, site)
 		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
 		expect(t, get(h, "/"), "/ rendered 2", "isr; hit")
+	})
+}
+
+// purge records a hard purge of a page, as the table does.
+func (tb *table) purge(k isr.Key, seq int64) {
+	tb.t.Helper()
+	number := func(n int64) types.AttributeValue {
+		return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+	}
+	now := time.Now().Unix()
+	tb.putRow(map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: "PURGE"}, "sk": &types.AttributeValueMemberS{Value: "SEQ"},
+		"seq": number(seq), "mark_lifetime": number(40 * 24 * 3600),
+	})
+	tb.putRow(map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: isr.HashedPartition(k)}, "sk": &types.AttributeValueMemberS{Value: "PURGE"},
+		"seq": number(seq), "hard_seq": number(seq), "at": number(now), "ttl": number(now + 40*24*3600),
 	})
 }

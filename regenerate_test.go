@@ -155,8 +155,23 @@ func TestCloseGivesLeasesBack(t *testing.T) {
 type faultyStore struct {
 	isr.MetaStore
 	read, publish, refresh func() error
+	acquire, rollback      func()                // called before
 	changes                atomic.Pointer[error] // of the log
 	reads, polls           atomic.Int64
+}
+
+func (f *faultyStore) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+	if f.acquire != nil {
+		f.acquire()
+	}
+	return f.MetaStore.Acquire(ctx, pk, d, claim)
+}
+
+func (f *faultyStore) Rollback(ctx context.Context, read isr.Record, to string, a isr.Assertion) (isr.Entry, error) {
+	if f.rollback != nil {
+		f.rollback()
+	}
+	return f.MetaStore.Rollback(ctx, read, to, a)
 }
 
 func (f *faultyStore) Changes(ctx context.Context, after int64) ([]isr.Change, error) {

@@ -1,0 +1,352 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+func (p *peer) versions(t *testing.T) []isr.Version {
+	t.Helper()
+	versions, err := p.Versions(t.Context(), page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return versions
+}
+
+func TestVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", withHistory, site, nil)
+		if v := p.versions(t); len(v) != 0 {
+			t.Errorf("of a page never stored: %v", v)
+		}
+		site.delay = 0
+		for range 7 { // in one second
+			time.Sleep(time.Millisecond)
+			if _, err := p.Regenerate(t.Context(), page); err != nil {
+				t.Fatal(err)
+			}
+		}
+		versions := p.versions(t)
+		if len(versions) != withHistory.History || !versions[0].Current {
+			t.Fatalf("%d versions, current first: %+v", len(versions), versions)
+		}
+		for i, v := range versions[1:] {
+			if v.Current || v.Version >= versions[i].Version {
+				t.Errorf("version %d: current %v, published at %d after %d", i+1, v.Current, v.Version, versions[i].Version)
+			}
+		}
+		if _, err := p.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		again := p.versions(t)
+		if len(again) != len(versions) || again[0].Current || !again[1].Current || again[1].GenerationID != versions[1].GenerationID {
+			t.Errorf("after a rollback: %+v", again)
+		}
+	})
+}
+
+func TestVersionsWithoutHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", isr.Route{Name: "site"}, newSite(), nil)
+		p.regenerate(t, 2)
+		if v := p.versions(t); len(v) != 1 || !v[0].Current {
+			t.Errorf("%+v, want the current one", v)
+		}
+		if _, err := p.Rollback(t.Context(), page); !errors.Is(err, isr.ErrNoVersion) {
+			t.Errorf("Rollback: %v", err)
+		}
+		tb.putForeign(page, "pages/theirs.html", "theirs")
+		if v := p.versions(t); len(v) != 1 || !v[0].Current || !v[0].Foreign {
+			t.Errorf("%+v, want another service's", v)
+		}
+	})
+}
+
+func TestRollbackTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", withHistory, newSite(), nil)
+		p.regenerate(t, 4)
+		versions := p.versions(t)
+		oldest := versions[3].GenerationID
+		for _, tt := range []struct {
+			name string
+			to   string
+			want string // the page, or empty: ErrNoVersion
+		}{
+			{"whole id", oldest, "/ rendered 1"},
+			{"beginning", oldest[:len(oldest)-5], "/ rendered 1"},
+			{"the current one", versions[0].GenerationID, "/ rendered 4"},
+			{"ambiguous", oldest[:4], ""},
+			{"unknown", "20010101", ""},
+		} {
+			e, err := p.Rollback(t.Context(), page, isr.RollbackTo(tt.to), isr.PinFor(90*time.Minute))
+			if tt.want == "" {
+				if !errors.Is(err, isr.ErrNoVersion) {
+					t.Errorf("%s: %+v, %v", tt.name, e, err)
+				}
+				continue
+			}
+			if left := time.Until(e.PinnedUntil); err != nil || left < 90*time.Minute || left > 90*time.Minute+time.Second {
+				t.Errorf("%s: %v, pinned for %v", tt.name, err, left)
+			}
+			expect(t, get(p, "/"), tt.want, "isr; hit")
+		}
+
+		// From the current one, not from the newest, one goes back further.
+		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[1].GenerationID)); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"/ rendered 2", "/ rendered 1"} {
+			if _, err := p.Rollback(t.Context(), page); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, get(p, "/"), want, "isr; hit")
+		}
+		if _, err := p.Rollback(t.Context(), page); !errors.Is(err, isr.ErrNoVersion) {
+			t.Errorf("from the oldest: %v", err)
+		}
+		if _, err := p.Rollback(t.Context(), page, isr.PinFor(-time.Second)); err == nil {
+			t.Error("a pin into the past is accepted")
+		}
+	})
+}
+
+func TestRollbackNeedsTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", withHistory, newSite(), nil)
+		p.regenerate(t, 3)
+		versions := p.versions(t)
+		if err := tb.bodies.Delete(t.Context(), versions[1].BodyKey); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Rollback(t.Context(), page); !errors.Is(err, isr.ErrNoBody) {
+			t.Errorf("without the body: %v", err)
+		}
+		tb.replaceBody(versions[2].BodyKey, "a part")
+		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[2].GenerationID)); !errors.Is(err, isr.ErrNoBody) {
+			t.Errorf("with a part of the body: %v", err)
+		}
+		expect(t, get(p, "/"), "/ rendered 3", "isr; hit")
+	})
+}
+
+// replaceBody puts another body in the place of a stored one.
+func (tb *table) replaceBody(key, body string) {
+	tb.t.Helper()
+	if err := errors.Join(tb.bodies.Delete(tb.t.Context(), key), tb.bodies.Put(tb.t.Context(), key, []byte(body))); err != nil {
+		tb.t.Fatal(err)
+	}
+}
+
+// A regeneration that began before a rollback loses, and sees the winner.
+func TestRollbackBeatsARegenerationUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := withHistory
+		rt.Stale = -1
+		a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
+		a.regenerate(t, 2)
+
+		site.delay = 5 * time.Second
+		forced := make(chan error)
+		go func() {
+			_, err := a.Regenerate(t.Context(), page)
+			forced <- err
+		}()
+		time.Sleep(time.Second)
+		if _, err := b.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-forced; !errors.Is(err, isr.ErrMoved) {
+			t.Errorf("a forced regeneration: %v", err)
+		}
+		expect(t, get(a, "/"), "/ rendered 1", "isr; hit")
+		if _, err := a.Unpin(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+
+		// A visitor's, of a page that has to be waited for.
+		time.Sleep(2 * time.Minute)
+		visited := make(chan answer)
+		go func() { visited <- get(a, "/") }()
+		time.Sleep(time.Second)
+		if _, err := b.Rollback(t.Context(), page, isr.RollbackTo(b.versions(t)[0].GenerationID)); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, <-visited, "/ rendered 2", "isr; hit")
+		if rec, err := a.store.Read(t.Context(), isr.HashedPartition(page)); err != nil || rec.Lock != nil {
+			t.Errorf("the loser left %+v, %v", rec.Lock, err)
+		}
+	})
+}
+
+// A generation that is published between the look and the rollback is replaced,
+// as the one before it would have been.
+func TestRollbackDespiteAPublishInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := isr.Route{Name: "site", History: 20}
+		a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
+		a.regenerate(t, 2)
+		b.store.rollback = func() {
+			b.store.rollback = nil
+			a.regenerate(t, 1)
+		}
+		if _, err := b.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		b.store.rollback = func() { a.regenerateUnpinned(t) }
+		newest := isr.RollbackTo(b.versions(t)[0].GenerationID)
+		if _, err := b.Rollback(t.Context(), page, newest); !errors.Is(err, isr.ErrMoved) {
+			t.Errorf("while others publish all the time: %v", err)
+		}
+	})
+}
+
+func (p *peer) regenerateUnpinned(t *testing.T) {
+	t.Helper()
+	if _, err := p.Regenerate(t.Context(), page, isr.WithUnpin()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPinnedPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a, b := tb.peer("a", withHistory, site, nil), tb.peer("b", withHistory, site, nil)
+		if _, err := a.Pin(t.Context(), page, 0); !errors.Is(err, isr.ErrNoVersion) {
+			t.Errorf("of a page that is not stored: %v", err)
+		}
+		a.regenerate(t, 1)
+		e, err := a.Pin(t.Context(), page, time.Hour)
+		if left := time.Until(e.PinnedUntil); err != nil || left < time.Hour || left > time.Hour+time.Second {
+			t.Fatalf("pinned for %v, %v", left, err)
+		}
+		if _, err := b.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrPinned) {
+			t.Errorf("Regenerate: %v", err)
+		}
+		time.Sleep(30 * time.Minute)
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit; ttl=-")
+		time.Sleep(time.Second)
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("a pinned page was rendered %d times", n)
+		}
+		time.Sleep(31 * time.Minute) // the pin has ended by itself
+		get(b, "/")
+		time.Sleep(2 * time.Second)
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit; ttl=")
+
+		if _, err := a.Pin(t.Context(), page, 0); err != nil {
+			t.Fatal(err)
+		}
+		g, err := b.Regenerate(t.Context(), page, isr.WithUnpin())
+		if err != nil || !g.PinnedUntil.IsZero() {
+			t.Errorf("WithUnpin: pinned until %v, %v", g.PinnedUntil, err)
+		}
+		before, err := a.Unpin(t.Context(), page)
+		if err != nil || before.Version != g.Version {
+			t.Errorf("Unpin of a page that is not pinned: version %d, %v; want %d as it was", before.Version, err, g.Version)
+		}
+	})
+}
+
+// The pin comes while the lease is taken: nothing is rendered in vain.
+func TestPinIsSeenUnderTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a, b := tb.peer("a", withHistory, site, nil), tb.peer("b", withHistory, site, nil)
+		a.regenerate(t, 1)
+		a.store.acquire = func() {
+			a.store.acquire = nil
+			if _, err := b.Pin(context.Background(), page, 0); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := a.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrPinned) || site.renders.Load() != 1 {
+			t.Errorf("%v after %d renders", err, site.renders.Load())
+		}
+		rec, err := b.store.Read(t.Context(), isr.HashedPartition(page))
+		if err != nil || rec.Lock != nil {
+			t.Errorf("the lease was not given back: %+v, %v", rec.Lock, err)
+		}
+	})
+}
+
+// A pin holds a page that is there: without its body it is rendered, and the pin is
+// gone.
+func TestPinnedPageWithoutItsBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a, b := tb.peer("a", withHistory, site, nil), tb.peer("b", withHistory, site, nil)
+		a.regenerate(t, 1)
+		e, err := a.Pin(t.Context(), page, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tb.bodies.Delete(t.Context(), e.BodyKey); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(b, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+		if v := b.versions(t)[0]; !v.Current || !v.PinnedUntil.IsZero() {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+// A purge is stronger than a pin.
+func TestPinnedPageThatIsPurged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a, b := tb.peer("a", withHistory, site, nil), tb.peer("b", withHistory, site, nil)
+		a.regenerate(t, 2)
+		if _, err := a.Pin(t.Context(), page, 0); err != nil {
+			t.Fatal(err)
+		}
+		tb.purge(page, 7)
+		expect(t, get(b, "/"), "/ rendered 3", "isr; fwd=miss; fwd-status=200; stored")
+		if _, err := b.Rollback(t.Context(), page); !errors.Is(err, isr.ErrPurged) {
+			t.Errorf("to a generation that was purged: %v", err)
+		}
+	})
+}
+
+// An unchanged page has one body, whichever of its generations is current.
+func TestUnchangedVersionsShareABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) { cacheable(w, r, 1) })
+		p := tb.peer("a", withHistory, site, nil)
+		p.regenerate(t, 3)
+		versions := p.versions(t)
+		if len(versions) != 3 || versions[0].BodyKey != versions[1].BodyKey || versions[1].BodyKey != versions[2].BodyKey {
+			t.Fatalf("%+v", versions)
+		}
+		stored := 0
+		for _, err := range tb.bodies.List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored++
+		}
+		if stored != 1 {
+			t.Errorf("%d bodies are stored, want 1", stored)
+		}
+		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[2].GenerationID)); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
+	})
+}
