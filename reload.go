@@ -41,6 +41,9 @@ func (r *reloads) everythingLocked(now time.Time) {
 func (r *reloads) page(k Key, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.floor.Load() == nil {
+		return // everything will overtake them, before any is kept
+	}
 	if len(r.last) >= maxReloads {
 		maps.DeleteFunc(r.last, func(_ Key, at time.Time) bool { return now.Sub(at) > LogLife })
 	}
