@@ -25,7 +25,7 @@ func (c *regenerateCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
-		p, err := client.Regenerate(ctx, admin.TargetOf(k))
+		p, err := client.Regenerate(ctx, admin.Regenerate{Target: admin.TargetOf(k)})
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,8 @@ type Listed struct {
 
 // Config adjusts an [API]. Its zero value is useful.
 type Config struct {
-	// Cache renders pages anew. Without one, nothing can be regenerated.
+	// Cache renders pages anew, and carries out what else changes them. Without one,
+	// nothing can be regenerated.
 	Cache *isr.Cache
 	// Partition derives partition keys, as the cache does. Nil means
 	// isr.HashedPartition.
@@ -58,6 +59,7 @@ func (cfg Config) withDefaults() Config {
 type API struct {
 	store  Store
 	bodies isr.BodyStore
+	cache  *isr.Cache
 	cfg    Config
 	log    *slog.Logger
 
@@ -77,8 +79,15 @@ func New(store Store, bodies isr.BodyStore, cfg Config) (*API, error) {
 		return nil, errors.New("admin: no store was given")
 	}
 	cfg = cfg.withDefaults()
+	cache := cfg.Cache
+	if cache == nil {
+		var err error
+		if cache, err = changesOnly(store, bodies, cfg); err != nil {
+			return nil, err
+		}
+	}
 	a := &API{
-		store: store, bodies: bodies, cfg: cfg, log: cfg.Logger, began: cfg.Now(),
+		store: store, bodies: bodies, cache: cache, cfg: cfg, log: cfg.Logger, began: cfg.Now(),
 		routes: make(map[string]map[string]operation),
 		slots:  make(chan struct{}, maxConcurrent),
 	}
@@ -94,12 +103,22 @@ func New(store Store, bodies isr.BodyStore, cfg Config) (*API, error) {
 	return a, err
 }
 
+// changesOnly is a cache that serves nothing and renders nothing. It keeps nothing
+// in memory and has nothing under way, so that it need not be closed.
+func changesOnly(store Store, bodies isr.BodyStore, cfg Config) (*isr.Cache, error) {
+	return isr.New(store, bodies, isr.Config{Memory: -1, Poll: -1, Partition: cfg.Partition, Now: cfg.Now, Logger: cfg.Logger})
+}
+
 // operations are all there are, in the order of the document.
 func (a *API) operations() []operation {
 	return []operation{
 		a.listPages(),
 		a.showPage(),
 		a.regeneratePage(),
+		a.listVersions(),
+		a.rollBackPage(),
+		a.pinPage(),
+		a.unpinPage(),
 		a.showLease(),
 		a.releaseLease(),
 		a.showHealth(),

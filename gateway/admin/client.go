@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -151,6 +152,9 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	}
 	if method != http.MethodGet {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if named, ok := in.(interface{ header() http.Header }); ok {
+		maps.Copy(req.Header, named.header())
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

@@ -48,7 +48,7 @@ func newFixture(t *testing.T) *fixture {
 	f.store, f.bodies = newStores(t)
 	f.render = func(w http.ResponseWriter, r *http.Request) { page(w, "hello from "+r.URL.Path) }
 	f.cache = f.node()
-	f.cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.render(w, r) }))
+	f.cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, History: 3}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.render(w, r) }))
 	f.serve(admin.Config{Cache: f.cache, Version: "v1.2.3", Place: "in a test"})
 	return f
 }

@@ -168,7 +168,7 @@ func TestAudit(t *testing.T) {
 	if lines := f.auditLines(); len(lines) > 0 {
 		t.Errorf("looking leaves %v", lines)
 	}
-	if _, err := f.client().Regenerate(t.Context(), admin.Target{URL: "https://Example.com/a"}); err != nil {
+	if _, err := f.client().Regenerate(t.Context(), admin.Regenerate{Target: admin.Target{URL: "https://Example.com/a"}}); err != nil {
 		t.Fatal(err)
 	}
 	f.ask("POST", "/-/regenerate", `{"key":"nowhere"}`)

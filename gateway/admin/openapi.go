@@ -74,9 +74,13 @@ func (op operation) describe(schemas, errorSchema object) object {
 	if op.public {
 		d["security"] = []object{{}, {"token": []string{}}}
 	}
+	parameters := headerParameters(op.headers)
 	if op.changes() {
 		d["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schema(op.input, schemas)}}}
-	} else if parameters := queryParameters(op.input); len(parameters) > 0 {
+	} else {
+		parameters = append(parameters, queryParameters(op.input)...)
+	}
+	if len(parameters) > 0 {
 		d["parameters"] = parameters
 	}
 	return d
@@ -92,6 +96,14 @@ func (op operation) statuses() []int {
 		all = append(all, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	return append(all, op.problems...)
+}
+
+func headerParameters(headers map[string]string) []object {
+	var all []object
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		all = append(all, object{"name": name, "in": "header", "required": false, "description": headers[name], "schema": object{"type": "string"}})
+	}
+	return all
 }
 
 func queryParameters(input reflect.Type) []object {

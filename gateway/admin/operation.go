@@ -26,6 +26,8 @@ type operation struct {
 	limit time.Duration
 	// problems are the statuses of the errors that are this operation's own.
 	problems []int
+	// headers are the request headers that it heeds, and what they are for.
+	headers map[string]string
 	// public: anybody may ask, though what is answered may differ.
 	public bool
 

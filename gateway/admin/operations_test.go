@@ -18,6 +18,8 @@ import (
 
 func target(k string) admin.Target { return admin.Target{Key: k} }
 
+func regenerate(k string) admin.Regenerate { return admin.Regenerate{Target: target(k)} }
+
 func TestPages(t *testing.T) {
 	f := newFixture(t)
 	c := f.client()
@@ -27,7 +29,7 @@ func TestPages(t *testing.T) {
 	want := make(map[string]bool)
 	for i := range 30 {
 		key := fmt.Sprintf("example.com/%d", i)
-		if _, err := c.Regenerate(t.Context(), target(key)); err != nil {
+		if _, err := c.Regenerate(t.Context(), regenerate(key)); err != nil {
 			t.Fatal(err)
 		}
 		want[key] = true
@@ -52,7 +54,7 @@ func TestPages(t *testing.T) {
 func TestPagesThatCannotBeListed(t *testing.T) {
 	f := newFixture(t)
 	for i := range 5 {
-		if _, err := f.client().Regenerate(t.Context(), target(fmt.Sprintf("example.com/%d", i))); err != nil {
+		if _, err := f.client().Regenerate(t.Context(), regenerate(fmt.Sprintf("example.com/%d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +89,7 @@ func TestPage(t *testing.T) {
 	if err != nil || missing.State != "missing" || missing.Key != "acme:example.com/a" {
 		t.Errorf("a page that is not stored: %+v, %v", missing, err)
 	}
-	made, err := c.Regenerate(t.Context(), admin.Target{URL: "http://example.com/a"})
+	made, err := c.Regenerate(t.Context(), admin.Regenerate{Target: admin.Target{URL: "http://example.com/a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,7 @@ func TestRegenerate(t *testing.T) {
 		renders++
 		page(w, fmt.Sprintf("render %d", renders))
 	}
-	first, err := f.client().Regenerate(t.Context(), target("example.com/"))
+	first, err := f.client().Regenerate(t.Context(), regenerate("example.com/"))
 	if err != nil || first.State != "fresh" || first.BodyBytes != int64(len("render 1")) {
 		t.Fatalf("%+v, %v", first, err)
 	}
@@ -218,7 +220,7 @@ func TestRegenerateWithinTheBudget(t *testing.T) {
 
 // holding has another process render a page for as long as f does not return; in
 // that time it holds the lease. It returns what became of that render.
-func (f *fixture) holding(key string, do func()) error {
+func (f *fixture) holding(key string, do func(), how ...isr.RegenerateOption) error {
 	f.t.Helper()
 	other := f.node()
 	began, end := make(chan struct{}), make(chan struct{})
@@ -233,7 +235,7 @@ func (f *fixture) holding(key string, do func()) error {
 		f.t.Fatal(err)
 	}
 	go func() {
-		_, err := other.Regenerate(context.Background(), k)
+		_, err := other.Regenerate(context.Background(), k, how...)
 		outcome <- err
 	}()
 	select {
@@ -264,7 +266,7 @@ func TestLease(t *testing.T) {
 		if a.status != 409 || a.code != "held" || a.header.Get("Retry-After") == "" {
 			t.Errorf("regenerating what another process does: %+v", a)
 		}
-		_, err = c.Regenerate(t.Context(), target("example.com/"))
+		_, err = c.Regenerate(t.Context(), regenerate("example.com/"))
 		var failed *admin.Error
 		if !errors.As(err, &failed) || failed.Code != "held" || failed.RetryAfter < time.Second {
 			t.Errorf("the client says %#v", err)

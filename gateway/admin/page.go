@@ -21,6 +21,7 @@ type Page struct {
 	AgeSeconds  int64       `json:"age_seconds" doc:"Time since then."`
 	FreshFor    int64       `json:"fresh_for_seconds" doc:"What is left of the freshness window; negative after it."`
 	StaleFor    int64       `json:"stale_for_seconds" doc:"What is left of the stale window; negative after it."`
+	PinnedUntil time.Time   `json:"pinned_until,omitzero" doc:"Until when the page does not age, if it is pinned. 9999-12-31T23:59:59Z: until it is unpinned."`
 	KeptUntil   time.Time   `json:"kept_until,omitzero" doc:"When the store may forget the page."`
 	Generation  string      `json:"generation_id,omitempty" doc:"The generation that is current."`
 	ETag        string      `json:"etag,omitempty" doc:"Entity tag, with its quotes."`
@@ -98,9 +99,7 @@ func (a *API) describe(pk string, rec isr.Record) Page {
 	}
 	p.Key, p.Status, p.Generation, p.ETag = e.Key, e.Status, e.GenerationID, e.ETag
 	p.GeneratedAt = e.GeneratedAt.UTC()
-	if !e.Expires.IsZero() {
-		p.KeptUntil = e.Expires.UTC()
-	}
+	p.PinnedUntil, p.KeptUntil = a.pin(e.PinnedUntil), moment(e.Expires)
 	p.AgeSeconds = int64(e.Age(now) / time.Second)
 	p.FreshFor = int64(e.FreshUntil().Sub(now) / time.Second)
 	p.StaleFor = int64(e.StaleUntil().Sub(now) / time.Second)

@@ -13,29 +13,97 @@ import (
 // under way. The render itself goes on.
 const regenerateTime = 2 * time.Minute
 
+// A Regenerate is which page to render, and how.
+type Regenerate struct {
+	Target
+	Unpin bool `json:"unpin,omitempty" doc:"Render the page even if it is pinned, and unpin it."`
+
+	// IdempotencyKey names the request, so that it is carried out once however
+	// often it is made: 1 to 256 bytes of printable ASCII without spaces. Empty:
+	// each request is carried out.
+	IdempotencyKey string `json:"-"`
+}
+
+// A Regenerated is what a page became.
+type Regenerated struct {
+	Page
+	Replayed bool `json:"replayed,omitempty" doc:"The request was carried out before, and this is what it published then. Nothing was rendered now."`
+}
+
+// idempotencyKey is the name of the header.
+const idempotencyKey = "Idempotency-Key"
+
+// header carries what the body does not.
+func (in Regenerate) header() http.Header {
+	if in.IdempotencyKey == "" {
+		return nil
+	}
+	return http.Header{idempotencyKey: {in.IdempotencyKey}}
+}
+
+// named adds the idempotency key of a request. Some write it in quotes, as HTTP
+// writes strings (RFC 9651): those are not part of it.
+func (in Regenerate) named(h http.Header) (Regenerate, error) {
+	keys := h.Values(idempotencyKey)
+	switch len(keys) {
+	case 0:
+		return in, nil
+	case 1:
+	default:
+		return in, invalid("the header %s is there more than once", idempotencyKey)
+	}
+	in.IdempotencyKey = keys[0]
+	if n := len(keys[0]); n >= 2 && keys[0][0] == '"' && keys[0][n-1] == '"' {
+		in.IdempotencyKey = keys[0][1 : n-1]
+	}
+	if err := isr.ValidRequestKey(in.IdempotencyKey); err != nil {
+		return in, invalid("the header %s cannot be used: %v", idempotencyKey, err)
+	}
+	return in, nil
+}
+
+// options are those of package isr.
+func (in Regenerate) options(k isr.Key) []isr.RegenerateOption {
+	var options []isr.RegenerateOption
+	if in.Unpin {
+		options = append(options, isr.WithUnpin())
+	}
+	if in.IdempotencyKey != "" {
+		// All that makes a difference to what is done. A page that is named by its
+		// URL is the same as by its key.
+		inputs := map[string]any{"tenant": k.Tenant, "key": k.Text, "unpin": in.Unpin}
+		options = append(options, isr.WithIdempotencyKey(in.IdempotencyKey), isr.WithInputs(inputs))
+	}
+	return options
+}
+
 func (a *API) regeneratePage() operation {
 	return replying(operation{
 		method: http.MethodPost, path: "/-/regenerate", name: "regeneratePage", limit: regenerateTime,
 		summary: "Render a page now, whatever its freshness.",
 		details: "Answers when the page is published. The render begins after the request: one that is under way is awaited, not joined.",
-		problems: []int{
-			http.StatusConflict, http.StatusUnprocessableEntity,
+		headers: map[string]string{
+			idempotencyKey: "Names the request, with 1 to 256 bytes of printable ASCII without spaces, so that it is carried out once however often it is made.",
 		},
-	}, func(r *http.Request, t Target) (Page, error) {
-		k, err := t.key()
+		problems: []int{http.StatusConflict, http.StatusGone, http.StatusUnprocessableEntity},
+	}, func(r *http.Request, in Regenerate) (Regenerated, error) {
+		k, err := in.key()
 		if err != nil {
-			return Page{}, err
+			return Regenerated{}, err
+		}
+		if in, err = in.named(r.Header); err != nil {
+			return Regenerated{}, err
 		}
 		if a.cfg.Cache == nil {
-			return Page{}, errNobodyRenders()
+			return Regenerated{}, errNobodyRenders()
 		}
-		entry, err := a.cfg.Cache.Regenerate(r.Context(), k)
+		made, err := a.cache.Regenerate(r.Context(), k, in.options(k)...)
 		if err != nil {
-			return Page{}, a.regenerateError(err)
+			return Regenerated{}, a.regenerateError(err)
 		}
-		p := a.describe(a.cfg.Partition(k), isr.Record{Entry: &entry.Entry})
-		p.Key, p.Header = k.String(), entry.Header
-		return p, nil
+		p := a.describe(a.cfg.Partition(k), isr.Record{Entry: &made.Entry})
+		p.Key, p.Header = k.String(), made.Header
+		return Regenerated{Page: p, Replayed: made.Replayed}, nil
 	})
 }
 
@@ -50,7 +118,10 @@ func errNobodyRenders() *Error {
 func (a *API) regenerateError(err error) error {
 	var held *isr.HeldError
 	var spared *isr.BudgetError
+	var earlier *isr.RequestError
 	switch {
+	case errors.As(err, &earlier):
+		return a.requestError(err, earlier)
 	case errors.As(err, &held):
 		e := &Error{
 			Status: http.StatusConflict, Code: "held", Message: err.Error(), RetryAfter: a.until(held.Lock.ExpiresAt),
@@ -75,11 +146,13 @@ func (a *API) regenerateError(err error) error {
 			Status: http.StatusConflict, Code: "no_renderer", Message: err.Error(),
 			Hint: "ask a server that has the route",
 		}
-	case errors.Is(err, isr.ErrLeaseLost), errors.Is(err, isr.ErrMoved):
+	case errors.Is(err, isr.ErrPinned):
 		return &Error{
-			Status: http.StatusConflict, Code: "overtaken", Message: err.Error(), RetryAfter: time.Second,
-			Hint: "look at what is stored now, or try again",
+			Status: http.StatusConflict, Code: "pinned", Message: err.Error(),
+			Hint: "unpin it: isr unpin; or have it regenerated all the same: isr regenerate --unpin",
 		}
+	case errors.Is(err, isr.ErrLeaseLost), errors.Is(err, isr.ErrMoved):
+		return errOvertaken(err)
 	case errors.Is(err, isr.ErrInvalidKey), errors.Is(err, isr.ErrClosed), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	}
@@ -89,7 +162,23 @@ func (a *API) regenerateError(err error) error {
 	}
 }
 
+// requestError says what became of the same request, made before.
+func (a *API) requestError(err error, earlier *isr.RequestError) *Error {
+	e := &Error{Message: err.Error()}
+	switch {
+	case errors.Is(err, isr.ErrRequestInProgress):
+		e.Status, e.Code, e.RetryAfter = http.StatusConflict, "in_progress", a.until(earlier.Request.InProgressUntil)
+		e.Hint = "ask again for the result; should the server that is at it be gone, the next request takes over"
+	case errors.Is(err, isr.ErrRequestMismatch):
+		e.Status, e.Code, e.Hint = http.StatusUnprocessableEntity, "key_reused", "use one idempotency key for one request"
+	default: // ErrResultGone: what is completed and kept is no error
+		e.Status, e.Code = http.StatusGone, "result_gone"
+		e.Hint = "it was carried out; what it published was replaced since. Older generations are kept with isr serve --history N"
+	}
+	return e
+}
+
 // Regenerate has a page rendered now, and returns it when it is published.
-func (c *Client) Regenerate(ctx context.Context, t Target) (Page, error) {
-	return ask[Page](ctx, c, http.MethodPost, "/-/regenerate", t)
+func (c *Client) Regenerate(ctx context.Context, in Regenerate) (Regenerated, error) {
+	return ask[Regenerated](ctx, c, http.MethodPost, "/-/regenerate", in)
 }

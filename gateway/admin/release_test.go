@@ -21,7 +21,7 @@ func TestReleaseOfAHeldLease(t *testing.T) {
 		if err != nil || !released.Released || released.Lease.State != admin.LeaseHeld || released.Lease.Owner != "node-a" {
 			t.Errorf("released: %+v, %v", released, err)
 		}
-		if _, err := c.Regenerate(t.Context(), target("example.com/")); err != nil {
+		if _, err := c.Regenerate(t.Context(), regenerate("example.com/")); err != nil {
 			t.Errorf("the page cannot be regenerated at once: %v", err)
 		}
 	})
@@ -34,7 +34,7 @@ func TestReleaseOfABackOff(t *testing.T) {
 	f := newFixture(t)
 	c := f.client()
 	f.render = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
-	if _, err := c.Regenerate(t.Context(), target("example.com/")); err == nil {
+	if _, err := c.Regenerate(t.Context(), regenerate("example.com/")); err == nil {
 		t.Fatal("a page that fails is regenerated")
 	}
 	lease, err := c.Lease(t.Context(), target("example.com/"))
@@ -46,7 +46,7 @@ func TestReleaseOfABackOff(t *testing.T) {
 		t.Errorf("released: %+v, %v", released, err)
 	}
 	f.render = func(w http.ResponseWriter, _ *http.Request) { page(w, "well again") }
-	if _, err := c.Regenerate(t.Context(), target("example.com/")); err != nil {
+	if _, err := c.Regenerate(t.Context(), regenerate("example.com/")); err != nil {
 		t.Errorf("after the back-off was ended: %v", err)
 	}
 }
