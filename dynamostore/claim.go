@@ -24,47 +24,87 @@ func (s *Store) acquireFor(ctx context.Context, pk string, d time.Duration, c *i
 	if l.attempt, err = s.newAttempt(c); err != nil {
 		return nil, err
 	}
-	started := time.Now()
+	if err := l.claim(ctx, c); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// claim asks until there is an answer, or for as long as an ordinary operation.
+func (l *lease) claim(ctx context.Context, c *isr.Claim) error {
+	s, started := l.store, time.Now()
 	var next *claiming
+	unanswered := false // what was asked may have been carried out
 	for attempt := 1; ; attempt++ {
 		if next == nil {
+			var err error
 			if next, err = l.look(ctx, c); err != nil {
-				return nil, s.lookFailed(ctx, l, err, attempt > 1)
+				return l.claimFailed(ctx, err, unanswered)
 			}
 		}
 		if next.mine {
-			return l, nil
+			return nil
 		}
 		err := s.call(ctx, next.request.send)
 		switch tabletheory.OutcomeOf(err) {
 		case tabletheory.Applied:
 			l.failures = next.failures
 			l.granted(next.expiresAt, next.asked)
-			return l, nil
+			return nil
 		case tabletheory.Refused:
-			if attempt == 1 {
-				return nil, err
+			return l.claimFailed(ctx, err, unanswered)
+		case tabletheory.ConditionFailed:
+			// Somebody was faster, perhaps an earlier request of ours.
+			if err = l.contestClaim(next.request.refusal(err), c, err); err == nil {
+				return nil
 			}
-			return nil, s.abandon(ctx, l, err)
-		case tabletheory.ConditionFailed, tabletheory.Cancelled:
-			next = nil // look who was faster: perhaps an earlier request of ours
+			next = nil
+		case tabletheory.Cancelled:
+			next = nil
 		case tabletheory.Unknown:
+			unanswered = true
 		}
 		if s.spent(attempt, started) || !s.pause(ctx, attempt) {
-			return nil, s.abandon(ctx, l, err)
+			return l.claimFailed(ctx, err, unanswered)
 		}
 	}
 }
 
-// lookFailed is the error of look. Others' rows are an answer; but if they could
-// not be read, then an earlier request may have made them ours.
-func (s *Store) lookFailed(ctx context.Context, l *lease, err error, asked bool) error {
-	_, answered := errors.AsType[*isr.RequestError](err)
-	_, held := errors.AsType[*isr.HeldError](err)
-	if !asked || answered || held {
+// contestClaim reads the rows that refused us: nil if they are ours. Otherwise it
+// is what is said to somebody for whom others are faster time and again.
+func (l *lease) contestClaim(why refusal, c *isr.Claim, refused error) error {
+	if reason, ok := why[opLock]; ok {
+		var lock lockRow
+		switch err := reason.Decode(&lock); {
+		case err != nil:
+			return errors.Join(refused, err)
+		case string(lock.Token) == l.token:
+			l.granted(int64(lock.ExpiresAt), time.Now())
+			return nil
+		}
+		return &isr.HeldError{Lock: lock.lock()}
+	}
+	var r requestRow
+	if err := why[opRequest].Decode(&r); err != nil {
+		return errors.Join(refused, err)
+	}
+	earlier := *r.request(c.Key)
+	if err := earlier.Standing(*c, l.store.config.Now()); err != nil {
 		return err
 	}
-	return s.abandon(ctx, l, err)
+	// Claimed since we looked, whatever became of it.
+	return &isr.RequestError{Request: earlier, Err: isr.ErrRequestInProgress}
+}
+
+// claimFailed is the error of a claim. The rows of others are an answer; after
+// anything else a request that was not answered may have made them ours.
+func (l *lease) claimFailed(ctx context.Context, err error, unanswered bool) error {
+	_, answered := errors.AsType[*isr.RequestError](err)
+	_, held := errors.AsType[*isr.HeldError](err)
+	if !unanswered || answered || held {
+		return err
+	}
+	return l.store.abandon(ctx, l, err)
 }
 
 // A claiming is one request for a lease and a claim, made of the rows as they
