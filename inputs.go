@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"strings"
 
 	"github.com/gowebpki/jcs"
 )
@@ -21,10 +21,10 @@ const maxInputs = 64 << 10
 // the spelling of numbers and strings. spec/vectors/request-hashes.json has
 // examples.
 //
-// The value is written by encoding/json first; a [json.RawMessage] is taken as it
-// is. Refused is what two languages would read differently: integers that a
-// float64 cannot hold (write them as strings), numbers that are none, repeated
-// names, text that is not Unicode; and JSON of more than 64 KiB.
+// The value is written by encoding/json first, which has U+FFFD for bytes that are
+// no UTF-8; a [json.RawMessage] is taken as it is. Refused is what two languages may read differently: integers that a float64
+// would round (write them as strings), numbers out of its range, repeated names,
+// text that is not Unicode; and JSON of more than 64 KiB.
 func HashInputs(v any) (string, error) {
 	canonical, err := canonicalInputs(v)
 	if err != nil {
@@ -54,28 +54,29 @@ func canonicalInputs(v any) ([]byte, error) {
 	return canonical, exactIntegers(text)
 }
 
-// exactIntegers refuses integers that would be rounded: two different ones must
-// not have one hash.
+// exactIntegers refuses integers that a float64 would round, so that two different
+// ones never have one hash: whatever is written without a fraction or an exponent
+// has to be its own canonical form.
 func exactIntegers(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	for {
 		token, err := d.Token()
-		switch {
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, io.EOF) {
 			return nil
-		case err != nil:
+		}
+		if err != nil {
 			return err
 		}
 		number, ok := token.(json.Number)
-		if !ok {
+		if !ok || strings.ContainsAny(number.String(), ".eE") || number == "-0" {
 			continue
 		}
-		const largest = 1 << 53
-		n, err := strconv.ParseInt(number.String(), 10, 64)
-		switch {
-		case errors.Is(err, strconv.ErrSyntax): // a fraction or an exponent: meant as a float64
-		case err != nil, n > largest, n < -largest:
+		f, err := number.Float64()
+		if err != nil {
+			return err
+		}
+		if canonical, err := jcs.NumberToJSON(f); err != nil || canonical != number.String() {
 			return fmt.Errorf("the integer %.40s is not exact in every language: write it as a string", number)
 		}
 	}
