@@ -1,0 +1,57 @@
+package dynamostore_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/facetheory/isr"
+)
+
+// TestBreakForeignLease: rows of other services, and malformed ones, can be freed.
+func TestBreakForeignLease(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		for name, test := range map[string]struct {
+			before, after attrs
+			free          bool
+		}{
+			"of the reference": {attrs{"lease_token": str("t"), "lease_expires_at": num("9999999999")}, attrs{"lease_token": str("t"), "lease_expires_at": num("9999999999")}, true},
+			"refreshed":        {attrs{"lease_token": str("t"), "lease_expires_at": num("9999999998")}, attrs{"lease_token": str("t"), "lease_expires_at": num("9999999999")}, true},
+			"another's":        {attrs{"lease_token": str("t")}, attrs{"lease_token": str("u")}, false},
+			"no token":         {attrs{"lease_expires_at": num("9999999999")}, attrs{"lease_expires_at": num("9999999999")}, true},
+			"no token, moved":  {attrs{"lease_expires_at": num("9999999998")}, attrs{"lease_expires_at": num("9999999999")}, false},
+			"token came":       {attrs{"lease_expires_at": num("9999999999")}, attrs{"lease_expires_at": num("9999999999"), "lease_token": str("t")}, false},
+			"nothing in it":    {attrs{}, attrs{}, true},
+			"odd types":        {attrs{"lease_token": num("1"), "lease_expires_at": str("x")}, attrs{"lease_token": num("1"), "lease_expires_at": str("x")}, true},
+			"gone":             {attrs{"lease_token": str("t")}, nil, false},
+		} {
+			f.raw.put(pk, "LOCK", test.before)
+			read := f.read()
+			f.raw.set(pk, "LOCK", test.after)
+			err := f.store.BreakLease(t.Context(), read)
+			if test.free && err != nil || !test.free && !errors.Is(err, isr.ErrMoved) {
+				t.Errorf("%s: BreakLease: %v, want it freed=%t", name, err, test.free)
+			}
+			if gone := f.raw.get(pk, "LOCK") == nil; gone != (test.free || test.after == nil) {
+				t.Errorf("%s: the row is gone=%t", name, gone)
+			}
+		}
+	})
+}
+
+// TestBreakLeaseUnderFaults: a break whose reply is lost is repeated, and is no
+// failure for that.
+func TestBreakLeaseUnderFaults(t *testing.T) {
+	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
+		l, _ := begin(t, r.store, pk)
+		read := r.readPage(t, pk)
+		r.api.arm(plan, false, nil)
+		if err := r.faulty.BreakLease(t.Context(), read); err != nil {
+			t.Errorf("BreakLease: %v", err)
+		}
+		r.api.deliver()
+		if err := r.store.Refresh(t.Context(), l); !errors.Is(err, isr.ErrLeaseLost) {
+			t.Errorf("Refresh by the holder: %v, want ErrLeaseLost", err)
+		}
+	})
+}

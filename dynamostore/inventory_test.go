@@ -1,0 +1,47 @@
+package dynamostore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestInventoryOfOthers: rows that no version of ours has written, on many pages
+// of a scan and of a query.
+func TestInventoryOfOthers(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		filler := str(strings.Repeat("x", 300<<10))
+		var want []string
+		for i := range 5 {
+			key := fmt.Sprintf("pages/%d.html", i)
+			f.raw.put(pk, fmt.Sprintf("VER#%d", i), attrs{"s3_key": str(key), "filler": filler})
+			f.raw.put(pk, fmt.Sprintf("REQ#%d", i), attrs{"result_s3_key": str(key), "s3_key": str("wrong")})
+			f.raw.put(pk, fmt.Sprintf("NOTE#%d", i), attrs{"s3_key": str("wrong"), "filler": filler})
+			want = append(want, key)
+		}
+		f.raw.put(pk, "META", attrs{"s3_key": str("s3://bucket/a")})
+		f.raw.put(pk, "VER#odd", attrs{"s3_key": num("1")})
+		f.raw.put(pk, "LOCK", attrs{"s3_key": str("wrong"), "result_s3_key": str("wrong")})
+		got, err := f.store.BodyKeys(t.Context(), pk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(append(want, "s3://bucket/a"), got); d != "" {
+			t.Errorf("BodyKeys (-want +got):\n%s", d)
+		}
+		f.raw.put("CACHE#note", "NOTE#1", attrs{"s3_key": str("wrong")})
+		f.raw.put("CACHE#purged", "PURGE", attrs{"seq": num("1"), "at": num("1")})
+		f.raw.put("PURGE", "SEQ", attrs{"seq": num("1")})
+		var pks []string
+		for pk, err := range f.store.Partitions(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			pks = append(pks, pk)
+		}
+		if d := diff([]string{pk}, pks); d != "" {
+			t.Errorf("Partitions (-want +got):\n%s", d)
+		}
+	})
+}
