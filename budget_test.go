@@ -22,7 +22,7 @@ type meter struct {
 	http.Handler
 	now, most atomic.Int64
 	mu        sync.Mutex
-	paths     []string
+	paths     []string // guarded by mu
 }
 
 func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -33,6 +33,13 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.paths = append(m.paths, r.URL.Path)
 	m.mu.Unlock()
 	m.Handler.ServeHTTP(w, r)
+}
+
+// asked are the paths that came so far, in order.
+func (m *meter) asked() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.paths)
 }
 
 // budget makes one that logs where the table does.
@@ -80,8 +87,8 @@ func TestBudgetBoundsRenders(t *testing.T) {
 				t.Errorf("%s: %d %q", all[i], a.Code, a.status())
 			}
 		}
-		if m.most.Load() != 3 || !slices.Equal(m.paths, all) {
-			t.Errorf("%d at once, in the order %v; want 3, in the order of arrival", m.most.Load(), m.paths)
+		if m.most.Load() != 3 || !slices.Equal(m.asked(), all) {
+			t.Errorf("%d at once, in the order %v; want 3, in the order of arrival", m.most.Load(), m.asked())
 		}
 	})
 }
@@ -154,8 +161,8 @@ func TestBudgetHoldsNoLeases(t *testing.T) {
 			t.Errorf("waited %v for a page that came after %v", a.took, idle.delay)
 		}
 		time.Sleep(time.Minute)
-		if want := []string{"/long", "/ahead"}; !slices.Equal(origin.paths, want) || origin.most.Load() != 1 {
-			t.Errorf("the busy origin rendered %v, %d at once; want %v, one at once", origin.paths, origin.most.Load(), want)
+		if want := []string{"/long", "/ahead"}; !slices.Equal(origin.asked(), want) || origin.most.Load() != 1 {
+			t.Errorf("the busy origin rendered %v, %d at once; want %v, one at once", origin.asked(), origin.most.Load(), want)
 		}
 	})
 }
@@ -209,8 +216,8 @@ func TestStalePagesYield(t *testing.T) {
 			}
 		}
 		expectRefused(t, cold[4], "origin-busy", "1")
-		if want := append(slices.Clone(all[:5]), "/cold1", "/cold2", "/cold3", "/cold4"); !slices.Equal(m.paths[len(all):], want) {
-			t.Errorf("rendered %v, want %v", m.paths[len(all):], want)
+		if want := append(slices.Clone(all[:5]), "/cold1", "/cold2", "/cold3", "/cold4"); !slices.Equal(m.asked()[len(all):], want) {
+			t.Errorf("rendered %v, want %v", m.asked()[len(all):], want)
 		}
 		inTurn(h, all...) // the pages that had to yield come later
 		time.Sleep(10 * time.Second)
