@@ -51,6 +51,11 @@ type Config struct {
 	// kept after it was made; later, the key is as good as new. At least an hour;
 	// zero means DefaultRequestLife.
 	RequestLife time.Duration
+	// Collect is how often bodies are deleted that nothing names any more (see
+	// [Collect]), for the first time after a tenth of it. It is for a process that
+	// is alone on its stores: in a fleet, one that runs now and then does it for
+	// all. At least an hour; zero means never.
+	Collect time.Duration
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
 	// Logger is told of regenerations and of all that goes wrong. Nil means
@@ -132,6 +137,9 @@ func (cfg Config) validate() error {
 	if cfg.RequestLife < time.Hour || cfg.RequestLife > maxInterval {
 		errs = append(errs, fmt.Errorf("the life of requests %s is not between an hour and ten years", cfg.RequestLife))
 	}
+	if cfg.Collect != 0 && cfg.Collect < time.Hour {
+		errs = append(errs, fmt.Errorf("an interval of %s between collections of garbage is less than an hour", cfg.Collect))
+	}
 	return errors.Join(errs...)
 }
 
@@ -193,6 +201,9 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 	}
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.follow()
+	if cfg.Collect > 0 {
+		c.background.Go(func() { c.collectNowAndThen(c.ctx) })
+	}
 	return c, nil
 }
 

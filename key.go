@@ -262,8 +262,11 @@ func isUnreserved(c byte) bool {
 	return isAlphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~'
 }
 
+// bodyRoot is where all bodies lie that a [Cache] writes.
+const bodyRoot = "bodies/"
+
 // bodyPrefix is where all bodies of a partition lie in the [BodyStore].
 func bodyPrefix(pk string) string {
 	sum := sha256.Sum256([]byte(pk))
-	return "bodies/" + hex.EncodeToString(sum[:]) + "/"
+	return bodyRoot + hex.EncodeToString(sum[:]) + "/"
 }

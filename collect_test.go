@@ -1,0 +1,247 @@
+package isr_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// longAfter is a time at which all that is on disk is old. Files have the time of
+// the real world, also where a test has another.
+func longAfter() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// collect returns what a collection deletes, a day after all that was stored.
+func (tb *table) collect(t *testing.T, opts isr.CollectOptions) ([]string, isr.Collected) {
+	t.Helper()
+	var keys []string
+	opts.Now = longAfter
+	opts.Report = func(g isr.Garbage) { keys = append(keys, g.Key) }
+	done, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Bodies != len(keys) {
+		t.Errorf("%d bodies are counted, %d were reported", done.Bodies, len(keys))
+	}
+	slices.Sort(keys)
+	return keys, done
+}
+
+func (tb *table) bodyKeys(t *testing.T) []string {
+	t.Helper()
+	var keys []string
+	for info, err := range tb.bodies.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, info.Key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// folderOf is where the bodies of a partition lie.
+func folderOf(pk string) string {
+	sum := sha256.Sum256([]byte(pk))
+	return "bodies/" + hex.EncodeToString(sum[:]) + "/"
+}
+
+func TestCollect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", isr.Route{Name: "site"}, newSite(), nil) // no history
+		first, err := p.Regenerate(t.Context(), page, isr.WithIdempotencyKey("r"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.regenerate(t, 2) // the body of the second is garbage, that of the first a result
+		folder := folderOf(isr.HashedPartition(page))
+		crashed, theirs := folder+"20000101T000000.000000Z-crashed", "pages/theirs.html"
+		gone := folderOf("CACHE#gone") + "20000101T000000.000000Z-gone"
+		for _, key := range []string{crashed, gone, theirs, "bodies/short", "bodies/" + "not-a-hash-not-a-hash-not-a-hash-not-a-hash-not-a-hash-not-a-has/x"} {
+			if err := tb.bodies.Put(t.Context(), key, []byte("12345")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := tb.bodyKeys(t)
+
+		if done, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, isr.CollectOptions{}); err != nil || done != (isr.Collected{}) {
+			t.Errorf("of young bodies: %+v, %v", done, err)
+		}
+		dry, _ := tb.collect(t, isr.CollectOptions{DryRun: true})
+		if !slices.Equal(tb.bodyKeys(t), before) {
+			t.Error("a dry run deletes")
+		}
+		got, done := tb.collect(t, isr.CollectOptions{})
+		if !slices.Equal(dry, got) || len(got) != 3 || !slices.Contains(got, crashed) || !slices.Contains(got, gone) {
+			t.Errorf("deleted %q, tried %q", got, dry)
+		}
+		if done.Kept != 2 || done.Busy != 0 || done.Bytes != 5+5+int64(len("/ rendered 2")) {
+			t.Errorf("%+v", done)
+		}
+		left := slices.DeleteFunc(before, func(key string) bool { return slices.Contains(got, key) })
+		if !slices.Equal(tb.bodyKeys(t), left) || !slices.Contains(left, theirs) || !slices.Contains(left, first.BodyKey) {
+			t.Errorf("left: %q", tb.bodyKeys(t))
+		}
+		if again, _ := tb.collect(t, isr.CollectOptions{}); len(again) != 0 {
+			t.Errorf("again: %q", again)
+		}
+		rec, err := p.store.Read(t.Context(), isr.HashedPartition(page))
+		if err != nil || rec.Lock != nil {
+			t.Errorf("the lease was not given back: %+v, %v", rec.Lock, err)
+		}
+		expect(t, get(tb.peer("b", isr.Route{}, newSite(), nil), "/"), "/ rendered 3", "isr; hit")
+	})
+}
+
+// Versions keep their bodies, also one that several share and one that was left for
+// another by a rollback; what was forgotten does not.
+func TestCollectKeepsVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site", History: 3}, site, nil)
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) { cacheable(w, r, n/2) }) // pairs share a body
+		p.regenerate(t, 7)
+		versions := p.versions(t)
+		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[2].GenerationID)); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := tb.collect(t, isr.CollectOptions{}); len(got) != 2 {
+			t.Errorf("deleted %q, want those of the first three generations", got)
+		}
+		for _, v := range versions {
+			if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(v.GenerationID)); err != nil {
+				t.Errorf("%s: %v", v.GenerationID, err)
+			}
+		}
+	})
+}
+
+// While a page is leased, none of its bodies is deleted: not even one that was
+// written long ago and not published yet.
+func TestCollectLeavesLeasedPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
+		p.regenerate(t, 2)
+		proceed := make(chan struct{})
+		p.store.publish = func() error { <-proceed; p.store.publish = nil; return errPassOn }
+		published := make(chan error)
+		go func() {
+			_, err := p.Regenerate(context.Background(), page)
+			published <- err
+		}()
+		time.Sleep(5 * time.Second) // its body is written
+		if got, done := tb.collect(t, isr.CollectOptions{}); len(got) != 0 || done.Busy != 1 {
+			t.Errorf("deleted %q, %+v", got, done)
+		}
+		close(proceed)
+		if err := <-published; err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := tb.collect(t, isr.CollectOptions{}); len(got) != 2 {
+			t.Errorf("afterwards deleted %q", got)
+		}
+		expect(t, get(tb.peer("b", isr.Route{}, site, nil), "/"), "/ rendered 3", "isr; hit")
+	})
+}
+
+// A body that is named between the first look and the lease is not deleted.
+func TestCollectLooksAgainUnderTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
+		p.regenerate(t, 1)
+		proceed, published := make(chan struct{}), make(chan error)
+		p.store.publish = func() error { <-proceed; return errPassOn }
+		go func() {
+			_, err := p.Regenerate(context.Background(), page)
+			published <- err
+		}()
+		time.Sleep(5 * time.Second) // its body is written
+		gc := &faultyStore{MetaStore: tb.store("gc"), acquire: func() {
+			close(proceed)
+			if err := <-published; err != nil {
+				t.Error(err)
+			}
+		}}
+		done, err := isr.Collect(t.Context(), gc, tb.bodies, isr.CollectOptions{Now: longAfter})
+		if err != nil || done.Bodies != 0 {
+			t.Errorf("%+v, %v", done, err)
+		}
+		expect(t, get(tb.peer("b", isr.Route{}, site, nil), "/"), "/ rendered 2", "isr; hit")
+	})
+}
+
+// A publisher that was paused until its lease had ended finds its body gone, and
+// publishes nothing that names it.
+func TestCollectAndAPausedPublisher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
+		p.regenerate(t, 1)
+		p.store.publish = func() error { time.Sleep(time.Minute); p.store.publish = nil; return errPassOn }
+		published := make(chan error)
+		go func() {
+			_, err := p.Regenerate(context.Background(), page)
+			published <- err
+		}()
+		time.Sleep(30 * time.Second)
+		if got, _ := tb.collect(t, isr.CollectOptions{}); len(got) != 1 {
+			t.Errorf("deleted %q, want the body of the paused publisher", got)
+		}
+		if err := <-published; !errors.Is(err, isr.ErrLeaseLost) {
+			t.Errorf("the paused publisher: %v", err)
+		}
+		expect(t, get(tb.peer("b", isr.Route{}, site, nil), "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+func TestCollectRefusesTheWrongTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, other := newTable(t), newTable(t)
+		p, q := tb.peer("a", isr.Route{Name: "site"}, newSite(), nil), other.peer("b", isr.Route{Name: "site"}, newSite(), nil)
+		p.regenerate(t, 2)
+		if _, err := q.Regenerate(t.Context(), isr.Key{Text: "example.org/"}); err != nil {
+			t.Fatal(err)
+		}
+		before := tb.bodyKeys(t)
+		_, err := isr.Collect(t.Context(), other.store("gc"), tb.bodies, isr.CollectOptions{Now: longAfter})
+		if !errors.Is(err, isr.ErrForeignBodies) || !slices.Equal(tb.bodyKeys(t), before) {
+			t.Errorf("%v, and %d of %d bodies are left", err, len(tb.bodyKeys(t)), len(before))
+		}
+		if _, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, isr.CollectOptions{Grace: time.Minute}); err == nil {
+			t.Error("a grace period of a minute is accepted")
+		}
+	})
+}
+
+// A cache that is alone collects by itself.
+func TestCacheCollects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", isr.Route{Name: "site"}, newSite(), func(cfg *isr.Config) {
+			cfg.Collect, cfg.Poll = 24*time.Hour, -1
+			cfg.Now = longAfter
+		})
+		p.regenerate(t, 2)
+		if n := len(tb.bodyKeys(t)); n != 2 {
+			t.Fatalf("%d bodies", n)
+		}
+		time.Sleep(3 * time.Hour)
+		if n := len(tb.bodyKeys(t)); n != 1 {
+			t.Errorf("%d bodies, want that of the current generation", n)
+		}
+		if _, err := isr.New(tb.store("a"), tb.bodies, isr.Config{Collect: time.Minute}); err == nil {
+			t.Error("an interval of a minute is accepted")
+		}
+	})
+}
