@@ -74,6 +74,9 @@ func writePage(w io.Writer, p admin.Page) error {
 		if len(p.Tags) > 0 {
 			line("tags", "%s", strings.Join(p.Tags, " "))
 		}
+		if !p.PinnedUntil.IsZero() {
+			line("pinned", "%s", pinText(p.PinnedUntil))
+		}
 		if !p.KeptUntil.IsZero() {
 			line("kept until", "%s", p.KeptUntil.Format(time.RFC3339))
 		}
@@ -90,7 +93,10 @@ func writePage(w io.Writer, p admin.Page) error {
 func stateText(p admin.Page) string {
 	switch p.State {
 	case isr.Fresh.String():
-		if p.FreshFor >= 0 {
+		switch {
+		case !p.PinnedUntil.IsZero():
+			return "fresh while it is pinned"
+		case p.FreshFor >= 0:
 			return fmt.Sprintf("fresh for %s more", seconds(p.FreshFor))
 		}
 	case isr.Stale.String():

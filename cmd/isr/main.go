@@ -20,6 +20,10 @@ type commands struct {
 	Get        getCommand        `cmd:"" help:"Show what is stored of a page."`
 	Ls         lsCommand         `cmd:"" help:"List the stored pages."`
 	Regenerate regenerateCommand `cmd:"" help:"Have a page rendered now."`
+	Versions   versionsCommand   `cmd:"" help:"List the generations of a page that are kept."`
+	Rollback   rollbackCommand   `cmd:"" help:"Make an older generation of a page current again, and pin it."`
+	Pin        pinCommand        `cmd:"" help:"Keep a page as it is."`
+	Unpin      unpinCommand      `cmd:"" help:"Let a pinned page be regenerated again."`
 	Lease      leaseCommand      `cmd:"" help:"Show who is regenerating a page, or break the lease."`
 	Table      tableCommand      `cmd:"" help:"Work on the DynamoDB table."`
 	Dynamodb   dynamodbCommand   `cmd:"" help:"Serve the embedded store alone, as a DynamoDB for programs in any language."`

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
 type regenerateCommand struct {
-	pageFlags `embed:""`
-	JSON      bool `name:"json" help:"Write JSON, as isr get does."`
+	pageFlags      `embed:""`
+	IdempotencyKey string `env:"-" placeholder:"TEXT" help:"Name the request, so that it is carried out once however often it is made: who makes it again gets what it published."`
+	Unpin          bool   `env:"-" help:"Regenerate the page even if it is pinned, and unpin it."`
+	JSON           bool   `name:"json" help:"Write JSON, as isr get does."`
 
 	askFlags `embed:""`
 }
@@ -24,16 +27,26 @@ func (c *regenerateCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	return c.ask(ctx, func(client *admin.Client) error {
-		p, err := client.Regenerate(ctx, admin.Regenerate{Target: admin.TargetOf(k)})
-		if err != nil {
-			return err
+	if c.IdempotencyKey != "" {
+		if err := isr.ValidRequestKey(c.IdempotencyKey); err != nil {
+			return usagef("--idempotency-key: %v", err)
 		}
-		if c.JSON {
+	}
+	in := admin.Regenerate{Target: admin.TargetOf(k), Unpin: c.Unpin, IdempotencyKey: c.IdempotencyKey}
+	return c.ask(ctx, func(client *admin.Client) error {
+		p, err := client.Regenerate(ctx, in)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
 			return writeJSON(s.out, p)
 		}
-		_, err = fmt.Fprintf(s.out, "regenerated %s: %s, status %d, %s, generation %s\n",
-			p.Key, p.State, p.Status, bytesText(p.BodyBytes), p.Generation)
+		did := "regenerated"
+		if p.Replayed {
+			did = "carried out before, as asked:"
+		}
+		_, err = fmt.Fprintf(s.out, "%s %s: %s, status %d, %s, generation %s\n",
+			did, p.Key, p.State, p.Status, bytesText(p.BodyBytes), p.Generation)
 		return err
 	})
 }

@@ -31,7 +31,8 @@ type serveCommand struct {
 	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Declare what the pages of a framework vary on: next."`
 	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without are refused."`
 
-	renderFlags `embed:""`
+	renderFlags  `embed:""`
+	historyFlags `embed:""`
 
 	adminFlags  `embed:""`
 	storeFlags  `embed:""`
@@ -106,7 +107,7 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	if err := c.validateSharing(); err != nil {
 		return nil, err
 	}
-	if err := c.renderFlags.validate(); err != nil {
+	if err := errors.Join(c.renderFlags.validate(), c.historyFlags.validate()); err != nil {
 		return nil, err
 	}
 	if err := c.route().Validate(); err != nil {
@@ -149,6 +150,7 @@ func (c *serveCommand) route() isr.Route {
 		Vary:          c.Vary,
 		IgnoreCookies: c.IgnoreCookie,
 		TenantHeader:  c.TenantHeader,
+		History:       c.History,
 	})
 	if rt.Stale == 0 {
 		rt.Stale = -1 // on the command line, zero is none
@@ -169,6 +171,7 @@ func (c *serveCommand) config(log *slog.Logger) isr.Config {
 		Retention: time.Duration(c.Retention),
 		Logger:    log,
 	})
+	cfg = c.historyFlags.config(cfg, c.Table == "" && c.DynamodbListen == "")
 	if cfg.Memory == 0 {
 		cfg.Memory = -1
 	}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+type pinCommand struct {
+	pageFlags `embed:""`
+	For       pin  `env:"-" default:"forever" placeholder:"TIME" help:"For how long, like 2h (${default}: until isr unpin)."`
+	JSON      bool `name:"json" help:"Write JSON, as isr get does."`
+
+	askFlags `embed:""`
+}
+
+func (c *pinCommand) Help() string {
+	return `The current generation does not age, and is not regenerated, for so long. An earlier pin is
+replaced.`
+}
+
+func (c *pinCommand) Run(ctx context.Context, s *streams) error {
+	k, err := c.key()
+	if err != nil {
+		return err
+	}
+	return c.ask(ctx, func(client *admin.Client) error {
+		p, err := client.Pin(ctx, admin.Pin{Target: admin.TargetOf(k), Seconds: c.For.seconds()})
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return writeJSON(s.out, p)
+		}
+		_, err = fmt.Fprintf(s.out, "pinned %s %s, at generation %s\n", p.Key, pinText(p.PinnedUntil), p.Generation)
+		return err
+	})
+}
+
+type unpinCommand struct {
+	pageFlags `embed:""`
+	JSON      bool `name:"json" help:"Write JSON, as isr get does."`
+
+	askFlags `embed:""`
+}
+
+func (c *unpinCommand) Help() string {
+	return `The page ages again, and is regenerated as others are: if its freshness has passed meanwhile, for
+the next visitor. A page that is not pinned is left as it is.`
+}
+
+func (c *unpinCommand) Run(ctx context.Context, s *streams) error {
+	k, err := c.key()
+	if err != nil {
+		return err
+	}
+	return c.ask(ctx, func(client *admin.Client) error {
+		p, err := client.Unpin(ctx, admin.TargetOf(k))
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return writeJSON(s.out, p)
+		}
+		_, err = fmt.Fprintf(s.out, "unpinned %s: %s, generation %s\n", p.Key, stateText(p), p.Generation)
+		return err
+	})
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+type versionsCommand struct {
+	pageFlags `embed:""`
+	JSON      bool `name:"json" help:"Write JSON."`
+
+	askFlags `embed:""`
+}
+
+func (c *versionsCommand) Help() string {
+	return `The one published last is first. Older generations are kept where the server was started with
+--history N; isr rollback makes one of them current again, and isr diff compares two.`
+}
+
+func (c *versionsCommand) Run(ctx context.Context, s *streams) error {
+	k, err := c.key()
+	if err != nil {
+		return err
+	}
+	return c.ask(ctx, func(client *admin.Client) error {
+		all, err := client.Versions(ctx, admin.TargetOf(k))
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			err = writeJSON(s.out, all)
+		} else {
+			err = writeVersions(s, all.Versions)
+		}
+		if err == nil && len(all.Versions) == 0 {
+			return errNothingStored
+		}
+		return err
+	})
+}
+
+func writeVersions(s *streams, versions []admin.Version) error {
+	if len(versions) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GENERATION\tRENDERED\tSTATUS\tSIZE\tTAGS\tCURRENT\tPINNED\tKEPT UNTIL")
+	for _, v := range versions {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", orNone(v.Generation), v.GeneratedAt.Format(time.RFC3339), v.Status,
+			bytesText(v.BodyBytes), orNone(strings.Join(v.Tags, " ")), yesOrNo(v.Current), pinText(v.PinnedUntil), keptText(v.KeptUntil))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(versions) == 1 && versions[0].Current {
+		fmt.Fprintln(s.err, "no older generation is kept; they are from when isr serve is started with --history N")
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func yesOrNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// pinText says of a pin how long it holds.
+func pinText(until time.Time) string {
+	switch {
+	case until.IsZero():
+		return "no"
+	case !until.Before(isr.Forever()):
+		return "until unpinned"
+	}
+	return "until " + until.Format(time.RFC3339)
+}
+
+func keptText(until time.Time) string {
+	if until.IsZero() {
+		return "always"
+	}
+	return until.Format(time.RFC3339)
+}
