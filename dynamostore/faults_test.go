@@ -21,6 +21,7 @@ const (
 	lostRequest
 	lostReply
 	lateRequest // carried out when the next call is made, or after the last one
+	lastRequest // carried out after all others
 	serverError // 500, not carried out
 	serverErrorApplied
 	throttled
@@ -32,7 +33,7 @@ const (
 
 func (f fault) String() string {
 	return [...]string{
-		"none", "lostRequest", "lostReply", "lateRequest", "serverError",
+		"none", "lostRequest", "lostReply", "lateRequest", "lastRequest", "serverError",
 		"serverErrorApplied", "throttled", "conflict", "inProgress", "denied",
 	}[f]
 }
@@ -47,6 +48,7 @@ type faultyAPI struct {
 	plan   []fault  // of the calls to come, then none; guarded by mu
 	down   bool     // every call is lost after the plan; guarded by mu
 	late   []func() // guarded by mu
+	last   []func() // guarded by mu
 	before func(n int)
 	calls  int // since arm; guarded by mu
 	sent   []*dynamodb.TransactWriteItemsInput
@@ -67,8 +69,16 @@ func (f *faultyAPI) made() int {
 	return f.calls
 }
 
-// deliver carries out what is late.
+// deliver carries out all that is late.
 func (f *faultyAPI) deliver() {
+	f.deliverLate()
+	f.mu.Lock()
+	f.late, f.last = f.last, nil
+	f.mu.Unlock()
+	f.deliverLate()
+}
+
+func (f *faultyAPI) deliverLate() {
 	f.mu.Lock()
 	late := f.late
 	f.late = nil
@@ -88,7 +98,7 @@ func (f *faultyAPI) next() fault {
 		now = lostRequest
 	}
 	f.mu.Unlock()
-	f.deliver()
+	f.deliverLate()
 	if before != nil {
 		before(n)
 	}
@@ -107,6 +117,11 @@ func inject[O any](f *faultyAPI, ctx context.Context, transaction bool, call fun
 	case lateRequest:
 		f.mu.Lock()
 		f.late = append(f.late, func() { _, _ = call(detached) })
+		f.mu.Unlock()
+		return nil, errReset
+	case lastRequest:
+		f.mu.Lock()
+		f.last = append(f.last, func() { _, _ = call(detached) })
 		f.mu.Unlock()
 		return nil, errReset
 	case serverErrorApplied:

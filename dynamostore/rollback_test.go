@@ -213,22 +213,27 @@ func TestRollbackFromBadRow(t *testing.T) {
 	})
 }
 
-// TestRollbackToCollected: the version goes between the look at it and the step.
+// TestRollbackToCollected: the version goes, or becomes another's, between the look
+// at it and the step.
 func TestRollbackToCollected(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.keep("g1")
 		second := r.keep("g2")
-		r.api.arm(nil, false, func(n int) {
-			if n == 4 {
-				r.raw.set(pk, "VER#g1", nil)
+		found := r.raw.get(pk, "VER#g1")
+		for name, then := range map[string]attrs{"collected": nil, "rewritten": reference(r.clock.Now(), nil)} {
+			r.raw.set(pk, "VER#g1", found)
+			r.api.arm(nil, false, func(n int) {
+				if n == 4 {
+					r.raw.set(pk, "VER#g1", then)
+				}
+			})
+			if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, isr.ErrNoVersion) {
+				t.Errorf("Rollback, %s: %v, want ErrNoVersion", name, err)
 			}
-		})
-		if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, isr.ErrNoVersion) {
-			t.Errorf("Rollback: %v, want ErrNoVersion", err)
-		}
-		if d := diff(&second, r.read().Entry); d != "" || r.raw.get("PURGE", "SEQ") != nil {
-			t.Errorf("the page changed, or the log tells of it:\n%s", d)
+			if d := diff(&second, r.read().Entry); d != "" || r.raw.get("PURGE", "SEQ") != nil {
+				t.Errorf("%s: the page changed, or the log tells of it:\n%s", name, d)
+			}
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 func onFewPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
-		for i, plan := range plans(2, []fault{none, lostRequest, lostReply, lateRequest, conflict}) {
+		for i, plan := range plans(2, []fault{none, lostRequest, lostReply, lateRequest, lastRequest, conflict}) {
 			pk := fmt.Sprintf("CACHE#%d", i)
 			for _, id := range []string{"g1", "g2"} {
 				l, read := begin(t, r.store, pk)

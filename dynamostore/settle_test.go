@@ -52,7 +52,7 @@ func plans(n int, of []fault) [][]fault {
 // page of its own.
 func onPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
 	onEngines(t, func(t *testing.T, db engine) {
-		every := []fault{none, lostRequest, lostReply, lateRequest, conflict, throttled, serverError, serverErrorApplied, inProgress}
+		every := []fault{none, lostRequest, lostReply, lateRequest, conflict, lastRequest, throttled, serverError, serverErrorApplied, inProgress}
 		all := plans(2, every)
 		if _, inProcess := db.(*localdynamo.DB); inProcess && !testing.Short() {
 			all = append(all, plans(3, every[:5])...)
