@@ -180,9 +180,11 @@ func (r *reassertion) judge(ctx context.Context, why refusal) (again bool, err e
 	case why.of(opMeta):
 		if v, ok := row(why[opMeta].Item).version(); ok && v == r.next.Version {
 			// Perhaps by us: DynamoDB had forgotten our token.
-			landed, err := r.landed(ctx, nil)
-			if err != nil || landed {
-				return false, err
+			switch landed, err := r.landed(ctx, nil); {
+			case err != nil:
+				return false, fmt.Errorf("%w: %w; looking whose change it was: %w", isr.ErrUnknownOutcome, isr.ErrMoved, err)
+			case landed:
+				return false, nil
 			}
 		}
 		return false, isr.ErrMoved

@@ -81,13 +81,14 @@ func (s *Store) refused(ctx context.Context, c change, sent []*request, err erro
 	if len(why) == 0 {
 		return false, err
 	}
+	// The rows are asked, whether the caller is still there or not.
+	ctx, cancel := settling(ctx, s.config.SettleTimeout)
+	defer cancel()
 	again, answer = c.judge(ctx, why)
 	if again || answer == nil || first {
 		return again, answer
 	}
 	// An earlier request may be what made the conditions false.
-	ctx, cancel := settling(ctx, s.config.SettleTimeout)
-	defer cancel()
 	landed, err := c.landed(ctx, sent)
 	switch {
 	case err != nil:

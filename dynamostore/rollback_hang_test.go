@@ -1,0 +1,54 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// An unloggedAPI answers no question about the log.
+type unloggedAPI struct{ dynamostore.API }
+
+func (a unloggedAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	if sk, ok := in.Key["sk"].(*types.AttributeValueMemberS); ok && strings.HasPrefix(sk.Value, "LOG#") {
+		return nil, errReset
+	}
+	return a.API.GetItem(ctx, in, o...)
+}
+
+// TestRollbackHang: a rollback that was overtaken and cannot ask by whom, perhaps
+// by itself, gives up after SettleTimeout, whatever patience its caller has, and
+// does not say that it has not happened.
+func TestRollbackHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
+		defer func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		f := newFixture(t, db)
+		f.keep("g1")
+		f.keep("g2")
+		read := f.read()
+		f.keep("g3")
+		store := newStore(t, unloggedAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
+		started := time.Now()
+		if _, err := store.Rollback(context.Background(), read, "g1", f.assertion()); !errors.Is(err, isr.ErrUnknownOutcome) {
+			t.Errorf("Rollback: %v, want ErrUnknownOutcome", err)
+		}
+		if took := time.Since(started); took > 16*time.Second {
+			t.Errorf("it took %v, want 15s to settle", took)
+		}
+	})
+}
