@@ -23,13 +23,20 @@ func (f *historyFlags) validate() error {
 	return nil
 }
 
-// config adds what they say to the settings of a cache. alone: no other process
-// writes to its store.
-func (f *historyFlags) config(cfg isr.Config, alone bool) isr.Config {
+// collectEvery is how often an embedded store, which is one server's alone, is
+// cleared of garbage.
+const collectEvery = 24 * time.Hour
+
+// config adds what they say to the settings of a cache on a store that may be
+// embedded, and then shared with other programs.
+func (f *historyFlags) config(cfg isr.Config, embedded, shared bool) isr.Config {
 	cfg.RequestLife = time.Duration(f.RequestLife)
 	cfg.Poll = time.Duration(f.Poll)
-	if alone {
-		cfg.Poll = -1 // it sees what it does itself
+	if embedded {
+		cfg.Collect = collectEvery
+		if !shared {
+			cfg.Poll = -1 // it sees what it does itself, and nobody else does anything
+		}
 	}
 	return cfg
 }

@@ -171,7 +171,7 @@ func (c *serveCommand) config(log *slog.Logger) isr.Config {
 		Retention: time.Duration(c.Retention),
 		Logger:    log,
 	})
-	cfg = c.historyFlags.config(cfg, c.Table == "" && c.DynamodbListen == "")
+	cfg = c.historyFlags.config(cfg, c.Table == "", c.DynamodbListen != "")
 	if cfg.Memory == 0 {
 		cfg.Memory = -1
 	}

@@ -119,6 +119,7 @@ func (a *API) operations() []operation {
 		a.rollBackPage(),
 		a.pinPage(),
 		a.unpinPage(),
+		a.collectGarbage(),
 		a.showLease(),
 		a.releaseLease(),
 		a.showHealth(),

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+type gcCommand struct {
+	DryRun bool `env:"-" help:"Remove nothing, and show what would be removed."`
+	Grace  span `env:"-" default:"24h" placeholder:"TIME" help:"How old a body must be, at least 1h (${default})."`
+	JSON   bool `name:"json" help:"Write JSON, a body a line, and then the sum."`
+
+	askFlags `embed:""`
+}
+
+func (c *gcCommand) Help() string {
+	return `A body is garbage once no row names it: its page was published anew, its generation is not kept
+any more, or the server that wrote it crashed. What is being published is left alone, and so is
+everything that is not this table's. A server with an embedded store does this by itself, daily.`
+}
+
+func (c *gcCommand) Run(ctx context.Context, s *streams) error {
+	if time.Duration(c.Grace) < time.Hour {
+		return usagef("--grace %s is too short; give 1h or more: what is being published must not be taken for garbage", time.Duration(c.Grace))
+	}
+	in := admin.Collect{DryRun: c.DryRun, GraceSeconds: int64(time.Duration(c.Grace) / time.Second)}
+	return c.ask(ctx, func(client *admin.Client) error {
+		out := json.NewEncoder(s.out)
+		for g, err := range client.Collect(ctx, in) {
+			switch {
+			case err != nil:
+				return err
+			case c.JSON:
+				err = out.Encode(g)
+			case g.Sum == nil:
+				_, err = fmt.Fprintf(s.out, "%s  %s  %s\n", g.ModifiedAt.Format(time.RFC3339), g.Body, bytesText(g.Bytes))
+			default:
+				err = c.writeSum(s, *g.Sum)
+			}
+			if err != nil || g.Sum != nil {
+				return err
+			}
+		}
+		return errors.New("the collection was cut off before its end; run isr gc again")
+	})
+}
+
+func (c *gcCommand) writeSum(s *streams, sum admin.Collected) error {
+	did := "removed"
+	if c.DryRun {
+		did = "would remove"
+	}
+	_, err := fmt.Fprintf(s.out, "%s %d bodies, %s; %d are needed\n", did, sum.Bodies, bytesText(sum.Bytes), sum.Kept)
+	if sum.Busy > 0 {
+		fmt.Fprintf(s.err, "%d pages are being regenerated, and were left alone; run isr gc again later\n", sum.Busy)
+	}
+	return err
+}

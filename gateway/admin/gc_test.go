@@ -1,0 +1,79 @@
+package admin_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+// collect collects garbage, and returns its bodies and the sum.
+func (f *fixture) collect(in admin.Collect) (bodies []string, sum admin.Collected) {
+	f.t.Helper()
+	whole := false
+	for g, err := range f.client().Collect(f.t.Context(), in) {
+		switch {
+		case err != nil:
+			f.t.Fatal(err)
+		case whole:
+			f.t.Errorf("%+v comes after the sum", g)
+		case g.Sum != nil:
+			whole, sum = true, *g.Sum
+		default:
+			bodies = append(bodies, g.Body)
+		}
+	}
+	if !whole {
+		f.t.Error("the answer has no sum")
+	}
+	return bodies, sum
+}
+
+func TestCollect(t *testing.T) {
+	f := newFixture(t)
+	made := f.generations("example.com/", 5) // three are kept
+	if bodies, sum := f.collect(admin.Collect{}); len(bodies) != 0 || sum != (admin.Collected{}) {
+		t.Errorf("of young bodies: %q, %+v", bodies, sum)
+	}
+	f.serve(admin.Config{Cache: f.cache, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
+	const grace = 3600
+	for range 2 { // the second time it is there still
+		bodies, sum := f.collect(admin.Collect{DryRun: true, GraceSeconds: grace})
+		if len(bodies) != 2 || sum.Bodies != 2 || sum.Kept != 3 || sum.Bytes != made[0].BodyBytes+made[1].BodyBytes {
+			t.Errorf("a dry run: %q, %+v", bodies, sum)
+		}
+	}
+	bodies, sum := f.collect(admin.Collect{GraceSeconds: grace})
+	if len(bodies) != 2 || sum.Bodies != 2 || sum.Kept != 3 {
+		t.Errorf("%q, %+v; want the two that are kept no longer", bodies, sum)
+	}
+	for i, g := range made {
+		_, err := f.bodies.Stat(t.Context(), g.Body)
+		if gone := errors.Is(err, isr.ErrNotFound); gone != (i < 2) || err != nil && !gone {
+			t.Errorf("the body of generation %d: %v", i, err)
+		}
+	}
+	if !strings.Contains(f.log.String(), `"action":"collectGarbage","target":"all pages","result":"ok"`) {
+		t.Error("no audit line")
+	}
+	f.ask("POST", "/-/gc", `{"dry_run":true,"grace_seconds":3600}`) // checked against the document
+}
+
+func TestCollectOfOthersBodies(t *testing.T) {
+	f := newFixture(t)
+	f.generations("example.com/", 1)
+	elsewhere := newFixture(t)
+	f.store = elsewhere.store // another table, with the bodies of the first
+	f.serve(admin.Config{Now: func() time.Time { return time.Now().Add(48 * time.Hour) }})
+	if a := f.ask("POST", "/-/gc", `{}`); a.status != 409 || a.code != "foreign_bodies" {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+	for _, body := range []string{`{"grace_seconds":60}`, `{"grace_seconds":-1}`, `{"grace_seconds":9223372036854775807}`, `{"url":"http://a.example/"}`} {
+		if a := f.ask("POST", "/-/gc", body); a.status != 400 || a.code != "invalid_request" {
+			t.Errorf("%s: %d %s", body, a.status, a.text)
+		}
+	}
+}
