@@ -21,6 +21,7 @@ type commands struct {
 	Ls         lsCommand         `cmd:"" help:"List the stored pages."`
 	Regenerate regenerateCommand `cmd:"" help:"Have a page rendered now."`
 	Versions   versionsCommand   `cmd:"" help:"List the generations of a page that are kept."`
+	Diff       diffCommand       `cmd:"" help:"Show what changed from one generation of a page to another."`
 	Rollback   rollbackCommand   `cmd:"" help:"Make an older generation of a page current again, and pin it."`
 	Pin        pinCommand        `cmd:"" help:"Keep a page as it is."`
 	Unpin      unpinCommand      `cmd:"" help:"Let a pinned page be regenerated again."`

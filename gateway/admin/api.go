@@ -116,6 +116,7 @@ func (a *API) operations() []operation {
 		a.showPage(),
 		a.regeneratePage(),
 		a.listVersions(),
+		a.compareVersions(),
 		a.rollBackPage(),
 		a.pinPage(),
 		a.unpinPage(),

@@ -51,7 +51,7 @@ func NewClient(server, token string, transport http.RoundTripper) (*Client, erro
 
 // Bounds of an answer, in bytes.
 const (
-	maxAnswer = 8 << 20
+	maxAnswer = 32 << 20 // two bodies of 1 MiB, every sign of which is escaped
 	maxLine   = 1 << 20
 )
 

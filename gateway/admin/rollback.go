@@ -30,13 +30,17 @@ func (a *API) rollBackPage() operation {
 		}
 		e, err := a.cache.Rollback(r.Context(), k, isr.RollbackTo(in.To), isr.PinFor(pin))
 		if errors.Is(err, isr.ErrNoVersion) {
-			return Page{}, &Error{
-				Status: http.StatusNotFound, Code: "no_version", Message: err.Error(),
-				Hint: "isr versions shows what is kept; older generations are kept from when isr serve is started with --history N",
-			}
+			return Page{}, errNoVersion(err)
 		}
 		return a.asserted(k, e, err)
 	})
+}
+
+func errNoVersion(err error) *Error {
+	return &Error{
+		Status: http.StatusNotFound, Code: "no_version", Message: err.Error(),
+		Hint: "isr versions shows what is kept; older generations are kept from when isr serve is started with --history N",
+	}
 }
 
 // maxPin bounds a pin that ends by itself, as package isr does.

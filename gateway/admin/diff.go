@@ -1,0 +1,80 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/facetheory/isr"
+)
+
+// A Comparison is which generations of a page to compare.
+type Comparison struct {
+	Target
+	From string `json:"from,omitempty" doc:"Generation, or a beginning of its id that no other version has."`
+	To   string `json:"to,omitempty" doc:"The other, likewise."`
+}
+
+// A Diff is what changed from one generation of a page to another.
+type Diff struct {
+	Key    string      `json:"key" doc:"The page's key."`
+	From   Version     `json:"from"`
+	To     Version     `json:"to"`
+	Fields []FieldDiff `json:"fields" doc:"Attributes and header fields that differ, by name."`
+	Body   string      `json:"body,omitempty" doc:"Unified diff of the bodies, if they are text of at most 1 MiB each. Missing if they are the same."`
+	Note   string      `json:"note,omitempty" doc:"What there is to say of the bodies beside that."`
+}
+
+// A FieldDiff is an attribute, or a header field, that differs.
+type FieldDiff struct {
+	Name string `json:"name" doc:"Such as status, or header content-type."`
+	From string `json:"from" doc:"Empty where there is none."`
+	To   string `json:"to" doc:"Empty where there is none."`
+}
+
+func (a *API) compareVersions() operation {
+	return replying(operation{
+		method: http.MethodGet, path: "/-/diff", name: "compareVersions", limit: lookTime,
+		summary:  "What changed from one generation of a page to another.",
+		problems: []int{http.StatusNotFound},
+	}, func(r *http.Request, in Comparison) (Diff, error) {
+		k, err := in.key()
+		if err != nil {
+			return Diff{}, err
+		}
+		if in.From == "" || in.To == "" {
+			return Diff{}, invalid("which generations? give from and to, as /-/versions shows them")
+		}
+		d, err := a.cache.Diff(r.Context(), k, in.From, in.To)
+		if errors.Is(err, isr.ErrNoVersion) {
+			return Diff{}, errNoVersion(err)
+		}
+		if err != nil {
+			return Diff{}, err
+		}
+		answer := Diff{Key: k.String(), From: a.version(d.From), To: a.version(d.To), Fields: make([]FieldDiff, 0, len(d.Fields)), Body: d.Body, Note: d.Note}
+		for _, f := range d.Fields {
+			answer.Fields = append(answer.Fields, FieldDiff(f))
+		}
+		return answer, nil
+	})
+}
+
+// String is the comparison as text for a terminal, as that of package isr.
+func (d Diff) String() string {
+	whole := isr.Diff{From: d.From.named(), To: d.To.named(), Body: d.Body, Note: d.Note}
+	for _, f := range d.Fields {
+		whole.Fields = append(whole.Fields, isr.FieldDiff(f))
+	}
+	return whole.String()
+}
+
+// named is the version, with no more than names it.
+func (v Version) named() isr.Version {
+	return isr.Version{Entry: isr.Entry{GenerationID: v.Generation, GeneratedAt: v.GeneratedAt}}
+}
+
+// Diff compares two generations of a page.
+func (c *Client) Diff(ctx context.Context, in Comparison) (Diff, error) {
+	return ask[Diff](ctx, c, http.MethodGet, "/-/diff", in)
+}
