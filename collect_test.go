@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -108,7 +109,10 @@ func TestCollectKeepsVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site", History: 3}, site, nil)
-		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) { cacheable(w, r, n/2) }) // pairs share a body
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) { // pairs share a body
+			w.Header().Set("Content-Language", fmt.Sprint("x-", n))
+			cacheable(w, r, n/2)
+		})
 		p.regenerate(t, 7)
 		versions := p.versions(t)
 		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[2].GenerationID)); err != nil {

@@ -58,6 +58,11 @@ type Publishing struct {
 	// Keep is how many versions are kept at least for rollbacks, the new one
 	// counted; older ones are forgotten now. Zero: all, until their time.
 	Keep int
+	// Unchanged: the generation has the content of the current entry. With
+	// History, its version takes the place of that one's, so that the versions
+	// are as many different contents, however often an unchanged page is
+	// regenerated.
+	Unchanged bool
 	// Unpin publishes even if the current entry is pinned.
 	Unpin bool
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -364,7 +365,7 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 // that nothing points at; after, everything is in place.
 func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, overtaken bool) {
 	readAt := time.Now()
-	published, err := s.c.meta.Publish(ctx, lease, read, next, s.publishing(read))
+	published, err := s.c.meta.Publish(ctx, lease, read, next, s.publishing(read, &next))
 	switch {
 	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
 		// Another writer was there first; the winner is served. The body that
@@ -390,13 +391,20 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, next Ent
 
 // publishing says how a generation replaces what was read. A pin that does not
 // hold any more, or has nothing to hold, does not count.
-func (s *search) publishing(read Record) Publishing {
+func (s *search) publishing(read Record, next *Entry) Publishing {
 	return Publishing{
 		History:    s.route.History > 0,
 		Keep:       s.route.History,
 		Superseded: s.c.now().Add(s.c.cfg.Retention),
+		Unchanged:  read.Entry != nil && sameContent(read.Entry, next),
 		Unpin:      s.unpin || !s.pinned(read),
 	}
+}
+
+// sameContent says whether visitors see no difference between two generations.
+func sameContent(a, b *Entry) bool {
+	return !a.Foreign && a.SHA256 == b.SHA256 && a.Length == b.Length && a.Status == b.Status && a.ETag == b.ETag &&
+		slices.Equal(a.Tags, b.Tags) && maps.EqualFunc(a.Header, b.Header, slices.Equal)
 }
 
 // conclude records what became of a request that this search has claimed, unless

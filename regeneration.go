@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // A Regeneration is what [Cache.Regenerate] came to.
@@ -171,19 +172,12 @@ func (c *Cache) replay(ctx context.Context, k Key, earlier *RequestError) (Regen
 	if err != nil {
 		return Regeneration{}, err
 	}
-	for _, v := range versions {
-		if v.answers(earlier.Request) {
-			return Regeneration{Entry: v.Entry, Replayed: true}, nil
-		}
+	if i := slices.IndexFunc(versions, func(v Version) bool { return v.GenerationID != "" && v.GenerationID == earlier.Request.GenerationID }); i >= 0 {
+		return Regeneration{Entry: versions[i].Entry, Replayed: true}, nil
+	}
+	// An unchanged generation has taken its place, or another service recorded it.
+	if i := slices.IndexFunc(versions, func(v Version) bool { return v.BodyKey == earlier.Request.BodyKey }); i >= 0 {
+		return Regeneration{Entry: versions[i].Entry, Replayed: true}, nil
 	}
 	return Regeneration{}, fmt.Errorf("%w; %w", earlier, ErrResultGone)
-}
-
-// answers says whether an entry is the result of a request. Other services record
-// the body alone, which several generations may share.
-func (e *Entry) answers(r Request) bool {
-	if r.GenerationID != "" {
-		return e.GenerationID == r.GenerationID
-	}
-	return e.BodyKey == r.BodyKey
 }

@@ -58,9 +58,10 @@ type Route struct {
 
 	// History is how many generations of a page are kept, the current one counted,
 	// to be looked at, compared and rolled back to: those from before it are
-	// forgotten one by one as new ones come, and after Config.Retention. Zero: none
-	// is kept, and there is nothing to roll back to. At most 100; each costs a row,
-	// and its body if that differs.
+	// forgotten one by one as new ones come, and after Config.Retention. They are
+	// as many different contents: a page that is regenerated and has not changed
+	// takes the place of its version. Zero: none is kept, and there is nothing to
+	// roll back to. At most 100; each costs a row, and its body.
 	History int
 
 	// Query names the query parameters that are part of the key. A request with
