@@ -1,0 +1,316 @@
+//go:build linux || darwin
+
+package leases
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+)
+
+// A worker makes calls, one after the other, as its random numbers will have it,
+// and reports each before it makes it, and its answer.
+type worker struct {
+	name   string // nobody else's
+	api    dynamostore.API
+	table  string
+	clock  clock
+	random *rand.Rand
+	sent   *atomic.Int64 // requests
+	number *atomic.Int64 // of calls, in this process
+	report func(event)
+
+	named   int // leases and generations
+	reader  *dynamostore.Store
+	tenures []*tenure
+	seen    map[int]isr.Record // by page
+	kept    map[int][]string   // generations with a version row that it knows of, by page
+}
+
+// A tenure is a lease, or what the worker takes for one.
+type tenure struct {
+	lease   isr.Lease
+	store   *dynamostore.Store // which made it
+	name    string
+	page    int
+	seconds int64
+	request string // that is still to be ended
+}
+
+// newClient is a client as others have it, whose requests are counted.
+func newClient(endpoint string) (*dynamodb.Client, *atomic.Int64) {
+	counted := &counted{client: awshttp.NewBuildableClient()}
+	return dynamodb.New(dynamodb.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String(endpoint),
+		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
+		HTTPClient:   counted,
+	}), &counted.requests
+}
+
+type counted struct {
+	client   aws.HTTPClient
+	requests atomic.Int64
+}
+
+func (c *counted) Do(r *http.Request) (*http.Response, error) {
+	c.requests.Add(1)
+	return c.client.Do(r)
+}
+
+// store is one whose leases show this owner.
+func (w *worker) store(owner string) *dynamostore.Store {
+	s, err := dynamostore.New(w.api, w.table, dynamostore.Config{Owner: owner, Now: w.clock.wall})
+	if err != nil {
+		panic(err) // neither is missing
+	}
+	return s
+}
+
+// work makes calls until the context ends, and the one that it is at then too.
+func (w *worker) work(ctx context.Context) {
+	w.prepare()
+	for ctx.Err() == nil {
+		w.turn()
+	}
+}
+
+func (w *worker) prepare() {
+	w.reader = w.store(w.name)
+	w.seen, w.kept = make(map[int]isr.Record), make(map[int][]string)
+}
+
+// turn is a call, or two.
+func (w *worker) turn() {
+	const most = 4 // tenures
+	if n := len(w.tenures); n == most || n > 0 && w.random.IntN(100) < 60 {
+		w.use(w.random.IntN(n))
+		return
+	}
+	at := w.random.IntN(pages)
+	switch n := w.random.IntN(100); {
+	case n < 30:
+		w.read(at)
+	case n < 60:
+		w.acquire(at, "")
+	case n < 80:
+		w.acquire(at, w.aRequest())
+	case n < 90:
+		w.lookUp(at, w.aRequest())
+	case n < 95:
+		w.breakLease(at)
+	default:
+		w.rollback(at)
+	}
+}
+
+// use makes a call under a lease that may be lost, and often keeps what is: it must
+// be good for nothing.
+func (w *worker) use(i int) {
+	l := w.tenures[i]
+	over := false
+	switch n := w.random.IntN(100); {
+	case n < 30:
+		over = w.refresh(l)
+	case n < 70:
+		if n < 62 {
+			w.read(l.page)
+		}
+		over = w.publish(l)
+	case n < 78:
+		over = w.release(l)
+	case n < 88:
+		over = w.backOff(l)
+	case n < 95:
+		w.end(l)
+	default:
+		over = true // it walks away
+	}
+	if over && w.random.IntN(4) > 0 {
+		w.tenures = slices.Delete(w.tenures, i, i+1)
+	}
+}
+
+// aRequest is the name of a request that others are at in these seconds, too.
+func (w *worker) aRequest() string {
+	return fmt.Sprintf("r%d-%d", w.clock.wall().Unix()/3, w.random.IntN(3))
+}
+
+func (w *worker) newName() string {
+	w.named++
+	return fmt.Sprintf("%s.%d", w.name, w.named)
+}
+
+// do makes a call, and reports it. Now and then the caller gives up soon.
+func (w *worker) do(c call, ask func(context.Context) answer) answer {
+	number, sent := int(w.number.Add(1)), w.sent.Load()
+	w.report(event{Number: number, At: w.clock(), Call: &c})
+	ctx, cancel := context.WithCancel(context.Background())
+	if w.random.IntN(100) < 3 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(w.random.IntN(5_000))*time.Microsecond)
+	}
+	defer cancel()
+	got := ask(ctx)
+	if c.Verb == verbBreak || c.Verb == verbAcquire && c.Request == "" {
+		got.Resent = w.sent.Load() > sent+1
+	}
+	w.report(event{Number: number, At: w.clock(), Answer: &got})
+	return got
+}
+
+func pk(at int) string { return fmt.Sprintf("CACHE#%d", at) }
+
+// --- Calls that need no lease -----------------------------------------------
+
+func (w *worker) read(at int) {
+	w.do(call{Verb: verbRead, Page: at}, func(ctx context.Context) answer {
+		r, err := w.reader.Read(ctx, pk(at))
+		if err != nil {
+			return judged(err)
+		}
+		w.seen[at] = r
+		return answer{Said: saidOK, Lock: lockOf(r), Meta: metaOf(r.Entry)}
+	})
+}
+
+func (w *worker) lookUp(at int, name string) {
+	w.do(call{Verb: verbLookUp, Page: at, Request: name}, func(ctx context.Context) answer {
+		r, found, err := w.reader.Request(ctx, pk(at), name)
+		if err != nil || !found {
+			return judged(err)
+		}
+		return answer{Said: saidOK, Request: requestOf(r)}
+	})
+}
+
+func (w *worker) acquire(at int, name string) {
+	c := call{Verb: verbAcquire, Page: at, Lease: w.newName(), Seconds: 1 + w.random.Int64N(2), Request: name}
+	var claim *isr.Claim
+	if name != "" {
+		c.Hash = "right"
+		if w.random.IntN(20) == 0 {
+			c.Hash = "wrong"
+		}
+		claim = &isr.Claim{Key: name, Hash: c.Hash, Keep: time.Hour}
+	}
+	l := &tenure{store: w.store(c.Lease), name: c.Lease, page: at, seconds: c.Seconds, request: name}
+	got := w.do(c, func(ctx context.Context) answer {
+		var err error
+		l.lease, err = l.store.Acquire(ctx, pk(at), time.Duration(c.Seconds)*time.Second, claim)
+		if err != nil {
+			return judged(err)
+		}
+		return answer{Said: saidOK, Failures: l.lease.Failures()}
+	})
+	if got.Said == saidOK {
+		w.tenures = append(w.tenures, l)
+	}
+}
+
+func (w *worker) breakLease(at int) {
+	r, ok := w.seen[at]
+	if !ok || r.Lock == nil {
+		return
+	}
+	w.do(call{Verb: verbBreak, Page: at, Lock: lockOf(r)}, func(ctx context.Context) answer {
+		return judged(w.reader.BreakLease(ctx, r))
+	})
+}
+
+// rollback returns to a generation that was published with history, by whomever.
+func (w *worker) rollback(at int) {
+	r, kept := w.seen[at], w.kept[at]
+	if r.Entry == nil || len(kept) == 0 {
+		return
+	}
+	to := kept[w.random.IntN(len(kept))]
+	w.do(call{Verb: verbRollback, Page: at, Meta: metaOf(r.Entry), Generation: to}, func(ctx context.Context) answer {
+		e, err := w.reader.Rollback(ctx, r, to, isr.Assertion{Key: isr.Key{Text: pk(at)}, At: w.clock.wall()})
+		if err != nil {
+			return settled(err)
+		}
+		return answer{Said: saidOK, Meta: metaOf(&e)}
+	})
+}
+
+// --- Calls under a lease ----------------------------------------------------
+
+func (l *tenure) call(v verb) call {
+	return call{Verb: v, Page: l.page, Lease: l.name, Seconds: l.seconds, Request: l.request}
+}
+
+func (w *worker) refresh(l *tenure) (over bool) {
+	got := w.do(l.call(verbRefresh), func(ctx context.Context) answer { return judged(l.store.Refresh(ctx, l.lease)) })
+	return got.Said == saidLost
+}
+
+func (w *worker) release(l *tenure) (over bool) {
+	got := w.do(l.call(verbRelease), func(ctx context.Context) answer { return judged(l.store.Release(ctx, l.lease)) })
+	return got.Said == saidOK
+}
+
+func (w *worker) backOff(l *tenure) (over bool) {
+	c := l.call(verbBackOff)
+	c.Seconds, c.Failures = w.random.Int64N(2), l.lease.Failures()+1
+	got := w.do(c, func(ctx context.Context) answer {
+		return judged(l.store.BackOff(ctx, l.lease, time.Duration(c.Seconds)*time.Second))
+	})
+	return got.Said == saidOK
+}
+
+// end ends the request of a lease: by what is current as far as the worker knows,
+// or as failed.
+func (w *worker) end(l *tenure) {
+	if l.request == "" {
+		return
+	}
+	c, how := l.call(verbEnd), isr.RequestEnd{Failure: "by chance"}
+	if e := w.seen[l.page].Entry; e != nil && w.random.IntN(2) == 0 {
+		c.Generation, how = e.GenerationID, isr.RequestEnd{Result: e}
+	}
+	got := w.do(c, func(ctx context.Context) answer { return judged(l.store.EndRequest(ctx, l.lease, how)) })
+	if got.Said == saidOK {
+		l.request = ""
+	}
+}
+
+// publish publishes over what the worker saw last, be that long ago.
+func (w *worker) publish(l *tenure) (over bool) {
+	r, ok := w.seen[l.page]
+	if !ok {
+		return false
+	}
+	c := l.call(verbPublish)
+	c.Meta, c.Generation = metaOf(r.Entry), w.newName()
+	how := isr.Publishing{History: w.random.IntN(3) == 0}
+	got := w.do(c, func(ctx context.Context) answer {
+		e, err := l.store.Publish(ctx, l.lease, r, entry(c.Generation, w.clock.wall()), how)
+		if err != nil {
+			return settled(err)
+		}
+		return answer{Said: saidOK, Meta: metaOf(&e)}
+	})
+	if got.Said == saidOK && how.History {
+		w.kept[l.page] = append(w.kept[l.page], c.Generation)
+	}
+	return got.Said != saidMoved
+}
+
+func entry(generation string, now time.Time) isr.Entry {
+	return isr.Entry{
+		BodyKey: bodyOf(generation), GenerationID: generation, GeneratedAt: now,
+		Revalidate: time.Minute, Status: http.StatusOK, Length: 1,
+	}
+}
