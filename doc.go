@@ -34,6 +34,11 @@
 //   - One regeneration per expiry across all servers, by a lease that a crashed
 //     server loses and a frozen one cannot use.
 //   - No stale writer overwrites a newer page: a publish names what it replaces.
+//   - A rollback is one step, seen by every server within a poll of the log, and
+//     never undone by a regeneration that began before, nor by any while it is
+//     pinned.
+//   - A regeneration that is asked for by name is carried out once, however often
+//     it is asked for, and whichever server dies over it.
 //   - What is private stays so: caching is opt-in; a response with Set-Cookie,
 //     private, no-store, or a Vary on what is in no key, is neither stored nor
 //     shared with those who waited for it.

@@ -1,0 +1,95 @@
+package isr_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dirbody"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
+)
+
+// openExample makes a cache that is alone on its stores, which are gone with stop.
+func openExample(ctx context.Context) (cache *isr.Cache, stop func()) {
+	dir := must(os.MkdirTemp("", "isr-example-"))
+	db := localdynamo.OpenMemory(localdynamo.Options{})
+	if err := dynamostore.CreateTable(ctx, db, "pages"); err != nil {
+		log.Fatal(err)
+	}
+	bodies := must(dirbody.Open(dir))
+	cache = must(isr.New(must(dynamostore.New(db, "pages", dynamostore.Config{})), bodies,
+		isr.Config{Logger: slog.New(slog.DiscardHandler), Poll: -1}))
+	return cache, func() {
+		_ = cache.Close(ctx)
+		_ = bodies.Close()
+		_ = db.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// A page that was published with a mistake is rolled back, and stays so until it is
+// unpinned.
+func ExampleCache_Rollback() {
+	ctx := context.Background()
+	cache, stop := openExample(ctx)
+	defer stop()
+	text := "Good morning"
+	handler := cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, History: 10},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, text) }))
+	page := must(isr.ParseKey("", "https://example.com/"))
+
+	must(cache.Regenerate(ctx, page))
+	text = "Good mourning"
+	must(cache.Regenerate(ctx, page))
+
+	e := must(cache.Rollback(ctx, page))
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+	fmt.Print(w.Body)
+	fmt.Println("pinned for ever:", e.PinnedUntil.Equal(isr.Forever()))
+	_, err := cache.Regenerate(ctx, page)
+	fmt.Println(err)
+	for _, v := range must(cache.Versions(ctx, page)) {
+		fmt.Println("kept:", v.Length, "bytes, current:", v.Current)
+	}
+	// Output:
+	// Good morning
+	// pinned for ever: true
+	// regenerating example.com/: the page is pinned until it is unpinned
+	// kept: 14 bytes, current: false
+	// kept: 13 bytes, current: true
+}
+
+// A deployment that is told to a cache twice regenerates its page once.
+func ExampleWithIdempotencyKey() {
+	ctx := context.Background()
+	cache, stop := openExample(ctx)
+	defer stop()
+	renders := 0
+	cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		renders++
+		fmt.Fprintln(w, "Hello")
+	}))
+	page := must(isr.ParseKey("", "https://example.com/"))
+
+	inputs := isr.WithInputs(map[string]any{"deploy": "2026-11-21.3", "page": page.Text})
+	for range 2 {
+		r := must(cache.Regenerate(ctx, page, isr.WithIdempotencyKey("deploy-2026-11-21.3"), inputs))
+		fmt.Println("replayed:", r.Replayed)
+	}
+	_, err := cache.Regenerate(ctx, page, isr.WithIdempotencyKey("deploy-2026-11-21.3"), isr.WithInputs("another request"))
+	fmt.Println(err)
+	fmt.Println("renders:", renders)
+	// Output:
+	// replayed: false
+	// replayed: true
+	// regenerating example.com/: request "deploy-2026-11-21.3": the idempotency key was used for other inputs: use a new key for a new request
+	// renders: 1
+}
