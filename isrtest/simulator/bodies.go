@@ -22,6 +22,7 @@ type shelf struct {
 	// rewritten names a key under which other content was put, which nobody may
 	// try: keys are used once.
 	rewritten string
+	deleted   bool // since it was looked at last
 }
 
 type storedBody struct {
@@ -87,6 +88,7 @@ func (g *gatedShelf) Stat(ctx context.Context, key string) (isr.BodyInfo, error)
 func (g *gatedShelf) Delete(ctx context.Context, key string) error {
 	_, err := passBody(ctx, g.life, "body delete", func(s *shelf) (struct{}, error) {
 		delete(s.bodies, key)
+		s.deleted = true
 		return struct{}{}, nil
 	})
 	return err
@@ -122,9 +124,13 @@ func (w *world) checkShelf() {
 	if w.shelf.rewritten != "" {
 		w.violate("a body is immutable", "other content was put under the key %s", w.shelf.rewritten)
 	}
-	for _, p := range w.pages {
-		if g := p.current(); g != nil {
-			w.checkWhole(p, g)
+	if w.shelf.deleted {
+		w.shelf.deleted = false
+		for _, p := range w.pages {
+			if g := p.current(); g != nil {
+				w.checkWhole(p, g)
+			}
+			w.checkNamed(p)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 package simulator_test
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 
 	"github.com/facetheory/isr/isrtest/simulator"
@@ -9,19 +9,26 @@ import (
 
 // TestDeterminism: the same seed gives the same history, to the byte.
 func TestDeterminism(t *testing.T) {
-	each(t, 0, 64, func(t *testing.T, seed uint64) bool {
+	each(t, 0, 100, func(t *testing.T, seed uint64) bool {
 		first := simulator.Run(t, simulator.Config{Seed: seed})
 		second := simulator.Run(t, simulator.Config{Seed: seed})
 		if first.Hash == second.Hash {
 			return true
 		}
-		for i, line := range first.Trace {
-			if i >= len(second.Trace) || second.Trace[i] != line {
-				t.Errorf("seed %d: the histories part at line %d:\n%s\n%s", seed, i,
-					line, slices.Concat(second.Trace, []string{"(its end)"})[min(i, len(second.Trace))])
-				break
-			}
-		}
+		t.Errorf("seed %d: the histories part at %s", seed, parting(first, second))
 		return false
 	})
+}
+
+// parting is where two histories differ first.
+func parting(a, b simulator.Report) string {
+	for i, line := range a.Trace {
+		if i >= len(b.Trace) {
+			return fmt.Sprintf("line %d: the second ends before:\n%s", i, line)
+		}
+		if b.Trace[i] != line {
+			return fmt.Sprintf("line %d:\n%s\n%s", i, line, b.Trace[i])
+		}
+	}
+	return fmt.Sprintf("line %d: the first ends", len(a.Trace))
 }

@@ -32,8 +32,8 @@ func (w *world) choices() []choice {
 	deliver, wait := 0, 20
 	if len(calls) > 0 {
 		deliver = 60
-		if p.calm() {
-			wait = 0 // the table answers at once
+		if p.prompt {
+			wait = 0
 		}
 	}
 	return []choice{
@@ -43,6 +43,9 @@ func (w *world) choices() []choice {
 		{"crash", p.crashes, func() { w.crash(pick(w.rng, w.nodes)) }},
 		{"freeze", some(p.freezes), func() { w.freeze(pick(w.rng, awake).life) }},
 		{"regenerate", some(p.forces), func() { w.regenerate(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"assert", some(p.assertions), func() { w.assert(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"demand", some(p.demands), func() { w.demand(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"collect", some(p.collections), func() { w.collect(pick(w.rng, awake).life) }},
 		{"external", p.externals, func() { w.writeExternally(pick(w.rng, w.pages)) }},
 		{"purge", p.purges, func() { w.purge(pick(w.rng, w.pages)) }},
 	}

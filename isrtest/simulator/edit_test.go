@@ -30,6 +30,10 @@ type editedAPI struct {
 	meta     func(*types.Update)                // of META, in a transaction
 	lock     func(*types.TransactWriteItem)     // of LOCK, in a transaction
 	answered func(rows []string, e error) error // to a transaction on rows of these sort keys
+	drop     func(action types.TransactWriteItem, rows []string) bool
+	request  func(*dynamodb.UpdateItemInput) // of REQ#, alone
+	claim    func(*types.Update)             // of REQ#, in a transaction
+	hidden   string                          // rows whose sort keys begin so are not found; empty: none
 }
 
 // edit makes an API that alters the requests of each node alike.
@@ -39,6 +43,14 @@ func edit(e editedAPI) func(dynamostore.API) dynamostore.API {
 		node.API = inner
 		return &node
 	}
+}
+
+func (e *editedAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...options) (*dynamodb.GetItemOutput, error) {
+	out, err := e.API.GetItem(ctx, in, o...)
+	if err == nil && e.hidden != "" && strings.HasPrefix(sortKey(in.Key), e.hidden) {
+		return &dynamodb.GetItemOutput{}, nil
+	}
+	return out, err
 }
 
 func (e *editedAPI) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...options) (*dynamodb.PutItemOutput, error) {
@@ -52,11 +64,14 @@ func (e *editedAPI) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ..
 }
 
 func (e *editedAPI) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...options) (*dynamodb.UpdateItemOutput, error) {
-	if e.update != nil && sortKey(in.Key) == "LOCK" {
-		altered := *in
+	altered := *in
+	switch sk := sortKey(in.Key); {
+	case e.update != nil && sk == "LOCK":
 		e.update(&altered)
-		in = &altered
+	case e.request != nil && strings.HasPrefix(sk, "REQ#"):
+		e.request(&altered)
 	}
+	in = &altered
 	return e.API.UpdateItem(ctx, in, o...)
 }
 
@@ -74,30 +89,52 @@ func (e *editedAPI) TransactWriteItems(ctx context.Context, in *dynamodb.Transac
 	altered.TransactItems = nil
 	var rows []string
 	for _, action := range in.TransactItems {
-		switch {
-		case action.Update != nil && sortKey(action.Update.Key) == "META":
-			update := *action.Update
-			update.ExpressionAttributeValues = maps.Clone(update.ExpressionAttributeValues)
-			if e.meta != nil {
-				e.meta(&update)
-			}
-			action.Update = &update
-			rows = append(rows, "META")
-		case action.Delete != nil && sortKey(action.Delete.Key) == "LOCK":
-			if e.lock != nil {
-				e.lock(&action)
-			}
-			rows = append(rows, "LOCK")
-		default:
-			rows = append(rows, "")
+		rows = append(rows, sortKey(keyOf(action)))
+	}
+	for _, action := range in.TransactItems {
+		if e.drop != nil && e.drop(action, rows) {
+			continue
 		}
-		altered.TransactItems = append(altered.TransactItems, action)
+		altered.TransactItems = append(altered.TransactItems, e.alter(action))
 	}
 	out, err := e.API.TransactWriteItems(ctx, &altered, o...)
 	if e.answered != nil {
 		err = e.answered(rows, err)
 	}
 	return out, err
+}
+
+// alter returns an action as it is to be sent.
+func (e *editedAPI) alter(action types.TransactWriteItem) types.TransactWriteItem {
+	switch sk := sortKey(keyOf(action)); {
+	case action.Update != nil:
+		update := *action.Update
+		update.ExpressionAttributeValues = maps.Clone(update.ExpressionAttributeValues)
+		if e.meta != nil && sk == "META" {
+			e.meta(&update)
+		}
+		if e.claim != nil && strings.HasPrefix(sk, "REQ#") {
+			e.claim(&update)
+		}
+		action.Update = &update
+	case action.Delete != nil && e.lock != nil && sk == "LOCK":
+		e.lock(&action)
+	}
+	return action
+}
+
+func keyOf(action types.TransactWriteItem) item {
+	switch {
+	case action.Put != nil:
+		return action.Put.Item
+	case action.Update != nil:
+		return action.Update.Key
+	case action.Delete != nil:
+		return action.Delete.Key
+	case action.ConditionCheck != nil:
+		return action.ConditionCheck.Key
+	}
+	return nil
 }
 
 func sortKey(key item) string {

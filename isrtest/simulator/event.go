@@ -2,7 +2,6 @@ package simulator
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -19,9 +18,9 @@ type event struct {
 	err  error
 
 	render  *rendering // renderBegan
-	entry   isr.Entry  // published, regenerated
-	visitor *visitor   // answered, regenerated
-	granted *grant     // leaseLost, published: what the process held when it asked
+	entry   isr.Entry  // of a publish or regeneration, or what was asserted
+	visitor *visitor   // who asked
+	token   string     // leaseLost, published: of the lease that the process believed in
 }
 
 type eventKind int
@@ -31,6 +30,9 @@ const (
 	published
 	leaseLost
 	regenerated
+	demanded
+	asserted
+	collected
 	answered
 )
 
@@ -72,43 +74,16 @@ func (w *world) digestEvents() {
 			w.checkLost(e)
 		case regenerated:
 			w.checkRegenerated(e)
+		case demanded:
+			w.checkDemanded(e)
+		case asserted:
+			w.checkAsserted(e)
+		case collected:
+			w.noteCollected(e)
 		case answered:
 			w.checkAnswer(e.visitor)
 		}
 	}
-}
-
-// A witness sees what the store answers to the cache.
-type witness struct {
-	isr.MetaStore
-	life *life
-}
-
-func (m *witness) holds(pk string) (*page, *grant) {
-	p := m.life.w.pageOf(pk)
-	return p, m.life.pages[p].grant
-}
-
-// Publish implements [isr.MetaStore].
-func (m *witness) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
-	p, g := m.holds(l.PK())
-	got, err := m.MetaStore.Publish(ctx, l, read, next, how)
-	e := event{kind: published, life: m.life, page: p, entry: next, granted: g, err: err}
-	if err == nil {
-		e.entry = got
-	}
-	m.life.w.happened(e)
-	return got, err
-}
-
-// Refresh implements [isr.MetaStore].
-func (m *witness) Refresh(ctx context.Context, l isr.Lease) error {
-	p, g := m.holds(l.PK())
-	err := m.MetaStore.Refresh(ctx, l)
-	if errors.Is(err, isr.ErrLeaseLost) {
-		m.life.w.happened(event{kind: leaseLost, life: m.life, page: p, granted: g, err: err})
-	}
-	return err
 }
 
 // checkAnswerToPublish: what was acknowledged is there, or was; what was said
@@ -122,8 +97,8 @@ func (w *world) checkAnswerToPublish(e event) {
 	case e.err == nil && (found.version != e.entry.Version || found.bodyKey != e.entry.BodyKey):
 		w.violate("an acknowledged publish is never lost", "%s was told that it had published version %d of %s, and it was %d", e.life.name, e.entry.Version, p.path, found.version)
 	case e.err == nil:
-		if e.granted != nil {
-			e.granted.acked = true
+		if g := w.grants[e.token]; g != nil {
+			g.acked = true
 		}
 	case errors.Is(e.err, isr.ErrUnknownOutcome):
 	case found != nil:
@@ -139,7 +114,7 @@ func (w *world) checkAnswerToPublish(e event) {
 // checkLost: a lease is called lost only if it is.
 func (w *world) checkLost(e event) {
 	l := e.page.rows.lock()
-	if l == nil || e.granted == nil || l.token != e.granted.token {
+	if l == nil || l.token != e.token {
 		return
 	}
 	if left := l.expires - time.Now().Add(e.life.node.skew).Unix(); left > 0 {
@@ -160,9 +135,10 @@ func (w *world) checkRender(rd *rendering) {
 		w.violate(invariant, "%s renders %s, which is fresh for %d s", rd.life.name, rd.page.path, g.generatedAt+g.revalidate-rd.began.Unix())
 	}
 	for _, n := range w.nodes {
-		other := n.life.pages[rd.page].rendered
-		if other != nil && other != rd && !w.isOver(other) {
-			w.violate(invariant, "%s renders %s, and so does %s", rd.life.name, rd.page.path, n.life.name)
+		for _, other := range n.life.pages[rd.page].rendered {
+			if other != rd && !w.isOver(other) {
+				w.violate(invariant, "%s renders %s, and so does %s", rd.life.name, rd.page.path, n.life.name)
+			}
 		}
 	}
 }

@@ -11,6 +11,12 @@ import (
 // to no flight.
 type asideKey struct{}
 
+// aside is the context of somebody who asks, and waits for as long as it takes:
+// its end is only that of an afterlife.
+func aside() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(context.Background(), asideKey{}, true), afterlife)
+}
+
 func isAside(ctx context.Context) bool { return ctx.Value(asideKey{}) != nil }
 
 // regenerate asks a process to render a page now. One at a time does so for a
@@ -23,8 +29,10 @@ func (w *world) regenerate(l *life, p *page) {
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p}
 	w.log("somebody asks %s to regenerate %s", l.name, p.path)
+	l.asking++
 	go func() {
-		ctx := context.WithValue(context.Background(), asideKey{}, true)
+		ctx, cancel := aside()
+		defer cancel()
 		entry, err := l.cache.Regenerate(ctx, p.key)
 		w.happened(event{kind: regenerated, life: l, page: p, entry: entry.Entry, visitor: v, err: err})
 	}()
@@ -34,6 +42,7 @@ func (w *world) regenerate(l *life, p *page) {
 func (w *world) checkRegenerated(e event) {
 	seen := e.life.pages[e.page]
 	seen.forcing = false
+	e.life.asking--
 	w.log("%s: regenerating %s: %s", e.life.name, e.page.path, summary(e.err))
 	if e.err != nil {
 		if errors.Is(e.err, isr.ErrForeignLease) {

@@ -26,12 +26,14 @@ type call struct {
 	pk   string // the partition, empty for bodies
 	kind kind
 	rows int // of a transaction: how many operations it has
+	// logged: it may move the log.
+	logged bool
 	// values are those of the condition of a deletion.
 	values item
 	at     time.Time
-	// aside: it belongs to no flight.
-	aside bool
-	do    func() (any, error) // carries it out; called by the driver alone
+	aside  bool                // it is somebody's who asks for more than a page
+	note   *note               // wants to know; may be nil
+	do     func() (any, error) // carries it out; called by the driver alone
 
 	reply chan outcome // holds one element once the caller is answered
 
@@ -210,7 +212,7 @@ func (g *gate) copyOf(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	second := &call{
-		life: c.life, op: c.op, pk: c.pk, kind: c.kind, rows: c.rows, at: c.at, do: c.do,
+		life: c.life, op: c.op, pk: c.pk, kind: c.kind, rows: c.rows, logged: c.logged, at: c.at, do: c.do,
 		copied: true, gone: true, lingers: time.Now().Add(Linger),
 	}
 	g.waiting = append(g.waiting, second)

@@ -26,15 +26,14 @@ func (p *page) current() *generation {
 
 // carriedOut looks at the table after a call.
 func (w *world) carriedOut(c *call) {
+	w.noteSequence(c)
 	p := w.pageOf(c.pk)
 	if p == nil {
 		return
 	}
 	if c.kind == reading {
-		if !c.aside && !c.gone {
-			w.mu.Lock()
-			c.life.pages[p].read = w.seq
-			w.mu.Unlock()
+		if c.note != nil && !c.gone {
+			c.note.seq = w.seq
 		}
 		return
 	}
@@ -58,12 +57,27 @@ func (w *world) look(p *page, c *call) {
 		return
 	}
 	w.checkLock(p, c, before.lock(), p.rows.lock(), metaChanged)
+	w.checkRequests(p, c, before, p.rows)
 	if metaChanged {
-		g := w.noteGeneration(p, c.life)
-		if g.meta == nil {
-			w.violate("META stays", "%s deleted that of %s", c.life.name, p.path)
-			return
-		}
+		w.checkChange(p, c, before)
+	}
+	w.checkVersions(p, before, p.rows)
+}
+
+// checkChange judges a change of META by a node: a publish, or somebody's word
+// for a generation that META was before.
+func (w *world) checkChange(p *page, c *call, before partition) {
+	var earlier *generation
+	if is := p.rows.meta(); is != nil {
+		earlier = p.byID(is.generation)
+	}
+	g := w.noteGeneration(p, c.life)
+	switch {
+	case g.meta == nil:
+		w.violate("META stays", "%s deleted that of %s", c.life.name, p.path)
+	case earlier != nil:
+		w.checkAssertion(p, before, g, earlier)
+	default:
 		w.checkPublish(p, c, before, g)
 	}
 }
@@ -90,6 +104,9 @@ func (w *world) checkPublish(p *page, c *call, before partition, g *generation) 
 	w.checkReplaced(p, c, g)
 	w.checkUnmixed(p, before, g)
 	w.checkWhole(p, g)
+	w.checkKept(p, before, g)
+	w.checkPin(p, c, before, g)
+	w.checkDone(p, before, g)
 	if p.never[g.generation] {
 		w.violate("answers are definite", "%s of %s was published after its publish had been reported as failed for good", w.generationName(g), p.path)
 	}
@@ -103,8 +120,9 @@ func (w *world) checkRight(p *page, c *call, held *lock) {
 		return
 	}
 	g := w.grants[held.token]
+	in := w.intentOf(p)
 	switch {
-	case g == nil, g.pause, g.life != c.life:
+	case g == nil, g.pause, g.life != c.life, in == nil, in.token != held.token:
 		w.violate(invariant, "%s published %s, and %s had the lease", c.life.name, p.path, w.holderName(held))
 		return
 	case held.expires <= w.clockOf(c):
@@ -142,7 +160,7 @@ func (w *world) versionSlack() int64 {
 // checkReplaced: a generation replaces what was current when its rendering
 // began, and is stamped with the state of the world then.
 func (w *world) checkReplaced(p *page, c *call, g *generation) {
-	rd := c.life.pages[p].rendered
+	rd := c.life.pages[p].renderingOf(g.content)
 	if rd == nil {
 		w.violate("what is published was rendered", "%s published %s and never rendered it", c.life.name, p.path)
 		return
@@ -158,9 +176,27 @@ func (w *world) checkReplaced(p *page, c *call, g *generation) {
 	if g.purgeSeq > rd.seq {
 		w.violate("a purge during a render is not lost", "%s of %s has sequence %d, and its rendering began at %d", w.generationName(g), p.path, g.purgeSeq, rd.seq)
 	}
-	if g.purgeSeq < rd.read {
-		w.violate("the sequence is read after META", "%s of %s has sequence %d, and META was read at %d", w.generationName(g), p.path, g.purgeSeq, rd.read)
+	if in := w.intentOf(p); in != nil && g.purgeSeq < in.seq {
+		w.violate("the sequence is read after META", "%s of %s has sequence %d, and META was read at %d", w.generationName(g), p.path, g.purgeSeq, in.seq)
 	}
+}
+
+// renderingOf is the latest rendering of a content, nil if there was none.
+func (v *view) renderingOf(content string) *rendering {
+	for i := len(v.rendered) - 1; i >= 0; i-- {
+		if v.rendered[i].content == content {
+			return v.rendered[i]
+		}
+	}
+	return nil
+}
+
+// intentOf is what the process that published what META is now was about to do;
+// nil if none was.
+func (w *world) intentOf(p *page) *intent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.intents[p.rows.meta().generation]
 }
 
 // checkUnmixed: all of META is of one generation, but for what other services
@@ -172,8 +208,6 @@ func (w *world) checkUnmixed(p *page, before partition, g *generation) {
 		w.violate(invariant, "the map isr of %s does not describe its content", p.path)
 	case g.content != g.meta.content || g.etag != etagOf(g.content):
 		w.violate(invariant, "that of %s has the body %s, the header of %s and the etag %s", p.path, g.content, g.meta.content, g.etag)
-	case textOf(p.rows["META"], "current_sk") != "" && p.rows[textOf(p.rows["META"], "current_sk")] == nil:
-		w.violate(invariant, "current_sk of %s names %s, which is not there", p.path, textOf(p.rows["META"], "current_sk"))
 	}
 	for _, name := range externalAttributes() {
 		if was := before["META"][name]; !same(item{name: was}, item{name: p.rows["META"][name]}) {

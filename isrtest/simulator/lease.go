@@ -11,9 +11,10 @@ type grant struct {
 	token     string
 	page      *page
 	life      *life
-	pause     bool // not a lease but what a failure left
-	published int  // how often its holder has published
-	acked     bool // and was told so
+	pause     bool   // not a lease but what a failure left
+	request   string // the sort key of the request that it is for; empty for none
+	published int    // how often its holder has published
+	acked     bool   // and was told so
 }
 
 // checkLock holds what became of LOCK against what its rules allow. The call is
@@ -58,9 +59,6 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 	}
 	if g.life != c.life || g.page != p {
 		w.violate("a token is one lease's", "%s has %s, which is %s's", c.life.name, w.trace.name("lease", after.token), g.life.name)
-	}
-	if !pause {
-		c.life.pages[p].grant = g
 	}
 }
 

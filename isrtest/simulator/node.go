@@ -31,11 +31,14 @@ type life struct {
 	name    string
 	cache   *isr.Cache
 	handler http.Handler
+	meta    isr.MetaStore // as the cache sees it
+	bodies  isr.BodyStore // as the cache sees it
 	dead    chan struct{} // closed by a crash
 
 	frozen bool      // guarded by gate.mu; written by the driver
 	until  time.Time // the driver's own: when it thaws
 
+	asking  int        // regenerations and assertions that somebody waits for; the driver's own
 	closing chan error // holds the answer to Close
 
 	pages map[*page]*view // guarded by world.mu
@@ -43,13 +46,11 @@ type life struct {
 
 // A view is what one process has to do with one page.
 type view struct {
-	born     int        // the generation that was current when the process started
-	served   int        // the newest generation that a request of it has ended with
-	rendered *rendering // its latest
-	read     int64      // the purge sequence when its latest read of the rows was carried out
-	grant    *grant     // its latest lease
-	purged   int64      // the hard purge that was there when the process started
-	forcing  bool       // somebody waits for a regeneration
+	born     int // the generation that was current when the process started
+	served   int // the newest generation that a request of it has ended with
+	rendered []*rendering
+	purged   int64 // the hard purge that was there when the process started
+	forcing  bool  // somebody waits for a regeneration
 }
 
 // retryDelay is far below a tick: the store's own jitter of it, which no seed
@@ -87,8 +88,10 @@ func (w *world) start(n *node) error {
 	if bug.Meta != nil {
 		meta = bug.Meta(meta, bodies)
 	}
-	l.cache, err = isr.New(&witness{MetaStore: meta, life: l}, bodies, isr.Config{
-		Memory: 1 << 20, Lease: LeaseTime, RenderTimeout: renderTimeout, Now: n.now, Logger: quiet, Random: random, Poll: -1,
+	l.bodies = bodies
+	l.meta = &witness{MetaStore: meta, life: l, tokens: make(map[isr.Lease]string)}
+	l.cache, err = isr.New(l.meta, bodies, isr.Config{
+		Memory: 1 << 20, Lease: LeaseTime, RenderTimeout: renderTimeout, Now: n.now, Logger: quiet, Random: random, Poll: pollTime,
 	})
 	if err != nil {
 		return err

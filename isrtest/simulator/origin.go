@@ -19,7 +19,6 @@ type rendering struct {
 	number  int
 	step    int   // at which it began
 	seq     int64 // the purge sequence then
-	read    int64 // and when META was last read before
 	content string
 	began   time.Time // true time
 	over    bool
@@ -121,10 +120,10 @@ func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
 		p.contents++
 	}
 	rd := &rendering{
-		page: p, life: l, number: p.renders, step: w.step, seq: w.seq, read: l.pages[p].read,
+		page: p, life: l, number: p.renders, step: w.step, seq: w.seq,
 		content: contentName(p.path, p.contents), began: time.Now(),
 	}
-	l.pages[p].rendered = rd
+	l.pages[p].rendered = append(l.pages[p].rendered, rd)
 	w.events = append(w.events, event{kind: renderBegan, life: l, page: p, render: rd})
 	return rd, rng
 }

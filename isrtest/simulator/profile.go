@@ -11,25 +11,28 @@ import (
 type profile struct {
 	name     string
 	faults   float64 // of a hundred calls, so many meet one
+	prompt   bool    // no time passes while a call waits
 	skew     bool    // clocks differ
 	failures bool    // renderers fail, refuse, and are slow
 
 	// Weights of steps, beside those of letting calls through (60), letting
 	// time pass (20) and sending visitors (15).
-	crashes, freezes, forces, externals, purges int
+	crashes, freezes, forces, externals, purges, assertions, demands, collections int
 }
 
 // profiles are in the order of the seeds.
 func profiles() []profile {
 	return []profile{
-		{name: "calm"},
-		{name: "network", faults: 20},
-		{name: "skew", skew: true, failures: true, forces: 2},
-		{name: "crashes", crashes: 3, faults: 5},
-		{name: "freezes", freezes: 4, faults: 5, forces: 1},
-		{name: "writers", externals: 4, purges: 4, forces: 3, faults: 5},
-		{name: "chaos", faults: 12, skew: true, failures: true, crashes: 1, freezes: 1, forces: 2, externals: 2, purges: 2},
-		{name: "storm", faults: 40, skew: true, failures: true, crashes: 2, freezes: 2, forces: 2, externals: 2, purges: 2},
+		{name: "calm", prompt: true},
+		{name: "network", faults: 20, assertions: 1, demands: 1},
+		{name: "skew", skew: true, failures: true, forces: 2, assertions: 1, demands: 1},
+		{name: "crashes", crashes: 3, faults: 5, demands: 2, collections: 1},
+		{name: "freezes", freezes: 4, faults: 5, forces: 1, assertions: 1, demands: 1},
+		{name: "writers", externals: 4, purges: 4, forces: 3, faults: 5, assertions: 2, collections: 1},
+		{name: "rollbacks", prompt: true, forces: 3, assertions: 4, collections: 2},
+		{name: "requests", faults: 15, failures: true, crashes: 1, freezes: 1, demands: 8},
+		{name: "chaos", faults: 12, skew: true, failures: true, crashes: 1, freezes: 1, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},
+		{name: "storm", faults: 40, skew: true, failures: true, crashes: 2, freezes: 2, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},
 	}
 }
 

@@ -47,11 +47,12 @@ func (w *world) freshen(l *life, p *page) {
 	w.violate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, recoveryTime)
 }
 
-// isFresh says that a visitor got a page that was fresh by the node's clock.
+// isFresh says that a visitor got a page that was fresh by the node's clock, or is
+// pinned.
 func (v *visitor) isFresh() bool {
 	status := v.header.Get("Cache-Status")
-	return v.status == 200 && strings.Contains(status, "; ttl=") && !strings.Contains(status, "; ttl=-") &&
-		!strings.Contains(status, "detail=unpublished")
+	late := strings.Contains(status, "; stored") && strings.Contains(status, "; ttl=-") // it took too long
+	return v.status == 200 && strings.Contains(status, "; ttl=") && !strings.Contains(status, "detail=") && !late
 }
 
 // until takes steps without faults until it is so, or nothing happens.
@@ -87,6 +88,18 @@ func (w *world) closeCaches() {
 		}
 		return true
 	})
+	w.until(deadline, func() bool {
+		asking := 0
+		for _, n := range w.nodes {
+			asking += n.life.asking
+		}
+		return asking == 0
+	})
+	for _, n := range w.nodes {
+		if n.life.asking > 0 {
+			w.violate("everything ends", "at %s, %d who asked for something wait still", n.life.name, n.life.asking)
+		}
+	}
 	if w.violation == nil && closed < len(w.nodes) {
 		w.violate("a cache closes", "%s did not within %s", w.nodes[closed].life.name, recoveryTime)
 	}

@@ -108,6 +108,8 @@ type meta struct {
 	length     int64
 	stale      int64 // seconds
 	purgeSeq   int64
+	pinned     int64 // epoch seconds; 0: not
+	asserted   int64 // epoch seconds; 0: never
 }
 
 // meta is nil if there is no META row.
@@ -121,16 +123,18 @@ func (p partition) meta() *meta {
 		revalidate: numberOf(row, "revalidate_seconds"), etag: textOf(row, "etag"), ttl: numberOf(row, "ttl"),
 	}
 	ours := mapOf(row, "isr")
-	m.version = numberOf(ours, "v")
 	if ours == nil || textOf(ours, "s3_key") != m.bodyKey || numberOf(ours, "generated_at") != m.generatedAt {
 		return m
 	}
 	m.ours = true
+	m.version = numberOf(ours, "v")
 	m.generation = textOf(ours, "generation_id")
 	m.sha256 = textOf(ours, "content_sha256")
 	m.length = numberOf(ours, "content_length")
 	m.stale = numberOf(ours, "stale_seconds")
 	m.purgeSeq = numberOf(ours, "purge_seq")
+	m.pinned = numberOf(ours, "pinned_until")
+	m.asserted = numberOf(ours, "asserted_at")
 	if list, ok := mapOf(ours, "headers")["x-content"].(*types.AttributeValueMemberL); ok && len(list.Value) == 1 {
 		if s, ok := list.Value[0].(*types.AttributeValueMemberS); ok {
 			m.content = s.Value

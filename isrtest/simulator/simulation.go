@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,6 +57,8 @@ type Bug struct {
 	Meta func(isr.MetaStore, isr.BodyStore) isr.MetaStore
 	// Bodies changes what becomes of bodies.
 	Bodies func(isr.BodyStore) isr.BodyStore
+	// Collect takes the place of isr.Collect.
+	Collect func(context.Context, isr.MetaStore, isr.BodyStore, isr.CollectOptions) (isr.Collected, error)
 }
 
 // A Report is what came of a simulation.

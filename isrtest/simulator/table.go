@@ -35,6 +35,7 @@ func (g *gatedTable) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ .
 }
 
 func (g *gatedTable) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...options) (*dynamodb.PutItemOutput, error) {
+	noteLease(ctx, in.Item)
 	return pass(ctx, g.life.w.gate, g.call("put", writing, in.Item), func() (*dynamodb.PutItemOutput, error) {
 		return g.engine.PutItem(context.Background(), in)
 	})
@@ -56,7 +57,7 @@ func (g *gatedTable) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInpu
 
 // Query is of one partition, whose key is the value that names a page.
 func (g *gatedTable) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...options) (*dynamodb.QueryOutput, error) {
-	c := &call{life: g.life, kind: reading, op: "query", aside: isAside(ctx)}
+	c := &call{life: g.life, kind: reading, op: "query PURGE", aside: isAside(ctx), note: noteOf(ctx)}
 	for _, v := range in.ExpressionAttributeValues {
 		if s, ok := v.(*types.AttributeValueMemberS); ok && g.life.w.pageOf(s.Value) != nil {
 			c.pk = s.Value
@@ -99,10 +100,12 @@ func (g *gatedTable) TransactWriteItems(ctx context.Context, in *dynamodb.Transa
 	var parts []string
 	for _, action := range in.TransactItems {
 		verb, key := actionOf(action)
+		noteLease(ctx, key)
 		pk := textOf(key, "pk")
 		if g.life.w.pageOf(pk) != nil {
 			c.pk = pk
 		}
+		c.logged = c.logged || pk == "PURGE"
 		parts = append(parts, verb+" "+g.life.w.rowName(pk, textOf(key, "sk")))
 	}
 	c.op = "transact " + strings.Join(parts, ", ")
@@ -115,6 +118,13 @@ func (g *gatedTable) TransactWriteItems(ctx context.Context, in *dynamodb.Transa
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.TransactWriteItemsOutput, error) {
 		return g.engine.TransactWriteItems(context.Background(), in)
 	})
+}
+
+// noteLease tells who wants to know which lease is asked for.
+func noteLease(ctx context.Context, row item) {
+	if n := noteOf(ctx); n != nil && textOf(row, "lease_token") != "" {
+		n.token = textOf(row, "lease_token")
+	}
 }
 
 // actionOf names an action of a transaction and the row that it is for.

@@ -19,6 +19,8 @@ type visitor struct {
 	floor  int       // no generation before this one may be served; -1: any
 	purged int64     // the hard purge that the process cannot but know
 
+	inputs string // of who asks for more than a page
+
 	ended bool // the driver has seen the answer
 
 	// Of the answer; the visitor's own until then.
@@ -36,9 +38,13 @@ func (w *world) visit(l *life, p *page) *visitor {
 		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(),
 		floor: max(seen.born, seen.served), purged: seen.purged, header: make(http.Header),
 	}
+	if w.profile.prompt && time.Since(p.assertedAt) > pollTime+pollSlack {
+		v.floor = max(v.floor, p.asserted) // every node has heard of it
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if w.rng.IntN(20) == 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+w.rng.IntN(8))*time.Second)
+		// Never at the very instant at which a call times out.
+		ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+w.rng.IntN(8))*time.Second+tick/2)
 	}
 	r := p.request(ctx)
 	r.Header.Set(visitorHeader, v.name)
@@ -152,7 +158,7 @@ func (w *world) servableUntil(p *page, content string) int64 {
 		if !g.ours {
 			stale = int64(max(w.route.Stale, 0) / time.Second)
 		}
-		until = max(until, g.generatedAt+g.revalidate+stale)
+		until = max(until, g.generatedAt+g.revalidate+stale, g.pinned)
 	}
 	return until
 }

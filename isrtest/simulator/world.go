@@ -6,6 +6,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -44,13 +45,15 @@ type world struct {
 	trace     *trace
 	counts    map[string]int
 	violation *Violation
-	visitors  int // so far
+	visitors  int   // so far
+	seqBefore int64 // the purge sequence before the latest call
 
 	mu        sync.Mutex
-	step      int     // guarded by mu; written by the driver
-	seq       int64   // the purge sequence of the table; guarded by mu
-	recovered bool    // faults have stopped; guarded by mu
-	events    []event // that the driver has not looked at yet; guarded by mu
+	step      int                // guarded by mu; written by the driver
+	seq       int64              // the purge sequence of the table; guarded by mu
+	recovered bool               // faults have stopped; guarded by mu
+	intents   map[string]*intent // by generation id; guarded by mu
+	events    []event            // that the driver has not looked at yet; guarded by mu
 }
 
 // A page is one cache key, with what is known of it.
@@ -63,6 +66,10 @@ type page struct {
 	hardSeq int64         // of its newest hard purge
 
 	externals int // contents of other services
+
+	asserted   int                // the latest generation that a rollback or pin made; -1: none
+	assertedAt time.Time          // true time
+	demands    map[string]*demand // by the sort keys of their rows
 
 	versions map[int64]string // of generations that nodes published
 	highest  int64            // of versions
@@ -79,7 +86,7 @@ func newWorld(t *testing.T, cfg Config, outside *outside) *world {
 	w := &world{
 		t: t, seed: cfg.Seed, profile: profileOf(cfg.Seed), outside: outside,
 		rng:   mathrand.New(mathrand.NewPCG(cfg.Seed, 0)),
-		shelf: newShelf(), gate: newGate(), grants: make(map[string]*grant),
+		shelf: newShelf(), gate: newGate(), grants: make(map[string]*grant), intents: make(map[string]*intent),
 		trace: newTrace(), counts: make(map[string]int),
 	}
 	if cfg.Bug != nil {
@@ -93,12 +100,16 @@ func newWorld(t *testing.T, cfg Config, outside *outside) *world {
 	if w.rng.IntN(4) == 0 {
 		w.route.Stale = -1
 	}
+	if w.rng.IntN(2) == 0 || w.profile.assertions > 0 {
+		w.route.History = 2 + w.rng.IntN(3)
+	}
 	for i := range 1 + w.rng.IntN(3) {
 		path := "/" + string(rune('a'+i))
 		key := isr.Key{Text: host + path}
 		w.pages = append(w.pages, &page{
 			path: path, key: key, pk: isr.HashedPartition(key), rows: make(partition),
 			versions: make(map[int64]string), never: make(map[string]bool),
+			asserted: -1, demands: make(map[string]*demand),
 		})
 	}
 	for i := range 2 + w.rng.IntN(3) {
@@ -132,7 +143,7 @@ func (w *world) open() {
 
 // run is the life of the world: misfortune, recovery, and the end.
 func (w *world) run(steps int) {
-	w.log("%s; %d nodes, %d pages, fresh for %v, stale for %v", w.profile.name, len(w.nodes), len(w.pages), w.route.Revalidate, w.route.Stale)
+	w.log("%s; %d nodes, %d pages, fresh for %v, stale for %v, history of %d", w.profile.name, len(w.nodes), len(w.pages), w.route.Revalidate, w.route.Stale, w.route.History)
 	for _, n := range w.nodes {
 		w.log("the clock of %s is off by %v", n.name, n.skew)
 	}
@@ -220,7 +231,10 @@ func (w *world) pageAt(path string) *page {
 // rowName is what a row is called in the trace.
 func (w *world) rowName(pk, sk string) string {
 	if p := w.pageOf(pk); p != nil {
-		return p.path + " " + sk
+		pk = p.path
+	}
+	if id, ok := strings.CutPrefix(sk, "VER#"); ok {
+		sk = w.trace.name("VER#", id)
 	}
 	return pk + " " + sk
 }

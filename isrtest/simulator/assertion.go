@@ -1,0 +1,114 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// pollTime is how often nodes read the log.
+const pollTime = 10 * time.Second
+
+// pollSlack is how much later than that a node may have heard of a rollback, in a
+// world whose table answers at once.
+const pollSlack = time.Second
+
+// assert has somebody roll a page back, pin it or unpin it, by one of the nodes.
+func (w *world) assert(l *life, p *page) {
+	w.visitors++
+	v := &visitor{number: w.visitors, life: l, page: p}
+	what, do := w.assertion(l, p)
+	w.log("somebody asks %s to %s %s", l.name, what, p.path)
+	l.asking++
+	go func() {
+		ctx, cancel := aside()
+		defer cancel()
+		entry, err := do(ctx)
+		w.happened(event{kind: asserted, life: l, page: p, entry: entry, visitor: v, err: err})
+	}()
+}
+
+func (w *world) assertion(l *life, p *page) (what string, do func(context.Context) (isr.Entry, error)) {
+	pin := time.Duration(1+w.rng.IntN(60)) * time.Second
+	switch w.rng.IntN(5) {
+	case 0:
+		return fmt.Sprintf("pin for %v", pin), func(ctx context.Context) (isr.Entry, error) { return l.cache.Pin(ctx, p.key, pin) }
+	case 1, 2:
+		return "unpin", func(ctx context.Context) (isr.Entry, error) { return l.cache.Unpin(ctx, p.key) }
+	case 3:
+		return fmt.Sprintf("roll back for %v", pin), func(ctx context.Context) (isr.Entry, error) {
+			return l.cache.Rollback(ctx, p.key, isr.PinFor(pin))
+		}
+	}
+	return "roll back", func(ctx context.Context) (isr.Entry, error) { return l.cache.Rollback(ctx, p.key) }
+}
+
+// checkAssertion holds a change of META that makes a known generation current
+// against what rollbacks and pins promise.
+func (w *world) checkAssertion(p *page, before partition, g, earlier *generation) {
+	w.counts["assertion"]++
+	w.checkVersion(p, g)
+	w.checkWhole(p, g)
+	w.checkUnmixed(p, before, g)
+	w.checkLogged(p)
+	w.checkSuperseded(p, before, textOf(p.rows["META"], "current_sk"))
+	if g.bodyKey != earlier.bodyKey || g.sha256 != earlier.sha256 || g.generatedAt != earlier.generatedAt || g.etag != earlier.etag {
+		w.violate("a rollback brings a generation back as it was", "%s of %s is not what %s was", w.generationName(g), p.path, w.generationName(earlier))
+	}
+	if was := earlier.purgeSeq; was < p.hardSeq && g.purgeSeq >= p.hardSeq {
+		w.violate("what was purged does not return", "%s of %s was purged at %d, and has sequence %d now", w.generationName(g), p.path, p.hardSeq, g.purgeSeq)
+	}
+	if a, b := before.lock(), p.rows.lock(); (a == nil) != (b == nil) || a != nil && *a != *b {
+		w.violate("a rollback takes nobody's lease", "LOCK of %s changed", p.path)
+	}
+	p.asserted, p.assertedAt = g.index, g.at
+}
+
+// checkLogged: all nodes are told, in the very step.
+func (w *world) checkLogged(p *page) {
+	seq, targets := w.readLog()
+	if seq != w.seqBefore+1 {
+		w.violate("a rollback advances the log by one", "it was %d, and is %d", w.seqBefore, seq)
+		return
+	}
+	for _, key := range targets {
+		if key == p.key.Text {
+			return
+		}
+	}
+	w.violate("all nodes are told of a rollback", "row %d of the log does not name %s", seq, p.path)
+}
+
+// checkAsserted: who is told of a rollback finds it from then on, at that node.
+func (w *world) checkAsserted(e event) {
+	e.life.asking--
+	w.log("%s: asserting %s: %s", e.life.name, e.page.path, summary(e.err))
+	if e.err != nil {
+		return
+	}
+	for i := len(e.page.history) - 1; i >= 0; i-- {
+		g := e.page.history[i]
+		if g.meta != nil && g.generation == e.entry.GenerationID && g.version == e.entry.Version {
+			seen := e.life.pages[e.page]
+			seen.served = max(seen.served, g.index)
+			return
+		}
+	}
+	w.violate("an acknowledged rollback is never lost", "%s was told of one of %s, and META never was that", e.life.name, e.page.path)
+}
+
+// checkPin: a pinned page is not replaced because of its age.
+func (w *world) checkPin(p *page, c *call, before partition, g *generation) {
+	was := before.meta()
+	if g.pinned != 0 {
+		w.violate("a pin ends with its generation", "%s of %s was published, and is pinned", w.generationName(g), p.path)
+	}
+	if was == nil || !was.ours || was.pinned <= w.clockOf(c) {
+		return
+	}
+	if purge := numberOf(p.rows["PURGE"], "seq"); was.purgeSeq >= purge {
+		w.violate("a pinned page is not replaced", "%s of %s replaced one that is pinned for %d s more", w.generationName(g), p.path, was.pinned-w.clockOf(c))
+	}
+}

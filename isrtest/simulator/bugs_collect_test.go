@@ -1,0 +1,58 @@
+package simulator_test
+
+import (
+	"context"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// collectBugs are those of the collection of garbage.
+func collectBugs() []simulator.Bug {
+	return []simulator.Bug{
+		{Name: "garbage is collected without the lease", Collect: collectUnleased},
+		{Name: "versions are not asked which bodies they name", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return shortSighted{inner} }},
+	}
+}
+
+// collectUnleased deletes what nothing names, at a time when something may be
+// about to.
+func collectUnleased(ctx context.Context, meta isr.MetaStore, bodies isr.BodyStore, _ isr.CollectOptions) (done isr.Collected, err error) {
+	named := make(map[string]bool)
+	for pk, err := range meta.Partitions(ctx) {
+		if err != nil {
+			return done, err
+		}
+		keys, err := meta.BodyKeys(ctx, pk)
+		if err != nil {
+			return done, err
+		}
+		for _, key := range keys {
+			named[key] = true
+		}
+	}
+	for info, err := range bodies.List(ctx, "bodies/") {
+		if err != nil {
+			return done, err
+		}
+		if named[info.Key] {
+			continue
+		}
+		if err := bodies.Delete(ctx, info.Key); err != nil {
+			return done, err
+		}
+		done.Bodies++
+	}
+	return done, nil
+}
+
+// shortSighted sees the current entry alone.
+type shortSighted struct{ isr.MetaStore }
+
+func (s shortSighted) BodyKeys(ctx context.Context, pk string) ([]string, error) {
+	rec, err := s.Read(ctx, pk)
+	if err != nil || rec.Entry == nil {
+		return nil, err
+	}
+	return []string{rec.Entry.BodyKey}, nil
+}

@@ -1,0 +1,76 @@
+package simulator_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// requestBugs are those of requests with an idempotency key.
+func requestBugs() []simulator.Bug {
+	return []simulator.Bug{
+		{Name: "a request is ended without its attempt token", API: edit(editedAPI{request: withoutCondition})},
+		{Name: "a request is claimed whatever became of it", API: edit(editedAPI{claim: unconditional, hidden: "REQ#"})},
+		{Name: "a publish does not complete its request", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
+			return slices.Contains(rows, "META") && strings.HasPrefix(sortKey(keyOf(action)), "REQ#")
+		}})},
+		{Name: "a request has no ttl", API: edit(editedAPI{claim: func(u *types.Update) {
+			expression := aws.ToString(u.UpdateExpression)
+			for name, attribute := range u.ExpressionAttributeNames {
+				if attribute == "ttl" {
+					expression = withoutAssignment(expression, name)
+				}
+			}
+			u.UpdateExpression = &expression
+			u.ExpressionAttributeNames, u.ExpressionAttributeValues = used(expression+" "+aws.ToString(u.ConditionExpression), u.ExpressionAttributeNames, u.ExpressionAttributeValues)
+		}})},
+		{Name: "a request is not recorded", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return forgetful{inner} }},
+		{Name: "the inputs of a request are not looked at", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return careless{inner} }},
+	}
+}
+
+// withoutAssignment takes the assignment of an attribute out of a SET clause.
+func withoutAssignment(expression, name string) string {
+	clause, rest, hasMore := strings.Cut(strings.TrimPrefix(expression, "SET "), " REMOVE ")
+	var kept []string
+	for assignment := range strings.SplitSeq(clause, ", ") {
+		if !strings.HasPrefix(assignment, name+" ") {
+			kept = append(kept, assignment)
+		}
+	}
+	expression = "SET " + strings.Join(kept, ", ")
+	if hasMore {
+		expression += " REMOVE " + rest
+	}
+	return expression
+}
+
+// forgetful takes leases and records nothing of what for.
+type forgetful struct{ isr.MetaStore }
+
+func (s forgetful) Acquire(ctx context.Context, pk string, d time.Duration, _ *isr.Claim) (isr.Lease, error) {
+	return s.MetaStore.Acquire(ctx, pk, d, nil)
+}
+
+// careless takes all requests of one name for one.
+type careless struct{ isr.MetaStore }
+
+func (careless) Request(context.Context, string, string) (isr.Request, bool, error) {
+	return isr.Request{}, false, nil
+}
+
+func (s careless) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+	if claim != nil {
+		alike := *claim
+		alike.Hash = "alike"
+		claim = &alike
+	}
+	return s.MetaStore.Acquire(ctx, pk, d, claim)
+}

@@ -1,0 +1,55 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// collect has a node collect garbage. Its clock is far ahead, so that every body
+// is old enough: that nothing goes which is needed rests on more than its age.
+func (w *world) collect(l *life) {
+	w.visitors++
+	v := &visitor{number: w.visitors, life: l, page: w.pages[0]}
+	collect := isr.Collect
+	if w.bug.Collect != nil {
+		collect = w.bug.Collect
+	}
+	w.log("somebody asks %s to collect garbage", l.name)
+	l.asking++
+	go func() {
+		ctx, cancel := aside()
+		defer cancel()
+		got, err := collect(ctx, l.meta, l.bodies, isr.CollectOptions{
+			Grace: time.Hour, Now: func() time.Time { return l.node.now().Add(2 * time.Hour) },
+		})
+		v.name = fmt.Sprintf("%d bodies, %d pages were busy", got.Bodies, got.Busy)
+		w.happened(event{kind: collected, life: l, page: v.page, visitor: v, err: err})
+	}()
+}
+
+func (w *world) noteCollected(e event) {
+	e.life.asking--
+	w.log("%s: collecting garbage: %s: %s", e.life.name, e.visitor.name, summary(e.err))
+	w.counts["collected"]++
+}
+
+// checkNamed: every body that a version or the result of a request names is there.
+func (w *world) checkNamed(p *page) {
+	for _, sk := range slices.Sorted(maps.Keys(p.rows)) {
+		var key string
+		switch {
+		case strings.HasPrefix(sk, "VER#"):
+			key = textOf(p.rows[sk], "s3_key")
+		case strings.HasPrefix(sk, "REQ#"):
+			key = textOf(p.rows[sk], "result_s3_key")
+		}
+		if _, err := w.shelf.get(key); key != "" && err != nil {
+			w.violate("a body is kept as long as a row names it", "that of %s is not there", w.rowName(p.pk, sk))
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package simulator_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr/isrtest"
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// A disposable engine deletes the tables that it made.
+type disposable struct {
+	*dynamodb.Client
+	tables []string
+}
+
+func (d *disposable) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, o ...options) (*dynamodb.CreateTableOutput, error) {
+	d.tables = append(d.tables, aws.ToString(in.TableName))
+	return d.Client.CreateTable(ctx, in, o...)
+}
+
+// TestSimulationOnDynamoDBLocal: the same histories on AWS's own engine. What it
+// answers decides nothing that localdynamo's answers would decide otherwise.
+func TestSimulationOnDynamoDBLocal(t *testing.T) {
+	engine := &disposable{Client: dynamodb.New(dynamodb.Options{
+		Region:       "us-east-1",
+		BaseEndpoint: aws.String(isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")),
+		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
+	})}
+	t.Cleanup(func() {
+		for _, name := range engine.tables {
+			if _, err := engine.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
+				t.Errorf("delete the table: %v", err)
+			}
+		}
+	})
+	for seed := range uint64(20) {
+		embedded := simulator.Run(t, simulator.Config{Seed: seed})
+		r := simulator.Run(t, simulator.Config{Seed: seed, Engine: engine})
+		if r.Violation != nil {
+			t.Error(r.Violation)
+		}
+		if r.Hash != embedded.Hash {
+			t.Errorf("seed %d: the history on DynamoDB Local is another than on localdynamo: %s", seed, parting(embedded, r))
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// readLog reads the sequence, and the keys that its row of the log names.
+func (w *world) readLog() (seq int64, keys []string) {
+	row := w.readRow("PURGE", "SEQ")
+	seq = numberOf(row, "seq")
+	log := w.readRow("PURGE", fmt.Sprintf("LOG#%020d", seq))
+	targets, ok := log["targets"].(*types.AttributeValueMemberL)
+	if !ok {
+		return seq, nil
+	}
+	for _, target := range targets.Value {
+		if m, ok := target.(*types.AttributeValueMemberM); ok {
+			keys = append(keys, textOf(m.Value, "key"))
+		}
+	}
+	return seq, keys
+}
+
+// readRow reads one row from the engine.
+func (w *world) readRow(pk, sk string) item {
+	var out *dynamodb.GetItemOutput
+	w.outside.do(func() {
+		var err error
+		out, err = w.engine.GetItem(context.Background(), &dynamodb.GetItemInput{
+			TableName: &w.table, Key: item{"pk": text(pk), "sk": text(sk)}, ConsistentRead: aws.Bool(true),
+		})
+		if err != nil {
+			out = &dynamodb.GetItemOutput{}
+			w.violate("the engine answers", "reading %s %s: %v", pk, sk, err)
+		}
+	})
+	return out.Item
+}
+
+// noteSequence looks where the log is after a call that may have moved it: it
+// only grows, by one at a time.
+func (w *world) noteSequence(c *call) {
+	w.seqBefore = w.seq
+	if !c.logged {
+		return
+	}
+	seq := numberOf(w.readRow("PURGE", "SEQ"), "seq")
+	if seq < w.seq || seq > w.seq+1 {
+		w.violate("the log only grows, by one", "%s moved it from %d to %d", c.life.name, w.seq, seq)
+	}
+	if seq != w.seq {
+		w.log("  the log: %d", seq)
+	}
+	w.mu.Lock()
+	w.seq = seq
+	w.mu.Unlock()
+}

@@ -1,0 +1,136 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/facetheory/isr"
+)
+
+// A demand is one request with an idempotency key, as often as it is made.
+type demand struct {
+	hash       string            // of its inputs, as recorded first
+	generation string            // its result, once it is completed
+	attempts   map[string]string // by token, the life that made it
+}
+
+// demand has somebody ask a node for a regeneration under one of a few names, so
+// that several ask for the same; some by mistake with other inputs.
+func (w *world) demand(l *life, p *page) {
+	if l.pages[p].forcing {
+		return
+	}
+	l.pages[p].forcing = true
+	w.visitors++
+	v := &visitor{number: w.visitors, life: l, page: p}
+	v.name = fmt.Sprintf("r%d", w.rng.IntN(2))
+	inputs := "the inputs"
+	if w.rng.IntN(8) == 0 {
+		inputs = "other inputs"
+	}
+	v.inputs = inputs
+	w.log("somebody asks %s for %s of %s with %s", l.name, v.name, p.path, inputs)
+	l.asking++
+	go func() {
+		ctx, cancel := aside()
+		defer cancel()
+		got, err := l.cache.Regenerate(ctx, p.key, isr.WithIdempotencyKey(v.name), isr.WithInputs(inputs))
+		w.happened(event{kind: demanded, life: l, page: p, entry: got.Entry, visitor: v, err: err})
+	}()
+}
+
+// checkDemanded: whoever is told that a request was carried out is told of the
+// one result that it has.
+func (w *world) checkDemanded(e event) {
+	name := e.visitor.name
+	e.life.pages[e.page].forcing = false
+	e.life.asking--
+	w.log("%s: %s of %s: %s", e.life.name, name, e.page.path, summary(e.err))
+	if e.err != nil {
+		return
+	}
+	d := e.page.demands["REQ#"+name]
+	if d == nil || d.generation == "" {
+		w.violate("a request has one result", "%s was told of one of %s of %s, which is not on record", e.life.name, name, e.page.path)
+		return
+	}
+	if hash, err := isr.HashInputs(e.visitor.inputs); err != nil || hash != d.hash {
+		w.violate("a request keeps its inputs", "%s carried %s of %s out with others than are on record", e.life.name, name, e.page.path)
+	}
+	if d.generation != e.entry.GenerationID {
+		w.violate("a request has one result", "%s was told of another of %s of %s than is on record", e.life.name, name, e.page.path)
+	}
+}
+
+// checkRequests holds what became of REQ# rows against what idempotency promises.
+func (w *world) checkRequests(p *page, c *call, before, after partition) {
+	for _, sk := range slices.Sorted(maps.Keys(after)) {
+		if !strings.HasPrefix(sk, "REQ#") || same(before[sk], after[sk]) {
+			continue
+		}
+		w.log("  %s of %s: %s", sk, p.path, textOf(after[sk], "status"))
+		w.checkRequest(p, c, sk, before, after)
+	}
+}
+
+func (w *world) checkRequest(p *page, c *call, sk string, before, after partition) {
+	was, is := before[sk], after[sk]
+	d := p.demands[sk]
+	if d == nil {
+		d = &demand{hash: textOf(is, "request_hash"), attempts: make(map[string]string)}
+		p.demands[sk] = d
+	}
+	switch {
+	case d.generation != "":
+		w.violate("a request completes at most once", "%s of %s was completed, and %s changed it", sk, p.path, c.life.name)
+	case textOf(is, "request_hash") != d.hash:
+		w.violate("a request keeps its inputs", "%s of %s has another hash", sk, p.path)
+	case is["ttl"] == nil:
+		w.violate("a request is forgotten some day", "%s of %s has no ttl", sk, p.path)
+	}
+	token := textOf(is, "attempt_token")
+	if token != textOf(was, "attempt_token") {
+		w.checkAttempt(p, c, sk, before, after)
+		d.attempts[token] = c.life.name
+	} else if d.attempts[token] != c.life.name {
+		w.violate("a request is the business of who carries it out", "%s of %s is %s's, and %s changed it", sk, p.path, d.attempts[token], c.life.name)
+	}
+	if textOf(is, "status") == "COMPLETED" {
+		d.generation = textOf(is, "generation_id")
+		if now := after.meta(); same(before["META"], after["META"]) || now == nil || now.generation != d.generation || now.bodyKey != textOf(is, "result_s3_key") {
+			w.violate("a request completes with its publish", "%s of %s did not", sk, p.path)
+		}
+	}
+}
+
+// checkAttempt: a request is begun, or taken over, in the step that takes the
+// lease, and not while another is at it.
+func (w *world) checkAttempt(p *page, c *call, sk string, before, after partition) {
+	was, is := before[sk], after[sk]
+	if textOf(is, "status") != "STARTED" {
+		w.violate("a request is begun before it ends", "%s of %s", sk, p.path)
+	}
+	a, b := before.lock(), after.lock()
+	if b == nil || a != nil && a.token == b.token {
+		w.violate("who begins a request has the lease", "%s began %s of %s without", c.life.name, sk, p.path)
+		return
+	}
+	w.grants[b.token].request = sk
+	if left := numberOf(was, "in_progress_until") - w.clockOf(c); textOf(was, "status") == "STARTED" && left > 0 {
+		w.violate("a request is taken over only from the dead", "%s took %s of %s over, which was in progress for %d s more", c.life.name, sk, p.path, left)
+	}
+}
+
+// checkDone: a publish for a request completes it.
+func (w *world) checkDone(p *page, before partition, g *generation) {
+	held := before.lock()
+	if held == nil || w.grants[held.token] == nil || w.grants[held.token].request == "" {
+		return
+	}
+	lease := w.grants[held.token]
+	if d := p.demands[lease.request]; d == nil || d.generation != g.generation {
+		w.violate("a publish completes its request", "%s of %s did not complete %s", w.generationName(g), p.path, lease.request)
+	}
+}

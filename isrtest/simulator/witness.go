@@ -1,0 +1,130 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A witness stands between a cache and its store, and sees what is asked and
+// answered.
+type witness struct {
+	isr.MetaStore
+	life *life
+
+	mu     sync.Mutex
+	tokens map[isr.Lease]string // guarded by mu
+}
+
+// A note travels in the context of a call of the store down to the gate, and
+// brings back what only the table can tell.
+type note struct {
+	seq   int64  // the purge sequence when the rows were read
+	token string // the lease that was asked for
+}
+
+type noteKey struct{}
+
+func withNote(ctx context.Context) (context.Context, *note) {
+	n := new(note)
+	return context.WithValue(ctx, noteKey{}, n), n
+}
+
+// noteOf is nil if nobody wants to know.
+func noteOf(ctx context.Context) *note {
+	n, _ := ctx.Value(noteKey{}).(*note)
+	return n
+}
+
+// An intent is what a process was about to publish, and what it knew.
+type intent struct {
+	life  *life
+	token string // of its lease
+	seq   int64  // the purge sequence when it read META
+}
+
+// A witnessed fence knows what the purge sequence was when the rows were read.
+type witnessed struct {
+	fence any
+	seq   int64
+}
+
+// Read implements [isr.MetaStore].
+func (m *witness) Read(ctx context.Context, pk string) (isr.Record, error) {
+	ctx, n := withNote(ctx)
+	rec, err := m.MetaStore.Read(ctx, pk)
+	rec.Fence = witnessed{rec.Fence, n.seq}
+	return rec, err
+}
+
+// open gives a record the fence that the store knows.
+func open(read isr.Record) (isr.Record, witnessed) {
+	w, _ := read.Fence.(witnessed)
+	read.Fence = w.fence
+	return read, w
+}
+
+// Acquire implements [isr.MetaStore].
+func (m *witness) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+	ctx, n := withNote(ctx)
+	l, err := m.MetaStore.Acquire(ctx, pk, d, claim)
+	if err == nil {
+		m.mu.Lock()
+		m.tokens[l] = n.token
+		m.mu.Unlock()
+	}
+	return l, err
+}
+
+func (m *witness) token(l isr.Lease) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tokens[l]
+}
+
+// Refresh implements [isr.MetaStore].
+func (m *witness) Refresh(ctx context.Context, l isr.Lease) error {
+	err := m.MetaStore.Refresh(ctx, l)
+	if errors.Is(err, isr.ErrLeaseLost) {
+		m.life.w.happened(event{kind: leaseLost, life: m.life, page: m.life.w.pageOf(l.PK()), token: m.token(l), err: err})
+	}
+	return err
+}
+
+// Publish implements [isr.MetaStore].
+func (m *witness) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	w := m.life.w
+	read, known := open(read)
+	token := m.token(l)
+	w.mu.Lock()
+	w.intents[next.GenerationID] = &intent{life: m.life, token: token, seq: known.seq}
+	w.mu.Unlock()
+	got, err := m.MetaStore.Publish(ctx, l, read, next, how)
+	e := event{kind: published, life: m.life, page: w.pageOf(l.PK()), entry: next, token: token, err: err}
+	if err == nil {
+		e.entry = got
+	}
+	w.happened(e)
+	return got, err
+}
+
+// BreakLease implements [isr.MetaStore].
+func (m *witness) BreakLease(ctx context.Context, read isr.Record) error {
+	read, _ = open(read)
+	return m.MetaStore.BreakLease(ctx, read)
+}
+
+// Rollback implements [isr.MetaStore].
+func (m *witness) Rollback(ctx context.Context, read isr.Record, to string, a isr.Assertion) (isr.Entry, error) {
+	read, _ = open(read)
+	return m.MetaStore.Rollback(ctx, read, to, a)
+}
+
+// Pin implements [isr.MetaStore].
+func (m *witness) Pin(ctx context.Context, read isr.Record, a isr.Assertion) (isr.Entry, error) {
+	read, _ = open(read)
+	return m.MetaStore.Pin(ctx, read, a)
+}
