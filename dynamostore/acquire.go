@@ -39,6 +39,7 @@ func (s *Store) acquireAs(ctx context.Context, pk string, d time.Duration, claim
 }
 
 func (s *Store) acquire(ctx context.Context, pk string, d time.Duration) (*lease, error) {
+	ctx = s.during(ctx, "acquire")
 	l, err := s.newLease(ctx, pk, d)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 // nothing to free: no error. A lease without a token, which another service took,
 // counts as moved once it was refreshed.
 func (s *Store) BreakLease(ctx context.Context, read isr.Record) error {
+	ctx = s.during(ctx, "break lease")
 	f, err := fenceOf(read)
 	if err != nil {
 		return fmt.Errorf("break a lease: %w", err)

@@ -17,6 +17,7 @@ import (
 // write units where a plain acquisition costs one write unit: what a transaction
 // replaces is not told, and it is refused without saying all that is wrong.
 func (s *Store) acquireFor(ctx context.Context, pk string, d time.Duration, c *isr.Claim) (*lease, error) {
+	ctx = s.during(ctx, "acquire with request")
 	l, err := s.newLease(ctx, pk, d)
 	if err != nil {
 		return nil, err

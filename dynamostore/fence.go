@@ -23,7 +23,7 @@ type fence struct {
 func newFence(pk string, meta, lock row) fence {
 	f := fence{
 		pk:   pk,
-		meta: meta.pick(attrBodyKey, attrGeneratedAt, attrCurrent, attrISR),
+		meta: meta.pick(attrBodyKey, attrGeneratedAt, attrCurrent, attrISR, attrCount),
 		lock: lock.pick(attrToken, attrExpiresAt),
 	}
 	// Records may be kept in memory for long: the map is reduced to its version.

@@ -21,7 +21,11 @@ func (s *Store) Refresh(ctx context.Context, l isr.Lease) error {
 	if held.ended() {
 		return fmt.Errorf("refresh the lease of %s: %w", held.pk, isr.ErrLeaseLost)
 	}
-	err = s.try(ctx, held.extend)
+	operation := "refresh"
+	if held.request() != nil {
+		operation += " with request"
+	}
+	err = s.try(s.during(ctx, operation), held.extend)
 	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
 		held.end()
 		return fmt.Errorf("refresh the lease of %s: %w%s", held.pk, isr.ErrLeaseLost, whoHasIt(err))
@@ -75,6 +79,7 @@ func (l *lease) heldAt(now time.Time) map[string]any {
 // Release implements [isr.MetaStore]. It uses ctx as it is: give it one that is
 // not cancelled together with the work that it ends.
 func (s *Store) Release(ctx context.Context, l isr.Lease) error {
+	ctx = s.during(ctx, "release")
 	held, err := s.own(l)
 	if err != nil {
 		return fmt.Errorf("release a lease: %w", err)
@@ -90,6 +95,7 @@ func (s *Store) Release(ctx context.Context, l isr.Lease) error {
 // BackOff implements [isr.MetaStore]. A d that is not positive ends the lease
 // now, with the failure counted. Like Release, it uses ctx as it is.
 func (s *Store) BackOff(ctx context.Context, l isr.Lease, d time.Duration) error {
+	ctx = s.during(ctx, "back off")
 	held, err := s.own(l)
 	if err != nil {
 		return fmt.Errorf("back off: %w", err)

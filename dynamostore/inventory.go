@@ -19,6 +19,7 @@ var _ isr.Inventory = (*Store)(nil)
 // Partitions implements [isr.MetaStore]. It scans the table strongly: the whole
 // of it is paid for.
 func (s *Store) Partitions(ctx context.Context) iter.Seq2[string, error] {
+	ctx = s.during(ctx, "partitions")
 	return func(yield func(string, error) bool) {
 		last := ""
 		for found, err := range s.scan(ctx, ofPartitions()) {
@@ -52,6 +53,7 @@ func ofPartitions() *dynamodb.ScanInput {
 // those of other services may be URLs. Whatever a row of another kind names is
 // none of the page's.
 func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
+	ctx = s.during(ctx, "body keys")
 	rows, err := s.query(ctx, &dynamodb.QueryInput{
 		TableName:                 &s.table,
 		ConsistentRead:            aws.Bool(true),

@@ -20,6 +20,7 @@ const maxChanges = 200
 
 // Sequence implements [isr.MetaStore].
 func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
+	ctx = s.during(ctx, "sequence")
 	seen, err := s.readSequence(ctx)
 	if err != nil {
 		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
@@ -31,6 +32,7 @@ func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
 // at most 200 rows, which are small: one read unit, mostly. Changes of kinds that
 // this version does not know are returned without what they are about.
 func (s *Store) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+	ctx = s.during(ctx, "changes")
 	var page *dynamodb.QueryOutput
 	err := s.try(ctx, func(ctx context.Context) (err error) {
 		page, err = s.api.Query(ctx, &dynamodb.QueryInput{

@@ -38,7 +38,7 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 	}
 	p, err := s.newPublication(held, read, next, how)
 	if err == nil {
-		err = s.carryOut(ctx, p)
+		err = s.carryOut(s.during(ctx, p.operation()), p)
 	}
 	if errors.Is(err, isr.ErrLeaseLost) {
 		held.end()
@@ -80,7 +80,22 @@ func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how is
 	if err != nil {
 		return nil, err
 	}
+	w.newer = s.config.Guards.Monotonic
+	w.replaced = how.History && how.Unchanged
 	return &publication{swap: w, lease: l}, nil
+}
+
+// operation is what the publication is for the meter.
+func (p *publication) operation() string {
+	switch requested := p.lease.request() != nil; {
+	case p.current != "" && requested:
+		return "publish with history and request"
+	case p.current != "":
+		return "publish with history"
+	case requested:
+		return "publish with request"
+	}
+	return "publish"
 }
 
 func (p *publication) name() []any {
@@ -139,6 +154,8 @@ func (p *publication) judge(_ context.Context, why refusal) (again bool, err err
 		return false, fmt.Errorf("%w%s, and %w", isr.ErrLeaseLost, holder(lock), isr.ErrMoved)
 	case lost:
 		return false, fmt.Errorf("%w%s", isr.ErrLeaseLost, holder(lock))
+	case moved && p.newer:
+		return false, fmt.Errorf("%w%s", isr.ErrMoved, notNewer(meta.Item, p.next.GeneratedAt))
 	case moved:
 		return false, isr.ErrMoved
 	case why.of(opRequest):

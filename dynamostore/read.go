@@ -17,6 +17,7 @@ import (
 // three small rows; a META row that names a version which it does not carry
 // costs one GetItem more.
 func (s *Store) Read(ctx context.Context, pk string) (isr.Record, error) {
+	ctx = s.during(ctx, "read")
 	rows, err := s.readRows(ctx, pk)
 	if err != nil {
 		return isr.Record{}, fmt.Errorf("read %s: %w", pk, err)

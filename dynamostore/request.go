@@ -10,6 +10,7 @@ import (
 
 // Request implements [isr.MetaStore].
 func (s *Store) Request(ctx context.Context, pk, key string) (isr.Request, bool, error) {
+	ctx = s.during(ctx, "request")
 	if err := isr.ValidRequestKey(key); err != nil {
 		return isr.Request{}, false, err
 	}
@@ -27,6 +28,7 @@ func (s *Store) Request(ctx context.Context, pk, key string) (isr.Request, bool,
 // then. Like Release, it uses ctx as it is. After an error other than
 // [isr.ErrForeignLease] the request may be ended or not; it may be called again.
 func (s *Store) EndRequest(ctx context.Context, l isr.Lease, end isr.RequestEnd) error {
+	ctx = s.during(ctx, "end request")
 	held, err := s.own(l)
 	if err != nil {
 		return fmt.Errorf("end a request: %w", err)

@@ -23,6 +23,7 @@ import (
 // sequence is advanced, after which the transaction can no longer land, and the
 // log says whose it was.
 func (s *Store) Rollback(ctx context.Context, read isr.Record, to string, a isr.Assertion) (isr.Entry, error) {
+	ctx = s.during(ctx, "rollback")
 	f, err := fenceOf(read)
 	if err != nil {
 		return isr.Entry{}, fmt.Errorf("roll back to %s: %w", to, err)
@@ -73,6 +74,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known isr.Cover, to strin
 // isr.ErrNoVersion, if there is no entry that could be pinned, and isr.ErrPurged,
 // if a hard purge covers it, but never of unpinning.
 func (s *Store) Pin(ctx context.Context, read isr.Record, a isr.Assertion) (isr.Entry, error) {
+	ctx = s.during(ctx, "pin")
 	f, err := fenceOf(read)
 	if err != nil {
 		return isr.Entry{}, fmt.Errorf("pin: %w", err)

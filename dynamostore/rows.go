@@ -30,6 +30,7 @@ const (
 	attrTTL         = "ttl"
 	attrCurrent     = "current_sk"
 	attrISR         = "isr"
+	attrCount       = "version" // of the reference; see Guards
 
 	attrVersion      = "v"
 	attrGenerationID = "generation_id"

@@ -46,6 +46,19 @@ type Config struct {
 	// Default: 25 milliseconds.
 	RetryDelay time.Duration
 
+	// Guards are further checks of writes to META. Default: none.
+	Guards Guards
+
+	// Meter is told what each answer of the database has consumed, in read and
+	// write units, as they are billed, and for which operation: acquire, refresh
+	// and publish, each perhaps "with request", publish perhaps "with history" or
+	// "with history and request"; read, request, end request, release, back off,
+	// break lease, rollback, pin, prune, versions, sequence, changes, list,
+	// partitions and body keys. An answer that is an error does not tell, though
+	// a write that was refused is billed too. It must be safe for concurrent use.
+	// Default: nobody asks.
+	Meter func(operation string, read, write float64)
+
 	// Logger hears of lost replies and what became of them. Default: nobody.
 	Logger *slog.Logger
 }
@@ -69,6 +82,9 @@ func New(api API, table string, config Config) (*Store, error) {
 	}
 	if table == "" {
 		return nil, errors.New("dynamostore: no table name was given")
+	}
+	if config.Meter != nil {
+		api = meteredAPI{API: api, count: config.Meter}
 	}
 	// What is repeated, and for how long, is decided here: see retry.go.
 	db := tabletheory.New(api, tabletheory.WithRetries(0))

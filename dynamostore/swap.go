@@ -22,6 +22,10 @@ type swap struct {
 	// if it stays; supersededAt is when it may be collected, in epoch seconds.
 	superseded   string
 	supersededAt int64
+	// replaced: the superseded version goes now, as another takes its place.
+	replaced bool
+	// newer demands, by the guard Monotonic, that the next entry is newer.
+	newer bool
 }
 
 // newSwap prepares to replace what a record shows by an entry. kept says that
@@ -72,14 +76,29 @@ func fenceOf(read isr.Record) (fence, error) {
 func (w *swap) moveMeta() action {
 	row := newMetaRow(w.store.at(w.fence.pk, skMeta), w.next)
 	row.Current = w.current
-	return action{opMeta, func(tx core.TransactionBuilder) { tx.Update(row, nil, w.fence.condition()) }}
+	conditions := []core.Condition{w.fence.condition()}
+	if w.newer && w.fence.meta != nil {
+		conditions = append(conditions, isNewer(w.next.GeneratedAt))
+	}
+	if !w.store.config.Guards.Version {
+		return action{opMeta, func(tx core.TransactionBuilder) { tx.Update(row, nil, conditions...) }}
+	}
+	counted := w.fence.counted(row)
+	if w.fence.meta != nil {
+		conditions = append(conditions, w.fence.sameCount())
+	}
+	return action{opMeta, func(tx core.TransactionBuilder) { tx.Update(counted, nil, conditions...) }}
 }
 
-// retireVersion lets the superseded version be collected, some day, if it is
-// still there: nothing if there is none.
+// retireVersion lets the superseded version be collected, some day or, if it is
+// replaced, now, if it is still there: nothing if there is none.
 func (w *swap) retireVersion() []action {
 	if w.superseded == "" {
 		return nil
+	}
+	if w.replaced {
+		row := &contentRow{location: w.store.at(w.fence.pk, w.superseded)}
+		return []action{{opSuperseded, func(tx core.TransactionBuilder) { tx.Delete(row, tabletheory.IfExists()) }}}
 	}
 	row := &contentRow{location: w.store.at(w.fence.pk, w.superseded), Expires: new(horizon(w.supersededAt))}
 	return []action{{opSuperseded, func(tx core.TransactionBuilder) {

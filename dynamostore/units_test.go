@@ -1,95 +1,210 @@
 package dynamostore_test
 
 import (
-	"context"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 )
 
-// A meter is an engine that adds up what its calls consume.
-type meter struct {
-	dynamostore.API
-	reads, writes float64
-}
+// Units are what an operation has consumed.
+type units struct{ Read, Write float64 }
 
-func (m *meter) add(c *types.ConsumedCapacity, write bool) {
-	switch {
-	case c == nil || c.CapacityUnits == nil:
-	case write:
-		m.writes += *c.CapacityUnits
-	default:
-		m.reads += *c.CapacityUnits
+// told is what an engine tells of units as they are billed. DynamoDB Local says of
+// every transaction that it consumed four write units, however many rows it has.
+func told(db engine, items map[string]units) map[string]units {
+	if _, isLocal := db.(*dynamodb.Client); !isLocal {
+		return items
 	}
-}
-
-func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.API.GetItem(ctx, in)
-	if err == nil {
-		m.add(out.ConsumedCapacity, false)
+	for operation, item := range items {
+		item.Write = min(item.Write, 4)
+		items[operation] = item
 	}
-	return out, err
+	return items
 }
 
-func (m *meter) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.API.Query(ctx, in)
-	if err == nil {
-		m.add(out.ConsumedCapacity, false)
+// A bill adds up what a store consumes, by operation.
+type bill struct {
+	mu    sync.Mutex
+	items map[string]units // guarded by mu
+}
+
+func (b *bill) count(operation string, read, write float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.items == nil {
+		b.items = make(map[string]units)
 	}
-	return out, err
+	item := b.items[operation]
+	b.items[operation] = units{item.Read + read, item.Write + write}
 }
 
-func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.API.PutItem(ctx, in)
-	if err == nil {
-		m.add(out.ConsumedCapacity, true)
+// take returns what was consumed since the last time.
+func (b *bill) take() map[string]units {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	items := b.items
+	b.items = nil
+	return items
+}
+
+func total(items map[string]units) (sum units) {
+	for _, item := range items {
+		sum.Read += item.Read
+		sum.Write += item.Write
 	}
-	return out, err
+	return sum
 }
 
-func (m *meter) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
-	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, err := m.API.TransactWriteItems(ctx, in)
-	if err == nil {
-		for _, consumed := range out.ConsumedCapacity {
-			m.add(&consumed, true)
-		}
+// metered is a fixture whose consumption is billed, on a table in use.
+func metered(t *testing.T, db engine) (*fixture, *bill) {
+	t.Helper()
+	f, b := newFixture(t, db), &bill{}
+	f.raw.put(pk, "PURGE", attrs{"seq": num("1"), "at": num("1")})
+	f.raw.put("PURGE", "SEQ", attrs{"seq": num("1"), "mark_lifetime": num("86400")})
+	f.raw.put("PURGE", "LOG#00000000000000000001", attrs{"targets": list()})
+	f.store = newStore(t, db, f.raw.name, dynamostore.Config{Owner: "node-a", Now: f.clock.Now, Meter: b.count})
+	return f, b
+}
+
+// regenerate is what package isr asks of a store for one regeneration, after the
+// look that found the page stale.
+func (f *fixture) regenerate(id string, claim *isr.Claim, how isr.Publishing) {
+	f.t.Helper()
+	f.read()
+	l, err := f.store.Acquire(f.t.Context(), pk, 30*time.Second, claim)
+	if err != nil {
+		f.t.Fatal(err)
 	}
-	return out, err
+	read := f.read()
+	if _, err := f.store.Sequence(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.store.Publish(f.t.Context(), l, read, f.entry(id), how); err != nil {
+		f.t.Fatal(err)
+	}
+	f.clock.Advance(time.Second)
 }
 
-// TestUnits: what a page costs, as it is billed. A read costs one unit, lease and
-// purge included; a regeneration three (two reads, and the purge sequence) and
-// five writes.
+// TestUnits: what a page costs, as it is billed, with rows of at most 1 KB. Five
+// write units and three read units for a regeneration without history and
+// idempotency are the law.
 func TestUnits(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
-		f := newFixture(t, db)
-		f.publish(f.entry("g1"))
-		f.raw.put(pk, "PURGE", attrs{"seq": num("1"), "at": num("1")})
-		f.raw.put("PURGE", "SEQ", attrs{"seq": num("1"), "mark_lifetime": num("86400")})
-		m := &meter{API: db}
-		f.store = newStore(t, m, f.raw.name, dynamostore.Config{Now: f.clock.Now})
+		f, b := metered(t, db)
+		want := func(what string, sum units, items map[string]units) {
+			t.Helper()
+			if total := total(items); total != sum {
+				t.Errorf("%s is to cost %+v, and its parts cost %+v", what, sum, total)
+			}
+			if d := diff(told(db, items), b.take()); d != "" {
+				t.Errorf("%s (-want +got):\n%s", what, d)
+			}
+		}
+		want("a hit", units{}, nil)
+		regeneration := map[string]units{"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish": {Write: 4}}
+		f.regenerate("g1", nil, isr.Publishing{})
+		want("a cold miss", units{3, 5}, regeneration)
+		f.regenerate("g2", nil, isr.Publishing{})
+		want("a regeneration", units{3, 5}, regeneration)
 
-		l := f.acquire()
-		f.read()
-		if m.reads != 1 || m.writes != 1 {
-			t.Errorf("a lease and a read cost %v writes and %v reads, want 1, 1", m.writes, m.reads)
-		}
-		if _, err := f.store.Sequence(t.Context()); err != nil {
+		history := isr.Publishing{History: true}
+		f.regenerate("g3", nil, history)
+		want("the first with history", units{3, 7}, map[string]units{
+			"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish with history": {Write: 6},
+		})
+		f.regenerate("g4", nil, history)
+		want("one with history", units{3, 9}, map[string]units{
+			"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish with history": {Write: 8},
+		})
+		f.regenerate("g5", nil, isr.Publishing{History: true, Keep: 2})
+		want("one with history that forgets", units{3.5, 10}, map[string]units{
+			"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish with history": {Write: 8}, "prune": {Read: 0.5, Write: 1},
+		})
+		f.regenerate("g6", newClaim("r1"), isr.Publishing{})
+		want("one with idempotency", units{5, 12}, map[string]units{
+			"read": {Read: 2}, "acquire with request": {Read: 2, Write: 4}, "sequence": {Read: 1}, "publish with request": {Write: 8},
+		})
+		f.regenerate("g7", newClaim("r2"), isr.Publishing{})
+		want("one with idempotency, no version before", units{5, 10}, map[string]units{
+			"read": {Read: 2}, "acquire with request": {Read: 2, Write: 4}, "sequence": {Read: 1}, "publish with request": {Write: 6},
+		})
+		f.regenerate("g8", newClaim("r3"), history)
+		want("one with both", units{5, 12}, map[string]units{
+			"read": {Read: 2}, "acquire with request": {Read: 2, Write: 4}, "sequence": {Read: 1}, "publish with history and request": {Write: 8},
+		})
+		read := f.read()
+		b.take()
+		if _, err := f.store.Rollback(t.Context(), read, "g4", f.assertion()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g2"), isr.Publishing{}); err != nil {
+		want("a rollback", units{3, 10}, map[string]units{"rollback": {3, 10}})
+		read = f.read()
+		b.take()
+		if _, err := f.store.Pin(t.Context(), read, f.assertion()); err != nil {
 			t.Fatal(err)
 		}
-		if m.reads != 3 || m.writes != 5 {
-			t.Errorf("a regeneration costs %v writes and %v reads, want 5, 3", m.writes, m.reads)
+		want("a pin", units{1, 6}, map[string]units{"pin": {1, 6}})
+	})
+}
+
+// TestUnitsOfTheRest: the other calls, one by one.
+func TestUnitsOfTheRest(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f, b := metered(t, db)
+		f.keep("g1")
+		ctx, none := t.Context(), isr.RequestEnd{}
+		var l, claimed isr.Lease
+		for _, test := range []struct {
+			operation string
+			want      units
+			call      func() error
+		}{
+			{"changes", units{Read: 1}, func() error { _, err := f.store.Changes(ctx, 0); return err }},
+			{"versions", units{Read: 1}, func() error { _, err := f.store.Versions(ctx, pk); return err }},
+			{"body keys", units{Read: 1}, func() error { _, err := f.store.BodyKeys(ctx, pk); return err }},
+			{"acquire", units{Write: 1}, func() error { l = f.acquire(); return nil }},
+			{"refresh", units{Write: 1}, func() error { return f.store.Refresh(ctx, l) }},
+			{"back off", units{Write: 1}, func() error { return f.store.BackOff(ctx, l, 0) }},
+			{"acquire with request", units{2, 4}, func() error { f.clock.Advance(time.Second); claimed = f.claim("r1"); return nil }},
+			{"refresh with request", units{Write: 4}, func() error { return f.store.Refresh(ctx, claimed) }},
+			{"request", units{Read: 1}, func() error { _, _, err := f.store.Request(ctx, pk, "r1"); return err }},
+			{"end request", units{Write: 1}, func() error { return f.store.EndRequest(ctx, claimed, none) }},
+			{"refresh", units{Write: 1}, func() error { return f.store.Refresh(ctx, claimed) }},
+			{"release", units{Write: 1}, func() error { return f.store.Release(ctx, claimed) }},
+			{"partitions", units{Read: 1}, func() error {
+				for _, err := range f.store.Partitions(ctx) {
+					return err
+				}
+				return nil
+			}},
+			{"list", units{Read: 1}, func() error {
+				for _, err := range f.store.List(ctx) {
+					return err
+				}
+				return nil
+			}},
+		} {
+			b.take()
+			if err := test.call(); err != nil {
+				t.Errorf("%s: %v", test.operation, err)
+			}
+			if d := diff(map[string]units{test.operation: test.want}, b.take()); d != "" {
+				t.Errorf("%s (-want +got):\n%s", test.operation, d)
+			}
+		}
+		f.acquire()
+		read := f.read()
+		b.take()
+		if err := f.store.BreakLease(ctx, read); err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(map[string]units{"break lease": {Write: 1}}, b.take()); d != "" {
+			t.Errorf("break lease (-want +got):\n%s", d)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 // have no generation id, are passed over like those that are malformed: Rollback
 // has no use for them.
 func (s *Store) Versions(ctx context.Context, pk string) ([]isr.Entry, error) {
+	ctx = s.during(ctx, "versions")
 	rows, err := s.query(ctx, &dynamodb.QueryInput{
 		TableName:              &s.table,
 		ConsistentRead:         aws.Bool(true),

@@ -1,0 +1,123 @@
+package dynamostore
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// A meteredAPI asks of every call what it consumes, and counts it for the
+// operation that its context says the call is made for. It has a method for every
+// call that a store makes.
+type meteredAPI struct {
+	API
+	count func(operation string, read, write float64)
+}
+
+// operationKey is the key of the operation in a context.
+type operationKey struct{}
+
+// during says what calls are made for, if somebody counts.
+func (s *Store) during(ctx context.Context, operation string) context.Context {
+	if s.config.Meter == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, operationKey{}, operation)
+}
+
+// read counts what a read has consumed, and write what a write has.
+func (m meteredAPI) read(ctx context.Context, c *types.ConsumedCapacity) {
+	if c != nil {
+		operation, _ := ctx.Value(operationKey{}).(string)
+		m.count(operation, aws.ToFloat64(c.CapacityUnits), 0)
+	}
+}
+
+func (m meteredAPI) write(ctx context.Context, c *types.ConsumedCapacity) {
+	if c == nil {
+		return
+	}
+	operation, _ := ctx.Value(operationKey{}).(string)
+	// The repetition of a transaction that had been carried out reads.
+	if c.ReadCapacityUnits != nil || c.WriteCapacityUnits != nil {
+		m.count(operation, aws.ToFloat64(c.ReadCapacityUnits), aws.ToFloat64(c.WriteCapacityUnits))
+		return
+	}
+	m.count(operation, 0, aws.ToFloat64(c.CapacityUnits))
+}
+
+const total = types.ReturnConsumedCapacityTotal
+
+func (m meteredAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.GetItem(ctx, &asked, o...)
+	if err == nil {
+		m.read(ctx, out.ConsumedCapacity)
+	}
+	return out, err
+}
+
+func (m meteredAPI) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.Query(ctx, &asked, o...)
+	if err == nil {
+		m.read(ctx, out.ConsumedCapacity)
+	}
+	return out, err
+}
+
+func (m meteredAPI) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.Scan(ctx, &asked, o...)
+	if err == nil {
+		m.read(ctx, out.ConsumedCapacity)
+	}
+	return out, err
+}
+
+func (m meteredAPI) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.PutItem(ctx, &asked, o...)
+	if err == nil {
+		m.write(ctx, out.ConsumedCapacity)
+	}
+	return out, err
+}
+
+func (m meteredAPI) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.UpdateItem(ctx, &asked, o...)
+	if err == nil {
+		m.write(ctx, out.ConsumedCapacity)
+	}
+	return out, err
+}
+
+func (m meteredAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.DeleteItem(ctx, &asked, o...)
+	if err == nil {
+		m.write(ctx, out.ConsumedCapacity)
+	}
+	return out, err
+}
+
+func (m meteredAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, o ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.TransactWriteItems(ctx, &asked, o...)
+	if err == nil {
+		for _, table := range out.ConsumedCapacity {
+			m.write(ctx, &table)
+		}
+	}
+	return out, err
+}
