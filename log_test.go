@@ -170,6 +170,58 @@ func TestUnreachableLog(t *testing.T) {
 	})
 }
 
+// Until a node knows where the log is, it serves what the store has, and nothing
+// from memory.
+func TestStartWithoutTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		a := twoGenerations(t, tb, 1, nil)[0]
+		store := &faultyStore{MetaStore: tb.store("late")}
+		store.sequence.Store(new(errors.New("the store is down")))
+		b := tb.node(store, nil).Handler(withHistory, newSite())
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		store.sequence.Store(nil)
+		time.Sleep(isr.DefaultPoll)
+		get(b, "/")
+		before := store.reads.Load()
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		if store.reads.Load() != before {
+			t.Error("the page is not served from memory once the log is known")
+		}
+	})
+}
+
+// Pages of tenants and of sites without them do not meet in the log.
+func TestRollbackOfATenantsPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := isr.Route{Name: "site", History: 3, TenantHeader: "X-Tenant"}
+		a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
+		for _, tenant := range []string{"acme", "other"} {
+			for range 2 {
+				if _, err := a.Regenerate(t.Context(), isr.Key{Tenant: tenant, Text: page.Text}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			get(b, "/", "X-Tenant: "+tenant)
+		}
+		if _, err := a.Rollback(t.Context(), isr.Key{Tenant: "acme", Text: page.Text}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(b, "/", "X-Tenant: acme"), "/ rendered 1", "isr; hit")
+		before := b.store.reads.Load()
+		expect(t, get(b, "/", "X-Tenant: other"), "/ rendered 4", "isr; hit")
+		if b.store.reads.Load() != before {
+			t.Error("another tenant's page was dropped from memory")
+		}
+	})
+}
+
 // Whoever may have missed something drops all it has. Of the log there is the row
 // of a pin, at sequence 1, before all this happens.
 func TestLostTrackOfTheLog(t *testing.T) {

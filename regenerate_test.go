@@ -156,8 +156,15 @@ type faultyStore struct {
 	isr.MetaStore
 	read, publish, refresh func() error
 	acquire, rollback      func()                // called before
-	changes                atomic.Pointer[error] // of the log
+	changes, sequence      atomic.Pointer[error] // of the log
 	reads, polls           atomic.Int64
+}
+
+func (f *faultyStore) Sequence(ctx context.Context) (isr.Sequence, error) {
+	if err := f.sequence.Load(); err != nil {
+		return isr.Sequence{}, *err
+	}
+	return f.MetaStore.Sequence(ctx)
 }
 
 // errPassOn has a faultyStore carry the call out after all.

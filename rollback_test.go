@@ -323,30 +323,51 @@ func TestPinnedPageThatIsPurged(t *testing.T) {
 	})
 }
 
-// An unchanged page has one body, whichever of its generations is current.
-func TestUnchangedVersionsShareABody(t *testing.T) {
+// A page that is regenerated and does not change has one body and one version,
+// which does not push others out.
+func TestUnchangedPageIsOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
-		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) { cacheable(w, r, 1) })
 		p := tb.peer("a", withHistory, site, nil)
-		p.regenerate(t, 3)
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) { cacheable(w, r, (n+9)/10) })
+		p.regenerate(t, 13) // ten times one, three times the next
 		versions := p.versions(t)
-		if len(versions) != 3 || versions[0].BodyKey != versions[1].BodyKey || versions[1].BodyKey != versions[2].BodyKey {
-			t.Fatalf("%+v", versions)
+		if len(versions) != 2 || !versions[0].Current {
+			t.Fatalf("%d versions, want 2: %+v", len(versions), versions)
 		}
-		stored := 0
-		for _, err := range tb.bodies.List(t.Context(), "") {
-			if err != nil {
-				t.Fatal(err)
-			}
-			stored++
+		if n := len(tb.bodyKeys(t)); n != 2 {
+			t.Errorf("%d bodies are stored, want 2", n)
 		}
-		if stored != 1 {
-			t.Errorf("%d bodies are stored, want 1", stored)
-		}
-		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[2].GenerationID)); err != nil {
+		if _, err := p.Rollback(t.Context(), page); err != nil {
 			t.Fatal(err)
 		}
 		expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
+		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
+			w.Header().Set("Content-Language", "de")
+			cacheable(w, r, 1)
+		})
+		p.regenerateUnpinned(t)
+		versions = p.versions(t)
+		if len(versions) != 3 || versions[0].BodyKey != versions[2].BodyKey {
+			t.Errorf("other headers are another content, with the same body: %+v", versions)
+		}
+	})
+}
+
+// The result of a request that an unchanged generation has replaced is that.
+func TestReplayOfAnUnchangedGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", withHistory, site, nil)
+		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) { cacheable(w, r, 1) })
+		first, err := p.Regenerate(t.Context(), page, isr.WithIdempotencyKey("r"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.regenerate(t, 1)
+		again, err := p.Regenerate(t.Context(), page, isr.WithIdempotencyKey("r"))
+		if err != nil || !again.Replayed || again.BodyKey != first.BodyKey || site.renders.Load() != 2 {
+			t.Errorf("%+v, %v after %d renders", again, err, site.renders.Load())
+		}
 	})
 }
