@@ -81,7 +81,7 @@ type administration struct {
 
 // administer opens the admin API of a cache.
 func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, s *streams, log *slog.Logger) (*administration, error) {
-	api, err := admin.New(pages{st.meta}, st.bodies, admin.Config{Cache: cache, Version: version(), Place: st.where, Logger: log})
+	api, err := admin.New(pages{st.meta}, st.bodies, admin.Config{Cache: cache, Version: version(), Place: st.where, Meter: st.meter, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type commands struct {
 	Unpin      unpinCommand      `cmd:"" help:"Let a pinned page be regenerated again."`
 	Lease      leaseCommand      `cmd:"" help:"Show who is regenerating a page, or break the lease."`
 	Gc         gcCommand         `cmd:"" help:"Remove the bodies that no page needs."`
+	Usage      usageCommand      `cmd:"" help:"Show what a server has consumed of DynamoDB, and what that costs."`
 	Table      tableCommand      `cmd:"" help:"Work on the DynamoDB table."`
 	Dynamodb   dynamodbCommand   `cmd:"" help:"Serve the embedded store alone, as a DynamoDB for programs in any language."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`

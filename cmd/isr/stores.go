@@ -19,6 +19,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/s3body"
 )
@@ -60,6 +61,7 @@ func (f *storeFlags) validate() error {
 type stores struct {
 	meta   *dynamostore.Store
 	bodies isr.BodyStore
+	meter  *admin.Meter    // of meta
 	engine *localdynamo.DB // nil on AWS
 	where  string          // for people
 	close  func() error
@@ -111,7 +113,8 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 	if err := dynamostore.CreateTable(ctx, db, embeddedTable); err != nil {
 		return nil, err
 	}
-	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{Logger: log})
+	meter := new(admin.Meter)
+	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{Meter: meter.Count, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +123,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 		return nil, err
 	}
 	closeAll := func() error { return errors.Join(bodies.Close(), db.Close()) }
-	return &stores{meta: meta, bodies: bodies, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
+	return &stores{meta: meta, bodies: bodies, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
 func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
@@ -150,12 +153,13 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 	if err := bodies.CheckBucket(ctx); err != nil {
 		return nil, unanswered(err, "S3", "--s3-endpoint")
 	}
-	meta, err := dynamostore.New(ddb, f.Table, dynamostore.Config{Logger: log})
+	meter := new(admin.Meter)
+	meta, err := dynamostore.New(ddb, f.Table, dynamostore.Config{Meter: meter.Count, Logger: log})
 	if err != nil {
 		return nil, err
 	}
 	where := fmt.Sprintf("table %s, bucket %s", f.Table, f.Bucket)
-	return &stores{meta: meta, bodies: bodies, where: where, close: func() error { return nil }}, nil
+	return &stores{meta: meta, bodies: bodies, meter: meter, where: where, close: func() error { return nil }}, nil
 }
 
 // unanswered adds to the error of a service that could not be reached what to

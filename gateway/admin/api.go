@@ -38,6 +38,8 @@ type Config struct {
 	// Version and Place are shown by GET /-/health: which program this is, and
 	// where its store is.
 	Version, Place string
+	// Meter counts what the store consumes. Nil: nobody does.
+	Meter *Meter
 	// Logger gets a line per change. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -121,6 +123,7 @@ func (a *API) operations() []operation {
 		a.pinPage(),
 		a.unpinPage(),
 		a.collectGarbage(),
+		a.showUsage(),
 		a.showLease(),
 		a.releaseLease(),
 		a.showHealth(),

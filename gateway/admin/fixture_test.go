@@ -176,7 +176,7 @@ func (f *fixture) differs(schema map[string]any, v any) string {
 			return ref + " leads nowhere"
 		}
 	}
-	kinds := map[string]string{"string": "string", "integer": "float64", "boolean": "bool", "array": "[]interface {}", "object": "map[string]interface {}"}
+	kinds := map[string]string{"string": "string", "integer": "float64", "number": "float64", "boolean": "bool", "array": "[]interface {}", "object": "map[string]interface {}"}
 	want, _ := schema["type"].(string)
 	if got := fmt.Sprintf("%T", v); got != kinds[want] {
 		return fmt.Sprintf("%v is no %s", v, want)

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -34,6 +35,11 @@ func (f *fixture) regenerated(a answer) (r admin.Regenerated) {
 
 func TestNamedRequestIsCarriedOutOnce(t *testing.T) {
 	f := newFixture(t)
+	renders := 0
+	f.render = func(w http.ResponseWriter, _ *http.Request) {
+		renders++
+		page(w, fmt.Sprintf("render %d", renders))
+	}
 	const body = `{"key":"example.com/"}`
 	first := f.regenerated(f.named(body, "order-42"))
 	if first.Replayed {

@@ -132,6 +132,8 @@ func schema(t reflect.Type, schemas object) object {
 		return object{"type": "boolean"}
 	case reflect.Int, reflect.Int64:
 		return object{"type": "integer", "format": "int64"}
+	case reflect.Float64:
+		return object{"type": "number"}
 	case reflect.Slice:
 		return object{"type": "array", "items": schema(t.Elem(), schemas)}
 	case reflect.Map:

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/facetheory/isr/gateway/admin"
+)
+
+type usageCommand struct {
+	ReadPrice  float64 `default:"0.125" placeholder:"USD" help:"Price of a million read units (${default}: on demand in us-east-1)."`
+	WritePrice float64 `default:"0.625" placeholder:"USD" help:"Price of a million write units (${default}: on demand in us-east-1)."`
+	JSON       bool    `name:"json" help:"Write JSON."`
+
+	askFlags `embed:""`
+}
+
+func (c *usageCommand) Help() string {
+	return `Shows the capacity units of DynamoDB that a running server has consumed since its start, by the
+kind of operation, and what they cost. Other servers of the table count their own. An embedded store
+costs nothing: it counts what DynamoDB would. S3 is not counted.`
+}
+
+func (c *usageCommand) Run(ctx context.Context, s *streams) error {
+	if !(c.ReadPrice >= 0 && c.WritePrice >= 0) { // as NaN is not
+		return usagef("a price is not negative; give dollars for a million units, like --read-price 0.125")
+	}
+	return c.ask(ctx, func(client *admin.Client) error {
+		u, err := client.Usage(ctx)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return writeJSON(s.out, u)
+		}
+		return c.write(s, u)
+	})
+}
+
+func (c *usageCommand) write(s *streams, u admin.Usage) error {
+	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "OPERATION\tANSWERS\tREAD UNITS\tWRITE UNITS\tCOST")
+	sum := admin.OperationUsage{Operation: "all"}
+	for _, op := range u.Operations {
+		c.writeRow(t, op)
+		sum.Answers += op.Answers
+		sum.ReadUnits += op.ReadUnits
+		sum.WriteUnits += op.WriteUnits
+	}
+	c.writeRow(t, sum)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	const month = 30 * 24 * time.Hour
+	took := max(u.Until.Sub(u.Since), time.Second)
+	_, err := fmt.Fprintf(s.out, "in %s; at this rate 30 days cost $%.2f\n", spanText(took), c.cost(sum)*float64(month)/float64(took))
+	return err
+}
+
+func (c *usageCommand) writeRow(t *tabwriter.Writer, op admin.OperationUsage) {
+	fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t$%.6f\n", op.Operation, op.Answers, op.ReadUnits, op.WriteUnits, c.cost(op))
+}
+
+// cost is in dollars.
+func (c *usageCommand) cost(op admin.OperationUsage) float64 {
+	const million = 1e6
+	return (op.ReadUnits*c.ReadPrice + op.WriteUnits*c.WritePrice) / million
+}
