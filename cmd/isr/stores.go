@@ -26,12 +26,13 @@ import (
 
 // storeFlags say where pages are kept: in a folder, or on DynamoDB and S3.
 type storeFlags struct {
-	Data             string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket by which commands reach a running server (${default})."`
-	Table            string `placeholder:"NAME" help:"DynamoDB table that keeps the metadata, instead of the embedded store; needs --bucket."`
-	Region           string `placeholder:"NAME" help:"AWS region of table and bucket (the SDK's own configuration)."`
-	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"Address of DynamoDB, where it is not AWS's own."`
-	Bucket           string `placeholder:"NAME" help:"S3 bucket that keeps the bodies; needs --table."`
-	S3Endpoint       string `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"Address of S3, where it is not AWS's own."`
+	Data             string  `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket by which commands reach a running server (${default})."`
+	Table            string  `placeholder:"NAME" help:"DynamoDB table that keeps the metadata, instead of the embedded store; needs --bucket."`
+	Region           string  `placeholder:"NAME" help:"AWS region of table and bucket (the SDK's own configuration)."`
+	DynamodbEndpoint string  `name:"dynamodb-endpoint" placeholder:"URL" help:"Address of DynamoDB, where it is not AWS's own."`
+	Bucket           string  `placeholder:"NAME" help:"S3 bucket that keeps the bodies; needs --table."`
+	S3Endpoint       string  `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"Address of S3, where it is not AWS's own."`
+	Guard            []guard `sep:"," placeholder:"NAME" help:"Further check of writes, where other services write to the table: monotonic (generated_at grows) or version (the attribute version counts writes); repeatable."`
 }
 
 // startTime bounds the checks of a store before it is used.
@@ -114,7 +115,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 		return nil, err
 	}
 	meter := new(admin.Meter)
-	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{Meter: meter.Count, Logger: log})
+	meta, err := dynamostore.New(db, embeddedTable, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 		return nil, unanswered(err, "S3", "--s3-endpoint")
 	}
 	meter := new(admin.Meter)
-	meta, err := dynamostore.New(ddb, f.Table, dynamostore.Config{Meter: meter.Count, Logger: log})
+	meta, err := dynamostore.New(ddb, f.Table, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
 	if err != nil {
 		return nil, err
 	}

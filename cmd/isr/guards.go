@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/facetheory/isr/dynamostore"
+)
+
+// A guard is the name of a further check of writes to the table.
+type guard string
+
+const (
+	guardMonotonic guard = "monotonic"
+	guardVersion   guard = "version"
+)
+
+func (g *guard) UnmarshalText(text []byte) error {
+	*g = guard(text)
+	if *g != guardMonotonic && *g != guardVersion {
+		return fmt.Errorf("%q is no guard; expected %s or %s", text, guardMonotonic, guardVersion)
+	}
+	return nil
+}
+
+// guardsOf are those of the store.
+func guardsOf(named []guard) dynamostore.Guards {
+	return dynamostore.Guards{Monotonic: slices.Contains(named, guardMonotonic), Version: slices.Contains(named, guardVersion)}
+}
