@@ -82,6 +82,8 @@ func (l *lease) contestClaim(why refusal, c *isr.Claim, refused error) error {
 		case string(lock.Token) == l.token:
 			l.granted(int64(lock.ExpiresAt), time.Now())
 			return nil
+		case int64(lock.ExpiresAt) <= floorSeconds(l.store.config.Now()):
+			return refused // free, but not as it was when we looked
 		}
 		return &isr.HeldError{Lock: lock.lock()}
 	}
@@ -126,7 +128,7 @@ func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := s.readLock(ctx, l.pk)
+	storedLock, lock, err := s.readLock(ctx, l.pk)
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +147,15 @@ func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
 	}
 	expiresAt := expiry(now, l.duration)
 	return &claiming{
-		request: l.claimRequest(c, stored, now, expiresAt), failures: lock.failures(), expiresAt: expiresAt, asked: asked,
+		request: l.claimRequest(c, storedLock, stored, now, expiresAt), failures: lock.failures(), expiresAt: expiresAt, asked: asked,
 	}, nil
 }
 
 // claimRequest states both rows. If we crash once it is carried out, the lease
 // expires, and the request may be taken over at the same moment.
-func (l *lease) claimRequest(c *isr.Claim, stored row, now time.Time, expiresAt int64) *request {
+func (l *lease) claimRequest(c *isr.Claim, storedLock, stored row, now time.Time, expiresAt int64) *request {
 	s := l.store
-	lock, free := l.lockRow(expiresAt), l.isFree(now)
+	lock, free := l.lockRow(expiresAt), l.isFreeAfter(storedLock, now)
 	r := l.attempt.row(s, l.pk, isr.RequestStarted, expiresAt)
 	r.Hash = c.Hash
 	return s.newRequest([]action{

@@ -17,15 +17,59 @@ import (
 // each refuses its own, whatever others are switched on, and three of them cannot
 // be switched off.
 func TestStaleWriters(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		for name, writer := range staleWriters() {
+			for _, guards := range []dynamostore.Guards{{}, {Monotonic: true}, {Version: true}, {Monotonic: true, Version: true}} {
+				t.Run(fmt.Sprintf("%s/%+v", name, guards), func(t *testing.T) {
+					f := f.with(t)
+					f.store = newStore(t, db, f.raw.name, dynamostore.Config{Now: f.clock.Now, Guards: guards})
+					writer.try(t, f, guards)
+				})
+			}
+		}
+	})
+}
+
+// A staleWriter is the holder of a lease, who has read.
+type staleWriter struct {
+	// stale makes it a stale writer.
+	stale func(f *fixture)
+	// generated is when its rendering began, from the current generation's.
+	generated time.Duration
+	want      error
+	passes    func(dynamostore.Guards) bool
+}
+
+// try publishes as the stale writer.
+func (w staleWriter) try(t *testing.T, f *fixture, guards dynamostore.Guards) {
+	for _, sk := range []string{"LOCK", "META", "VER#g1", "VER#g2"} {
+		f.raw.set(pk, sk, nil)
+	}
+	first := f.keep("g1")
+	l, read := f.acquire(), f.read()
+	next := f.entry("g2")
+	next.GeneratedAt = first.GeneratedAt.Add(w.generated)
+	w.stale(f)
+	before := f.raw.get(pk, "META")
+	_, err := f.store.Publish(t.Context(), l, read, next, isr.Publishing{History: true})
+	if w.passes(guards) {
+		if err != nil {
+			t.Errorf("Publish: %v", err)
+		}
+		return
+	}
+	if !errors.Is(err, w.want) {
+		t.Errorf("Publish: %v, want %v", err, w.want)
+	}
+	if d := diff(before, f.raw.get(pk, "META")); d != "" || f.raw.get(pk, "VER#g2") != nil {
+		t.Errorf("the page changed:\n%s", d)
+	}
+}
+
+func staleWriters() map[string]staleWriter {
 	never := func(dynamostore.Guards) bool { return false }
-	for name, writer := range map[string]struct {
-		// stale makes the holder of a lease, who has read, a stale writer.
-		stale func(f *fixture)
-		// generated is when its rendering began, from then.
-		generated time.Duration
-		want      error
-		passes    func(dynamostore.Guards) bool
-	}{
+	return map[string]staleWriter{
 		"lease token": {
 			stale: func(f *fixture) {
 				lock := f.raw.get(pk, "LOCK")
@@ -70,34 +114,6 @@ func TestStaleWriters(t *testing.T) {
 			stale:     func(*fixture) {},
 			generated: time.Second, passes: func(dynamostore.Guards) bool { return true },
 		},
-	} {
-		for _, guards := range []dynamostore.Guards{{}, {Monotonic: true}, {Version: true}, {Monotonic: true, Version: true}} {
-			t.Run(fmt.Sprintf("%s/%+v", name, guards), func(t *testing.T) {
-				onEngines(t, func(t *testing.T, db engine) {
-					f := newFixture(t, db)
-					f.store = newStore(t, db, f.raw.name, dynamostore.Config{Now: f.clock.Now, Guards: guards})
-					first := f.keep("g1")
-					l, read := f.acquire(), f.read()
-					next := f.entry("g2")
-					next.GeneratedAt = first.GeneratedAt.Add(writer.generated)
-					writer.stale(f)
-					before := f.raw.get(pk, "META")
-					_, err := f.store.Publish(t.Context(), l, read, next, isr.Publishing{History: true})
-					if writer.passes(guards) {
-						if err != nil {
-							t.Errorf("Publish: %v", err)
-						}
-						return
-					}
-					if !errors.Is(err, writer.want) {
-						t.Errorf("Publish: %v, want %v", err, writer.want)
-					}
-					if d := diff(before, f.raw.get(pk, "META")); d != "" || f.raw.get(pk, "VER#g2") != nil {
-						t.Errorf("the page changed:\n%s", d)
-					}
-				})
-			})
-		}
 	}
 }
 

@@ -84,14 +84,27 @@ func (l *lease) isFree(now time.Time) core.Condition {
 
 const isFree = "attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now"
 
-// readLock reads the LOCK row, strongly; zero if there is none.
-func (s *Store) readLock(ctx context.Context, pk string) (lockRow, error) {
+// isFreeAfter demands besides that the row counts as many failures as one that was
+// read: a transaction does not tell what it replaces, and a worker that froze after
+// it had looked must not take over failures that others have made up for.
+func (l *lease) isFreeAfter(read row, now time.Time) core.Condition {
+	values := map[string]any{":number": "N", ":now": floorSeconds(now)}
+	failures := "attribute_not_exists(failures)"
+	if found, ok := read[attrFailures]; ok {
+		failures, values[":failures"] = "failures = :failures", found
+	}
+	return tabletheory.ConditionExpression("("+isFree+") AND "+failures, values)
+}
+
+// readLock reads the LOCK row, strongly: as it is stored, and what it says; nil and
+// zero if there is none.
+func (s *Store) readLock(ctx context.Context, pk string) (row, lockRow, error) {
 	var lock lockRow
 	found, err := s.readRow(ctx, true, pk, skLock)
 	if err == nil && found != nil {
 		err = s.decode(ctx, found, &lock)
 	}
-	return lock, err
+	return found, lock, err
 }
 
 // lockLinger is how many seconds a LOCK row outlives its lease before DynamoDB

@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -110,4 +111,25 @@ func TestRollbackWithoutSequence(t *testing.T) {
 			t.Errorf("seq (-want +got):\n%s", d)
 		}
 	})
+}
+
+// TestManyLogRows: one read has so many rows and no more, and the next goes on.
+func TestManyLogRows(t *testing.T) {
+	f := newFixture(t, localDynamo(t))
+	const rows = 450
+	for seq := range rows {
+		f.raw.put("PURGE", fmt.Sprintf("LOG#%020d", seq+1), attrs{"targets": list()})
+	}
+	seen := int64(0)
+	for _, want := range []int{200, 200, 50, 0} {
+		changes, err := f.store.Changes(t.Context(), seen)
+		if err != nil || len(changes) != want {
+			t.Fatalf("Changes after %d: %d, %v; want %d", seen, len(changes), err, want)
+		}
+		for _, change := range changes {
+			if seen++; change.Seq != seen {
+				t.Fatalf("sequence %d follows %d", change.Seq, seen-1)
+			}
+		}
+	}
 }

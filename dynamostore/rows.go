@@ -44,6 +44,7 @@ const (
 
 	attrToken     = "lease_token"
 	attrExpiresAt = "lease_expires_at"
+	attrFailures  = "failures"
 
 	attrRequestHash = "request_hash"
 	attrResult      = "result_s3_key"

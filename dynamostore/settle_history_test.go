@@ -9,14 +9,20 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/localdynamo"
 )
 
-// onFewPlans runs a test on a page of its own under every pair of the faults that
-// differ in kind, with two generations kept on it.
+// onFewPlans runs a test on a page of its own with two generations kept on it,
+// under each of the faults that differ in kind, and in process, where calls are
+// cheap, under every pair of them.
 func onFewPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
 	onEngines(t, func(t *testing.T, db engine) {
+		faults, length := []fault{none, lostRequest, lostReply, lateRequest, lastRequest, conflict}, 1
+		if _, inProcess := db.(*localdynamo.DB); inProcess {
+			length = 2
+		}
 		r := newRig(t, db)
-		for i, plan := range plans(2, []fault{none, lostRequest, lostReply, lateRequest, lastRequest, conflict}) {
+		for i, plan := range plans(length, faults) {
 			pk := fmt.Sprintf("CACHE#%d", i)
 			for _, id := range []string{"g1", "g2"} {
 				l, read := begin(t, r.store, pk)

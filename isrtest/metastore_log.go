@@ -49,7 +49,7 @@ func testChanges(t *testing.T, f *fleet) {
 
 // testManyChanges: a reader that is far behind gets there, page by page.
 func testManyChanges(t *testing.T, f *fleet) {
-	const events = 250
+	const events = 30
 	f.publish(f.a, testPK, f.entry("1"))
 	for range events {
 		f.rollback(f.a, "1", f.assertion())
