@@ -61,6 +61,7 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"Pin", testPin},
 		{"PinHolds", testPinHolds},
 		{"Keep", testKeep},
+		{"UnchangedVersion", testUnchangedVersion},
 		{"Changes", testChanges},
 		{"ManyChanges", testManyChanges},
 		{"Request", testRequest},

@@ -359,3 +359,19 @@ func (f *fleet) tryRollback(store isr.MetaStore, to string) error {
 	_, err = store.Rollback(f.t.Context(), read, to, f.assertion())
 	return err
 }
+
+// An unchanged generation takes the place of the current one's version, and of no
+// other, be that a version that was rolled back to.
+func testUnchangedVersion(t *testing.T, f *fleet) {
+	unchanged := isr.Publishing{History: true, Unchanged: true}
+	f.publishAs(f.a, f.entry("g1"), unchanged) // in the place of none
+	f.keep(f.a, f.entry("g2"))
+	f.publishAs(f.a, f.entry("g3"), unchanged)
+	f.wantKept("g3", "g1")
+	f.rollback(f.b, "g1", f.assertion())
+	f.publishAs(f.a, f.entry("g4"), unchanged)
+	f.wantKept("g4", "g3")
+	if _, err := f.b.Rollback(t.Context(), f.read(f.b, testPK), "g1", f.assertion()); !errors.Is(err, isr.ErrNoVersion) {
+		t.Errorf("to a version that was replaced: %v, want ErrNoVersion", err)
+	}
+}
