@@ -3,36 +3,55 @@ package isr
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 )
 
-// keepLease extends a lease at a third of its lifetime until stop is called,
-// and cancels the returned context, with ErrLeaseLost as its cause, once the
-// lease is lost: by the store's word, or because the node's own monotonic clock
-// says that it ran out before an extension was confirmed. acquiredAt is when the
-// acquisition was begun. stop returns when no extension is under way any more.
-func (c *Cache) keepLease(ctx context.Context, l Lease, acquiredAt time.Time) (held context.Context, stop func()) {
+// KeepLease extends a lease by refresh at a third of its lifetime until stop is
+// called, and cancels the returned context, with [ErrLeaseLost] as its cause, once
+// the lease is lost: by the word of refresh (ErrLeaseLost), or because the node's
+// own monotonic clock says that it ran out before an extension was confirmed.
+// acquiredAt is when the acquisition was begun, by [time.Now]. stop returns when no
+// extension is under way any more; it must be called, and may be called again. Other
+// errors of refresh are logged, and it is tried again.
+func KeepLease(ctx context.Context, l Lease, acquiredAt time.Time, refresh func(context.Context, Lease) error, log *slog.Logger) (held context.Context, stop func()) {
 	held, lose := context.WithCancelCause(ctx)
-	quit, ended := make(chan struct{}), make(chan struct{})
+	h := &heartbeat{lease: l, refresh: refresh, log: log, lose: lose, quit: make(chan struct{})}
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.beat(held, l, acquiredAt, quit, lose)
+		h.beat(held, acquiredAt)
 	}()
-	return held, func() {
-		close(quit)
+	return held, sync.OnceFunc(func() {
+		close(h.quit)
 		<-ended
 		lose(nil)
-	}
+	})
 }
 
-func (c *Cache) beat(ctx context.Context, l Lease, acquiredAt time.Time, quit <-chan struct{}, lose context.CancelCauseFunc) {
-	d := l.Duration()
+// keepLease keeps a lease of the cache's store.
+func (c *Cache) keepLease(ctx context.Context, l Lease, acquiredAt time.Time) (held context.Context, stop func()) {
+	return KeepLease(ctx, l, acquiredAt, c.meta.Refresh, c.log)
+}
+
+// A heartbeat keeps one lease.
+type heartbeat struct {
+	lease   Lease
+	refresh func(context.Context, Lease) error
+	log     *slog.Logger
+	lose    context.CancelCauseFunc
+	quit    chan struct{}
+}
+
+func (h *heartbeat) beat(ctx context.Context, acquiredAt time.Time) {
+	d := h.lease.Duration()
 	deadline := acquiredAt.Add(d)
 	timer := time.NewTimer(time.Until(acquiredAt.Add(d / 3)))
 	defer timer.Stop()
 	for {
 		select {
-		case <-quit:
+		case <-h.quit:
 			return
 		case <-ctx.Done():
 			return
@@ -40,7 +59,7 @@ func (c *Cache) beat(ctx context.Context, l Lease, acquiredAt time.Time, quit <-
 		}
 		began := time.Now()
 		call, cancel := context.WithDeadline(ctx, deadline)
-		err := c.meta.Refresh(call, l)
+		err := h.refresh(call, h.lease)
 		cancel()
 		switch {
 		case err == nil:
@@ -49,16 +68,16 @@ func (c *Cache) beat(ctx context.Context, l Lease, acquiredAt time.Time, quit <-
 			timer.Reset(time.Until(began.Add(d / 3)))
 			continue
 		case errors.Is(err, ErrLeaseLost):
-			lose(ErrLeaseLost)
+			h.lose(ErrLeaseLost)
 			return
 		}
 		// Unreachable is not lost: the same token may be refreshed again, until
 		// our own clock says that somebody else may have it.
 		if !time.Now().Before(deadline) {
-			lose(ErrLeaseLost)
+			h.lose(ErrLeaseLost)
 			return
 		}
-		c.log.Warn("a lease could not be extended, trying again", "pk", l.PK(), "error", err)
+		h.log.Warn("a lease could not be extended, trying again", "pk", h.lease.PK(), "error", err)
 		timer.Reset(min(d/10, time.Until(deadline)))
 	}
 }

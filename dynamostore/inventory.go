@@ -40,11 +40,12 @@ func (s *Store) Partitions(ctx context.Context) iter.Seq2[string, error] {
 // ofPartitions are the rows that make a partition a page's, without what they say.
 func ofPartitions() *dynamodb.ScanInput {
 	return &dynamodb.ScanInput{
-		FilterExpression:     aws.String("sk IN (:lock, :meta) OR begins_with(sk, :version) OR begins_with(sk, :request)"),
+		FilterExpression:     aws.String("(sk IN (:lock, :meta) OR begins_with(sk, :version) OR begins_with(sk, :request)) AND NOT begins_with(pk, :job)"),
 		ProjectionExpression: aws.String("pk"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":lock": stringOf(skLock), ":meta": stringOf(skMeta),
 			":version": stringOf(versionPrefix), ":request": stringOf(requestPrefix),
+			":job": stringOf(jobPrefix),
 		},
 	}
 }

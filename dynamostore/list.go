@@ -74,12 +74,13 @@ func (s *Store) partitions(ctx context.Context) iter.Seq2[partition, error] {
 	}
 }
 
-// ofList are the rows that a Record is made of.
+// ofList are the rows that a Record is made of. The leases of other jobs are none
+// of a page's.
 func ofList() *dynamodb.ScanInput {
 	return &dynamodb.ScanInput{
-		FilterExpression: aws.String("sk IN (:lock, :meta, :purge)"),
+		FilterExpression: aws.String("sk IN (:lock, :meta, :purge) AND NOT begins_with(pk, :job)"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":lock": stringOf(skLock), ":meta": stringOf(skMeta), ":purge": stringOf(skPurge),
+			":lock": stringOf(skLock), ":meta": stringOf(skMeta), ":purge": stringOf(skPurge), ":job": stringOf(jobPrefix),
 		},
 	}
 }
