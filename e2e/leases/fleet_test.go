@@ -33,9 +33,19 @@ type fleet struct {
 	frozen  int                   // guarded by mu
 }
 
-// run has processes work until the fleet's time is over: some are killed and
-// replaced, one is frozen for longer than its leases last, and one lives in peace.
-func (f *fleet) run() {
+// run has processes work for a time, and for further ones on a machine that is too
+// busy for all kinds of answers to be given in one.
+func (f *fleet) run(d time.Duration) {
+	const most = 6
+	for times := 0; times < most && len(f.missing()) > 0 && !f.t.Failed(); times++ {
+		f.until = time.Now().Add(d)
+		f.runOnce()
+	}
+}
+
+// runOnce has processes work until a moment: some are killed and replaced, one is
+// frozen for longer than its leases last, and one lives in peace.
+func (f *fleet) runOnce() {
 	lives := []func(*process, time.Duration){f.killSoon, f.killSoon, f.freezeOften, f.leaveAlone}
 	var group sync.WaitGroup
 	for _, live := range lives {

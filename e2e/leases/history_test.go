@@ -133,9 +133,15 @@ func operations(client int, events []event, died instant) ([]porcupine.Operation
 
 // parts are the steps of a call that may take effect one by one. An acquisition
 // that was not answered is given back, as far as that succeeds, and its request
-// ended.
+// ended. What only looks, and saw nothing, is left out: the judge would have to try
+// it everywhere.
 func parts(c call, got answer) []call {
-	if c.Verb != verbAcquire || got.Said != saidNothing {
+	switch {
+	case got.Said != saidNothing:
+		return []call{c}
+	case c.Verb == verbRead, c.Verb == verbLookUp:
+		return nil
+	case c.Verb != verbAcquire:
 		return []call{c}
 	}
 	back, end := c, c

@@ -4,6 +4,7 @@ package leases
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,31 +17,36 @@ import (
 )
 
 // thinking is how long the judge may take for a history.
-const thinking = 2 * time.Minute
+const thinking = time.Minute
 
-// judge fails the test unless the fleet's history is linearizable, and tells of
-// something.
+// judge fails the test unless the fleet's history is linearizable, and tells of all
+// kinds of answers.
 func (f *fleet) judge() {
 	began := time.Now()
 	linearizable(f.t, f.history)
 	f.t.Logf("%d processes, %d killed, frozen %d times; judged in %s; %s",
 		f.clients, f.killed, f.frozen, time.Since(began).Round(time.Millisecond), overlap(f.history))
-	counts := tally(f.history)
-	f.t.Logf("%s", counts)
-	// Where these never happened, little was proved.
-	for _, happened := range []string{
-		"acquire: ok", "acquire: held", "acquire: completed", "acquire: in progress", "acquire: mismatch",
-		"refresh: ok", "refresh: lost", "break: ok", "publish: ok", "publish: lost", "publish: moved", "roll back: ok",
-	} {
-		if counts[happened] == 0 {
-			f.t.Errorf("no call was answered so: %s", happened)
-		}
+	f.t.Log(tally(f.history))
+	if missing := f.missing(); len(missing) > 0 {
+		f.t.Errorf("no call was answered so, which proves little: %q", missing)
 	}
 }
 
+// missing are the answers that nobody was given, of those that a history should have.
+func (f *fleet) missing() []string {
+	counts := tally(f.history)
+	return slices.DeleteFunc([]string{
+		"acquire: ok", "acquire: held", "acquire: completed", "acquire: in progress", "acquire: mismatch",
+		"refresh: ok", "refresh: lost", "break: ok", "publish: ok", "publish: lost", "publish: moved", "roll back: ok",
+	}, func(happened string) bool { return counts[happened] > 0 })
+}
+
+// linearizable judges a history. If it cannot be explained, a drawing that says how
+// far it can stays behind when the test has ended.
 func linearizable(t *testing.T, history []porcupine.Operation) {
 	t.Helper()
-	switch result := porcupine.CheckOperationsTimeout(model(), history, thinking); result {
+	result, info := porcupine.CheckOperationsVerbose(model(), history, thinking)
+	switch result {
 	case porcupine.Ok:
 		return
 	case porcupine.Unknown:
@@ -48,27 +54,14 @@ func linearizable(t *testing.T, history []porcupine.Operation) {
 	case porcupine.Illegal:
 		t.Errorf("%d calls are not linearizable", len(history))
 	}
-	t.Logf("see %s, in a browser", draw(t, history))
-}
-
-// draw leaves a drawing of the history of each page that cannot be explained, how
-// far it can, and returns the folder. It stays when the test has ended.
-func draw(t *testing.T, history []porcupine.Operation) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "isr-leases-")
+	drawing, err := os.CreateTemp("", "isr-leases-*.html")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, page := range model().Partition(history) {
-		result, info := porcupine.CheckOperationsVerbose(model(), page, thinking)
-		if result == porcupine.Ok {
-			continue
-		}
-		if err := porcupine.VisualizePath(model(), info, fmt.Sprintf("%s/%d.html", folder, i)); err != nil {
-			t.Errorf("drawing a history: %v", err)
-		}
+	if err := errors.Join(porcupine.Visualize(model(), info, drawing), drawing.Close()); err != nil {
+		t.Errorf("drawing the history: %v", err)
 	}
-	return folder
+	t.Logf("see %s, in a browser", drawing.Name())
 }
 
 // A counts is how often a verb was answered in a way.

@@ -35,8 +35,7 @@ func TestLeases(t *testing.T) {
 			t.Parallel()
 			f := &fleet{t: t, endpoint: serve(t)}
 			f.table = newTable(t, f.endpoint)
-			f.until = time.Now().Add(*lasting)
-			f.run()
+			f.run(*lasting)
 			if t.Failed() {
 				return
 			}

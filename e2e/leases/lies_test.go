@@ -40,7 +40,7 @@ func TestLies(t *testing.T) {
 func alone(t *testing.T, calls int) []porcupine.Operation {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
-	now := instant{Wall: time.Now().Truncate(time.Second).UnixNano() + 1}
+	now := instant{Wall: time.Now().Truncate(time.Minute).UnixNano() + 1}
 	var events []event
 	w := &worker{
 		name: "w", api: localdynamotest.New(t), table: "pages", random: random,

@@ -111,9 +111,9 @@ func step(state, input, output any) []any {
 func (p page) after(c call, at moment, got answer) []page {
 	switch c.Verb {
 	case verbRead:
-		return p.unchanged(got.Said == saidNothing || p.lock == got.Lock && p.meta.is(got.Meta))
+		return p.unchanged(p.lock == got.Lock && p.meta.is(got.Meta))
 	case verbLookUp:
-		return p.unchanged(got.Said == saidNothing || p.requests[c.Request].request == got.Request)
+		return p.unchanged(p.requests[c.Request].request == got.Request)
 	case verbAcquire:
 		return p.acquire(c, at, got)
 	case verbRefresh:

@@ -65,7 +65,7 @@ func (o order) carryOut(out io.Writer) {
 	var group sync.WaitGroup
 	for i := range o.Workers {
 		w := newWorker(fmt.Sprintf("%s-w%d", o.Name, i), o.Endpoint, o.Table, rand.Uint64())
-		w.number, w.report = &number, report
+		w.number, w.report, w.hasty = &number, report, 3
 		group.Go(func() { w.work(ctx) })
 	}
 	group.Wait()

@@ -31,6 +31,7 @@ type worker struct {
 	sent   *atomic.Int64 // requests
 	number *atomic.Int64 // of calls, in this process
 	report func(event)
+	hasty  int // how many of a hundred calls are given up soon
 
 	named   int // leases and generations
 	reader  *dynamostore.Store
@@ -107,9 +108,9 @@ func (w *worker) turn() {
 		w.acquire(at, "")
 	case n < 80:
 		w.acquire(at, w.aRequest())
-	case n < 90:
+	case n < 88:
 		w.lookUp(at, w.aRequest())
-	case n < 95:
+	case n < 92:
 		w.breakLease(at)
 	default:
 		w.rollback(at)
@@ -138,6 +139,9 @@ func (w *worker) use(i int) {
 	default:
 		over = true // it walks away
 	}
+	if l.request != "" && w.random.IntN(2) == 0 {
+		w.lookUp(l.page, l.request)
+	}
 	if over && w.random.IntN(4) > 0 {
 		w.tenures = slices.Delete(w.tenures, i, i+1)
 	}
@@ -153,12 +157,12 @@ func (w *worker) newName() string {
 	return fmt.Sprintf("%s.%d", w.name, w.named)
 }
 
-// do makes a call, and reports it. Now and then the caller gives up soon.
+// do makes a call, and reports it.
 func (w *worker) do(c call, ask func(context.Context) answer) answer {
 	number, sent := int(w.number.Add(1)), w.sent.Load()
 	w.report(event{Number: number, At: w.clock(), Call: &c})
 	ctx, cancel := context.WithCancel(context.Background())
-	if w.random.IntN(100) < 3 {
+	if w.random.IntN(100) < w.hasty {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(w.random.IntN(5_000))*time.Microsecond)
 	}
 	defer cancel()
