@@ -162,15 +162,19 @@ func (a *API) regenerateError(err error) error {
 	}
 }
 
+// soon is when it is worth asking for the result of a request in progress.
+const soon = 5 * time.Second
+
 // requestError says what became of the same request, made before.
 func (a *API) requestError(err error, earlier *isr.RequestError) *Error {
 	e := &Error{Message: err.Error()}
 	switch {
 	case errors.Is(err, isr.ErrRequestInProgress):
-		e.Status, e.Code, e.RetryAfter = http.StatusConflict, "in_progress", a.until(earlier.Request.InProgressUntil)
+		// Most renders end long before the time that they may take.
+		e.Status, e.Code, e.RetryAfter = http.StatusConflict, "in_progress", min(a.until(earlier.Request.InProgressUntil), soon)
 		e.Hint = "ask again for the result; should the server that is at it be gone, the next request takes over"
 	case errors.Is(err, isr.ErrRequestMismatch):
-		e.Status, e.Code, e.Hint = http.StatusUnprocessableEntity, "key_reused", "use one idempotency key for one request"
+		e.Status, e.Code, e.Hint = http.StatusUnprocessableEntity, "key_reused", "what counts is the page, and whether it is to be unpinned"
 	default: // ErrResultGone: what is completed and kept is no error
 		e.Status, e.Code = http.StatusGone, "result_gone"
 		e.Hint = "it was carried out; what it published was replaced since. Older generations are kept with isr serve --history N"
