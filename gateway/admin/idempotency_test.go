@@ -104,7 +104,7 @@ func TestNamedRequestInProgress(t *testing.T) {
 	inputs := map[string]any{"tenant": "", "key": "example.com/", "unpin": false}
 	err := f.holding("example.com/", func() {
 		a := f.named(body, "order-42")
-		if a.status != 409 || a.code != "in_progress" || a.header.Get("Retry-After") == "" {
+		if a.status != 409 || a.code != "in_progress" || a.header.Get("Retry-After") != "5" {
 			t.Errorf("%d %s", a.status, a.text)
 		}
 	}, isr.WithIdempotencyKey("order-42"), isr.WithInputs(inputs))
