@@ -5,6 +5,7 @@ package leases
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -70,9 +71,9 @@ type answer struct {
 	Lock     lock    `json:"lock,omitzero"`
 	Meta     meta    `json:"meta,omitzero"`
 	Request  request `json:"request,omitzero"`
-	// Resent says that a call of a single request sent several: an earlier one
-	// may have been carried out, and its reply lost.
-	Resent bool `json:"resent,omitempty"`
+	// Writes is how many requests to write were sent. If several were, an earlier
+	// one may have been carried out, and its reply lost.
+	Writes int `json:"writes,omitempty"`
 	// Text is the error, for people.
 	Text string `json:"text,omitempty"`
 }
@@ -111,9 +112,12 @@ func operations(client int, events []event, died instant) ([]porcupine.Operation
 		}
 		reply, ok := answers[e.Number]
 		if !ok {
-			reply = event{At: died, Answer: &answer{Said: saidNothing}}
+			reply = event{At: died, Answer: &answer{Said: saidNothing, Writes: 1}} // perhaps
 		}
 		delete(answers, e.Number)
+		if isGlimpse(*e.Call, *reply.Answer) && reply.At.Mono-e.At.Mono > longestGlimpse.Nanoseconds() {
+			continue
+		}
 		for _, c := range parts(*e.Call, *reply.Answer) {
 			o := porcupine.Operation{
 				ClientId: client, Input: asked{c, moments(e.At, reply.At)}, Output: *reply.Answer,
@@ -131,15 +135,25 @@ func operations(client int, events []event, died instant) ([]porcupine.Operation
 	return history, nil
 }
 
-// parts are the steps of a call that may take effect one by one. An acquisition
-// that was not answered is given back, as far as that succeeds, and its request
-// ended. What only looks, and saw nothing, is left out: the judge would have to try
-// it everywhere.
+// longestGlimpse is how long a glimpse may have taken to count. That of a process
+// that was frozen meanwhile proves little, as it may belong to any time between; and
+// the judge, who tries them all, would not come to an end.
+const longestGlimpse = time.Second
+
+// isGlimpse says whether an answer is of how things were for a moment, and nothing
+// was changed.
+func isGlimpse(c call, got answer) bool {
+	return c.Verb == verbRead || c.Verb == verbLookUp || got.Said == saidHeld || got.Said == saidInProgress
+}
+
+// parts are the steps of a call that may take effect one by one: none, if it was not
+// answered and has sent nothing that could. An acquisition that was not answered is
+// given back, as far as that succeeds, and its request ended.
 func parts(c call, got answer) []call {
 	switch {
 	case got.Said != saidNothing:
 		return []call{c}
-	case c.Verb == verbRead, c.Verb == verbLookUp:
+	case got.Writes == 0, c.Verb == verbRead, c.Verb == verbLookUp:
 		return nil
 	case c.Verb != verbAcquire:
 		return []call{c}

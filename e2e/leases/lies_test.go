@@ -18,7 +18,7 @@ import (
 // as soon as any one answer is another one: what happens one after the other has one
 // explanation.
 func TestLies(t *testing.T) {
-	history := alone(t, 400)
+	history := alone(t, 300)
 	linearizable(t, history)
 	t.Log(tally(history))
 	lies := 0
@@ -44,8 +44,8 @@ func alone(t *testing.T, calls int) []porcupine.Operation {
 	var events []event
 	w := &worker{
 		name: "w", api: localdynamotest.New(t), table: "pages", random: random,
-		clock: func() instant { return now },
-		sent:  new(atomic.Int64), number: new(atomic.Int64),
+		clock:  func() instant { return now },
+		writes: new(atomic.Int64), number: new(atomic.Int64),
 		report: func(e event) {
 			now.Mono++
 			if e.Answer != nil {

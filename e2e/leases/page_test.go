@@ -161,7 +161,7 @@ func (p page) acquire(c call, at moment, got answer) []page {
 	next := p.taken(c, at)
 	switch got.Said {
 	case saidOK:
-		failures := got.Failures == p.lock.Failures || got.Resent && got.Failures == 0
+		failures := got.Failures == p.lock.Failures || got.Writes > 1 && got.Failures == 0
 		if free && failures && standing == saidOK {
 			return []page{next}
 		}
@@ -235,7 +235,7 @@ func (p page) breakLease(c call, got answer) []page {
 		next.lock = lock{}
 	}
 	switch {
-	case got.Said == saidNothing || got.Resent:
+	case got.Said == saidNothing || got.Writes > 1:
 		return []page{p, next}
 	case got.Said == saidOK && same:
 		return []page{next}

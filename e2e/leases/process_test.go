@@ -72,10 +72,10 @@ func (o order) carryOut(out io.Writer) {
 }
 
 func newWorker(name, endpoint, table string, seed uint64) *worker {
-	client, sent := newClient(endpoint)
+	client, writes := newClient(endpoint)
 	return &worker{
 		name: name, api: client, table: table, clock: machineClock,
-		random: rand.New(rand.NewPCG(seed, 0)), sent: sent, number: new(atomic.Int64),
+		random: rand.New(rand.NewPCG(seed, 0)), writes: writes, number: new(atomic.Int64),
 	}
 }
 

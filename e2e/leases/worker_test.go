@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ type worker struct {
 	table  string
 	clock  clock
 	random *rand.Rand
-	sent   *atomic.Int64 // requests
+	writes *atomic.Int64 // requests to write that were sent
 	number *atomic.Int64 // of calls, in this process
 	report func(event)
 	hasty  int // how many of a hundred calls are given up soon
@@ -50,7 +51,7 @@ type tenure struct {
 	request string // that is still to be ended
 }
 
-// newClient is a client as others have it, whose requests are counted.
+// newClient is a client as others have it, whose requests to write are counted.
 func newClient(endpoint string) (*dynamodb.Client, *atomic.Int64) {
 	counted := &counted{client: awshttp.NewBuildableClient()}
 	return dynamodb.New(dynamodb.Options{
@@ -58,16 +59,20 @@ func newClient(endpoint string) (*dynamodb.Client, *atomic.Int64) {
 		BaseEndpoint: aws.String(endpoint),
 		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
 		HTTPClient:   counted,
-	}), &counted.requests
+	}), &counted.writes
 }
 
 type counted struct {
-	client   aws.HTTPClient
-	requests atomic.Int64
+	client aws.HTTPClient
+	writes atomic.Int64
 }
 
 func (c *counted) Do(r *http.Request) (*http.Response, error) {
-	c.requests.Add(1)
+	switch operation := r.Header.Get("X-Amz-Target"); {
+	case strings.HasSuffix(operation, ".GetItem"), strings.HasSuffix(operation, ".Query"):
+	default:
+		c.writes.Add(1)
+	}
 	return c.client.Do(r)
 }
 
@@ -159,7 +164,7 @@ func (w *worker) newName() string {
 
 // do makes a call, and reports it.
 func (w *worker) do(c call, ask func(context.Context) answer) answer {
-	number, sent := int(w.number.Add(1)), w.sent.Load()
+	number, before := int(w.number.Add(1)), w.writes.Load()
 	w.report(event{Number: number, At: w.clock(), Call: &c})
 	ctx, cancel := context.WithCancel(context.Background())
 	if w.random.IntN(100) < w.hasty {
@@ -167,9 +172,7 @@ func (w *worker) do(c call, ask func(context.Context) answer) answer {
 	}
 	defer cancel()
 	got := ask(ctx)
-	if c.Verb == verbBreak || c.Verb == verbAcquire && c.Request == "" {
-		got.Resent = w.sent.Load() > sent+1
-	}
+	got.Writes = int(w.writes.Load() - before)
 	w.report(event{Number: number, At: w.clock(), Answer: &got})
 	return got
 }

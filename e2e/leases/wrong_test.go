@@ -93,7 +93,7 @@ func TestRightLeases(t *testing.T) {
 		"taken by the dead after another":    script{}.then(100, 0, acquires("a"), noAnswer).ok(101, acquires("b")).ok(102, holds(verbRelease, "b")).then(103, 103, acquires("c"), held),
 		"refreshed by the dead":              a.then(109, 0, holds(verbRefresh, "a"), noAnswer).then(112, 112, acquires("b"), answer{Said: saidHeld, Lock: lock{Owner: "a", Ends: 119}}),
 		"a page of its own":                  a.ok(101, call{Verb: verbAcquire, Page: 1, Lease: "b", Seconds: 10}),
-		"failures unknown, by a lost answer": a.ok(101, failed).then(106, 106, acquires("b"), answer{Said: saidOK, Resent: true}),
+		"failures unknown, by a lost answer": a.ok(101, failed).then(106, 106, acquires("b"), answer{Said: saidOK, Writes: 2}),
 	})
 }
 
