@@ -77,14 +77,16 @@ func (l *lease) contestClaim(why refusal, c *isr.Claim, refused error) error {
 	if reason, ok := why[opLock]; ok {
 		var lock lockRow
 		switch err := reason.Decode(&lock); {
+		case errors.Is(err, tabletheory.ErrItemNotFound): // given up since we looked
+			lock.ExpiresAt = leaseEnd(floorSeconds(l.store.config.Now()))
 		case err != nil:
 			return errors.Join(refused, err)
 		case string(lock.Token) == l.token:
 			l.granted(int64(lock.ExpiresAt), time.Now())
 			return nil
-		case int64(lock.ExpiresAt) <= floorSeconds(l.store.config.Now()):
-			return refused // free, but not as it was when we looked
 		}
+		// Its time may be over by now: it was held, or another's failure, when it
+		// refused us.
 		return &isr.HeldError{Lock: lock.lock()}
 	}
 	var r requestRow
