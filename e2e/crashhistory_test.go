@@ -62,7 +62,7 @@ type regenerated struct {
 // with isr gc, and nothing else.
 func TestCollectAfterKills(t *testing.T) {
 	t.Parallel()
-	const rounds, perRound = 3, 30
+	const rounds, perRound = 3, 20
 	o := newOrigin(t)
 	o.set("/new/", page(3600, 0))
 	o.set("/renewed/", page(1, 0))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -106,11 +107,19 @@ func TestRollbackDuringRender(t *testing.T) {
 	get(t, a.url+"/")
 	a.here().output(t, "regenerate", host+"/")
 
-	o.set("/", page(600, 2*time.Second))
+	finish := make(chan struct{})
+	o.set("/", func(w http.ResponseWriter, r *http.Request, n int) {
+		select {
+		case <-finish:
+			page(600, 0)(w, r, n)
+		case <-r.Context().Done():
+		}
+	})
 	late := make(chan string, 1)
 	go func() { late <- a.refused(t, a.here(), "regenerate", host+"/") }()
 	o.awaitVisit(t, "/", 3, patience)
 	b.here().output(t, "rollback", host+"/")
+	close(finish)
 	if out := <-late; !strings.Contains(out, "another writer") {
 		t.Errorf("the regeneration that began before says %s", out)
 	}
