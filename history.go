@@ -23,12 +23,15 @@ type HistoryStore interface {
 	// on the fence. Its PurgeSeq becomes the sequence read before the step, and
 	// the log tells every node to drop its copy. It returns the new current
 	// entry. Errors: ErrNoVersion, if the generation is not kept; ErrPurged, if a
-	// hard purge covers it.
+	// hard purge covers it. A generation that is current already is pinned, as by
+	// Pin, whether it is kept or not.
 	Rollback(ctx context.Context, read Record, to string, a Assertion) (Entry, error)
 
 	// Pin changes how long the current entry is pinned, in one atomic step, and
 	// only if the entry is still exactly what read saw (ErrMoved otherwise). The
-	// log tells every node to read it again.
+	// log tells every node to read it again. What was purged stays so. Errors:
+	// ErrNoVersion, if there is no entry, or another service wrote it; ErrPurged,
+	// if a hard purge covers it, but never of unpinning.
 	Pin(ctx context.Context, read Record, a Assertion) (Entry, error)
 }
 

@@ -132,6 +132,8 @@ type RequestStore interface {
 
 	// EndRequest records what became of the request for which a lease was
 	// acquired. Of a lease without a request, and of a request that somebody
-	// else has taken over, it does nothing: no error.
+	// else has taken over, it does nothing: no error. Until it is called, or a
+	// publish has completed the request, that stays in progress, though the lease
+	// be released or backed off from.
 	EndRequest(ctx context.Context, l Lease, end RequestEnd) error
 }

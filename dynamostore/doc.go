@@ -10,20 +10,33 @@
 //
 // # Model
 //
-// The rows of one page share a partition. They are neighbours in sort order, so
-// that one strongly consistent Query reads them all at the price of one item:
+// The rows of one page share a partition. The first three are neighbours in sort
+// order, so that one strongly consistent Query reads them at the price of one item:
 //
 //	pk = CACHE#…   sk = LOCK    who regenerates: lease_token, lease_expires_at
 //	               sk = META    what is current: s3_key, generated_at, …, isr{v, …}
 //	               sk = PURGE   the purge of this very page: seq, hard_seq, at
-//	               sk = VER#…   older generations, where history is kept
+//	               sk = REQ#…   a request with an idempotency key: how far it has come
+//	               sk = VER#…   generations that are kept, the current one among them
 //	pk = PURGE     sk = SEQ     the purge sequence of the whole table
+//	               sk = LOG#…   what happened at a sequence, for nodes to follow
+//	pk = JOB#…     sk = LOCK    the lease of another job; see LeaseManager
 //
 //	acquire ──► PutItem LOCK, if free ────────────────────────────┐
 //	refresh ──► UpdateItem LOCK, if still ours                    │ lease
 //	publish ──► ┌ Update META, if it is exactly what was read ┐   │
-//	            └ Delete LOCK, if still ours and not expired  ┘ ◄─┘
-//	              one transaction: both or neither
+//	            ├ Delete LOCK, if still ours and not expired  ┤ ◄─┘
+//	            ┊ Put VER#, Update the VER# of before         ┊ with history
+//	            └ Update REQ#, if it is still ours            ┘ with a request
+//	              one transaction: all or nothing
+//
+//	rollback ─► ┌ Update META, if it is exactly what was read ┐
+//	            ├ Update VER#, if it is still there           ┤
+//	            ├ Update SEQ, if it is what was read          ┤
+//	            └ Put LOG#                                    ┘
+//
+// A lease that is acquired for a request is one transaction with its REQ# row, and
+// so is each refresh. Whoever loses the one loses the other.
 //
 // META carries the attributes of the reference schema, which every writer gives,
 // and the map `isr` of ours, which is replaced as a whole. The map says which
@@ -36,13 +49,18 @@
 //     A holder whose lease expired, however long it slept, cannot publish.
 //   - No write is lost: a publish names what it replaces (the fence), and fails
 //     if anything else was written in between. isr.v never takes a value twice.
+//   - A request is carried out once, whatever becomes of those who carry it out.
+//   - A rollback is never undone by a regeneration that began before it, and never
+//     brings back what a hard purge covers.
 //   - Answers are definite: a lost reply is settled before a method returns, by
 //     repeating the request under its own token, and then by making it
-//     impossible and looking at what is there. See [Store.Publish].
+//     impossible and looking at what is there. See [Store.Publish] and
+//     [Store.Rollback].
 //   - Rows that are malformed are named, never trusted and never fatal: the next
 //     publish replaces them.
 //   - Attributes that this package does not know survive everything.
-//   - A crash at any point leaves at most a LOCK row that expires.
+//   - A crash at any point leaves at most a LOCK row that expires, and a REQ# row
+//     that may be taken over at that moment.
 //
 // Wall time comes from [Config.Now]. What it must be good for: two nodes whose
 // clocks differ by less than a lease's lifetime less its heartbeats keep their

@@ -41,8 +41,9 @@ func (s *Store) Rollback(ctx context.Context, read isr.Record, to string, a isr.
 }
 
 func (s *Store) rollback(ctx context.Context, f fence, known isr.Cover, to string, a isr.Assertion) (*isr.Entry, error) {
-	// In this order: a hard purge that is not on PURGE when it is read here has a
-	// higher sequence than this one, and so covers what the rollback makes.
+	// In this order: a hard purge of the page that is not on PURGE when it is read
+	// here has a higher sequence than this one, and so covers what the rollback
+	// makes. Other purges, by tag or site, are those that the caller knew.
 	seen, err := s.readSequence(ctx)
 	if err != nil {
 		return nil, err

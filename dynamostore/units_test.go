@@ -208,3 +208,21 @@ func TestUnitsOfTheRest(t *testing.T) {
 		}
 	})
 }
+
+// TestUnitsOfRepetition: a transaction that is repeated because its reply was lost
+// is told as what it then is, a read of the rows, and not as a second write.
+func TestUnitsOfRepetition(t *testing.T) {
+	db := localDynamo(t)
+	f, b := metered(t, db)
+	api := &faultyAPI{API: db}
+	f.store = newStore(t, api, f.raw.name, dynamostore.Config{Now: f.clock.Now, Meter: b.count})
+	l, read := f.acquire(), f.read()
+	b.take()
+	api.arm([]fault{lostReply}, false, nil)
+	if _, err := f.store.Publish(t.Context(), l, read, f.entry("g1"), isr.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	if d := diff(map[string]units{"publish": {Read: 4}}, b.take()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
