@@ -80,39 +80,54 @@ func (s *search) run(ctx context.Context) outcome {
 		// Only Acquire decides.
 		if lock := rec.Lock; lock == nil || !lock.ExpiresAt.After(now) {
 			s.f.announce()
-			switch come, err := s.awaitTurn(ctx, round); {
-			case err != nil:
-				return s.notAdmitted(ctx, rec, err)
-			case !come:
-				continue
-			}
-			acquiredAt := time.Now()
-			lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, s.claim)
-			var held *HeldError
-			var earlier *RequestError
+			o, held := s.attempt(ctx, rec, round)
 			switch {
-			case err == nil:
-				o, overtaken := s.leased(ctx, lease, acquiredAt)
-				s.conclude(ctx, lease, o)
-				if !overtaken {
-					return o
-				}
-				if s.losses++; s.losses < maxLosses {
-					continue // see what the winner has made
-				}
-				return s.unavailable(ctx, rec, ErrLeaseLost, detailTimeout)
-			case errors.As(err, &earlier):
-				return outcome{err: earlier}
-			case !errors.As(err, &held):
-				return s.storeFailed(ctx, err)
+			case o != nil:
+				return *o
+			case held == nil:
+				continue // see what there is now
 			}
-			rec.Lock = &held.Lock
+			rec.Lock = held
 		}
 		s.leave(errNoVerdict) // others can use the turn meanwhile
 		if o, over := s.wait(ctx, rec, round); over {
 			return o
 		}
 	}
+}
+
+// attempt makes the page, unless somebody else holds the lease, whose lock is
+// returned. Without an outcome the search goes on: another process was faster, or
+// may have been while this one waited for its turn.
+func (s *search) attempt(ctx context.Context, rec Record, round int) (o *outcome, held *Lock) {
+	end := func(o outcome) (*outcome, *Lock) { return &o, nil }
+	switch come, err := s.awaitTurn(ctx, round); {
+	case err != nil:
+		return end(s.notAdmitted(ctx, rec, err))
+	case !come:
+		return nil, nil
+	}
+	acquiredAt := time.Now()
+	lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, s.claim)
+	var holder *HeldError
+	var earlier *RequestError
+	switch {
+	case errors.As(err, &holder):
+		return nil, &holder.Lock
+	case errors.As(err, &earlier):
+		return end(outcome{err: earlier})
+	case err != nil:
+		return end(s.storeFailed(ctx, err))
+	}
+	made, overtaken := s.leased(ctx, lease, acquiredAt)
+	s.conclude(ctx, lease, made)
+	if !overtaken {
+		return &made, nil
+	}
+	if s.losses++; s.losses < maxLosses {
+		return nil, nil
+	}
+	return end(s.unavailable(ctx, rec, ErrLeaseLost, detailTimeout))
 }
 
 // wanted says that a fresh page is to be made anew all the same: somebody asked

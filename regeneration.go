@@ -172,12 +172,15 @@ func (c *Cache) replay(ctx context.Context, k Key, earlier *RequestError) (Regen
 	if err != nil {
 		return Regeneration{}, err
 	}
-	if i := slices.IndexFunc(versions, func(v Version) bool { return v.GenerationID != "" && v.GenerationID == earlier.Request.GenerationID }); i >= 0 {
-		return Regeneration{Entry: versions[i].Entry, Replayed: true}, nil
+	// Unless it is there itself: an unchanged generation that has taken its place,
+	// with the same body. Other services record that alone.
+	r := earlier.Request
+	i := slices.IndexFunc(versions, func(v Version) bool { return r.GenerationID != "" && v.GenerationID == r.GenerationID })
+	if i < 0 {
+		i = slices.IndexFunc(versions, func(v Version) bool { return v.BodyKey == r.BodyKey })
 	}
-	// An unchanged generation has taken its place, or another service recorded it.
-	if i := slices.IndexFunc(versions, func(v Version) bool { return v.BodyKey == earlier.Request.BodyKey }); i >= 0 {
-		return Regeneration{Entry: versions[i].Entry, Replayed: true}, nil
+	if i < 0 {
+		return Regeneration{}, fmt.Errorf("%w; %w", earlier, ErrResultGone)
 	}
-	return Regeneration{}, fmt.Errorf("%w; %w", earlier, ErrResultGone)
+	return Regeneration{Entry: versions[i].Entry, Replayed: true}, nil
 }
