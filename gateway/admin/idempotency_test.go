@@ -115,3 +115,11 @@ func TestNamedRequestInProgress(t *testing.T) {
 		t.Errorf("afterwards: %+v; want what the other has published", r)
 	}
 }
+
+func TestIdempotencyKeyIsInTheDocument(t *testing.T) {
+	f := newFixture(t)
+	parameters, _ := at(f.doc, "paths", "/-/regenerate", "post", "parameters").([]any)
+	if len(parameters) != 1 || at(parameters[0], "name") != "Idempotency-Key" || at(parameters[0], "in") != "header" {
+		t.Errorf("the parameters of POST /-/regenerate are %v", parameters)
+	}
+}
