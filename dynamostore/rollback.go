@@ -125,11 +125,11 @@ func checkPurged(e *isr.Entry, c isr.Cover) error {
 type reassertion struct {
 	swap
 	assertion isr.Assertion
-	restored  *isr.Entry // the version that returns; nil for a pin
-	seen      seenSequence
-	id        string         // in the log
-	tried     []seenSequence // from which requests would advance
-	until     time.Time      // when it is given up
+	restored  *isr.Entry   // the version that returns; nil for a pin
+	seen      seenSequence // from which the next request advances
+	asked     seenSequence // from which the latest one does
+	id        string       // in the log
+	until     time.Time    // when it is given up
 }
 
 var _ change = (*reassertion)(nil)
@@ -157,7 +157,7 @@ func (r *reassertion) name() []any {
 }
 
 func (r *reassertion) request() *request {
-	r.tried = append(r.tried, r.seen)
+	r.asked = r.seen
 	actions := append([]action{r.moveMeta()}, r.restoreVersion()...)
 	actions = append(actions, r.retireVersion()...)
 	reload := []logTarget{{Kind: kindReload, Tenant: r.assertion.Key.Tenant, Key: r.assertion.Key.Text}}
@@ -211,8 +211,7 @@ func (r *reassertion) judge(ctx context.Context, why refusal) (again bool, err e
 // then on no request of ours can land, since each demands the sequence that was
 // seen.
 func (r *reassertion) preclude(ctx context.Context, cause error) (answer, err error) {
-	latest := r.tried[len(r.tried)-1]
-	void := r.store.newRequest(r.store.advance(latest, rand.Text(), []logTarget{}))
+	void := r.store.newRequest(r.store.advance(r.asked, rand.Text(), []logTarget{}))
 	err = r.store.repeat(ctx, false, void.send)
 	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
 		err = nil
@@ -220,12 +219,8 @@ func (r *reassertion) preclude(ctx context.Context, cause error) (answer, err er
 	return cause, err
 }
 
-// landed looks for our id in the log.
+// landed looks for our id in the log, where the latest request would have written
+// it: there was another one before it only if those until then had not happened.
 func (r *reassertion) landed(ctx context.Context, _ []*request) (bool, error) {
-	for _, seen := range r.tried {
-		if landed, err := r.store.passed(ctx, seen, r.id); err != nil || landed {
-			return landed, err
-		}
-	}
-	return false, nil
+	return r.store.passed(ctx, r.asked, r.id)
 }

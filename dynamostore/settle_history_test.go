@@ -196,6 +196,30 @@ func TestRollbackInOutage(t *testing.T) {
 	})
 }
 
+// TestUnsettled: rows that show no change yet are no proof that none will come,
+// where requests that were sent cannot be made impossible.
+func TestUnsettled(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		r := newRig(t, db)
+		r.keep("g1")
+		r.keep("g2")
+		r.api.arm([]fault{none, none, none, lastRequest, denied, denied}, false, nil)
+		if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, isr.ErrUnknownOutcome) {
+			t.Errorf("Rollback: %v, want ErrUnknownOutcome", err)
+		}
+		r.api.deliver()
+		l, read := begin(t, r.faulty, pk)
+		r.api.arm([]fault{lastRequest, denied, denied}, false, nil)
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g3"), isr.Publishing{}); !errors.Is(err, isr.ErrUnknownOutcome) {
+			t.Errorf("Publish: %v, want ErrUnknownOutcome", err)
+		}
+		r.api.deliver()
+		if got, _ := r.current(t, pk); got != "g3" || read.Entry.GenerationID != "g1" {
+			t.Errorf("current was %q, and is %q: want both to have come after all", read.Entry.GenerationID, got)
+		}
+	})
+}
+
 // TestForgottenTokenOfRollback: the log itself says that a refused rollback had
 // been carried out.
 func TestForgottenTokenOfRollback(t *testing.T) {
