@@ -17,6 +17,10 @@ const pollSlack = time.Second
 
 // assert has somebody roll a page back, pin it or unpin it, by one of the nodes.
 func (w *world) assert(l *life, p *page) {
+	if !l.mayAssert(p) {
+		return
+	}
+	p.declared = true
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p}
 	what, do := w.assertion(l, p)
@@ -90,7 +94,7 @@ func (w *world) checkAsserted(e event) {
 	}
 	for i := len(e.page.history) - 1; i >= 0; i-- {
 		g := e.page.history[i]
-		if g.meta != nil && g.generation == e.entry.GenerationID && g.version == e.entry.Version {
+		if g.meta != nil && g.bodyKey == e.entry.BodyKey && g.generation == e.entry.GenerationID && g.version == e.entry.Version {
 			seen := e.life.pages[e.page]
 			seen.served = max(seen.served, g.index)
 			return

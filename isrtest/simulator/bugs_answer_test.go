@@ -88,7 +88,8 @@ func (s tidyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, ne
 type hastyStore struct{ isr.MetaStore }
 
 func (s hastyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
-	go func() { _, _ = s.MetaStore.Publish(context.WithoutCancel(ctx), l, read, next, how) }()
+	made := next
+	go func() { _, _ = s.MetaStore.Publish(context.WithoutCancel(ctx), l, read, made, how) }()
 	next.Version = time.Now().UnixMilli()
 	return next, nil
 }

@@ -39,7 +39,7 @@ func (w *world) choices() []choice {
 	return []choice{
 		{"deliver", deliver, func() { w.deliver(pick(w.rng, calls)) }},
 		{"wait", wait, w.pass},
-		{"visit", some(15), func() { w.visit(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"visit", some(15), func() { w.visitIfMay(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"crash", p.crashes, func() { w.crash(pick(w.rng, w.nodes)) }},
 		{"freeze", some(p.freezes), func() { w.freeze(pick(w.rng, awake).life) }},
 		{"regenerate", some(p.forces), func() { w.regenerate(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},

@@ -51,10 +51,10 @@ func (k kind) fates() []fate {
 // deliver lets a call go on.
 func (w *world) deliver(c *call) {
 	switch {
-	case c.expired:
+	case c.expired.Load():
 		w.log("%s: %s: its time is up", c.life.name, c.op)
 		w.gate.expire(c)
-	case c.gone:
+	case c.gone.Load():
 		w.arriveLate(c)
 	case c.done != nil:
 		w.log("%s: %s: answered %s", c.life.name, c.op, summary(c.done.err))

@@ -19,13 +19,12 @@ func aside() (context.Context, context.CancelFunc) {
 
 func isAside(ctx context.Context) bool { return ctx.Value(asideKey{}) != nil }
 
-// regenerate asks a process to render a page now. One at a time does so for a
-// page: who of several that wait begins the next flight is not the seed's to say.
+// regenerate asks a process to render a page now.
 func (w *world) regenerate(l *life, p *page) {
-	if l.pages[p].forcing {
+	if !l.pages[p].mayForce() {
 		return
 	}
-	l.pages[p].forcing = true
+	l.pages[p].force()
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p}
 	w.log("somebody asks %s to regenerate %s", l.name, p.path)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -42,10 +43,9 @@ type call struct {
 	done   *outcome  // carried out, and the reply is on its way
 	copied bool      // a second copy of a request that was answered
 
-	// Guarded by gate.mu.
-	gone    bool      // nobody waits for the reply any more
-	lingers time.Time // where gone: it does not arrive after this
-	expired bool      // its context ended while the process was frozen
+	gone    atomic.Bool // nobody waits for the reply any more; set once, under gate.mu
+	lingers time.Time   // where gone: it does not arrive after this; guarded by gate.mu
+	expired atomic.Bool // its context ended while the process was frozen
 }
 
 // A kind is what a call may meet.
@@ -129,7 +129,7 @@ func (g *gate) leave(c *call) bool {
 		return false
 	}
 	if c.life.frozen {
-		c.expired = true
+		c.expired.Store(true)
 		return false
 	}
 	c.abandonLocked()
@@ -137,7 +137,7 @@ func (g *gate) leave(c *call) bool {
 }
 
 func (c *call) abandonLocked() {
-	c.gone = true
+	c.gone.Store(true)
 	c.lingers = time.Now().Add(Linger)
 }
 
@@ -148,17 +148,17 @@ func (g *gate) choosable(now time.Time) []*call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool {
-		return c.gone && (now.After(c.lingers) || c.done != nil)
+		return c.gone.Load() && (now.After(c.lingers) || c.done != nil)
 	})
 	var calls []*call
 	for _, c := range g.waiting {
-		if (c.gone || !c.life.frozen) && (c.gone || c.expired || !c.ready.After(now)) {
+		if (c.gone.Load() || !c.life.frozen) && (c.gone.Load() || c.expired.Load() || !c.ready.After(now)) {
 			calls = append(calls, c)
 		}
 	}
 	slices.SortStableFunc(calls, func(a, b *call) int {
 		return cmp.Or(a.at.Truncate(tick).Compare(b.at.Truncate(tick)), cmp.Compare(a.life.name, b.life.name), cmp.Compare(a.op, b.op),
-			falseFirst(a.aside, b.aside), falseFirst(a.gone, b.gone))
+			falseFirst(a.aside, b.aside), falseFirst(a.gone.Load(), b.gone.Load()))
 	})
 	return calls
 }
@@ -170,7 +170,7 @@ func (g *gate) next(now time.Time) time.Time {
 	defer g.mu.Unlock()
 	var first time.Time
 	for _, c := range g.waiting {
-		if !c.gone && !c.life.frozen && c.ready.After(now) && (first.IsZero() || c.ready.Before(first)) {
+		if !c.gone.Load() && !c.life.frozen && c.ready.After(now) && (first.IsZero() || c.ready.Before(first)) {
 			first = c.ready
 		}
 	}
@@ -182,7 +182,7 @@ func (g *gate) answer(c *call, o outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.removeLocked(c)
-	if !c.gone {
+	if !c.gone.Load() {
 		c.reply <- o
 	}
 }
@@ -191,7 +191,7 @@ func (g *gate) answer(c *call, o outcome) {
 func (g *gate) expire(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c.expired = false
+	c.expired.Store(false)
 	c.abandonLocked()
 	c.reply <- outcome{err: context.DeadlineExceeded}
 }
@@ -213,8 +213,9 @@ func (g *gate) copyOf(c *call) {
 	defer g.mu.Unlock()
 	second := &call{
 		life: c.life, op: c.op, pk: c.pk, kind: c.kind, rows: c.rows, logged: c.logged, at: c.at, do: c.do,
-		copied: true, gone: true, lingers: time.Now().Add(Linger),
+		copied: true,
 	}
+	second.abandonLocked()
 	g.waiting = append(g.waiting, second)
 }
 
@@ -224,7 +225,7 @@ func (g *gate) orphan(l *life) {
 	defer g.mu.Unlock()
 	close(l.dead)
 	for _, c := range g.waiting {
-		if c.life == l && !c.gone {
+		if c.life == l && !c.gone.Load() {
 			c.abandonLocked()
 		}
 	}

@@ -32,8 +32,8 @@ func (w *world) carriedOut(c *call) {
 		return
 	}
 	if c.kind == reading {
-		if c.note != nil && !c.gone {
-			c.note.seq = w.seq
+		if c.note != nil && !c.gone.Load() {
+			c.note.seq.Store(w.seq)
 		}
 		return
 	}

@@ -78,7 +78,7 @@ func (w *world) checkRelease(p *page, c *call) {
 		if !ok {
 			continue
 		}
-		if g := w.grants[token.Value]; g != nil && g.acked && !c.gone {
+		if g := w.grants[token.Value]; g != nil && g.acked && !c.gone.Load() {
 			w.violate("nothing is released after a publish", "%s asked to delete the lock of %s after it had published %s", c.life.name, p.path, w.trace.name("lease", g.token))
 		}
 	}

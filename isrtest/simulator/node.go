@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -35,6 +36,8 @@ type life struct {
 	bodies  isr.BodyStore // as the cache sees it
 	dead    chan struct{} // closed by a crash
 
+	polled atomic.Bool // the log was read, or could not be
+
 	frozen bool      // guarded by gate.mu; written by the driver
 	until  time.Time // the driver's own: when it thaws
 
@@ -50,7 +53,10 @@ type view struct {
 	served   int // the newest generation that a request of it has ended with
 	rendered []*rendering
 	purged   int64 // the hard purge that was there when the process started
+	asked    bool  // somebody has wanted the page
+	waiting  int   // visitors who have no answer yet
 	forcing  bool  // somebody waits for a regeneration
+	forced   int   // how many renderings there were when that began
 }
 
 // retryDelay is far below a tick: the store's own jitter of it, which no seed
@@ -123,6 +129,24 @@ func (l *life) isDead() bool {
 
 // afterlife bounds how long goroutines of dead processes stay.
 const afterlife = time.Hour
+
+// mayVisit and mayForce keep visitors apart from those who ask for a regeneration
+// of the same page at the same process, until that is under way: of both, who wait
+// for the end of one flight, no seed says who begins the next.
+func (v *view) mayVisit() bool { return !v.forcing || len(v.rendered) > v.forced }
+
+func (v *view) mayForce() bool { return !v.forcing && v.waiting == 0 }
+
+// mayAssert: a rollback has the next visitor begin another flight, and all flights
+// wait until the process has read the log for the first time; which of two goes
+// first then is not the seed's to say either.
+func (l *life) mayAssert(p *page) bool {
+	v := l.pages[p]
+	return l.polled.Load() || !v.asked
+}
+
+// force notes that somebody waits for a regeneration.
+func (v *view) force() { v.asked, v.forcing, v.forced = true, true, len(v.rendered) }
 
 // unheard keeps a goroutine of a dead process until it gives up by itself, or for
 // the afterlife if it never would.

@@ -34,6 +34,8 @@ type visitor struct {
 func (w *world) visit(l *life, p *page) *visitor {
 	w.visitors++
 	seen := l.pages[p]
+	seen.asked = true
+	seen.waiting++
 	v := &visitor{
 		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(),
 		floor: max(seen.born, seen.served), purged: seen.purged, header: make(http.Header),
@@ -58,6 +60,13 @@ func (w *world) visit(l *life, p *page) *visitor {
 	return v
 }
 
+// visitIfMay is visit, unless the seed could not tell what comes of it.
+func (w *world) visitIfMay(l *life, p *page) {
+	if l.pages[p].mayVisit() {
+		w.visit(l, p)
+	}
+}
+
 // Header implements [http.ResponseWriter].
 func (v *visitor) Header() http.Header { return v.header }
 
@@ -79,6 +88,7 @@ func (w *world) checkAnswer(v *visitor) {
 	// What is said of collapsed requests depends on who of several was first.
 	how := strings.ReplaceAll(v.header.Get("Cache-Status"), "; collapsed", "")
 	v.ended = true
+	v.life.pages[v.page].waiting--
 	if v.left {
 		w.log("%s left", v.name)
 		return
@@ -127,8 +137,12 @@ func (w *world) checkServed(v *visitor, content, how string) {
 	if header := v.header.Get("X-Content"); g.ours && (header != content || v.header.Get("Etag") != etagOf(content)) {
 		w.violate("no reader sees a mixture", "%s got the body %s with the header of %s and the etag %s", v.name, content, header, v.header.Get("Etag"))
 	}
-	if g.index < v.floor {
-		w.violate("no reader goes back", "%s got %s, and before it asked, %s had started with, or served, generation %d", v.name, w.generationName(g), v.life.name, v.floor)
+	floor := v.floor
+	if w.unordered(v.page, g) {
+		floor = v.life.pages[v.page].born
+	}
+	if g.index < floor {
+		w.violate("no reader goes back", "%s got %s, and before it asked, %s had started with, or served, generation %d", v.name, w.generationName(g), v.life.name, floor)
 	}
 	if strings.Contains(how, "; stored") {
 		// Rendered for those who waited, though it may have taken so long that
@@ -144,6 +158,19 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %d had purged it before %s started", v.name, w.generationName(g), g.purgeSeq, v.purged, v.life.name)
 	}
 	w.noteServed(v, g)
+}
+
+// unordered says that a process cannot always tell which of two generations is the
+// newer, so that its memory may go back to the older one, for as long as that may
+// be served:
+//
+//   - Rows of other services have no version. If a process has two flights of a
+//     page, as after a rollback, and their readings cross, both may have been
+//     first.
+//   - Where another service has replaced the row, versions begin anew with the
+//     time of the publisher's clock, which may be behind that of the one before.
+func (w *world) unordered(p *page, g *generation) bool {
+	return !g.ours && p.declared || w.profile.skew && p.externals > 0
 }
 
 // servableUntil is the end of the stale window of a content: the latest of those
@@ -163,8 +190,14 @@ func (w *world) servableUntil(p *page, content string) int64 {
 	return until
 }
 
-// noteServed: from now on this process has no excuse for what is older.
+// noteServed: from now on this process has no excuse for what is older. Of several
+// generations with that content, as after a rollback, it may have been the first.
 func (w *world) noteServed(v *visitor, g *generation) {
 	seen := v.life.pages[v.page]
-	seen.served = max(seen.served, g.index)
+	for _, first := range v.page.history[max(seen.served, 0):] {
+		if first.meta != nil && first.content == g.content {
+			seen.served = max(seen.served, first.index)
+			return
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -22,8 +23,8 @@ type witness struct {
 // A note travels in the context of a call of the store down to the gate, and
 // brings back what only the table can tell.
 type note struct {
-	seq   int64  // the purge sequence when the rows were read
-	token string // the lease that was asked for
+	seq   atomic.Int64 // the purge sequence when the rows were read; set by the driver
+	token string       // the lease that was asked for
 }
 
 type noteKey struct{}
@@ -56,7 +57,7 @@ type witnessed struct {
 func (m *witness) Read(ctx context.Context, pk string) (isr.Record, error) {
 	ctx, n := withNote(ctx)
 	rec, err := m.MetaStore.Read(ctx, pk)
-	rec.Fence = witnessed{rec.Fence, n.seq}
+	rec.Fence = witnessed{rec.Fence, n.seq.Load()}
 	return rec, err
 }
 
@@ -83,6 +84,13 @@ func (m *witness) token(l isr.Lease) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.tokens[l]
+}
+
+// Sequence implements [isr.MetaStore]. A process asks for it first of all.
+func (m *witness) Sequence(ctx context.Context) (isr.Sequence, error) {
+	seq, err := m.MetaStore.Sequence(ctx)
+	m.life.polled.Store(true)
+	return seq, err
 }
 
 // Refresh implements [isr.MetaStore].

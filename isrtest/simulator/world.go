@@ -67,6 +67,7 @@ type page struct {
 
 	externals int // contents of other services
 
+	declared   bool               // somebody has asked for a rollback or a pin
 	asserted   int                // the latest generation that a rollback or pin made; -1: none
 	assertedAt time.Time          // true time
 	demands    map[string]*demand // by the sort keys of their rows
