@@ -43,7 +43,18 @@
 // What does not hold is that at most one node renders: with clocks that differ
 // by more than two thirds of a lease, two may, and the fence refuses one.
 //
-// A request whose caller is gone may still arrive, up to [Linger] later. That is
-// the one bound on the network; without it a lease could come back to life
-// after it was given up (see [Linger]).
+// Nor can a process always tell which of two generations is the newer, where
+// another service has replaced META in between: see world.unordered.
+//
+// A request whose caller is gone may still arrive, up to [Linger] later.
+//
+// # Running it
+//
+//	go test ./isrtest/simulator                                     200 seeds
+//	go test ./isrtest/simulator -run 'TestSimulation$' -seeds 1e6   a long run
+//	go test ./isrtest/simulator -run 'TestSimulation$' -seed 42 -v  one history
+//
+// A failure prints its seed. Another operation of the fleet is a file with its
+// step and its checks, a line in world.choices, a weight in the profiles, and a few
+// bugs of its own in the tests.
 package simulator

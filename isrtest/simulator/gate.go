@@ -39,9 +39,8 @@ type call struct {
 	reply chan outcome // holds one element once the caller is answered
 
 	// The driver's own.
-	ready  time.Time // it is left alone until then
-	done   *outcome  // carried out, and the reply is on its way
-	copied bool      // a second copy of a request that was answered
+	ready time.Time // it is left alone until then
+	done  *outcome  // carried out, and the reply is on its way
 
 	gone    atomic.Bool // nobody waits for the reply any more; set once, under gate.mu
 	lingers time.Time   // where gone: it does not arrive after this; guarded by gate.mu
@@ -213,7 +212,6 @@ func (g *gate) copyOf(c *call) {
 	defer g.mu.Unlock()
 	second := &call{
 		life: c.life, op: c.op, pk: c.pk, kind: c.kind, rows: c.rows, logged: c.logged, at: c.at, do: c.do,
-		copied: true,
 	}
 	second.abandonLocked()
 	g.waiting = append(g.waiting, second)

@@ -138,7 +138,7 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		w.violate("no reader sees a mixture", "%s got the body %s with the header of %s and the etag %s", v.name, content, header, v.header.Get("Etag"))
 	}
 	floor := v.floor
-	if w.unordered(v.page, g) {
+	if w.unordered(v.page) {
 		floor = v.life.pages[v.page].born
 	}
 	if g.index < floor {
@@ -165,12 +165,12 @@ func (w *world) checkServed(v *visitor, content, how string) {
 // be served:
 //
 //   - Rows of other services have no version. If a process has two flights of a
-//     page, as after a rollback, and their readings cross, both may have been
-//     first.
+//     page, as after a rollback, and their readings cross, either may have
+//     been first.
 //   - Where another service has replaced the row, versions begin anew with the
 //     time of the publisher's clock, which may be behind that of the one before.
-func (w *world) unordered(p *page, g *generation) bool {
-	return !g.ours && p.declared || w.profile.skew && p.externals > 0
+func (w *world) unordered(p *page) bool {
+	return p.externals > 0 && (p.declared || w.profile.skew)
 }
 
 // servableUntil is the end of the stale window of a content: the latest of those
