@@ -2,7 +2,7 @@ package dynamostore
 
 import (
 	"context"
-	"math/rand/v2"
+	"math/bits"
 	"time"
 
 	"github.com/facetheory/isr/tabletheory"
@@ -51,7 +51,8 @@ func (s *Store) spent(attempt int, started time.Time) bool {
 // a caller to make it for. The jitter keeps callers who failed together apart.
 func (s *Store) pause(ctx context.Context, attempt int) bool {
 	mean := s.config.RetryDelay << min(attempt-1, 5)
-	timer := time.NewTimer(mean/2 + rand.N(mean))
+	jitter, _ := bits.Mul64(s.config.Random(), uint64(mean)) // less than the mean
+	timer := time.NewTimer(mean/2 + time.Duration(jitter))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

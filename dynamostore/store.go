@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"os"
 	"time"
 
@@ -45,6 +46,10 @@ type Config struct {
 	// it doubles with each further one, up to 32 times of it, with jitter.
 	// Default: 25 milliseconds.
 	RetryDelay time.Duration
+
+	// Random returns 64 random bits, of which the jitter is made. It must be safe
+	// for concurrent use. Default: [mathrand.Uint64].
+	Random func() uint64
 
 	// Guards are further checks of writes to META. Default: none.
 	Guards Guards
@@ -113,6 +118,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RetryDelay <= 0 {
 		c.RetryDelay = 25 * time.Millisecond
+	}
+	if c.Random == nil {
+		c.Random = mathrand.Uint64
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -59,10 +59,6 @@ type view struct {
 	forced   int   // how many renderings there were when that began
 }
 
-// retryDelay is far below a tick: the store's own jitter of it, which no seed
-// decides, is too small to be seen.
-const retryDelay = 2 * time.Nanosecond
-
 // start runs a new process on the node.
 func (w *world) start(n *node) error {
 	n.runs++
@@ -85,7 +81,7 @@ func (w *world) start(n *node) error {
 	quiet := slog.New(slog.DiscardHandler)
 	random := lockedRandom(w.rng.Uint64())
 	store, err := dynamostore.New(api, w.table, dynamostore.Config{
-		Owner: l.name, Now: n.now, RetryDelay: retryDelay, Logger: quiet,
+		Owner: l.name, Now: n.now, Random: random, Logger: quiet,
 	})
 	if err != nil {
 		return err
