@@ -10,12 +10,16 @@ import (
 	"time"
 )
 
-// read asks the store for the record of the key.
-func (s *search) read(ctx context.Context) (Record, error) {
-	s.readAt = time.Now()
-	rec, err := s.c.meta.Read(ctx, s.pk)
-	if err != nil {
-		return Record{}, fmt.Errorf("reading %s: %w", s.key, err)
+// read asks the store for the record of the key; again, if the page was reloaded
+// meanwhile.
+func (s *search) read(ctx context.Context) (rec Record, err error) {
+	for again := true; again; again = s.c.reloads.crossed(s.key, s.latest) {
+		s.latest.began = time.Now()
+		rec, err = s.c.meta.Read(ctx, s.pk)
+		s.latest.ended = time.Now()
+		if err != nil {
+			return Record{}, fmt.Errorf("reading %s: %w", s.key, err)
+		}
 	}
 	if rec.Malformed != nil {
 		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
@@ -49,8 +53,8 @@ func (s *search) load(ctx context.Context, rec Record) (*page, error) {
 			return nil, err
 		}
 	}
-	p := newPage(s.key, *e, rec.Cover, s.readAt, body)
-	s.c.memory.put(p)
+	p := newPage(s.key, *e, rec.Cover, s.latest, body)
+	s.c.keep(p)
 	return p, nil
 }
 

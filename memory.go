@@ -33,26 +33,40 @@ func (m *memory) get(k Key) *page {
 		return nil
 	}
 	p, _ := m.pages.GetIfPresent(k)
-	if p == nil || m.reloads.tooOld(p.readAt) {
+	if p == nil || m.reloads.tooOld(p.read.began) {
 		return nil // dropAll may have passed by while it was put
 	}
 	return p
 }
 
-// put keeps a page unless what is there is newer, or the page was reloaded since:
-// of two reads that cross, the older must not win, however late it arrives.
-func (m *memory) put(p *page) {
+// put keeps a page unless what is there is newer, or was read after the page was
+// reloaded. It is not clear if nobody can tell whether it is the newer one, as with
+// readings that overlap and differ (versions do not tell, since they begin anew
+// where another service has replaced the row): then the page is to be reloaded.
+func (m *memory) put(p *page) (clear bool) {
 	if m.pages == nil {
-		return
+		return true
 	}
+	clear = true
 	m.pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
 		// Asked under the lock of the key, which drop takes after the reload was
 		// recorded: either this sees the reload, or drop sees the page.
-		if found && !p.supersedes(old) || !m.reloads.allows(p.key, p.readAt) {
-			return old, otter.CancelOp
+		switch {
+		case !m.reloads.allows(p.key, p.read.began):
+			clear = !m.reloads.crossed(p.key, p.read)
+		case !found, old.read.before(p.read):
+			return p, otter.WriteOp
+		case p.read.before(old.read):
+		case sameEntry(&old.entry, &p.entry):
+			if p.cover.Seq >= old.cover.Seq {
+				return p, otter.WriteOp
+			}
+		default:
+			clear = false
 		}
-		return p, otter.WriteOp
+		return old, otter.CancelOp
 	})
+	return clear
 }
 
 func (m *memory) drop(k Key) {
@@ -67,14 +81,13 @@ func (m *memory) dropAll() {
 	}
 }
 
-// supersedes orders two readings of one key: by the fence where both have one,
-// by the time at which the reading began otherwise.
-func (p *page) supersedes(old *page) bool {
-	if p.entry.Version > 0 && old.entry.Version > 0 && p.entry.Version != old.entry.Version {
-		return p.entry.Version > old.entry.Version
-	}
-	return !p.readAt.Before(old.readAt)
-}
+// A reading is when the store was asked, or told, what an entry is: at some moment
+// between its beginning and its end that was the current one. Both are moments of
+// this process's monotonic clock.
+type reading struct{ began, ended time.Time }
+
+// before says that whatever r saw is not newer than what other saw.
+func (r reading) before(other reading) bool { return !r.ended.After(other.began) }
 
 // remembered is how long a refusal is remembered.
 const remembered = 2 * time.Minute

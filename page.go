@@ -13,12 +13,12 @@ import (
 // A page is an entry with its body, made ready to be served many times. Nothing
 // of it changes but the fields of type atomic.
 type page struct {
-	key    Key
-	entry  Entry
-	cover  Cover
-	readAt time.Time // when the read that found it began, on the monotonic clock
-	body   []byte
-	gzip   []byte // the body in gzip; nil where that does not pay
+	key   Key
+	entry Entry
+	cover Cover
+	read  reading // that found it
+	body  []byte
+	gzip  []byte // the body in gzip; nil where that does not pay
 
 	fields   []headerField // the stored header, with the ETag and Vary
 	lastMod  time.Time     // Last-Modified, zero without
@@ -59,8 +59,8 @@ type stamp struct {
 // pageOverhead is what a page costs in memory beside its bytes.
 const pageOverhead = 1 << 10
 
-func newPage(k Key, e Entry, c Cover, readAt time.Time, body []byte) *page {
-	p := &page{key: k, entry: e, cover: c, readAt: readAt, body: body}
+func newPage(k Key, e Entry, c Cover, read reading, body []byte) *page {
+	p := &page{key: k, entry: e, cover: c, read: read, body: body}
 	h := e.Header.Clone()
 	if h == nil {
 		h = make(http.Header)
@@ -83,10 +83,10 @@ func newPage(k Key, e Entry, c Cover, readAt time.Time, body []byte) *page {
 	for name, values := range h {
 		p.fields = append(p.fields, headerField{name, values})
 	}
-	if e.GeneratedAt.Sub(readAt) > clockTolerance {
+	if e.GeneratedAt.Sub(read.began) > clockTolerance {
 		// A clock that is ahead made this entry: it counts as stale, and is not
 		// regenerated for that reason more often than once per window.
-		p.nextTry.Store(readAt.Add(e.Revalidate).UnixNano())
+		p.nextTry.Store(read.began.Add(e.Revalidate).UnixNano())
 	}
 	return p
 }

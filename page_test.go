@@ -20,7 +20,7 @@ func testPage(change func(*Entry)) *page {
 	if change != nil {
 		change(&e)
 	}
-	return newPage(Key{Text: "h/"}, e, Cover{}, at(0), body)
+	return newPage(Key{Text: "h/"}, e, Cover{}, reading{at(0), at(0)}, body)
 }
 
 func TestPageAnswersConditions(t *testing.T) {
@@ -117,30 +117,65 @@ func testMemory(t *testing.T, start time.Time) *memory {
 
 func TestMemoryPrefersNewerReadings(t *testing.T) {
 	start := time.Now()
-	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
-	reading := func(version int64, readAt time.Time) *page {
-		return newPage(Key{Text: "h/"}, Entry{Version: version, Foreign: version == 0}, Cover{}, readAt, nil)
+	saw := func(version int64, began, ended int) *page {
+		at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+		return newPage(Key{Text: "h/"}, Entry{Version: version, Foreign: version == 0}, Cover{}, reading{at(began), at(ended)}, nil)
 	}
+	const (
+		older = iota
+		newer
+		unclear
+	)
 	tests := []struct {
 		name     string
 		old, new *page
-		replaces bool
+		kept     int
 	}{
-		{"a later version, read later", reading(1, at(0)), reading(2, at(1)), true},
-		{"an earlier version, read later", reading(2, at(0)), reading(1, at(1)), false},
-		{"the same version, read later", reading(2, at(0)), reading(2, at(1)), true},
-		{"the same version, read earlier", reading(2, at(1)), reading(2, at(0)), false},
-		{"another writer's, read later", reading(2, at(0)), reading(0, at(1)), true},
-		{"another writer's, read earlier", reading(2, at(1)), reading(0, at(0)), false},
+		{"a later version, read later", saw(1, 0, 1), saw(2, 1, 2), newer},
+		{"a later version, read earlier", saw(1, 1, 2), saw(2, 0, 1), older},
+		{"an earlier version, read later: another service was there", saw(2, 0, 1), saw(1, 1, 2), newer},
+		{"the same version, read later", saw(2, 0, 1), saw(2, 1, 2), newer},
+		{"the same version, read earlier", saw(2, 1, 2), saw(2, 0, 1), older},
+		{"the same version, read beside it", saw(2, 0, 2), saw(2, 1, 3), newer},
+		{"another writer's, read later", saw(2, 0, 1), saw(0, 1, 2), newer},
+		{"another writer's, read earlier", saw(2, 1, 2), saw(0, 0, 1), older},
+		{"another version, read beside it", saw(1, 0, 2), saw(2, 1, 3), unclear},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := testMemory(t, start)
 			m.put(tt.old)
-			m.put(tt.new)
-			if got := m.get(tt.old.key) == tt.new; got != tt.replaces {
-				t.Errorf("replaced: %v, want %v", got, tt.replaces)
+			clear := m.put(tt.new)
+			if want := tt.kept != unclear; clear != want {
+				t.Errorf("clear: %v, want %v", clear, want)
+			}
+			if got, want := m.get(tt.old.key), []*page{tt.old, tt.new, tt.old}[tt.kept]; got != want {
+				t.Errorf("kept %p; the old one is %p, the new one %p", got, tt.old, tt.new)
 			}
 		})
+	}
+}
+
+// TestMemoryAndReadingsThatAReloadCrossed: what was read while a page was reloaded is
+// not kept, and unclear only where it may be of after the reload.
+func TestMemoryAndReadingsThatAReloadCrossed(t *testing.T) {
+	start := time.Now()
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	k := Key{Text: "h/"}
+	m := testMemory(t, start)
+	m.reloads.page(k, at(2))
+	for _, tt := range []struct {
+		read  reading
+		clear bool
+	}{
+		{reading{at(0), at(1)}, true},
+		{reading{at(1), at(3)}, false},
+	} {
+		if clear := m.put(newPage(k, Entry{Version: 1}, Cover{}, tt.read, nil)); clear != tt.clear {
+			t.Errorf("%v: clear: %v, want %v", tt.read, clear, tt.clear)
+		}
+		if m.get(k) != nil {
+			t.Errorf("%v was kept", tt.read)
+		}
 	}
 }

@@ -43,7 +43,7 @@ type search struct {
 	losses int       // how often another process was faster
 	noBody string    // the key of a body that was found missing or damaged
 	since  time.Time // when the search began
-	readAt time.Time // when the latest read began
+	latest reading   // of the record
 }
 
 // run is the whole of a search. Its context ends when the cache is closed by
@@ -299,7 +299,7 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	case got.refused != "":
 		s.release(ctx, lease)
 		s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", got.refused)
-		s.c.shortcuts.put(s.key, &shortcut{readAt: s.readAt, until: s.c.now().Add(remembered), refused: got.refused})
+		s.c.shortcuts.put(s.key, &shortcut{readAt: s.latest.began, until: s.c.now().Add(remembered), refused: got.refused})
 		return outcome{refused: got.refused}, false
 	case took > got.verdict.revalidate:
 		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
@@ -379,8 +379,9 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 // publish makes the generation current. If we crash before, the body is garbage
 // that nothing points at; after, everything is in place.
 func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, overtaken bool) {
-	readAt := time.Now()
+	told := reading{began: time.Now()}
 	published, err := s.c.meta.Publish(ctx, lease, read, next, s.publishing(read, &next))
+	told.ended = time.Now()
 	switch {
 	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
 		// Another writer was there first; the winner is served. The body that
@@ -398,8 +399,8 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, next Ent
 		return s.notPublished(next, got, fmt.Errorf("publishing %s: %w", s.key, err)), false
 	}
 	s.c.log.Info("rendered", "key", s.key.String(), "status", next.Status, "bytes", next.Length, "took", took.Round(time.Millisecond), "fresh", next.Revalidate)
-	p := newPage(s.key, published, read.Cover, readAt, got.response.body)
-	s.c.memory.put(p)
+	p := newPage(s.key, published, read.Cover, told, got.response.body)
+	s.c.keep(p)
 	s.c.shortcuts.forget(s.key)
 	return outcome{page: p, how: fromRender}, false
 }
@@ -519,7 +520,7 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 	if o.page == nil {
 		// Where there is a page to serve, visitors must not be shown the failure,
 		// though the page may be gone from memory by then.
-		s.c.shortcuts.put(s.key, &shortcut{readAt: s.readAt, until: again, failed: res})
+		s.c.shortcuts.put(s.key, &shortcut{readAt: s.latest.began, until: again, failed: res})
 	}
 	return o
 }
@@ -559,8 +560,9 @@ func (s *search) storeFailed(ctx context.Context, err error) outcome {
 // be shared, though it could not be stored.
 func (s *search) notPublished(next Entry, got rendering, err error) outcome {
 	s.c.log.Error("rendered, but not published", "key", s.key.String(), "error", err)
+	now := time.Now()
 	return outcome{
-		page:   newPage(s.key, next, Cover{}, time.Now(), got.response.body),
+		page:   newPage(s.key, next, Cover{}, reading{now, now}, got.response.body),
 		how:    unpublished,
 		err:    err,
 		detail: detailUnpublished,

@@ -65,11 +65,33 @@ func (r *reloads) allows(k Key, readAt time.Time) bool {
 	return !readAt.Before(r.last[k])
 }
 
+// crossed says that the page was reloaded while it was being read: what was read may
+// be of before or of after.
+func (r *reloads) crossed(k Key, read reading) bool {
+	during := func(t time.Time) bool { return read.began.Before(t) && t.Before(read.ended) }
+	if floor := r.floor.Load(); floor != nil && during(*floor) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return during(r.last[k])
+}
+
 // tooOld says that nothing that was read then is of use any more. It is on the
 // hit path: it takes no lock.
 func (r *reloads) tooOld(readAt time.Time) bool {
 	floor := r.floor.Load()
 	return floor == nil || readAt.Before(*floor)
+}
+
+// keep puts a page that was just read, or published, into memory. Whoever waits
+// for it may be served it in any case. If it is not clear whether others were
+// served a newer one, or will be served an older one, the page is reloaded: nobody
+// who comes after them goes back.
+func (c *Cache) keep(p *page) {
+	if !c.memory.put(p) {
+		c.reload(p.key)
+	}
 }
 
 // reload drops what this process has of pages that were rolled back, pinned or

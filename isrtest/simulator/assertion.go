@@ -51,9 +51,9 @@ func (w *world) assertion(l *life, p *page) (what string, do func(context.Contex
 
 // checkAssertion holds a change of META that makes a known generation current
 // against what rollbacks and pins promise.
-func (w *world) checkAssertion(p *page, before partition, g, earlier *generation) {
+func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *generation) {
 	w.counts["assertion"]++
-	w.checkVersion(p, g)
+	w.checkVersion(p, c, before, g)
 	w.checkWhole(p, g)
 	w.checkUnmixed(p, before, g)
 	w.checkLogged(p)

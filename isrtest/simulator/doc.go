@@ -43,9 +43,6 @@
 // What does not hold is that at most one node renders: with clocks that differ
 // by more than two thirds of a lease, two may, and the fence refuses one.
 //
-// Nor can a process always tell which of two generations is the newer, where
-// another service has replaced META in between: see world.unordered.
-//
 // A request whose caller is gone may still arrive, up to [Linger] later.
 //
 // # Running it

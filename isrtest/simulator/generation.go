@@ -76,7 +76,7 @@ func (w *world) checkChange(p *page, c *call, before partition) {
 	case g.meta == nil:
 		w.violate("META stays", "%s deleted that of %s", c.life.name, p.path)
 	case earlier != nil:
-		w.checkAssertion(p, before, g, earlier)
+		w.checkAssertion(p, c, before, g, earlier)
 	default:
 		w.checkPublish(p, c, before, g)
 	}
@@ -100,7 +100,7 @@ func (w *world) noteGeneration(p *page, by *life) *generation {
 func (w *world) checkPublish(p *page, c *call, before partition, g *generation) {
 	w.counts["publish"]++
 	w.checkRight(p, c, before.lock())
-	w.checkVersion(p, g)
+	w.checkVersion(p, c, before, g)
 	w.checkReplaced(p, c, g)
 	w.checkUnmixed(p, before, g)
 	w.checkWhole(p, g)
@@ -135,26 +135,22 @@ func (w *world) checkRight(p *page, c *call, held *lock) {
 	}
 }
 
-// checkVersion: the fence only grows, over everything that nodes ever wrote.
-func (w *world) checkVersion(p *page, g *generation) {
+// checkVersion: the fence grows by one with every write of ours; where another
+// service has replaced the row, it begins anew, with the time of the writer's
+// clock, and no value ever returns.
+func (w *world) checkVersion(p *page, c *call, before partition, g *generation) {
 	if other := p.versions[g.version]; other != "" {
 		w.violate("no version is used twice", "version %d of %s was that of another generation", g.version, p.path)
 	}
-	if slack := w.versionSlack(); g.version <= p.highest-slack {
-		w.violate("isr.v never decreases", "%s of %s has version %s after %s", w.generationName(g), p.path, w.versionName(g.version), w.versionName(p.highest))
-	}
 	p.versions[g.version] = g.generation
-	p.highest = max(p.highest, g.version)
-}
-
-// versionSlack is how far a version may fall behind the highest: where another
-// service has replaced the row, the next is the time of the publisher's clock in
-// milliseconds.
-func (w *world) versionSlack() int64 {
-	if !w.profile.skew {
-		return 0
+	const invariant = "isr.v never decreases"
+	if was := numberOf(mapOf(before["META"], "isr"), "v"); was > 0 {
+		if g.version != was+1 {
+			w.violate(invariant, "%s of %s has version %s after %s", w.generationName(g), p.path, w.versionName(g.version), w.versionName(was))
+		}
+	} else if now := w.clockOf(c); g.version/1000 > now {
+		w.violate(invariant, "%s of %s begins with version %s, after its writer's time, %d s", w.generationName(g), p.path, w.versionName(g.version), now)
 	}
-	return (2 * MaxSkew).Milliseconds()
 }
 
 // checkReplaced: a generation replaces what was current when its rendering

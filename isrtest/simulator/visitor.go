@@ -137,12 +137,8 @@ func (w *world) checkServed(v *visitor, content, how string) {
 	if header := v.header.Get("X-Content"); g.ours && (header != content || v.header.Get("Etag") != etagOf(content)) {
 		w.violate("no reader sees a mixture", "%s got the body %s with the header of %s and the etag %s", v.name, content, header, v.header.Get("Etag"))
 	}
-	floor := v.floor
-	if w.unordered(v.page) {
-		floor = v.life.pages[v.page].born
-	}
-	if g.index < floor {
-		w.violate("no reader goes back", "%s got %s, and before it asked, %s had started with, or served, generation %d", v.name, w.generationName(g), v.life.name, floor)
+	if g.index < v.floor {
+		w.violate("no reader goes back", "%s got %s, and before it asked, %s had started with, or served, generation %d", v.name, w.generationName(g), v.life.name, v.floor)
 	}
 	if strings.Contains(how, "; stored") {
 		// Rendered for those who waited, though it may have taken so long that
@@ -158,19 +154,6 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %d had purged it before %s started", v.name, w.generationName(g), g.purgeSeq, v.purged, v.life.name)
 	}
 	w.noteServed(v, g)
-}
-
-// unordered says that a process cannot always tell which of two generations is the
-// newer, so that its memory may go back to the older one, for as long as that may
-// be served:
-//
-//   - Rows of other services have no version. If a process has two flights of a
-//     page, as after a rollback, and their readings cross, either may have
-//     been first.
-//   - Where another service has replaced the row, versions begin anew with the
-//     time of the publisher's clock, which may be behind that of the one before.
-func (w *world) unordered(p *page) bool {
-	return p.externals > 0 && (p.declared || w.profile.skew)
 }
 
 // servableUntil is the end of the stale window of a content: the latest of those

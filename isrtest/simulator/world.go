@@ -73,7 +73,6 @@ type page struct {
 	demands    map[string]*demand // by the sort keys of their rows
 
 	versions map[int64]string // of generations that nodes published
-	highest  int64            // of versions
 	never    map[string]bool  // generations whose publish was said not to have happened
 
 	renders  int // guarded by world.mu
