@@ -1,1 +1,2 @@
 export * from './errors.js';
+export { type Outcome, outcomeOf } from './outcome.js';
