@@ -1,0 +1,100 @@
+"""What answers say about writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    ParamValidationError,
+    ReadTimeoutError,
+)
+
+from theorydb_py import errors
+from theorydb_py.outcome import Outcome, is_worth_repeating, outcome_of, reason_codes
+
+
+def answer(code: str, status: int = 400, **more: Any) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": "?"}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}
+    return ClientError(response, "PutItem")
+
+
+def canceled(*codes: str | None) -> ClientError:
+    return answer("TransactionCanceledException", CancellationReasons=[{"Code": code} for code in codes])
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, Outcome.APPLIED),
+        (answer("ConditionalCheckFailedException"), Outcome.CONDITION_FAILED),
+        (answer("TransactionConflictException"), Outcome.CANCELLED),
+        (answer("ReplicatedWriteConflictException"), Outcome.CANCELLED),
+        (answer("ProvisionedThroughputExceededException"), Outcome.UNKNOWN),
+        (answer("RequestLimitExceeded"), Outcome.UNKNOWN),
+        (answer("ThrottlingException"), Outcome.UNKNOWN),
+        (answer("TransactionInProgressException"), Outcome.UNKNOWN),
+        (answer("RequestTimeout", 408), Outcome.UNKNOWN),
+        (answer("InternalServerError", 500), Outcome.UNKNOWN),
+        (answer("SomethingNew", 503), Outcome.UNKNOWN),
+        (answer("502", 502), Outcome.UNKNOWN),
+        (answer(""), Outcome.UNKNOWN),
+        (answer("ValidationException"), Outcome.REFUSED),
+        (answer("ResourceNotFoundException"), Outcome.REFUSED),
+        (answer("IdempotentParameterMismatchException"), Outcome.REFUSED),
+        (answer("AccessDeniedException"), Outcome.REFUSED),
+        (canceled("None", "ConditionalCheckFailed"), Outcome.CONDITION_FAILED),
+        (canceled("TransactionConflict", "ConditionalCheckFailed"), Outcome.CONDITION_FAILED),
+        (canceled("None", "TransactionConflict"), Outcome.CANCELLED),
+        (canceled("ThrottlingError", "None"), Outcome.CANCELLED),
+        (canceled("ProvisionedThroughputExceeded"), Outcome.CANCELLED),
+        (canceled("InternalServerError"), Outcome.CANCELLED),
+        (canceled("ValidationError", None), Outcome.REFUSED),
+        (canceled("ItemCollectionSizeLimitExceeded"), Outcome.REFUSED),
+        (canceled(), Outcome.REFUSED),
+        (ParamValidationError(report="?"), Outcome.REFUSED),
+        (ConnectionClosedError(endpoint_url="http://table"), Outcome.UNKNOWN),
+        (ReadTimeoutError(endpoint_url="http://table"), Outcome.UNKNOWN),
+        (EndpointConnectionError(endpoint_url="http://table"), Outcome.UNKNOWN),
+        (KeyboardInterrupt(), Outcome.UNKNOWN),
+        (errors.InvalidInputError("?"), Outcome.REFUSED),
+        (errors.InvalidQueryError("?"), Outcome.REFUSED),
+        (errors.TableNotFoundError("?"), Outcome.REFUSED),
+        (errors.ConditionFailedError("?"), Outcome.CONDITION_FAILED),
+        (errors.VersionConflictError("?"), Outcome.CONDITION_FAILED),
+        (errors.LeaseLostError("?"), Outcome.CONDITION_FAILED),
+        (errors.TransactionConflictError("?"), Outcome.CANCELLED),
+        (errors.ThrottledError("?"), Outcome.UNKNOWN),
+        (errors.UnknownOutcomeError("?"), Outcome.UNKNOWN),
+    ],
+)
+def test_outcomes(error: BaseException | None, outcome: Outcome) -> None:
+    assert outcome_of(error) is outcome
+
+
+def test_a_cancellation_of_ours_is_judged_by_its_reasons() -> None:
+    reason = errors.CancellationReason(0, "put", {}, "ThrottlingError", "")
+    assert outcome_of(errors.ThrottledError("?", reasons=(reason,))) is Outcome.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("error", "worth"),
+    [
+        (canceled("TransactionConflict", "None"), True),
+        (canceled("TransactionConflict", "ValidationError"), False),
+        (canceled("TransactionConflict", "ConditionalCheckFailed"), False),
+        (canceled("None"), False),
+        (answer("TransactionInProgressException"), True),
+        (answer("ValidationException"), False),
+        (ConnectionClosedError(endpoint_url="http://table"), True),
+    ],
+)
+def test_what_a_token_makes_worth_repeating(error: Exception, worth: bool) -> None:
+    assert is_worth_repeating(error) is worth
+
+
+def test_reasons_without_a_code_are_none() -> None:
+    assert reason_codes(canceled(None, "ConditionalCheckFailed")) == ("None", "ConditionalCheckFailed")
