@@ -250,7 +250,11 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 
 // routeOf finds who renders a key.
 func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
-	rec, err := c.meta.Read(ctx, c.cfg.Partition(k))
+	pk, err := c.partition(k)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := c.meta.Read(ctx, pk)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", k, err)
 	}

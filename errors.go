@@ -37,6 +37,9 @@ var (
 	ErrExists = errors.New("the body key is already used")
 	// ErrInvalidKey: the text cannot be a key.
 	ErrInvalidKey = errors.New("invalid key")
+	// ErrInvalidInput: a value that cannot be meant, such as a negative interval,
+	// or milliseconds where seconds belong. Nothing was written.
+	ErrInvalidInput = errors.New("invalid input")
 
 	// ErrNoRenderer: nobody is registered to render this key.
 	ErrNoRenderer = errors.New("no renderer for this key")

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxKeyLength bounds the canonical text of a key, in bytes. Longer requests
@@ -62,10 +63,27 @@ func ParseKey(tenant, s string) (Key, error) {
 		return Key{}, fmt.Errorf("%w: %q has a query that is not percent-encoded as a URL's", ErrInvalidKey, s)
 	}
 	k.Text = joinKey(host, path, query, variant)
-	if len(k.Text) > maxKeyLength {
-		return Key{}, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrInvalidKey, len(k.Text), maxKeyLength)
+	if err := ValidKey(k); err != nil {
+		return Key{}, err
 	}
 	return k, nil
+}
+
+// ValidKey returns an error wrapping [ErrInvalidKey] unless k can name a page: its
+// text is UTF-8 of 1 to 4,096 bytes, and its tenant, if it has one, is as
+// [ValidTenant] says. It does not ask whether the text is canonical: a key that no
+// request has is harmless. Keys of [ParseKey] and of requests are valid.
+func ValidKey(k Key) error {
+	if k.Text == "" || len(k.Text) > maxKeyLength {
+		return fmt.Errorf("%w: its text has 1 to %d bytes, this one has %d", ErrInvalidKey, maxKeyLength, len(k.Text))
+	}
+	if !utf8.ValidString(k.Text) {
+		return fmt.Errorf("%w: the text %.60q is not valid UTF-8", ErrInvalidKey, k.Text)
+	}
+	if k.Tenant == "" {
+		return nil
+	}
+	return ValidTenant(k.Tenant)
 }
 
 // String is the key for people: the text, with the tenant before it if there is one.

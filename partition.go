@@ -6,7 +6,9 @@ import (
 )
 
 // A Partition derives the partition key of a cache key. All writers of one
-// table must use the same.
+// table must use the same. A [Cache] asks it of valid keys alone: those of requests,
+// and those of callers that [ValidKey] has passed, so that no tenant's name reaches
+// into another's partitions.
 type Partition func(Key) string
 
 // HashedPartition is the default [Partition]: "CACHE#" and the hex SHA-256 of
@@ -29,4 +31,12 @@ func tenantPrefix(tenant string) string {
 		return ""
 	}
 	return "TENANT#" + tenant + "#"
+}
+
+// partition is the partition key of a caller's key. Errors wrap ErrInvalidKey.
+func (c *Cache) partition(k Key) (string, error) {
+	if err := ValidKey(k); err != nil {
+		return "", err
+	}
+	return c.cfg.Partition(k), nil
 }

@@ -136,9 +136,13 @@ const maxMoves = 5
 // outcome: it may have happened all the same. If we crash before, the log tells
 // the others.
 func (c *Cache) assert(ctx context.Context, k Key, declare func(Record) (Entry, error)) (Entry, error) {
+	pk, err := c.partition(k)
+	if err != nil {
+		return Entry{}, err
+	}
 	defer c.reload(k)
 	for move := 1; ; move++ {
-		rec, err := c.meta.Read(ctx, c.cfg.Partition(k))
+		rec, err := c.meta.Read(ctx, pk)
 		if err != nil {
 			return Entry{}, fmt.Errorf("reading the page: %w", err)
 		}
@@ -155,7 +159,7 @@ func (c *Cache) assertion(k Key, d time.Duration) (Assertion, error) {
 	a := Assertion{Key: k, At: now, PinnedUntil: Forever(), Superseded: now.Add(c.cfg.Retention)}
 	switch {
 	case d < 0 || d > maxInterval:
-		return a, fmt.Errorf("a pin for %s is not possible: between a second and ten years are, or zero for one that does not end", d)
+		return a, fmt.Errorf("%w: a pin for %s is not possible: between a second and ten years are, or zero for one that does not end", ErrInvalidInput, d)
 	case d > 0:
 		a.PinnedUntil = now.Add(d + time.Second - 1).Truncate(time.Second)
 	}

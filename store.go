@@ -24,6 +24,9 @@ import (
 //     Publish mean that it did not happen and can no longer happen, unless they
 //     wrap [ErrUnknownOutcome].
 //   - Concurrency: all methods are safe for concurrent use.
+//   - Bad input, such as a partition key without text or a window that is
+//     negative, is refused before anything is written, with [ErrInvalidKey] or
+//     [ErrInvalidInput].
 //
 // Errors that are none of this package's mean that the store could not be asked.
 type MetaStore interface {

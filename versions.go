@@ -23,7 +23,10 @@ type Version struct {
 // Versions returns the generations of a page, the one published last first: those
 // that are kept (see Route.History), and the current one, kept or not.
 func (c *Cache) Versions(ctx context.Context, k Key) ([]Version, error) {
-	pk := c.cfg.Partition(k)
+	pk, err := c.partition(k)
+	if err != nil {
+		return nil, err
+	}
 	kept, err := c.meta.Versions(ctx, pk)
 	if err != nil {
 		return nil, fmt.Errorf("reading the versions of %s: %w", k, err)

@@ -1,6 +1,7 @@
 package dynamostore_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func TestWholeSeconds(t *testing.T) {
 		next.GeneratedAt = next.GeneratedAt.Add(700 * time.Millisecond)
 		next.Expires = next.Expires.Add(time.Nanosecond)
 		next.AssertedAt = next.AssertedAt.Add(time.Millisecond)
-		next.PinnedUntil = time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
+		next.PinnedUntil = isr.Forever().Add(999 * time.Millisecond)
 		next.Revalidate, next.Stale = 10*time.Millisecond, 11*365*24*time.Hour
 		got := f.publish(next)
 		want := f.entry("g1")
@@ -47,6 +48,54 @@ func TestHeaderNames(t *testing.T) {
 	})
 }
 
+// milliseconds is what becomes of a time whose milliseconds are taken for seconds.
+func milliseconds(t time.Time) time.Time { return time.Unix(t.UnixMilli(), 0) }
+
+// TestInvalidCalls: what cannot be meant is refused before any I/O, by a sentinel.
+func TestInvalidCalls(t *testing.T) {
+	f := newFixture(t, localDynamo(t))
+	ctx := t.Context()
+	acquire := func(pk string, d time.Duration, c *isr.Claim) error {
+		_, err := f.store.Acquire(ctx, pk, d, c)
+		return err
+	}
+	for name, tt := range map[string]struct {
+		err, want error
+	}{
+		"no duration":         {acquire(pk, 0, nil), isr.ErrInvalidInput},
+		"a negative one":      {acquire(pk, -time.Second, nil), isr.ErrInvalidInput},
+		"kept for less":       {acquire(pk, time.Second, &isr.Claim{Key: "k", Hash: "h", Keep: -time.Second}), isr.ErrInvalidInput},
+		"no partition":        {acquire("", time.Second, nil), isr.ErrInvalidKey},
+		"a long partition":    {acquire(strings.Repeat("x", 2049), time.Second, nil), isr.ErrInvalidKey},
+		"not text":            {acquire("CACHE#\xff", time.Second, nil), isr.ErrInvalidKey},
+		"a claim of none":     {acquire("", time.Second, &isr.Claim{Key: "k", Hash: "h"}), isr.ErrInvalidKey},
+		"read of none":        {second(f.store.Read(ctx, "")), isr.ErrInvalidKey},
+		"versions of none":    {second(f.store.Versions(ctx, "")), isr.ErrInvalidKey},
+		"body keys of none":   {second(f.store.BodyKeys(ctx, "")), isr.ErrInvalidKey},
+		"requests of none":    {third(f.store.Request(ctx, "", "k")), isr.ErrInvalidKey},
+		"a tenant with a '#'": {second(f.store.Pin(ctx, f.published(), isr.Assertion{Key: isr.Key{Tenant: "a#b", Text: "h/"}})), isr.ErrInvalidKey},
+	} {
+		if !errors.Is(tt.err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, tt.err, tt.want)
+		}
+	}
+	longest := strings.Repeat("x", 2048)
+	if err := acquire(longest, time.Second, nil); err != nil {
+		t.Errorf("a partition key of 2,048 bytes: %v", err)
+	}
+}
+
+func second[A any](_ A, err error) error { return err }
+
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+// published is the record of a page that has an entry.
+func (f *fixture) published() isr.Record {
+	f.t.Helper()
+	f.publish(f.entry("g1"))
+	return f.read()
+}
+
 // TestUnpublishable: what no row can say is refused and costs neither the lease
 // nor the entry.
 func TestUnpublishable(t *testing.T) {
@@ -60,6 +109,13 @@ func TestUnpublishable(t *testing.T) {
 			"GeneratedAt":          func(e *isr.Entry) { e.GeneratedAt = time.Time{} },
 			"status":               func(e *isr.Entry) { e.Status = 0 },
 			"length":               func(e *isr.Entry) { e.Length = -1 },
+			"windows":              func(e *isr.Entry) { e.Revalidate = -time.Second },
+			"windows 1m0s and -1s": func(e *isr.Entry) { e.Stale = -time.Second },
+			"render time -1s":      func(e *isr.Entry) { e.RenderTime = -time.Second },
+			"GeneratedAt is":       func(e *isr.Entry) { e.GeneratedAt = milliseconds(e.GeneratedAt) },
+			"Expires":              func(e *isr.Entry) { e.Expires = milliseconds(e.Expires) },
+			"PinnedUntil":          func(e *isr.Entry) { e.PinnedUntil = milliseconds(e.PinnedUntil) },
+			"AssertedAt":           func(e *isr.Entry) { e.AssertedAt = time.Unix(-1, 0) },
 			"purge sequence":       func(e *isr.Entry) { e.PurgeSeq = -1 },
 			"ETag":                 func(e *isr.Entry) { e.ETag = "\"caf\xe9\"" },
 			"a tag":                func(e *isr.Entry) { e.Tags = []string{"ok", "caf\xe9"} },
@@ -73,6 +129,14 @@ func TestUnpublishable(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), pk) {
 				t.Errorf("Publish: %v, want an error that names %s and %s", err, name, pk)
 			}
+			// What is too large only DynamoDB knows.
+			if !errors.Is(err, isr.ErrInvalidInput) && name != "maximum allowed size" {
+				t.Errorf("%s: %v, want ErrInvalidInput", name, err)
+			}
+		}
+		how := isr.Publishing{History: true, Superseded: milliseconds(f.clock.Now())}
+		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g2"), how); !errors.Is(err, isr.ErrInvalidInput) {
+			t.Errorf("Publish with Superseded in milliseconds: %v, want ErrInvalidInput", err)
 		}
 		if err := f.store.Refresh(t.Context(), l); err != nil {
 			t.Errorf("Refresh: %v", err)

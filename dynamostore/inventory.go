@@ -55,6 +55,9 @@ func ofPartitions() *dynamodb.ScanInput {
 // none of the page's.
 func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	ctx = s.during(ctx, "body keys")
+	if err := checkPartition(pk); err != nil {
+		return nil, err
+	}
 	rows, err := s.query(ctx, &dynamodb.QueryInput{
 		TableName:                 &s.table,
 		ConsistentRead:            aws.Bool(true),

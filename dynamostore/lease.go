@@ -105,6 +105,9 @@ func expiry(now time.Time, d time.Duration) int64 {
 
 // newLease is a lease that nobody has asked for yet.
 func (s *Store) newLease(ctx context.Context, pk string, d time.Duration) (*lease, error) {
+	if err := checkPartition(pk); err != nil {
+		return nil, err
+	}
 	d, err := leaseDuration(d)
 	if err != nil {
 		return nil, err
@@ -118,7 +121,7 @@ func (s *Store) newLease(ctx context.Context, pk string, d time.Duration) (*leas
 // leaseDuration rounds a requested lifetime up to whole seconds, at least one.
 func leaseDuration(d time.Duration) (time.Duration, error) {
 	if d <= 0 {
-		return 0, fmt.Errorf("a lease of %v is no lease", d)
+		return 0, fmt.Errorf("%w: a lease of %v is no lease: expected a duration of a second or more", isr.ErrInvalidInput, d)
 	}
 	return time.Duration(interval(d)) * time.Second, nil
 }

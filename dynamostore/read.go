@@ -18,6 +18,9 @@ import (
 // costs one GetItem more.
 func (s *Store) Read(ctx context.Context, pk string) (isr.Record, error) {
 	ctx = s.during(ctx, "read")
+	if err := checkPartition(pk); err != nil {
+		return isr.Record{}, err
+	}
 	rows, err := s.readRows(ctx, pk)
 	if err != nil {
 		return isr.Record{}, fmt.Errorf("read %s: %w", pk, err)

@@ -11,6 +11,9 @@ import (
 // Request implements [isr.MetaStore].
 func (s *Store) Request(ctx context.Context, pk, key string) (isr.Request, bool, error) {
 	ctx = s.during(ctx, "request")
+	if err := checkPartition(pk); err != nil {
+		return isr.Request{}, false, err
+	}
 	if err := isr.ValidRequestKey(key); err != nil {
 		return isr.Request{}, false, err
 	}

@@ -130,6 +130,9 @@ func (s *Store) newAttempt(c *isr.Claim) (*attempt, error) {
 	if c.Hash == "" || !utf8.ValidString(c.Hash) || len(c.Hash) > maxHash {
 		return nil, fmt.Errorf("%w: the hash %.60q of the request %q is none: expected the hex sha256 of its inputs", isr.ErrInvalidKey, c.Hash, c.Key)
 	}
+	if c.Keep < 0 {
+		return nil, fmt.Errorf("%w: the record of the request %q cannot be kept for %v: expected a duration that is not negative", isr.ErrInvalidInput, c.Key, c.Keep)
+	}
 	keep := moment(floorSeconds(s.config.Now())).Add(time.Duration(interval(c.Keep)) * time.Second)
 	return &attempt{sk: requestPrefix + c.Key, token: s.config.NewToken(), keep: floorSeconds(keep) + 1}, nil
 }

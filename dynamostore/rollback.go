@@ -135,8 +135,8 @@ type reassertion struct {
 var _ change = (*reassertion)(nil)
 
 func (s *Store) newReassertion(f fence, next isr.Entry, kept bool, seen seenSequence, a isr.Assertion) (*reassertion, error) {
-	if a.Key.Text == "" {
-		return nil, fmt.Errorf("%w: the assertion does not say of which page it is", isr.ErrInvalidKey)
+	if err := isr.ValidKey(a.Key); err != nil {
+		return nil, fmt.Errorf("the page that the assertion is about: %w", err)
 	}
 	w, err := s.newSwap(f, next, kept, a.Superseded)
 	if err != nil {

@@ -1,7 +1,12 @@
 package dynamostore
 
 import (
+	"fmt"
+	"unicode/utf8"
+
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
 )
 
 // Sort keys of a page's rows, and where the purge sequence and its log are.
@@ -51,6 +56,19 @@ const (
 	attrAttempt     = "attempt_token"
 	attrUntil       = "in_progress_until"
 )
+
+// maxPartition is DynamoDB's bound of a partition key, in bytes.
+const maxPartition = 2048
+
+// checkPartition refuses a partition key that no page can have, before any I/O.
+// The error wraps isr.ErrInvalidKey. What Lease and Record name has been checked.
+func checkPartition(pk string) error {
+	if pk == "" || len(pk) > maxPartition || !utf8.ValidString(pk) {
+		return fmt.Errorf("%w: a partition key is text of 1 to %d bytes, not %.60q of %d; hash long cache keys, as isr.HashedPartition does",
+			isr.ErrInvalidKey, maxPartition, pk, len(pk))
+	}
+	return nil
+}
 
 // A location is where a row is. Every model begins with one: the table is the
 // store's, and is known only when the program runs.

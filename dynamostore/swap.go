@@ -35,6 +35,9 @@ func (s *Store) newSwap(f fence, next isr.Entry, kept bool, superseded time.Time
 	if err != nil {
 		return swap{}, err
 	}
+	if err := checkMoment("Superseded", superseded); err != nil {
+		return swap{}, fmt.Errorf("%w: %w", isr.ErrInvalidInput, err)
+	}
 	now := s.config.Now()
 	next.Version = f.next(now)
 	w := swap{store: s, fence: f, next: next}

@@ -18,6 +18,9 @@ import (
 // has no use for them.
 func (s *Store) Versions(ctx context.Context, pk string) ([]isr.Entry, error) {
 	ctx = s.during(ctx, "versions")
+	if err := checkPartition(pk); err != nil {
+		return nil, err
+	}
 	rows, err := s.query(ctx, &dynamodb.QueryInput{
 		TableName:              &s.table,
 		ConsistentRead:         aws.Bool(true),

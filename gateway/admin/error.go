@@ -68,7 +68,7 @@ func describe(err error) *Error {
 	}
 	status, code, hint := http.StatusBadGateway, "store_failed", ""
 	switch {
-	case errors.Is(err, isr.ErrInvalidKey):
+	case errors.Is(err, isr.ErrInvalidKey), errors.Is(err, isr.ErrInvalidInput):
 		status, code, hint = http.StatusBadRequest, "invalid_request", ""
 	case errors.Is(err, isr.ErrClosed):
 		status, code, hint = http.StatusServiceUnavailable, "closing", "the server is stopping; ask another"
