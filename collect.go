@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // Bodies are garbage once no row names them: their page was published anew, its
@@ -261,14 +263,7 @@ func (c *collector) discard(ctx context.Context, pk string, infos []BodyInfo) er
 
 // collectNowAndThen deletes garbage at an interval until ctx ends.
 func (c *Cache) collectNowAndThen(ctx context.Context) {
-	for pause := c.cfg.Collect / 10; ; pause = c.jitter(c.cfg.Collect) {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
+	for next := c.cfg.Collect / 10; pause.For(ctx, next) == nil; next = c.jitter(c.cfg.Collect) {
 		done, err := Collect(ctx, c.meta, c.bodies, CollectOptions{Now: c.now})
 		if err != nil && ctx.Err() == nil {
 			c.log.Error("garbage could not be collected, trying again later", "error", err)

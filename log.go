@@ -3,6 +3,8 @@ package isr
 import (
 	"context"
 	"time"
+
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // A follower reads the log, so that this node learns what others did to pages
@@ -45,14 +47,7 @@ const (
 func (f *follower) run(ctx context.Context) {
 	f.poll(ctx)
 	close(f.begun)
-	for {
-		timer := time.NewTimer(f.pause())
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
+	for pause.For(ctx, f.pause()) == nil {
 		f.poll(ctx)
 	}
 }

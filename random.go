@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // below draws a number in [0, n).
@@ -14,7 +16,7 @@ func (c *Cache) below(n uint64) uint64 {
 
 // jitter spreads d over half to one and a half of it.
 func (c *Cache) jitter(d time.Duration) time.Duration {
-	return d/2 + time.Duration(c.below(uint64(d)))
+	return pause.Jitter(d, c.cfg.Random())
 }
 
 // shorten takes a random part of at most share off a freshness window, in whole

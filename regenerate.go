@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // A search is one flight's work: it finds the page of a key, or makes it. This
@@ -178,14 +180,10 @@ func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool
 		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, &HeldError{Lock: *rec.Lock}), detailTimeout), true
 	}
 	s.waited = true
-	timer := time.NewTimer(s.poll(round))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return outcome{err: context.Cause(ctx), detail: detailClosing}, true
-	case <-timer.C:
-		return outcome{}, false
+	if err := pause.For(ctx, s.poll(round)); err != nil {
+		return outcome{err: err, detail: detailClosing}, true
 	}
+	return outcome{}, false
 }
 
 // postponed ends a search that is not to be made before next: visitors who are
@@ -218,14 +216,14 @@ func (s *search) awaitTurn(ctx context.Context, round int) (come bool, err error
 		return true, s.turn.begin()
 	default:
 	}
-	pause := s.c.cfg.Wait - time.Since(s.since)
-	if pause <= 0 {
+	left := s.c.cfg.Wait - time.Since(s.since)
+	if left <= 0 {
 		return false, errBusy()
 	}
 	if !s.behind() {
-		pause = min(pause, s.poll(round))
+		left = min(left, s.poll(round))
 	}
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case <-s.turn.ready:
@@ -257,7 +255,7 @@ func (s *search) notAdmitted(ctx context.Context, rec Record, err error) outcome
 
 // poll is how long to sleep between two looks at META.
 func (s *search) poll(round int) time.Duration {
-	return s.c.jitter(min(firstPoll<<min(round, 10), maxPoll))
+	return s.c.jitter(pause.Doubled(firstPoll, maxPoll, round))
 }
 
 const (

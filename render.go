@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // A response is what a renderer gave, read to its clean end.
@@ -223,8 +225,7 @@ func (r *recorder) failedLocked() *response {
 // second to half a minute, and jittered, so that a fleet and its pages do not
 // come back in step.
 func (c *Cache) backOff(failures int) time.Duration {
-	d := min(time.Second<<min(failures, 10), maxBackOff)
-	return c.jitter(d)
+	return c.jitter(pause.Doubled(time.Second, maxBackOff, failures))
 }
 
 const maxBackOff = 30 * time.Second

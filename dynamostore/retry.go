@@ -2,9 +2,9 @@ package dynamostore
 
 import (
 	"context"
-	"math/bits"
 	"time"
 
+	"github.com/facetheory/isr/internal/pause"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -47,19 +47,14 @@ func (s *Store) spent(attempt int, started time.Time) bool {
 	return attempt >= maxAttempts || time.Since(started) >= s.config.CallTimeout
 }
 
-// pause waits before the attempt after this one, and says whether there is still
-// a caller to make it for. The jitter keeps callers who failed together apart.
+// longestPause is the mean of the longest pause, in pauses of RetryDelay.
+const longestPause = 32
+
+// pause waits before the attempt after this one, the first of which is 1, and says
+// whether there is still a caller to make it for.
 func (s *Store) pause(ctx context.Context, attempt int) bool {
-	mean := s.config.RetryDelay << min(attempt-1, 5)
-	jitter, _ := bits.Mul64(s.config.Random(), uint64(mean)) // less than the mean
-	timer := time.NewTimer(mean/2 + time.Duration(jitter))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return ctx.Err() == nil
-	}
+	mean := pause.Doubled(s.config.RetryDelay, longestPause*s.config.RetryDelay, attempt-1)
+	return pause.For(ctx, pause.Jitter(mean, s.config.Random())) == nil
 }
 
 // settling is the context of work that finds out what became of a write. It

@@ -15,15 +15,17 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // Puts that S3 refuses only because another write to the key is under way are
-// tried again, after a random part of a pause that doubles: 9 s in all at most.
+// tried again, after pauses whose mean doubles: 8 s in all at most.
 const (
-	putAttempts = 8
-	firstPause  = 50 * time.Millisecond
-	maxPause    = 2 * time.Second
+	putAttempts  = 8
+	firstPause   = 50 * time.Millisecond
+	longestPause = 2 * time.Second
 )
 
 // Put stores a body under a new key. See [isr.BodyStore]. When it fails for any
@@ -39,7 +41,6 @@ func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 }
 
 func (s *Store) put(ctx context.Context, key string, body []byte) error {
-	pause := firstPause
 	for attempt := 1; ; attempt++ {
 		err := s.putOnce(ctx, key, body)
 		switch {
@@ -67,10 +68,10 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 		if attempt == putAttempts {
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
-		if err := sleep(ctx, rand.N(pause)); err != nil {
+		mean := pause.Doubled(firstPause, longestPause, attempt-1)
+		if err := pause.For(ctx, pause.Jitter(mean, rand.Uint64())); err != nil {
 			return err
 		}
-		pause = min(2*pause, maxPause)
 	}
 }
 
@@ -120,16 +121,5 @@ func (s *Store) compare(ctx context.Context, key string, body []byte) error {
 		if err != nil {
 			return fmt.Errorf("comparing with the body that is there: %w", err)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -80,7 +80,7 @@ func (b *batch) read(ctx context.Context) error {
 			idle = 0
 			continue
 		}
-		if idle++; !pause(ctx, idle) {
+		if idle++; !pausedAfter(ctx, idle) {
 			return b.failure("batch get", nil, fmt.Errorf("%d of %d keys are unprocessed: %w: %w", len(b.pending), len(b.order), ErrThrottled, context.Cause(ctx)))
 		}
 	}

@@ -184,7 +184,7 @@ func (b *batchWrite) send(ctx context.Context) error {
 		default:
 			attempt = 1
 		}
-		if !pause(ctx, attempt) {
+		if !pausedAfter(ctx, attempt) {
 			return b.failed(fmt.Errorf("%w, and the context has ended: %w", ErrThrottled, context.Cause(ctx)))
 		}
 	}

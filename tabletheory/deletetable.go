@@ -48,7 +48,7 @@ func deleteTable(ctx context.Context, api TableAPI, name string) error {
 		if err != nil {
 			return err
 		}
-		if !pause(ctx, attempt) {
+		if !pausedAfter(ctx, attempt) {
 			return fmt.Errorf("its state is %s: %w", table.TableStatus, ctx.Err())
 		}
 	}

@@ -56,7 +56,7 @@ func (w *wantedTable) ensure(ctx context.Context) error {
 		} else {
 			refusals = 0
 		}
-		if !pause(ctx, attempt) {
+		if !pausedAfter(ctx, attempt) {
 			return fmt.Errorf("%s: %w", state, ctx.Err())
 		}
 	}

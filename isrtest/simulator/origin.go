@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // renderTimeout bounds one rendering of a cache.
@@ -43,7 +45,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer world.endRender(rd)
-	if !sleep(r, rd.page.renderTime(rng, world.profile.failures)) {
+	if pause.For(r.Context(), rd.page.renderTime(rng, world.profile.failures)) != nil { // given up meanwhile
 		return
 	}
 	h := w.Header()
@@ -57,7 +59,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	content := bodyOf(rd.content)
 	half := len(content) / 2
 	_, _ = w.Write(content[:half]) // an error is of a render that was given up
-	if !sleep(r, time.Duration(rng.Int64N(int64(time.Second)))) {
+	if pause.For(r.Context(), time.Duration(rng.Int64N(int64(time.Second)))) != nil {
 		return
 	}
 	_, _ = w.Write(content[half:])
@@ -75,18 +77,6 @@ func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, content string
 		w.Header().Set("Cache-Control", "private, no-store")
 		_, _ = w.Write(bodyOf(content))
 	default: // empty
-	}
-}
-
-// sleep is false if the request was given up meanwhile.
-func sleep(r *http.Request, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.Context().Done():
-		return false
 	}
 }
 
