@@ -16,7 +16,8 @@ type LogStore interface {
 	// Changes returns the log after a sequence, oldest first, in one strongly
 	// consistent read of at most some hundred rows. Sequences that are missing
 	// in between, or before the first, were forgotten: who finds a gap does not
-	// know what happened.
+	// know what happened, nor does who finds a row that is Malformed, if Sequence
+	// has come so far.
 	Changes(ctx context.Context, after int64) ([]Change, error)
 }
 
@@ -26,4 +27,7 @@ type Change struct {
 	// Reload are pages that were rolled back, pinned or unpinned: copies in
 	// memory that were read before are to be dropped.
 	Reload []Key
+	// Malformed says why the row could not be read, naming it and the attribute;
+	// Seq is then 0 if it could not be told either, and Reload is empty.
+	Malformed error
 }

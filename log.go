@@ -11,8 +11,8 @@ import (
 // that it has in memory:
 //
 //	SEQ ──► cursor ──► LOG after the cursor ──► drop these pages ──► cursor
-//	 ▲                    │ a gap, a trimmed log, too long away
-//	 └────────────────────┘ drop all pages
+//	 ▲                    │ a gap, a row that cannot be read, a trimmed log,
+//	 └────────────────────┘ too long away: drop all pages
 //
 // What is read of a page after SEQ was read has seen all that the log says up to
 // there, since a change and its row are one transaction. So nothing is served
@@ -33,6 +33,7 @@ type follower struct {
 	polled     time.Time
 	polledWall time.Time
 	failing    bool // the last poll failed
+	stray      bool // the last poll found a row where the log has ended
 }
 
 const (
@@ -102,11 +103,12 @@ func (f *follower) catchUp(ctx context.Context) error {
 			return err
 		}
 		if len(changes) == 0 {
+			f.stray = false
 			break
 		}
 		for _, change := range changes {
-			if change.Seq != f.cursor+1 {
-				return f.lost(ctx, "the log has a gap", "cursor", f.cursor, "found", change.Seq)
+			if change.Malformed != nil || change.Seq != f.cursor+1 {
+				return f.offTrack(ctx, change)
 			}
 			f.c.reload(change.Reload...)
 			f.cursor = change.Seq
@@ -118,6 +120,26 @@ func (f *follower) catchUp(ctx context.Context) error {
 	return nil
 }
 
+// offTrack deals with a row that is not the next of the log. If SEQ has gone on,
+// what happened is not known. If not, nothing has, and the row is none of the log,
+// whoever wrote it: pages are not to be dropped for it, least of all with every
+// poll, and the change that comes to its number will replace it.
+func (f *follower) offTrack(ctx context.Context, found Change) error {
+	sequence, err := f.c.meta.Sequence(ctx)
+	switch {
+	case err != nil:
+		return err
+	case sequence.Seq != f.cursor && found.Malformed != nil:
+		return f.lost(ctx, "a row of the log cannot be read", "cursor", f.cursor, "error", found.Malformed)
+	case sequence.Seq != f.cursor:
+		return f.lost(ctx, "the log has a gap", "cursor", f.cursor, "found", found.Seq)
+	case !f.stray:
+		f.c.log.Warn("a row is ignored that is behind the end of the log", "seq", sequence.Seq, "found", found.Seq, "error", found.Malformed)
+	}
+	f.stray = true
+	return nil
+}
+
 // away is how long ago the last successful poll began. A frozen process stops the
 // monotonic clock on some systems, and somebody may set the other back: the
 // larger is right.
@@ -126,22 +148,22 @@ func (f *follower) away() time.Duration {
 }
 
 // audit reads SEQ now and then; in between it is taken to be where the cursor is.
+// A SEQ that cannot be read fails one poll, and does not keep the next ones from
+// what the log says.
 func (f *follower) audit(ctx context.Context) (int64, error) {
 	now := time.Now()
 	if now.Sub(f.audited) < auditEvery {
 		return f.cursor, nil
 	}
-	sequence, err := f.c.meta.Sequence(ctx)
-	if err != nil {
-		return 0, err
-	}
 	f.audited = now
-	return sequence.Seq, nil
+	sequence, err := f.c.meta.Sequence(ctx)
+	return sequence.Seq, err
 }
 
 // lost begins anew, and says why.
 func (f *follower) lost(ctx context.Context, reason string, args ...any) error {
 	if err := f.begin(ctx); err != nil {
+		f.audited = time.Time{} // so that the next poll finds it out, too
 		return err
 	}
 	f.c.log.Warn("all pages are read anew: "+reason, args...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -233,6 +234,10 @@ func TestLostTrackOfTheLog(t *testing.T) {
 		{"a gap", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
 			tb.putLog(3)
 		}, "has a gap"},
+		{"a row that cannot be read", func(_ *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.putLogRow(2, &types.AttributeValueMemberS{Value: "all"})
+			tb.putSequence(2)
+		}, "LOG#00000000000000000002"},
 		{"its end was trimmed", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
 			tb.putSequence(2)
 		}, "end of the log is missing"},
@@ -283,6 +288,79 @@ func TestLostTrackOfTheLog(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Somebody writes rows behind the end of the log: no page is dropped for them, and
+// what happens after that is seen as ever.
+func TestStrayRowsOfTheLog(t *testing.T) {
+	for name, stray := range map[string]struct {
+		seq     int64
+		targets types.AttributeValue
+	}{
+		"malformed, next":    {1, &types.AttributeValueMemberS{Value: "all"}},
+		"malformed, later":   {100, &types.AttributeValueMemberS{Value: "all"}},
+		"well formed, later": {100, &types.AttributeValueMemberL{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(t)
+				peers := twoGenerations(t, tb, 2, nil)
+				a, b := peers[0], peers[1]
+				tb.putLogRow(stray.seq, stray.targets)
+				time.Sleep(10 * time.Second)
+				before := b.store.reads.Load()
+				expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+				if b.store.reads.Load() != before {
+					t.Error("the page was dropped from memory")
+				}
+				if n := strings.Count(tb.log.String(), "a row is ignored"); n != len(peers) {
+					t.Errorf("%d lines about the row, want one of each node", n)
+				}
+				versions, err := a.Versions(t.Context(), page)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for number, v := range slices.Backward(versions) { // the newest is first
+					if _, err := a.Rollback(t.Context(), page, isr.RollbackTo(v.GenerationID)); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(isr.DefaultPoll)
+					expect(t, get(b, "/"), fmt.Sprint("/ rendered ", len(versions)-number), "isr; hit")
+				}
+			})
+		})
+	}
+}
+
+// A sequence that cannot be read is asked for once a minute, and the log in between.
+func TestUnreadableSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		b := twoGenerations(t, tb, 1, nil)[0]
+		if _, err := b.Pin(t.Context(), page, 0); err != nil { // so that it does not age
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		get(b, "/")
+		b.store.sequence.Store(new(errors.New("row SEQ is malformed")))
+		time.Sleep(2*time.Minute + 10*time.Second)
+		before := b.store.reads.Load()
+		get(b, "/")
+		if b.store.reads.Load() != before {
+			t.Fatal("the page is not in memory")
+		}
+		tb.putLogRow(2, &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberM{Value: map[string]types.AttributeValue{
+			"kind": &types.AttributeValueMemberS{Value: "reload"}, "key": &types.AttributeValueMemberS{Value: page.Text},
+		}}}})
+		time.Sleep(isr.DefaultPoll)
+		get(b, "/")
+		if b.store.reads.Load() == before {
+			t.Error("the page was served from memory")
+		}
+		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 2 {
+			t.Errorf("%d lines of the sequence in two minutes, want 2", n)
+		}
+	})
 }
 
 func TestPollInterval(t *testing.T) {
@@ -344,13 +422,18 @@ func (s *slowBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64
 
 // putLog writes a row of the log, and the sequence, as another node would.
 func (tb *table) putLog(seq int64) {
+	tb.putLogRow(seq, &types.AttributeValueMemberL{})
+	tb.putSequence(seq)
+}
+
+// putLogRow writes a row of the log alone.
+func (tb *table) putLogRow(seq int64, targets types.AttributeValue) {
 	tb.putRow(map[string]types.AttributeValue{
 		"pk":      &types.AttributeValueMemberS{Value: "PURGE"},
 		"sk":      &types.AttributeValueMemberS{Value: fmt.Sprintf("LOG#%020d", seq)},
-		"targets": &types.AttributeValueMemberL{},
+		"targets": targets,
 		"ttl":     &types.AttributeValueMemberN{Value: fmt.Sprint(time.Now().Add(time.Hour).Unix())},
 	})
-	tb.putSequence(seq)
 }
 
 func (tb *table) putSequence(seq int64) {

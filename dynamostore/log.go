@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -30,7 +31,8 @@ func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
 
 // Changes implements [isr.MetaStore]. It costs one strongly consistent Query of
 // at most 200 rows, which are small: one read unit, mostly. Changes of kinds that
-// this version does not know are returned without what they are about.
+// this version does not know are returned without what they are about; one that
+// is Malformed holds a *[MalformedError].
 func (s *Store) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
 	ctx = s.during(ctx, "changes")
 	var page *dynamodb.QueryOutput
@@ -40,7 +42,7 @@ func (s *Store) Changes(ctx context.Context, after int64) ([]isr.Change, error) 
 			ConsistentRead:         aws.Bool(true),
 			KeyConditionExpression: aws.String("pk = :pk AND sk BETWEEN :first AND :last"),
 			ExpressionAttributeValues: map[string]types.AttributeValue{
-				":pk": stringOf(pkPurgeLog), ":first": stringOf(logKey(max(after, 0) + 1)), ":last": stringOf(logPrefix + "~"),
+				":pk": stringOf(pkPurgeLog), ":first": stringOf(logKey(max(after, 0) + 1)), ":last": stringOf(logKey(math.MaxInt64)),
 			},
 			Limit: aws.Int32(maxChanges),
 		})
@@ -51,11 +53,7 @@ func (s *Store) Changes(ctx context.Context, after int64) ([]isr.Change, error) 
 	}
 	changes := make([]isr.Change, len(page.Items))
 	for i, item := range page.Items {
-		// What cannot be read may be what a node has to know: it is no gap that a
-		// reader could take for a row that was collected.
-		if changes[i], err = s.change(ctx, item); err != nil {
-			return nil, fmt.Errorf("read the log after %d: %w", after, err)
-		}
+		changes[i] = s.change(ctx, item)
 	}
 	return changes, nil
 }
@@ -84,30 +82,37 @@ type logTarget struct {
 // kindReload: nodes are to read the page again.
 const kindReload = "reload"
 
-// change reads a LOG row. One that is malformed is a *[MalformedError].
-func (s *Store) change(ctx context.Context, found row) (isr.Change, error) {
+// change reads a LOG row.
+func (s *Store) change(ctx context.Context, found row) isr.Change {
 	digits := strings.TrimPrefix(found.text(attrSK), logPrefix)
 	seq, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || logKey(seq) != found.text(attrSK) {
-		return isr.Change{}, found.malformed(attrSK, "LOG# and 20 digits")
+		return isr.Change{Malformed: found.malformed(attrSK, "LOG# and 20 digits")}
 	}
+	pages, err := s.reloaded(ctx, found)
+	return isr.Change{Seq: seq, Reload: pages, Malformed: err}
+}
+
+// reloaded are the pages that a LOG row has nodes read again. The error is a
+// *[MalformedError]; there are no pages with it.
+func (s *Store) reloaded(ctx context.Context, found row) ([]isr.Key, error) {
 	if _, isList := found[attrTargets].(*types.AttributeValueMemberL); !isList {
-		return isr.Change{}, found.malformed(attrTargets, "a list of maps")
+		return nil, found.malformed(attrTargets, "a list of maps")
 	}
 	var r logRow
 	if err := s.decode(ctx, found, &r); err != nil {
-		return isr.Change{}, err
+		return nil, err
 	}
-	change := isr.Change{Seq: seq}
+	var pages []isr.Key
 	for i, t := range r.Targets {
 		switch {
 		case t.Kind == "", t.Kind == kindReload && t.Key == "":
-			return isr.Change{}, found.malformed(attrTargets, fmt.Sprintf("a kind and a key at [%d]", i))
+			return nil, found.malformed(attrTargets, fmt.Sprintf("a kind and a key at [%d]", i))
 		case t.Kind == kindReload:
-			change.Reload = append(change.Reload, isr.Key{Tenant: t.Tenant, Text: t.Key})
+			pages = append(pages, isr.Key{Tenant: t.Tenant, Text: t.Key})
 		}
 	}
-	return change, nil
+	return pages, nil
 }
 
 // A seenSequence is the SEQ row as it was read, to be advanced from there.

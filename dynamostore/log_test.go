@@ -55,34 +55,43 @@ func TestLogRows(t *testing.T) {
 	})
 }
 
-// TestMalformedLogRows: what cannot be read is an error that names the row: it
+// TestMalformedLogRows: what cannot be read is named, and stands in its place: it
 // may be what a node has to know.
 func TestMalformedLogRows(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		target := func(m attrs) attrs { return attrs{"targets": list(obj(m))} }
+		f.raw.put("PURGE", "LOG#00000000000000000008", target(attrs{"kind": str("reload"), "key": str("a")}))
+		// No sequences, nor where those sort that can be reached.
+		f.raw.put("PURGE", "LOG#8", target(nil))
+		f.raw.put("PURGE", "LOG#99999999999999999999", target(nil))
 		for name, test := range map[string]struct {
 			sk        string
 			row       attrs
 			attribute string
 		}{
-			"no targets":         {logKey, attrs{}, "targets"},
-			"targets of text":    {logKey, attrs{"targets": str("all")}, "targets"},
-			"targets of texts":   {logKey, attrs{"targets": list(str("all"))}, "targets[0]"},
-			"no kind":            {logKey, target(attrs{"key": str("a")}), "targets"},
-			"no key":             {logKey, target(attrs{"kind": str("reload")}), "targets"},
-			"kind of number":     {logKey, target(attrs{"kind": num("1")}), "targets[0].kind"},
-			"key of number":      {logKey, target(attrs{"kind": str("reload"), "key": num("1")}), "targets[0].key"},
-			"tenant of a list":   {logKey, target(attrs{"kind": str("reload"), "key": str("a"), "tenant": list()}), "targets[0].tenant"},
-			"no number":          {"LOG#0000000000000000000x", target(nil), "sk"},
-			"too short a number": {"LOG#8", target(nil), "sk"},
-			"too big a number":   {"LOG#99999999999999999999", target(nil), "sk"},
+			"no targets":        {logKey, attrs{}, "targets"},
+			"targets of text":   {logKey, attrs{"targets": str("all")}, "targets"},
+			"targets of texts":  {logKey, attrs{"targets": list(str("all"))}, "targets[0]"},
+			"no kind":           {logKey, target(attrs{"key": str("a")}), "targets"},
+			"no key":            {logKey, target(attrs{"kind": str("reload")}), "targets"},
+			"kind of number":    {logKey, target(attrs{"kind": num("1")}), "targets[0].kind"},
+			"key of number":     {logKey, target(attrs{"kind": str("reload"), "key": num("1")}), "targets[0].key"},
+			"tenant of a list":  {logKey, target(attrs{"kind": str("reload"), "key": str("a"), "tenant": list()}), "targets[0].tenant"},
+			"no number":         {logKey + "x", target(nil), "sk"},
+			"too long a number": {logKey + "0", target(nil), "sk"},
 		} {
 			f.raw.put("PURGE", test.sk, test.row)
-			_, err := f.store.Changes(t.Context(), 0)
-			malformed, ok := errors.AsType[*dynamostore.MalformedError](err)
-			if !ok || malformed.PK != "PURGE" || malformed.SK != test.sk || malformed.Attribute != test.attribute {
-				t.Errorf("%s: %v; want a MalformedError of %s in %s", name, err, test.attribute, test.sk)
+			changes, err := f.store.Changes(t.Context(), 6)
+			if err != nil || len(changes) != 2 {
+				t.Fatalf("%s: %d changes, %v, want two", name, len(changes), err)
+			}
+			malformed, ok := errors.AsType[*dynamostore.MalformedError](changes[0].Malformed)
+			if !ok || malformed.PK != "PURGE" || malformed.SK != test.sk || malformed.Attribute != test.attribute || changes[0].Reload != nil {
+				t.Errorf("%s: %+v; want a MalformedError of %s in %s", name, changes[0], test.attribute, test.sk)
+			}
+			if d := diff(isr.Change{Seq: 8, Reload: []isr.Key{{Text: "a"}}}, changes[1]); d != "" {
+				t.Errorf("%s: what follows (-want +got):\n%s", name, d)
 			}
 			f.raw.set("PURGE", test.sk, nil)
 		}
