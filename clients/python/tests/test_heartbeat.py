@@ -1,0 +1,126 @@
+"""The heartbeat of a lease, by a clock of the tests' own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.waiting import BOUND, eventually
+from theorydb_py.errors import LeaseLostError
+from theorydb_py.heartbeat import Heartbeat
+
+LOG = logging.getLogger("tests")
+
+
+class Time:
+    """A clock that stands still until the heartbeat waits and the test says go on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self._waits: list[float] = []
+        self._changed = threading.Condition()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, quit_: threading.Event, seconds: float) -> bool:
+        """Wait as the heartbeat does: until the clock has come so far, or the end."""
+        due = self.now + seconds
+        with self._changed:
+            self._waits.append(seconds)
+            self._changed.notify_all()
+            while self.now < due and not quit_.is_set():
+                self._changed.wait(0.01)  # the end is not notified
+            return quit_.is_set()
+
+    def next_wait(self) -> float:
+        """Return how long the heartbeat waits now, once it does."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._waits, BOUND), "the heartbeat does not wait"
+            return self._waits.pop(0)
+
+    def advance(self, seconds: float) -> None:
+        with self._changed:
+            self.now += seconds
+            self._changed.notify_all()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+def begin(time: Time, refresh: Callable[[], None]) -> Heartbeat:
+    return Heartbeat(
+        refresh, name="k", seconds=30, acquired_at=98.0, logger=LOG, monotonic=time.monotonic, wait=time.wait
+    )
+
+
+def test_beats_at_a_third_of_the_lifetime(time: Time) -> None:
+    beats = []
+    heartbeat = begin(time, lambda: beats.append(time.now))
+    assert time.next_wait() == pytest.approx(8)  # the acquisition took two seconds
+    time.advance(8)
+    assert time.next_wait() == pytest.approx(10)
+    time.advance(10)
+    assert time.next_wait() == pytest.approx(10)
+    assert heartbeat.stop() is False
+    assert beats == [108.0, 118.0]
+
+
+def test_is_told_of_the_loss(time: Time) -> None:
+    def refresh() -> None:
+        raise LeaseLostError("somebody else has it")
+
+    heartbeat = begin(time, refresh)
+    time.next_wait()
+    assert not heartbeat.lost
+    time.advance(8)
+    assert eventually(lambda: heartbeat.lost)
+    assert heartbeat.stop() is True
+
+
+def test_unreachable_is_tried_again_and_is_lost_at_the_deadline(time: Time) -> None:
+    beats = []
+
+    def refresh() -> None:
+        beats.append(time.now)
+        raise ConnectionError("unreachable")
+
+    heartbeat = begin(time, refresh)
+    for wait in (8, 3, 3, 3, 3, 3, 3, 2):
+        assert time.next_wait() == pytest.approx(wait)
+        assert not heartbeat.lost
+        time.advance(wait)
+    assert eventually(lambda: len(beats) == 8)
+    assert heartbeat.stop() is True
+    assert beats == [108, 111, 114, 117, 120, 123, 126, 128]
+
+
+def test_a_refresh_that_hangs_does_not_hide_the_loss(time: Time) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def refresh() -> None:
+        began.set()
+        assert go_on.wait(BOUND)
+
+    heartbeat = begin(time, refresh)
+    time.next_wait()
+    time.advance(8)
+    assert began.wait(BOUND)
+    time.advance(19.9)
+    assert not heartbeat.lost
+    time.advance(0.2)
+    assert heartbeat.lost
+    go_on.set()  # its success comes too late: the holder has been told
+    assert heartbeat.stop() is True
+
+
+def test_stops_before_the_first_beat(time: Time) -> None:
+    heartbeat = begin(time, lambda: pytest.fail("a beat after the end"))
+    time.next_wait()
+    assert heartbeat.stop() is False
+    assert heartbeat.stop() is False

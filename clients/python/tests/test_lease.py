@@ -1,0 +1,352 @@
+"""Leases on real tables."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import Engine
+from tests.faults import Faults
+from tests.waiting import eventually
+from theorydb_py.errors import (
+    InvalidInputError,
+    InvalidKeyError,
+    LeaseHeldError,
+    LeaseLostError,
+    TableNotFoundError,
+    UnknownOutcomeError,
+)
+from theorydb_py.lease import LeaseKey, LeaseManager
+from theorydb_py.retry import Retry
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+NOW = 1_800_000_000.25
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+Maker = Callable[..., LeaseManager]
+
+
+@pytest.fixture
+def manager(client: DynamoDBClient, table_name: str, clock: Clock) -> Maker:
+    def make(**options: Any) -> LeaseManager:
+        return LeaseManager(client, table_name=table_name, **{"now": clock, **options})
+
+    return make
+
+
+def row(client: DynamoDBClient, table_name: str, pk: str, sk: str = "LOCK") -> dict[str, Any]:
+    found = client.get_item(TableName=table_name, Key={"pk": {"S": pk}, "sk": {"S": sk}}, ConsistentRead=True)
+    return dict(found.get("Item", {}))
+
+
+def test_the_row_of_a_job(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
+    lease = manager(owner="me", token=lambda: "t1").acquire("nightly", lease_seconds=29.5)
+    end = math.ceil(NOW + 30)
+    assert row(client, table_name, "JOB#nightly") == {
+        "pk": {"S": "JOB#nightly"},
+        "sk": {"S": "LOCK"},
+        "lease_token": {"S": "t1"},
+        "lease_expires_at": {"N": str(end)},
+        "ttl": {"N": str(end + 3600)},
+        "lease_owner": {"S": "me"},
+    }
+    assert (lease.expires_at, lease.seconds, lease.failures, lease.lost) == (end, 30, 0, False)
+
+
+def test_somebody_else_is_told_who_has_it(manager: Maker) -> None:
+    manager(owner="first").acquire("k")
+    with pytest.raises(LeaseHeldError, match="held by first until 2027-01-15T08:00:31Z") as held:
+        manager().acquire("k")
+    assert (held.value.owner, held.value.expires_at, held.value.failures) == ("first", math.ceil(NOW + 30), 0)
+
+
+def test_an_expired_lease_is_taken_and_its_holder_is_told(manager: Maker, clock: Clock) -> None:
+    first, second = manager(), manager(owner="second")
+    key = first.lock_key(pk="CACHE#py", sk="LOCK")
+    lost = first.acquire(key, lease_seconds=30)
+    clock.now += 31
+    assert lost.lost
+    second.acquire(key, lease_seconds=30)
+    with pytest.raises(LeaseLostError, match="held by second"):
+        first.refresh(lost)
+    with pytest.raises(LeaseLostError):
+        lost.check()
+
+
+def test_an_expired_lease_is_not_extended_though_nobody_has_taken_it(manager: Maker, clock: Clock) -> None:
+    m = manager()
+    lease = m.acquire("k", lease_seconds=30)
+    clock.now += 31
+    with pytest.raises(LeaseLostError):
+        m.refresh(lease)
+    clock.now -= 31  # a clock that is set back does not revive it
+    with pytest.raises(LeaseLostError):
+        m.refresh(lease)
+    assert lease.lost
+
+
+def test_refresh_counts_from_now(manager: Maker, clock: Clock, client: DynamoDBClient, table_name: str) -> None:
+    m = manager(ttl_buffer_seconds=10)
+    lease = m.acquire("k", lease_seconds=30)
+    clock.now += 20
+    m.refresh(lease)
+    assert lease.expires_at == math.ceil(NOW + 50)
+    m.refresh(lease, lease_seconds=60)
+    assert (lease.expires_at, lease.seconds) == (math.ceil(NOW + 80), 60)
+    stored = row(client, table_name, "JOB#k")
+    assert stored["lease_expires_at"]["N"] == str(lease.expires_at)
+    assert stored["ttl"]["N"] == str(lease.expires_at + 10)
+
+
+def test_release_leaves_no_row_and_nothing_to_refresh(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
+    m = manager()
+    lease = m.acquire("k")
+    m.release(lease)
+    assert row(client, table_name, "JOB#k") == {}
+    assert lease.lost
+    with pytest.raises(LeaseLostError):
+        m.refresh(lease)
+    m.release(lease)  # again
+
+
+def test_releasing_a_lost_lease_leaves_the_next_holder_alone(manager: Maker, clock: Clock) -> None:
+    m = manager()
+    first = m.acquire("k", lease_seconds=1)
+    clock.now += 5
+    second = m.acquire("k")
+    m.release(first)
+    m.refresh(second)
+
+
+@pytest.mark.parametrize(
+    ("end", "free"),
+    [
+        ({"N": str(math.floor(NOW))}, True),
+        ({"N": str(math.floor(NOW) + 1)}, False),
+        ({"N": str(math.floor(NOW)) + ".5"}, False),
+        ({"S": "9999999999"}, True),
+        ({"NULL": True}, True),
+        (None, True),
+    ],
+)
+def test_rows_of_others(manager: Maker, client: DynamoDBClient, table_name: str, end: Any, free: bool) -> None:
+    item = {"pk": {"S": "JOB#k"}, "sk": {"S": "LOCK"}, "failures": {"N": "2.5"}}
+    if end is not None:
+        item["lease_expires_at"] = end
+    client.put_item(TableName=table_name, Item=item)
+    if free:
+        assert manager().acquire("k").failures == 2
+    else:
+        with pytest.raises(LeaseHeldError, match="rests after 2 failures") as held:
+            manager().acquire("k")
+        assert (held.value.failures, held.value.expires_at) == (2, math.floor(NOW) + 1)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 1025, "\ud800", None, 7])
+def test_keys_that_are_none(key: Any) -> None:
+    with pytest.raises(InvalidKeyError):
+        LeaseManager(_nobody(), table_name="t").acquire(key)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, 315360001, "30", True, None])
+def test_lifetimes_that_are_none(seconds: Any) -> None:
+    with pytest.raises(InvalidInputError, match="lease_seconds"):
+        LeaseManager(_nobody(), table_name="t").acquire("k", lease_seconds=seconds)
+
+
+def test_a_table_needs_a_name() -> None:
+    with pytest.raises(InvalidInputError, match="table"):
+        LeaseManager(_nobody(), table_name="")
+
+
+def test_no_table(client: DynamoDBClient) -> None:
+    with pytest.raises(TableNotFoundError, match="JOB#k"):
+        LeaseManager(client, table_name="there-is-none").acquire("k")
+
+
+# --- Lost answers -----------------------------------------------------------
+
+
+@pytest.fixture
+def faulty(engine: Engine, table_name: str, clock: Clock) -> tuple[Faults, LeaseManager]:
+    client = engine.client(retries={"total_max_attempts": 1})
+    return Faults(client), LeaseManager(
+        client, table_name=table_name, now=clock, retry=Retry(first_pause=0.001), owner="faulty"
+    )
+
+
+def test_an_acquisition_whose_answer_is_lost_is_ours(faulty: tuple[Faults, LeaseManager]) -> None:
+    faults, m = faulty
+    faults.lose("PutItem", 2)
+    lease = m.acquire("k")
+    assert faults.sent["PutItem"] == 3
+    m.refresh(lease)
+    with pytest.raises(LeaseHeldError):
+        m.acquire("k")
+
+
+def test_an_acquisition_that_does_not_arrive_is_made_again(faulty: tuple[Faults, LeaseManager]) -> None:
+    faults, m = faulty
+    faults.drop("PutItem", 3)
+    assert not m.acquire("k").lost
+
+
+def test_an_acquisition_that_stays_unanswered_is_given_back(
+    faulty: tuple[Faults, LeaseManager], client: DynamoDBClient, table_name: str
+) -> None:
+    faults, m = faulty
+    faults.lose("PutItem", 4)
+    faults.lose("DeleteItem", 1)
+    with pytest.raises(Exception, match="Read timeout") as unanswered:
+        m.acquire("k")
+    assert not isinstance(unanswered.value, UnknownOutcomeError)
+    assert row(client, table_name, "JOB#k") == {}
+
+
+def test_an_acquisition_that_cannot_be_given_back_is_unknown(
+    faulty: tuple[Faults, LeaseManager],
+) -> None:
+    faults, m = faulty
+    faults.drop("PutItem", 100)
+    faults.drop("DeleteItem", 1_000_000)
+    impatient = LeaseManager(m._client, table_name=m._table, retry=Retry(first_pause=0.001, timeout=0.05))
+    with pytest.raises(UnknownOutcomeError, match="giving it back"):
+        impatient.acquire("k")
+
+
+def test_a_refresh_whose_answer_is_lost_is_repeated(faulty: tuple[Faults, LeaseManager]) -> None:
+    faults, m = faulty
+    lease = m.acquire("k")
+    faults.lose("UpdateItem", 2)
+    m.refresh(lease)
+    assert faults.sent["UpdateItem"] == 3
+
+
+def test_an_unanswered_refresh_is_unknown_and_may_be_repeated(faulty: tuple[Faults, LeaseManager]) -> None:
+    faults, m = faulty
+    lease = m.acquire("k")
+    faults.drop("UpdateItem", 4)
+    with pytest.raises(UnknownOutcomeError, match="refresh"):
+        m.refresh(lease)
+    m.refresh(lease)
+    assert not lease.lost
+
+
+def test_a_release_whose_answer_is_lost_is_none_the_less_one(
+    faulty: tuple[Faults, LeaseManager], client: DynamoDBClient, table_name: str
+) -> None:
+    faults, m = faulty
+    lease = m.acquire("k")
+    faults.lose("DeleteItem", 2)
+    m.release(lease)
+    assert row(client, table_name, "JOB#k") == {}
+
+
+# --- with -------------------------------------------------------------------
+
+
+def test_with_releases_at_the_end(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
+    with manager().lease("k", lease_seconds=30) as lease:
+        assert row(client, table_name, "JOB#k")["lease_token"]["S"] == lease.token
+        lease.check()
+    assert row(client, table_name, "JOB#k") == {}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_with_releases_after_an_error(
+    manager: Maker, client: DynamoDBClient, table_name: str, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), manager().lease("k"):
+        raise error
+    assert row(client, table_name, "JOB#k") == {}
+
+
+def test_with_extends_the_lease_meanwhile(client: DynamoDBClient, table_name: str) -> None:
+    with LeaseManager(client, table_name=table_name).lease("k", lease_seconds=1) as lease:
+        first = lease.expires_at
+        assert eventually(lambda: lease.expires_at >= first + 2)
+        lease.check()
+
+
+def test_with_tells_of_a_lost_lease(manager: Maker, clock: Clock) -> None:
+    m = manager()
+
+    def work() -> None:
+        with m.lease("k", lease_seconds=30) as lease:
+            clock.now += 31
+            m.acquire("k")
+            assert lease.lost
+            raise RuntimeError("the work's own")
+
+    with pytest.raises(LeaseLostError, match="before the work ended") as lost:
+        work()
+    assert isinstance(lost.value.__cause__, RuntimeError)
+    with pytest.raises(LeaseHeldError):  # the next holder keeps it
+        m.acquire("k")
+
+
+def test_with_tells_of_a_loss_that_the_work_did_not_notice(manager: Maker, clock: Clock) -> None:
+    with pytest.raises(LeaseLostError, match="before the work ended"), manager().lease("k", lease_seconds=30):
+        clock.now += 31
+
+
+def test_with_does_not_run_the_work_while_somebody_has_the_lease(manager: Maker) -> None:
+    manager().acquire("k")
+    with pytest.raises(LeaseHeldError), manager().lease("k"):
+        pytest.fail("ran")
+
+
+def test_contenders_hold_it_one_at_a_time(client: DynamoDBClient, table_name: str) -> None:
+    inside, most, done = 0, 0, 0
+    guard = threading.Lock()
+
+    def contend(_: int) -> None:
+        nonlocal inside, most, done
+        m = LeaseManager(client, table_name=table_name)
+        for _ in range(25):
+            try:
+                with m.lease("k", lease_seconds=30):
+                    with guard:
+                        inside += 1
+                        most = max(most, inside)
+                    with guard:
+                        inside -= 1
+                        done += 1
+            except LeaseHeldError:
+                continue
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(contend, range(4)))
+    assert most == 1
+    assert done >= 1
+
+
+def test_keys_of_any_row() -> None:
+    assert LeaseKey("CACHE#x") == LeaseKey(pk="CACHE#x", sk="LOCK")
+    with pytest.raises(InvalidKeyError, match=r"LeaseKey\.pk"):
+        LeaseKey("")
+
+
+def _nobody() -> Any:
+    """No client: nothing is to be sent."""
+    return None
