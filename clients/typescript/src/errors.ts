@@ -128,9 +128,27 @@ export class TransactionConflictError extends TheorydbError {
   }
 }
 
+/** What a batch has not carried out, as it was given: to be tried again. */
+export interface Unprocessed {
+  puts: readonly unknown[];
+  deletes: readonly unknown[];
+}
+
+/** What is known of work that was not finished. */
+export interface Unfinished extends Caused {
+  unprocessed?: Unprocessed;
+}
+
 /** The table or the account is at the limit of its capacity, after all attempts. */
 export class ThrottledError extends TheorydbError {
   readonly code = 'Throttled';
+  /** Of a batch of writes: those that were not carried out. */
+  readonly unprocessed: Unprocessed | undefined;
+
+  constructor(message: string, unfinished: Unfinished = {}) {
+    super(message, unfinished);
+    this.unprocessed = unfinished.unprocessed;
+  }
 }
 
 /** There is no such table, or it cannot be used yet. */
@@ -141,6 +159,13 @@ export class TableNotFoundError extends TheorydbError {
 /** The store stopped answering before a write could be settled: it may or may not have happened. */
 export class UnknownOutcomeError extends TheorydbError {
   readonly code = 'UnknownOutcome';
+  /** Of a batch of writes: those that are not known to have been carried out; some of them may have been. */
+  readonly unprocessed: Unprocessed | undefined;
+
+  constructor(message: string, unfinished: Unfinished = {}) {
+    super(message, unfinished);
+    this.unprocessed = unfinished.unprocessed;
+  }
 }
 
 /** What is known of a lease that somebody else has. */
