@@ -189,7 +189,7 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 		cfg:     cfg,
 		now:     cfg.Now,
 		log:     cfg.Logger,
-		flights: flights{byKey: make(map[Key]*flight)},
+		flights: flights{byKey: make(map[Key]*flight), flying: make(map[Key][]*flight)},
 		routes:  make(map[string]*boundRoute),
 	}
 	var err error
@@ -254,9 +254,9 @@ func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, err := c.meta.Read(ctx, pk)
+	rec, err := c.read(ctx, k, pk)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", k, err)
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

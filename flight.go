@@ -2,7 +2,10 @@ package isr
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // A flight is the one search for a page that this process has under way for a
@@ -11,8 +14,13 @@ import (
 type flight struct {
 	// usable is closed when there is a page to serve while the flight goes on:
 	// a stale one, or one whose successor is made early.
-	usable chan struct{}
-	stale  *page // set before usable is closed
+	usable  chan struct{}
+	offered bool                 // usable is closed; the search's own
+	stale   atomic.Pointer[page] // nil before that, and once the store has another entry
+
+	// cover is what this process has read of the page's purges since the flight
+	// began: what they cover is not served to those who wait. Nil before.
+	cover atomic.Pointer[Cover] // written under flights.mu
 
 	// making is closed when there is none, and the page is to be made here.
 	making    chan struct{}
@@ -51,6 +59,7 @@ const (
 type flights struct {
 	mu     sync.Mutex
 	byKey  map[Key]*flight
+	flying map[Key][]*flight // all of a key, those that were retired among them
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -68,18 +77,37 @@ func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *fligh
 	}
 	f = &flight{forced: forced, usable: make(chan struct{}), making: make(chan struct{}), done: make(chan struct{})}
 	fs.byKey[k] = f
+	fs.flying[k] = append(fs.flying[k], f)
 	fs.wg.Go(func() {
 		f.outcome = run(f)
 		// Leave the map before waking anybody: whoever finds the outcome
 		// wanting must be able to begin the next flight.
-		fs.mu.Lock()
-		if fs.byKey[k] == f {
-			delete(fs.byKey, k)
-		}
-		fs.mu.Unlock()
+		fs.land(k, f)
 		close(f.done)
 	})
 	return f, true
+}
+
+func (fs *flights) land(k Key, f *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.byKey[k] == f {
+		delete(fs.byKey, k)
+	}
+	fs.flying[k] = slices.DeleteFunc(fs.flying[k], func(other *flight) bool { return other == f })
+	if len(fs.flying[k]) == 0 {
+		delete(fs.flying, k)
+	}
+}
+
+// learn tells the key's flights of purges that were read: what they have read
+// before, or are rendering, may be older.
+func (fs *flights) learn(k Key, c Cover) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, f := range fs.flying[k] {
+		f.cover.Store(new(f.known(c)))
+	}
 }
 
 // retire lets nobody else join the key's flight, which may have read what is not
@@ -99,15 +127,38 @@ func (fs *flights) retireAll() {
 
 // offer lets those who wait have a page at once.
 func (f *flight) offer(p *page) {
-	if f.stale == nil {
-		f.stale = p
+	f.stale.Store(p)
+	if !f.offered {
+		f.offered = true
 		close(f.usable)
 	}
 }
 
+// found takes note of what the store has now: who comes from now on is not offered
+// what was there before.
+func (f *flight) found(rec Record) {
+	if p := f.stale.Load(); p != nil && (rec.Entry == nil || !sameEntry(&p.entry, rec.Entry)) {
+		f.stale.Store(nil)
+	}
+}
+
+// known is the cover of a page, with the purges that this process has read since
+// the flight began.
+func (f *flight) known(c Cover) Cover {
+	if known := f.cover.Load(); known != nil {
+		return c.Merge(*known)
+	}
+	return c
+}
+
+// state is what a page is worth to those who wait for this flight.
+func (f *flight) state(p *page, now time.Time) State {
+	return Freshness(&p.entry, f.known(p.cover), now)
+}
+
 // announce tells those who do not want to wait for a render that they would.
 func (f *flight) announce() {
-	if f.stale == nil && !f.announced {
+	if f.stale.Load() == nil && !f.announced {
 		f.announced = true
 		close(f.making)
 	}

@@ -1,7 +1,9 @@
 package isr_test
 
 import (
+	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +102,34 @@ func TestPurgeRowCovers(t *testing.T) {
 		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
 		expect(t, get(h, "/"), "/ rendered 2", "isr; hit")
 	})
+}
+
+// TestKnownPurgesReachMemory: once a node has read that a page was purged, nobody is
+// served it from memory, or for want of a new one, though the origin fails.
+func TestKnownPurgesReachMemory(t *testing.T) {
+	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait} {
+		t.Run(policy.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				h := tb.node(tb.store("a"), nil).Handler(isr.Route{Policy: policy}, site)
+				get(h, "/")
+				time.Sleep(70 * time.Second)
+				site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(http.StatusInternalServerError) })
+				tb.purge(page, 1)
+				first := get(h, "/")
+				time.Sleep(2 * time.Second)
+				if policy == isr.ServeStale {
+					expect(t, first, "/ rendered 1", "isr; hit") // before anybody has asked the table
+					first = get(h, "/")
+				}
+				for _, a := range []answer{first, get(h, "/")} {
+					if a.Code != http.StatusInternalServerError || strings.Contains(a.Body.String(), "rendered 1") {
+						t.Errorf("got %d %q, %q: a purged page, or no failure", a.Code, a.Body, a.status())
+					}
+				}
+			})
+		})
+	}
 }
 
 // purge records a hard purge of a page, as the table does.

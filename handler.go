@@ -102,7 +102,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 	for {
 		f, began := h.c.join(&search{route: h.route, key: k})
 		if f == nil {
-			o := h.orStale(outcome{err: ErrClosed, detail: detailClosing}, old)
+			o := h.orStale(new(flight), outcome{err: ErrClosed, detail: detailClosing}, old)
 			h.answer(w, r, k, o, cacheStatus{fwd: fwd})
 			return
 		}
@@ -139,14 +139,19 @@ func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (
 		select {
 		case <-usable:
 			// The flight may have been long under way when this visitor came.
-			if state := h.state(f.stale); state == Fresh || state == Stale && h.route.Policy != Wait {
-				return outcome{page: f.stale, how: fromStore}, true
+			usable = nil
+			p := f.stale.Load()
+			if p == nil {
+				continue
 			}
-			old, usable = f.stale, nil
+			if state := f.state(p, h.c.now()); state == Fresh || state == Stale && h.route.Policy != Wait {
+				return outcome{page: p, how: fromStore}, true
+			}
+			old = p
 		case <-making:
 			return outcome{err: errMaking, detail: detailHeld}, true
 		case <-late:
-			if o := h.orStale(outcome{err: errLate, detail: detailTimeout}, old); o.page != nil {
+			if o := h.orStale(f, outcome{err: errLate, detail: detailTimeout}, old); o.page != nil {
 				return o, true
 			}
 			late = nil // there is nothing else to be had
@@ -154,7 +159,7 @@ func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (
 			if f.forced && !began {
 				return f.outcome, true
 			}
-			return h.orStale(f.outcome, old), true
+			return h.orStale(f, f.outcome, old), true
 		case <-ctx.Done():
 			return outcome{}, false
 		}
@@ -168,8 +173,8 @@ var (
 
 // orStale is an outcome, with an older page for a visitor who would get none and
 // may be served that.
-func (h *handler) orStale(o outcome, old *page) outcome {
-	if o.page == nil && o.refused == "" && old != nil && h.state(old) >= Stale {
+func (h *handler) orStale(f *flight, o outcome, old *page) outcome {
+	if o.page == nil && o.refused == "" && old != nil && f.state(old, h.c.now()) >= Stale {
 		o.page, o.how = old, fromStore
 	}
 	return o

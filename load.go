@@ -10,15 +10,30 @@ import (
 	"time"
 )
 
-// read asks the store for the record of the key; again, if the page was reloaded
-// meanwhile.
+// read asks the store for the record of a key. From here on this process serves
+// nobody what it knows to be purged.
+func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, error) {
+	rec, err := c.meta.Read(ctx, pk)
+	if err != nil {
+		return Record{}, fmt.Errorf("reading %s: %w", k, err)
+	}
+	// Those who put a page into memory look for what was learnt afterwards: either
+	// they see this, or this sees their page.
+	c.flights.learn(k, rec.Cover)
+	if p := c.memory.get(k); p != nil && Freshness(&p.entry, p.cover.Merge(rec.Cover), c.now()) == Purged {
+		c.reload(k)
+	}
+	return rec, nil
+}
+
+// read is that of the cache, made again if the page was reloaded meanwhile.
 func (s *search) read(ctx context.Context) (rec Record, err error) {
 	for again := true; again; again = s.c.reloads.crossed(s.key, s.latest) {
 		s.latest.began = time.Now()
-		rec, err = s.c.meta.Read(ctx, s.pk)
+		rec, err = s.c.read(ctx, s.key, s.pk)
 		s.latest.ended = time.Now()
 		if err != nil {
-			return Record{}, fmt.Errorf("reading %s: %w", s.key, err)
+			return Record{}, err
 		}
 	}
 	if rec.Malformed != nil {
@@ -30,11 +45,30 @@ func (s *search) read(ctx context.Context) (rec Record, err error) {
 		foreign.Stale = s.route.projector.stale
 		rec.Entry = &foreign
 	}
+	rec.Cover = s.f.known(rec.Cover)
+	s.f.found(rec)
 	return rec, nil
 }
 
-// load makes a page of the record that was read last, with the body from memory where the same
-// generation is there already, and keeps it in memory.
+// keep puts a page that was just read, or published, into memory. If it is not
+// clear whether others were served a newer one, or will be served an older one, the
+// page is reloaded: nobody who comes after them goes back. ErrPurged: it is not to
+// be served, since it was purged meanwhile.
+func (s *search) keep(p *page) error {
+	clear := s.c.memory.put(p)
+	known := s.f.known(p.cover)
+	if !clear || known.Seq > p.cover.Seq {
+		s.c.reload(p.key)
+	}
+	if Freshness(&p.entry, known, s.c.now()) == Purged {
+		return ErrPurged
+	}
+	return nil
+}
+
+// load makes a page of the record that was read last, with the body from memory where
+// the same generation is there already, and keeps it in memory. ErrPurged: it was
+// purged meanwhile.
 func (s *search) load(ctx context.Context, rec Record) (*page, error) {
 	e := rec.Entry
 	old := s.c.memory.get(s.key)
@@ -54,8 +88,7 @@ func (s *search) load(ctx context.Context, rec Record) (*page, error) {
 		}
 	}
 	p := newPage(s.key, *e, rec.Cover, s.latest, body)
-	s.c.keep(p)
-	return p, nil
+	return p, s.keep(p)
 }
 
 // sameEntry says whether two readings are of one generation, unchanged.

@@ -71,6 +71,8 @@ func (s *search) run(ctx context.Context) outcome {
 				s.f.offer(p)
 			case errors.Is(err, ErrNoBody):
 				s.noBody = rec.Entry.BodyKey
+			case errors.Is(err, ErrPurged):
+				continue // see what there is now
 			default:
 				return s.storeFailed(ctx, err)
 			}
@@ -161,7 +163,8 @@ func pinnedUntil(e *Entry) error {
 // behind says that nobody waits for what the search makes: whoever wants the page
 // is served one meanwhile, for as long as its stale window lasts.
 func (s *search) behind() bool {
-	return s.f.stale != nil && !s.force && (s.early != nil || s.route.Policy != Wait) && s.c.state(s.f.stale) >= Stale
+	p := s.f.stale.Load()
+	return p != nil && !s.force && (s.early != nil || s.route.Policy != Wait) && s.f.state(p, s.c.now()) >= Stale
 }
 
 // wait is the part of somebody who finds another process at work: it says
@@ -189,14 +192,15 @@ func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool
 // postponed ends a search that is not to be made before next: visitors who are
 // served a page are not told of it, and one of their later requests looks again.
 func (s *search) postponed(ctx context.Context, rec Record, next time.Time, cause error, detail string) outcome {
+	stale := s.f.stale.Load()
 	switch {
 	case s.early != nil:
 		s.early.nextEarly.Store(next.UnixNano())
-	case s.f.stale != nil:
-		s.f.stale.nextTry.Store(next.UnixNano())
+	case stale != nil:
+		stale.nextTry.Store(next.UnixNano())
 	}
 	if s.behind() {
-		return outcome{page: s.f.stale, how: fromStore}
+		return outcome{page: stale, how: fromStore}
 	}
 	return s.unavailable(ctx, rec, cause, detail)
 }
@@ -345,6 +349,8 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 			return end(outcome{page: p, how: s.foundHow()})
 		case errors.Is(err, ErrNoBody):
 			s.noBody = rec.Entry.BodyKey
+		case errors.Is(err, ErrPurged): // meanwhile: to be rendered
+			rec.Cover = s.f.known(rec.Cover)
 		default:
 			return end(s.storeFailed(ctx, err))
 		}
@@ -397,9 +403,11 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, next Ent
 		return s.notPublished(next, got, fmt.Errorf("publishing %s: %w", s.key, err)), false
 	}
 	s.c.log.Info("rendered", "key", s.key.String(), "status", next.Status, "bytes", next.Length, "took", took.Round(time.Millisecond), "fresh", next.Revalidate)
-	p := newPage(s.key, published, read.Cover, told, got.response.body)
-	s.c.keep(p)
+	p := newPage(s.key, published, s.f.known(read.Cover), told, got.response.body)
 	s.c.shortcuts.forget(s.key)
+	if err := s.keep(p); err != nil {
+		return outcome{}, true // the next one is rendered after the purge
+	}
 	return outcome{page: p, how: fromRender}, false
 }
 
@@ -510,8 +518,8 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 		res = plainFailure(got.failure)
 	}
 	again := s.c.now().Add(pause)
-	if s.f.stale != nil {
-		s.f.stale.nextTry.Store(again.UnixNano())
+	if stale := s.f.stale.Load(); stale != nil {
+		stale.nextTry.Store(again.UnixNano())
 	}
 	o := s.unavailable(ctx, rec, got.failure, detailFailed)
 	o.failed = res

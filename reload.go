@@ -84,16 +84,6 @@ func (r *reloads) tooOld(readAt time.Time) bool {
 	return floor == nil || readAt.Before(*floor)
 }
 
-// keep puts a page that was just read, or published, into memory. Whoever waits
-// for it may be served it in any case. If it is not clear whether others were
-// served a newer one, or will be served an older one, the page is reloaded: nobody
-// who comes after them goes back.
-func (c *Cache) keep(p *page) {
-	if !c.memory.put(p) {
-		c.reload(p.key)
-	}
-}
-
 // reload drops what this process has of pages that were rolled back, pinned or
 // unpinned. Who asks for one from now on gets what the store has.
 func (c *Cache) reload(keys ...Key) {

@@ -142,9 +142,9 @@ func (c *Cache) assert(ctx context.Context, k Key, declare func(Record) (Entry, 
 	}
 	defer c.reload(k)
 	for move := 1; ; move++ {
-		rec, err := c.meta.Read(ctx, pk)
+		rec, err := c.read(ctx, k, pk)
 		if err != nil {
-			return Entry{}, fmt.Errorf("reading the page: %w", err)
+			return Entry{}, err
 		}
 		e, err := declare(rec)
 		if !errors.Is(err, ErrMoved) || move == maxMoves {

@@ -32,9 +32,9 @@ func (c *Cache) Versions(ctx context.Context, k Key) ([]Version, error) {
 		return nil, fmt.Errorf("reading the versions of %s: %w", k, err)
 	}
 	// Read afterwards, it is current now, whatever was published in between.
-	rec, err := c.meta.Read(ctx, pk)
+	rec, err := c.read(ctx, k, pk)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", k, err)
+		return nil, err
 	}
 	versions := make([]Version, 0, len(kept)+1)
 	for _, e := range kept {

@@ -44,7 +44,7 @@ type life struct {
 	asking  int        // regenerations and assertions that somebody waits for; the driver's own
 	closing chan error // holds the answer to Close
 
-	pages map[*page]*view // guarded by world.mu
+	pages map[*page]*view // as made by start; the views are guarded by world.mu
 }
 
 // A view is what one process has to do with one page.
@@ -52,11 +52,11 @@ type view struct {
 	born     int // the generation that was current when the process started
 	served   int // the newest generation that a request of it has ended with
 	rendered []*rendering
-	purged   int64 // the hard purge that was there when the process started
-	asked    bool  // somebody has wanted the page
-	waiting  int   // visitors who have no answer yet
-	forcing  bool  // somebody waits for a regeneration
-	forced   int   // how many renderings there were when that began
+	purged   atomic.Int64 // the latest hard purge that was there when the process started, or that it has read since
+	asked    bool         // somebody has wanted the page
+	waiting  int          // visitors who have no answer yet
+	forcing  bool         // somebody waits for a regeneration
+	forced   int          // how many renderings there were when that began
 }
 
 // start runs a new process on the node.
@@ -67,7 +67,8 @@ func (w *world) start(n *node) error {
 		dead: make(chan struct{}), pages: make(map[*page]*view),
 	}
 	for _, p := range w.pages {
-		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purged: p.hardSeq}
+		l.pages[p] = &view{born: len(p.history) - 1, served: -1}
+		l.learn(p, p.hardSeq)
 	}
 	var api dynamostore.API = &gatedTable{life: l, engine: w.engine}
 	var bodies isr.BodyStore = &gatedShelf{life: l}
@@ -111,6 +112,18 @@ func lockedRandom(seed uint64) func() uint64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return rng.Uint64()
+	}
+}
+
+// learn: from now on the process cannot but know of a hard purge. It is safe for
+// concurrent use by the goroutines of one process.
+func (l *life) learn(p *page, seq int64) {
+	purged := &l.pages[p].purged
+	for {
+		known := purged.Load()
+		if known >= seq || purged.CompareAndSwap(known, seq) {
+			return
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func (w *world) visit(l *life, p *page) *visitor {
 	seen.waiting++
 	v := &visitor{
 		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(),
-		floor: max(seen.born, seen.served), purged: seen.purged, header: make(http.Header),
+		floor: max(seen.born, seen.served), purged: seen.purged.Load(), header: make(http.Header),
 	}
 	if w.profile.prompt && time.Since(p.assertedAt) > pollTime+pollSlack {
 		v.floor = max(v.floor, p.asserted) // every node has heard of it
@@ -151,7 +151,7 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		w.violate("no reader gets what is older than its stale window", "%s got %s %d s after that", v.name, w.generationName(g), now-until)
 	}
 	if g.ours && g.purgeSeq < v.purged {
-		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %d had purged it before %s started", v.name, w.generationName(g), g.purgeSeq, v.purged, v.life.name)
+		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %s knew that %d had purged it", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.purged)
 	}
 	w.noteServed(v, g)
 }

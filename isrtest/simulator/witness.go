@@ -57,6 +57,7 @@ type witnessed struct {
 func (m *witness) Read(ctx context.Context, pk string) (isr.Record, error) {
 	ctx, n := withNote(ctx)
 	rec, err := m.MetaStore.Read(ctx, pk)
+	m.life.learn(m.life.w.pageOf(pk), rec.Cover.HardSeq)
 	rec.Fence = witnessed{rec.Fence, n.seq.Load()}
 	return rec, err
 }
