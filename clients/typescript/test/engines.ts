@@ -1,0 +1,88 @@
+/** The engines that tests run on: real ones, over the wire, named by the environment. */
+
+import { randomUUID } from 'node:crypto';
+import { type TestContext, test } from 'node:test';
+import {
+  CreateTableCommand,
+  type CreateTableCommandInput,
+  DeleteTableCommand,
+  DynamoDBClient,
+  type DynamoDBClientConfig,
+} from '@aws-sdk/client-dynamodb';
+
+/** An engine: a DynamoDB at an address. */
+export interface Engine {
+  name: string;
+  endpoint: string;
+}
+
+/** A table of its own, of random name, which is gone after the test. */
+export interface TestTable {
+  engine: Engine;
+  ddb: DynamoDBClient;
+  tableName: string;
+  /** Another client of the same engine, closed after the test. */
+  connect(config?: DynamoDBClientConfig): DynamoDBClient;
+}
+
+const variable = 'ISR_TEST_ENGINES';
+
+/** The engines of ISR_TEST_ENGINES, `name=URL,name=URL`. */
+export function engines(): Engine[] {
+  const given = process.env[variable] ?? '';
+  return given
+    .split(',')
+    .filter((part) => part !== '')
+    .map((part) => {
+      const [name = '', endpoint = ''] = part.split(/=(.*)/s);
+      return { name, endpoint: new URL(endpoint).origin };
+    });
+}
+
+/** Why tests that need an engine are skipped. */
+export const noEngine = `${variable} names no engine; ./test sets it, or: ${variable}=localdynamo=http://127.0.0.1:8000`;
+
+/** Defines a test on a table of every engine. `extra` is what the table has besides the keys pk and sk. */
+export function onEngines(
+  name: string,
+  body: (table: TestTable, t: TestContext) => Promise<void>,
+  extra: Partial<CreateTableCommandInput> = {},
+): void {
+  const all = engines();
+  if (all.length === 0) {
+    test(name, { skip: noEngine });
+  }
+  for (const engine of all) {
+    test(`${name} (${engine.name})`, { timeout: 120_000 }, async (t) => body(await newTable(t, engine, extra), t));
+  }
+}
+
+async function newTable(t: TestContext, engine: Engine, extra: Partial<CreateTableCommandInput>): Promise<TestTable> {
+  const connect = (config: DynamoDBClientConfig = {}) => {
+    const ddb = new DynamoDBClient({
+      endpoint: engine.endpoint,
+      region: 'us-east-1',
+      credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
+      ...config,
+    });
+    t.after(() => ddb.destroy());
+    return ddb;
+  };
+  const ddb = connect();
+  const tableName = `typescript-${randomUUID()}`;
+  await ddb.send(new CreateTableCommand({ ...shape, ...extra, TableName: tableName }));
+  t.after(() => ddb.send(new DeleteTableCommand({ TableName: tableName })));
+  return { engine, ddb, tableName, connect };
+}
+
+const shape: Omit<CreateTableCommandInput, 'TableName'> = {
+  BillingMode: 'PAY_PER_REQUEST',
+  KeySchema: [
+    { AttributeName: 'pk', KeyType: 'HASH' },
+    { AttributeName: 'sk', KeyType: 'RANGE' },
+  ],
+  AttributeDefinitions: [
+    { AttributeName: 'pk', AttributeType: 'S' },
+    { AttributeName: 'sk', AttributeType: 'S' },
+  ],
+};
