@@ -58,8 +58,9 @@ type MetaStore interface {
 	BackOff(ctx context.Context, l Lease, d time.Duration) error
 
 	// BreakLease frees the lease that read saw, whoever holds it, and only if it
-	// is still that one (ErrMoved otherwise, if it is gone too). Its holder cannot
-	// publish any more. If read saw none, nothing is done: no error.
+	// is still that one (ErrMoved otherwise, if it is gone too, but not by this
+	// call). Its holder cannot publish any more. If read saw none, nothing is done:
+	// no error. Any other error leaves open whether it was freed.
 	BreakLease(ctx context.Context, read Record) error
 
 	// Publish makes next the current entry and gives up the lease, in one

@@ -2,16 +2,21 @@ package dynamostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // BreakLease implements [isr.MetaStore]. If the record shows no lease there is
 // nothing to free: no error. A lease without a token, which another service took,
 // counts as moved once it was refreshed.
+//
+// It is a transaction of one row, at two write units, for the sake of its client
+// token: whoever repeats it because a reply was lost, this package or the SDK
+// beneath it, is told what became of the first. So ErrMoved is said only if the
+// lease was not freed by this call, and any other error leaves that open.
 func (s *Store) BreakLease(ctx context.Context, read isr.Record) error {
 	ctx = s.during(ctx, "break lease")
 	f, err := fenceOf(read)
@@ -21,23 +26,13 @@ func (s *Store) BreakLease(ctx context.Context, read isr.Record) error {
 	if f.lock == nil {
 		return nil
 	}
-	asked := 0
-	err = s.try(ctx, func(ctx context.Context) error {
-		asked++
-		same := f.sameLock()
-		return s.db.WithContext(ctx).Model(&lockRow{location: s.at(f.pk, skLock)}).
-			WithConditionExpression(same.Expression, same.Values).
-			Delete()
-	})
-	if tabletheory.OutcomeOf(err) != tabletheory.ConditionFailed {
-		if err != nil {
-			err = fmt.Errorf("break the lease of %s: %w", f.pk, err)
-		}
-		return err
+	lock, same := &lockRow{location: s.at(f.pk, skLock)}, f.sameLock()
+	request := s.newRequest([]action{{opLock, func(tx core.TransactionBuilder) { tx.Delete(lock, same) }}})
+	switch err := s.try(ctx, request.send); {
+	case tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed:
+		return fmt.Errorf("break the lease of %s: %w%s", f.pk, isr.ErrMoved, whoHasIt(err))
+	case err != nil:
+		return fmt.Errorf("break the lease of %s: %w", f.pk, err)
 	}
-	failed, ok := errors.AsType[*tabletheory.ConditionError](err)
-	if ok && failed.Item == nil && asked > 1 {
-		return nil // by an earlier attempt, whose reply was lost
-	}
-	return fmt.Errorf("break the lease of %s: %w%s", f.pk, isr.ErrMoved, whoHasIt(err))
+	return nil
 }

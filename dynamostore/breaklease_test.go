@@ -1,10 +1,14 @@
 package dynamostore_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
 )
 
 // TestBreakForeignLease: rows of other services, and malformed ones, can be freed.
@@ -52,6 +56,61 @@ func TestBreakLeaseUnderFaults(t *testing.T) {
 		r.api.deliver()
 		if err := r.store.Refresh(t.Context(), l); !errors.Is(err, isr.ErrLeaseLost) {
 			t.Errorf("Refresh by the holder: %v, want ErrLeaseLost", err)
+		}
+	})
+}
+
+// TestBreakLeaseThatIsTaken: the lease is freed, and taken by another, before it is
+// known that it was freed. The other's stands.
+func TestBreakLeaseThatIsTaken(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		r := newRig(t, db)
+		begin(t, r.store, pk)
+		read := r.readPage(t, pk)
+		var next isr.Lease
+		r.api.arm([]fault{lostReply}, false, func(n int) {
+			if n == 2 {
+				next, _ = begin(t, r.store, pk)
+			}
+		})
+		if err := r.faulty.BreakLease(t.Context(), read); err != nil {
+			t.Errorf("BreakLease: %v", err)
+		}
+		if err := r.store.Refresh(t.Context(), next); err != nil {
+			t.Errorf("Refresh by the next holder: %v", err)
+		}
+	})
+}
+
+// An eagerAPI carries every write out twice, and knows the second answer alone: as
+// the SDK does when it repeats a request whose reply was lost.
+type eagerAPI struct{ dynamostore.API }
+
+func (a eagerAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	_, _ = a.API.DeleteItem(ctx, in)
+	return a.API.DeleteItem(ctx, in)
+}
+
+func (a eagerAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	_, _ = a.API.TransactWriteItems(ctx, in)
+	return a.API.TransactWriteItems(ctx, in)
+}
+
+// TestBreakLeaseThatTheSDKRepeats: what was freed is said to be.
+func TestBreakLeaseThatTheSDKRepeats(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		f.acquire()
+		store := newStore(t, eagerAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
+		read, err := store.Read(t.Context(), pk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.BreakLease(t.Context(), read); err != nil {
+			t.Errorf("BreakLease: %v", err)
+		}
+		if err := store.BreakLease(t.Context(), read); !errors.Is(err, isr.ErrMoved) {
+			t.Errorf("BreakLease of what is gone: %v, want ErrMoved", err)
 		}
 	})
 }
