@@ -64,9 +64,9 @@ type MetaStore interface {
 	BreakLease(ctx context.Context, read Record) error
 
 	// Publish makes next the current entry and gives up the lease, in one
-	// atomic step, and only if the lease is still held and unexpired
-	// (ErrLeaseLost otherwise) and the entry is still exactly what read saw
-	// (ErrMoved otherwise). It returns next with the Version it was given.
+	// atomic step, and only if nobody has taken the lease, it had not expired when
+	// the request was made (ErrLeaseLost otherwise), and the entry is still exactly
+	// what read saw (ErrMoved otherwise). It returns next with the Version it was given.
 	// Attributes that are none of an Entry's survive. ErrPinned: the entry is
 	// pinned, and how does not unpin it.
 	Publish(ctx context.Context, l Lease, read Record, next Entry, how Publishing) (Entry, error)

@@ -45,8 +45,15 @@
 //
 // # Guarantees
 //
-//   - At most one unexpired lease per page, and a publish only by its holder.
-//     A holder whose lease expired, however long it slept, cannot publish.
+//   - At most one unexpired lease per page, and a publish only by its holder:
+//     no publish happens once somebody else has taken the lease, or freed it.
+//     A holder whose lease has expired, however long it slept, makes no request
+//     any more that could succeed: each states the moment at which it was made,
+//     and demands that the lease ends after it. A request that was made before
+//     the end, and is delayed on its way, can still be carried out after it, as
+//     long as nobody has taken the lease meanwhile. It harms no one: it is the
+//     only publish under its lease, and of what nobody has replaced. A refresh
+//     that is delayed so gives the lease back to its holder.
 //   - No write is lost: a publish names what it replaces (the fence), and fails
 //     if anything else was written in between. isr.v never takes a value twice.
 //   - A request is carried out once, whatever becomes of those who carry it out.
