@@ -79,6 +79,13 @@ func TestInvalidCalls(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, tt.err, tt.want)
 		}
 	}
+	// Once the clock is moved, at last: leases of the year 58,000 would never end.
+	good := f.clock.Now()
+	f.clock.Set(milliseconds(good))
+	if err := acquire(pk, time.Second, nil); !errors.Is(err, isr.ErrInvalidInput) {
+		t.Errorf("a clock in milliseconds: %v, want ErrInvalidInput", err)
+	}
+	f.clock.Set(good)
 	longest := strings.Repeat("x", 2048)
 	if err := acquire(longest, time.Second, nil); err != nil {
 		t.Errorf("a partition key of 2,048 bytes: %v", err)

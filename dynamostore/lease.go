@@ -112,6 +112,9 @@ func (s *Store) newLease(ctx context.Context, pk string, d time.Duration) (*leas
 	if err != nil {
 		return nil, err
 	}
+	if err := checkMoment("the store's clock", s.config.Now()); err != nil {
+		return nil, fmt.Errorf("%w: %w", isr.ErrInvalidInput, err) // its leases would never end
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err // nothing was asked, nothing needs to be settled
 	}

@@ -1,0 +1,40 @@
+package spec_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+func TestFreshness(t *testing.T) {
+	type decision struct {
+		Name       string `json:"name"`
+		Entry      entry  `json:"entry"`
+		Cover      *cover `json:"cover,omitempty"`
+		Now        int64  `json:"now_ms"`
+		State      string `json:"state"`
+		FreshUntil int64  `json:"fresh_until"`
+		StaleUntil int64  `json:"stale_until"`
+		Age        int64  `json:"age_seconds"`
+	}
+	type file struct {
+		Decisions []decision `json:"decisions"`
+	}
+	run(t, "freshness.json", func(f *file) {
+		states := make(map[string]int)
+		for i := range f.Decisions {
+			v := &f.Decisions[i]
+			e, now := v.Entry.entry(), time.UnixMilli(v.Now)
+			v.State = isr.Freshness(&e, v.Cover.cover(), now).String()
+			v.FreshUntil, v.StaleUntil = e.FreshUntil().Unix(), e.StaleUntil().Unix()
+			v.Age = int64(e.Age(now) / time.Second)
+			states[v.State]++
+		}
+		for _, state := range []isr.State{isr.Fresh, isr.Stale, isr.Expired, isr.Purged} {
+			if states[state.String()] < 3 {
+				t.Errorf("there are %d decisions for %v", states[state.String()], state)
+			}
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package spec_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/facetheory/isr"
+)
+
+type partitionVector struct {
+	Name       string `json:"name"`
+	Tenant     string `json:"tenant,omitempty"`
+	Key        string `json:"key"`
+	PK         string `json:"pk"`
+	BodyPrefix string `json:"body_prefix"`
+}
+
+func TestPartitionKeys(t *testing.T) {
+	type file struct {
+		Hashed []partitionVector `json:"hashed"`
+		Raw    []partitionVector `json:"raw"`
+	}
+	run(t, "partition-keys.json", func(f *file) {
+		derive(t, f.Hashed, isr.HashedPartition)
+		derive(t, f.Raw, isr.RawPartition)
+	})
+}
+
+func derive(t *testing.T, vectors []partitionVector, partition isr.Partition) {
+	t.Helper()
+	for i := range vectors {
+		v := &vectors[i]
+		k := isr.Key{Tenant: v.Tenant, Text: v.Key}
+		if err := isr.ValidKey(k); err != nil {
+			t.Errorf("%s: %v", v.Name, err)
+		}
+		v.PK = partition(k)
+		// TestBodyPrefixes of package isr holds the cache to this.
+		sum := sha256.Sum256([]byte(v.PK))
+		v.BodyPrefix = "bodies/" + hex.EncodeToString(sum[:]) + "/"
+		newTable(t, 1).put(item{"pk": text(v.PK), "sk": text("META")}) // it is one that DynamoDB takes
+	}
+}
+
+func TestCacheKeys(t *testing.T) {
+	type accepted struct {
+		Name string `json:"name"`
+		Text string `json:"text"`
+		Key  string `json:"key"`
+	}
+	type refused struct {
+		Name  string `json:"name"`
+		Text  string `json:"text"`
+		Error string `json:"error"`
+	}
+	type file struct {
+		Accepted []accepted `json:"accepted"`
+		Refused  []refused  `json:"refused"`
+	}
+	run(t, "cache-keys.json", func(f *file) {
+		for i := range f.Accepted {
+			v := &f.Accepted[i]
+			k, err := isr.ParseKey("", v.Text)
+			if err != nil {
+				t.Errorf("%s: %v", v.Name, err)
+			}
+			v.Key = k.Text
+			if again, err := isr.ParseKey("", k.Text); err != nil || again != k {
+				t.Errorf("%s: the key %q becomes %q, %v", v.Name, k.Text, again.Text, err)
+			}
+		}
+		for i := range f.Refused {
+			v := &f.Refused[i]
+			k, err := isr.ParseKey("", v.Text)
+			if v.Error = nameOf(t, err); err == nil {
+				t.Errorf("%s: accepted as %q", v.Name, k.Text)
+			}
+		}
+	})
+}

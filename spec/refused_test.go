@@ -1,0 +1,137 @@
+package spec_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// arguments are those of all calls, each with the one type that it may have.
+type arguments struct {
+	Tenant string `json:"tenant"`
+	Key    string `json:"key"`
+
+	Now        int64  `json:"now_ms"`
+	Duration   int64  `json:"lease_duration_ms"`
+	RequestKey string `json:"request_key"`
+	Hash       string `json:"request_hash"`
+	Keep       int64  `json:"keep_seconds"`
+
+	GeneratedAtMS  int64  `json:"generated_at_ms"`
+	TTLUnixSeconds int64  `json:"ttl_unix_seconds"`
+	HTMLPointer    string `json:"html_pointer"`
+	Superseded     int64  `json:"superseded_at"`
+
+	entry
+}
+
+type call struct {
+	Name      string          `json:"name"`
+	Call      string          `json:"call"`
+	Arguments json.RawMessage `json:"arguments"`
+	Error     string          `json:"error"`
+}
+
+func TestRefused(t *testing.T) {
+	type file struct {
+		Calls []call `json:"calls"`
+	}
+	run(t, "refused.json", func(f *file) {
+		for i := range f.Calls {
+			v := &f.Calls[i]
+			if v.Error = nameOf(t, v.make(t)); v.Error == "" {
+				t.Errorf("%s: accepted", v.Name)
+			}
+		}
+	})
+}
+
+// make makes the call, on an empty table.
+func (v *call) make(t *testing.T) error {
+	t.Helper()
+	a, err := v.arguments()
+	if err != nil {
+		return err
+	}
+	tb := newTable(t, a.Now)
+	switch v.Call {
+	case "hashed_partition":
+		return tb.probe(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.HashedPartition)
+	case "raw_partition":
+		return tb.probe(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.RawPartition)
+	case "request_key":
+		return isr.ValidRequestKey(a.Key)
+	case "acquire":
+		return tb.tryAcquire(a)
+	case "publish":
+		return tb.publish(a)
+	case "commit_generation":
+		a.GeneratedAt, a.TTL, a.BodyKey = a.GeneratedAtMS/1000, a.TTLUnixSeconds, a.HTMLPointer
+		return tb.publish(a)
+	case "pin":
+		return tb.pin(a)
+	}
+	t.Fatalf("there is no call %q", v.Call)
+	return nil
+}
+
+// arguments are the good ones, with those of the vector in their place. What the
+// compiler would refuse is refused here.
+func (v *call) arguments() (*arguments, error) {
+	good := goodEntry()
+	a := &arguments{
+		Key: cacheKey, Now: 1_800_000_000_000, Duration: 30_000, RequestKey: "r", Hash: "h", Keep: 3600, entry: good,
+		GeneratedAtMS: good.GeneratedAt * 1000, TTLUnixSeconds: good.GeneratedAt + 86400, HTMLPointer: good.BodyKey,
+	}
+	d := json.NewDecoder(bytes.NewReader(v.Arguments))
+	d.DisallowUnknownFields()
+	err := d.Decode(a)
+	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong {
+		return nil, fmt.Errorf("%w: %w", isr.ErrInvalidInput, err)
+	}
+	return a, err
+}
+
+// probe asks for the partition of a key as a caller of the cache would.
+func (tb *table) probe(k isr.Key, partition isr.Partition) error {
+	if err := isr.ValidKey(k); err != nil {
+		return err
+	}
+	_, err := tb.store.Read(tb.ctx(), partition(k))
+	return err
+}
+
+func (tb *table) tryAcquire(a *arguments) error {
+	claim := &isr.Claim{Key: a.RequestKey, Hash: a.Hash, Keep: seconds(a.Keep)}
+	_, err := tb.store.Acquire(tb.ctx(), partitionKey(), milliseconds(a.Duration), claim)
+	if err != nil && len(tb.all()) > 0 {
+		tb.t.Errorf("refused, and written: %v", tb.all())
+	}
+	return err
+}
+
+func (tb *table) publish(a *arguments) error {
+	l := tb.acquire(30_000, nil)
+	how := isr.Publishing{History: true, Superseded: second(a.Superseded)}
+	_, err := tb.store.Publish(tb.ctx(), l, tb.read(), a.entry.entry(), how)
+	if rec := tb.read(); err != nil && (rec.Entry != nil || rec.Lock == nil) {
+		tb.t.Errorf("refused, and written: %+v", rec)
+	}
+	return err
+}
+
+func (tb *table) pin(a *arguments) error {
+	e := goodEntry().entry()
+	if _, err := tb.store.Publish(tb.ctx(), tb.acquire(30_000, nil), tb.read(), e, isr.Publishing{}); err != nil {
+		tb.t.Fatal(err)
+	}
+	_, err := tb.store.Pin(tb.ctx(), tb.read(), isr.Assertion{
+		Key: isr.Key{Text: cacheKey}, At: time.UnixMilli(a.Now), PinnedUntil: second(a.PinnedUntil), Expires: second(a.TTL),
+	})
+	return err
+}

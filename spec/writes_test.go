@@ -1,0 +1,168 @@
+package spec_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+)
+
+type operation struct {
+	Name   string   `json:"name"`
+	Now    int64    `json:"now_ms"`
+	Owner  string   `json:"owner"`
+	Tokens []string `json:"tokens"`
+	Before []item   `json:"before"`
+	Steps  []step   `json:"steps"`
+	After  []item   `json:"after"`
+}
+
+// A step is one call of the store, and what it takes.
+type step struct {
+	Do          string  `json:"do"`
+	Now         int64   `json:"now_ms,omitempty"`
+	Duration    int64   `json:"lease_duration_ms,omitempty"`
+	Claim       *claim  `json:"claim,omitempty"`
+	Pause       int64   `json:"pause_ms,omitempty"`
+	Entry       *entry  `json:"entry,omitempty"`
+	History     bool    `json:"history,omitempty"`
+	Unchanged   bool    `json:"unchanged,omitempty"`
+	Unpin       bool    `json:"unpin,omitempty"`
+	To          string  `json:"to,omitempty"`
+	AssertedAt  int64   `json:"asserted_at,omitempty"`
+	PinnedUntil int64   `json:"pinned_until,omitempty"`
+	TTL         int64   `json:"ttl,omitempty"`
+	Superseded  int64   `json:"superseded_at,omitempty"`
+	Failure     string  `json:"failure,omitempty"`
+	Result      *result `json:"result,omitempty"`
+	Error       string  `json:"error,omitempty"`
+}
+
+type claim struct {
+	Key  string `json:"key"`
+	Hash string `json:"request_hash"`
+	Keep int64  `json:"keep_seconds"`
+}
+
+func (c *claim) claim() *isr.Claim {
+	if c == nil {
+		return nil
+	}
+	return &isr.Claim{Key: c.Key, Hash: c.Hash, Keep: seconds(c.Keep)}
+}
+
+type result struct {
+	BodyKey      string `json:"s3_key"`
+	GenerationID string `json:"generation_id"`
+}
+
+func TestWrites(t *testing.T) {
+	type file struct {
+		CacheKey   string      `json:"cache_key"`
+		PK         string      `json:"pk"`
+		Operations []operation `json:"operations"`
+	}
+	run(t, "writes.json", func(f *file) {
+		f.CacheKey, f.PK = cacheKey, partitionKey()
+		for i := range f.Operations {
+			f.Operations[i].answer(t)
+		}
+	})
+}
+
+func (o *operation) answer(t *testing.T) {
+	t.Helper()
+	tb := newTable(t, o.Now, o.Before...)
+	tb.tokens = o.Tokens
+	tb.open(o.Owner)
+	c := caller{table: tb}
+	for i := range o.Steps {
+		s := &o.Steps[i]
+		s.Error = nameOf(t, c.take(s))
+	}
+	o.After = tb.all()
+	for _, row := range o.After {
+		if row.isLog() && row.text("id") != "" {
+			row["id"] = text("*")
+		}
+	}
+}
+
+// A caller takes the steps of an operation.
+type caller struct {
+	*table
+	lease  isr.Lease
+	record *isr.Record
+}
+
+// current is the record that was read, or is read now.
+func (c *caller) current() isr.Record {
+	if c.record != nil {
+		return *c.record
+	}
+	return c.read()
+}
+
+func (c *caller) take(s *step) error {
+	switch ctx := c.ctx(); s.Do {
+	case "clock":
+		c.clock.Set(time.UnixMilli(s.Now))
+	case "read":
+		rec := c.read()
+		c.record = &rec
+	case "acquire":
+		l, err := c.store.Acquire(ctx, partitionKey(), milliseconds(s.Duration), s.Claim.claim())
+		if err != nil {
+			return err
+		}
+		c.lease = l
+	case "refresh":
+		return c.store.Refresh(ctx, c.lease)
+	case "release":
+		return c.store.Release(ctx, c.lease)
+	case "back_off":
+		return c.store.BackOff(ctx, c.lease, milliseconds(s.Pause))
+	case "break_lease":
+		return c.store.BreakLease(ctx, c.current())
+	case "publish":
+		how := isr.Publishing{History: s.History, Superseded: second(s.Superseded), Unchanged: s.Unchanged, Unpin: s.Unpin}
+		_, err := c.store.Publish(ctx, c.lease, c.current(), s.Entry.entry(), how)
+		return err
+	case "rollback":
+		_, err := c.store.Rollback(ctx, c.current(), s.To, s.assertion())
+		return err
+	case "pin":
+		_, err := c.store.Pin(ctx, c.current(), s.assertion())
+		return err
+	case "end_request":
+		return c.store.EndRequest(ctx, c.lease, s.end())
+	default:
+		c.t.Fatalf("there is no step %q", s.Do)
+	}
+	return nil
+}
+
+func (s *step) assertion() isr.Assertion {
+	return isr.Assertion{
+		Key: isr.Key{Text: cacheKey}, At: second(s.AssertedAt), PinnedUntil: second(s.PinnedUntil),
+		Expires: second(s.TTL), Superseded: second(s.Superseded),
+	}
+}
+
+func (s *step) end() isr.RequestEnd {
+	if s.Result == nil {
+		return isr.RequestEnd{Failure: s.Failure}
+	}
+	return isr.RequestEnd{Result: &isr.Entry{BodyKey: s.Result.BodyKey, GenerationID: s.Result.GenerationID}}
+}
+
+// text is an attribute that is a string; empty if there is none.
+func (i item) text(name string) string {
+	s, ok := i[name].(*types.AttributeValueMemberS)
+	if !ok {
+		return ""
+	}
+	return s.Value
+}
