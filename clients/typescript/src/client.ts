@@ -148,7 +148,7 @@ export class TheorydbClient<M extends Model = Model> {
    * @returns the item with its new version.
    * @throws VersionConflictError, ConditionFailedError, UnknownOutcomeError, …
    */
-  put<N extends ModelName<M>>(
+  async put<N extends ModelName<M>>(
     model: N,
     item: InputOf<Named<M, N>>,
     options: WriteOptions = {},
@@ -163,7 +163,7 @@ export class TheorydbClient<M extends Model = Model> {
    * @returns the item with its version, 1 unless it had one.
    * @throws ConditionFailedError if it exists.
    */
-  create<N extends ModelName<M>>(
+  async create<N extends ModelName<M>>(
     model: N,
     item: InputOf<Named<M, N>>,
     options: WriteOptions = {},
@@ -180,7 +180,7 @@ export class TheorydbClient<M extends Model = Model> {
    * @returns what was given, with the new version.
    * @throws ConditionFailedError if there is no such item, VersionConflictError
    */
-  update<N extends ModelName<M>, I extends KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>>(
+  async update<N extends ModelName<M>, I extends KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>>(
     model: N,
     item: I,
     fields: readonly FieldOf<Named<M, N>>[],

@@ -58,6 +58,7 @@ export function onEngines(
 }
 
 async function newTable(t: TestContext, engine: Engine, extra: Partial<CreateTableCommandInput>): Promise<TestTable> {
+  const clients: DynamoDBClient[] = [];
   const connect = (config: DynamoDBClientConfig = {}) => {
     const ddb = new DynamoDBClient({
       endpoint: engine.endpoint,
@@ -65,13 +66,18 @@ async function newTable(t: TestContext, engine: Engine, extra: Partial<CreateTab
       credentials: { accessKeyId: 'test', secretAccessKey: 'test' },
       ...config,
     });
-    t.after(() => ddb.destroy());
+    clients.push(ddb);
     return ddb;
   };
   const ddb = connect();
   const tableName = `typescript-${randomUUID()}`;
   await ddb.send(new CreateTableCommand({ ...shape, ...extra, TableName: tableName }));
-  t.after(() => ddb.send(new DeleteTableCommand({ TableName: tableName })));
+  t.after(async () => {
+    await ddb.send(new DeleteTableCommand({ TableName: tableName }));
+    for (const client of clients) {
+      client.destroy();
+    }
+  });
   return { engine, ddb, tableName, connect };
 }
 

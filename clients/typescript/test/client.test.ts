@@ -1,0 +1,239 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+
+import {
+  ConditionFailedError,
+  defineModel,
+  InvalidInputError,
+  InvalidModelError,
+  InvalidQueryError,
+  ItemNotFoundError,
+  type ItemOf,
+  MalformedRowError,
+  outcomeOf,
+  TableNotFoundError,
+  TheorydbClient,
+  UnknownOutcomeError,
+  VersionConflictError,
+} from '../src/index.js';
+import { onEngines, type TestTable } from './engines.js';
+import { injectFaults } from './faults.js';
+
+const songs = (tableName: string) =>
+  defineModel({
+    name: 'Song',
+    table: { name: tableName },
+    keys: { partition: { attribute: 'pk', type: 'S' }, sort: { attribute: 'sk', type: 'S' } },
+    attributes: [
+      { attribute: 'pk', type: 'S', roles: ['pk'] },
+      { attribute: 'sk', type: 'S', roles: ['sk'] },
+      { attribute: 'year', type: 'N', required: true },
+      { attribute: 'plays', type: 'N', as: 'bigint', optional: true },
+      { attribute: 'tags', type: 'SS', optional: true },
+      { attribute: 'lines', type: 'L', optional: true },
+      { attribute: 'version', type: 'N', roles: ['version'] },
+      { attribute: 'ttl', type: 'N', roles: ['ttl'], optional: true },
+    ],
+  });
+
+const notes = (tableName: string) =>
+  defineModel({
+    name: 'Note',
+    table: { name: tableName },
+    keys: { partition: { attribute: 'pk', type: 'S' }, sort: { attribute: 'sk', type: 'S' } },
+    attributes: [
+      { attribute: 'pk', type: 'S' },
+      { attribute: 'sk', type: 'S' },
+      { attribute: 'text', type: 'S', optional: true },
+      { attribute: 'n', type: 'N', optional: true },
+    ],
+  });
+
+function clientOf(table: TestTable) {
+  const song = songs(table.tableName);
+  const note = notes(table.tableName);
+  return new TheorydbClient(table.ddb, { models: [song, note] });
+}
+
+const sinnerman = { pk: 'Nina Simone', sk: 'Sinnerman', year: 1965 };
+const key = { pk: 'Nina Simone', sk: 'Sinnerman' };
+
+onEngines('what is created is read back, exactly', async (table) => {
+  const client = clientOf(table);
+  const item = { ...sinnerman, plays: 2n ** 80n, tags: new Set(['live', 'long']), lines: [{ n: 1.5 }, null, 'oh'] };
+  const created = await client.create('Song', item);
+  assert.deepEqual(created, { ...item, version: 1 });
+  assert.deepEqual(await client.get('Song', key), created);
+});
+
+onEngines('create refuses an item that exists, and tells what is stored', async (table) => {
+  const client = clientOf(table);
+  await client.create('Song', sinnerman);
+  await assert.rejects(client.create('Song', { ...sinnerman, year: 1999 }), (error: ConditionFailedError) => {
+    assert.equal(error.code, 'ConditionFailed');
+    assert.equal(outcomeOf(error), 'condition failed');
+    assert.deepEqual(error.item?.['year'], { N: '1965' });
+    return true;
+  });
+  assert.equal((await client.get('Song', key)).year, 1965);
+});
+
+onEngines('get of no item is ItemNotFound, getOrNull null', async (table) => {
+  const client = clientOf(table);
+  await assert.rejects(client.get('Song', key), ItemNotFoundError);
+  assert.equal(await client.getOrNull('Song', key), null);
+});
+
+onEngines('versions keep a late writer from undoing another', async (table) => {
+  const client = clientOf(table);
+  const first = await client.create('Song', sinnerman);
+  const second = await client.put('Song', { ...first, year: 1966 });
+  assert.equal(second.version, 2);
+  await assert.rejects(client.put('Song', { ...first, year: 1900 }), VersionConflictError);
+  await assert.rejects(client.put('Song', sinnerman), VersionConflictError, 'an item without a version has to be new');
+  await assert.rejects(client.update('Song', { ...first, year: 1900 }, ['year']), VersionConflictError);
+  await assert.rejects(client.delete('Song', first), VersionConflictError);
+  const third = await client.update('Song', { ...second, year: 1967 }, ['year']);
+  assert.deepEqual(await client.get('Song', key), { ...sinnerman, year: 1967, version: 3 });
+  await client.delete('Song', third);
+  assert.equal(await client.getOrNull('Song', key), null);
+});
+
+onEngines('update sets, removes, and leaves attributes of others alone', async (table) => {
+  const client = clientOf(table);
+  const stored = { pk: { S: 'p' }, sk: { S: 's' }, text: { S: 'old' }, n: { N: '1' }, theirs: { BOOL: true } };
+  await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: stored }));
+  await client.update('Note', { pk: 'p', sk: 's', text: 'new' }, ['text', 'n']);
+  const found = await table.ddb.send(
+    new GetItemCommand({ TableName: table.tableName, Key: { pk: { S: 'p' }, sk: { S: 's' } } }),
+  );
+  assert.deepEqual(found.Item, { pk: { S: 'p' }, sk: { S: 's' }, text: { S: 'new' }, theirs: { BOOL: true } });
+});
+
+onEngines('update makes no item', async (table) => {
+  const client = clientOf(table);
+  await assert.rejects(client.update('Note', { pk: 'p', sk: 's', text: 'x' }, ['text']), ConditionFailedError);
+  assert.equal(await client.getOrNull('Note', { pk: 'p', sk: 's' }), null);
+});
+
+onEngines('a raw condition with OR holds beside that of the version', async (table) => {
+  const client = clientOf(table);
+  const first = await client.create('Song', sinnerman);
+  const raw = {
+    conditionExpression: '#y = :y OR attribute_exists(pk)',
+    expressionAttributeNames: { '#y': 'year' },
+    expressionAttributeValues: { ':y': { N: '1' } },
+  };
+  await assert.rejects(client.put('Song', { ...first, version: 7 }, raw), VersionConflictError);
+  assert.equal((await client.put('Song', first, raw)).version, 2);
+});
+
+onEngines('a condition in parentheses is sent as it is', async (table) => {
+  const client = clientOf(table);
+  await client.put('Note', { pk: 'p', sk: 's' }, { conditionExpression: '(attribute_not_exists(pk))' });
+  await assert.rejects(
+    client.delete(
+      'Note',
+      { pk: 'p', sk: 's' },
+      { conditionExpression: '(attribute_not_exists(pk) OR attribute_exists(n))' },
+    ),
+    ConditionFailedError,
+  );
+});
+
+onEngines('a row that is not as its model says is named', async (table) => {
+  const client = clientOf(table);
+  const stored = { pk: { S: 'Nina Simone' }, sk: { S: 'Sinnerman' }, year: { S: 'sixties' } };
+  await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: stored }));
+  await assert.rejects(client.get('Song', key), (error: MalformedRowError) => {
+    assert.ok(error instanceof MalformedRowError);
+    assert.deepEqual([error.pk, error.sk, error.attribute], ['Nina Simone', 'Sinnerman', 'year']);
+    assert.match(error.found, /sixties/);
+    return true;
+  });
+});
+
+onEngines('a table that is not there is TableNotFound', async (table) => {
+  const client = new TheorydbClient(table.ddb, { models: [notes('no-such-table')] });
+  await assert.rejects(client.get('Note', { pk: 'p', sk: 's' }), TableNotFoundError);
+  await assert.rejects(client.put('Note', { pk: 'p', sk: 's' }), TableNotFoundError);
+});
+
+onEngines('a write whose reply is lost is unknown, and one that was refused is not', async (table) => {
+  const ddb = table.connect({ maxAttempts: 1 });
+  injectFaults(ddb, (command, n) => (command === 'PutItem' && n === 1 ? 'reply lost' : undefined));
+  const client = new TheorydbClient(ddb, { models: [notes(table.tableName)] });
+  await assert.rejects(client.create('Note', { pk: 'p', sk: 's' }), (error: UnknownOutcomeError) => {
+    assert.ok(error instanceof UnknownOutcomeError);
+    assert.equal(outcomeOf(error), 'unknown');
+    return true;
+  });
+  assert.deepEqual(await client.get('Note', { pk: 'p', sk: 's' }), { pk: 'p', sk: 's' });
+});
+
+onEngines('a database that hangs holds nobody for longer than callTimeoutMs', async (table) => {
+  const ddb = table.connect();
+  ddb.middlewareStack.add(() => () => new Promise(() => {}), { step: 'initialize' });
+  const client = new TheorydbClient(ddb, { models: [notes(table.tableName)], callTimeoutMs: 20 });
+  await assert.rejects(client.put('Note', { pk: 'p', sk: 's' }), UnknownOutcomeError);
+});
+
+onEngines('a signal that was aborted sends nothing', async (table) => {
+  const ddb = table.connect();
+  const made = injectFaults(ddb, () => undefined);
+  const client = new TheorydbClient(ddb, { models: [notes(table.tableName)] });
+  const signal = AbortSignal.abort(new Error('gone'));
+  await assert.rejects(client.put('Note', { pk: 'p', sk: 's' }, { signal }), /gone/);
+  await assert.rejects(client.get('Note', { pk: 'p', sk: 's' }, { signal }), /gone/);
+  assert.deepEqual([made('PutItem'), made('GetItem')], [0, 0]);
+});
+
+/** Nobody listens there. */
+const nowhere = new DynamoDBClient({ endpoint: 'http://127.0.0.1:1', region: 'us-east-1' });
+
+test('what cannot be stored is refused before anything is sent', async () => {
+  const client = new TheorydbClient(nowhere, { models: [songs('t')] });
+  const refused: [string, Record<string, unknown>][] = [
+    ['Song.year', { ...sinnerman, year: 2 ** 53 }],
+    ['Song.year', { ...sinnerman, year: Number.NaN }],
+    ['Song.year', { ...sinnerman, year: '1965' }],
+    ['Song.year', { pk: 'p', sk: 's' }],
+    ['Song.pk', { ...sinnerman, pk: '' }],
+    ['Song.ttl', { ...sinnerman, ttl: 1_800_000_000_000 }],
+    ['Song.ttl', { ...sinnerman, ttl: -1 }],
+    ['Song.tags', { ...sinnerman, tags: new Set() }],
+    ['Song.version', { ...sinnerman, version: -1 }],
+    ['yaer', { ...sinnerman, yaer: 1 }],
+  ];
+  for (const [named, item] of refused) {
+    await assert.rejects(
+      client.put('Song', item as ItemOf<ReturnType<typeof songs>>),
+      (error: Error) => error instanceof InvalidInputError && error.message.includes(named),
+      named,
+    );
+  }
+});
+
+test('what does not go together is refused before anything is sent', async () => {
+  const client = new TheorydbClient(nowhere, { models: [songs('t')] });
+  const read = { ...sinnerman, version: 1 };
+  await assert.rejects(client.update('Song', { ...key, year: 1 }, ['year']), /the version that was read/);
+  await assert.rejects(client.update('Song', read, ['version' as 'year']), InvalidQueryError);
+  await assert.rejects(client.update('Song', read, ['pk' as 'year']), InvalidQueryError);
+  await assert.rejects(client.update('Song', read, ['year', 'year']), InvalidQueryError);
+  await assert.rejects(
+    async () =>
+      client.put('Song', sinnerman, { conditionExpression: '#_0 = :x', expressionAttributeNames: { '#_0': 'year' } }),
+    InvalidQueryError,
+  );
+  await assert.rejects(new TheorydbClient(nowhere).get('Song', key), InvalidModelError);
+});
+
+test('two models of one name are refused', () => {
+  assert.throws(() => new TheorydbClient(nowhere, { models: [notes('a'), notes('b')] }), InvalidModelError);
+});
+
+test('a client is not made of anything but a client', () => {
+  assert.throws(() => new TheorydbClient({} as DynamoDBClient), InvalidInputError);
+});
