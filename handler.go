@@ -113,8 +113,14 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		if f.forced && !began && o.page == nil && o.detail != detailHeld {
 			continue // that it had to be made now was not this visitor's wish
 		}
-		if !began && o.page != nil && o.how == fromStore && o.err == nil && h.state(o.page) < Stale {
-			continue // found for whoever began, when it could still be served
+		if !began && o.page != nil && o.how == fromStore {
+			// Found for whoever began, when it could still be served.
+			switch {
+			case o.err == nil && f.state(o.page, h.c.now()) < Stale:
+				continue
+			case o.err != nil && !servable(&o.page.entry, f.known(o.page.cover), h.c.now()):
+				o.page = nil
+			}
 		}
 		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
 		return

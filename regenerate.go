@@ -297,6 +297,7 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 		s.release(ctx, lease)
 		return outcome{err: context.Cause(held), detail: detailClosing}, false
 	case got.failure != nil:
+		stop() // a refresh would contend with the back-off, and hold the outcome up
 		return s.failed(ctx, lease, rec, got, took), false
 	case got.refused != "":
 		s.release(ctx, lease)
@@ -535,14 +536,7 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 // it allows that while the origin fails. What a hard purge covers never is.
 func (s *search) unavailable(ctx context.Context, rec Record, cause error, detail string) outcome {
 	o := outcome{err: cause, detail: detail}
-	e, now := rec.Entry, s.c.now()
-	switch Freshness(e, rec.Cover, now) {
-	case Fresh, Stale:
-	case Expired:
-		if !now.Before(e.FreshUntil().Add(staleIfError(e.Header))) {
-			return o
-		}
-	default:
+	if !servable(rec.Entry, rec.Cover, s.c.now()) {
 		return o
 	}
 	p, err := s.load(ctx, rec)
@@ -551,6 +545,18 @@ func (s *search) unavailable(ctx context.Context, rec Record, cause error, detai
 	}
 	o.page, o.how = p, fromStore
 	return o
+}
+
+// servable says whether an entry may be served while the origin, or the store,
+// fails.
+func servable(e *Entry, c Cover, now time.Time) bool {
+	switch Freshness(e, c, now) {
+	case Fresh, Stale:
+		return true
+	case Expired:
+		return now.Before(e.FreshUntil().Add(staleIfError(e.Header)))
+	}
+	return false
 }
 
 // storeFailed ends a search that the store did not answer.
