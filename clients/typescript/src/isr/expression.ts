@@ -1,0 +1,70 @@
+import type { AttributeValue } from '@aws-sdk/client-dynamodb';
+
+/** A condition, with the names and values that stand in it. */
+export interface Condition {
+  expression: string;
+  names?: Record<string, string>;
+  values?: Record<string, AttributeValue>;
+}
+
+/** The row is not there. */
+export const notExists: Condition = { expression: 'attribute_not_exists(pk)' };
+/** The row is there. */
+export const exists: Condition = { expression: 'attribute_exists(pk)' };
+
+/** All of several conditions, none of which has OR at its top. */
+export function andAll(conditions: readonly Condition[]): Condition {
+  return {
+    expression: conditions.map((c) => c.expression).join(' AND '),
+    names: Object.assign({}, ...conditions.map((c) => c.names)),
+    values: Object.assign({}, ...conditions.map((c) => c.values)),
+  };
+}
+
+/** An update as the SDK takes it. Every attribute is named by a placeholder, so that reserved words do no harm. */
+export interface Update {
+  UpdateExpression: string;
+  ExpressionAttributeNames: Record<string, string>;
+  ExpressionAttributeValues: Record<string, AttributeValue>;
+  ConditionExpression: string;
+}
+
+/** Sets the attributes that have a value, removes those that are undefined, leaves all others alone. */
+export function updateOf(attributes: Record<string, AttributeValue | undefined>, condition: Condition): Update {
+  const names: Record<string, string> = { ...condition.names };
+  const values: Record<string, AttributeValue> = { ...condition.values };
+  const sets: string[] = [];
+  const removes: string[] = [];
+  for (const [name, value] of Object.entries(attributes)) {
+    names[`#${name}`] = name;
+    if (value === undefined) {
+      removes.push(`#${name}`);
+      continue;
+    }
+    values[`:${name}`] = value;
+    sets.push(`#${name} = :${name}`);
+  }
+  return {
+    UpdateExpression: [clause('SET', sets), clause('REMOVE', removes)].filter(Boolean).join(' '),
+    ExpressionAttributeNames: names,
+    ExpressionAttributeValues: values,
+    ConditionExpression: condition.expression,
+  };
+}
+
+/** A condition as the SDK takes it, without members that would be empty. */
+export function conditionOf(c: Condition): {
+  ConditionExpression: string;
+  ExpressionAttributeNames?: Record<string, string>;
+  ExpressionAttributeValues?: Record<string, AttributeValue>;
+} {
+  return {
+    ConditionExpression: c.expression,
+    ...(c.names && Object.keys(c.names).length > 0 ? { ExpressionAttributeNames: c.names } : {}),
+    ...(c.values && Object.keys(c.values).length > 0 ? { ExpressionAttributeValues: c.values } : {}),
+  };
+}
+
+function clause(keyword: string, terms: string[]): string {
+  return terms.length > 0 ? `${keyword} ${terms.join(', ')}` : '';
+}

@@ -1,0 +1,48 @@
+/** The meta store of FaceTheory's ISR cache. */
+
+export type { RequestEnd } from './attempt.js';
+export type { Warn } from './backend.js';
+export { canonicalKey } from './canonicalkey.js';
+export type { FaceTheoryIsrMetaStoreConfig } from './config.js';
+export type {
+  Change,
+  Content,
+  Cover,
+  Entry,
+  Headers,
+  HeaderValue,
+  Lock,
+  NextEntry,
+  RequestRecord,
+  Sequence,
+} from './entry.js';
+export {
+  ageSeconds,
+  type Dated,
+  freshness,
+  freshUntilMs,
+  mergeCovers,
+  NO_COVER,
+  type State,
+  staleUntilMs,
+} from './freshness.js';
+export { hashInputs } from './inputs.js';
+export { checkCacheKey, checkRequestKey, checkTenant } from './key.js';
+export type { Lease } from './lease.js';
+export { LOG_LIFE_MS } from './log.js';
+export type {
+  Acquisition,
+  Commit,
+  Declaration,
+  Described,
+  IsrMetaStore,
+  LeaseRef,
+  Page,
+  Pin,
+  Publishing,
+  Rollback,
+} from './metastore.js';
+export { FOREVER_MS } from './names.js';
+export { bodyPrefix, hashedPartition, rawPartition } from './partition.js';
+export type { PageRecord } from './record.js';
+export { createFaceTheoryIsrMetaStore, FaceTheoryIsrMetaStore } from './store.js';

@@ -1,0 +1,109 @@
+import type { AttributeValue } from '@aws-sdk/client-dynamodb';
+
+import { InvalidInputError } from '../errors.js';
+import { type Backend, insistOnRow, keyOf, queryPage, readRow } from './backend.js';
+import type { Change, Sequence } from './entry.js';
+import { notExists, updateOf } from './expression.js';
+import { PREFIX, PURGE_LOG_PK, SK } from './names.js';
+import { sequenceOf } from './purgerow.js';
+import { malformed, N, type Row, S, text } from './row.js';
+import { type Action, onRow } from './transaction.js';
+
+/** How long the rows of the log are kept at least, in milliseconds: a reader that was away for longer has to read everything anew. */
+export const LOG_LIFE_MS = 3600 * 1000;
+
+/** How many rows of the log one read returns at most. */
+const mostChanges = 200;
+
+/** A page that nodes are to read again. */
+export interface Target {
+  tenant: string;
+  key: string;
+}
+
+/** The SEQ row as it was read, to be advanced from there. */
+export interface SeenSequence extends Sequence {
+  /** `seq` as it is stored; undefined: there is no row. */
+  readonly stored: AttributeValue | undefined;
+}
+
+/**
+ * Reads the SEQ row, strongly; zeros if there is none.
+ * @throws MalformedRowError
+ */
+export async function readSequence(b: Backend, signal: AbortSignal | undefined): Promise<SeenSequence> {
+  const row = await readRow(b, signal, PURGE_LOG_PK, SK.sequence);
+  if (!row) return { seq: 0, markLifetimeSeconds: 0, stored: undefined };
+  return { ...sequenceOf(row), stored: row['seq'] };
+}
+
+/**
+ * The changes after a sequence, in order, 200 at most, in one strongly consistent read.
+ * Those of kinds that this version does not know come without what they are about.
+ * @throws MalformedRowError what cannot be read may be what a node has to know: it is no gap.
+ */
+export async function readChanges(b: Backend, signal: AbortSignal | undefined, after: number): Promise<Change[]> {
+  if (!Number.isSafeInteger(after)) {
+    throw new InvalidInputError(`after is ${after}: expected the number of a change, or 0`);
+  }
+  const rows = await queryPage(b, signal, {
+    KeyConditionExpression: 'pk = :pk AND sk BETWEEN :first AND :last',
+    ExpressionAttributeValues: {
+      ':pk': S(PURGE_LOG_PK),
+      ':first': S(logKey(Math.max(after, 0) + 1)),
+      ':last': S(`${PREFIX.log}~`),
+    },
+    Limit: mostChanges,
+  });
+  return rows.map(changeOf);
+}
+
+/** The sort key of what happened at a sequence. Sequences have 20 digits so that they sort. */
+function logKey(seq: number): string {
+  return PREFIX.log + String(seq).padStart(20, '0');
+}
+
+function changeOf(row: Row): Change {
+  const seq = Number(text(row, 'sk').slice(PREFIX.log.length));
+  if (!Number.isSafeInteger(seq) || logKey(seq) !== text(row, 'sk')) throw malformed(row, 'sk', 'LOG# and 20 digits');
+  const targets = row['targets']?.L;
+  if (!targets) throw malformed(row, 'targets', 'a list of maps');
+  return { seq, reload: targets.flatMap((target, i) => reloadOf(row, target, i)) };
+}
+
+function reloadOf(row: Row, target: AttributeValue, i: number): Target[] {
+  const kind = text(target.M, 'kind');
+  const key = text(target.M, 'key');
+  if (kind === '' || (kind === 'reload' && key === '')) {
+    throw malformed(row, 'targets', `a kind and a key at [${i}]`);
+  }
+  return kind === 'reload' ? [{ tenant: text(target.M, 'tenant'), key }] : [];
+}
+
+/** States that the sequence after the seen one is this change's, and which pages it is about. */
+export function advance(b: Backend, seen: SeenSequence, id: string, reload: readonly Target[]): Action[] {
+  const next = seen.seq + 1;
+  const unchanged = seen.stored ? { expression: 'seq = :seen', values: { ':seen': seen.stored } } : notExists;
+  const log: Row = {
+    ...keyOf(PURGE_LOG_PK, logKey(next)),
+    id: S(id),
+    targets: { L: reload.map(storedTarget) },
+    ttl: N(Math.ceil((b.clock.now() + LOG_LIFE_MS) / 1000)),
+  };
+  const sequence = { ...onRow(b, PURGE_LOG_PK, SK.sequence), ...updateOf({ seq: N(next) }, unchanged) };
+  return [
+    { purpose: 'sequence', item: { Update: sequence } },
+    // No condition: whoever advances the sequence to it owns the row.
+    { purpose: 'log', item: { Put: { TableName: b.tableName, Item: log } } },
+  ];
+}
+
+function storedTarget({ tenant, key }: Target): AttributeValue {
+  return { M: { kind: S('reload'), ...(tenant ? { tenant: S(tenant) } : {}), key: S(key) } };
+}
+
+/** Whether the change of this id is what happened after the seen sequence. It is asked once something has. */
+export async function passed(b: Backend, signal: AbortSignal, seen: SeenSequence, id: string): Promise<boolean> {
+  const row = await insistOnRow(b, signal, PURGE_LOG_PK, logKey(seen.seq + 1));
+  return text(row, 'id') === id;
+}

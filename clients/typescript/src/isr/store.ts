@@ -1,0 +1,477 @@
+import { readFailure, writeFailure } from '../classify.js';
+import { floorSeconds } from '../clock.js';
+import { InvalidInputError, LeaseHeldError, LeaseLostError, PinnedError } from '../errors.js';
+import { keepLease } from '../heartbeat.js';
+import { acquire } from './acquire.js';
+import type { RequestEnd } from './attempt.js';
+import { type Backend, failureOf, readRow } from './backend.js';
+import { acquireFor } from './claim.js';
+import { type FaceTheoryIsrMetaStoreConfig, type Settings, settingsOf } from './config.js';
+import type { Change, Entry, NextEntry, RequestRecord, Sequence } from './entry.js';
+import { Fence } from './fence.js';
+import { freshness, type State, staleUntilMs } from './freshness.js';
+import { backOff, breakLease, refresh, release } from './hold.js';
+import { hashInputs } from './inputs.js';
+import { checkCacheKey, checkRequestKey } from './key.js';
+import { HeldLease, type Lease, leaseDuration } from './lease.js';
+import { readChanges, readSequence } from './log.js';
+import type {
+  Acquisition,
+  Commit,
+  Declaration,
+  Described,
+  IsrMetaStore,
+  LeaseRef,
+  Page,
+  Pin,
+  Publishing,
+  Rollback,
+} from './metastore.js';
+import { FOREVER_MS, PREFIX } from './names.js';
+import { checkInterval, checkMoment, checkSeconds, normalize } from './normalize.js';
+import { publish } from './publish.js';
+import { type PageRecord, readPage } from './record.js';
+import { endRequest } from './request.js';
+import { readRequest } from './requestrow.js';
+import { pin, rollback } from './rollback.js';
+import { Swap } from './swap.js';
+import { prune, versionsOf } from './version.js';
+
+/** A lease is forgotten by its token this long after its end, in milliseconds of the monotonic clock. */
+const forgetAfterMs = 60_000;
+
+/** The meta store on one DynamoDB table; see {@link IsrMetaStore}. It holds no resources and need not be closed. */
+export class FaceTheoryIsrMetaStore implements IsrMetaStore {
+  readonly #settings: Settings;
+  readonly #backend: Backend;
+  /** The leases of this process, for calls that have nothing but the token. */
+  readonly #leases = new Map<string, HeldLease>();
+
+  /** @throws InvalidInputError InvalidKeyError */
+  constructor(config: FaceTheoryIsrMetaStoreConfig) {
+    this.#settings = settingsOf(config);
+    this.#backend = this.#settings.backend;
+  }
+
+  async get(page: Page): Promise<(Entry & { state: State }) | null> {
+    const { entry, cover } = await this.read(page);
+    return entry ? { ...entry, state: freshness(entry, cover, this.#backend.clock.now()) } : null;
+  }
+
+  async read({ cacheKey, signal }: Page): Promise<PageRecord> {
+    const pk = this.#pk(cacheKey);
+    return reading(`read ${pk}`, readPage(this.#backend, signal, pk));
+  }
+
+  async tryAcquireLease(a: Acquisition): Promise<Lease | null> {
+    try {
+      return await this.acquireLease(a);
+    } catch (error) {
+      if (error instanceof LeaseHeldError) return null;
+      throw error;
+    }
+  }
+
+  async acquireLease(a: Acquisition): Promise<Lease> {
+    const pk = this.#pk(a.cacheKey);
+    const claim = this.#claim(a);
+    const who = { cacheKey: a.cacheKey, pk, owner: a.leaseOwner ?? this.#settings.owner };
+    const lease = await reading(
+      `acquire the lease of ${pk}`,
+      claim
+        ? acquireFor(this.#backend, a.signal, who, a.leaseDurationMs, claim)
+        : acquire(this.#backend, a.signal, who, a.leaseDurationMs),
+    );
+    await this.#look(lease, a.signal);
+    this.#remember(lease);
+    return lease;
+  }
+
+  #claim(a: Acquisition) {
+    if (a.idempotencyKey === undefined) {
+      if (a.inputs === undefined && a.requestHash === undefined) return undefined;
+      throw new InvalidInputError('inputs and requestHash are those of a request: give its idempotencyKey');
+    }
+    if ((a.inputs === undefined) === (a.requestHash === undefined)) {
+      throw new InvalidInputError(`the request ${a.idempotencyKey}: expected either inputs or requestHash`);
+    }
+    return {
+      idempotencyKey: a.idempotencyKey,
+      requestHash: a.requestHash ?? hashInputs(a.inputs),
+      keepSeconds: a.requestKeepSeconds ?? this.#settings.requestKeepSeconds,
+    };
+  }
+
+  /**
+   * Reads META and then SEQ, under the lease and before rendering begins: a purge that
+   * lands during the render has a higher sequence. If that fails, nobody needs the lease.
+   */
+  async #look(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
+    const looking = (async () => {
+      const record = await readPage(this.#backend, signal, lease.pk);
+      lease.saw(record, (await readSequence(this.#backend, signal)).seq);
+    })();
+    const error = await failureOf(looking);
+    if (error === undefined) return;
+    await this.#abandon(lease, `it was not begun: ${String(error)}`);
+    throw readFailure(`read ${lease.pk} under its lease`, error);
+  }
+
+  /** Gives a lease up that nobody will use; what fails of that expires. */
+  async #abandon(lease: HeldLease, why: string): Promise<void> {
+    const failure = await failureOf(
+      (async () => {
+        await endRequest(lease, { failure: why }, (call) => this.#backend.calls.try(undefined, call));
+        if (!lease.ended) await release(lease, undefined);
+      })(),
+    );
+    if (failure === undefined) return;
+    lease.end();
+    this.#backend.warn('a lease could not be released and is left to expire', { pk: lease.pk, failure });
+  }
+
+  async refreshLease(ref: LeaseRef & { leaseDurationMs?: number }): Promise<{ leaseExpiresAtMs: number }> {
+    const lease = this.#named(ref, ref.leaseDurationMs);
+    await writing(`refresh the lease of ${lease.pk}`, refresh(lease, ref.signal));
+    return { leaseExpiresAtMs: lease.leaseExpiresAtMs };
+  }
+
+  async releaseLease(ref: LeaseRef): Promise<void> {
+    const lease = this.#named(ref, 1000);
+    await writing(`release the lease of ${lease.pk}`, release(lease, ref.signal));
+  }
+
+  async backOff(ref: LeaseRef, pauseMs: number): Promise<void> {
+    const lease = this.#named(ref, 1000);
+    await writing(`back off from ${lease.pk}`, backOff(lease, pauseMs, ref.signal));
+  }
+
+  async breakLease({ cacheKey, record, signal }: Page & { record: PageRecord }): Promise<void> {
+    const fence = this.#fence(record, this.#pk(cacheKey));
+    await writing(`break the lease of ${fence.pk}`, breakLease(this.#backend, fence, signal));
+  }
+
+  async withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T> {
+    const lease = this.#own(await this.acquireLease(a));
+    const heartbeat = keepLease(
+      {
+        name: lease.pk,
+        durationMs: lease.leaseDurationMs,
+        acquiredAt: lease.acquiredAt,
+        clock: this.#backend.clock,
+        // One that was published with, or backed off from, is not lost.
+        refresh: async (signal) => (lease.ended ? undefined : refresh(lease, signal)),
+      },
+      a.signal,
+    );
+    let failure = 'it was not published';
+    try {
+      const result = await work(lease, heartbeat.signal);
+      if (!lostBy(heartbeat.signal)) return result;
+      throw heartbeat.signal.reason;
+    } catch (error) {
+      failure = String(error);
+      throw lostBy(heartbeat.signal) ? heartbeat.signal.reason : error;
+    } finally {
+      await heartbeat.stop();
+      await this.#finish(lease, failure);
+    }
+  }
+
+  /** Releases the lease, and ends its request as failed, unless that was done. */
+  async #finish(lease: HeldLease, failure: string): Promise<void> {
+    if (!lease.ended || lease.attempt) await this.#abandon(lease, failure);
+  }
+
+  async commitGeneration(c: Commit): Promise<Entry> {
+    const pk = this.#pk(c.cacheKey);
+    const described = describedOf(c);
+    const next: NextEntry = { contentSha256: '', contentLength: 0, ...contentOf(c), ...described };
+    if (described && next.key === undefined) next.key = c.cacheKey;
+    const known = this.#known(c.leaseToken, pk);
+    const lease = known ?? (await reading(`read the lease of ${pk}`, this.#adopt(c, pk)));
+    // The sequence of another process's render is not known: a row that says none is
+    // judged by its time, in favour of every purge since.
+    if (described && !known && next.purgeSeq === undefined) {
+      throw new InvalidInputError(
+        `the lease of ${pk} was taken by another process: give the purgeSeq that it read, or leave out what describes the content`,
+      );
+    }
+    return this.#publish(lease, lease.record, next, c, !described);
+  }
+
+  async publish(lease: Lease, record: PageRecord, next: NextEntry, how: Publishing = {}): Promise<Entry> {
+    return this.#publish(this.#own(lease), record, next, how, false);
+  }
+
+  async #publish(
+    lease: HeldLease,
+    record: PageRecord,
+    next: NextEntry,
+    how: Publishing,
+    bare: boolean,
+  ): Promise<Entry> {
+    const b = this.#backend;
+    const fence = this.#fence(record, lease.pk);
+    const now = b.clock.now();
+    const entry = normalize(
+      { purgeSeq: lease.purgeSeq, ...next },
+      next.generationId ?? generationId(now, b.newToken()),
+    );
+    if (how.supersededAtMs !== undefined) checkMoment('supersededAtMs', how.supersededAtMs);
+    if (how.keep !== undefined) checkInterval('keep', how.keep);
+    // Decided by what was read: if it was pinned or unpinned since, the fence refuses.
+    const pinnedUntilMs = record.entry?.pinnedUntilMs ?? 0;
+    if (!how.unpin && pinnedUntilMs > now) {
+      throw new PinnedError(
+        `the page ${lease.pk} is pinned until ${new Date(pinnedUntilMs).toISOString()}: unpin it first`,
+      );
+    }
+    const ttl = next.ttlUnixSeconds ?? this.#horizon(entry);
+    const kept = how.history ?? false;
+    const swap = new Swap(b, fence, ttl === undefined ? entry : { ...entry, ttlUnixSeconds: ttl }, {
+      kept,
+      supersededAtMs: how.supersededAtMs,
+      replaced: kept && (how.unchanged ?? false),
+      bare,
+    });
+    const published = await reading(`publish ${lease.pk}`, publish(lease, swap, how.signal));
+    // Crashing from here on leaves versions to expire at their time.
+    if (kept && how.keep) await prune(b, lease.pk, Math.floor(how.keep));
+    return bare ? bareOf(published) : published;
+  }
+
+  async versions({ cacheKey, signal }: Page): Promise<Entry[]> {
+    const pk = this.#pk(cacheKey);
+    return reading(`read the versions of ${pk}`, versionsOf(this.#backend, signal, pk));
+  }
+
+  async rollback(r: Rollback): Promise<Entry> {
+    const { pinnedUntilMs, assertedAtMs = this.#backend.clock.now() } = r;
+    if (pinnedUntilMs !== undefined) checkMoment('pinnedUntilMs', pinnedUntilMs);
+    checkMoment('assertedAtMs', assertedAtMs);
+    if (typeof r.to !== 'string') throw new InvalidInputError('to is missing: expected the id of a generation');
+    const { record, assertion } = await this.#declared(r, pinnedUntilMs, assertedAtMs);
+    const name = `roll back ${record.fence.pk} to ${r.to}`;
+    return reading(name, rollback(this.#backend, r.signal, record, r.to, assertion));
+  }
+
+  async pin(p: Pin): Promise<Entry> {
+    checkMoment('untilMs', p.untilMs);
+    return this.#pin(p, p.untilMs);
+  }
+
+  async unpin(p: Declaration): Promise<Entry> {
+    return this.#pin(p, undefined);
+  }
+
+  async #pin(p: Declaration, untilMs: number | undefined): Promise<Entry> {
+    const { record, assertion } = await this.#declared(p, untilMs, this.#backend.clock.now());
+    return reading(`pin ${record.fence.pk}`, pin(this.#backend, p.signal, record, assertion));
+  }
+
+  async #declared(d: Declaration, pinnedUntilMs: number | undefined, assertedAtMs: number) {
+    const pk = this.#pk(d.cacheKey);
+    const { ttlUnixSeconds: ttl } = d;
+    if (ttl !== undefined) checkSeconds('ttlUnixSeconds', ttl);
+    if (d.supersededAtMs !== undefined) checkMoment('supersededAtMs', d.supersededAtMs);
+    const assertion = {
+      page: { tenant: this.#settings.tenant, key: d.cacheKey },
+      assertedAtMs: floorSeconds(assertedAtMs) * 1000,
+      pinnedUntilMs: pinnedUntilMs === undefined ? undefined : floorSeconds(pinnedUntilMs) * 1000,
+      ttlUnixSeconds: (entry: Entry) => (ttl === undefined ? this.#horizon(entry) : Math.floor(ttl)),
+      supersededAtMs: d.supersededAtMs,
+    };
+    const record = d.record ?? (await this.read(d));
+    this.#fence(record, pk);
+    return { record, assertion };
+  }
+
+  async request({
+    cacheKey,
+    idempotencyKey,
+    signal,
+  }: Page & { idempotencyKey: string }): Promise<RequestRecord | null> {
+    const pk = this.#pk(cacheKey);
+    checkRequestKey(idempotencyKey);
+    const row = await reading(
+      `read the request ${idempotencyKey} of ${pk}`,
+      readRow(this.#backend, signal, pk, PREFIX.request + idempotencyKey),
+    );
+    return (row && readRequest(row, idempotencyKey, this.#backend.clock.now())) ?? null;
+  }
+
+  async endRequest(lease: Lease, end: RequestEnd): Promise<void> {
+    const held = this.#own(lease);
+    await writing(
+      `end the request of the lease of ${held.pk}`,
+      endRequest(held, end, (call) => this.#backend.calls.try(undefined, call)),
+    );
+  }
+
+  async sequence({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<Sequence> {
+    const { seq, markLifetimeSeconds } = await reading('read the purge sequence', readSequence(this.#backend, signal));
+    return { seq, markLifetimeSeconds };
+  }
+
+  async changes(after: number, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<Change[]> {
+    return reading(`read the log after ${after}`, readChanges(this.#backend, signal, after));
+  }
+
+  /** The partition of a page. @throws InvalidKeyError */
+  #pk(cacheKey: string): string {
+    checkCacheKey(cacheKey);
+    return this.#settings.partition(cacheKey);
+  }
+
+  /** The fence of a record, if it was read of this very page. */
+  #fence(record: PageRecord, pk: string): Fence {
+    const fence = record?.fence;
+    if (fence instanceof Fence && fence.pk === pk) return fence;
+    throw new InvalidInputError(`the record is none of ${pk}: read the page with this store`);
+  }
+
+  /** The lease, if this very store made it. */
+  #own(lease: Lease): HeldLease {
+    if (lease instanceof HeldLease && lease.backend === this.#backend) return lease;
+    throw new InvalidInputError("the lease is none of this store's: acquire it here");
+  }
+
+  /** The lease of a token. Of another process's it knows nothing but that. */
+  #named(ref: LeaseRef, durationMs: number | undefined): HeldLease {
+    const pk = this.#pk(ref.cacheKey);
+    const known = ref instanceof HeldLease && ref.backend === this.#backend ? ref : this.#known(ref.leaseToken, pk);
+    if (known) return known;
+    if (durationMs === undefined) {
+      throw new InvalidInputError(`the lease of ${pk} was taken by another process: give its leaseDurationMs`);
+    }
+    return this.#strange(ref, pk, leaseDuration(durationMs));
+  }
+
+  #known(token: string, pk: string): HeldLease | undefined {
+    if (typeof token !== 'string' || token === '') {
+      throw new InvalidInputError('leaseToken is missing: expected the token of a lease');
+    }
+    const lease = this.#leases.get(token);
+    return lease?.pk === pk ? lease : undefined;
+  }
+
+  #strange(ref: LeaseRef, pk: string, durationMs: number): HeldLease {
+    const who = { cacheKey: ref.cacheKey, pk, owner: this.#settings.owner };
+    return new HeldLease(this.#backend, who, ref.leaseToken, durationMs);
+  }
+
+  /** The lease of another process's token, as its row says now. */
+  async #adopt(ref: LeaseRef, pk: string): Promise<HeldLease> {
+    const record = await readPage(this.#backend, ref.signal, pk);
+    const { clock } = this.#backend;
+    const askedAt = clock.elapsed();
+    const leftMs = (record.lock?.expiresAtMs ?? 0) - clock.now();
+    if (record.fence.lock?.['lease_token']?.S !== ref.leaseToken || leftMs <= 0) {
+      throw new LeaseLostError(`the lease of ${pk} is lost: it expired, or was taken or given up`);
+    }
+    const lease = this.#strange(ref, pk, leaseDuration(leftMs));
+    lease.granted(Math.floor((record.lock?.expiresAtMs ?? 0) / 1000), askedAt);
+    lease.saw(record, 0);
+    return lease;
+  }
+
+  #remember(lease: HeldLease): void {
+    const latest = this.#backend.clock.elapsed() - forgetAfterMs;
+    for (const [token, old] of this.#leases) {
+      if (old.ended || old.deadline < latest) this.#leases.delete(token);
+    }
+    this.#leases.set(lease.leaseToken, lease);
+  }
+
+  /**
+   * When DynamoDB may collect an entry, in epoch seconds: garbage collection, a day
+   * beyond all that could still need it; never, if it is pinned for ever.
+   */
+  #horizon(e: Entry): number | undefined {
+    const { metaTtlSeconds } = this.#settings;
+    const pinnedUntilMs = e.pinnedUntilMs ?? 0;
+    if (metaTtlSeconds === undefined || pinnedUntilMs >= FOREVER_MS) return undefined;
+    const last = Math.max(this.#backend.clock.now() + metaTtlSeconds * 1000, staleUntilMs(e), pinnedUntilMs);
+    return Math.min(floorSeconds(last) + 24 * 3600, FOREVER_MS / 1000);
+  }
+}
+
+/** Makes the meta store of a table. @throws InvalidInputError InvalidKeyError */
+export function createFaceTheoryIsrMetaStore(config: FaceTheoryIsrMetaStoreConfig): FaceTheoryIsrMetaStore {
+  return new FaceTheoryIsrMetaStore(config);
+}
+
+/** Unique, and sorts by time: those of one page by the order in which they are published. */
+function generationId(nowMs: number, token: string): string {
+  const [date = '', time = ''] = new Date(nowMs).toISOString().replace(/[-:Z]/g, '').split('T');
+  return `${date}T${time}000Z-${token.toLowerCase()}`;
+}
+
+/** What the reference's call says of content. */
+function contentOf({ htmlPointer, generatedAtMs, revalidateSeconds, etag, ttlUnixSeconds }: Commit) {
+  return {
+    htmlPointer,
+    generatedAtMs,
+    revalidateSeconds,
+    ...(etag === undefined ? {} : { etag }),
+    ...(ttlUnixSeconds === undefined ? {} : { ttlUnixSeconds }),
+  };
+}
+
+const described = [
+  'contentSha256',
+  'contentLength',
+  'generationId',
+  'key',
+  'route',
+  'status',
+  'headers',
+  'tags',
+  'staleSeconds',
+  'purgeSeq',
+  'pinnedUntilMs',
+  'assertedAtMs',
+  'renderMs',
+] as const satisfies readonly (keyof Described)[];
+
+/** What a commit says beyond the reference; undefined: nothing. @throws InvalidInputError if the content itself is not described */
+function describedOf(c: Commit): Described | undefined {
+  const said = described.filter((name) => c[name] !== undefined);
+  if (said.length === 0 && !c.history) return undefined;
+  const { contentSha256, contentLength } = c;
+  if (contentSha256 === undefined || contentLength === undefined) {
+    throw new InvalidInputError(
+      `${[...said, ...(c.history ? ['history'] : [])].join(', ')}: expected contentSha256 and contentLength beside, by which readers know the body`,
+    );
+  }
+  return { ...Object.fromEntries(said.map((name) => [name, c[name]])), contentSha256, contentLength };
+}
+
+/** An entry as readers find it that is published with the reference's attributes alone. */
+function bareOf(e: Entry): Entry {
+  return { ...e, foreign: true, version: 0, generationId: '', key: '', purgeSeq: 0 };
+}
+
+/** Whether the work's signal was aborted because the lease was lost. */
+function lostBy(signal: AbortSignal): boolean {
+  return signal.aborted && signal.reason instanceof LeaseLostError;
+}
+
+/** Work whose answers are definite: DynamoDB's errors, as those of this package. */
+async function reading<T>(name: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw readFailure(name, error);
+  }
+}
+
+/** Work that leaves open, without an answer, whether it happened. */
+async function writing<T>(name: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw writeFailure(name, [], error);
+  }
+}
