@@ -1,0 +1,89 @@
+/** What the tests of the meta store have in common. */
+
+import { BatchWriteItemCommand, DeleteItemCommand, PutItemCommand, ScanCommand } from '@aws-sdk/client-dynamodb';
+
+import { type Clock, systemClock } from '../../src/clock.js';
+import {
+  createFaceTheoryIsrMetaStore,
+  type FaceTheoryIsrMetaStore,
+  type FaceTheoryIsrMetaStoreConfig,
+  type NextEntry,
+} from '../../src/isr/index.js';
+import type { Item } from '../../src/item.js';
+import type { TestTable } from '../engines.js';
+
+/** A wall clock that stands still until it is set, in epoch milliseconds; waiting is real. */
+export class StoppedClock implements Clock {
+  #now: number;
+
+  constructor(now = 1_800_000_000_600) {
+    this.#now = now;
+  }
+
+  readonly now = () => this.#now;
+  readonly elapsed = () => performance.now();
+  readonly sleep = systemClock().sleep;
+
+  set(now: number): void {
+    this.#now = now;
+  }
+
+  advance(ms: number): void {
+    this.#now += ms;
+  }
+}
+
+/** A store on a table. */
+export function storeOn(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig> = {}): FaceTheoryIsrMetaStore {
+  return createFaceTheoryIsrMetaStore({ ddb: table.ddb, tableName: table.tableName, retryDelayMs: 1, ...config });
+}
+
+/** A generation that can be published. */
+export function generation(id: string, generatedAtMs: number, more: Partial<NextEntry> = {}): NextEntry {
+  return {
+    htmlPointer: `bodies/x/${id}`,
+    generatedAtMs,
+    revalidateSeconds: 60,
+    etag: `"${id}"`,
+    contentSha256: 'ab'.repeat(32),
+    contentLength: 5,
+    generationId: id,
+    ...more,
+  };
+}
+
+/** All items of a table. */
+export async function itemsOf({ ddb, tableName }: TestTable): Promise<Item[]> {
+  const items: Item[] = [];
+  let from: Item | undefined;
+  do {
+    const page = await ddb.send(
+      new ScanCommand({ TableName: tableName, ConsistentRead: true, ...(from ? { ExclusiveStartKey: from } : {}) }),
+    );
+    items.push(...(page.Items ?? []));
+    from = page.LastEvaluatedKey;
+  } while (from);
+  return items;
+}
+
+/** The item of a key; undefined if there is none. */
+export async function itemAt(table: TestTable, pk: string, sk: string): Promise<Item | undefined> {
+  return (await itemsOf(table)).find((item) => item['pk']?.S === pk && item['sk']?.S === sk);
+}
+
+/** Empties the table, and puts these items into it. */
+export async function fill(table: TestTable, items: readonly Item[]): Promise<void> {
+  const { ddb, tableName } = table;
+  for (const { pk, sk } of await itemsOf(table)) {
+    await ddb.send(new DeleteItemCommand({ TableName: tableName, Key: { pk, sk } as Item }));
+  }
+  for (let i = 0; i < items.length; i += 25) {
+    const puts = items.slice(i, i + 25).map((Item) => ({ PutRequest: { Item } }));
+    await ddb.send(new BatchWriteItemCommand({ RequestItems: { [tableName]: puts } }));
+  }
+}
+
+/** Puts one item. */
+export async function put({ ddb, tableName }: TestTable, item: Item): Promise<void> {
+  await ddb.send(new PutItemCommand({ TableName: tableName, Item: item }));
+}

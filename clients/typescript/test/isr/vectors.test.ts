@@ -1,0 +1,338 @@
+/** The vectors that are about what is in a table. */
+
+import assert from 'node:assert/strict';
+
+import { TheorydbError } from '../../src/errors.js';
+import {
+  checkRequestKey,
+  type FaceTheoryIsrMetaStore,
+  hashedPartition,
+  type Lease,
+  type PageRecord,
+  rawPartition,
+} from '../../src/isr/index.js';
+import { onEngines, type TestTable } from '../engines.js';
+import { fill, generation, itemsOf, StoppedClock, storeOn } from './table.js';
+import {
+  comparable,
+  entryVector,
+  itemOf,
+  ms,
+  nextOf,
+  optional,
+  recordVector,
+  requestVector,
+  type Vector,
+  vectors,
+  whichOf,
+} from './vectors.js';
+
+/** The code of the error of a call, undefined if it succeeded; any other error is a failure of the test. */
+async function codeOf(call: () => unknown): Promise<string | undefined> {
+  try {
+    await call();
+    return undefined;
+  } catch (error) {
+    if (error instanceof TheorydbError) return error.code;
+    throw error;
+  }
+}
+
+onEngines('what readers make of rows', async (table) => {
+  const file = vectors('items.json');
+  const { cache_key: cacheKey } = file;
+  assert.equal(hashedPartition(cacheKey), file.pk);
+  const store = storeOn(table);
+  for (const v of file['reads'] ?? []) {
+    await fill(table, v['rows'].map(itemOf));
+    const found = recordVector(await store.read({ cacheKey }));
+    const { entry, cover, lock, malformed } = v;
+    const wanted = {
+      ...optional('entry', entry),
+      ...optional('cover', cover),
+      ...optional('lock', lock),
+      ...optional('malformed', malformed && whichOf(malformed)),
+    };
+    assert.deepEqual(found, wanted, v['name']);
+  }
+  for (const v of file['versions'] ?? []) {
+    await fill(table, v['rows'].map(itemOf));
+    assert.deepEqual((await store.versions({ cacheKey })).map(entryVector), v['entries'], v['name']);
+  }
+});
+
+onEngines('what readers make of requests and the log', async (table) => {
+  const file = vectors('items.json');
+  const { cache_key: cacheKey } = file;
+  for (const v of file['requests'] ?? []) {
+    await fill(table, v['row'] ? [itemOf(v['row'])] : []);
+    const store = storeOn(table, { now: () => v['now_ms'] });
+    await expect(v, async () => {
+      const request = await store.request({ cacheKey, idempotencyKey: v['key'] });
+      assert.deepEqual(request ? requestVector(request) : undefined, v['request'], v['name']);
+    });
+  }
+  const store = storeOn(table);
+  for (const v of file['sequences'] ?? []) {
+    await fill(table, v['row'] ? [itemOf(v['row'])] : []);
+    await expect(v, async () => {
+      const wanted = { seq: v['seq'], markLifetimeSeconds: v['mark_lifetime'] };
+      assert.deepEqual(await store.sequence(), wanted, v['name']);
+    });
+  }
+  for (const v of file['logs'] ?? []) {
+    await fill(table, v['rows'].map(itemOf));
+    await expect(v, async () => {
+      const wanted = v['changes'].map(({ seq, reload = [] }: Vector) => ({
+        seq,
+        reload: reload.map(({ tenant = '', key }: Vector) => ({ tenant, key })),
+      }));
+      assert.deepEqual(await store.changes(v['after']), wanted, v['name']);
+    });
+  }
+});
+
+/** The call succeeds, or the row is malformed as the vector says. */
+async function expect({ name, malformed }: Vector, call: () => Promise<void>): Promise<void> {
+  if (!malformed) return call();
+  await assert.rejects(
+    call,
+    (error: never) => {
+      assert.deepEqual(whichOf(error), whichOf(malformed), name);
+      return true;
+    },
+    name,
+  );
+}
+
+onEngines('the arithmetic of leases', async (table) => {
+  const file = vectors('lease-arithmetic.json');
+  const clock = new StoppedClock();
+  const store = storeOn(table, { clock });
+  for (const v of file['leases'] ?? []) {
+    await fill(table, []);
+    clock.set(v['now_ms']);
+    const lease = await store.acquireLease({ cacheKey: 'k', leaseDurationMs: v['lease_duration_ms'] });
+    assert.equal(lease.leaseDurationMs / 1000, v['duration_seconds'], v['name']);
+    assert.equal(lease.leaseExpiresAtMs / 1000, v['lease_expires_at'], v['name']);
+    const [row] = await itemsOf(table);
+    assert.deepEqual(
+      [row?.['lease_expires_at']?.N, row?.['ttl']?.N].map(Number),
+      [v['lease_expires_at'], v['ttl']],
+      v['name'],
+    );
+  }
+  for (const v of file['requests'] ?? []) {
+    await fill(table, []);
+    clock.set(v['now_ms']);
+    await store.acquireLease({
+      cacheKey: 'k',
+      leaseDurationMs: v['lease_duration_ms'],
+      idempotencyKey: 'r',
+      requestHash: 'h',
+      requestKeepSeconds: v['keep_seconds'] ?? 0,
+    });
+    const row = (await itemsOf(table)).find((item) => item['sk']?.S === 'REQ#r');
+    const found = [row?.['in_progress_until']?.N, row?.['ttl']?.N].map(Number);
+    assert.deepEqual(found, [v['in_progress_until'], v['ttl']], v['name']);
+  }
+});
+
+onEngines('what failures leave, and what a publish leaves of the version before', async (table) => {
+  const file = vectors('lease-arithmetic.json');
+  const clock = new StoppedClock();
+  const store = storeOn(table, { clock });
+  const cacheKey = 'k';
+  const pk = hashedPartition(cacheKey);
+  for (const v of file['back_offs'] ?? []) {
+    const failures = v['failures_before'] ?? 0;
+    const before = {
+      pk: { S: pk },
+      sk: { S: 'LOCK' },
+      lease_expires_at: { N: '1' },
+      failures: { N: String(failures) },
+    };
+    await fill(table, failures ? [before] : []);
+    clock.set(v['now_ms']);
+    const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
+    await store.backOff(lease, v['pause_ms'] ?? 0);
+    const [row] = await itemsOf(table);
+    const found = [row?.['lease_expires_at']?.N, row?.['ttl']?.N, row?.['failures']?.N].map(Number);
+    assert.deepEqual(found, [v['lease_expires_at'], v['ttl'], v['failures']], v['name']);
+  }
+  for (const v of file['superseded'] ?? []) {
+    await fill(table, []);
+    clock.set(v['now_ms']);
+    for (const id of ['g1', 'g2']) {
+      const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
+      const next = generation(id, v['now_ms'], optional('ttlUnixSeconds', v['ttl']));
+      await store.publish(lease, lease.record, next, {
+        history: true,
+        ...optional('supersededAtMs', ms(v['superseded_at'])),
+      });
+    }
+    const row = (await itemsOf(table)).find((item) => item['sk']?.S === 'VER#g1');
+    assert.equal(Number(row?.['ttl']?.N), v['version_ttl'], v['name']);
+  }
+});
+
+/** Takes the steps of an operation. */
+class Caller {
+  readonly #store: FaceTheoryIsrMetaStore;
+  readonly #clock: StoppedClock;
+  readonly #cacheKey: string;
+  #lease: Lease | undefined;
+  #record: PageRecord | undefined;
+
+  constructor(store: FaceTheoryIsrMetaStore, clock: StoppedClock, cacheKey: string) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#cacheKey = cacheKey;
+  }
+
+  async take(s: Vector): Promise<unknown> {
+    const store = this.#store;
+    const cacheKey = this.#cacheKey;
+    switch (s['do']) {
+      case 'clock':
+        return this.#clock.set(s['now_ms']);
+      case 'read':
+        this.#record = await store.read({ cacheKey });
+        return;
+      case 'acquire':
+        this.#lease = await store.acquireLease(acquisition(cacheKey, s));
+        return;
+      case 'refresh':
+        return store.refreshLease(this.#held);
+      case 'release':
+        return store.releaseLease(this.#held);
+      case 'back_off':
+        return store.backOff(this.#held, s['pause_ms'] ?? 0);
+      case 'break_lease':
+        return store.breakLease({ cacheKey, record: await this.#current() });
+      case 'publish':
+        return store.publish(this.#held, await this.#current(), nextOf(s['entry']), {
+          history: s['history'] ?? false,
+          unchanged: s['unchanged'] ?? false,
+          unpin: s['unpin'] ?? false,
+          ...optional('supersededAtMs', ms(s['superseded_at'])),
+        });
+      case 'rollback':
+        return store.rollback({ ...declaration(cacheKey, s), to: s['to'], record: await this.#current() });
+      case 'pin':
+        return this.#pin(s, await this.#current());
+      case 'end_request':
+        return store.endRequest(this.#held, endOf(s));
+    }
+    assert.fail(`there is no step ${s['do']}`);
+  }
+
+  get #held(): Lease {
+    assert.ok(this.#lease, 'no lease was acquired');
+    return this.#lease;
+  }
+
+  async #current(): Promise<PageRecord> {
+    return this.#record ?? (await this.#store.read({ cacheKey: this.#cacheKey }));
+  }
+
+  #pin(s: Vector, record: PageRecord): Promise<unknown> {
+    const { pinnedUntilMs, assertedAtMs: _, ...rest } = { ...declaration(this.#cacheKey, s), record };
+    return pinnedUntilMs === undefined ? this.#store.unpin(rest) : this.#store.pin({ ...rest, untilMs: pinnedUntilMs });
+  }
+}
+
+function acquisition(cacheKey: string, { lease_duration_ms, claim }: Vector) {
+  const plain = { cacheKey, leaseDurationMs: lease_duration_ms ?? 0 };
+  if (!claim) return plain;
+  const { key = '', request_hash = '', keep_seconds = 0 } = claim;
+  return { ...plain, idempotencyKey: key, requestHash: request_hash, requestKeepSeconds: keep_seconds };
+}
+
+function declaration(cacheKey: string, s: Vector) {
+  return {
+    cacheKey,
+    assertedAtMs: ms(s['asserted_at'] ?? 0),
+    ...optional('pinnedUntilMs', ms(s['pinned_until'])),
+    ...optional('ttlUnixSeconds', s['ttl']),
+    ...optional('supersededAtMs', ms(s['superseded_at'])),
+  };
+}
+
+function endOf({ failure = '', result }: Vector) {
+  if (!result) return { failure };
+  return { result: { htmlPointer: result.s3_key ?? '', ...optional('generationId', result.generation_id) } };
+}
+
+onEngines('what writers make of rows', async (table) => {
+  const file = vectors('writes.json');
+  for (const o of file['operations'] ?? []) {
+    await fill(table, o['before'].map(itemOf));
+    const clock = new StoppedClock(o['now_ms']);
+    const tokens: string[] = [...o['tokens']];
+    const newToken = () => tokens.shift() ?? 'another';
+    const caller = new Caller(storeOn(table, { clock, newToken, leaseOwner: o['owner'] }), clock, file.cache_key);
+    for (const [i, step] of o['steps'].entries()) {
+      assert.equal(await codeOf(() => caller.take(step)), step.error, `${o['name']}: step ${i}, ${step.do}`);
+    }
+    assert.deepEqual(comparable(await itemsOf(table)), comparable(o['after'].map(itemOf)), o['name']);
+  }
+});
+
+/** The calls of refused.json, with good arguments where the vector gives none. */
+const calls: Record<string, (table: TestTable, a: Vector) => unknown> = {
+  hashed_partition: (_, { tenant = '', key = 'example.com/' }) => hashedPartition(key, tenant),
+  raw_partition: (_, { tenant = '', key = 'example.com/' }) => rawPartition(key, tenant),
+  request_key: (_, { key }) => checkRequestKey(key),
+  async acquire(table, a) {
+    await storeOn(table, { now: () => a['now_ms'] ?? Date.now() }).acquireLease({
+      cacheKey: 'k',
+      leaseDurationMs: a['lease_duration_ms'] ?? 30_000,
+      idempotencyKey: a['request_key'] ?? 'r',
+      requestHash: a['request_hash'] ?? 'h',
+      requestKeepSeconds: a['keep_seconds'] ?? 3600,
+    });
+  },
+  async publish(table, a) {
+    const store = storeOn(table);
+    const lease = await store.acquireLease({ cacheKey: 'k', leaseDurationMs: 30_000 });
+    const good = { s3_key: 'bodies/x/g', generated_at: 1_800_000_000, revalidate_seconds: 60, generation_id: 'g' };
+    const how = { history: true, ...optional('supersededAtMs', ms(a['superseded_at'])) };
+    await store.publish(lease, lease.record, nextOf({ ...good, ...a }), how);
+  },
+  async commit_generation(table, a) {
+    const store = storeOn(table);
+    const { leaseToken } = await store.acquireLease({ cacheKey: 'k', leaseDurationMs: 30_000 });
+    await store.commitGeneration({
+      cacheKey: 'k',
+      leaseToken,
+      htmlPointer: a['html_pointer'] ?? 'bodies/x/g',
+      generatedAtMs: a['generated_at_ms'] ?? 1_800_000_000_000,
+      revalidateSeconds: a['revalidate_seconds'] ?? 60,
+      ...optional('etag', a['etag']),
+      ...optional('ttlUnixSeconds', a['ttl_unix_seconds']),
+    });
+  },
+  async pin(table, a) {
+    const store = storeOn(table);
+    const lease = await store.acquireLease({ cacheKey: 'k', leaseDurationMs: 30_000 });
+    await store.publish(lease, lease.record, generation('g', 1_800_000_000_000));
+    await store.pin({
+      cacheKey: 'k',
+      untilMs: ms(a['pinned_until'] ?? 1_800_000_000),
+      ...optional('ttlUnixSeconds', a['ttl']),
+    });
+  },
+};
+
+onEngines('bad input is refused', async (table) => {
+  for (const { name, call, arguments: given, error } of vectors('refused.json')['calls'] ?? []) {
+    await fill(table, []);
+    const make = calls[call];
+    assert.ok(make, `there is no call ${call}`);
+    assert.equal(await codeOf(() => make(table, given)), error, name);
+    if (call === 'acquire') assert.deepEqual(await itemsOf(table), [], `${name}: refused, and written`);
+    const meta = (await itemsOf(table)).some((item) => item['sk']?.S === 'META');
+    assert.equal(meta, call === 'pin', `${name}: refused, and published`);
+  }
+});
