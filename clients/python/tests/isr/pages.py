@@ -1,0 +1,101 @@
+"""A page in a real table, and a store whose clock the test has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease
+from theorydb_py.retry import Retry
+
+KEY = "example.com/news"
+NOW = 1_800_000_000.0
+DIGEST = "0" * 64
+
+
+@dataclass
+class Clock:
+    """Wall time in epoch seconds, moved by hand."""
+
+    now: float = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Tokens:
+    """Tokens in this order, and then others."""
+
+    names: list[str] = field(default_factory=list)
+    drawn: int = 0
+
+    def __call__(self) -> str:
+        self.drawn += 1
+        return self.names.pop(0) if self.names else f"token-{self.drawn}"
+
+
+def quick() -> Retry:
+    """Retry without waiting long."""
+    return Retry(first_pause=0.001, timeout=2)
+
+
+def new_store(client: Any, table: str, **settings: Any) -> FaceTheoryIsrMetaStore:
+    """Return a store with a clock that stands still, unless settings say otherwise."""
+    return FaceTheoryIsrMetaStore(
+        client, table, **{"now": Clock(), "lease_owner": "python", "retry": quick(), "settle_timeout": 2.0, **settings}
+    )
+
+
+def new_entry(name: str = "g1", **members: Any) -> Entry:
+    """Return an entry that can be published."""
+    entry = Entry(
+        s3_key=f"bodies/x/{name}",
+        generated_at=int(NOW),
+        revalidate_seconds=60,
+        etag=f'"{name}"',
+        ttl=int(NOW) + 86400,
+        generation_id=name,
+        key=KEY,
+        headers={"content-type": ("text/html; charset=utf-8",)},
+        content_sha256=DIGEST,
+        content_length=5,
+        stale_seconds=600,
+    )
+    return replace(entry, **members)
+
+
+def publish(store: FaceTheoryIsrMetaStore, name: str = "g1", *, history: bool = False, **members: Any) -> Entry:
+    """Publish a generation in the ordinary way."""
+    lease = store.acquire_lease(KEY)
+    return store.publish(lease, lease.record, new_entry(name, purge_seq=lease.purge_seq, **members), history=history)
+
+
+def rows(client: Any, table: str) -> dict[str, dict[str, Any]]:
+    """Return all rows of a small table by pk and sk."""
+    items = client.scan(TableName=table, ConsistentRead=True)["Items"]
+    return {f"{item['pk']['S']} {item['sk']['S']}": item for item in items}
+
+
+def row(client: Any, table: str, store: FaceTheoryIsrMetaStore, sk: str) -> dict[str, Any]:
+    """Return one row of the page, empty if there is none."""
+    return rows(client, table).get(f"{store.partition_key(KEY)} {sk}", {})
+
+
+def fill(client: Any, table: str, items: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as they are."""
+    for item in items:
+        client.put_item(TableName=table, Item=dict(item))
+
+
+def clear(client: Any, table: str) -> None:
+    """Delete all rows."""
+    for item in rows(client, table).values():
+        client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
+
+
+def held(lease: IsrLease | None) -> IsrLease:
+    """Return a lease that is there."""
+    assert lease is not None
+    return lease

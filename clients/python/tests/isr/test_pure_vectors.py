@@ -1,0 +1,87 @@
+"""What needs no table, against the specification."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.isr.vectors import cover_from, entry_from, load
+from theorydb_py.errors import InvalidInputError, TheorydbError
+from theorydb_py.isr import (
+    age,
+    body_prefix,
+    canonical_json,
+    canonical_key,
+    fresh_until,
+    freshness,
+    hash_inputs,
+    hashed_partition,
+    raw_partition,
+    stale_until,
+)
+
+
+def cases(file: str, section: str) -> list[Any]:
+    return [pytest.param(vector, id=vector["name"]) for vector in load(file)[section]]
+
+
+@pytest.mark.parametrize("vector", cases("partition-keys.json", "hashed"))
+def test_hashed_partition_keys(vector: dict[str, Any]) -> None:
+    pk = hashed_partition(vector["key"], vector.get("tenant", ""))
+    assert (pk, body_prefix(pk)) == (vector["pk"], vector["body_prefix"])
+
+
+@pytest.mark.parametrize("vector", cases("partition-keys.json", "raw"))
+def test_raw_partition_keys(vector: dict[str, Any]) -> None:
+    pk = raw_partition(vector["key"], vector.get("tenant", ""))
+    assert (pk, body_prefix(pk)) == (vector["pk"], vector["body_prefix"])
+
+
+@pytest.mark.parametrize("vector", cases("cache-keys.json", "accepted"))
+def test_canonical_keys(vector: dict[str, Any]) -> None:
+    assert canonical_key(vector["text"]) == vector["key"]
+    assert canonical_key(vector["key"]) == vector["key"]
+
+
+@pytest.mark.parametrize("vector", cases("cache-keys.json", "refused"))
+def test_refused_canonical_keys(vector: dict[str, Any]) -> None:
+    with pytest.raises(TheorydbError) as caught:
+        canonical_key(vector["text"])
+    assert caught.value.code == vector["error"]
+
+
+@pytest.mark.parametrize("vector", cases("request-hashes.json", "accepted"))
+def test_request_hashes(vector: dict[str, Any]) -> None:
+    inputs = json.loads(vector["inputs"])
+    assert canonical_json(inputs).decode() == vector["canonical"]
+    assert hash_inputs(inputs) == vector["sha256"]
+
+
+# What json.loads alone cannot see is no concern of a function that takes a value.
+@pytest.mark.parametrize("vector", [c for c in cases("request-hashes.json", "refused") if c.id != "a repeated name"])
+def test_refused_request_hashes(vector: dict[str, Any]) -> None:
+    with pytest.raises((InvalidInputError, json.JSONDecodeError)):
+        hash_inputs(json.loads(vector["inputs"]))
+
+
+def test_inputs_that_are_no_json() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    for value in (object(), {1: "a"}, float("nan"), {"a": {1, 2}}, circle, "x" * (64 << 10), {"\ud800": 1}):
+        with pytest.raises(InvalidInputError):
+            hash_inputs(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("vector", cases("freshness.json", "decisions"))
+def test_freshness(vector: dict[str, Any]) -> None:
+    entry, now = entry_from(vector["entry"]), vector["now_ms"] / 1000
+    assert freshness(entry, cover_from(vector.get("cover")), now) == vector["state"]
+    assert fresh_until(entry) == vector["fresh_until"]
+    assert stale_until(entry) == vector["stale_until"]
+    assert age(entry, now) == vector.get("age_seconds", 0)
+
+
+def test_no_entry_is_missing() -> None:
+    assert freshness(None, cover_from(None), 1.8e9) == "missing"

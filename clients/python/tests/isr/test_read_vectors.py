@@ -1,0 +1,128 @@
+"""What stored rows say, against the specification, on real engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.isr.pages import Clock, clear, fill, new_store
+from tests.isr.vectors import cover_from, item_from, load, said_of
+from theorydb_py.errors import LeaseHeldError, MalformedRowError, TheorydbError
+
+ITEMS = load("items.json")
+KEY = ITEMS["cache_key"]
+
+
+def said(error: TheorydbError | None) -> dict[str, str] | None:
+    if not isinstance(error, MalformedRowError):
+        return None
+    return {"pk": error.pk, "sk": error.sk, "attribute": error.attribute}
+
+
+def expected(vector: dict[str, Any]) -> dict[str, str] | None:
+    malformed = vector.get("malformed")
+    return malformed and {name: malformed[name] for name in ("pk", "sk", "attribute")}
+
+
+def test_reads(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    store = new_store(client, table_name)
+    assert store.partition_key(KEY) == ITEMS["pk"]
+    for vector in ITEMS["reads"]:
+        with subtests.test(vector["name"]):
+            fill(client, table_name, map(item_from, vector["rows"]))
+            record = store.read(KEY)
+            clear(client, table_name)
+            assert said(record.malformed) == expected(vector)
+            assert said_of(record.entry) == vector.get("entry")
+            assert record.cover == cover_from(vector.get("cover"))
+            lock = record.lock and {name: value for name, value in vars(record.lock).items() if value}
+            assert lock == vector.get("lock")
+
+
+def test_versions(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    store = new_store(client, table_name)
+    for vector in ITEMS["versions"]:
+        with subtests.test(vector["name"]):
+            fill(client, table_name, map(item_from, vector["rows"]))
+            versions = store.versions(KEY)
+            clear(client, table_name)
+            assert [said_of(entry) for entry in versions] == vector["entries"]
+
+
+def test_requests(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    clock = Clock()
+    store = new_store(client, table_name, now=clock)
+    for vector in ITEMS["requests"]:
+        with subtests.test(vector["name"]):
+            clock.now = vector["now_ms"] / 1000
+            fill(client, table_name, [item_from(vector["row"])])
+            request, malformed = None, None
+            try:
+                request = store.request(KEY, vector["key"])
+            except MalformedRowError as error:
+                malformed = error
+            clear(client, table_name)
+            assert said(malformed) == expected(vector)
+            members = request and {n: v for n, v in vars(request).items() if v and n != "key"}
+            assert members == vector.get("request")
+
+
+def test_sequences(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    store = new_store(client, table_name)
+    for vector in ITEMS["sequences"]:
+        with subtests.test(vector["name"]):
+            if vector["row"] is not None:
+                fill(client, table_name, [item_from(vector["row"])])
+            found, malformed = None, None
+            try:
+                found = store.sequence()
+            except MalformedRowError as error:
+                malformed = error
+            clear(client, table_name)
+            assert said(malformed) == expected(vector)
+            if found is not None:
+                assert (found.seq, found.mark_lifetime) == (vector.get("seq", 0), vector.get("mark_lifetime", 0))
+
+
+def test_logs(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    store = new_store(client, table_name)
+    for vector in ITEMS["logs"]:
+        with subtests.test(vector["name"]):
+            fill(client, table_name, map(item_from, vector["rows"]))
+            changes, malformed = None, None
+            try:
+                changes = store.changes(vector.get("after", 0))
+            except MalformedRowError as error:
+                malformed = error
+            clear(client, table_name)
+            assert said(malformed) == expected(vector)
+            if changes is not None:
+                assert [_said_change(vars(change)) for change in changes] == [
+                    {"seq": c["seq"], "reload": c.get("reload") or []} for c in vector["changes"]
+                ]
+
+
+def _said_change(change: dict[str, Any]) -> dict[str, Any]:
+    reload = [{name: value for name, value in vars(t).items() if value} for t in change["reload"]]
+    return {"seq": change["seq"], "reload": reload}
+
+
+def test_locks(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
+    clock = Clock()
+    store = new_store(client, table_name, now=clock)
+    for vector in load("lease-arithmetic.json")["locks"]:
+        with subtests.test(vector["name"]):
+            clock.now = vector["now_ms"] / 1000
+            if vector["item"] is not None:
+                fill(client, table_name, [{**item_from(vector["item"]), "pk": {"S": store.partition_key(KEY)}}])
+            lock = store.read(KEY).lock
+            held = False
+            try:
+                store.acquire_lease(KEY)
+            except LeaseHeldError:
+                held = True
+            clear(client, table_name)
+            assert held is vector["held"]
+            said = None if lock is None else {name: value for name, value in vars(lock).items() if value}
+            assert said == vector["lock"]

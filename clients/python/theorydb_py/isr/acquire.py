@@ -1,0 +1,106 @@
+"""Taking a lease, until it is known whose it is."""
+
+from __future__ import annotations
+
+from theorydb_py.answers import read_failure, stored_item
+from theorydb_py.errors import TheorydbError, UnknownOutcomeError
+from theorydb_py.isr.connection import Connection, logger
+from theorydb_py.isr.expressions import compare, delete, is_free, put
+from theorydb_py.isr.items import SK_LOCK, key, string, text
+from theorydb_py.isr.lease import IsrLease
+from theorydb_py.isr.lockrow import held_error, lock_of, new_lock
+from theorydb_py.isr.request import end_request
+from theorydb_py.isr.requestrow import failed
+from theorydb_py.lockrow import expiry
+from theorydb_py.outcome import Outcome, outcome_of
+
+
+def acquire(connection: Connection, lease: IsrLease) -> None:
+    """Take a lease that nobody has asked for yet.
+
+    A request whose reply was lost is repeated under the same token: if the row
+    that refuses it carries that token, the first one was carried out. If the
+    answer stays out, the row is deleted by its token. LeaseHeldError: somebody
+    else has it. UnknownOutcomeError: not even that was answered; the worst that
+    remains is a lease that nobody uses until it expires.
+    """
+    started, attempt = connection.monotonic(), 0
+    while True:
+        attempt += 1
+        try:
+            _take(connection, lease)
+        except Exception as error:
+            outcome = outcome_of(error)
+            if outcome is Outcome.CONDITION_FAILED:
+                return _contest(lease, error, started)
+            if outcome is Outcome.REFUSED and attempt == 1:
+                raise read_failure(f"acquire the lease of {lease.pk}", error) from error
+            if outcome is Outcome.REFUSED or not may_go_on(connection, attempt, started):
+                raise abandon(connection, lease, error) from error
+        else:
+            return None
+
+
+def may_go_on(connection: Connection, attempt: int, started: float) -> bool:
+    """Wait before another attempt at an acquisition, unless it was tried often or long enough."""
+    retry = connection.retry
+    return attempt < retry.attempts and retry.pause(attempt, started + retry.timeout)
+
+
+def _take(connection: Connection, lease: IsrLease) -> None:
+    """Ask for the LOCK row once. If we crash here, a lease expires."""
+    now, started = connection.now(), connection.monotonic()
+    expires_at = expiry(now, lease.duration_seconds)
+    row = new_lock(lease.pk, lease.lease_token, lease.lease_owner, expires_at)
+    answer = connection.call("put_item", ReturnValues="ALL_OLD", **put(row, is_free(int(now))))
+    # What it replaced: a back-off that has passed, or a lease whose holder died.
+    lease.failures = lock_of(answer.get("Attributes", {})).failures
+    lease.granted(expires_at, started)
+
+
+def _contest(lease: IsrLease, refusal: Exception, started: float) -> None:
+    """Read the row that refused us.
+
+    Our own token on it means that an earlier attempt, ours or boto3's, was carried
+    out and its reply lost.
+    """
+    row = stored_item(refusal) or {}
+    found = lock_of(row)
+    if text(row, "lease_token") != lease.lease_token:
+        raise held_error(lease.pk, found) from refusal
+    lease.granted(found.lease_expires_at, started)
+
+
+def abandon(connection: Connection, lease: IsrLease, cause: Exception) -> Exception:
+    """Make sure that a lease whose acquisition was not answered is nobody's, and return what to raise.
+
+    A request of it that was begun, and which nobody will carry out, can be made
+    again.
+    """
+    deadline = connection.monotonic() + connection.retry.timeout
+    try:
+        drop(connection, lease, deadline)
+        end_request(connection, lease, failed(f"it was not begun: {cause}"), deadline)
+    except Exception as failure:
+        return UnknownOutcomeError(
+            f"acquire the lease of {lease.pk}: there was no answer ({cause}), nor to giving it back ({failure}): "
+            "try again once it has expired"
+        )
+    logger.warning("settled an unanswered acquisition of %s: %s", lease.pk, cause)
+    return cause if isinstance(cause, TheorydbError) else read_failure(f"acquire the lease of {lease.pk}", cause)
+
+
+def drop(connection: Connection, lease: IsrLease, deadline: float | None) -> bool:
+    """Delete the LOCK row if it carries the lease's token, and say whether it did; deadline as in Connection.repeat.
+
+    Afterwards no row carries the token, and no request that demands it can succeed
+    any more.
+    """
+    ours = compare("lease_token", "=", string(lease.lease_token))
+    try:
+        connection.repeat(deadline, "delete_item", **delete(key(lease.pk, SK_LOCK), ours))
+    except Exception as error:
+        if outcome_of(error) is not Outcome.CONDITION_FAILED:
+            raise
+        return False
+    return True

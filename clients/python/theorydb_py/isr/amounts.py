@@ -1,0 +1,88 @@
+"""Numbers and times of rows: how they are rounded, and what bounds them.
+
+Numbers are written as integers. Those of other writers may be fractions and of
+any size: they are rounded down, or up where the condition that judges them
+compares with a whole second, and saturate.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+from theorydb_py.errors import InvalidInputError
+from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+
+SATURATION = 1 << 62
+"""What larger numbers are read as, in both directions."""
+MAX_COUNT = SATURATION - 1
+"""The largest sequence, version or length."""
+MIN_STATUS, MAX_STATUS = 100, 999
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?")
+
+
+def floor_number(digits: str) -> int | None:
+    """Round a number as DynamoDB writes it down; None if the text is no number."""
+    number = _decimal(digits)
+    return None if number is None else math.floor(number)
+
+
+def ceil_number(digits: str) -> int | None:
+    """Round a number up, as ``floor_number`` rounds it down."""
+    number = _decimal(digits)
+    return None if number is None else math.ceil(number)
+
+
+def _decimal(digits: str) -> Decimal | None:
+    if _NUMBER.fullmatch(digits) is None:
+        return None
+    # Saturated before it is expanded: an exponent may say thousands of digits.
+    return min(max(Decimal(digits), Decimal(-SATURATION)), Decimal(SATURATION))
+
+
+def clamp(value: int, most: int) -> int:
+    """Bring a value into [0, most]."""
+    return min(max(value, 0), most)
+
+
+def check_number(name: str, value: object) -> float:
+    """Refuse what is no finite number. A bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInputError(f"{name} is {value!r}: expected a finite number")
+    return value
+
+
+def check_moment(name: str, value: object) -> float:
+    """Refuse what is no time in epoch seconds before the year 10000."""
+    number = check_number(name, value)
+    if not 0 <= number <= MAX_MOMENT:
+        raise InvalidInputError(
+            f"{name} is {value!r}: expected epoch seconds from 0 to {MAX_MOMENT}, the end of the year 9999; "
+            "divide milliseconds by 1000"
+        )
+    return number
+
+
+def check_interval(name: str, value: object) -> int:
+    """Return an interval in whole seconds, rounded up, at most ten years; negative ones are refused."""
+    number = check_number(name, value)
+    if number < 0:
+        raise InvalidInputError(f"{name} is {value!r}: expected seconds from 0 to {MAX_INTERVAL} (ten years)")
+    return clamp(math.ceil(number), MAX_INTERVAL)
+
+
+def check_count(name: str, value: object, most: int = MAX_COUNT) -> int:
+    """Refuse what is no integer from 0 to most."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise InvalidInputError(f"{name} is {value!r}: expected an integer from 0 to {most}")
+    return value
+
+
+def lease_seconds(name: str, milliseconds: object) -> int:
+    """Return the lifetime of a lease in whole seconds, rounded up, at most ten years."""
+    number = check_number(name, milliseconds)
+    if number <= 0:
+        raise InvalidInputError(f"{name} is {milliseconds!r}: expected more than 0 milliseconds, such as 30000")
+    return clamp(math.ceil(number / 1000), MAX_INTERVAL)

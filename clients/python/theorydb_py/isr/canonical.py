@@ -1,0 +1,101 @@
+"""The canonical text of a cache key, by which ``isr serve`` keeps the page of a URL.
+
+    host + path ['?' + query, sorted by names, percent-encoded] ['#' + variant]
+
+The host is in lower case, without a default port; there is no scheme.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote_from_bytes
+
+from theorydb_py.errors import InvalidInputError, InvalidKeyError
+from theorydb_py.isr.keys import check_cache_key
+
+_LONGEST_HOST = 260
+_SCHEME = re.compile(r"https?://", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9\-._:\[\]]+")
+_PATH = re.compile(r"/[!$-;=@A-Z\[\]_a-z~]*")  # printable ASCII without " # < > ? \ ^ ` { | }
+_ESCAPE = re.compile(r"%(.{0,2})", re.DOTALL)
+_HEX = re.compile(r"[0-9A-Fa-f]{2}")
+_UNRESERVED = re.compile(r"[A-Za-z0-9\-._~]")
+
+
+def canonical_key(text: str) -> str:
+    """Return the key of a URL, or of a key's text, with every query parameter that is written there.
+
+    InvalidKeyError: it does not begin with a host name, is not percent-encoded as
+    a URL is, or the key has more than 4,096 bytes.
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"the key is {text!r}: expected a str such as https://example.com/page")
+    rest, _, variant = _SCHEME.sub("", text, count=1).partition("#") if _SCHEME.match(text) else text.partition("#")
+    rest, _, query = rest.partition("?")
+    host, slash, path = rest.partition("/")
+    key = _canonical_host(host, text) + _canonical_path(slash + path or "/", text)
+    query = _canonical_query(query, text)
+    return check_cache_key(key + (f"?{query}" if query else "") + (f"#{variant}" if variant else ""))
+
+
+def _canonical_host(host: str, text: str) -> str:
+    refused = InvalidKeyError(
+        f"{text[:100]!r} does not begin with a host name: expected a URL like https://example.com/page "
+        "or a key like example.com/page"
+    )
+    if len(host) > _LONGEST_HOST or _HOST.fullmatch(host) is None:
+        raise refused
+    host = host.lower()
+    # A colon outside the brackets of an IPv6 address begins the port.
+    name, port, colon = host, "", host.rfind(":")
+    if colon > host.rfind("]"):
+        name, port = host[:colon], host[colon + 1 :]
+    if name == "" or (name[0] != "[" and ":" in name) or port.strip("0123456789"):
+        raise refused
+    # The key has no scheme, so that the default port of either is dropped.
+    return name if port in ("", "80", "443") else host
+
+
+def _canonical_path(path: str, text: str) -> str:
+    """Bring percent-encoding to the one form of RFC 3986, section 6.2.2: nothing that need not be."""
+    refused = InvalidKeyError(f"{text[:100]!r} has a path that is not percent-encoded as a URL's")
+    if _PATH.fullmatch(path) is None:
+        raise refused
+
+    def normal(escape: re.Match[str]) -> str:
+        digits = escape[1]
+        if _HEX.fullmatch(digits) is None:
+            raise refused
+        character = chr(int(digits, 16))
+        return character if _UNRESERVED.fullmatch(character) else "%" + digits.upper()
+
+    return _ESCAPE.sub(normal, path)
+
+
+def _canonical_query(query: str, text: str) -> str:
+    """Sort parameters by name, percent-encoded. Those of one name keep their order, as it may carry meaning."""
+    pairs: list[tuple[str, str]] = []
+    for part in filter(None, query.split("&")):
+        if ";" in part:  # some servers split there: not ours to guess
+            raise InvalidKeyError(f"{text[:100]!r} has a query with a semicolon: percent-encode it")
+        name, equals, value = part.partition("=")
+        encoded = _requote(name, text)
+        pairs.append((encoded, encoded + (equals and equals + _requote(value, text))))
+    pairs.sort(key=lambda pair: pair[0])
+    return "&".join(pair[1] for pair in pairs)
+
+
+def _requote(part: str, text: str) -> str:
+    """Percent-encode all but unreserved characters of a part of a query, once."""
+    refused = InvalidKeyError(f"{text[:100]!r} has a query that is not percent-encoded as a URL's")
+
+    def byte(escape: re.Match[bytes]) -> bytes:
+        if re.fullmatch(rb"[0-9A-Fa-f]{2}", escape[1]) is None:
+            raise refused
+        return bytes.fromhex(escape[1].decode("ascii"))
+
+    try:
+        raw = part.replace("+", " ").encode()
+    except UnicodeEncodeError:
+        raise refused from None
+    return quote_from_bytes(re.sub(rb"(?s)%(.{0,2})", byte, raw), safe="")

@@ -1,0 +1,66 @@
+"""The reference's call: what it says of a generation, as an entry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from theorydb_py.errors import InvalidInputError
+from theorydb_py.isr.amounts import check_number
+from theorydb_py.isr.entry import Entry
+
+
+def committed(
+    *,
+    html_pointer: str,
+    generated_at_ms: float,
+    revalidate_seconds: float,
+    etag: str | None,
+    generation_id: str,
+    cache_key: str,
+    purge_seq: int | None,
+    described: Mapping[str, Any],
+) -> Entry:
+    """Return the entry to publish.
+
+    described are members of an Entry that describe the content, None where the
+    caller did not say. Without any, the entry is as another service's: nobody could
+    check its body. InvalidInputError: some are given and not the two by which
+    readers know the body; or purge_seq is None then, as the lease was taken
+    elsewhere.
+    """
+    said = {name: value for name, value in described.items() if value is not None}
+    if said and ("content_sha256" not in said or "content_length" not in said):
+        raise InvalidInputError(
+            f"{', '.join(said)}: expected content_sha256 and content_length beside, by which readers know the body"
+        )
+    if said and purge_seq is None:
+        raise InvalidInputError(
+            "the lease was taken by another process: expected the purge_seq that it read before rendering, "
+            "or nothing that describes the content"
+        )
+    window: Any = revalidate_seconds  # checked, and rounded, where it is stored
+    return Entry(
+        s3_key=html_pointer,
+        generated_at=math.floor(check_number("generated_at_ms", generated_at_ms) / 1000),
+        revalidate_seconds=window,
+        etag=etag or "",
+        foreign=not said,
+        generation_id=generation_id,
+        key=cache_key,
+        purge_seq=purge_seq or 0,
+        **said,
+    )
+
+
+def bare(entry: Entry) -> Entry:
+    """Return an entry of a row with the reference's attributes alone, as readers find it."""
+    return Entry(
+        s3_key=entry.s3_key,
+        generated_at=entry.generated_at,
+        revalidate_seconds=entry.revalidate_seconds,
+        etag=entry.etag,
+        ttl=entry.ttl,
+        foreign=True,
+    )

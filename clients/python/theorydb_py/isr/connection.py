@@ -1,0 +1,93 @@
+"""One table, as the store asks it: reads, and how calls are repeated."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from theorydb_py.api import DynamoDB
+from theorydb_py.isr.amounts import check_moment
+from theorydb_py.isr.items import Item, key, string
+from theorydb_py.retry import Retry
+
+logger = logging.getLogger("theorydb_py.isr")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A table and what the store needs to talk to it. Safe for concurrent use, as boto3's clients are."""
+
+    client: DynamoDB
+    table: str
+    owner: str
+    clock: Callable[[], float]
+    """Wall time in epoch seconds."""
+    new_token: Callable[[], str]
+    retry: Retry
+    settle_timeout: float
+    """Seconds within which the outcome of an unanswered write is looked for."""
+
+    def now(self) -> float:
+        """Return the wall time in epoch seconds. InvalidInputError: the clock gives something else."""
+        return check_moment("now()", self.clock())
+
+    def second(self) -> int:
+        """Return the second that it is."""
+        return math.floor(self.now())
+
+    def monotonic(self) -> float:
+        """Return the seconds of a clock that nobody sets."""
+        return self.retry.monotonic()
+
+    def settling(self) -> float:
+        """Return the deadline of work that begins now to find out what became of a write."""
+        return self.monotonic() + self.settle_timeout
+
+    def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Make one call of the client."""
+        answer: dict[str, Any] = getattr(self.client, operation)(TableName=self.table, **arguments)
+        return answer
+
+    def repeat(self, deadline: float | None, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Make a call that may be repeated without harm until its answer is definite.
+
+        None: a few times at most; else until the deadline, by the monotonic clock.
+        """
+        if deadline is None:
+            return self.retry.bounded(lambda: self.call(operation, **arguments))
+        return self.retry.until(deadline, lambda: self.call(operation, **arguments))
+
+    def read_row(self, pk: str, sk: str, deadline: float | None = None) -> Item | None:
+        """Read one row strongly, None if there is none. deadline is as in repeat."""
+        answer = self.repeat(deadline, "get_item", ConsistentRead=True, Key=key(pk, sk))
+        item: Item | None = answer.get("Item")
+        return item or None
+
+    def query(self, pk: str, sort_keys: str, **arguments: Any) -> list[Item]:
+        """Return the rows of a partition, of all pages, read strongly.
+
+        sort_keys is the condition of them, of the values ``:first`` and ``:last``.
+        """
+        rows: list[Item] = []
+        question = query_arguments(pk, sort_keys, **arguments)
+        while True:
+            page = self.repeat(None, "query", ConsistentRead=True, **question)
+            rows += page["Items"]
+            if not page.get("LastEvaluatedKey"):
+                return rows
+            question["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+
+def query_arguments(pk: str, sort_keys: str, *, first: str, last: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return the arguments of a query of one partition."""
+    values = {":pk": string(pk), ":first": string(first)}
+    if last is not None:
+        values[":last"] = string(last)
+    return {
+        "KeyConditionExpression": f"pk = :pk AND {sort_keys}",
+        "ExpressionAttributeValues": values,
+        **more,
+    }

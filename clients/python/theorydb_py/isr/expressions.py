@@ -1,0 +1,123 @@
+"""Conditions and updates, in DynamoDB's expressions.
+
+A condition is a function that states itself in the expressions of one request,
+so that parts can be put together without their placeholders getting in each
+other's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from theorydb_py.isr.items import Attribute, number, string
+
+
+class Expressions:
+    """The names and values of one request. Not safe for concurrent use."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: dict[str, Attribute] = {}
+
+    def name(self, path: str) -> str:
+        """Return an attribute's path, with a placeholder for each name: some are reserved."""
+        for part in path.split("."):
+            self._names["#" + part] = part
+        return ".".join("#" + part for part in path.split("."))
+
+    def value(self, value: Attribute) -> str:
+        """Return the placeholder of a value."""
+        placeholder = f":{len(self._values)}"
+        self._values[placeholder] = value
+        return placeholder
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that declare the placeholders."""
+        arguments: dict[str, Any] = {}
+        if self._names:
+            arguments["ExpressionAttributeNames"] = dict(self._names)
+        if self._values:
+            arguments["ExpressionAttributeValues"] = dict(self._values)
+        return arguments
+
+
+Condition = Callable[[Expressions], str]
+
+
+def exists(path: str = "pk") -> Condition:
+    """Demand an attribute, or the row itself."""
+    return lambda e: f"attribute_exists({e.name(path)})"
+
+
+def absent(path: str = "pk") -> Condition:
+    """Demand that there is no such attribute, or no row."""
+    return lambda e: f"attribute_not_exists({e.name(path)})"
+
+
+def compare(path: str, operator: str, value: Attribute) -> Condition:
+    """Demand that an attribute compares so with a value."""
+    return lambda e: f"{e.name(path)} {operator} {e.value(value)}"
+
+
+def same(path: str, found: Attribute | None) -> Condition:
+    """Demand that an attribute is as it was found, whatever it was; None: that there is none."""
+    return absent(path) if found is None else compare(path, "=", found)
+
+
+def no_number(path: str) -> Condition:
+    """Demand that an attribute is anything but a number."""
+    return lambda e: f"NOT attribute_type({e.name(path)}, {e.value(string('N'))})"
+
+
+def all_of(*conditions: Condition) -> Condition:
+    """Demand all of them."""
+    return lambda e: " AND ".join(c(e) if len(conditions) == 1 else f"({c(e)})" for c in conditions)
+
+
+def any_of(*conditions: Condition) -> Condition:
+    """Demand one of them."""
+    return lambda e: " OR ".join(c(e) for c in conditions)
+
+
+def is_held(token: str, now: int) -> Condition:
+    """Demand a LOCK row that is ours and has not expired."""
+    return all_of(compare("lease_token", "=", string(token)), compare("lease_expires_at", ">", number(now)))
+
+
+def is_free(now: int) -> Condition:
+    """Demand that nobody holds the lease. A row without a number cannot say when it ends: it is free."""
+    return any_of(absent(), no_number("lease_expires_at"), compare("lease_expires_at", "<=", number(now)))
+
+
+def put(item: Mapping[str, Attribute], condition: Condition | None = None) -> dict[str, Any]:
+    """Return the arguments that write a row whole."""
+    e = Expressions()
+    return {"Item": dict(item), **_conditional(e, condition)}
+
+
+def delete(key: Mapping[str, Attribute], condition: Condition) -> dict[str, Any]:
+    """Return the arguments that delete a row."""
+    e = Expressions()
+    return {"Key": dict(key), **_conditional(e, condition)}
+
+
+def update(
+    key: Mapping[str, Attribute], changes: Mapping[str, Attribute | None], condition: Condition
+) -> dict[str, Any]:
+    """Return the arguments that set attributes of a row, and remove those whose change is None."""
+    e = Expressions()
+    sets = [f"{e.name(name)} = {e.value(value)}" for name, value in changes.items() if value is not None]
+    removes = [e.name(name) for name, value in changes.items() if value is None]
+    clauses = [f"SET {', '.join(sets)}" if sets else "", f"REMOVE {', '.join(removes)}" if removes else ""]
+    return {"Key": dict(key), "UpdateExpression": " ".join(filter(None, clauses)), **_conditional(e, condition)}
+
+
+def _conditional(e: Expressions, condition: Condition | None) -> dict[str, Any]:
+    if condition is None:
+        return e.arguments()
+    return {
+        "ConditionExpression": condition(e),
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        **e.arguments(),
+    }

@@ -1,0 +1,66 @@
+"""The one rule that decides what an entry is worth. It is pure."""
+
+from __future__ import annotations
+
+import math
+
+from theorydb_py.isr.amounts import clamp
+from theorydb_py.isr.entry import Cover, Entry, State
+from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+
+_CLOCK_TOLERANCE = 120
+"""How many seconds ahead a generated_at may lie before it is the work of a wrong clock."""
+_PURGE_TOLERANCE = 60
+"""Seconds granted between the clocks of a purge and of an entry without a sequence."""
+_MARK_MARGIN = 24 * 3600
+"""Subtracted from the life of purge marks: what may outlive a mark that covers it is not trusted."""
+
+
+def freshness(entry: Entry | None, cover: Cover, now: float) -> State:
+    """Judge an entry at a moment in epoch seconds, given the purges that cover it."""
+    if entry is None:
+        return State.MISSING
+    if _covered(entry, cover.hard_seq, cover.at):
+        return State.PURGED
+    if cover.mark_lifetime > 0:
+        asserted = entry.generated_at if entry.asserted_at is None else entry.asserted_at
+        if now >= asserted + cover.mark_lifetime - _MARK_MARGIN:
+            return State.EXPIRED
+    in_window = now < fresh_until(entry) and entry.generated_at - now <= _CLOCK_TOLERANCE
+    pinned = entry.pinned_until is not None and entry.pinned_until > now
+    if not _covered(entry, cover.seq, cover.at) and (in_window or pinned):
+        return State.FRESH
+    return State.STALE if now < stale_until(entry) else State.EXPIRED
+
+
+def fresh_until(entry: Entry) -> int:
+    """Return the end of the freshness window, in epoch seconds."""
+    return entry.generated_at + clamp(entry.revalidate_seconds, MAX_INTERVAL)
+
+
+def stale_until(entry: Entry) -> int:
+    """Return the end of the stale window, in epoch seconds."""
+    return fresh_until(entry) + clamp(entry.stale_seconds, MAX_INTERVAL)
+
+
+def age(entry: Entry, now: float) -> int:
+    """Return the whole seconds since an entry was generated, never negative."""
+    return max(0, math.floor(now - entry.generated_at))
+
+
+def _covered(entry: Entry, seq: int, at: int) -> bool:
+    """Whether a purge came after the entry's content. Without a sequence its time decides, in favour of the purge."""
+    if seq == 0:
+        return False
+    if entry.foreign:
+        return entry.generated_at <= at + _PURGE_TOLERANCE
+    return seq > entry.purge_seq
+
+
+def expiry(entry: Entry, now: float, retention_seconds: int) -> int | None:
+    """Return the ttl of an entry: a day beyond all that could still need it; None if it is pinned for ever."""
+    pinned = entry.pinned_until or 0
+    if pinned >= MAX_MOMENT:
+        return None
+    needed = max(now + retention_seconds, stale_until(entry), pinned)
+    return clamp(math.floor(needed) + 24 * 3600, MAX_MOMENT)

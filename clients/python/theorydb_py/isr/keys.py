@@ -1,0 +1,106 @@
+"""Cache keys, tenants and idempotency keys, and the partition keys made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from theorydb_py.errors import InvalidInputError, InvalidKeyError
+
+_LONGEST_KEY = 4096
+_LONGEST_PK = 2048
+_LONGEST_REQUEST_KEY = 256
+_LONGEST_HASH = 256
+_TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_REQUEST_KEY = re.compile(r"[!-~]{1,256}")
+
+
+def hashed_partition(cache_key: str, tenant: str = "") -> str:
+    """Return the partition key that ``isr`` uses: ``CACHE#`` and the hex SHA-256 of the key.
+
+    A tenant stands before it. It spreads keys evenly and hides their length.
+    InvalidKeyError: the key or the tenant cannot be one; see check_cache_key and
+    check_tenant.
+    """
+    key = check_cache_key(cache_key)
+    return _tenant_prefix(tenant) + "CACHE#" + hashlib.sha256(key.encode()).hexdigest()
+
+
+def raw_partition(cache_key: str, tenant: str = "") -> str:
+    """Return the readable partition key: ``CACHE#`` and the key, after the tenant.
+
+    For tables that other services write so. InvalidKeyError as of
+    hashed_partition, and if the result is longer than DynamoDB's 2,048 bytes.
+    """
+    return check_partition(_tenant_prefix(tenant) + "CACHE#" + check_cache_key(cache_key))
+
+
+def body_prefix(pk: str) -> str:
+    """Return where the bodies of a partition are, with a slash at the end."""
+    return "bodies/" + hashlib.sha256(pk.encode()).hexdigest() + "/"
+
+
+def check_cache_key(cache_key: object) -> str:
+    """Return the key, or raise InvalidKeyError unless it is text of 1 to 4,096 bytes of UTF-8."""
+    key = _text("the cache key", cache_key)
+    size = _size("the cache key", key)
+    if not 1 <= size <= _LONGEST_KEY:
+        raise InvalidKeyError(f"the cache key {key[:60]!r} has {size} bytes: expected 1 to {_LONGEST_KEY}")
+    return key
+
+
+def check_partition(pk: object) -> str:
+    """Return the partition key, or raise InvalidKeyError unless it is text of 1 to 2,048 bytes."""
+    key = _text("the partition key", pk)
+    size = _size("the partition key", key)
+    if not 1 <= size <= _LONGEST_PK:
+        raise InvalidKeyError(
+            f"the partition key {key[:60]!r} has {size} bytes: expected 1 to {_LONGEST_PK}; use hashed_partition"
+        )
+    return key
+
+
+def check_tenant(tenant: object) -> str:
+    """Return the tenant, or raise InvalidKeyError unless it has 1 to 64 letters, digits, ``.``, ``_`` and ``-``."""
+    name = _text("the tenant", tenant)
+    if _TENANT.fullmatch(name) is None:
+        raise InvalidKeyError(f"the tenant is {name[:70]!r}: expected 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def check_request_key(key: object) -> str:
+    """Return the idempotency key, or raise InvalidKeyError unless it is 1 to 256 printable ASCII characters."""
+    name = _text("the idempotency key", key)
+    if _REQUEST_KEY.fullmatch(name) is None:
+        raise InvalidKeyError(
+            f"the idempotency key is {name[:60]!r} of {len(name)}: expected 1 to {_LONGEST_REQUEST_KEY} printable "
+            "ASCII characters without spaces"
+        )
+    return name
+
+
+def check_request_hash(value: object) -> str:
+    """Return the hash of a request's inputs, or raise InvalidKeyError unless it is text of 1 to 256 bytes."""
+    digest = _text("the hash of the request", value)
+    if not 1 <= _size("the hash of the request", digest) <= _LONGEST_HASH:
+        raise InvalidKeyError(
+            f"the hash of the request is {digest[:60]!r}: expected the hex sha256 of its inputs; see hash_inputs"
+        )
+    return digest
+
+
+def _tenant_prefix(tenant: str) -> str:
+    return "" if tenant == "" else f"TENANT#{check_tenant(tenant)}#"
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{name} is {value!r}: expected a str")
+    return value
+
+
+def _size(name: str, text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidKeyError(f"{name} {text[:60]!r} is no Unicode text: it has half a surrogate pair") from None

@@ -1,0 +1,57 @@
+"""LOG# rows: what happened at each sequence, for nodes to follow."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence as Several
+
+from theorydb_py.isr.amounts import MAX_COUNT
+from theorydb_py.isr.entry import Change, ReloadTarget
+from theorydb_py.isr.items import LOG_PREFIX, PK_LOG, Attribute, Item, key, malformed, number, string, text
+from theorydb_py.isr.readers import read, text_of
+
+LOG_LIFE = 3600
+"""How long the rows of the log are kept at least, in seconds."""
+_DIGITS = re.compile(r"[0-9]{20}")
+
+
+def log_key(seq: int) -> str:
+    """Return the sort key of what happened at a sequence: 20 digits, so that they sort."""
+    return f"{LOG_PREFIX}{seq:020d}"
+
+
+def new_log(seq: int, change_id: str, reload: Several[ReloadTarget], now: float) -> Item:
+    """Return the row of a change. Its id tells the requests apart that tried for this sequence."""
+    return {
+        **key(PK_LOG, log_key(seq)),
+        "id": string(change_id),
+        "targets": {"L": [{"M": _target(t)} for t in reload]},
+        "ttl": number(math.ceil(now + LOG_LIFE)),
+    }
+
+
+def _target(target: ReloadTarget) -> dict[str, Attribute]:
+    tenant = {"tenant": string(target.tenant)} if target.tenant else {}
+    return {"kind": string("reload"), **tenant, "key": string(target.key)}
+
+
+def change_of(item: Item) -> Change:
+    """Read a row of the log. MalformedRowError: what cannot be read may be what a node has to know."""
+    digits = text(item, "sk").removeprefix(LOG_PREFIX)
+    if _DIGITS.fullmatch(digits) is None or int(digits) > MAX_COUNT:
+        raise malformed(item, "sk", "LOG# and 20 digits")
+    targets = item.get("targets", {}).get("L")
+    if not isinstance(targets, list):
+        raise malformed(item, "targets", "a list of maps")
+    reload: list[ReloadTarget] = []
+    for i, target in enumerate(targets):
+        members = target.get("M")
+        if not isinstance(members, dict):
+            raise malformed(item, "targets", "a list of maps")
+        kind, page = text(members, "kind"), text(members, "key")
+        if kind == "" or (kind == "reload" and page == ""):
+            raise malformed(item, "targets", f"a kind and a key at [{i}]")
+        if kind == "reload":
+            reload.append(ReloadTarget(tenant=read(members, "tenant", text_of, ""), key=page))
+    return Change(seq=int(digits), reload=tuple(reload))

@@ -1,0 +1,134 @@
+"""Reading what the table knows of a page."""
+
+from __future__ import annotations
+
+from theorydb_py.answers import read_failure
+from theorydb_py.errors import MalformedRowError
+from theorydb_py.isr.connection import Connection, logger, query_arguments
+from theorydb_py.isr.entry import Change, Cover, Entry, Lock, Record, Sequence
+from theorydb_py.isr.expressions import delete, exists
+from theorydb_py.isr.fence import Fence
+from theorydb_py.isr.items import (
+    LOG_PREFIX,
+    PK_LOG,
+    SK_LOCK,
+    SK_META,
+    SK_PURGE,
+    SK_SEQUENCE,
+    VERSION_PREFIX,
+    Attribute,
+    Item,
+    key,
+    text,
+)
+from theorydb_py.isr.lockrow import lock_of
+from theorydb_py.isr.logrow import change_of, log_key
+from theorydb_py.isr.metarow import content_of, pointed_entry, pointer_of, version_entry
+from theorydb_py.isr.purgerow import cover_of, sequence_of
+from theorydb_py.outcome import Outcome, outcome_of
+
+_MOST_CHANGES = 200
+_MOST_PRUNED = 25
+"""How many versions one publish deletes at most: where one is published, one is to go."""
+_MOST_KEPT = 10_000
+
+
+def read_page(connection: Connection, pk: str) -> Record:
+    """Read LOCK, META and PURGE in one query, strongly; and the version that META names, if that has the content."""
+    try:
+        rows = connection.query(pk, "sk BETWEEN :first AND :last", first=SK_LOCK, last=SK_PURGE)
+        return _record(connection, pk, {text(row, "sk"): row for row in rows})
+    except Exception as error:
+        raise read_failure(f"read {pk}", error) from error
+
+
+def _record(connection: Connection, pk: str, rows: dict[str, Item]) -> Record:
+    lock: Lock | None = None
+    cover, entry, malformed = Cover(), None, None
+    try:
+        if SK_LOCK in rows:
+            lock = lock_of(rows[SK_LOCK])
+        if SK_PURGE in rows:
+            # If it is malformed, it may cover whatever META has.
+            cover = cover_of(rows[SK_PURGE])
+        if SK_META in rows:
+            entry = _entry(connection, rows[SK_META])
+    except MalformedRowError as error:
+        malformed = error
+    fence = Fence.of(pk, rows.get(SK_META), rows.get(SK_LOCK))
+    return Record(entry=entry, cover=cover, lock=lock, malformed=malformed, fence=fence)
+
+
+def _entry(connection: Connection, meta: Item) -> Entry:
+    current = pointer_of(meta)
+    if current == "":
+        return content_of(meta)
+    # A version row never changes what it says of its content, so that this second
+    # read belongs to the moment of the first.
+    return pointed_entry(meta, connection.read_row(text(meta, "pk"), current))
+
+
+def read_cover(connection: Connection, pk: str) -> Cover:
+    """Read the purge of a page, strongly."""
+    found = connection.read_row(pk, SK_PURGE)
+    return Cover() if found is None else cover_of(found)
+
+
+def read_sequence(connection: Connection) -> tuple[Sequence, Attribute | None]:
+    """Read the SEQ row, strongly, and how its number is stored; None: there is no row.
+
+    MalformedRowError: it cannot be read. It is never taken for zero: everything
+    rendered from there on would look older than every purge, or newer.
+    """
+    found = connection.read_row(PK_LOG, SK_SEQUENCE)
+    if found is None:
+        return Sequence(), None
+    return sequence_of(found), found["seq"]
+
+
+def read_changes(connection: Connection, after: int) -> list[Change]:
+    """Read at most 200 rows of the log after a sequence, strongly. MalformedRowError: one cannot be read."""
+    page = connection.repeat(
+        None,
+        "query",
+        ConsistentRead=True,
+        Limit=_MOST_CHANGES,
+        **query_arguments(PK_LOG, "sk BETWEEN :first AND :last", first=log_key(after + 1), last=LOG_PREFIX + "~"),
+    )
+    # What cannot be read may be what a node has to know: it is no gap that a reader
+    # could take for a row that was collected.
+    return [change_of(item) for item in page["Items"]]
+
+
+def read_versions(connection: Connection, pk: str) -> list[Entry]:
+    """Read the generations that are kept, the newest first. Rows that are no use to a rollback are passed over."""
+    rows = connection.query(pk, "begins_with(sk, :first)", first=VERSION_PREFIX, ScanIndexForward=False)
+    return [entry for entry in map(version_entry, rows) if entry is not None]
+
+
+def prune(connection: Connection, pk: str, keep: int) -> None:
+    """Delete superseded versions beyond the newest few, as far as that succeeds: what stays expires at its time.
+
+    The current version stays whatever the ids say, as it has no ttl; so does one
+    that has become current again since it was found.
+    """
+    try:
+        page = connection.call(
+            "query",
+            ProjectionExpression="sk",
+            ScanIndexForward=False,
+            Limit=min(keep, _MOST_KEPT) + _MOST_PRUNED,
+            **query_arguments(pk, "begins_with(sk, :first)", first=VERSION_PREFIX),
+        )
+        for row in page["Items"][keep:]:
+            _delete_superseded(connection, pk, text(row, "sk"))
+    except Exception as error:
+        logger.warning("versions of %s beyond those to be kept are left to expire: %s", pk, error)
+
+
+def _delete_superseded(connection: Connection, pk: str, sk: str) -> None:
+    try:
+        connection.call("delete_item", **delete(key(pk, sk), exists("ttl")))
+    except Exception as error:
+        if outcome_of(error) is not Outcome.CONDITION_FAILED:
+            raise

@@ -1,0 +1,170 @@
+"""Attributes as they are read: what each kind accepts, and what it says of the rest.
+
+NULL is what no attribute is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from theorydb_py.isr.amounts import MAX_COUNT, MAX_STATUS, MIN_STATUS, ceil_number, clamp, floor_number
+from theorydb_py.isr.items import Attribute, Item, is_null, malformed
+from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+
+T = TypeVar("T")
+HeaderValue = str | bytes
+
+EXPECTED_TEXT = "a string that is not empty"
+EXPECTED_INSTANT = "a number of epoch seconds up to the year 9999"
+EXPECTED_HORIZON = "a number of epoch seconds"
+EXPECTED_PERIOD = "a number of seconds"
+EXPECTED_COUNT = f"a number from 0 to {MAX_COUNT}"
+EXPECTED_STATUS = f"a number from {MIN_STATUS} to {MAX_STATUS}"
+
+
+class UnfitError(Exception):
+    """An attribute is not what it is there for; the text says what was expected."""
+
+
+def read(item: Item, path: str, reader: Callable[[Attribute], T], default: T) -> T:
+    """Read an attribute of a row, or a member of a map of it after a dot.
+
+    Absent is default. MalformedRowError: the reader has no use for it.
+    """
+    value: Attribute | None = None
+    members: Item = item
+    for name in path.split("."):
+        value = members.get(name)
+        nested = (value or {}).get("M")
+        members = nested if isinstance(nested, Mapping) else {}
+    if value is None:
+        return default
+    try:
+        return reader(value)
+    except UnfitError as unfit:
+        raise malformed(item, path, str(unfit)) from None
+
+
+def floor_of(value: Attribute) -> int | None:
+    """Return a number rounded down; NULL is 0, what is no number is None."""
+    if "N" in value:
+        return floor_number(value["N"])
+    return 0 if is_null(value) else None
+
+
+def text_of(value: Attribute) -> str:
+    """Read a string."""
+    if is_null(value):
+        return ""
+    if "S" not in value:
+        raise UnfitError("a string")
+    return str(value["S"])
+
+
+def count_of(value: Attribute) -> int:
+    """Read a sequence, a version or a length."""
+    return _within(value, 0, MAX_COUNT, EXPECTED_COUNT)
+
+
+def status_of(value: Attribute) -> int:
+    """Read the status of a page."""
+    return _within(value, MIN_STATUS, MAX_STATUS, EXPECTED_STATUS)
+
+
+def instant_of(value: Attribute) -> int:
+    """Read a time in epoch seconds."""
+    return _within(value, 0, MAX_MOMENT, EXPECTED_INSTANT)
+
+
+def _within(value: Attribute, least: int, most: int, expected: str) -> int:
+    n = floor_of(value)
+    if n is None or not least <= n <= most:
+        raise UnfitError(expected)
+    return n
+
+
+def horizon_of(value: Attribute) -> int | None:
+    """Read a time in epoch seconds that says "at least until": it is clamped."""
+    if is_null(value):
+        return None
+    n = floor_of(value)
+    if n is None:
+        raise UnfitError(EXPECTED_HORIZON)
+    return clamp(n, MAX_MOMENT)
+
+
+def optional_instant_of(value: Attribute) -> int | None:
+    """Read a time in epoch seconds that may be missing."""
+    return None if is_null(value) else instant_of(value)
+
+
+def period_of(value: Attribute) -> int:
+    """Read a duration in seconds; it is clamped."""
+    n = floor_of(value)
+    if n is None:
+        raise UnfitError(EXPECTED_PERIOD)
+    return clamp(n, MAX_INTERVAL)
+
+
+def tags_of(value: Attribute) -> tuple[str, ...]:
+    """Read a list of strings."""
+    if is_null(value):
+        return ()
+    tags = _strings(value)
+    if tags is None:
+        raise UnfitError("a list of strings")
+    return tuple(tag if isinstance(tag, str) else tag.decode("utf-8", "surrogateescape") for tag in tags)
+
+
+def headers_of(value: Attribute) -> dict[str, tuple[HeaderValue, ...]]:
+    """Read the header of a response: names to lists of values. Bytes are values that are no UTF-8."""
+    if is_null(value):
+        return {}
+    if "M" not in value:
+        raise UnfitError("a map of lists of strings")
+    headers: dict[str, tuple[HeaderValue, ...]] = {}
+    for name, values in value["M"].items():
+        read_values = _strings(values)
+        if read_values is None:
+            raise UnfitError(f"a map of lists of strings, and a list at {name}")
+        headers[name.lower()] = read_values
+    return headers
+
+
+def _strings(value: Attribute) -> tuple[HeaderValue, ...] | None:
+    members = value.get("L")
+    if not isinstance(members, list):
+        return None
+    strings: list[HeaderValue] = []
+    for member in members:
+        if "S" in member:
+            strings.append(member["S"])
+        elif "B" in member:
+            strings.append(bytes(member["B"]))
+        else:
+            return None
+    return tuple(strings)
+
+
+# --- Rows of others that are judged leniently --------------------------------
+
+
+def lax_text(value: Attribute) -> str:
+    """Read a string; anything else is empty."""
+    content = value.get("S")
+    return content if isinstance(content, str) else ""
+
+
+def lax_number(value: Attribute) -> int:
+    """Read a number rounded down; anything else is 0."""
+    return floor_of(value) or 0
+
+
+def lease_end_of(value: Attribute) -> int:
+    """Read the end of a lease, in epoch seconds, rounded up; 0, which is long ago, where there is no number.
+
+    ``lease_expires_at <= :now`` compares a whole ``:now``.
+    """
+    end = ceil_number(value["N"]) if "N" in value else None
+    return clamp(end or 0, MAX_MOMENT)

@@ -1,0 +1,160 @@
+"""The REQ# row: a request with an idempotency key, and how far it has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from theorydb_py.errors import (
+    RequestCompletedError,
+    RequestInProgressError,
+    RequestMismatchError,
+    TheorydbError,
+)
+from theorydb_py.isr.amounts import check_interval
+from theorydb_py.isr.entry import Request
+from theorydb_py.isr.expressions import Condition, absent, all_of, compare, exists, same
+from theorydb_py.isr.items import REQUEST_PREFIX, Attribute, Item, malformed, number, string, text
+from theorydb_py.isr.keys import check_request_hash, check_request_key
+from theorydb_py.isr.readers import EXPECTED_TEXT, lax_number, lax_text, lease_end_of, read, text_of
+from theorydb_py.lockrow import LINGER
+from theorydb_py.times import readable_moment
+
+STARTED, COMPLETED, FAILED = "STARTED", "COMPLETED", "FAILED"
+_EXPECTED_STATUS = "STARTED, COMPLETED or FAILED"
+_LONGEST_FAILURE = 1024
+"""How much of the reason of a failure is kept, in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A request, named so that it is carried out once however often it is made."""
+
+    key: str
+    """Its idempotency key."""
+    request_hash: str
+    """The hex sha256 of its inputs; see hash_inputs."""
+    keep_seconds: float = 24 * 3600
+    """How long its record is kept after it was made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """The right to say what became of a request, by its token."""
+
+    sk: str
+    token: str
+    keep: int
+    """Until when the record is kept at least, in epoch seconds."""
+
+    @staticmethod
+    def of(claim: Claim, now: int, token: str) -> Attempt:
+        """Return an attempt at a claim that is made now. Errors: InvalidKeyError, InvalidInputError."""
+        kept = check_interval("keep_seconds", claim.keep_seconds)
+        return Attempt(sk=REQUEST_PREFIX + claim.key, token=token, keep=now + kept + 1)
+
+    def begun(self, request_hash: str, until: int) -> dict[str, Attribute | None]:
+        """Return what a claim makes of the row; what others keep there is left alone."""
+        return {
+            "request_hash": string(request_hash),
+            "status": string(STARTED),
+            "attempt_token": string(self.token),
+            **self.extended(until),
+            "result_s3_key": None,
+            "generation_id": None,
+            "error": None,
+        }
+
+    def extended(self, until: int) -> dict[str, Attribute | None]:
+        """Return what says that the request is in progress until then. The record is kept longer than that."""
+        return {"in_progress_until": number(until), "ttl": number(max(self.keep, until + LINGER))}
+
+    def is_mine(self) -> Condition:
+        """Demand that nobody has taken the request over, and that it has not been finished."""
+        return all_of(compare("attempt_token", "=", string(self.token)), compare("status", "=", string(STARTED)))
+
+
+def check_claim(claim: Claim) -> None:
+    """Refuse a claim that no row can hold. Errors: InvalidKeyError, InvalidInputError."""
+    check_request_key(claim.key)
+    check_request_hash(claim.request_hash)
+    check_interval("keep_seconds", claim.keep_seconds)
+
+
+def completed(s3_key: str, generation_id: str) -> dict[str, Attribute | None]:
+    """Return what the end of a request makes of its row. Its ttl stays."""
+    return {
+        "status": string(COMPLETED),
+        "result_s3_key": string(s3_key) if s3_key else None,
+        "generation_id": string(generation_id) if generation_id else None,
+        "in_progress_until": None,
+        "error": None,
+    }
+
+
+def failed(reason: str) -> dict[str, Attribute | None]:
+    """Return what the failure of a request makes of its row, with 1,024 bytes of the reason at most."""
+    kept = reason.encode("utf-8", "replace")[:_LONGEST_FAILURE].decode("utf-8", "ignore")
+    return {
+        "status": string(FAILED),
+        "result_s3_key": None,
+        "generation_id": None,
+        "in_progress_until": None,
+        "error": string(kept) if kept else None,
+    }
+
+
+def request_of(item: Item, key: str, now: int) -> Request | None:
+    """Read the record of a request; None if its time is over: DynamoDB collects it when it likes.
+
+    MalformedRowError: what cannot be read may have been carried out.
+    """
+    end = read(item, "ttl", lax_number, 0)
+    if 0 < end <= now:
+        return None
+    if text(item, "request_hash") == "":
+        raise malformed(item, "request_hash", EXPECTED_TEXT)
+    if text(item, "status") not in (STARTED, COMPLETED, FAILED):
+        raise malformed(item, "status", _EXPECTED_STATUS)
+    return Request(
+        key=key,
+        request_hash=text(item, "request_hash"),
+        status=text(item, "status"),
+        result_s3_key=read(item, "result_s3_key", text_of, ""),
+        generation_id=read(item, "generation_id", lax_text, ""),
+        in_progress_until=read(item, "in_progress_until", lease_end_of, 0),
+        error=read(item, "error", lax_text, ""),
+    )
+
+
+def is_unchanged(item: Item | None) -> Condition:
+    """Demand that a REQ# row is as it was read: nobody has moved its end, taken it over or finished it."""
+    if item is None:
+        return absent()
+    names = ("request_hash", "status", "attempt_token", "in_progress_until", "ttl")
+    return all_of(exists(), *(same(name, item.get(name)) for name in names))
+
+
+def standing(earlier: Request, claim: Claim, now: float) -> TheorydbError | None:
+    """Return what somebody is told who makes a claim while this is on record; None: it may be carried out."""
+    what = f"request {claim.key!r}"
+    if earlier.request_hash != claim.request_hash:
+        return RequestMismatchError(
+            f"{what}: its idempotency key was used for other inputs: use a new key for a new request"
+        )
+    if earlier.status == COMPLETED:
+        return RequestCompletedError(
+            f"{what} was completed before: use its result",
+            result_s3_key=earlier.result_s3_key,
+            generation_id=earlier.generation_id,
+        )
+    if earlier.status == STARTED and earlier.in_progress_until > now:
+        return in_progress(earlier)
+    return None
+
+
+def in_progress(earlier: Request) -> RequestInProgressError:
+    """Return what somebody is told whom another is ahead of."""
+    return RequestInProgressError(
+        f"request {earlier.key!r} is in progress until {readable_moment(earlier.in_progress_until)}: ask again then",
+        until=earlier.in_progress_until,
+    )

@@ -1,0 +1,94 @@
+"""Entries that can be stored: whole seconds, bounded numbers, text that DynamoDB can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from theorydb_py.errors import InvalidInputError
+from theorydb_py.isr.amounts import MAX_STATUS, MIN_STATUS, check_count, check_interval, check_moment, clamp
+from theorydb_py.isr.entry import Entry
+from theorydb_py.isr.readers import HeaderValue
+from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+
+_LONGEST_ID = 1000
+_LONGEST_RENDER = MAX_INTERVAL * 1000
+
+
+def storable(entry: Entry) -> Entry:
+    """Return an entry as a reader will find it, or raise InvalidInputError if no row can say it."""
+    for name in ("s3_key", "generation_id"):
+        if check_text(name, getattr(entry, name)) == "":
+            raise InvalidInputError(f"{name} is empty: expected text that names the body and the generation")
+    if len(entry.generation_id.encode()) > _LONGEST_ID:
+        raise InvalidInputError(
+            f"generation_id has {len(entry.generation_id)} characters: expected at most {_LONGEST_ID} bytes"
+        )
+    for name in ("etag", "key", "route", "content_sha256"):
+        check_text(name, getattr(entry, name))
+    check_count("status", entry.status)
+    if not MIN_STATUS <= entry.status <= MAX_STATUS:
+        raise InvalidInputError(f"status is {entry.status}: expected one of HTTP's, {MIN_STATUS} to {MAX_STATUS}")
+    return replace(
+        entry,
+        generated_at=_begun(entry.generated_at),
+        revalidate_seconds=check_interval("revalidate_seconds", entry.revalidate_seconds),
+        stale_seconds=check_interval("stale_seconds", entry.stale_seconds),
+        content_length=check_count("content_length", entry.content_length),
+        purge_seq=check_count("purge_seq", entry.purge_seq),
+        render_ms=clamp(check_count("render_ms", entry.render_ms), _LONGEST_RENDER),
+        ttl=whole_moment("ttl", entry.ttl),
+        pinned_until=whole_moment("pinned_until", entry.pinned_until),
+        asserted_at=whole_moment("asserted_at", entry.asserted_at),
+        tags=_checked_tags(entry.tags),
+        headers=_checked_headers(entry.headers),
+    )
+
+
+def whole_moment(name: str, value: float | None) -> int | None:
+    """Return an optional time in whole seconds, rounded down; milliseconds are refused."""
+    return None if value is None else clamp(math.floor(check_moment(name, value)), MAX_MOMENT)
+
+
+def check_text(name: str, value: object) -> str:
+    """Refuse what is no text, or what DynamoDB's strings cannot hold."""
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{name} is {value!r}: expected a str")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(
+            f"{name} is {value[:60]!r}: expected Unicode text, without half a surrogate pair"
+        ) from None
+    return value
+
+
+def _checked_tags(tags: object) -> tuple[str, ...]:
+    if not isinstance(tags, tuple | list):
+        raise InvalidInputError(f"tags are {tags!r}: expected a tuple of str")
+    return tuple(check_text("a tag", tag) for tag in tags)
+
+
+def _checked_headers(headers: object) -> dict[str, tuple[HeaderValue, ...]]:
+    if not isinstance(headers, Mapping):
+        raise InvalidInputError(f"headers are {headers!r}: expected a mapping of names to tuples of values")
+    checked: dict[str, tuple[HeaderValue, ...]] = {}
+    for name in sorted(headers, key=lambda name: check_text("a header name", name).encode()):
+        values = headers[name]
+        if not isinstance(values, tuple | list):
+            raise InvalidInputError(f"header {name} is {values!r}: expected a tuple of str or bytes")
+        # Names that differ in case alone are one field.
+        checked[name.lower()] = checked.get(name.lower(), ()) + tuple(_checked_value(name, v) for v in values)
+    return checked
+
+
+def _checked_value(name: str, value: object) -> HeaderValue:
+    return value if isinstance(value, bytes) else check_text(f"a value of header {name}", value)
+
+
+def _begun(value: float) -> int:
+    second = math.floor(check_moment("generated_at", value))
+    if second < 1:
+        raise InvalidInputError(f"generated_at is {value!r}: expected when rendering began, in epoch seconds")
+    return second

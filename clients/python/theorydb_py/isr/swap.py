@@ -1,0 +1,73 @@
+"""What every change does to META and to the versions it names."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from theorydb_py.isr.entry import Entry
+from theorydb_py.isr.expressions import delete, exists, update
+from theorydb_py.isr.fence import Fence
+from theorydb_py.isr.items import SK_META, VERSION_PREFIX, key, number, text
+from theorydb_py.isr.metarow import meta_changes
+from theorydb_py.isr.storable import storable, whole_moment
+from theorydb_py.isr.transaction import Action, Purpose
+
+_LONGEST_SUPERSEDED = 30 * 24 * 3600
+"""How long a superseded version is kept if nobody says, in seconds, at most."""
+
+
+@dataclass
+class Swap:
+    """The replacement of what a record shows by an entry."""
+
+    fence: Fence
+    next: Entry
+    current: str
+    """The sort key of the version that META names afterwards, empty for none."""
+    superseded: str
+    """That of the version that META names now, empty for none, or if it stays."""
+    superseded_at: int
+    """When that may be collected, in epoch seconds."""
+    replaced: bool = False
+    """The superseded version goes now, as another takes its place."""
+
+    @staticmethod
+    def of(fence: Fence, entry: Entry, now: float, *, kept: bool, superseded_at: float | None) -> Swap:
+        """Prepare a replacement. kept: the entry has a version row. InvalidInputError: no row can say it."""
+        following = replace(storable(entry), v=fence.next_version(now))
+        current = VERSION_PREFIX + following.generation_id if kept else ""
+        named = text(fence.meta, "current_sk")
+        superseded = named if named.startswith(VERSION_PREFIX) and named != current else ""
+        return Swap(fence, following, current, superseded, retirement(now, superseded_at, following.ttl))
+
+    def move_meta(self) -> Action:
+        """Update META, on condition that it is what was read."""
+        changes = meta_changes(self.next, self.current)
+        return self._update(Purpose.META, SK_META, changes, self.fence.is_unchanged())
+
+    def retire_version(self) -> list[Action]:
+        """Let the superseded version be collected, some day or, if it is replaced, now: nothing if there is none."""
+        if not self.superseded:
+            return []
+        if self.replaced:
+            row = key(self.fence.pk, self.superseded)
+            return [Action(Purpose.SUPERSEDED, "Delete", delete(row, exists()))]
+        return [self._update(Purpose.SUPERSEDED, self.superseded, {"ttl": number(self.superseded_at)}, exists())]
+
+    def forget(self) -> None:
+        """Leave the superseded version alone: it is gone, and versions do not come back."""
+        self.superseded = ""
+
+    def _update(self, purpose: Purpose, sk: str, changes: Any, condition: Any) -> Action:
+        return Action(purpose, "Update", update(key(self.fence.pk, sk), changes, condition))
+
+
+def retirement(now: float, asked: float | None, ttl: int | None) -> int:
+    """Return when a superseded version may be collected, in epoch seconds."""
+    at = whole_moment("superseded_at", asked)
+    if at is not None:
+        return at
+    longest = math.floor(now) + _LONGEST_SUPERSEDED
+    return longest if ttl is None else min(longest, ttl)

@@ -1,0 +1,80 @@
+"""Transactions, as they are sent and as they are answered."""
+
+from __future__ import annotations
+
+import enum
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from theorydb_py.answers import cancellation, read_failure
+from theorydb_py.errors import CancellationReason
+from theorydb_py.isr.connection import Connection
+from theorydb_py.isr.items import Item, key, text
+from theorydb_py.outcome import CONDITION_FAILED, cancellation_reasons
+
+
+class Purpose(enum.Enum):
+    """What an action is there for: it tells what it means if its condition is false."""
+
+    META = "META becomes the next entry"
+    LOCK = "the lease begins, goes on, or ends, and was held"
+    VERSION = "the generation gets a version row"
+    SUPERSEDED = "that of the generation before may be collected some day"
+    RESTORED = "that of the generation that returns may not"
+    SEQUENCE = "the purge sequence is one more"
+    LOG = "what happened at that sequence"
+    REQUEST = "a request with an idempotency key has come further"
+
+
+@dataclass(frozen=True)
+class Action:
+    """One write of a transaction."""
+
+    purpose: Purpose
+    kind: str
+    """Put, Update or Delete."""
+    arguments: Mapping[str, Any]
+
+
+Refusal = Mapping[Purpose, Item | None]
+"""Why a transaction was cancelled: the rows, None if there was none, whose conditions were false."""
+
+
+class Transaction:
+    """A transaction, never altered, so that it can be repeated under its token."""
+
+    def __init__(self, connection: Connection, actions: list[Action]) -> None:
+        self._client = connection.client
+        self._actions = actions
+        self._token = secrets.token_hex(16)  # at most 36 characters are allowed
+        self._items = [{a.kind: {"TableName": connection.table, **a.arguments}} for a in actions]
+
+    def send(self) -> None:
+        """Send it once. Errors are boto3's."""
+        self._client.transact_write_items(TransactItems=self._items, ClientRequestToken=self._token)
+
+    def refusal(self, error: BaseException | None) -> Refusal:
+        """Read an answer; empty if it is none of a false condition."""
+        reasons = zip(self._actions, cancellation_reasons(error), strict=False)
+        return {a.purpose: r.get("Item") or None for a, r in reasons if r.get("Code") == CONDITION_FAILED}
+
+    def failure(self, what: str, error: Exception) -> Exception:
+        """Return what to raise where an answer, or its absence, is known to mean that it did not happen."""
+        reasons = cancellation_reasons(error)
+        if not reasons:
+            return read_failure(what, error)
+        return cancellation(what, tuple(self._reason(i, r) for i, r in enumerate(reasons)))
+
+    def _reason(self, index: int, said: Mapping[str, Any]) -> CancellationReason:
+        action = self._actions[index]
+        row = action.arguments.get("Item") or action.arguments["Key"]
+        return CancellationReason(
+            index=index,
+            kind=action.kind.lower(),
+            key=key(text(row, "pk"), text(row, "sk")),
+            code=said.get("Code") or "None",
+            message=said.get("Message") or "",
+            item=said.get("Item") or None,
+        )
