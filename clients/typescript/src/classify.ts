@@ -100,8 +100,11 @@ function refused(demand: Demand | undefined, item: Item | undefined, refusal: Re
   });
 }
 
-/** The error of a cancelled transaction: that of its first failed condition, else what all of it met. */
-function cancelled(name: string, demands: readonly Demand[], answer: Answer, error: unknown): TheorydbError {
+/**
+ * The error of a cancelled transaction: that of its first failed condition, else what
+ * all of it met. An internal error of DynamoDB is the SDK's own.
+ */
+function cancelled(name: string, demands: readonly Demand[], answer: Answer, error: unknown): unknown {
   const reasons = reasonsOf(answer);
   const refusal = { cause: error, reasons };
   const failed = reasons.find((reason) => reason.code === conditionFailed);
@@ -117,7 +120,7 @@ function cancelled(name: string, demands: readonly Demand[], answer: Answer, err
   if (reasons.some(isThrottlingReason)) {
     return new ThrottledError(text, refusal);
   }
-  return new InvalidQueryError(text, refusal);
+  return outcomeOf(error) === 'refused' ? new InvalidQueryError(text, refusal) : error;
 }
 
 function listed(reasons: readonly Reason[]): string {

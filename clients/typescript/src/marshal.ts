@@ -2,6 +2,7 @@
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
+import { canonicalDecimal } from './decimal.js';
 import { InvalidInputError, MalformedRowError } from './errors.js';
 import { describe, type Item } from './item.js';
 import { type AttributeDefinition, isOptional, type Model } from './model.js';
@@ -42,7 +43,7 @@ export function encodeKey(model: Model, key: unknown): Item {
 /** Encodes one attribute; undefined: items are to be without it. A version that is missing is the caller's to give. */
 export function encodeMember(model: Model, declared: AttributeDefinition, value: unknown): AttributeValue | undefined {
   const path = `${model.name}.${declared.attribute}`;
-  if (value === undefined || (declared.omit_empty && isEmpty(value))) {
+  if (value === undefined || (declared.omit_empty && isEmpty(declared, value))) {
     if (isOptional(declared) || declared === model.version) {
       return undefined;
     }
@@ -66,9 +67,12 @@ function checkMember(model: Model, declared: AttributeDefinition, stored: Attrib
   }
 }
 
-function isEmpty(value: unknown): boolean {
+function isEmpty(declared: AttributeDefinition, value: unknown): boolean {
   if (value === false || value === 0 || value === 0n || value === '' || value === null) {
     return true;
+  }
+  if (declared.as === 'string' && typeof value === 'string') {
+    return canonicalDecimal(value) === '0';
   }
   if (value instanceof Uint8Array || Array.isArray(value)) {
     return value.length === 0;

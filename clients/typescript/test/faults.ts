@@ -25,11 +25,11 @@ export function injectFaults(ddb: DynamoDBClient, plan: Plan): (command: string)
       if (fault === 'not applied') {
         throw new Silence(`${command} ${n} did not arrive`);
       }
-      const answer = await next(args);
       if (fault === 'reply lost') {
+        await next(args).catch(() => undefined); // a refusal is lost as well
         throw new Silence(`the reply to ${command} ${n} was lost`);
       }
-      return answer;
+      return next(args);
     },
     { step: 'initialize', name: 'faults' },
   );

@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import type { Clock } from '../src/clock.js';
+import { LeaseLostError } from '../src/errors.js';
+import { keepLease } from '../src/heartbeat.js';
+import { Calls } from '../src/retry.js';
+import { Silence } from './faults.js';
+
+/** A clock that goes on to the end of the next sleep whenever everybody sleeps. */
+class TestClock implements Clock {
+  at = 0;
+  readonly #sleepers = new Set<{ until: number; end: (passed: boolean) => void }>();
+
+  now(): number {
+    return this.at;
+  }
+
+  elapsed(): number {
+    return this.at;
+  }
+
+  sleep(milliseconds: number, signal: AbortSignal | undefined): Promise<boolean> {
+    return new Promise((resolve) => {
+      const sleeper = { until: this.at + milliseconds, end: resolve };
+      this.#sleepers.add(sleeper);
+      const stop = () => {
+        this.#sleepers.delete(sleeper);
+        resolve(false);
+      };
+      if (signal?.aborted) {
+        stop();
+      }
+      signal?.addEventListener('abort', stop);
+    });
+  }
+
+  /** Goes on until a moment, from sleep to sleep. */
+  async advance(until: number): Promise<void> {
+    for (;;) {
+      await settled();
+      const [next] = [...this.#sleepers].sort((a, b) => a.until - b.until);
+      if (next === undefined || next.until > until) {
+        this.at = until;
+        return;
+      }
+      this.at = next.until;
+      this.#sleepers.delete(next);
+      next.end(true);
+    }
+  }
+}
+
+/** Lets everything run that can run without time going on. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+function beating(refresh: (signal: AbortSignal) => Promise<unknown>, outer?: AbortSignal) {
+  const clock = new TestClock();
+  const heartbeat = keepLease({ name: 'job', durationMs: 3000, acquiredAt: 0, clock, refresh }, outer);
+  return { clock, heartbeat };
+}
+
+test('a lease is extended at a third of its lifetime', async () => {
+  const times: number[] = [];
+  const { clock, heartbeat } = beating(async () => times.push(clock.at));
+  await clock.advance(3500);
+  assert.deepEqual(times, [1000, 2000, 3000]);
+  assert.equal(heartbeat.signal.aborted, false);
+  await heartbeat.stop();
+  await clock.advance(9000);
+  assert.equal(times.length, 3, 'nothing after stop');
+});
+
+test('the word that the lease is lost ends it at once', async () => {
+  const { clock, heartbeat } = beating(async () => {
+    throw new LeaseLostError('taken');
+  });
+  await clock.advance(1000);
+  await settled();
+  assert.match(String(heartbeat.signal.reason), /taken/);
+  await heartbeat.stop();
+});
+
+test('unreachable is not lost until the lease has run out by our own clock', async () => {
+  let calls = 0;
+  const { clock, heartbeat } = beating(async () => {
+    calls++;
+    throw new Silence('no answer');
+  });
+  await clock.advance(2999);
+  assert.equal(heartbeat.signal.aborted, false);
+  await clock.advance(3000);
+  await settled();
+  assert.ok(heartbeat.signal.reason instanceof LeaseLostError);
+  assert.ok(calls > 3, `it was tried again: ${calls}`);
+  await heartbeat.stop();
+});
+
+test('an extension that hangs ends with the lease', async () => {
+  const { clock, heartbeat } = beating(
+    (signal) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+  );
+  await clock.advance(3000);
+  await settled();
+  assert.ok(heartbeat.signal.reason instanceof LeaseLostError);
+  await heartbeat.stop();
+});
+
+test('one extension that fails does no harm', async () => {
+  const times: number[] = [];
+  const { clock, heartbeat } = beating(async () => {
+    times.push(clock.at);
+    if (times.length === 1) {
+      throw new Silence('no answer');
+    }
+  });
+  await clock.advance(2500);
+  assert.deepEqual(times, [1000, 1300, 2300]);
+  await heartbeat.stop();
+});
+
+test('the outer signal ends the heartbeat', async () => {
+  const outer = new AbortController();
+  let calls = 0;
+  const { clock, heartbeat } = beating(async () => calls++, outer.signal);
+  outer.abort(new Error('shutdown'));
+  assert.match(String(heartbeat.signal.reason), /shutdown/);
+  await heartbeat.stop();
+  await clock.advance(5000);
+  assert.equal(calls, 0);
+});
+
+test('pauses double, with jitter of half to one and a half of the mean', async () => {
+  const lengths: number[] = [];
+  const clock: Clock = {
+    now: () => 0,
+    elapsed: () => 0,
+    sleep: async (milliseconds) => {
+      lengths.push(milliseconds);
+      return true;
+    },
+  };
+  const randoms = [0, 0.5, 0.999, 0];
+  const calls = new Calls(clock, { retryDelayMs: 10, random: () => randoms.shift() ?? 0 });
+  let attempts = 0;
+  const failing = calls.try(undefined, async () => {
+    attempts++;
+    throw new Silence('no answer');
+  });
+  await assert.rejects(failing, Silence);
+  assert.equal(attempts, 4);
+  assert.deepEqual(lengths.map(Math.round), [5, 20, 60]);
+});
+
+test('what was refused is not repeated', async () => {
+  const calls = new Calls(new TestClock());
+  let attempts = 0;
+  const refusal = Object.assign(new Error('no'), { name: 'ValidationException', $fault: 'client' });
+  const refused = calls.try(undefined, async () => {
+    attempts++;
+    throw refusal;
+  });
+  await assert.rejects(refused, (error) => error === refusal);
+  assert.equal(attempts, 1);
+});

@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { DynamoDBClient, GetItemCommand, PutItemCommand } from '@aws-sdk/client-dynamodb';
+
+import { InvalidInputError, InvalidKeyError, LeaseHeldError, LeaseLostError, LeaseManager } from '../src/index.js';
+import { onEngines, type TestTable } from './engines.js';
+import { type Fault, injectFaults } from './faults.js';
+
+const begin = 1_800_000_000_500;
+
+async function lockRow(table: TestTable, pk: string) {
+  const key = { pk: { S: pk }, sk: { S: 'LOCK' } };
+  return (await table.ddb.send(new GetItemCommand({ TableName: table.tableName, Key: key, ConsistentRead: true })))
+    .Item;
+}
+
+/** A manager whose clock the test sets. */
+function managerAt(table: TestTable, leaseOwner: string, ddb = table.ddb) {
+  const clock = { now: begin };
+  const manager = new LeaseManager(ddb, table.tableName, { now: () => clock.now, leaseOwner, retryDelayMs: 1 });
+  return { clock, manager };
+}
+
+onEngines('a lease is the row that all languages know', async (table) => {
+  const manager = new LeaseManager(table.ddb, table.tableName, {
+    now: () => begin,
+    token: () => 'tok',
+    leaseOwner: 'ann',
+  });
+  const lease = await manager.acquire('nightly', { leaseSeconds: 30 });
+  assert.deepEqual(lease, {
+    key: { pk: 'JOB#nightly', sk: 'LOCK' },
+    token: 'tok',
+    expiresAt: 1_800_000_031,
+    leaseSeconds: 30,
+  });
+  assert.deepEqual(await lockRow(table, 'JOB#nightly'), {
+    pk: { S: 'JOB#nightly' },
+    sk: { S: 'LOCK' },
+    lease_token: { S: 'tok' },
+    lease_owner: { S: 'ann' },
+    lease_expires_at: { N: '1800000031' },
+    ttl: { N: '1800003631' },
+  });
+  await manager.release(lease);
+  assert.equal(await lockRow(table, 'JOB#nightly'), undefined);
+});
+
+onEngines('one lease at a time, and the next after its end', async (table) => {
+  const ann = managerAt(table, 'ann');
+  const bob = managerAt(table, 'bob');
+  const lease = await ann.manager.acquire('job', { leaseSeconds: 10 });
+  await assert.rejects(bob.manager.acquire('job', { leaseSeconds: 10 }), (error: LeaseHeldError) => {
+    assert.ok(error instanceof LeaseHeldError);
+    assert.deepEqual([error.owner, error.expiresAt, error.failures], ['ann', lease.expiresAt, 0]);
+    return true;
+  });
+  bob.clock.now = lease.expiresAt * 1000;
+  const taken = await bob.manager.acquire('job', { leaseSeconds: 10 });
+  assert.notEqual(taken.token, lease.token);
+  await assert.rejects(ann.manager.refresh(lease), LeaseLostError);
+  await ann.manager.release(lease); // not ours any more: nothing happens
+  assert.equal((await lockRow(table, 'JOB#job'))?.['lease_token']?.S, taken.token);
+});
+
+onEngines('refresh moves the end, by the same time or another', async (table) => {
+  const { clock, manager } = managerAt(table, 'ann');
+  const lease = await manager.acquire({ pk: 'CACHE#abc' }, { leaseSeconds: 10 });
+  clock.now += 5000;
+  const second = await manager.refresh(lease);
+  assert.equal(second.expiresAt, lease.expiresAt + 5);
+  const third = await manager.refresh(second, { leaseSeconds: 60 });
+  assert.equal(third.expiresAt, second.expiresAt + 50);
+  assert.equal((await lockRow(table, 'CACHE#abc'))?.['lease_expires_at']?.N, String(third.expiresAt));
+});
+
+onEngines('a lease that expired stays lost, although nobody took it and the clock is set back', async (table) => {
+  const { clock, manager } = managerAt(table, 'ann');
+  const lease = await manager.acquire('job', { leaseSeconds: 10 });
+  clock.now = lease.expiresAt * 1000;
+  await assert.rejects(manager.refresh(lease), LeaseLostError);
+  clock.now = begin;
+  await assert.rejects(manager.refresh(lease), LeaseLostError);
+});
+
+onEngines('a lease can be given to another process by its token', async (table) => {
+  const ann = managerAt(table, 'ann');
+  const bob = managerAt(table, 'bob');
+  const lease = await ann.manager.acquire('job', { leaseSeconds: 10 });
+  const given = JSON.parse(JSON.stringify(lease));
+  bob.clock.now += 2000;
+  assert.equal((await bob.manager.refresh(given)).expiresAt, lease.expiresAt + 2);
+  await bob.manager.release(given);
+  assert.equal(await lockRow(table, 'JOB#job'), undefined);
+});
+
+for (const fault of ['reply lost', 'not applied'] as Fault[]) {
+  onEngines(`an acquisition goes on although a call fails: ${fault}`, async (table) => {
+    const ddb = table.connect({ maxAttempts: 1 });
+    injectFaults(ddb, (command, n) => (command === 'PutItem' && n === 1 ? fault : undefined));
+    const { manager } = managerAt(table, 'ann', ddb);
+    const lease = await manager.acquire('job', { leaseSeconds: 10 });
+    assert.equal((await lockRow(table, 'JOB#job'))?.['lease_token']?.S, lease.token);
+  });
+
+  onEngines(`refresh and release are repeated: ${fault}`, async (table) => {
+    const ddb = table.connect({ maxAttempts: 1 });
+    injectFaults(ddb, (command, n) => (command !== 'PutItem' && n === 1 ? fault : undefined));
+    const { clock, manager } = managerAt(table, 'ann', ddb);
+    const lease = await manager.acquire('job', { leaseSeconds: 10 });
+    clock.now += 1000;
+    assert.equal((await manager.refresh(lease)).expiresAt, lease.expiresAt + 1);
+    await manager.release(lease);
+    assert.equal(await lockRow(table, 'JOB#job'), undefined);
+  });
+}
+
+onEngines('an acquisition that is never answered leaves no lease behind', async (table) => {
+  const ddb = table.connect({ maxAttempts: 1 });
+  injectFaults(ddb, (command) => (command === 'PutItem' ? 'reply lost' : undefined));
+  const clock = { now: begin };
+  const manager = new LeaseManager(ddb, table.tableName, { now: () => clock.now, retryDelayMs: 1 });
+  // The row that refuses the second attempt has our token: the lease is ours.
+  const lease = await manager.acquire('job', { leaseSeconds: 10 }).catch((error: unknown) => error);
+  assert.ok(lease instanceof Error, 'every reply is lost, refusals too');
+  assert.equal(await lockRow(table, 'JOB#job'), undefined);
+});
+
+onEngines('of many contenders at once one gets the lease', async (table) => {
+  const { manager } = managerAt(table, 'ann');
+  const attempts = Array.from({ length: 20 }, () => manager.acquire('job', { leaseSeconds: 10 }));
+  const results = await Promise.allSettled(attempts);
+  assert.equal(results.filter((result) => result.status === 'fulfilled').length, 1);
+  for (const result of results) {
+    assert.ok(result.status === 'fulfilled' || result.reason instanceof LeaseHeldError);
+  }
+});
+
+onEngines('withLease extends the lease while the job runs, and releases it', async (table) => {
+  const manager = new LeaseManager(table.ddb, table.tableName);
+  const result = await manager.withLease('job', { leaseSeconds: 1 }, async (lease, signal) => {
+    while (Number((await lockRow(table, 'JOB#job'))?.['lease_expires_at']?.N) <= lease.expiresAt) {
+      signal.throwIfAborted();
+    }
+    return 'done';
+  });
+  assert.equal(result, 'done');
+  assert.equal(await lockRow(table, 'JOB#job'), undefined);
+});
+
+onEngines('withLease tells its job that the lease is lost, and leaves the new holder alone', async (table) => {
+  const manager = new LeaseManager(table.ddb, table.tableName);
+  const theirs = {
+    pk: { S: 'JOB#job' },
+    sk: { S: 'LOCK' },
+    lease_token: { S: 'x' },
+    lease_expires_at: { N: '9999999999' },
+  };
+  const run = manager.withLease('job', { leaseSeconds: 1 }, async (_, signal) => {
+    await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: theirs }));
+    await once(signal, 'abort');
+    assert.ok(signal.reason instanceof LeaseLostError);
+    return 'too late';
+  });
+  await assert.rejects(run, LeaseLostError);
+  assert.deepEqual(await lockRow(table, 'JOB#job'), theirs);
+});
+
+onEngines('withLease releases the lease of a job that fails', async (table) => {
+  const manager = new LeaseManager(table.ddb, table.tableName);
+  const run = manager.withLease('job', { leaseSeconds: 30 }, async () => {
+    throw new Error('no paper');
+  });
+  await assert.rejects(run, /no paper/);
+  assert.equal(await lockRow(table, 'JOB#job'), undefined);
+});
+
+test('what cannot be a lease is refused before anything is sent', async () => {
+  const manager = new LeaseManager(new DynamoDBClient({ endpoint: 'http://127.0.0.1:1', region: 'us-east-1' }), 't');
+  const term = { leaseSeconds: 10 };
+  for (const key of ['', 'x'.repeat(1025), '\ud800', { pk: '' }, { pk: 'p', sk: 'META' }, null as never]) {
+    await assert.rejects(manager.acquire(key, term), InvalidKeyError);
+  }
+  for (const leaseSeconds of [0, -1, Number.NaN, '10' as never]) {
+    await assert.rejects(manager.acquire('job', { leaseSeconds }), InvalidInputError);
+  }
+  await assert.rejects(
+    manager.refresh({ key: { pk: 'p', sk: 'LOCK' }, token: '', expiresAt: 0, leaseSeconds: 1 }),
+    InvalidInputError,
+  );
+  assert.throws(() => new LeaseManager(new DynamoDBClient(), ''), InvalidInputError);
+});

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { writeFailure } from '../src/classify.js';
+import { InvalidInputError, type Outcome, outcomeOf, TheorydbError } from '../src/index.js';
+
+const answer = (name: string, more: object = {}) => Object.assign(new Error('…'), { name, $fault: 'client', ...more });
+const cancelled = (...codes: string[]) =>
+  answer('TransactionCanceledException', { CancellationReasons: codes.map((Code) => ({ Code })) });
+
+/** Of each answer what it says of the write, and what callers of this package branch on; '' is the SDK's own error. */
+const table: [name: string, error: unknown, outcome: Outcome, code: string][] = [
+  ['a failed condition', answer('ConditionalCheckFailedException'), 'condition failed', 'ConditionFailed'],
+  ['a conflict', answer('TransactionConflictException'), 'cancelled', 'TransactionConflict'],
+  ['another region', answer('ReplicatedWriteConflictException'), 'cancelled', 'TransactionConflict'],
+  ['throttling', answer('ThrottlingException'), 'unknown', 'Throttled'],
+  ['capacity', answer('ProvisionedThroughputExceededException'), 'unknown', 'Throttled'],
+  ['the account’s limit', answer('RequestLimitExceeded'), 'unknown', 'Throttled'],
+  ['a transaction in progress', answer('TransactionInProgressException'), 'unknown', 'UnknownOutcome'],
+  ['an internal error', answer('InternalServerError', { $fault: 'server' }), 'unknown', 'UnknownOutcome'],
+  ['status 503', answer('Other', { $metadata: { httpStatusCode: 503 } }), 'unknown', 'UnknownOutcome'],
+  ['validation', answer('ValidationException'), 'refused', 'InvalidQuery'],
+  ['no table', answer('ResourceNotFoundException'), 'refused', 'TableNotFound'],
+  ['no permission', answer('AccessDeniedException'), 'refused', ''],
+  ['another request of the token', answer('IdempotentParameterMismatchException'), 'refused', ''],
+  ['silence', new Error('socket hang up'), 'unknown', 'UnknownOutcome'],
+  ['an abort', new DOMException('aborted', 'AbortError'), 'unknown', 'UnknownOutcome'],
+  ['our own refusal', new InvalidInputError('no'), 'refused', 'InvalidInput'],
+  [
+    'a cancelled transaction: condition',
+    cancelled('None', 'ConditionalCheckFailed'),
+    'condition failed',
+    'ConditionFailed',
+  ],
+  [
+    'condition beats conflict',
+    cancelled('TransactionConflict', 'ConditionalCheckFailed'),
+    'condition failed',
+    'ConditionFailed',
+  ],
+  ['a cancelled transaction: conflict', cancelled('None', 'TransactionConflict'), 'cancelled', 'TransactionConflict'],
+  ['a cancelled transaction: throttling', cancelled('ThrottlingError', 'None'), 'cancelled', 'Throttled'],
+  ['a cancelled transaction: capacity', cancelled('ProvisionedThroughputExceeded'), 'cancelled', 'Throttled'],
+  ['a cancelled transaction: validation', cancelled('ValidationError', 'None'), 'refused', 'InvalidQuery'],
+  ['a cancelled transaction: size', cancelled('ItemCollectionSizeLimitExceeded'), 'refused', 'InvalidQuery'],
+  ['a cancelled transaction: internal', cancelled('InternalServerError'), 'cancelled', ''],
+];
+
+for (const [name, error, outcome, code] of table) {
+  test(`${name} is ${outcome}`, () => {
+    assert.equal(outcomeOf(error), outcome);
+    const failure = writeFailure('put', [], error);
+    assert.equal(failure instanceof TheorydbError ? failure.code : '', code);
+    assert.equal(outcomeOf(failure), outcome, 'the same after it was wrapped');
+  });
+}
+
+test('no error is applied', () => {
+  assert.equal(outcomeOf(undefined), 'applied');
+});
+
+test('errors have the names of their classes, and their cause', () => {
+  const cause = new Error('below');
+  const error = new InvalidInputError('bad', { cause });
+  assert.deepEqual([error.name, error.code, error.cause], ['InvalidInputError', 'InvalidInput', cause]);
+  assert.ok(!('cause' in new InvalidInputError('bad')));
+});

@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { canonicalDecimal, exactInteger, exactNumber } from '../src/decimal.js';
+import { InvalidInputError } from '../src/errors.js';
+import { decode, encode, Mismatch, type ValueType } from '../src/value.js';
+
+test('decimals are written in full, without superfluous zeros', () => {
+  const cases: [string, string | undefined][] = [
+    ['0', '0'],
+    ['-0', '0'],
+    ['0.000', '0'],
+    ['1.50', '1.5'],
+    ['007', '7'],
+    ['1e2', '100'],
+    ['-1.5E-3', '-0.0015'],
+    ['.5', '0.5'],
+    ['5.', '5'],
+    ['123456.789', '123456.789'],
+    ['1e125', `1${'0'.repeat(125)}`],
+    ['1e-130', `0.${'0'.repeat(129)}1`],
+    ['12345678901234567890123456789012345678', '12345678901234567890123456789012345678'],
+    ['123456789012345678901234567890123456780', '123456789012345678901234567890123456780'],
+    ['123456789012345678901234567890123456789', undefined],
+    ['1e126', undefined],
+    ['1e-131', undefined],
+    ['', undefined],
+    ['.', undefined],
+    ['NaN', undefined],
+    ['Infinity', undefined],
+    ['0x10', undefined],
+    ['1_000', undefined],
+    [' 1', undefined],
+    ['9'.repeat(1000), undefined],
+  ];
+  for (const [text, expected] of cases) {
+    assert.equal(canonicalDecimal(text), expected, text);
+  }
+});
+
+test('a stored number is a JavaScript number only if that says the same', () => {
+  assert.equal(exactNumber('0.1'), 0.1);
+  assert.equal(exactNumber('100'), 100);
+  assert.equal(exactNumber('9007199254740991'), Number.MAX_SAFE_INTEGER);
+  assert.equal(exactNumber('9007199254740992'), undefined);
+  assert.equal(exactNumber('9007199254740993'), undefined);
+  assert.equal(exactNumber('0.1234567890123456789'), undefined);
+  assert.equal(exactInteger('123456789012345678901234567890'), 123456789012345678901234567890n);
+  assert.equal(exactInteger('1.5'), undefined);
+});
+
+test('numbers come back as they went in, in each form', () => {
+  for (const value of [0, 1, -1, 0.1, 1e-7, 5e-100, 123456.789, Number.MAX_SAFE_INTEGER, Math.PI, 2 ** -60]) {
+    assert.equal(decode({ type: 'N' }, encode({ type: 'N' }, value, 'n')), value);
+  }
+  for (const value of [0n, -(2n ** 90n), 10n ** 125n]) {
+    assert.equal(decode({ type: 'N', as: 'bigint' }, encode({ type: 'N', as: 'bigint' }, value, 'n')), value);
+  }
+  const exact = '0.12345678901234567890123456789012345678';
+  assert.equal(decode({ type: 'N', as: 'string' }, encode({ type: 'N', as: 'string' }, exact, 'n')), exact);
+});
+
+test('what cannot be said exactly is refused, by name', () => {
+  const deep = (levels: number): unknown => (levels === 0 ? [] : [deep(levels - 1)]);
+  const cyclic: unknown[] = [];
+  cyclic.push(cyclic);
+  const refused: [ValueType, unknown][] = [
+    [{ type: 'N' }, 2 ** 53],
+    [{ type: 'N' }, Number.NaN],
+    [{ type: 'N' }, Number.POSITIVE_INFINITY],
+    [{ type: 'N' }, 5e-324],
+    [{ type: 'N' }, 1n],
+    [{ type: 'N', as: 'bigint' }, 1],
+    [{ type: 'N', as: 'bigint' }, 10n ** 126n],
+    [{ type: 'N', as: 'bigint' }, 10n ** 38n + 1n],
+    [{ type: 'N', as: 'string' }, 'one'],
+    [{ type: 'S' }, 1],
+    [{ type: 'S' }, 'half \ud83d'],
+    [{ type: 'B' }, [1, 2]],
+    [{ type: 'BOOL' }, 1],
+    [{ type: 'NULL' }, undefined],
+    [{ type: 'SS' }, ['a']],
+    [{ type: 'SS' }, new Set()],
+    [{ type: 'SS' }, new Set([1])],
+    [{ type: 'NS', as: 'string' }, new Set(['1', '1.0'])],
+    [{ type: 'BS' }, new Set([Uint8Array.of(1), Uint8Array.of(1)])],
+    [{ type: 'L' }, {}],
+    [{ type: 'L' }, [undefined]],
+    [{ type: 'L' }, [2 ** 53]],
+    [{ type: 'L' }, [() => 1]],
+    [{ type: 'L' }, deep(32)],
+    [{ type: 'L' }, cyclic],
+    [{ type: 'M' }, []],
+    [{ type: 'M' }, new Map()],
+    [{ type: 'M' }, { at: new Date(0) }],
+    [{ type: 'M' }, { mixed: new Set(['a', 1]) }],
+    [{ type: 'M' }, JSON.parse('{"__proto__": 1}')],
+    [{ type: 'M' }, { 'half \ud83d': 1 }],
+  ];
+  for (const [declared, value] of refused) {
+    assert.throws(
+      () => encode(declared, value, 'Song.x'),
+      (error: Error) => error instanceof InvalidInputError && error.message.includes('Song.x'),
+      `${declared.type} ${String(value)}`,
+    );
+  }
+});
+
+test('documents come back as they went in', () => {
+  const document = {
+    text: 'é',
+    n: 1.5,
+    large: 2n ** 60n,
+    yes: true,
+    none: null,
+    bytes: Uint8Array.of(1, 2),
+    list: [1, 'a', [], {}],
+    texts: new Set(['a', 'b']),
+    numbers: new Set([1, 2n ** 60n]),
+    binaries: new Set([Uint8Array.of(3)]),
+  };
+  const stored = encode({ type: 'M' }, { ...document, absent: undefined }, 'm');
+  assert.deepEqual(decode({ type: 'M' }, stored), document);
+  assert.equal('absent' in (stored.M ?? {}), false);
+});
+
+test('a stored value of another type is not read', () => {
+  const unfit: [ValueType, Parameters<typeof decode>[1], string][] = [
+    [{ type: 'N' }, { S: '1' }, ''],
+    [{ type: 'S' }, { NULL: true }, ''],
+    [{ type: 'N' }, { N: '9007199254740993' }, ''],
+    [{ type: 'N', as: 'bigint' }, { N: '1.5' }, ''],
+    [{ type: 'NS' }, { NS: ['1', '9007199254740993'] }, ''],
+    [{ type: 'M' }, { M: { a: { L: [{ N: '1' }, { N: '0.1234567890123456789' }] } } }, '.a[1]'],
+  ];
+  for (const [declared, stored, path] of unfit) {
+    assert.throws(
+      () => decode(declared, stored),
+      (error: Error) => error instanceof Mismatch && error.path === path,
+    );
+  }
+});
+
+test('members of maps that are named after what objects inherit are only members', () => {
+  const stored = { M: { constructor: { N: '1' }, ['__proto__']: { N: '2' } } };
+  const read = decode({ type: 'M' }, stored) as Record<string, unknown>;
+  assert.deepEqual(Object.entries(read), [
+    ['constructor', 1],
+    ['__proto__', 2],
+  ]);
+  assert.equal(Object.getPrototypeOf(read), Object.prototype);
+});
