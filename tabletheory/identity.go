@@ -2,8 +2,8 @@ package tabletheory
 
 import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/cockroachdb/apd/v3"
 
+	"github.com/facetheory/isr/internal/decimal"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
@@ -34,16 +34,12 @@ func appendScalar(b []byte, av types.AttributeValue) []byte {
 	return append(b, '-') // no key attribute, which DynamoDB will refuse
 }
 
-// canonicalNumber is the same text for equal numbers. What is no number is left
-// for DynamoDB to refuse.
+// canonicalNumber is the same text for equal numbers. What is no number that
+// DynamoDB has is left for it to refuse.
 func canonicalNumber(digits string) string {
-	number, _, err := apd.NewFromString(digits)
-	if err != nil || number.Form != apd.Finite {
+	text, err := decimal.Canonical(digits)
+	if err != nil {
 		return digits
 	}
-	if number.IsZero() {
-		return "0"
-	}
-	number.Reduce(number)
-	return number.Text('e')
+	return text
 }

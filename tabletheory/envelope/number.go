@@ -1,39 +1,29 @@
 package envelope
 
 import (
+	"errors"
 	"fmt"
 
-	"github.com/cockroachdb/apd/v3"
+	"github.com/facetheory/isr/internal/decimal"
 )
 
-// The bounds of DynamoDB's numbers: significant digits, and the exponent of the
-// first of them. Longer texts than maxNumberText, which no number needs, are
-// refused unread.
-const (
-	maxDigits     = 38
-	minExponent   = -130
-	maxExponent   = 125
-	maxNumberText = 256
-)
+// maxNumberText bounds the text of a number, in bytes. Longer ones, which no number
+// needs, are refused unread.
+const maxNumberText = 256
 
 // canonicalNumber returns the number written in s as DynamoDB returns it: plain
 // decimal, without an exponent and without superfluous zeros or signs.
 func canonicalNumber(s string) (string, error) {
 	if len(s) > maxNumberText {
-		return "", fmt.Errorf("a number of %d characters: DynamoDB has %d digits", len(s), maxDigits)
+		return "", fmt.Errorf("a number of %d characters: DynamoDB has %d digits", len(s), decimal.MaxDigits)
 	}
-	d, _, err := apd.NewFromString(s)
-	if err != nil || d.Form != apd.Finite {
+	text, err := decimal.Canonical(s)
+	switch {
+	case errors.Is(err, decimal.ErrSyntax):
 		return "", fmt.Errorf("%q is not a number", s)
+	case err != nil:
+		return "", fmt.Errorf("the number %s is out of DynamoDB's range: %d digits, and 1E%d to 9.9E%d",
+			s, decimal.MaxDigits, decimal.MinExponent, decimal.MaxExponent)
 	}
-	if d.IsZero() {
-		return "0", nil
-	}
-	d.Reduce(d)
-	digits := d.NumDigits()
-	exponent := int64(d.Exponent) + digits - 1
-	if digits > maxDigits || exponent < minExponent || exponent > maxExponent {
-		return "", fmt.Errorf("the number %s is out of DynamoDB's range: %d digits, and 1E%d to 9.9E%d", s, maxDigits, minExponent, maxExponent)
-	}
-	return d.Text('f'), nil
+	return text, nil
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/big"
 	"reflect"
+
+	"github.com/facetheory/isr/internal/decimal"
 )
 
 // maxBits bounds the numerator and the denominator of a number that may fit
@@ -37,7 +39,7 @@ func (c *codec) useBig() bool {
 		c.useN(func(b []byte, v reflect.Value) ([]byte, error) {
 			return appendRat(b, addressable(v).Interface().(*big.Rat))
 		}, func(s string, v reflect.Value) error {
-			text, err := canonical(s)
+			text, err := decimal.Canonical(s)
 			if err != nil {
 				return err
 			}
@@ -50,12 +52,12 @@ func (c *codec) useBig() bool {
 				return nil, errNotFinite
 			}
 			if exponent := f.MantExp(nil); exponent > maxBits || exponent < -maxBits {
-				return nil, errMagnitude
+				return nil, decimal.ErrMagnitude
 			}
 			exact, _ := f.Rat(nil)
 			return appendRat(b, exact)
 		}, func(s string, v reflect.Value) error {
-			text, err := canonical(s)
+			text, err := decimal.Canonical(s)
 			if err != nil {
 				return err
 			}
@@ -70,13 +72,13 @@ func (c *codec) useBig() bool {
 // appendRat appends the decimal that is exactly r.
 func appendRat(b []byte, r *big.Rat) ([]byte, error) {
 	if r.Num().BitLen() > maxBits || r.Denom().BitLen() > maxBits {
-		return nil, errPrecision
+		return nil, decimal.ErrPrecision
 	}
 	digits, exact := r.FloatPrec()
 	if !exact {
 		return nil, errors.New("it is no decimal number: it has endlessly many digits")
 	}
-	text, err := canonical(r.FloatString(digits))
+	text, err := decimal.Canonical(r.FloatString(digits))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +89,7 @@ func appendRat(b []byte, r *big.Rat) ([]byte, error) {
 func setBig[T any](x *T, ok bool) func(reflect.Value) error {
 	return func(v reflect.Value) error {
 		if !ok {
-			return errNoNumber
+			return decimal.ErrSyntax
 		}
 		v.Set(reflect.ValueOf(x).Elem())
 		return nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/internal/decimal"
 )
 
 var errEmptySet = errors.New("the set is empty, and DynamoDB has no empty sets: remove the attribute")
@@ -98,7 +100,7 @@ func (c *codec) appendMember(e *encoder, m reflect.Value, start int, seen map[st
 		return err
 	}
 	if c.kind == kindNS {
-		plain, err := canonical(string(text[from:]))
+		plain, err := decimal.Canonical(string(text[from:]))
 		if err != nil {
 			return err
 		}
