@@ -1,0 +1,445 @@
+"""Tables on real engines."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import Engine
+from tests.faults import Faults
+from theorydb_py import (
+    ConditionFailedError,
+    InvalidInputError,
+    InvalidQueryError,
+    ItemNotFoundError,
+    MalformedRowError,
+    ModelDefinition,
+    Outcome,
+    Retry,
+    SortKeyCondition,
+    Table,
+    TableNotFoundError,
+    UnknownOutcomeError,
+    UpdateAdd,
+    UpdateSetIfNotExists,
+    VersionConflictError,
+    outcome_of,
+    theorydb_field,
+)
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+
+@dataclass(frozen=True)
+class Note:
+    pk: str = theorydb_field(roles=["pk"])
+    sk: str = theorydb_field(roles=["sk"])
+    value: int = theorydb_field(default=0)
+    tag: str | None = theorydb_field(omitempty=True, default=None)
+    words: set[str] = theorydb_field(default_factory=set)
+    share: Decimal = theorydb_field(name="part", default=Decimal(0))
+
+
+@dataclass(frozen=True)
+class Counted:
+    pk: str = theorydb_field(roles=["pk"])
+    sk: str = theorydb_field(roles=["sk"])
+    text: str = ""
+    version: int = theorydb_field(roles=["version"], name="v", default=0)
+
+
+@dataclass(frozen=True)
+class Strict:
+    pk: str = theorydb_field(roles=["pk"])
+    sk: str = theorydb_field(roles=["sk"])
+    needed: str = theorydb_field()
+    hits: int = 0
+
+
+NOTES = ModelDefinition.from_dataclass(Note)
+COUNTED = ModelDefinition.from_dataclass(Counted)
+
+
+@pytest.fixture
+def notes(client: DynamoDBClient, table_name: str) -> Table[Note]:
+    return Table(NOTES, client=client, table_name=table_name)
+
+
+@pytest.fixture
+def counted(client: DynamoDBClient, table_name: str) -> Table[Counted]:
+    return Table(COUNTED, client=client, table_name=table_name)
+
+
+def test_an_item_comes_and_goes(notes: Table[Note]) -> None:
+    note = Note("A", "B", 1, "t", {"x", "y"}, Decimal("0.5"))
+    assert notes.put(note) == note
+    assert notes.get("A", "B", consistent_read=True) == note
+    notes.delete("A", "B")
+    with pytest.raises(ItemNotFoundError, match="read Note pk='A' sk='B' in table"):
+        notes.get("A", "B")
+    notes.delete("A", "B")  # again
+
+
+def test_put_replaces_what_was_there(notes: Table[Note]) -> None:
+    notes.put(Note("A", "B", 1, "t"))
+    notes.put(Note("A", "B", 2))
+    assert notes.get("A", "B", consistent_read=True) == Note("A", "B", 2)
+
+
+def test_create_does_not(notes: Table[Note]) -> None:
+    notes.create(Note("A", "B", 1))
+    with pytest.raises(ConditionFailedError, match="create Note pk='A' sk='B'") as failed:
+        notes.create(Note("A", "B", 2))
+    assert failed.value.item is not None
+    assert NOTES.unmarshal(failed.value.item) == Note("A", "B", 1)
+
+
+def test_conditions_are_held(notes: Table[Note]) -> None:
+    absent: dict[str, Any] = {
+        "condition_expression": "attribute_not_exists(#pk)",
+        "expression_attribute_names": {"#pk": "pk"},
+    }
+    notes.put(Note("A", "B", 1), **absent)
+    with pytest.raises(ConditionFailedError):
+        notes.put(Note("A", "B", 2), **absent)
+    one: dict[str, Any] = {
+        "condition_expression": "#v = :v OR contains(words, :w)",
+        "expression_attribute_names": {"#v": "value"},
+    }
+    with pytest.raises(ConditionFailedError):
+        notes.delete("A", "B", **one, expression_attribute_values={":v": 2.5, ":w": "z"})
+    notes.delete("A", "B", **one, expression_attribute_values={":v": 1, ":w": "z"})
+
+
+def test_a_condition_on_no_item_says_that_there_is_none(notes: Table[Note]) -> None:
+    with pytest.raises(ConditionFailedError, match="there is none") as failed:
+        notes.delete("A", "B", condition_expression="attribute_exists(pk)")
+    assert failed.value.item is None
+
+
+def test_update_changes_what_it_names(notes: Table[Note]) -> None:
+    notes.put(Note("A", "B", 1, "t", {"x"}, Decimal(2)))
+    after = notes.update("A", "B", {"value": 2, "part": Decimal("2.5")})
+    assert after == Note("A", "B", 2, "t", {"x"}, Decimal("2.5"))
+    assert notes.update("A", "B", {"tag": None, "words": set()}) == Note("A", "B", 2, None, set(), Decimal("2.5"))
+    assert "tag" not in notes._client.get_item(TableName=notes.table_name, Key=NOTES.key("A", "B"))["Item"]
+
+
+def test_update_adds(notes: Table[Note]) -> None:
+    changes = {"value": UpdateAdd(5), "words": UpdateAdd({"x"}), "tag": UpdateSetIfNotExists("first")}
+    assert notes.update("A", "B", changes) == Note("A", "B", 5, "first", {"x"})
+    changes = {"value": UpdateAdd(-2), "words": UpdateAdd({"y"}), "tag": UpdateSetIfNotExists("second")}
+    assert notes.update("A", "B", changes) == Note("A", "B", 3, "first", {"x", "y"})
+
+
+@pytest.mark.parametrize(
+    ("updates", "said"),
+    [
+        ({}, "at least one field"),
+        ({"pk": "C"}, "changes no key"),
+        ({"share": Decimal(1), "part": Decimal(2)}, "changed twice"),
+        ({"tag": UpdateAdd("x")}, "a number or a set"),
+    ],
+)
+def test_updates_that_make_no_sense(notes: Table[Note], updates: Any, said: str) -> None:
+    with pytest.raises(InvalidQueryError, match=said):
+        notes.update("A", "B", updates)
+
+
+@pytest.mark.parametrize(
+    ("updates", "said"),
+    [({"values": 1}, "no field 'values'"), ({"value": "1"}, "expected an int"), ({"value": UpdateAdd(0.5)}, "an int")],
+)
+def test_updates_that_do_not_fit(notes: Table[Note], updates: Any, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        notes.update("A", "B", updates)
+
+
+def test_an_update_whose_item_cannot_be_read_has_happened(client: DynamoDBClient, table_name: str) -> None:
+    table = Table(ModelDefinition.from_dataclass(Strict, table_name=table_name), client=client)
+    with pytest.raises(MalformedRowError, match="needed"):
+        table.update("A", "B", {"hits": UpdateAdd(1)})
+    assert client.get_item(TableName=table_name, Key={"pk": {"S": "A"}, "sk": {"S": "B"}})["Item"]["hits"] == {"N": "1"}
+
+
+# --- Versions ---------------------------------------------------------------
+
+
+def test_versions_count_the_writes(counted: Table[Counted]) -> None:
+    first = counted.put(Counted("A", "B", "one"))
+    assert first.version == 1
+    second = counted.put(replace(first, text="two"))
+    assert counted.get("A", "B", consistent_read=True) == second == Counted("A", "B", "two", 2)
+
+
+def test_who_has_not_seen_the_last_write_is_told(counted: Table[Counted]) -> None:
+    first = counted.put(Counted("A", "B", "one"))
+    counted.update("A", "B", {"text": "meanwhile"})
+    with pytest.raises(VersionConflictError, match="it has version 2") as conflict:
+        counted.put(replace(first, text="two"))
+    assert conflict.value.item is not None
+    with pytest.raises(VersionConflictError):
+        counted.put(Counted("A", "B", "as if there were none"))
+    with pytest.raises(VersionConflictError):
+        counted.update("A", "B", {"text": "x"}, expected_version=1)
+    with pytest.raises(VersionConflictError):
+        counted.delete("A", "B", expected_version=1)
+    assert counted.get("A", "B", consistent_read=True).text == "meanwhile"
+    assert counted.update("A", "B", {"text": "x"}, expected_version=2).version == 3
+    counted.delete("A", "B", expected_version=3)
+    with pytest.raises(VersionConflictError, match="there is no item"):
+        counted.put(Counted("A", "B", "three", 3))
+
+
+def test_another_condition_that_fails_is_no_version_conflict(counted: Table[Counted]) -> None:
+    first = counted.put(Counted("A", "B", "one"))
+    with pytest.raises(ConditionFailedError) as failed:
+        counted.put(first, condition_expression="attribute_exists(nothing)")
+    assert not isinstance(failed.value, VersionConflictError)
+
+
+def test_create_begins_at_one(counted: Table[Counted]) -> None:
+    assert counted.create(Counted("A", "B")).version == 1
+    assert counted.create(Counted("A", "C", version=7)).version == 7
+
+
+def test_versions_are_not_written_by_hand(counted: Table[Counted], notes: Table[Note]) -> None:
+    with pytest.raises(InvalidQueryError, match="counts the version itself"):
+        counted.update("A", "B", {"version": 9})
+    with pytest.raises(InvalidQueryError, match="Note has no versions"):
+        notes.update("A", "B", {"value": 9}, expected_version=1)
+
+
+def test_no_update_is_lost(counted: Table[Counted]) -> None:
+    counted.put(Counted("A", "B"))
+
+    def append(word: str) -> None:
+        while True:
+            seen = counted.get("A", "B", consistent_read=True)
+            try:
+                counted.put(replace(seen, text=seen.text + word))
+            except VersionConflictError:
+                continue
+            else:
+                return
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(append, "abcdefghijklmnop"))
+    after = counted.get("A", "B", consistent_read=True)
+    assert sorted(after.text) == list("abcdefghijklmnop")
+    assert after.version == 17
+
+
+# --- Queries ----------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(notes: Table[Note]) -> Table[Note]:
+    notes.batch_write(puts=[Note("P", f"{i:03}", i, "even" if i % 2 == 0 else None) for i in range(30)])
+    notes.put(Note("Q", "000", 1000))
+    return notes
+
+
+def keys(items: list[Note]) -> list[int]:
+    return [int(item.sk) for item in items]
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        (None, range(30)),
+        (SortKeyCondition.eq("007"), [7]),
+        (SortKeyCondition.lt("003"), [0, 1, 2]),
+        (SortKeyCondition.lte("003"), [0, 1, 2, 3]),
+        (SortKeyCondition.gt("027"), [28, 29]),
+        (SortKeyCondition.gte("027"), [27, 28, 29]),
+        (SortKeyCondition.between("010", "012"), [10, 11, 12]),
+        (SortKeyCondition.begins_with("01"), range(10, 20)),
+    ],
+)
+def test_sort_keys(filled: Table[Note], sort: SortKeyCondition | None, expected: Any) -> None:
+    assert keys(filled.query_all("P", sort=sort, consistent_read=True)) == list(expected)
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_pages(filled: Table[Note], forward: bool) -> None:
+    pages = list(filled.query_iter("P", limit=7, scan_forward=forward, consistent_read=True))
+    assert [len(page.items) for page in pages[:5]] == [7, 7, 7, 7, 2]
+    seen = [key for page in pages for key in keys(page.items)]
+    assert seen == sorted(range(30), reverse=not forward)
+    assert pages[-1].next_cursor is None
+
+
+def test_filters_apply_to_what_was_read(filled: Table[Note]) -> None:
+    page = filled.query(
+        "P",
+        limit=4,
+        filter_expression="#t = :even AND #v > :least",
+        expression_attribute_names={"#t": "tag", "#v": "value"},
+        expression_attribute_values={":even": "even", ":least": 0},
+        consistent_read=True,
+    )
+    assert keys(page.items) == [2]
+    assert page.next_cursor
+
+
+def test_pages_are_read_when_they_are_asked_for(engine: Engine, filled: Table[Note]) -> None:
+    client = engine.client()
+    faults = Faults(client)
+    table = Table(NOTES, client=client, table_name=filled.table_name)
+    for _ in table.query_iter("P", limit=5):
+        break
+    assert faults.sent["Query"] == 1
+
+
+def test_cursors_are_of_one_query(filled: Table[Note]) -> None:
+    cursor = filled.query("P", limit=3, consistent_read=True).next_cursor
+    assert cursor is not None
+    assert keys(filled.query("P", limit=2, cursor=cursor, consistent_read=True).items) == [3, 4]
+    for wrong in (cursor[:-2], cursor + "!", "", "x" * 10_000, "e30", "W10", cursor.swapcase()):
+        with pytest.raises(InvalidQueryError, match="cursor"):
+            filled.query("P", cursor=wrong)
+    with pytest.raises(InvalidQueryError, match="cursor"):
+        filled.query("Q", cursor=cursor)
+    with pytest.raises(InvalidQueryError, match="cursor"):
+        filled.query("P", cursor=cursor, scan_forward=False)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1"])
+def test_limits_that_are_none(notes: Table[Note], limit: Any) -> None:
+    with pytest.raises(InvalidQueryError, match="limit"):
+        notes.query("P", limit=limit)
+
+
+# --- Batches ----------------------------------------------------------------
+
+
+def test_batches_of_any_size(notes: Table[Note]) -> None:
+    items = [Note("P", f"{i:03}", i) for i in range(230)]
+    notes.batch_write(puts=items)
+    wanted = [("P", f"{i * 7 % 240:03}") for i in range(240)]
+    found = notes.batch_get([*wanted, *wanted], consistent_read=True)
+    assert found == [items[int(sk)] for _, sk in wanted if int(sk) < 230]
+    notes.batch_write(puts=[Note("P", "new")], deletes=[("P", f"{i:03}") for i in range(230)])
+    assert notes.query_all("P", consistent_read=True) == [Note("P", "new")]
+
+
+def test_empty_batches(notes: Table[Note]) -> None:
+    assert notes.batch_get([]) == []
+    notes.batch_write()
+
+
+def test_batches_count_versions(counted: Table[Counted]) -> None:
+    first = counted.put(Counted("A", "B", "one"))
+    counted.batch_write(puts=[replace(first, text="two")])
+    with pytest.raises(VersionConflictError):
+        counted.put(first)
+
+
+def test_a_batch_has_an_item_once(notes: Table[Note]) -> None:
+    with pytest.raises(InvalidQueryError, match="twice"):
+        notes.batch_write(puts=[Note("A", "B")], deletes=[("A", "B")])
+
+
+@pytest.mark.parametrize("key", ["A", ("A",), ("A", "B", "C"), ("A", 1), None])
+def test_batch_keys_that_are_none(notes: Table[Note], key: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        notes.batch_get([key])
+
+
+# --- Answers ----------------------------------------------------------------
+
+
+def test_no_table(client: DynamoDBClient) -> None:
+    table = Table(NOTES, client=client, table_name="there-is-none")
+    for do in (
+        lambda: table.get("A", "B"),
+        lambda: table.put(Note("A", "B")),
+        lambda: table.query("A"),
+        lambda: table.batch_get([("A", "B")]),
+        lambda: table.batch_write(puts=[Note("A", "B")]),
+    ):
+        with pytest.raises(TableNotFoundError, match="there-is-none"):
+            do()
+
+
+def test_what_dynamodb_refuses(notes: Table[Note]) -> None:
+    with pytest.raises(InvalidQueryError, match="DynamoDB refuses") as refused:
+        notes.put(Note("A", "B"), condition_expression="value = ")
+    assert outcome_of(refused.value) is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"expression_attribute_values": {":v": 1}},
+        {"condition_expression": " "},
+        {"condition_expression": "x = :v", "expression_attribute_values": {"v": 1}},
+        {"condition_expression": "#n = x", "expression_attribute_names": {"#n": ""}},
+    ],
+)
+def test_expressions_that_make_no_sense(notes: Table[Note], wrong: Any) -> None:
+    with pytest.raises(InvalidQueryError):
+        notes.put(Note("A", "B"), **wrong)
+
+
+def test_values_of_expressions_are_exact(notes: Table[Note]) -> None:
+    with pytest.raises(InvalidInputError, match=r":v at \[0\]"):
+        notes.put(Note("A", "B"), condition_expression="x = :v", expression_attribute_values={":v": [float("nan")]})
+
+
+def test_placeholders_of_ours_give_way(counted: Table[Counted]) -> None:
+    first = counted.put(Counted("A", "B", "one"))
+    second = counted.put(
+        first,
+        condition_expression="#td0 = :td0 AND #td1 = :td1",
+        expression_attribute_names={"#td0": "text", "#td1": "pk"},
+        expression_attribute_values={":td0": "one", ":td1": "A"},
+    )
+    assert second.version == 2
+
+
+@pytest.fixture
+def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Counted]]:
+    client = engine.client(retries={"total_max_attempts": 1})
+    return Faults(client), Table(COUNTED, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
+
+
+def test_a_write_without_an_answer_is_unknown(faulty: tuple[Faults, Table[Counted]]) -> None:
+    faults, table = faulty
+    faults.lose("PutItem")
+    with pytest.raises(UnknownOutcomeError, match="put Counted pk='A' sk='B'"):
+        table.put(Counted("A", "B"))
+    assert table.get("A", "B", consistent_read=True).version == 1
+    faults.drop("DeleteItem")
+    with pytest.raises(UnknownOutcomeError):
+        table.delete("A", "B")
+    assert table.get("A", "B", consistent_read=True).version == 1
+
+
+def test_batches_are_repeated(faulty: tuple[Faults, Table[Counted]]) -> None:
+    faults, table = faulty
+    faults.lose("BatchWriteItem", 2)
+    table.batch_write(puts=[Counted("A", f"{i}") for i in range(30)])
+    faults.drop("BatchGetItem", 2)
+    assert len(table.batch_get([("A", f"{i}") for i in range(30)], consistent_read=True)) == 30
+
+
+def test_a_batch_without_an_answer_says_how_much_is_written(faulty: tuple[Faults, Table[Counted]]) -> None:
+    faults, table = faulty
+    written = 0
+
+    def then_lose(**_: Any) -> None:
+        nonlocal written
+        written += 1
+        if written == 1:
+            faults.lose("BatchWriteItem", 100)
+
+    table._client.meta.events.register_last("response-received.dynamodb.BatchWriteItem", then_lose)  # type: ignore[attr-defined]
+    with pytest.raises(UnknownOutcomeError, match="25 of 30 are written"):
+        table.batch_write(puts=[Counted("A", f"{i}") for i in range(30)])

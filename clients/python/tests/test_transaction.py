@@ -1,0 +1,224 @@
+"""Transactions on real engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.conftest import Engine
+from tests.faults import Faults
+from theorydb_py import (
+    ConditionFailedError,
+    InvalidInputError,
+    InvalidQueryError,
+    ModelDefinition,
+    Outcome,
+    Retry,
+    Table,
+    ThrottledError,
+    TransactConditionCheck,
+    TransactDelete,
+    TransactionConflictError,
+    TransactPut,
+    TransactUpdate,
+    UnknownOutcomeError,
+    UpdateAdd,
+    VersionConflictError,
+    outcome_of,
+    theorydb_field,
+)
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+
+
+@dataclass(frozen=True)
+class Account:
+    pk: str = theorydb_field(roles=["pk"])
+    sk: str = theorydb_field(roles=["sk"])
+    balance: int = 0
+    version: int = theorydb_field(roles=["version"], default=0)
+
+
+ACCOUNTS = ModelDefinition.from_dataclass(Account)
+
+
+@pytest.fixture
+def accounts(client: DynamoDBClient, table_name: str) -> Table[Account]:
+    return Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(attempts=50, timeout=60))
+
+
+def at_least(amount: int) -> dict[str, Any]:
+    return {"condition_expression": "balance >= :least", "expression_attribute_values": {":least": amount}}
+
+
+def test_all_kinds_of_actions_together(accounts: Table[Account]) -> None:
+    for name in "abc":
+        accounts.put(Account(name, "x", 10))
+    accounts.transact_write(
+        [
+            TransactPut(Account("new", "x", 1)),
+            TransactUpdate("a", "x", {"balance": UpdateAdd(-5)}, **at_least(5)),
+            TransactDelete("b", "x", expected_version=1),
+            TransactConditionCheck("c", "x", **at_least(10)),
+        ]
+    )
+    found = accounts.batch_get([(name, "x") for name in ("new", "a", "b", "c")], consistent_read=True)
+    assert found == [Account("new", "x", 1, 1), Account("a", "x", 5, 2), Account("c", "x", 10, 1)]
+
+
+def test_nothing_happens_if_one_condition_fails(accounts: Table[Account]) -> None:
+    accounts.put(Account("a", "x", 3))
+    with pytest.raises(ConditionFailedError, match="action 1, update pk='a' sk='x'") as failed:
+        accounts.transact_write(
+            [TransactPut(Account("new", "x")), TransactUpdate("a", "x", {"balance": UpdateAdd(-5)}, **at_least(5))]
+        )
+    assert [r.code for r in failed.value.reasons] == ["None", "ConditionalCheckFailed"]
+    assert [r.failed for r in failed.value.reasons] == [False, True]
+    assert failed.value.item is not None
+    assert ACCOUNTS.unmarshal(failed.value.item) == Account("a", "x", 3, 1)
+    assert not isinstance(failed.value, VersionConflictError)
+    assert accounts.batch_get([("new", "x")], consistent_read=True) == []
+
+
+def test_versions_are_demanded(accounts: Table[Account]) -> None:
+    first = accounts.put(Account("a", "x", 3))
+    accounts.put(first)
+    with pytest.raises(VersionConflictError, match="it has version 2") as conflict:
+        accounts.transact_write([TransactPut(Account("new", "x")), TransactPut(replace(first, balance=9))])
+    assert len(conflict.value.reasons) == 2
+    with pytest.raises(VersionConflictError):
+        accounts.transact_write([TransactUpdate("a", "x", {"balance": 1}, expected_version=1)])
+
+
+@pytest.mark.parametrize(
+    ("actions", "said"),
+    [
+        ([], "1 to 100 actions, found 0"),
+        ([TransactDelete("a", str(i)) for i in range(101)], "found 101"),
+        ([TransactDelete("a", "x"), TransactPut(Account("a", "x"))], "two actions on pk='a' sk='x'"),
+        (["put"], "a TransactPut or its like"),
+        ([TransactUpdate("a", "x", {})], "at least one field"),
+    ],
+)
+def test_transactions_that_make_no_sense(accounts: Table[Account], actions: Sequence[Any], said: str) -> None:
+    with pytest.raises(InvalidQueryError, match=said):
+        accounts.transact_write(actions)
+
+
+def test_items_of_other_classes(accounts: Table[Account]) -> None:
+    with pytest.raises(InvalidInputError, match="expected an object of Account, found str"):
+        accounts.transact_write([TransactPut("x")])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("token", ["", "x" * 37, 5])
+def test_tokens_that_are_none(accounts: Table[Account], token: Any) -> None:
+    with pytest.raises(InvalidQueryError, match="token"):
+        accounts.transact_write([TransactDelete("a", "x")], client_request_token=token)
+
+
+def test_one_token_happens_once(accounts: Table[Account]) -> None:
+    for _ in range(3):
+        accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})], client_request_token="one")  # noqa: S106
+    assert accounts.get("a", "x", consistent_read=True).balance == 1
+
+
+def test_money_is_neither_made_nor_lost(accounts: Table[Account]) -> None:
+    names = "abcd"
+    for name in names:
+        accounts.put(Account(name, "x", 100))
+
+    def move(i: int) -> None:
+        source, target = names[i % 4], names[(i * 7 + 1 + i // 4) % 4]
+        if source != target:
+            accounts.transact_write(
+                [
+                    TransactUpdate(source, "x", {"balance": UpdateAdd(-1)}, **at_least(1)),
+                    TransactUpdate(target, "x", {"balance": UpdateAdd(1)}),
+                ]
+            )
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(move, range(60)))
+    assert sum(a.balance for a in accounts.batch_get([(n, "x") for n in names], consistent_read=True)) == 400
+
+
+# --- Answers ----------------------------------------------------------------
+
+
+@pytest.fixture
+def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Account]]:
+    client = engine.client(retries={"total_max_attempts": 1})
+    return Faults(client), Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
+
+
+def test_a_transaction_whose_answer_is_lost_happens_once(faulty: tuple[Faults, Table[Account]]) -> None:
+    faults, table = faulty
+    faults.lose("TransactWriteItems", 3)
+    table.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})])
+    assert faults.sent["TransactWriteItems"] == 4
+    assert table.get("a", "x", consistent_read=True).balance == 1
+
+
+def test_a_transaction_that_stays_unanswered_is_unknown(faulty: tuple[Faults, Table[Account]]) -> None:
+    faults, table = faulty
+    faults.drop("TransactWriteItems", 4)
+    with pytest.raises(UnknownOutcomeError, match="write a transaction of 1"):
+        table.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})])
+    assert table.batch_get([("a", "x")], consistent_read=True) == []
+
+
+class Cancelling:
+    """Has a client's transactions cancelled for these reasons, which the local engines never have."""
+
+    def __init__(self, client: DynamoDBClient, codes: list[str], times: int) -> None:
+        self._codes, self._left = codes, times
+        client.meta.events.register("before-send.dynamodb.TransactWriteItems", self._cancel)
+
+    def _cancel(self, **_: Any) -> None:
+        if self._left:
+            self._left -= 1
+            reasons = [{"Code": code, "Message": "?"} for code in self._codes]
+            response: Any = {
+                "Error": {"Code": "TransactionCanceledException", "Message": "?"},
+                "CancellationReasons": reasons,
+            }
+            raise ClientError(response, "TransactWriteItems")
+
+
+TWO = [TransactPut(Account("a", "x")), TransactPut(Account("b", "x"))]
+
+
+@pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+def test_what_passes_is_tried_again(engine: Engine, table_name: str, code: str) -> None:
+    client = engine.client(retries={"total_max_attempts": 1})
+    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
+    Cancelling(client, ["None", code], 3)
+    table.transact_write(TWO)
+    assert len(table.batch_get([("a", "x"), ("b", "x")], consistent_read=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("codes", "error", "outcome"),
+    [
+        (["None", "TransactionConflict"], TransactionConflictError, Outcome.CANCELLED),
+        (["ThrottlingError", "None"], ThrottledError, Outcome.CANCELLED),
+        (["ConditionalCheckFailed", "TransactionConflict"], ConditionFailedError, Outcome.CONDITION_FAILED),
+        (["TransactionConflict", "ValidationError"], TransactionConflictError, Outcome.CANCELLED),
+        (["ItemCollectionSizeLimitExceeded"], InvalidQueryError, Outcome.REFUSED),
+    ],
+)
+def test_every_reason_has_its_error(
+    engine: Engine, table_name: str, codes: list[str], error: type[Exception], outcome: Outcome
+) -> None:
+    client = engine.client(retries={"total_max_attempts": 1})
+    table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
+    Cancelling(client, codes, 100)
+    with pytest.raises(error) as cancelled:
+        table.transact_write(TWO)
+    assert outcome_of(cancelled.value) is outcome

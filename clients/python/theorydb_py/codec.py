@@ -1,0 +1,381 @@
+"""How the values of one Python type are stored, and read back as they were."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from theorydb_py.number import is_number, parse_integer, parse_number
+from theorydb_py.times import MAX_EPOCH, from_epoch, parse_rfc3339, rfc3339, to_epoch
+from theorydb_py.unfit import UnfitError, unfit_attribute, unfit_value
+from theorydb_py.values import (
+    Attribute,
+    check_depth,
+    decode_document,
+    encode_document,
+    encode_number,
+    encode_set,
+    encode_text,
+)
+
+
+class Codec(abc.ABC):
+    """Stores the values of one type.
+
+    Reading is more lenient than writing, for the sake of other writers. Both
+    raise UnfitError.
+    """
+
+    expected: str
+    """What the type's values are, for people."""
+
+    empty: Callable[[], Any] | None = None
+    """Makes the value that omitempty omits; None: the type has no such value."""
+
+    must_omit_empty = False
+    """Whether the empty value cannot be stored at all."""
+
+    @abc.abstractmethod
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return the value as it is stored; ``depth`` counts the lists and maps around it, and it: 1 in an item."""
+
+    @abc.abstractmethod
+    def decode(self, attribute: Attribute) -> Any:
+        """Return the value of a stored attribute."""
+
+
+class TextCodec(Codec):
+    """``str`` as S."""
+
+    expected = "text"
+    empty = str
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return S."""
+        if not isinstance(value, str):
+            raise unfit_value(self.expected, value)
+        return encode_text(value)
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read S."""
+        return _member(attribute, "S", self.expected)
+
+
+class BoolCodec(Codec):
+    """``bool`` as BOOL."""
+
+    expected = "a bool"
+    empty = bool
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return BOOL."""
+        if not isinstance(value, bool):
+            raise unfit_value(self.expected, value)
+        return {"BOOL": value}
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read BOOL."""
+        return _member(attribute, "BOOL", self.expected)
+
+
+class BytesCodec(Codec):
+    """``bytes`` as B."""
+
+    expected = "bytes"
+    empty = bytes
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return B."""
+        if not isinstance(value, bytes):
+            raise unfit_value(self.expected, value)
+        return {"B": value}
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read B."""
+        return _member(attribute, "B", self.expected)
+
+
+class IntCodec(Codec):
+    """``int`` as N, of up to 38 digits."""
+
+    expected = "an int"
+    empty = int
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return N."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise unfit_value(self.expected, value)
+        return encode_number(value)
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read N, if it is whole, however it is written."""
+        return _parse(attribute, parse_integer)
+
+
+class DecimalCodec(Codec):
+    """``Decimal`` as N, of up to 38 digits. A whole int is taken, too."""
+
+    expected = "a Decimal"
+    empty = Decimal
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return N."""
+        if not isinstance(value, (Decimal, int)) or isinstance(value, bool):
+            raise unfit_value(self.expected, value)
+        return encode_number(value)
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read N."""
+        return _parse(attribute, parse_number)
+
+
+class FloatCodec(Codec):
+    """``float`` as N: the shortest decimal that is read back as the same float. An int is taken if a float is exact."""
+
+    expected = "a float"
+    empty = float
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return N."""
+        if not is_number(value) or isinstance(value, Decimal):
+            raise unfit_value(self.expected, value)
+        if isinstance(value, int) and not _is_exact(value):
+            raise unfit_value("a number that a float keeps to the last digit", value)
+        return encode_number(value)
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read N, to the nearest float."""
+        return float(_parse(attribute, parse_number))
+
+
+class TimeCodec(Codec):
+    """``datetime`` as S: RFC 3339 in UTC. Epoch seconds are read, too."""
+
+    expected = "a datetime with a time zone, such as datetime.now(UTC)"
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return S."""
+        if not isinstance(value, datetime):
+            raise unfit_value(self.expected, value)
+        try:
+            return {"S": rfc3339(value)}
+        except (ValueError, OverflowError):
+            raise unfit_value(self.expected, value) from None
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read S or N. It is in UTC, and finer fractions than microseconds are rounded down."""
+        if "S" not in attribute:
+            return _parse(attribute, lambda text: from_epoch(parse_integer(text)))
+        try:
+            return parse_rfc3339(attribute["S"])
+        except ValueError as error:
+            raise unfit_attribute(str(error), attribute) from None
+
+
+class EpochCodec(Codec):
+    """``datetime`` in the role ttl: N, the epoch second that it lies in."""
+
+    expected = TimeCodec.expected
+
+    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+        """Return N."""
+        if not isinstance(value, datetime):
+            raise unfit_value(self.expected, value)
+        try:
+            return {"N": str(to_epoch(value))}
+        except ValueError:
+            raise unfit_value(self.expected, value) from None
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read N, or the text of a time."""
+        return TimeCodec().decode(attribute)
+
+
+class EpochSecondsCodec(IntCodec):
+    """``int`` in the role ttl: N, epoch seconds."""
+
+    expected = f"epoch seconds from 0 to {MAX_EPOCH}; milliseconds are to be divided by 1000"
+
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return N."""
+        attribute = super().encode(value, depth)
+        if not 0 <= value <= MAX_EPOCH:
+            raise unfit_value(self.expected, value)
+        return attribute
+
+
+class DocumentCodec(Codec):
+    """``Any``, and lists and dicts that do not say of what: what has an attribute of its own, as that.
+
+    Whole numbers come back as int, others as Decimal.
+    """
+
+    expected = "a plain value"
+
+    def __init__(self, kind: type | None = None) -> None:
+        """``kind`` is list or dict; None: anything."""
+        self._kind = kind
+        self.empty = kind
+        if kind is not None:
+            self.expected = f"a {kind.__name__}"
+
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return the attribute of the value."""
+        if self._kind is not None and not isinstance(value, self._kind):
+            raise unfit_value(self.expected, value)
+        return encode_document(value, depth)
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read any attribute, or a list or map alone."""
+        value = decode_document(attribute)
+        if self._kind is not None and not isinstance(value, self._kind):
+            raise unfit_attribute(self.expected, attribute)
+        return value
+
+
+class ListCodec(Codec):
+    """``list[T]`` and ``tuple[T, ...]`` as L. Sets are read into them, too."""
+
+    def __init__(self, kind: type[list[Any]] | type[tuple[Any, ...]], element: Codec) -> None:
+        """``kind`` is list or tuple."""
+        self._kind = kind
+        self._element = element
+        self.empty = kind
+        self.expected = f"a {kind.__name__}"
+
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return L."""
+        if not isinstance(value, self._kind):
+            raise unfit_value(self.expected, value)
+        check_depth(depth)
+        return {"L": [_encode_at(f"[{i}]", self._element, v, depth + 1) for i, v in enumerate(value)]}
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read L, SS, NS or BS."""
+        elements = _elements(attribute, self.expected)
+        return self._kind(_decode_at(f"[{i}]", self._element, element) for i, element in enumerate(elements))
+
+
+class SetCodec(Codec):
+    """``set[T]`` and ``frozenset[T]`` of text, numbers or bytes as SS, NS or BS. Lists are read into them, too.
+
+    DynamoDB has no empty sets: no attribute is an empty set.
+    """
+
+    must_omit_empty = True
+
+    def __init__(self, kind: type[set[Any]] | type[frozenset[Any]], element: Codec) -> None:
+        """``kind`` is set or frozenset."""
+        self._kind = kind
+        self._element = element
+        self.empty = kind
+        self.expected = f"a {kind.__name__}"
+
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return SS, NS or BS."""
+        if not isinstance(value, self._kind):
+            raise unfit_value(self.expected, value)
+        for member in value:
+            self._element.encode(member, depth)  # for its type
+        return encode_set(value)
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read SS, NS, BS or L."""
+        elements = _elements(attribute, self.expected)
+        return self._kind(_decode_at(f"[{i}]", self._element, element) for i, element in enumerate(elements))
+
+
+class MapCodec(Codec):
+    """``dict[str, T]`` as M."""
+
+    expected = "a dict with names that are text"
+    empty = dict
+
+    def __init__(self, member: Codec) -> None:
+        self._member = member
+
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return M."""
+        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+            raise unfit_value(self.expected, value)
+        check_depth(depth)
+        return {
+            "M": {encode_text(name)["S"]: _encode_at(name, self._member, v, depth + 1) for name, v in value.items()}
+        }
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read M."""
+        members = _member(attribute, "M", self.expected)
+        return {name: _decode_at(name, self._member, member) for name, member in members.items()}
+
+
+class OptionalCodec(Codec):
+    """``T | None``: NULL is None."""
+
+    def __init__(self, inner: Codec) -> None:
+        self.inner = inner
+        """What it is if it is not None."""
+        self.expected = f"{inner.expected}, or None"
+        self.empty = _none
+
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return NULL, or what there is."""
+        return {"NULL": True} if value is None else self.inner.encode(value, depth)
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read NULL, or what there is."""
+        return None if "NULL" in attribute else self.inner.decode(attribute)
+
+
+def _none() -> None:
+    """Make the value that stands for no attribute."""
+
+
+def _is_exact(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def _member(attribute: Attribute, kind: str, expected: str) -> Any:
+    if kind not in attribute:
+        raise unfit_attribute(expected, attribute)
+    return attribute[kind]
+
+
+def _parse(attribute: Attribute, parse: Callable[[str], Any]) -> Any:
+    text = _member(attribute, "N", "a number")
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise unfit_attribute(str(error), attribute) from None
+
+
+_MEMBERS = {"SS": "S", "NS": "N", "BS": "B"}
+
+
+def _elements(attribute: Attribute, expected: str) -> list[Attribute]:
+    kind, value = next(iter(attribute.items()))
+    if kind == "L":
+        return list(value)
+    if kind not in _MEMBERS:
+        raise unfit_attribute(expected, attribute)
+    return [{_MEMBERS[kind]: member} for member in value]
+
+
+def _encode_at(step: str, codec: Codec, value: Any, depth: int) -> Attribute:
+    try:
+        return codec.encode(value, depth)
+    except UnfitError as error:
+        raise error.within(step) from None
+
+
+def _decode_at(step: str, codec: Codec, attribute: Attribute) -> Any:
+    try:
+        return codec.decode(attribute)
+    except UnfitError as error:
+        raise error.within(step) from None

@@ -1,0 +1,92 @@
+"""The expressions of one request, with the names and values in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from theorydb_py.errors import InvalidInputError, InvalidQueryError
+from theorydb_py.unfit import UnfitError, shown
+from theorydb_py.values import Attribute, encode_value
+
+
+class Expression:
+    """Collects what is demanded, and all names and values that are used, the caller's and ours.
+
+    Names and values of ours get placeholders that the caller does not use.
+    """
+
+    def __init__(
+        self,
+        written: str | None = None,
+        names: Mapping[str, str] | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``written`` is the caller's, with its placeholders; the values are plain."""
+        if written is None and (names or values):
+            raise InvalidQueryError("expression_attribute_names and _values belong to an expression; there is none")
+        if written is not None and (not isinstance(written, str) or not written.strip()):
+            raise InvalidQueryError(f"an expression: expected text, found {shown(written)}")
+        self._parts = [] if written is None else [f"({written})"]
+        self._names = {_placeholder(k, "#"): _name(k, name) for k, name in (names or {}).items()}
+        self._values = {_placeholder(k, ":"): _value(k, value) for k, value in (values or {}).items()}
+
+    def name(self, attribute: str) -> str:
+        """Return a placeholder for the name of an attribute: one for each name."""
+        for placeholder, name in self._names.items():
+            if name == attribute:
+                return placeholder
+        return self._add("#", self._names, attribute)
+
+    def value(self, attribute: Attribute) -> str:
+        """Return a new placeholder for a stored value."""
+        return self._add(":", self._values, attribute)
+
+    def demand(self, condition: str) -> None:
+        """Demand something besides what was demanded before."""
+        self._parts.append(condition)
+
+    @property
+    def demands(self) -> str:
+        """All that is demanded; empty: nothing is."""
+        return " AND ".join(self._parts)
+
+    def arguments(self, kind: str, **expressions: str) -> dict[str, Any]:
+        """Return the arguments of the request; what is demanded is its ``kind``, such as ConditionExpression."""
+        arguments: dict[str, Any] = {**expressions}
+        if self._parts:
+            arguments[kind] = self.demands
+        if self._names:
+            arguments["ExpressionAttributeNames"] = dict(self._names)
+        if self._values:
+            arguments["ExpressionAttributeValues"] = dict(self._values)
+        return arguments
+
+    def _add(self, mark: str, into: dict[str, Any], what: Any) -> str:
+        number = len(into)
+        while (placeholder := f"{mark}td{number}") in into:
+            number += 1
+        into[placeholder] = what
+        return placeholder
+
+
+def _placeholder(text: object, mark: str) -> str:
+    if not isinstance(text, str) or not text.startswith(mark) or len(text) == 1:
+        raise InvalidQueryError(
+            f"a placeholder in an expression: expected text that begins with {mark}, found {shown(text)}"
+        )
+    return text
+
+
+def _name(placeholder: str, name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidQueryError(f"{placeholder}: expected the name of an attribute, found {shown(name)}")
+    return name
+
+
+def _value(placeholder: str, value: object) -> Attribute:
+    try:
+        return encode_value(value)
+    except UnfitError as error:
+        where = f"{placeholder} at {error.path}" if error.path else placeholder
+        raise InvalidInputError(f"{where}: expected {error.expected}, found {error.found}") from error

@@ -1,0 +1,127 @@
+"""Queries: the conditions of sort keys, pages, and where one goes on."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypedDict, TypeVar
+
+from theorydb_py.errors import InvalidQueryError
+from theorydb_py.values import Attribute
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SortKeyCondition:
+    """What a query demands of the sort key. Made by its methods."""
+
+    operator: str
+    values: tuple[Any, ...]
+
+    @classmethod
+    def eq(cls, value: Any) -> SortKeyCondition:
+        """It is this one."""
+        return cls("=", (value,))
+
+    @classmethod
+    def lt(cls, value: Any) -> SortKeyCondition:
+        """It is less."""
+        return cls("<", (value,))
+
+    @classmethod
+    def lte(cls, value: Any) -> SortKeyCondition:
+        """It is this one, or less."""
+        return cls("<=", (value,))
+
+    @classmethod
+    def gt(cls, value: Any) -> SortKeyCondition:
+        """It is greater."""
+        return cls(">", (value,))
+
+    @classmethod
+    def gte(cls, value: Any) -> SortKeyCondition:
+        """It is this one, or greater."""
+        return cls(">=", (value,))
+
+    @classmethod
+    def between(cls, low: Any, high: Any) -> SortKeyCondition:
+        """It is between the two, or one of them."""
+        return cls("BETWEEN", (low, high))
+
+    @classmethod
+    def begins_with(cls, prefix: Any) -> SortKeyCondition:
+        """It begins with this text or these bytes."""
+        return cls("begins_with", (prefix,))
+
+    def text(self, name: str, values: list[str]) -> str:
+        """Write it, with these placeholders."""
+        if self.operator == "begins_with":
+            return f"begins_with({name}, {values[0]})"
+        return f"{name} {self.operator} {' AND '.join(values)}"
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """What one query has read."""
+
+    items: list[T]
+    next_cursor: str | None
+    """Where the next page begins; None: there is no more. There may be items
+    after an empty page, as filters apply to what was read."""
+
+
+class QueryOptions(TypedDict, total=False):
+    """The options of Table.query, but for the cursor."""
+
+    sort: SortKeyCondition | None
+    limit: int | None
+    scan_forward: bool
+    consistent_read: bool
+    filter_expression: str | None
+    expression_attribute_names: Mapping[str, str] | None
+    expression_attribute_values: Mapping[str, Any] | None
+
+
+def encode_cursor(scope: str, sort_key: Attribute | None) -> str:
+    """Write where a page has ended: safe in a URL, and of use in its scope alone."""
+    said = {k: base64.b64encode(v).decode() if k == "B" else v for k, v in (sort_key or {}).items()}
+    return base64.urlsafe_b64encode(json.dumps([_digest(scope), said]).encode()).decode().rstrip("=")
+
+
+def decode_cursor(scope: str, cursor: object) -> Attribute | None:
+    """Read encode_cursor's text. InvalidQueryError: it is damaged, or of another query."""
+    if not isinstance(cursor, str) or len(cursor) > _LONGEST_CURSOR:
+        raise _no_cursor()
+    try:
+        digest, said = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if digest != _digest(scope) or not isinstance(said, dict) or len(said) > 1:
+            raise _no_cursor()
+        return _sort_key(said)
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise _no_cursor() from error
+
+
+_LONGEST_CURSOR = 8192  # characters; a sort key of 1,024 bytes is far less
+
+
+def _sort_key(said: dict[str, Any]) -> Attribute | None:
+    for kind, value in said.items():
+        if kind not in ("S", "N", "B") or not isinstance(value, str):
+            raise _no_cursor()
+        return {kind: base64.b64decode(value, validate=True) if kind == "B" else value}
+    return None
+
+
+def _digest(scope: str) -> str:
+    return hashlib.sha256(scope.encode()).hexdigest()[:16]
+
+
+def _no_cursor() -> InvalidQueryError:
+    return InvalidQueryError(
+        "the cursor is damaged, or belongs to a query of another table, partition or direction; begin without one"
+    )

@@ -1,0 +1,338 @@
+"""What the fields of a dataclass are stored as."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from theorydb_py.codec import (
+    BoolCodec,
+    BytesCodec,
+    Codec,
+    DecimalCodec,
+    DocumentCodec,
+    EpochCodec,
+    EpochSecondsCodec,
+    FloatCodec,
+    IntCodec,
+    ListCodec,
+    MapCodec,
+    OptionalCodec,
+    SetCodec,
+    TextCodec,
+    TimeCodec,
+)
+from theorydb_py.errors import InvalidModelError
+from theorydb_py.unfit import UnfitError, unfit_attribute, unfit_value
+from theorydb_py.values import Attribute, check_depth
+
+ROLES = ("pk", "sk", "ttl", "version")
+
+# The types of keys, and how many bytes they have at most.
+_KEY_CODECS = (TextCodec, IntCodec, DecimalCodec, BytesCodec)
+_LONGEST_KEY = {"pk": 2048, "sk": 1024}
+
+_LONGEST_NAME = 65535  # bytes of an attribute's name
+_MAX_VERSION = 2**63 - 1  # as Go counts
+
+
+@dataclass(frozen=True)
+class FieldOptions:
+    """What theorydb_field says of a field."""
+
+    METADATA: ClassVar[str] = "theorydb"
+
+    name: str | None = None
+    roles: tuple[str, ...] = ()
+    omitempty: bool = False
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a dataclass, and its attribute."""
+
+    name: str
+    attribute: str
+    role: str
+    codec: Codec
+    omitempty: bool
+    default: Callable[[], Any] | None
+    """Makes what no attribute is read as; None: there has to be one."""
+
+    def omits(self, value: object) -> bool:
+        """Whether no attribute is stored for the value."""
+        if not (self.omitempty or self.codec.must_omit_empty) or self.codec.empty is None:
+            return False
+        empty = self.codec.empty()
+        return value is None if empty is None else type(value) is type(empty) and value == empty
+
+    def encode(self, value: object, depth: int) -> Attribute:
+        """Return the value as it is stored. UnfitError: it does not fit."""
+        try:
+            attribute = self.codec.encode(value, depth)
+            if self.role in _LONGEST_KEY:
+                _check_key(attribute, _LONGEST_KEY[self.role])
+            if self.role == "version" and value is not None:
+                _check_version(value)
+        except UnfitError as error:
+            raise error.within(self.attribute) from None
+        return attribute
+
+    def decode(self, attribute: Attribute | None) -> Any:
+        """Return the value of the stored attribute; None: there is none. UnfitError: it does not fit."""
+        # NULL is how mappers of other languages write a field without a value.
+        if attribute is None or ("NULL" in attribute and not isinstance(self.codec, (OptionalCodec, DocumentCodec))):
+            if self.default is None:
+                raise unfit_attribute(self.codec.expected, attribute).within(self.attribute)
+            return self.default()
+        try:
+            return self.codec.decode(attribute)
+        except UnfitError as error:
+            raise error.within(self.attribute) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """A dataclass and its fields."""
+
+    type: type
+    fields: tuple[Field, ...]
+
+    @property
+    def names(self) -> str:
+        """The names of its fields, for people."""
+        return ", ".join(field.name for field in self.fields)
+
+    def encode(self, value: object, depth: int) -> dict[str, Attribute]:
+        """Return the attributes of an object, at this depth."""
+        values = ((field, getattr(value, field.name)) for field in self.fields)
+        return {field.attribute: field.encode(v, depth + 1) for field, v in values if not field.omits(v)}
+
+    def decode(self, item: Mapping[str, Attribute]) -> Any:
+        """Return the object of these attributes."""
+        return self.type(**{field.name: field.decode(item.get(field.attribute)) for field in self.fields})
+
+
+class StructureCodec(Codec):
+    """A dataclass within another, as M."""
+
+    def __init__(self, kind: type) -> None:
+        """Begin; fields are given later, as they may be of the same class."""
+        self.expected = f"an object of {kind.__name__}"
+        self._kind = kind
+        self._structure: Structure | None = None
+
+    def fill(self, structure: Structure) -> None:
+        """Say what the fields are."""
+        self._structure = structure
+
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return M."""
+        if not isinstance(value, self._kind) or self._structure is None:
+            raise unfit_value(self.expected, value)
+        check_depth(depth)
+        return {"M": self._structure.encode(value, depth)}
+
+    def decode(self, attribute: Attribute) -> Any:
+        """Read M."""
+        if "M" not in attribute or self._structure is None:
+            raise unfit_attribute(self.expected, attribute)
+        return self._structure.decode(attribute["M"])
+
+
+def structure_of(kind: type) -> Structure:
+    """Look at a dataclass. InvalidModelError: its fields cannot be stored."""
+    return _Looking().structure(kind, is_item=True)
+
+
+class _Looking:
+    """One look at a dataclass, and at those within it."""
+
+    def __init__(self) -> None:
+        self._seen: dict[type, StructureCodec] = {}  # those that contain themselves, too
+
+    def structure(self, kind: type, *, is_item: bool) -> Structure:
+        if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
+            raise InvalidModelError(f"{kind!r:.60}: expected a dataclass; put @dataclass above the class")
+        declared = dataclasses.fields(kind)
+        if not all(f.init for f in declared) or {f.name for f in declared} != set(inspect.signature(kind).parameters):
+            raise InvalidModelError(
+                f"{kind.__name__}: it has to be made by its fields alone: no InitVar, init=False or __init__"
+            )
+        hints = _hints(kind)
+        fields = tuple(self._field(kind, f, hints[f.name], is_item=is_item) for f in declared)
+        _check_names(kind, fields)
+        return Structure(kind, fields)
+
+    def _field(self, kind: type, declared: dataclasses.Field[Any], hint: Any, *, is_item: bool) -> Field:
+        where = f"{kind.__name__}.{declared.name}"
+        options: FieldOptions = declared.metadata.get(FieldOptions.METADATA, FieldOptions())
+        role = _role(where, options, is_item=is_item)
+        codec = _codec_in_role(where, role, self._codec(where, hint))
+        attribute = declared.name if options.name is None else options.name
+        if not isinstance(attribute, str) or not 1 <= len(attribute.encode(errors="replace")) <= _LONGEST_NAME:
+            raise InvalidModelError(
+                f"{where}: name: expected text of 1 to {_LONGEST_NAME} bytes, found {attribute!r:.60}"
+            )
+        if options.omitempty and (codec.empty is None or role in _LONGEST_KEY):
+            raise InvalidModelError(f"{where}: omitempty: it is never empty; make its type {_name_of(hint)} | None")
+        default = _default(where, declared, codec, omitempty=options.omitempty or codec.must_omit_empty)
+        return Field(declared.name, attribute, role, codec, options.omitempty, default)
+
+    def _codec(self, where: str, hint: Any) -> Codec:
+        plain = _PLAIN.get(hint) if isinstance(hint, typing.Hashable) else None
+        if plain is not None:
+            return plain()
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (typing.Union, types.UnionType):
+            return self._optional(where, hint, arguments)
+        if origin is list:
+            return ListCodec(list, self._codec(where, arguments[0]))
+        if origin is tuple and len(arguments) == _VARIADIC and arguments[1] is Ellipsis:
+            return ListCodec(tuple, self._codec(where, arguments[0]))
+        if origin in (set, frozenset):
+            return self._set(where, origin, arguments[0])
+        if origin is dict and arguments[0] is str:
+            return MapCodec(self._codec(where, arguments[1]))
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            return self._nested(hint)
+        raise InvalidModelError(
+            f"{where}: the type {_name_of(hint)} cannot be stored; see ModelDefinition for those that can"
+        )
+
+    def _optional(self, where: str, hint: Any, arguments: tuple[Any, ...]) -> Codec:
+        others = [argument for argument in arguments if argument is not type(None)]
+        if len(others) != 1 or len(others) == len(arguments):
+            raise InvalidModelError(f"{where}: {_name_of(hint)}: of a union, expected one type and None")
+        return OptionalCodec(self._codec(where, others[0]))
+
+    def _set(self, where: str, kind: Any, element: Any) -> Codec:
+        if element not in (str, int, float, Decimal, bytes):
+            raise InvalidModelError(
+                f"{where}: a set of {_name_of(element)}: expected str, int, float, Decimal or bytes"
+            )
+        return SetCodec(kind, self._codec(where, element))
+
+    def _nested(self, kind: type) -> Codec:
+        if kind not in self._seen:
+            codec = self._seen[kind] = StructureCodec(kind)
+            codec.fill(self.structure(kind, is_item=False))
+        return self._seen[kind]
+
+
+_VARIADIC = 2  # arguments of tuple[T, ...]
+
+_PLAIN: Mapping[Any, Callable[[], Codec]] = types.MappingProxyType(
+    {
+        str: TextCodec,
+        int: IntCodec,
+        float: FloatCodec,
+        Decimal: DecimalCodec,
+        bool: BoolCodec,
+        bytes: BytesCodec,
+        datetime: TimeCodec,
+        Any: DocumentCodec,
+        object: DocumentCodec,
+        list: lambda: DocumentCodec(list),
+        dict: lambda: DocumentCodec(dict),
+    }
+)
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind)
+    except (NameError, TypeError) as error:
+        raise InvalidModelError(
+            f"{kind.__name__}: its annotations cannot be resolved; define it, and what it names, in a module: {error}"
+        ) from error
+
+
+def _role(where: str, options: FieldOptions, *, is_item: bool) -> str:
+    if not options.roles:
+        return ""
+    if len(options.roles) > 1 or options.roles[0] not in ROLES:
+        raise InvalidModelError(f"{where}: roles: expected one of {', '.join(ROLES)}, found {list(options.roles)}")
+    if not is_item:
+        raise InvalidModelError(f"{where}: roles: a field of a nested dataclass has none, found {list(options.roles)}")
+    return options.roles[0]
+
+
+def _codec_in_role(where: str, role: str, codec: Codec) -> Codec:
+    """Return the codec of a field in a role, if its type can have it."""
+    inner = codec.inner if isinstance(codec, OptionalCodec) else codec
+    match role:
+        case "pk" | "sk":
+            if not isinstance(codec, _KEY_CODECS):
+                raise InvalidModelError(f"{where}: a key is str, int, Decimal or bytes, and never None")
+        case "version":
+            if not isinstance(inner, IntCodec):
+                raise InvalidModelError(f"{where}: a version is an int, or int | None")
+        case "ttl":
+            by_type: dict[type[Codec], Codec] = {IntCodec: EpochSecondsCodec(), TimeCodec: EpochCodec()}
+            if type(inner) not in by_type:
+                raise InvalidModelError(
+                    f"{where}: a ttl is an int of epoch seconds or a datetime, or one of them or None"
+                )
+            epoch = by_type[type(inner)]
+            return epoch if inner is codec else OptionalCodec(epoch)
+    return codec
+
+
+def _default(
+    where: str, declared: dataclasses.Field[Any], codec: Codec, *, omitempty: bool
+) -> Callable[[], Any] | None:
+    """Return what makes the value of a field that has no attribute."""
+    made = _declared_default(declared)
+    if omitempty and codec.empty is not None:
+        if made is not None and made() != codec.empty():
+            raise InvalidModelError(
+                f"{where}: its default is {made()!r:.60}, but what is omitted would be read as {codec.empty()!r}; "
+                "make that the default, or do not omit"
+            )
+        return codec.empty
+    if made is None and isinstance(codec, OptionalCodec):
+        return codec.empty
+    return made
+
+
+def _declared_default(declared: dataclasses.Field[Any]) -> Callable[[], Any] | None:
+    if declared.default_factory is not dataclasses.MISSING:
+        return declared.default_factory
+    if declared.default is not dataclasses.MISSING:
+        return lambda: declared.default
+    return None
+
+
+def _check_names(kind: type, fields: tuple[Field, ...]) -> None:
+    seen: dict[str, Field] = {}
+    for field in fields:
+        if field.attribute in seen:
+            both = f"{seen[field.attribute].name} and {field.name}"
+            raise InvalidModelError(
+                f"{kind.__name__}: {both} have one attribute, {field.attribute!r}; name one otherwise"
+            )
+        seen[field.attribute] = field
+
+
+def _check_key(attribute: Attribute, longest: int) -> None:
+    value = next(iter(attribute.values()))
+    size = len(value.encode()) if isinstance(value, str) else len(value)
+    if not 1 <= size <= longest:
+        raise UnfitError(f"a key of 1 to {longest} bytes", f"{size} bytes")
+
+
+def _check_version(value: object) -> None:
+    if isinstance(value, int) and not 0 <= value < _MAX_VERSION:
+        raise unfit_value(f"a version from 0 to {_MAX_VERSION - 1}", value)
+
+
+def _name_of(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint)

@@ -1,0 +1,324 @@
+"""Tables of a model's items."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar, Unpack
+
+import boto3
+
+from theorydb_py.actions import (
+    TransactConditionCheck,
+    TransactDelete,
+    TransactPut,
+    TransactUpdate,
+    TransactWriteAction,
+)
+from theorydb_py.answers import read_failure, readable_key, write_failure
+from theorydb_py.api import DynamoDB
+from theorydb_py.batch import Batches
+from theorydb_py.errors import ConditionFailedError, InvalidInputError, InvalidQueryError, ItemNotFoundError
+from theorydb_py.expression import Expression
+from theorydb_py.model import ModelDefinition
+from theorydb_py.query import Page, QueryOptions, SortKeyCondition, decode_cursor, encode_cursor
+from theorydb_py.retry import Retry
+from theorydb_py.table_name import checked_table_name
+from theorydb_py.transaction import Transaction, check_token
+from theorydb_py.values import Attribute
+from theorydb_py.writes import Write, Writes
+
+T = TypeVar("T")
+
+_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+
+class Table(Generic[T]):
+    """The items of one model in one table. Safe for concurrent use.
+
+    Conditions are expressions of DynamoDB's, whose values are plain Python
+    values. A condition that is false is a ConditionFailedError, and a
+    VersionConflictError if the version is what differs; nothing was changed
+    then. A write that was not answered is an UnknownOutcomeError.
+    """
+
+    def __init__(
+        self,
+        model: ModelDefinition[T],
+        *,
+        client: DynamoDB | None = None,
+        table_name: str | None = None,
+        retry: Retry | None = None,
+        new_token: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        """``client`` is ``boto3.client("dynamodb")`` by default; ``table_name`` takes the place of the model's.
+
+        ``new_token`` names a transaction: a text of at most 36 characters that
+        was never used before.
+        """
+        name = table_name if table_name is not None else model.table_name
+        if name is None:
+            raise InvalidInputError(f"{model.name} has no table: give one table_name, the model or the Table")
+        self.model = model
+        self.table_name = checked_table_name(name)
+        self._client: DynamoDB = client if client is not None else boto3.client("dynamodb")
+        self._retry = retry or Retry()
+        self._new_token = new_token
+        self._writes = Writes(model)
+        self._batches = Batches(self._client, self.table_name, self._retry)
+
+    # --- One item -----------------------------------------------------------
+
+    def get(self, pk: Any, sk: Any = None, *, consistent_read: bool = False) -> T:
+        """Read an item by its key. ItemNotFoundError: there is none."""
+        key = self.model.key(pk, sk)
+        what = self._what("read", key)
+        try:
+            answer = self._client.get_item(TableName=self.table_name, Key=key, ConsistentRead=consistent_read)
+        except Exception as error:
+            raise read_failure(what, error) from error
+        if "Item" not in answer:
+            raise ItemNotFoundError(f"{what}: there is no such item")
+        return self.model.unmarshal(answer["Item"])
+
+    def put(
+        self,
+        item: T,
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+    ) -> T:
+        """Store a whole item, whatever was there: attributes that the model does not know are gone.
+
+        Returns the object as it is stored. With a version field the stored item
+        has to have the object's version, and gets the next one.
+        """
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        write, stored = self._writes.put(item, condition)
+        self._carry_out(write, self._client.put_item)
+        return stored
+
+    def create(self, item: T) -> T:
+        """Store a whole item that may not exist yet: ConditionFailedError. Returns it as put does."""
+        write, stored = self._writes.create(item, Expression())
+        self._carry_out(write, self._client.put_item)
+        return stored
+
+    def update(
+        self,
+        pk: Any,
+        sk: Any,
+        updates: Mapping[str, Any],
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+    ) -> T:
+        """Change some fields of an item, which is made if nothing demands that it exists; the others stay.
+
+        ``updates`` has values by the fields' names; what omitempty omits is
+        removed, and UpdateAdd and UpdateSetIfNotExists change what is stored. A
+        version field is counted, and compared if ``expected_version`` is given
+        (0: there is none stored). Returns the whole item as it is then; a
+        MalformedRowError tells that it cannot be read, and the update has
+        happened.
+        """
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        write = self._writes.update(self.model.key(pk, sk), updates, condition, expected_version)
+        answer = self._carry_out(write, self._client.update_item, ReturnValues="ALL_NEW")
+        return self.model.unmarshal(answer["Attributes"])
+
+    def delete(
+        self,
+        pk: Any,
+        sk: Any = None,
+        *,
+        condition_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+    ) -> None:
+        """Delete an item; that there is none is no error, unless a condition or version says so."""
+        condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
+        write = self._writes.delete(self.model.key(pk, sk), condition, expected_version)
+        self._carry_out(write, self._client.delete_item)
+
+    # --- Several items ------------------------------------------------------
+
+    def query(
+        self,
+        partition: Any,
+        *,
+        sort: SortKeyCondition | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        scan_forward: bool = True,
+        consistent_read: bool = False,
+        filter_expression: str | None = None,
+        expression_attribute_names: Mapping[str, str] | None = None,
+        expression_attribute_values: Mapping[str, Any] | None = None,
+    ) -> Page[T]:
+        """Read a page of the items of a partition, in the order of their sort keys; backwards if not ``scan_forward``.
+
+        A page ends at 1 MB, or after ``limit`` items, counted before the filter.
+        """
+        expression = Expression(filter_expression, expression_attribute_names, expression_attribute_values)
+        pk = self.model.marshal_field(self.model.pk, partition)
+        scope = json.dumps([self.table_name, {k: str(v) for k, v in pk.items()}, scan_forward])
+        request: dict[str, Any] = {"ScanIndexForward": scan_forward, "ConsistentRead": consistent_read}
+        if limit is not None:
+            request["Limit"] = _checked_limit(limit)
+        if cursor is not None:
+            request["ExclusiveStartKey"] = self._start(pk, decode_cursor(scope, cursor))
+        demands = self._of_partition(expression, pk, sort)
+        request |= expression.arguments("FilterExpression", KeyConditionExpression=demands)
+        what = f"query {self.model.name} {readable_key({self.model.pk.attribute: pk})} in table {self.table_name}"
+        try:
+            answer = self._client.query(TableName=self.table_name, **request)
+        except Exception as error:
+            raise read_failure(what, error) from error
+        items = [self.model.unmarshal(item) for item in answer["Items"]]
+        return Page(items, self._cursor_of(scope, answer.get("LastEvaluatedKey")))
+
+    def query_iter(self, partition: Any, **options: Unpack[QueryOptions]) -> Iterator[Page[T]]:
+        """Read page after page, each when it is asked for. It takes the options of query."""
+        cursor: str | None = None
+        while True:
+            page = self.query(partition, cursor=cursor, **options)
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def query_all(self, partition: Any, **options: Unpack[QueryOptions]) -> list[T]:
+        """Read all pages into memory. It takes the options of query."""
+        return [item for page in self.query_iter(partition, **options) for item in page.items]
+
+    def batch_get(self, keys: Iterable[Any], *, consistent_read: bool = False) -> list[T]:
+        """Read items by their keys: pairs of pk and sk, or in a model without a sort key partition keys.
+
+        In the order of the keys; those without an item are left out, and a key
+        that is there twice is read once. They are split into requests of 100,
+        each of which may see the table at another moment.
+        """
+        wanted = {_identity(key): key for key in map(self._key_from, keys)}
+        found: dict[str, T] = {}
+        for item in self._batches.read(list(wanted.values()), consistent=consistent_read):
+            found[_identity(self.model.key_of(item))] = self.model.unmarshal(item)
+        return [found[identity] for identity in wanted if identity in found]
+
+    def batch_write(self, *, puts: Iterable[T] = (), deletes: Iterable[Any] = ()) -> None:
+        """Store and delete items, the latter by keys as in batch_get, by requests of 25.
+
+        It is not atomic and demands nothing: a version is not compared, but
+        counted. Nothing is sent if an item is invalid, or is there twice. After
+        an error some are written, and the batch may be repeated.
+        """
+        requests: dict[str, dict[str, Any]] = {}
+        for item in puts:
+            attributes, _ = self._writes.blind_put(item)
+            self._add(requests, self.model.key_of(attributes), {"PutRequest": {"Item": attributes}})
+        for key in map(self._key_from, deletes):
+            self._add(requests, key, {"DeleteRequest": {"Key": key}})
+        self._batches.write(list(requests.values()))
+
+    def transact_write(
+        self, actions: Sequence[TransactWriteAction[T]], *, client_request_token: str | None = None
+    ) -> None:
+        """Carry out 1 to 100 actions on as many different items: all of them, or none.
+
+        It is repeated under its token while it meets other transactions or is
+        not answered. Errors have ``reasons``, one for each action.
+        ``client_request_token`` names the request, in 1 to 36 characters: within
+        ten minutes DynamoDB carries out at most one of those that have the same
+        name and content.
+        """
+        token = self._new_token() if client_request_token is None else client_request_token
+        writes = [self._stated(action) for action in actions]
+        transaction = Transaction(self.table_name, writes, check_token(token))
+        transaction.send(self._client, self._retry, self._writes.judged)
+
+    # --- What they have in common -------------------------------------------
+
+    def _carry_out(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
+        try:
+            return call(TableName=self.table_name, **write.arguments, **more, **_ON_FAILURE)
+        except Exception as error:
+            failure = write_failure(self._what(write.kind, write.key), error)
+            if isinstance(failure, ConditionFailedError):
+                failure = self._writes.judged(failure, write)
+            raise failure from error
+
+    def _stated(self, action: TransactWriteAction[T]) -> Write:
+        match action:
+            case TransactPut():
+                return self._writes.put(action.item, _condition_of(action))[0]
+            case TransactUpdate():
+                key = self.model.key(action.pk, action.sk)
+                return self._writes.update(key, action.updates, _condition_of(action), action.expected_version)
+            case TransactDelete():
+                key = self.model.key(action.pk, action.sk)
+                return self._writes.delete(key, _condition_of(action), action.expected_version)
+            case TransactConditionCheck():
+                return self._writes.check(self.model.key(action.pk, action.sk), _condition_of(action))
+        raise InvalidQueryError(f"an action of a transaction: expected a TransactPut or its like, found {action!r:.60}")
+
+    def _of_partition(self, expression: Expression, pk: Attribute, sort: SortKeyCondition | None) -> str:
+        demand = f"{expression.name(self.model.pk.attribute)} = {expression.value(pk)}"
+        if sort is None:
+            return demand
+        if self.model.sk is None:
+            raise InvalidQueryError(f"{self.model.name} has no sort key to state a condition of")
+        field = self.model.sk
+        values = [expression.value(self.model.marshal_field(field, value)) for value in sort.values]
+        return f"{demand} AND {sort.text(expression.name(field.attribute), values)}"
+
+    def _start(self, pk: Attribute, sk: Attribute | None) -> dict[str, Attribute]:
+        start = {self.model.pk.attribute: pk}
+        if self.model.sk is not None and sk is not None:
+            start[self.model.sk.attribute] = sk
+        return start
+
+    def _cursor_of(self, scope: str, last: Mapping[str, Attribute] | None) -> str | None:
+        if not last:
+            return None
+        return encode_cursor(scope, last[self.model.sk.attribute] if self.model.sk is not None else None)
+
+    def _key_from(self, key: Any) -> dict[str, Attribute]:
+        if self.model.sk is None:
+            return self.model.key(key)
+        if not isinstance(key, tuple) or len(key) != _PAIR:
+            raise InvalidInputError(f"a key of {self.model.name}: expected a tuple of pk and sk, found {key!r:.60}")
+        return self.model.key(*key)
+
+    def _add(self, requests: dict[str, dict[str, Any]], key: Mapping[str, Attribute], request: dict[str, Any]) -> None:
+        identity = _identity(key)
+        if identity in requests:
+            raise InvalidQueryError(f"{self._what('write', key)}: the batch has it twice; leave one out")
+        requests[identity] = request
+
+    def _what(self, kind: str, key: Mapping[str, Attribute]) -> str:
+        return f"{kind} {self.model.name} {readable_key(key)} in table {self.table_name}"
+
+
+_PAIR = 2  # parts of a key
+
+
+def _condition_of(action: Any) -> Expression:
+    return Expression(
+        action.condition_expression, action.expression_attribute_names, action.expression_attribute_values
+    )
+
+
+def _identity(key: Mapping[str, Attribute]) -> str:
+    """Return the same text for keys that DynamoDB takes for one, which are written alike."""
+    return repr(sorted((name, sorted(value.items())) for name, value in key.items()))
+
+
+def _checked_limit(limit: object) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidQueryError(f"limit: expected an int of at least 1, or None, found {limit!r:.60}")
+    return limit

@@ -1,0 +1,108 @@
+"""One transaction: sent until it has an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from theorydb_py.answers import readable_key, transaction_failure
+from theorydb_py.api import DynamoDB
+from theorydb_py.errors import CancellationReason, ConditionFailedError, InvalidQueryError
+from theorydb_py.outcome import NONE, cancellation_reasons, is_worth_repeating
+from theorydb_py.retry import Retry
+from theorydb_py.writes import Write
+
+MAX_ACTIONS = 100
+_LONGEST_TOKEN = 36
+
+# Seconds for which DynamoDB is sure to remember a token; a little is left for
+# the request to arrive.
+_TOKEN_LIFE = 540
+
+_NAMES = {"put": "Put", "update": "Update", "delete": "Delete", "condition check": "ConditionCheck"}
+
+
+def check_token(token: object) -> str:
+    """Return the token of a request. InvalidQueryError: it is none."""
+    if not isinstance(token, str) or not 1 <= len(token) <= _LONGEST_TOKEN:
+        raise InvalidQueryError(
+            f"the token of a request: expected 1 to {_LONGEST_TOKEN} characters, found {token!r:.60}"
+        )
+    return token
+
+
+class Transaction:
+    """Writes that happen together or not at all, under one token."""
+
+    def __init__(self, table: str, writes: Sequence[Write], token: str) -> None:
+        if not 1 <= len(writes) <= MAX_ACTIONS:
+            raise InvalidQueryError(f"a transaction: expected 1 to {MAX_ACTIONS} actions, found {len(writes)}")
+        seen: set[str] = set()
+        for write in writes:
+            if (name := readable_key(write.key)) in seen:
+                raise InvalidQueryError(f"a transaction: two actions on {name}; DynamoDB takes one per item")
+            seen.add(name)
+        self._what = f"write a transaction of {len(writes)} to table {table}"
+        self._table = table
+        self._writes = writes
+        self._token = token
+
+    def send(
+        self,
+        client: DynamoDB,
+        retry: Retry,
+        judge: Callable[[ConditionFailedError, Write], ConditionFailedError],
+    ) -> None:
+        """Send it, and again while its answer is that of something that passes.
+
+        It keeps its token, and so is carried out once, however often it arrives:
+        what was cancelled because an attempt of our own was still at work must
+        not happen a second time. ``judge`` says what a failed condition of one
+        action means.
+        """
+        deadline = retry.monotonic() + min(retry.timeout, _TOKEN_LIFE)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                client.transact_write_items(TransactItems=self._items(), ClientRequestToken=self._token)
+            except Exception as error:
+                again = is_worth_repeating(error) and attempt < retry.attempts and retry.pause(attempt, deadline)
+                if not again:
+                    raise self._failure(error, judge) from error
+            else:
+                return
+
+    def _items(self) -> list[dict[str, Any]]:
+        return [
+            {
+                _NAMES[write.kind]: {
+                    "TableName": self._table,
+                    **write.arguments,
+                    "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+                }
+            }
+            for write in self._writes
+        ]
+
+    def _failure(
+        self, error: Exception, judge: Callable[[ConditionFailedError, Write], ConditionFailedError]
+    ) -> Exception:
+        failure = transaction_failure(self._what, self._reasons(error), error)
+        if isinstance(failure, ConditionFailedError) and failure.reasons:
+            for reason, write in zip(failure.reasons, self._writes, strict=True):
+                if reason.code == "ConditionalCheckFailed":
+                    one = ConditionFailedError(str(failure), item=reason.item, reasons=failure.reasons)
+                    if (judged := judge(one, write)) is not one:
+                        return judged
+        return failure
+
+    def _reasons(self, error: Exception) -> tuple[CancellationReason, ...]:
+        """Join the actions with what DynamoDB says of them, which may be less, or without codes."""
+        given = cancellation_reasons(error)
+        reasons = []
+        for i, write in enumerate(self._writes):
+            said = given[i] if i < len(given) else {}
+            code, message = str(said.get("Code") or NONE), str(said.get("Message") or "")
+            reasons.append(CancellationReason(i, write.kind, write.key, code, message, said.get("Item")))
+        return tuple(reasons)

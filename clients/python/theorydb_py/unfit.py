@@ -1,0 +1,52 @@
+"""The error between codecs: a value, or a stored attribute, that does not fit."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+
+class UnfitError(Exception):
+    """A value does not fit. Whoever knows which item it belongs to says so in an error of the vocabulary."""
+
+    def __init__(self, expected: str, found: str, path: str = "") -> None:
+        super().__init__(expected, found, path)
+        self.expected = expected
+        self.found = found
+        self.path = path
+
+    def within(self, step: str) -> UnfitError:
+        """Return the same error, seen from what the value is a part of."""
+        path = step + self.path if not self.path or self.path.startswith("[") else f"{step}.{self.path}"
+        return UnfitError(self.expected, self.found, path)
+
+
+def unfit_value(expected: str, value: object) -> UnfitError:
+    """Return the error of a Python value."""
+    return UnfitError(expected, f"{type(value).__name__} {shown(value)}")
+
+
+def unfit_attribute(expected: str, attribute: Mapping[str, Any] | None) -> UnfitError:
+    """Return the error of a stored attribute; None: there is none."""
+    return UnfitError(expected, describe(attribute))
+
+
+def shown(value: object) -> str:
+    """Show a value to people, cut where it would make a message unreadable."""
+    try:
+        return f"{reprlib.repr(value):.60}"
+    except ValueError:
+        return "of too many digits to write"
+
+
+def describe(attribute: Mapping[str, Any] | None) -> str:
+    """Name a stored attribute for people: its type, and its value if that is short."""
+    if not attribute:
+        return "nothing"
+    kind, value = next(iter(attribute.items()))
+    if kind in ("S", "N", "BOOL"):
+        return f"{kind} {value!r:.60}"
+    if kind == "NULL":
+        return kind
+    return f"{kind} of {len(value)}"

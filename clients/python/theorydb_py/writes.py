@@ -1,0 +1,213 @@
+"""The writes of one item, alone or in a transaction: what is sent, and what is demanded."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from theorydb_py.actions import UpdateAdd, UpdateSetIfNotExists
+from theorydb_py.answers import readable_key
+from theorydb_py.codec import Codec, DecimalCodec, EpochSecondsCodec, FloatCodec, IntCodec, OptionalCodec, SetCodec
+from theorydb_py.errors import ConditionFailedError, InvalidQueryError, VersionConflictError
+from theorydb_py.expression import Expression
+from theorydb_py.model import ModelDefinition
+from theorydb_py.structure import Field
+from theorydb_py.values import Attribute
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write of one item."""
+
+    kind: str
+    """put, create, update, delete or condition check."""
+    key: Mapping[str, Attribute]
+    arguments: Mapping[str, Any]
+    """Of the request, or of the action of a transaction, but for the table's name."""
+    demanded: int | None = None
+    """The version that the stored item has to have; None: none is demanded."""
+
+
+class Writes(Generic[T]):
+    """States the writes of a model's items.
+
+    A version field makes them optimistic. A put demands that the stored item has
+    the version of the object, no item and none stored being 0, and stores the
+    next one. An update or delete demands the version that it is given, and an
+    update without one counts the version all the same, so that those who have
+    read the item notice.
+    """
+
+    def __init__(self, model: ModelDefinition[T]) -> None:
+        self._model = model
+
+    def put(self, item: T, condition: Expression) -> tuple[Write, T]:
+        """Store a whole item. Also returns it as it will be stored."""
+        demanded = self._version_of(item)
+        if demanded is not None:
+            self._demand(condition, demanded)
+        return self._put("put", item, condition, demanded)
+
+    def create(self, item: T, condition: Expression) -> tuple[Write, T]:
+        """Store a whole item that may not exist yet. Its version is 1 if it has none."""
+        condition.demand(f"attribute_not_exists({condition.name(self._model.pk.attribute)})")
+        version = self._version_of(item)
+        next_to = version - 1 if version else version
+        write, stored = self._put("create", item, condition, next_to)
+        return dataclasses.replace(write, demanded=None), stored
+
+    def blind_put(self, item: T) -> tuple[Mapping[str, Attribute], T]:
+        """Return what replaces whatever is there, with its version counted: batches cannot demand anything."""
+        write, stored = self._put("put", item, Expression(), self._version_of(item))
+        return write.arguments["Item"], stored
+
+    def update(
+        self, key: Mapping[str, Attribute], updates: Mapping[str, Any], condition: Expression, version: int | None
+    ) -> Write:
+        """Change some attributes."""
+        change = _Change(condition)
+        for name, value in updates.items():
+            self._change(change, self._model.field(name), value)
+        self._count(change, condition, version)
+        if change.is_empty:
+            raise InvalidQueryError(f"update {readable_key(key)}: expected at least one field to change, found none")
+        arguments = condition.arguments("ConditionExpression", UpdateExpression=change.text)
+        return Write("update", key, {"Key": key, **arguments}, version)
+
+    def delete(self, key: Mapping[str, Attribute], condition: Expression, version: int | None) -> Write:
+        """Delete an item."""
+        if version is not None:
+            self._demand(condition, version)
+        return Write("delete", key, {"Key": key, **condition.arguments("ConditionExpression")}, version)
+
+    def check(self, key: Mapping[str, Attribute], condition: Expression) -> Write:
+        """Demand something of an item."""
+        return Write("condition check", key, {"Key": key, **condition.arguments("ConditionExpression")})
+
+    def judged(self, failed: ConditionFailedError, write: Write) -> ConditionFailedError:
+        """Return the error of a failed condition, as a VersionConflictError if the version is what differs."""
+        field = self._model.version
+        if write.demanded is None or field is None:
+            return failed
+        stored = (failed.item or {}).get(field.attribute, {"N": "0"}).get("N")
+        if stored == str(write.demanded):
+            return failed
+        found = "there is no item" if not failed.item else f"it has version {stored or 'none'}"
+        return VersionConflictError(
+            f"{failed}; the version {write.demanded} was demanded and {found}: it was changed since it was read",
+            item=failed.item,
+            reasons=failed.reasons,
+        )
+
+    # --- Versions -----------------------------------------------------------
+
+    def _version_of(self, item: T) -> int | None:
+        """Return the version of an object, 0 if it has none; None: the model has no versions."""
+        field = self._model.version
+        if field is None or not isinstance(item, self._model.model_class):
+            return None
+        version = getattr(item, field.name)
+        self._model.marshal_field(field, version)  # refuses what is none
+        return version or 0
+
+    def _put(self, kind: str, item: T, condition: Expression, version: int | None) -> tuple[Write, T]:
+        stored = item
+        if version is not None and self._model.version is not None:
+            changes: dict[str, Any] = {self._model.version.name: version + 1}
+            stored = dataclasses.replace(item, **changes)  # type: ignore[type-var] # models are dataclasses
+        attributes = self._model.marshal(stored)
+        arguments = {"Item": attributes, **condition.arguments("ConditionExpression")}
+        return Write(kind, self._model.key_of(attributes), arguments, version), stored
+
+    def _demand(self, condition: Expression, version: int) -> None:
+        """Demand a version of the stored item; 0: it has none."""
+        field = self._versioned()
+        name, value = condition.name(field.attribute), self._model.marshal_field(field, version)
+        if version == 0:
+            condition.demand(f"attribute_not_exists({name})")
+        else:
+            condition.demand(f"{name} = {condition.value(value)}")
+
+    def _count(self, change: _Change, condition: Expression, version: int | None) -> None:
+        """Count the version in an update, and demand one if it is given."""
+        if version is not None:
+            self._demand(condition, version)
+            change.set(condition.name(self._versioned().attribute), condition.value({"N": str(version + 1)}))
+        elif self._model.version is not None:
+            change.add(condition.name(self._model.version.attribute), condition.value({"N": "1"}))
+
+    def _versioned(self) -> Field:
+        if self._model.version is None:
+            raise InvalidQueryError(f'{self._model.name} has no versions: give an int field roles=["version"]')
+        return self._model.version
+
+    # --- Changes ------------------------------------------------------------
+
+    def _change(self, change: _Change, field: Field, value: Any) -> None:
+        if field in (self._model.pk, self._model.sk, self._model.version):
+            raise InvalidQueryError(
+                f"{self._model.name}.{field.name}: an update changes no key, and counts the version itself"
+            )
+        name = change.name(field)
+        if isinstance(value, UpdateAdd):
+            change.add(name, change.value(self._added(field, value.value)))
+        elif isinstance(value, UpdateSetIfNotExists):
+            initial = change.value(self._model.marshal_field(field, value.default_value))
+            change.set(name, f"if_not_exists({name}, {initial})")
+        elif field.omits(value):
+            change.remove(name)
+        else:
+            change.set(name, change.value(self._model.marshal_field(field, value)))
+
+    def _added(self, field: Field, value: Any) -> Attribute:
+        codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
+        if not isinstance(codec, _ADDABLE):
+            raise InvalidQueryError(f"{self._model.name}.{field.name}: UpdateAdd: expected a number or a set")
+        if isinstance(codec, EpochSecondsCodec):
+            codec = IntCodec()  # seconds to add are no time
+        addend = dataclasses.replace(field, codec=codec, omitempty=False)
+        return self._model.marshal_field(addend, value)
+
+
+_ADDABLE: tuple[type[Codec], ...] = (IntCodec, DecimalCodec, FloatCodec, SetCodec)
+
+
+class _Change:
+    """An update expression that grows."""
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self._clauses: dict[str, list[str]] = {"SET": [], "REMOVE": [], "ADD": []}
+        self._changed: set[str] = set()
+
+    def name(self, field: Field) -> str:
+        """Return the placeholder of a field that is changed; each once."""
+        if field.name in self._changed:
+            raise InvalidQueryError(f"{field.name} is changed twice, by its name and by that of its attribute")
+        self._changed.add(field.name)
+        return self._expression.name(field.attribute)
+
+    def value(self, attribute: Attribute) -> str:
+        return self._expression.value(attribute)
+
+    def set(self, name: str, value: str) -> None:
+        self._clauses["SET"].append(f"{name} = {value}")
+
+    def remove(self, name: str) -> None:
+        self._clauses["REMOVE"].append(name)
+
+    def add(self, name: str, value: str) -> None:
+        self._clauses["ADD"].append(f"{name} {value}")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing but a version would be changed."""
+        return not self._changed
+
+    @property
+    def text(self) -> str:
+        return " ".join(f"{clause} {', '.join(parts)}" for clause, parts in self._clauses.items() if parts)
