@@ -1,3 +1,5 @@
+import type { MalformedRowError } from '../errors.js';
+
 /** The value of a header field: text, or bytes where they are no UTF-8. */
 export type HeaderValue = string | Uint8Array;
 
@@ -110,6 +112,8 @@ export interface Change {
   seq: number;
   /** The pages that nodes are to read again. */
   reload: readonly { tenant: string; key: string }[];
+  /** Why the row could not be read; `seq` is then 0 if it could not be told either. */
+  malformed?: MalformedRowError;
 }
 
 /** How far a request with an idempotency key has come. */

@@ -2,8 +2,8 @@ import { InvalidInputError, LeaseLostError, MovedError } from '../errors.js';
 import { answerOf, outcomeOf, reasonsOf } from '../outcome.js';
 import { erasure } from './acquire.js';
 import { extendAttempt } from './attempt.js';
-import { alteration, type Backend, deletion, failureOf } from './backend.js';
-import { updateOf } from './expression.js';
+import { alteration, type Backend, failureOf } from './backend.js';
+import { conditionOf, updateOf } from './expression.js';
 import type { Fence } from './fence.js';
 import type { HeldLease } from './lease.js';
 import { describeHolder, expiry, isHeld, storedEnd } from './lockrow.js';
@@ -97,23 +97,19 @@ export async function backOff(lease: HeldLease, pauseMs: number, signal: AbortSi
  * Frees the lease that a read saw, whoever holds it. If it saw none there is nothing
  * to free. A lease without a token, which another service took, counts as moved once
  * it was refreshed.
- * @throws MovedError if it is not that lease any more.
+ *
+ * It is a transaction of one row for the sake of its client token: whoever repeats it
+ * because a reply was lost, this package or the SDK beneath it, is told what became of
+ * the first.
+ * @throws MovedError if it is not that lease any more, and this call did not free it; any other error leaves that open
  */
 export async function breakLease(b: Backend, fence: Fence, signal: AbortSignal | undefined): Promise<void> {
   if (!fence.lock) return;
-  let asked = 0;
-  const erase = deletion(b, fence.pk, SK.lock, fence.sameLock());
-  const error = await failureOf(
-    b.calls.try(signal, (s) => {
-      asked++;
-      return erase(s);
-    }),
-  );
+  const item = { Delete: { ...onRow(b, fence.pk, SK.lock), ...conditionOf(fence.sameLock()) } };
+  const request = new WriteRequest(b, [{ purpose: 'lock', item }]);
+  const error = await failureOf(b.calls.try(signal, request.send));
   if (error === undefined) return;
   if (outcomeOf(error) !== 'condition failed') throw error;
-  const row: Row | undefined = answerOf(error)?.Item;
-  if (!row && asked > 1) return; // by an earlier attempt, whose reply was lost
-  throw new MovedError(`the lease of ${fence.pk} is not the one that was read: ${describeHolder(row)}`, {
-    cause: error,
-  });
+  const holder = describeHolder(request.refusal(error).get('lock'));
+  throw new MovedError(`the lease of ${fence.pk} is not the one that was read: ${holder}`, { cause: error });
 }

@@ -1,6 +1,6 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
-import { InvalidInputError } from '../errors.js';
+import { InvalidInputError, MalformedRowError } from '../errors.js';
 import { type Backend, insistOnRow, keyOf, queryPage, readRow } from './backend.js';
 import type { Change, Sequence } from './entry.js';
 import { notExists, updateOf } from './expression.js';
@@ -14,6 +14,9 @@ export const LOG_LIFE_MS = 3600 * 1000;
 
 /** How many rows of the log one read returns at most. */
 const mostChanges = 200;
+
+/** The largest sequence that any writer can have, in 20 digits. */
+const lastSequence = '09223372036854775807';
 
 /** A page that nodes are to read again. */
 export interface Target {
@@ -39,8 +42,9 @@ export async function readSequence(b: Backend, signal: AbortSignal | undefined):
 
 /**
  * The changes after a sequence, in order, 200 at most, in one strongly consistent read.
- * Those of kinds that this version does not know come without what they are about.
- * @throws MalformedRowError what cannot be read may be what a node has to know: it is no gap.
+ * Those of kinds that this version does not know come without what they are about. A
+ * row that cannot be read is a change that is malformed: it may be what a node has to
+ * know, and is no gap.
  */
 export async function readChanges(b: Backend, signal: AbortSignal | undefined, after: number): Promise<Change[]> {
   if (!Number.isSafeInteger(after)) {
@@ -51,7 +55,7 @@ export async function readChanges(b: Backend, signal: AbortSignal | undefined, a
     ExpressionAttributeValues: {
       ':pk': S(PURGE_LOG_PK),
       ':first': S(logKey(Math.max(after, 0) + 1)),
-      ':last': S(`${PREFIX.log}~`),
+      ':last': S(PREFIX.log + lastSequence),
     },
     Limit: mostChanges,
   });
@@ -65,10 +69,20 @@ function logKey(seq: number): string {
 
 function changeOf(row: Row): Change {
   const seq = Number(text(row, 'sk').slice(PREFIX.log.length));
-  if (!Number.isSafeInteger(seq) || logKey(seq) !== text(row, 'sk')) throw malformed(row, 'sk', 'LOG# and 20 digits');
+  const known = Number.isSafeInteger(seq) && logKey(seq) === text(row, 'sk') ? seq : 0;
+  try {
+    if (known === 0) throw malformed(row, 'sk', 'LOG# and 20 digits');
+    return { seq, reload: reloadsOf(row) };
+  } catch (error) {
+    if (error instanceof MalformedRowError) return { seq: known, reload: [], malformed: error };
+    throw error;
+  }
+}
+
+function reloadsOf(row: Row): Target[] {
   const targets = row['targets']?.L;
   if (!targets) throw malformed(row, 'targets', 'a list of maps');
-  return { seq, reload: targets.flatMap((target, i) => reloadOf(row, target, i)) };
+  return targets.flatMap((target, i) => reloadOf(row, target, i));
 }
 
 function reloadOf(row: Row, target: AttributeValue, i: number): Target[] {

@@ -171,6 +171,6 @@ export interface IsrMetaStore {
 
   /** The state of the purge log, read strongly. @throws MalformedRowError */
   sequence(options?: { signal?: AbortSignal | undefined }): Promise<Sequence>;
-  /** The changes after a sequence, in order, 200 at most. @throws MalformedRowError */
+  /** The changes after a sequence, in order, 200 at most, in one strongly consistent read. */
   changes(after: number, options?: { signal?: AbortSignal | undefined }): Promise<Change[]>;
 }
