@@ -45,7 +45,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer world.endRender(rd)
-	if pause.For(r.Context(), rd.page.renderTime(rng, world.profile.failures)) != nil { // given up meanwhile
+	if pause.For(r.Context(), rd.page.renderTime(rng, world.profile.failures && !world.recovering())) != nil { // given up meanwhile
 		return
 	}
 	h := w.Header()
