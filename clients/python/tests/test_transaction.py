@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -123,9 +124,12 @@ def test_tokens_that_are_none(accounts: Table[Account], token: Any) -> None:
 
 
 def test_one_token_happens_once(accounts: Table[Account]) -> None:
+    token = uuid.uuid4().hex
     for _ in range(3):
-        accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})], client_request_token="one")  # noqa: S106
+        accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})], client_request_token=token)
     assert accounts.get("a", "x", consistent_read=True).balance == 1
+    with pytest.raises(InvalidQueryError, match="its token was used for another request"):
+        accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(2)})], client_request_token=token)
 
 
 def test_money_is_neither_made_nor_lost(accounts: Table[Account]) -> None:

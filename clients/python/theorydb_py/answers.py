@@ -107,6 +107,8 @@ def _answer(what: str, error: Exception) -> TheorydbError | None:
         return ThrottledError(f"{what}: throttled; raise the capacity or ask less often: {error}")
     if code == "ResourceNotFoundException":
         return TableNotFoundError(f"{what}: there is no such table, or it cannot be used yet")
+    if code == "IdempotentParameterMismatchException":
+        return InvalidQueryError(f"{what}: its token was used for another request; give each its own")
     if code == "ValidationException" or isinstance(error, ParamValidationError):
         return InvalidQueryError(f"{what}: DynamoDB refuses the request: {error}")
     return None
