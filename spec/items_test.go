@@ -149,13 +149,13 @@ func (v *logVector) answer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.Changes = []change{}
+	v.Changes, v.Malformed = []change{}, nil
 	for _, c := range changes {
-		if c.Malformed != nil { // the read fails, in languages that have exceptions
-			v.Changes, v.Malformed = []change{}, malformedOf(t, c.Malformed)
-			return
+		if c.Malformed == nil {
+			v.Changes = append(v.Changes, changeOf(c))
+		} else if v.Malformed == nil {
+			v.Malformed = malformedOf(t, c.Malformed)
 		}
-		v.Changes = append(v.Changes, changeOf(c))
 	}
 }
 
