@@ -61,6 +61,9 @@ export interface TransactOptions extends CallOptions {
   clientRequestToken?: string;
 }
 
+/** The models of a client to which others were added: those alone, if it had none that are known. */
+type Registered<M extends Model, N extends Model> = Model extends M ? N : M | N;
+
 /** The model that a name stands for. */
 type Named<M extends Model, N> = N extends Model ? N : Model extends M ? Model : Extract<M, { name: N }>;
 
@@ -88,7 +91,7 @@ export class TheorydbClient<M extends Model = Model> {
    *
    * @throws InvalidModelError if another model has the name.
    */
-  register<N extends Model>(...models: readonly N[]): TheorydbClient<Model extends M ? N : M | N> {
+  register<const N extends readonly Model[]>(...models: N): TheorydbClient<Registered<M, N[number]>> {
     for (const model of models) {
       const known = this.#models.get(model.name);
       if (known !== undefined && known !== model) {
@@ -98,7 +101,7 @@ export class TheorydbClient<M extends Model = Model> {
       }
       this.#models.set(model.name, model);
     }
-    return this as unknown as TheorydbClient<Model extends M ? N : M | N>;
+    return this as unknown as TheorydbClient<Registered<M, N[number]>>;
   }
 
   /**

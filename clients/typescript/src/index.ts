@@ -9,6 +9,7 @@ export {
 export * from './errors.js';
 export type { RawCondition } from './expression.js';
 export type { InputOf, ItemOf, KeyOf } from './infer.js';
+export * from './isr/index.js';
 export { type JobLease, type LeaseKey, LeaseManager, type LeaseManagerOptions, type LeaseTerm } from './lease.js';
 export {
   type AttributeDefinition,

@@ -57,7 +57,12 @@ export function onEngines(
   }
 }
 
-async function newTable(t: TestContext, engine: Engine, extra: Partial<CreateTableCommandInput>): Promise<TestTable> {
+/** Makes a table that is deleted after the test. */
+export async function newTable(
+  t: TestContext,
+  engine: Engine,
+  extra: Partial<CreateTableCommandInput> = {},
+): Promise<TestTable> {
   const clients: DynamoDBClient[] = [];
   const connect = (config: DynamoDBClientConfig = {}) => {
     const ddb = new DynamoDBClient({

@@ -1,4 +1,4 @@
-/** The specification that all languages share. */
+/** Where the repository has the specification that all languages share, and this package. */
 
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -6,7 +6,16 @@ import { fileURLToPath } from 'node:url';
 
 /** A file of spec/, at the root of the repository: found from wherever the tests were compiled to. */
 export function specFile(name: string): string {
-  return path.join(above(path.dirname(fileURLToPath(import.meta.url))), 'spec', name);
+  return path.join(root(), 'spec', name);
+}
+
+/** The folder of this package in the repository. */
+export function packageFolder(): string {
+  return path.join(root(), 'clients', 'typescript');
+}
+
+function root(): string {
+  return above(path.dirname(fileURLToPath(import.meta.url)));
 }
 
 /** The nearest folder above that has the specification. */

@@ -1,0 +1,116 @@
+/** The package as users get it: packed, installed into an empty folder, type-checked and run. */
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { promisify } from 'node:util';
+
+import { engines, newTable, noEngine, type TestTable } from './engines.js';
+import { packageFolder } from './spec.js';
+
+const run = promisify(execFile);
+
+const compilerOptions = {
+  target: 'es2022',
+  module: 'nodenext',
+  strict: true,
+  exactOptionalPropertyTypes: true,
+  types: ['node'],
+};
+
+/** An empty folder, which is gone after the test. */
+function emptyFolder(t: TestContext): string {
+  const folder = mkdtempSync(path.join(tmpdir(), 'tabletheory-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Packs the package into a folder, and returns the name of the file. */
+async function pack(folder: string): Promise<string> {
+  const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: packageFolder() });
+  return stdout.trim();
+}
+
+/** Installs a packed package into its folder, beside what users have. */
+async function install(folder: string, packed: string): Promise<void> {
+  const { devDependencies } = JSON.parse(readFileSync(path.join(packageFolder(), 'package.json'), 'utf8'));
+  writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ name: 'user', private: true, type: 'module' }));
+  writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
+  const beside = ['@aws-sdk/client-dynamodb', '@types/node', 'typescript'].map(
+    (name) => `${name}@${devDependencies[name]}`,
+  );
+  const flags = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'];
+  await run('npm', ['install', ...flags, `./${packed}`, ...beside], { cwd: folder });
+}
+
+/** Type-checks all programs of a folder, and compiles them. */
+async function compile(folder: string): Promise<void> {
+  const { stdout } = await run('npx', ['--no-install', 'tsc'], { cwd: folder }).catch(
+    (error: { stdout: string }) => error,
+  );
+  assert.equal(stdout, '', 'tsc has nothing to say');
+}
+
+async function output(folder: string, program: string, table: TestTable): Promise<string> {
+  const env = {
+    PATH: process.env['PATH'],
+    HOME: folder,
+    AWS_ENDPOINT_URL_DYNAMODB: table.engine.endpoint,
+    AWS_REGION: 'us-east-1',
+    AWS_ACCESS_KEY_ID: 'test',
+    AWS_SECRET_ACCESS_KEY: 'test',
+    FACETHEORY_CACHE_TABLE_NAME: table.tableName,
+  };
+  return (await run(process.execPath, [program], { cwd: folder, env })).stdout;
+}
+
+/** The programs in the README, in order. */
+function readme(): string[] {
+  const text = readFileSync(path.join(packageFolder(), 'README.md'), 'utf8');
+  return [...text.matchAll(/```ts\n(.*?)```/gs)].map(([, program = '']) => program);
+}
+
+test('the package has what it needs, installs, and runs the reference documents and its README, as written', {
+  timeout: 300_000,
+}, async (t) => {
+  const folder = emptyFolder(t);
+  const packed = await pack(folder);
+  await t.test('what is in it', () => checkContents(folder, packed));
+  await install(folder, packed);
+  const [quickStart = '', leases = ''] = readme();
+  writeFileSync(path.join(folder, 'quickstart.ts'), quickStart);
+  writeFileSync(path.join(folder, 'leases.ts'), leases);
+  cpSync(path.join(packageFolder(), 'test/installed'), folder, { recursive: true });
+  await compile(folder);
+  if (engines().length === 0) {
+    await t.test('what its programs do', { skip: noEngine });
+  }
+  for (const engine of engines()) {
+    await t.test(`what its programs do (${engine.name})`, async (t) =>
+      checkPrograms(folder, await newTable(t, engine)),
+    );
+  }
+});
+
+async function checkContents(folder: string, packed: string): Promise<void> {
+  await run('tar', ['-xzf', packed], { cwd: folder });
+  assert.deepEqual(readdirSync(path.join(folder, 'package')).sort(), ['LICENSE', 'README.md', 'dist', 'package.json']);
+  const entries = readdirSync(path.join(folder, 'package/dist'), { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => entry.name);
+  assert.ok(files.includes('index.js') && files.includes('index.d.ts'));
+  assert.deepEqual(
+    files.filter((name) => !/\.(js|d\.ts)$/.test(name)),
+    [],
+  );
+  rmSync(path.join(folder, 'package'), { recursive: true });
+}
+
+async function checkPrograms(folder: string, table: TestTable): Promise<void> {
+  assert.equal(await output(folder, 'quickstart.js', table), 'fresh\nSinnerman 1965\n');
+  assert.equal(await output(folder, 'leases.js', table), 'importing until the signal says stop false\n');
+  assert.equal(await output(folder, 'transact.js', table), 'published\n');
+  assert.equal(await output(folder, 'store.js', table), 'fresh\n');
+}
