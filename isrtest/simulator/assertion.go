@@ -11,13 +11,9 @@ import (
 // pollTime is how often nodes read the log.
 const pollTime = 10 * time.Second
 
-// pollSlack is how much later than that a node may have heard of a rollback, in a
-// world whose table answers at once.
-const pollSlack = time.Second
-
 // assert has somebody roll a page back, pin it or unpin it, by one of the nodes.
 func (w *world) assert(l *life, p *page) {
-	if !l.mayAssert(p) {
+	if w.pace.ordered() && !l.mayAssert(p) {
 		return
 	}
 	p.declared = true
@@ -26,16 +22,16 @@ func (w *world) assert(l *life, p *page) {
 	what, do := w.assertion(l, p)
 	w.log("somebody asks %s to %s %s", l.name, what, p.path)
 	l.asking++
-	go func() {
-		ctx, cancel := aside()
+	w.ended.Go(func() {
+		ctx, cancel := w.aside()
 		defer cancel()
 		entry, err := do(ctx)
 		w.happened(event{kind: asserted, life: l, page: p, entry: entry, visitor: v, err: err})
-	}()
+	})
 }
 
 func (w *world) assertion(l *life, p *page) (what string, do func(context.Context) (isr.Entry, error)) {
-	pin := time.Duration(1+w.rng.IntN(60)) * time.Second
+	pin := w.pace.of(time.Duration(1+w.rng.IntN(60)) * time.Second)
 	switch w.rng.IntN(5) {
 	case 0:
 		return fmt.Sprintf("pin for %v", pin), func(ctx context.Context) (isr.Entry, error) { return l.cache.Pin(ctx, p.key, pin) }

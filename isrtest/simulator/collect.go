@@ -21,15 +21,15 @@ func (w *world) collect(l *life) {
 	}
 	w.log("somebody asks %s to collect garbage", l.name)
 	l.asking++
-	go func() {
-		ctx, cancel := aside()
+	w.ended.Go(func() {
+		ctx, cancel := w.aside()
 		defer cancel()
 		got, err := collect(ctx, l.meta, l.bodies, isr.CollectOptions{
 			Grace: time.Hour, Now: func() time.Time { return l.node.now().Add(2 * time.Hour) },
 		})
 		v.name = fmt.Sprintf("%d bodies, %d pages were busy", got.Bodies, got.Busy)
 		w.happened(event{kind: collected, life: l, page: v.page, visitor: v, err: err})
-	}()
+	})
 }
 
 func (w *world) noteCollected(e event) {

@@ -45,13 +45,40 @@
 //
 // A request whose caller is gone may still arrive, up to [Linger] later.
 //
+// # Real time
+//
+// [RunInRealTime] drives the same world without a bubble, fifteen times as fast:
+// with leases of two to three seconds and windows of one to four, a world of a
+// quarter of a minute sees what one of some minutes does in virtual time. The gate
+// stays, and calls are carried out one at a time, so that the table can be read
+// after each. But nobody waits until all goroutines are blocked: they go on as they
+// are scheduled, and the driver looks at what they have seen by the time at which it
+// carries out the next call. So a seed decides what the driver draws, and nothing
+// else. Goroutines meet that virtual time keeps apart, as visitors and those who ask
+// for a regeneration of the same page. All invariants are held, but:
+//
+//   - Requests made after the end of a lease: those less than a second after it
+//     count as made before, since a node's look at its clock and its call at the
+//     gate are not one instant.
+//   - What follows from a hard purge that a process has read: not in the second
+//     after that, in which some of its goroutines may not have heard of it.
+//   - A lease that is called lost and is not: only where LOCK has not changed since
+//     the process asked.
+//   - The promises of worlds without faults, one render per expiry and the page for
+//     everybody, and that all nodes know of a rollback after a poll: only for as long
+//     as this machine was never slow, see world.noteDelays.
+//   - Origins that answer with an empty page: these are remembered for longer than
+//     such a world lives.
+//
 // # Running it
 //
 //	go test ./isrtest/simulator                                     200 seeds
 //	go test ./isrtest/simulator -run 'TestSimulation$' -seeds 1e6   a long run
 //	go test ./isrtest/simulator -run 'TestSimulation$' -seed 42 -v  one history
+//	go test ./isrtest/simulator -run 'TestRealTime$' -start 100     other worlds
 //
-// A failure prints its seed. Another operation of the fleet is a file with its
+// The last one, and whatever is to run on DynamoDB Local, finds that at the address
+// in ISR_TEST_DYNAMODB. A failure prints its seed. Another operation of the fleet is a file with its
 // step and its checks, a line in world.choices, a weight in the profiles, and a few
 // bugs of its own in the tests.
 package simulator

@@ -37,7 +37,7 @@ func (w *world) choices() []choice {
 		}
 	}
 	return []choice{
-		{"deliver", deliver, func() { w.deliver(pick(w.rng, calls)) }},
+		{"deliver", deliver, func() { w.deliver(w.oneOf(calls)) }},
 		{"wait", wait, w.pass},
 		{"visit", some(15), func() { w.visitIfMay(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"crash", p.crashes, func() { w.crash(pick(w.rng, w.nodes)) }},
@@ -70,11 +70,21 @@ func (w *world) drive() {
 	}
 }
 
+// oneOf is any of the calls, which are in the order of their coming. In a prompt
+// world none waits for long because of its lot.
+func (w *world) oneOf(calls []*call) *call {
+	if w.profile.prompt && time.Since(calls[0].at) > w.pace.lease()/8 {
+		return calls[0]
+	}
+	return pick(w.rng, calls)
+}
+
 func (w *world) nextStep() {
 	w.mu.Lock()
 	w.step++
 	w.mu.Unlock()
 	w.align()
+	w.gate.look()
 	w.settle() // timers that ended at this very instant come before the step
 }
 
@@ -87,13 +97,14 @@ func (w *world) align() {
 // pass lets time pass until something happens, or for as long as is drawn.
 func (w *world) pass() {
 	longest := []time.Duration{10 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second}[w.rng.IntN(4)]
-	w.idle(1 + time.Duration(w.rng.Int64N(int64(longest))))
+	w.idle(w.pace.of(1 + time.Duration(w.rng.Int64N(int64(longest)))))
 }
 
 // idle lets time pass until a call arrives, one may be chosen, or somebody
 // thaws, but not for longer than that.
 func (w *world) idle(longest time.Duration) {
-	until := time.Now().Add(longest)
+	began := time.Now()
+	until := began.Add(longest)
 	sooner := func(t time.Time) {
 		if t.After(time.Now()) && t.Before(until) {
 			until = t
@@ -105,16 +116,13 @@ func (w *world) idle(longest time.Duration) {
 			sooner(n.life.until)
 		}
 	}
-	select {
-	case <-w.gate.arrived: // of a call that is known
-	default:
-	}
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case <-w.gate.arrived:
 	case <-timer.C:
 	}
+	w.delays.meant(min(time.Since(began), until.Sub(began)))
 }
 
 func pick[T any](rng *rand.Rand, of []T) T { return of[rng.IntN(len(of))] }

@@ -2,6 +2,7 @@ package simulator_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,17 +16,21 @@ import (
 // A disposable engine deletes the tables that it made.
 type disposable struct {
 	*dynamodb.Client
-	tables []string
+
+	mu     sync.Mutex
+	tables []string // guarded by mu
 }
 
 func (d *disposable) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, o ...options) (*dynamodb.CreateTableOutput, error) {
+	d.mu.Lock()
 	d.tables = append(d.tables, aws.ToString(in.TableName))
+	d.mu.Unlock()
 	return d.Client.CreateTable(ctx, in, o...)
 }
 
-// TestSimulationOnDynamoDBLocal: no promise is broken on AWS's own engine, and what
-// it answers makes the same history as what localdynamo answers.
-func TestSimulationOnDynamoDBLocal(t *testing.T) {
+// newDisposable is AWS's own engine, which the tests share with others.
+func newDisposable(t *testing.T) *disposable {
+	t.Helper()
 	engine := &disposable{Client: dynamodb.New(dynamodb.Options{
 		Region:       "us-east-1",
 		BaseEndpoint: aws.String(isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")),
@@ -38,6 +43,13 @@ func TestSimulationOnDynamoDBLocal(t *testing.T) {
 			}
 		}
 	})
+	return engine
+}
+
+// TestSimulationOnDynamoDBLocal: no promise is broken on AWS's own engine, and what
+// it answers makes the same history as what localdynamo answers.
+func TestSimulationOnDynamoDBLocal(t *testing.T) {
+	engine := newDisposable(t)
 	for seed := range uint64(20) {
 		embedded := simulator.Run(t, simulator.Config{Seed: seed})
 		r := simulator.Run(t, simulator.Config{Seed: seed, Engine: engine})

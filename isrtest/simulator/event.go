@@ -12,10 +12,12 @@ import (
 // An event is something that a goroutine of a node has seen. The driver looks at
 // it before its next step, so that the world is as it was then.
 type event struct {
-	kind eventKind
-	life *life
-	page *page
-	err  error
+	kind  eventKind
+	life  *life
+	page  *page
+	err   error
+	at    time.Time
+	since time.Time // leaseLost, published: when the process asked
 
 	render  *rendering // renderBegan
 	entry   isr.Entry  // of a publish or regeneration, or what was asserted
@@ -41,13 +43,15 @@ func (w *world) happened(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !e.life.isDead() {
+		e.at = time.Now()
 		w.events = append(w.events, e)
 	}
 }
 
-// digestEvents looks at what happened in the last step, in an order that does
+// digestEvents looks at what happened since it did so last, in an order that does
 // not depend on that of goroutines.
 func (w *world) digestEvents() {
+	w.noteDelays()
 	w.mu.Lock()
 	events := w.events
 	w.events = nil
@@ -111,13 +115,14 @@ func (w *world) checkAnswerToPublish(e event) {
 	}
 }
 
-// checkLost: a lease is called lost only if it is.
+// checkLost: a lease is called lost only if it is. That is known if LOCK is today
+// what it was when the process asked.
 func (w *world) checkLost(e event) {
 	l := e.page.rows.lock()
-	if l == nil || l.token != e.token {
+	if l == nil || l.token != e.token || e.page.lockMoved.After(e.since) {
 		return
 	}
-	if left := l.expires - time.Now().Add(e.life.node.skew).Unix(); left > 0 {
+	if left := l.expires - e.at.Add(e.life.node.skew).Unix(); left > 0 {
 		w.violate("a lease is called lost only if it is", "%s was told so of %s, which has %d s left and is its own", e.life.name, w.trace.name("lease", l.token), left)
 	}
 }
@@ -125,6 +130,8 @@ func (w *world) checkLost(e event) {
 // checkRender: without faults a page is rendered only when it has expired, by
 // one process at a time.
 func (w *world) checkRender(rd *rendering) {
+	seen := rd.life.pages[rd.page]
+	seen.rendered = append(seen.rendered, rd)
 	w.counts["render"]++
 	w.log("%s renders %s, the %d. time: %s", rd.life.name, rd.page.path, rd.number, rd.content)
 	if !w.profile.calm() {

@@ -39,10 +39,10 @@ func (w *world) externalContent(p *page) item {
 	}
 	at := time.Now()
 	if w.rng.IntN(6) == 0 {
-		at = at.Add(10 * time.Minute)
+		at = at.Add(w.pace.of(10 * time.Minute))
 	}
 	return item{
-		"s3_key": text(key), "generated_at": number(at.Unix()), "revalidate_seconds": number(int64(5 + w.rng.IntN(30))),
+		"s3_key": text(key), "generated_at": number(at.Unix()), "revalidate_seconds": number(int64(w.pace.seconds(time.Duration(5+w.rng.IntN(30))*time.Second) / time.Second)),
 		"etag": text(etagOf(content)),
 	}
 }

@@ -109,13 +109,15 @@ func (w *world) meet(c *call, f fate) {
 	}
 }
 
-// delay is shorter or longer than the five seconds that a call waits.
+// delay is shorter or longer than a call waits.
 func (w *world) delay() time.Duration {
-	return time.Duration(w.rng.Int64N(int64(8 * time.Second)))
+	return time.Duration(w.rng.Int64N(int64(w.pace.callTimeout * 8 / 5)))
 }
 
-// carryOut does what a call asks for, and checks what it changed.
+// carryOut does what a call asks for, and checks what it changed. What its caller
+// saw before it called is looked at first: in real time that may be news.
 func (w *world) carryOut(c *call, how string) outcome {
+	w.digestEvents()
 	var o outcome
 	w.outside.do(func() { o.value, o.err = c.do() })
 	w.log("%s: %s%s: %s", c.life.name, c.op, how, summary(o.err))

@@ -11,17 +11,16 @@ import (
 // to no flight.
 type asideKey struct{}
 
-// aside is the context of somebody who asks, and waits for as long as it takes:
-// its end is only that of an afterlife.
-func aside() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithValue(context.Background(), asideKey{}, true), afterlife)
+// aside is the context of somebody who asks, and waits for as long as it takes.
+func (w *world) aside() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(context.Background(), asideKey{}, true), w.pace.patience)
 }
 
 func isAside(ctx context.Context) bool { return ctx.Value(asideKey{}) != nil }
 
 // regenerate asks a process to render a page now.
 func (w *world) regenerate(l *life, p *page) {
-	if !l.pages[p].mayForce() {
+	if !w.mayForce(l, p) {
 		return
 	}
 	l.pages[p].force()
@@ -29,12 +28,12 @@ func (w *world) regenerate(l *life, p *page) {
 	v := &visitor{number: w.visitors, life: l, page: p}
 	w.log("somebody asks %s to regenerate %s", l.name, p.path)
 	l.asking++
-	go func() {
-		ctx, cancel := aside()
+	w.ended.Go(func() {
+		ctx, cancel := w.aside()
 		defer cancel()
 		entry, err := l.cache.Regenerate(ctx, p.key)
 		w.happened(event{kind: regenerated, life: l, page: p, entry: entry.Entry, visitor: v, err: err})
-	}()
+	})
 }
 
 // checkRegenerated: who is told of a new generation finds it from then on.

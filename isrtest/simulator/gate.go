@@ -13,12 +13,15 @@ import (
 // A gate is where every call of every node waits for the driver.
 type gate struct {
 	arrived chan struct{} // holds one element if a call has come since it was read
+	linger  time.Duration // how long after its caller a request may arrive
 
 	mu      sync.Mutex
 	waiting []*call // guarded by mu
 }
 
-func newGate() *gate { return &gate{arrived: make(chan struct{}, 1)} }
+func newGate(linger time.Duration) *gate {
+	return &gate{arrived: make(chan struct{}, 1), linger: linger}
+}
 
 // A call is one request on its way to the table or to the bodies.
 type call struct {
@@ -131,13 +134,32 @@ func (g *gate) leave(c *call) bool {
 		c.expired.Store(true)
 		return false
 	}
-	c.abandonLocked()
+	g.abandonLocked(c)
 	return true
 }
 
-func (c *call) abandonLocked() {
+func (g *gate) abandonLocked(c *call) {
 	c.gone.Store(true)
-	c.lingers = time.Now().Add(Linger)
+	c.lingers = time.Now().Add(g.linger)
+}
+
+// look takes notice of the calls that wait: what arrives from now on is news.
+func (g *gate) look() {
+	select {
+	case <-g.arrived:
+	default:
+	}
+}
+
+// longest is how long a call has waited by now, of all that do.
+func (g *gate) longest(now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var d time.Duration
+	for _, c := range g.waiting {
+		d = max(d, now.Sub(c.at))
+	}
+	return d
 }
 
 // choosable returns the calls that the driver may let go on, in an order that
@@ -191,7 +213,7 @@ func (g *gate) expire(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.expired.Store(false)
-	c.abandonLocked()
+	g.abandonLocked(c)
 	c.reply <- outcome{err: context.DeadlineExceeded}
 }
 
@@ -213,7 +235,7 @@ func (g *gate) copyOf(c *call) {
 	second := &call{
 		life: c.life, op: c.op, pk: c.pk, kind: c.kind, rows: c.rows, logged: c.logged, at: c.at, do: c.do,
 	}
-	second.abandonLocked()
+	g.abandonLocked(second)
 	g.waiting = append(g.waiting, second)
 }
 
@@ -224,7 +246,7 @@ func (g *gate) orphan(l *life) {
 	close(l.dead)
 	for _, c := range g.waiting {
 		if c.life == l && !c.gone.Load() {
-			c.abandonLocked()
+			g.abandonLocked(c)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (w *world) checkRight(p *page, c *call, held *lock) {
 	case g == nil, g.pause, g.life != c.life, in == nil, in.token != held.token:
 		w.violate(invariant, "%s published %s, and %s had the lease", c.life.name, p.path, w.holderName(held))
 		return
-	case held.expires <= w.clockOf(c):
+	case held.expires <= w.earliestOf(c):
 		w.violate("nobody publishes after the end of the lease", "%s asked to publish %s %d s after it by its own clock", c.life.name, p.path, w.clockOf(c)-held.expires)
 	case p.rows.lock() != nil:
 		w.violate("a publish gives up the lease", "LOCK of %s is still there", p.path)

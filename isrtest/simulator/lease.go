@@ -21,6 +21,9 @@ type grant struct {
 // nil for what other services wrote.
 func (w *world) checkLock(p *page, c *call, before, after *lock, metaChanged bool) {
 	now := w.clockOf(c)
+	if changed := (before == nil) != (after == nil) || before != nil && *before != *after; changed {
+		p.lockMoved = time.Now()
+	}
 	switch {
 	case before == nil && after == nil, before != nil && after != nil && *before == *after:
 	case after == nil:
@@ -34,7 +37,8 @@ func (w *world) checkLock(p *page, c *call, before, after *lock, metaChanged boo
 		if w.holderOf(before) != c.life {
 			w.violate("a lease is refreshed by its holder", "%s refreshed %s, which is %s's", c.life.name, w.trace.name("lease", before.token), w.holderName(before))
 		}
-		if before.expires <= now {
+		w.counts["heartbeat"]++
+		if before.expires <= w.earliestOf(c) {
 			w.violate("a lease that has ended stays so", "%s refreshed %s, which had ended %d s before by its clock", c.life.name, w.trace.name("lease", before.token), now-before.expires)
 		}
 	}
@@ -51,6 +55,9 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 		}
 	} else if before != nil && before.expires > now {
 		w.violate("a lease is taken only if it has ended", "%s took that of %s, which had %d s left by its clock", c.life.name, w.holderName(before), before.expires-now)
+	}
+	if !pause && before != nil && w.holderOf(before) != nil {
+		w.counts["takeover"]++
 	}
 	g := w.grants[after.token]
 	if g == nil {
@@ -105,6 +112,11 @@ func (w *world) holderName(l *lock) string {
 // clockOf is what the caller's clock showed when it made the request, in whole
 // seconds. A request that is made again is a call of its own.
 func (w *world) clockOf(c *call) int64 { return c.at.Add(c.life.node.skew).Unix() }
+
+// earliestOf is what the caller's clock showed at least.
+func (w *world) earliestOf(c *call) int64 {
+	return c.at.Add(c.life.node.skew - w.pace.margin).Unix()
+}
 
 // seconds is a time of the table since the beginning, for the trace.
 func (w *world) seconds(epoch int64) int64 { return epoch - w.began.Unix() }

@@ -49,10 +49,10 @@ type life struct {
 
 // A view is what one process has to do with one page.
 type view struct {
-	born     int // the generation that was current when the process started
-	served   int // the newest generation that a request of it has ended with
-	rendered []*rendering
-	purged   atomic.Int64 // the latest hard purge that was there when the process started, or that it has read since
+	born     int          // the generation that was current when the process started
+	served   int          // the newest generation that a request of it has ended with
+	rendered []*rendering // as far as the driver has seen
+	purges   []warning    // ascending; the first is what was purged when the process started
 	asked    bool         // somebody has wanted the page
 	waiting  int          // visitors who have no answer yet
 	forcing  bool         // somebody waits for a regeneration
@@ -67,8 +67,7 @@ func (w *world) start(n *node) error {
 		dead: make(chan struct{}), pages: make(map[*page]*view),
 	}
 	for _, p := range w.pages {
-		l.pages[p] = &view{born: len(p.history) - 1, served: -1}
-		l.learn(p, p.hardSeq)
+		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purges: []warning{{seq: p.hardSeq}}}
 	}
 	var api dynamostore.API = &gatedTable{life: l, engine: w.engine}
 	var bodies isr.BodyStore = &gatedShelf{life: l}
@@ -83,6 +82,7 @@ func (w *world) start(n *node) error {
 	random := lockedRandom(w.rng.Uint64())
 	store, err := dynamostore.New(api, w.table, dynamostore.Config{
 		Owner: l.name, Now: n.now, Random: random, Logger: quiet,
+		CallTimeout: w.pace.callTimeout, SettleTimeout: w.pace.settleTimeout,
 	})
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (w *world) start(n *node) error {
 	l.bodies = bodies
 	l.meta = &witness{MetaStore: meta, life: l, tokens: make(map[isr.Lease]string)}
 	l.cache, err = isr.New(l.meta, bodies, isr.Config{
-		Memory: 1 << 20, Lease: LeaseTime, RenderTimeout: renderTimeout, Now: n.now, Logger: quiet, Random: random, Poll: pollTime,
+		Memory: 1 << 20, Lease: w.pace.lease(), RenderTimeout: w.pace.of(renderTimeout), Now: n.now, Logger: quiet, Random: random, Poll: w.pace.poll(),
 	})
 	if err != nil {
 		return err
@@ -115,18 +115,6 @@ func lockedRandom(seed uint64) func() uint64 {
 	}
 }
 
-// learn: from now on the process cannot but know of a hard purge. It is safe for
-// concurrent use by the goroutines of one process.
-func (l *life) learn(p *page, seq int64) {
-	purged := &l.pages[p].purged
-	for {
-		known := purged.Load()
-		if known >= seq || purged.CompareAndSwap(known, seq) {
-			return
-		}
-	}
-}
-
 func (l *life) isDead() bool {
 	select {
 	case <-l.dead:
@@ -136,15 +124,16 @@ func (l *life) isDead() bool {
 	}
 }
 
-// afterlife bounds how long goroutines of dead processes stay.
-const afterlife = time.Hour
-
 // mayVisit and mayForce keep visitors apart from those who ask for a regeneration
 // of the same page at the same process, until that is under way: of both, who wait
-// for the end of one flight, no seed says who begins the next.
+// for the end of one flight, no seed says who begins the next. In real time it says
+// nothing of the kind anyway.
 func (v *view) mayVisit() bool { return !v.forcing || len(v.rendered) > v.forced }
 
-func (v *view) mayForce() bool { return !v.forcing && v.waiting == 0 }
+func (w *world) mayForce(l *life, p *page) bool {
+	v := l.pages[p]
+	return !v.forcing && (v.waiting == 0 || !w.pace.ordered())
+}
 
 // mayAssert: a rollback has the next visitor begin another flight, and all flights
 // wait until the process has read the log for the first time; which of two goes
@@ -160,7 +149,7 @@ func (v *view) force() { v.asked, v.forcing, v.forced = true, true, len(v.render
 // unheard keeps a goroutine of a dead process until it gives up by itself, or for
 // the afterlife if it never would.
 func (l *life) unheard(ctx context.Context) outcome {
-	ctx, cancel := context.WithTimeout(ctx, afterlife)
+	ctx, cancel := context.WithTimeout(ctx, l.w.pace.afterlife)
 	defer cancel()
 	<-ctx.Done()
 	return outcome{err: errCrashed}
@@ -188,7 +177,7 @@ func (w *world) end(l *life) {
 // freeze stops a process for longer than a lease: all of its goroutines, as far
 // as anybody can tell.
 func (w *world) freeze(l *life) {
-	d := LeaseTime + 2*time.Second + time.Duration(w.rng.Int64N(int64(2*LeaseTime)))
+	d := w.pace.of(LeaseTime + 2*time.Second + time.Duration(w.rng.Int64N(int64(2*LeaseTime))))
 	w.log("%s freezes for %.3fs", l.name, d.Seconds())
 	l.until = time.Now().Add(d)
 	w.gate.freeze(l, true)

@@ -32,7 +32,7 @@ const visitorHeader = "X-Visitor"
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if visitor := r.Header.Get(visitorHeader); visitor != "" {
-		if world := o.life.w; world.profile.failures && !world.recovering() {
+		if world := o.life.w; world.profile.failures && world.pace.grudges && !world.recovering() {
 			w.Header().Set("Cache-Control", "no-store") // it stays uncacheable
 		}
 		w.Header().Set("X-Content", visitor)
@@ -45,7 +45,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer world.endRender(rd)
-	if pause.For(r.Context(), rd.page.renderTime(rng, world.profile.failures && !world.recovering())) != nil { // given up meanwhile
+	if pause.For(r.Context(), world.pace.of(rd.page.renderTime(rng, world.profile.failures && !world.recovering()))) != nil { // given up meanwhile
 		return
 	}
 	h := w.Header()
@@ -59,7 +59,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	content := bodyOf(rd.content)
 	half := len(content) / 2
 	_, _ = w.Write(content[:half]) // an error is of a render that was given up
-	if pause.For(r.Context(), time.Duration(rng.Int64N(int64(time.Second)))) != nil {
+	if pause.For(r.Context(), world.pace.of(time.Duration(rng.Int64N(int64(time.Second))))) != nil {
 		return
 	}
 	_, _ = w.Write(content[half:])
@@ -67,7 +67,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // misbehave answers with what must not become a page.
 func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, content string) {
-	switch rng.IntN(4) {
+	switch rng.IntN(o.life.w.pace.misdeeds) {
 	case 0:
 		w.WriteHeader(http.StatusInternalServerError)
 	case 1:
@@ -113,7 +113,6 @@ func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
 		page: p, life: l, number: p.renders, step: w.step, seq: w.seq,
 		content: contentName(p.path, p.contents), began: time.Now(),
 	}
-	l.pages[p].rendered = append(l.pages[p].rendered, rd)
 	w.events = append(w.events, event{kind: renderBegan, life: l, page: p, render: rd})
 	return rd, rng
 }

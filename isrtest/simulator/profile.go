@@ -44,12 +44,12 @@ func profileOf(seed uint64) profile {
 
 // calm says that nothing goes wrong, so that each expiry is worth exactly one
 // render.
-func (p profile) calm() bool { return p.name == "calm" }
+func (p profile) calm() bool { return p.name == "calm" && p.prompt }
 
-// skewOf draws the error of a node's clock.
-func (p profile) skewOf(rng *rand.Rand) time.Duration {
+// skewOf draws the error of a node's clock, which is longest at most.
+func (p profile) skewOf(rng *rand.Rand, longest time.Duration) time.Duration {
 	if !p.skew {
 		return 0
 	}
-	return time.Duration(rng.Int64N(int64(2*MaxSkew)+1)) - MaxSkew
+	return time.Duration(rng.Int64N(int64(2*longest)+1)) - longest
 }

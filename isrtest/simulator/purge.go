@@ -35,3 +35,34 @@ func (w *world) purge(p *page) {
 	w.mu.Unlock()
 	w.look(p, nil)
 }
+
+// A warning is a hard purge that a process has read.
+type warning struct {
+	seq int64
+	at  time.Time // when it was read
+}
+
+// learn notes that a process has read of a hard purge. It is safe for concurrent
+// use.
+func (w *world) learn(l *life, p *page, seq int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := l.pages[p]
+	if seq > v.purges[len(v.purges)-1].seq {
+		v.purges = append(v.purges, warning{seq, time.Now()})
+	}
+}
+
+// knownPurge is the latest hard purge that a process cannot but know of. Of one that
+// it has read in this very moment some goroutine of it may not have heard.
+func (w *world) knownPurge(l *life, p *page) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var seq int64
+	for _, read := range l.pages[p].purges {
+		if time.Since(read.at) >= w.pace.margin {
+			seq = read.seq
+		}
+	}
+	return seq
+}

@@ -6,14 +6,10 @@ import (
 	"time"
 )
 
-// recoveryTime is how long, after the last fault, until every node has every page
-// fresh again: leases and back-offs that were left behind end, by clocks that
-// differ, and renders take their time.
-const recoveryTime = 5 * time.Minute
-
 // recover lets the faults stop, and checks that all comes back to life: every
 // page becomes fresh on every node, everything under way ends, and no goroutine
-// is left.
+// is left. Each of that within pace.recovery: leases and back-offs that were left
+// behind end, by clocks that differ, and renders take their time.
 func (w *world) recover() {
 	w.log("the faults stop")
 	w.mu.Lock()
@@ -34,17 +30,17 @@ func (w *world) recover() {
 
 // freshen sends visitors to a page until one of them gets it fresh.
 func (w *world) freshen(l *life, p *page) {
-	deadline := time.Now().Add(recoveryTime)
+	deadline := time.Now().Add(w.pace.recovery)
 	for time.Now().Before(deadline) {
 		v := w.visit(l, p)
 		w.until(deadline, func() bool { return v.ended })
 		if w.violation != nil || v.isFresh() {
 			return
 		}
-		pause := time.Now().Add(time.Second)
+		pause := time.Now().Add(w.pace.of(time.Second))
 		w.until(pause, func() bool { return false })
 	}
-	w.violate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, recoveryTime)
+	w.violate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, w.pace.recovery)
 }
 
 // isFresh says that a visitor got a page that was fresh by the node's clock, or is
@@ -67,17 +63,17 @@ func (w *world) until(deadline time.Time, so func() bool) {
 			w.deliver(calls[0])
 			continue
 		}
-		w.idle(time.Until(deadline))
+		w.idle(min(time.Until(deadline), w.pace.glance))
 	}
 }
 
 // closeCaches ends the processes well, as an operator does.
 func (w *world) closeCaches() {
-	deadline := time.Now().Add(recoveryTime)
+	deadline := time.Now().Add(w.pace.recovery)
 	closed := 0
 	for _, n := range w.nodes {
 		n.life.closing = make(chan error, 1)
-		go func() { n.life.closing <- n.life.cache.Close(context.Background()) }()
+		w.ended.Go(func() { n.life.closing <- n.life.cache.Close(context.Background()) })
 	}
 	w.until(deadline, func() bool {
 		for _, n := range w.nodes[closed:] {
@@ -101,6 +97,6 @@ func (w *world) closeCaches() {
 		}
 	}
 	if w.violation == nil && closed < len(w.nodes) {
-		w.violate("a cache closes", "%s did not within %s", w.nodes[closed].life.name, recoveryTime)
+		w.violate("a cache closes", "%s did not within %s", w.nodes[closed].life.name, w.pace.recovery)
 	}
 }

@@ -20,7 +20,7 @@ type demand struct {
 // demand has somebody ask a node for a regeneration under one of a few names, so
 // that several ask for the same; some by mistake with other inputs.
 func (w *world) demand(l *life, p *page) {
-	if !l.pages[p].mayForce() {
+	if !w.mayForce(l, p) {
 		return
 	}
 	l.pages[p].force()
@@ -34,12 +34,12 @@ func (w *world) demand(l *life, p *page) {
 	v.inputs = inputs
 	w.log("somebody asks %s for %s of %s with %s", l.name, v.name, p.path, inputs)
 	l.asking++
-	go func() {
-		ctx, cancel := aside()
+	w.ended.Go(func() {
+		ctx, cancel := w.aside()
 		defer cancel()
 		got, err := l.cache.Regenerate(ctx, p.key, isr.WithIdempotencyKey(v.name), isr.WithInputs(inputs))
 		w.happened(event{kind: demanded, life: l, page: p, entry: got.Entry, visitor: v, err: err})
-	}()
+	})
 }
 
 // checkDemanded: whoever is told that a request was carried out is told of the

@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 )
 
-// Bounds of every world.
+// Bounds of every world, in virtual time: in real time the durations are shorter.
 const (
 	// MaxSkew is how far a node's clock may be off.
 	MaxSkew = 30 * time.Second
@@ -25,6 +25,10 @@ const (
 	DefaultSteps = 300
 )
 
+// RealTime is the length of a simulation in real time, without its end, which takes
+// a few seconds more.
+const RealTime = 15 * time.Second
+
 // An Engine is where a world keeps its table.
 type Engine interface {
 	dynamostore.API
@@ -33,10 +37,10 @@ type Engine interface {
 
 // A Config says what to simulate.
 type Config struct {
-	// Seed decides everything.
+	// Seed decides everything; in real time, what the driver does.
 	Seed uint64
 	// Steps is how many the driver takes before the faults stop. Zero means
-	// DefaultSteps.
+	// DefaultSteps. In real time they stop after RealTime instead.
 	Steps int
 	// Engine is the engine that the world makes a table of its own on, and
 	// leaves it there; it is called from outside the bubble, so that it may
@@ -68,7 +72,8 @@ type Report struct {
 	Profile string
 	// Steps is how many the driver took, those of the end among them.
 	Steps int
-	// Hash is that of the whole trace: two runs of one seed agree in it.
+	// Hash is that of the whole trace: two runs of one seed agree in it, but for
+	// those in real time.
 	Hash string
 	// Counts says how often each kind of event happened.
 	Counts map[string]int
@@ -85,6 +90,8 @@ type Violation struct {
 	Step      int
 	Invariant string
 	Detail    string
+	// RealTime: the seed does not bring this history back.
+	RealTime bool
 	// Last are the last lines of the trace.
 	Last []string
 }
@@ -93,8 +100,17 @@ type Violation struct {
 const tail = 50
 
 func (v *Violation) Error() string {
-	return fmt.Sprintf("seed %d (%s), step %d: %s: %s\nreplay: go test ./isrtest/simulator -run 'TestSimulation$' -seed %d -v\n%s",
-		v.Seed, v.Profile, v.Step, v.Invariant, v.Detail, v.Seed, strings.Join(v.Last, "\n"))
+	return fmt.Sprintf("seed %d (%s), step %d: %s: %s\n%s\n%s",
+		v.Seed, v.Profile, v.Step, v.Invariant, v.Detail, v.replay(), strings.Join(v.Last, "\n"))
+}
+
+// replay says how to see it again.
+func (v *Violation) replay() string {
+	if v.RealTime {
+		return fmt.Sprintf("A history in real time does not replay exactly: the trace is all there is of this one. "+
+			"Others of its kind: go test ./isrtest/simulator -run 'TestRealTime$' -seed %d -v", v.Seed)
+	}
+	return fmt.Sprintf("replay: go test ./isrtest/simulator -run 'TestSimulation$' -seed %d -v", v.Seed)
 }
 
 // Run simulates one seed. It never fails t, which it needs for its bubble: what
@@ -108,10 +124,17 @@ func Run(t *testing.T, cfg Config) Report {
 	outside := newOutside(cfg.Engine)
 	defer outside.close()
 	var report Report
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, cfg, outside)
-		w.run(cfg.Steps)
-		report = w.report()
-	})
+	synctest.Test(t, func(*testing.T) { report = newWorld(cfg, virtual(cfg.Steps), outside).run() })
 	return report
+}
+
+// RunInRealTime is Run without a bubble: time passes by itself, goroutines run as
+// they are scheduled, and the same seed makes another history each time. It takes
+// about half a minute, and up to some minutes where recovery fails, most of it
+// waiting, so that many may run at once. It is safe for concurrent use if the engine
+// is.
+func RunInRealTime(cfg Config) Report {
+	outside := newOutside(nil) // the engine is called as any other
+	defer outside.close()
+	return newWorld(cfg, realTime(), outside).run()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"sync"
 	"time"
 )
 
@@ -14,8 +15,10 @@ import (
 type trace struct {
 	lines []string
 	sum   hash.Hash
-	names map[string]string
-	kinds map[string]int
+
+	mu    sync.Mutex
+	names map[string]string // guarded by mu
+	kinds map[string]int    // guarded by mu
 }
 
 func newTrace() *trace {
@@ -30,11 +33,14 @@ func (tr *trace) add(step int, at time.Duration, format string, args ...any) {
 	tr.sum.Write([]byte{'\n'})
 }
 
-// name is what a random text is called: its kind and a number.
+// name is what a random text is called: its kind and a number. It is safe for
+// concurrent use.
 func (tr *trace) name(kind, text string) string {
 	if text == "" {
 		return kind + "-none"
 	}
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
 	name, ok := tr.names[text]
 	if !ok {
 		tr.kinds[kind]++

@@ -38,31 +38,31 @@ func (w *world) visit(l *life, p *page) *visitor {
 	seen.waiting++
 	v := &visitor{
 		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(),
-		floor: max(seen.born, seen.served), purged: seen.purged.Load(), header: make(http.Header),
+		floor: max(seen.born, seen.served), purged: w.knownPurge(l, p), header: make(http.Header),
 	}
-	if w.profile.prompt && time.Since(p.assertedAt) > pollTime+pollSlack {
+	if w.profile.prompt && time.Since(p.assertedAt) > w.pace.poll()+w.pace.pollSlack {
 		v.floor = max(v.floor, p.asserted) // every node has heard of it
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if w.rng.IntN(20) == 0 {
 		// Never at the very instant at which a call times out.
-		ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+w.rng.IntN(8))*time.Second+tick/2)
+		ctx, cancel = context.WithTimeout(context.Background(), w.pace.of(time.Duration(1+w.rng.IntN(8))*time.Second)+tick/2)
 	}
 	r := p.request(ctx)
 	r.Header.Set(visitorHeader, v.name)
 	w.log("%s asks %s for %s", v.name, l.name, p.path)
-	go func() {
+	w.ended.Go(func() {
 		defer cancel()
 		l.handler.ServeHTTP(v, r)
 		v.left = v.status == 0
 		w.happened(event{kind: answered, life: l, page: p, visitor: v})
-	}()
+	})
 	return v
 }
 
 // visitIfMay is visit, unless the seed could not tell what comes of it.
 func (w *world) visitIfMay(l *life, p *page) {
-	if l.pages[p].mayVisit() {
+	if !w.pace.ordered() || l.pages[p].mayVisit() {
 		w.visit(l, p)
 	}
 }

@@ -57,7 +57,7 @@ type witnessed struct {
 func (m *witness) Read(ctx context.Context, pk string) (isr.Record, error) {
 	ctx, n := withNote(ctx)
 	rec, err := m.MetaStore.Read(ctx, pk)
-	m.life.learn(m.life.w.pageOf(pk), rec.Cover.HardSeq)
+	m.life.w.learn(m.life, m.life.w.pageOf(pk), rec.Cover.HardSeq)
 	rec.Fence = witnessed{rec.Fence, n.seq.Load()}
 	return rec, err
 }
@@ -72,7 +72,8 @@ func open(read isr.Record) (isr.Record, witnessed) {
 // Acquire implements [isr.MetaStore].
 func (m *witness) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
 	ctx, n := withNote(ctx)
-	l, err := m.MetaStore.Acquire(ctx, pk, d, claim)
+	// A collection would have its lease outlive a world that is fast.
+	l, err := m.MetaStore.Acquire(ctx, pk, min(d, m.life.w.pace.lease()), claim)
 	if err == nil {
 		m.mu.Lock()
 		m.tokens[l] = n.token
@@ -96,9 +97,10 @@ func (m *witness) Sequence(ctx context.Context) (isr.Sequence, error) {
 
 // Refresh implements [isr.MetaStore].
 func (m *witness) Refresh(ctx context.Context, l isr.Lease) error {
+	began := time.Now()
 	err := m.MetaStore.Refresh(ctx, l)
 	if errors.Is(err, isr.ErrLeaseLost) {
-		m.life.w.happened(event{kind: leaseLost, life: m.life, page: m.life.w.pageOf(l.PK()), token: m.token(l), err: err})
+		m.life.w.happened(event{kind: leaseLost, life: m.life, page: m.life.w.pageOf(l.PK()), token: m.token(l), since: began, err: err})
 	}
 	return err
 }
@@ -111,8 +113,9 @@ func (m *witness) Publish(ctx context.Context, l isr.Lease, read isr.Record, nex
 	w.mu.Lock()
 	w.intents[next.GenerationID] = &intent{life: m.life, token: token, seq: known.seq}
 	w.mu.Unlock()
+	began := time.Now()
 	got, err := m.MetaStore.Publish(ctx, l, read, next, how)
-	e := event{kind: published, life: m.life, page: w.pageOf(l.PK()), entry: next, token: token, err: err}
+	e := event{kind: published, life: m.life, page: w.pageOf(l.PK()), entry: next, token: token, since: began, err: err}
 	if err == nil {
 		e.entry = got
 	}

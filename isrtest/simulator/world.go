@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -23,8 +21,8 @@ const host = "site.test"
 // A world is one simulation. The driver, which is the goroutine of run, owns all
 // of it but what is said to be guarded.
 type world struct {
-	t       *testing.T
 	seed    uint64
+	pace    pace
 	profile profile
 	bug     Bug
 	rng     *mathrand.Rand
@@ -40,13 +38,14 @@ type world struct {
 	nodes   []*node
 	pages   []*page
 	grants  map[string]*grant // by token
-	ended   sync.WaitGroup    // closings of dead processes
+	ended   sync.WaitGroup    // all that the driver has set going
 
 	trace     *trace
 	counts    map[string]int
 	violation *Violation
 	visitors  int   // so far
 	seqBefore int64 // the purge sequence before the latest call
+	delays    delays
 
 	mu        sync.Mutex
 	step      int                // guarded by mu; written by the driver
@@ -58,12 +57,13 @@ type world struct {
 
 // A page is one cache key, with what is known of it.
 type page struct {
-	path    string
-	key     isr.Key
-	pk      string
-	rows    partition     // as last read
-	history []*generation // all that META ever was, the current one last
-	hardSeq int64         // of its newest hard purge
+	path      string
+	key       isr.Key
+	pk        string
+	rows      partition     // as last read
+	lockMoved time.Time     // when LOCK was found to have changed last
+	history   []*generation // all that META ever was, the current one last
+	hardSeq   int64         // of its newest hard purge
 
 	externals int // contents of other services
 
@@ -82,20 +82,20 @@ type page struct {
 // tableName is that of a table in memory.
 const tableName = "pages"
 
-func newWorld(t *testing.T, cfg Config, outside *outside) *world {
+func newWorld(cfg Config, pace pace, outside *outside) *world {
 	w := &world{
-		t: t, seed: cfg.Seed, profile: profileOf(cfg.Seed), outside: outside,
+		seed: cfg.Seed, pace: pace, profile: profileOf(cfg.Seed), outside: outside,
 		rng:   mathrand.New(mathrand.NewPCG(cfg.Seed, 0)),
-		shelf: newShelf(), gate: newGate(), grants: make(map[string]*grant), intents: make(map[string]*intent),
+		shelf: newShelf(), gate: newGate(pace.of(Linger)), grants: make(map[string]*grant), intents: make(map[string]*intent),
 		trace: newTrace(), counts: make(map[string]int),
 	}
 	if cfg.Bug != nil {
 		w.bug = *cfg.Bug
 	}
-	w.open()
+	w.open(cfg.Engine)
 	w.route = isr.Route{
-		Name: "site", Revalidate: time.Duration(10+w.rng.IntN(50)) * time.Second,
-		Stale: time.Duration(30+w.rng.IntN(200)) * time.Second,
+		Name: "site", Revalidate: pace.seconds(time.Duration(10+w.rng.IntN(50)) * time.Second),
+		Stale: pace.seconds(time.Duration(30+w.rng.IntN(200)) * time.Second),
 	}
 	if w.rng.IntN(4) == 0 {
 		w.route.Stale = -1
@@ -113,7 +113,7 @@ func newWorld(t *testing.T, cfg Config, outside *outside) *world {
 		})
 	}
 	for i := range 2 + w.rng.IntN(3) {
-		n := &node{name: fmt.Sprintf("n%d", i+1), skew: w.profile.skewOf(w.rng)}
+		n := &node{name: fmt.Sprintf("n%d", i+1), skew: w.profile.skewOf(w.rng, pace.skew)}
 		w.nodes = append(w.nodes, n)
 		if err := w.start(n); err != nil {
 			w.violate("a node starts", "%s: %v", n.name, err)
@@ -124,10 +124,10 @@ func newWorld(t *testing.T, cfg Config, outside *outside) *world {
 
 // open makes the table. How long that takes is random, and the history begins at
 // the same instant all the same.
-func (w *world) open() {
-	w.began = time.Now().Add(time.Minute)
+func (w *world) open(engine Engine) {
+	w.began = time.Now().Add(w.pace.lead)
 	defer func() { time.Sleep(time.Until(w.began)) }()
-	w.engine, w.closeDB, w.table = w.outside.engine, func() error { return nil }, tableName
+	w.engine, w.closeDB, w.table = engine, func() error { return nil }, tableName
 	if w.engine == nil {
 		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 		w.engine, w.closeDB = db, db.Close
@@ -142,12 +142,12 @@ func (w *world) open() {
 }
 
 // run is the life of the world: misfortune, recovery, and the end.
-func (w *world) run(steps int) {
+func (w *world) run() Report {
 	w.log("%s; %d nodes, %d pages, fresh for %v, stale for %v, history of %d", w.profile.name, len(w.nodes), len(w.pages), w.route.Revalidate, w.route.Stale, w.route.History)
 	for _, n := range w.nodes {
 		w.log("the clock of %s is off by %v", n.name, n.skew)
 	}
-	for range steps {
+	for steps, began := 0, time.Now(); steps < w.pace.steps && time.Since(began) < w.pace.life; steps++ {
 		w.settle()
 		if w.violation != nil {
 			break
@@ -159,17 +159,20 @@ func (w *world) run(steps int) {
 		w.recover()
 	}
 	w.close()
+	return w.report()
 }
 
-// settle waits until nothing moves, and looks at what happened.
+// settle waits until nothing moves, where there is such a moment, and looks at what
+// happened.
 func (w *world) settle() {
-	synctest.Wait()
+	if w.pace.ordered() {
+		w.pace.settle()
+	}
 	w.digestEvents()
 	w.checkShelf()
 }
 
-// close ends everything, so that the bubble can end, in which no goroutine may
-// be left.
+// close ends everything: no goroutine is left, in a bubble or without.
 func (w *world) close() {
 	for _, n := range w.nodes {
 		if !n.life.isDead() {
@@ -177,7 +180,7 @@ func (w *world) close() {
 		}
 	}
 	w.ended.Wait()
-	time.Sleep(2 * afterlife)
+	time.Sleep(2 * w.pace.afterlife)
 	w.outside.do(func() {
 		if err := w.closeDB(); err != nil {
 			w.violate("the engine answers", "closing it: %v", err)
@@ -200,7 +203,8 @@ func (w *world) violate(invariant, format string, args ...any) {
 	detail := fmt.Sprintf(format, args...)
 	w.log("VIOLATED: %s: %s", invariant, detail)
 	w.violation = &Violation{
-		Seed: w.seed, Profile: w.profile.name, Step: w.step, Invariant: invariant, Detail: detail, Last: w.trace.last(tail),
+		Seed: w.seed, Profile: w.profile.name, Step: w.step, Invariant: invariant, Detail: detail,
+		RealTime: !w.pace.ordered(), Last: w.trace.last(tail),
 	}
 }
 
