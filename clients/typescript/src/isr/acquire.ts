@@ -1,8 +1,8 @@
 import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 
 import { UnknownOutcomeError } from '../errors.js';
-import { answerOf, outcomeOf } from '../outcome.js';
-import { type Backend, deletion, failureOf, keyOf, settling } from './backend.js';
+import { answerOf } from '../outcome.js';
+import { type Backend, deletion, failureOf, keyOf, outcomeUnder, settling } from './backend.js';
 import { conditionOf } from './expression.js';
 import { HeldLease, leaseDuration } from './lease.js';
 import { expiry, hasToken, heldBy, isFree, readLock, storedLock } from './lockrow.js';
@@ -43,7 +43,7 @@ export async function acquire(b: Backend, signal: AbortSignal | undefined, who: 
   const startedAt = b.clock.elapsed();
   for (let attempt = 1; ; attempt++) {
     const error = await failureOf(b.calls.call(signal, (s) => take(lease, s)));
-    const outcome = outcomeOf(error);
+    const outcome = outcomeUnder(signal, error);
     if (outcome === 'applied') return lease;
     if (outcome === 'condition failed') return contest(lease, error, startedAt);
     if (outcome === 'refused' && attempt === 1) throw error;
@@ -118,7 +118,7 @@ export async function abandon(lease: HeldLease, cause: unknown): Promise<unknown
 export async function drop(lease: HeldLease, signal: AbortSignal): Promise<{ gone: boolean }> {
   const b = lease.backend;
   const error = await failureOf(b.calls.insist(signal, erasure(lease)));
-  if (outcomeOf(error) === 'condition failed') return { gone: true };
+  if (outcomeUnder(signal, error) === 'condition failed') return { gone: true };
   if (error !== undefined) throw error;
   return { gone: false };
 }

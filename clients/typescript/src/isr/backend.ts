@@ -11,6 +11,7 @@ import {
 } from '@aws-sdk/client-dynamodb';
 
 import type { Clock } from '../clock.js';
+import { type Outcome, outcomeOf } from '../outcome.js';
 import { type Calls, within } from '../retry.js';
 import { type Condition, conditionOf, updateOf } from './expression.js';
 import { type Row, S } from './row.js';
@@ -129,6 +130,15 @@ export function alteration(
  */
 export function settling<T>(ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   return within(ms, undefined, work);
+}
+
+/**
+ * What an answer says about a write. A call that ended because the caller went away
+ * says nothing, whatever reason the caller gave for that: it may be the word that a
+ * lease is lost, and have been caused by a refusal of another write.
+ */
+export function outcomeUnder(signal: AbortSignal | undefined, error: unknown): Outcome {
+  return signal?.aborted && error === signal.reason ? 'unknown' : outcomeOf(error);
 }
 
 /** The error of work; undefined if it succeeded. */

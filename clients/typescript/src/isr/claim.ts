@@ -1,8 +1,7 @@
 import { LeaseHeldError } from '../errors.js';
-import { outcomeOf } from '../outcome.js';
 import { type Applicant, abandon, newLease } from './acquire.js';
 import { type Attempt, type Claim, newAttempt, startedRow } from './attempt.js';
-import { type Backend, failureOf, keyOf, readRow } from './backend.js';
+import { type Backend, failureOf, keyOf, outcomeUnder, readRow } from './backend.js';
 import { conditionOf, updateOf } from './expression.js';
 import type { HeldLease } from './lease.js';
 import { expiry, heldBy, isFreeAfter, readLock, storedLock } from './lockrow.js';
@@ -66,7 +65,7 @@ class Claiming {
       if (!next) return; // the rows are ours already
       const { request } = next;
       let error = await failureOf(calls.call(signal, request.send));
-      const outcome = outcomeOf(error);
+      const outcome = outcomeUnder(signal, error);
       if (outcome === 'applied') {
         this.#lease.failures = next.failures;
         this.#lease.granted(next.expiresAt, next.askedAt);

@@ -1,8 +1,8 @@
 import { InvalidInputError, LeaseLostError, MovedError } from '../errors.js';
-import { answerOf, outcomeOf, reasonsOf } from '../outcome.js';
+import { answerOf, reasonsOf } from '../outcome.js';
 import { erasure } from './acquire.js';
 import { extendAttempt } from './attempt.js';
-import { alteration, type Backend, failureOf } from './backend.js';
+import { alteration, type Backend, failureOf, outcomeUnder } from './backend.js';
 import { conditionOf, updateOf } from './expression.js';
 import type { Fence } from './fence.js';
 import type { HeldLease } from './lease.js';
@@ -19,7 +19,7 @@ import { onRow, WriteRequest } from './transaction.js';
 export async function refresh(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
   if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was given up`);
   const error = await failureOf(lease.backend.calls.try(signal, (s) => extend(lease, s)));
-  if (outcomeOf(error) === 'condition failed') {
+  if (outcomeUnder(signal, error) === 'condition failed') {
     lease.end();
     throw new LeaseLostError(`the lease of ${lease.pk} is lost: ${whyNotHeld(error)}`, { cause: error });
   }
@@ -62,9 +62,9 @@ function whyNotHeld(error: unknown): string {
 
 /** Gives a lease up. One that is lost already is none of ours: no error. */
 export async function release(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
-  const error = await failureOf(lease.backend.calls.try(signal, erasure(lease)));
-  if (error !== undefined && outcomeOf(error) !== 'condition failed') throw error;
-  lease.end();
+  const error = await lease.leave(() => failureOf(lease.backend.calls.try(signal, erasure(lease))));
+  if (error !== undefined && outcomeUnder(signal, error) !== 'condition failed') throw error;
+  lease.giveUp();
 }
 
 /**
@@ -86,11 +86,12 @@ export async function backOff(lease: HeldLease, pauseMs: number, signal: AbortSi
     lease_owner: undefined,
   };
   const mine = { expression: 'lease_token = :held', values: { ':held': S(lease.leaseToken) } };
-  const error = await failureOf(b.calls.try(signal, alteration(b, lease.pk, SK.lock, pause, mine)));
+  const write = alteration(b, lease.pk, SK.lock, pause, mine);
+  const error = await lease.leave(() => failureOf(b.calls.try(signal, write)));
   // A failed condition is a lost lease, or the effect of an attempt of ours whose
   // reply was lost. Both leave the row as it ought to be.
-  if (error !== undefined && outcomeOf(error) !== 'condition failed') throw error;
-  lease.end();
+  if (error !== undefined && outcomeUnder(signal, error) !== 'condition failed') throw error;
+  lease.giveUp();
 }
 
 /**
@@ -109,7 +110,7 @@ export async function breakLease(b: Backend, fence: Fence, signal: AbortSignal |
   const request = new WriteRequest(b, [{ purpose: 'lock', item }]);
   const error = await failureOf(b.calls.try(signal, request.send));
   if (error === undefined) return;
-  if (outcomeOf(error) !== 'condition failed') throw error;
+  if (outcomeUnder(signal, error) !== 'condition failed') throw error;
   const holder = describeHolder(request.refusal(error).get('lock'));
   throw new MovedError(`the lease of ${fence.pk} is not the one that was read: ${holder}`, { cause: error });
 }

@@ -46,6 +46,9 @@ export class HeldLease implements Lease {
   /** The end of the lease on the monotonic clock. */
   deadline = 0;
   #over = false;
+  #given = false;
+  /** How many calls are giving it up. */
+  #leaving = 0;
   #seen: { record: PageRecord; purgeSeq: number } | undefined;
 
   constructor(b: Backend, of: { cacheKey: string; pk: string; owner: string }, token: string, durationMs: number) {
@@ -109,6 +112,30 @@ export class HeldLease implements Lease {
 
   get ended(): boolean {
     return this.#over;
+  }
+
+  /** The lease was published with, released or backed off from. */
+  giveUp(): void {
+    this.#over = true;
+    this.#given = true;
+  }
+
+  /** Runs a call that gives the lease up, if it succeeds. */
+  async leave<T>(call: () => Promise<T>): Promise<T> {
+    this.#leaving++;
+    try {
+      return await call();
+    } finally {
+      this.#leaving--;
+    }
+  }
+
+  /**
+   * The lease is being given up, or was. What an extension finds now says nothing: the
+   * row may be gone by our own doing, before its answer has come.
+   */
+  get yielded(): boolean {
+    return this.#given || this.#leaving > 0;
   }
 
   /** The attempt at a request that the lease was acquired for, until that is ended. */

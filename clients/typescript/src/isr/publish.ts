@@ -28,12 +28,12 @@ import { type Action, onRow, type Refusal, WriteRequest } from './transaction.js
 export async function publish(lease: HeldLease, swap: Swap, signal: AbortSignal | undefined): Promise<Entry> {
   if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was given up`);
   try {
-    await carryOut(lease.backend, signal, new Publication(lease, swap));
+    await lease.leave(() => carryOut(lease.backend, signal, new Publication(lease, swap)));
   } catch (error) {
     if (error instanceof LeaseLostError) lease.end();
     throw error;
   }
-  lease.end();
+  lease.giveUp();
   lease.endRequest();
   return swap.next;
 }

@@ -1,6 +1,5 @@
 import { UnknownOutcomeError } from '../errors.js';
-import { outcomeOf } from '../outcome.js';
-import { type Backend, failureOf, settling } from './backend.js';
+import { type Backend, failureOf, outcomeUnder, settling } from './backend.js';
 import type { Refusal, WriteRequest } from './transaction.js';
 
 /** What false conditions mean: that another request may get through, or the answer; no error: it had been carried out. */
@@ -43,7 +42,7 @@ export async function carryOut(b: Backend, signal: AbortSignal | undefined, c: C
   for (let attempt = 1; ; attempt++) {
     const latest = sent[sent.length - 1] as WriteRequest;
     const error = await failureOf(b.calls.call(signal, latest.send));
-    const outcome = outcomeOf(error);
+    const outcome = outcomeUnder(signal, error);
     // Crashing here loses nothing: all rows are as they should be.
     if (outcome === 'applied') return;
     if (outcome === 'refused' && attempt === 1) throw error;

@@ -1,6 +1,6 @@
 import { readFailure, writeFailure } from '../classify.js';
 import { floorSeconds } from '../clock.js';
-import { InvalidInputError, LeaseHeldError, LeaseLostError, PinnedError } from '../errors.js';
+import { InvalidInputError, LeaseHeldError, LeaseLostError, PinnedError, TheorydbError } from '../errors.js';
 import { keepLease } from '../heartbeat.js';
 import { acquire } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
@@ -159,8 +159,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
         durationMs: lease.leaseDurationMs,
         acquiredAt: lease.acquiredAt,
         clock: this.#backend.clock,
-        // One that was published with, or backed off from, is not lost.
-        refresh: async (signal) => (lease.ended ? undefined : refresh(lease, signal)),
+        refresh: (signal) => extend(lease, signal),
       },
       a.signal,
     );
@@ -397,6 +396,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 }
 
+/** Extends a lease, unless it is being given up: one that was published with, or backed off from, is not lost. */
+async function extend(lease: HeldLease, signal: AbortSignal): Promise<void> {
+  if (lease.yielded) return;
+  const error = await failureOf(refresh(lease, signal));
+  if (error !== undefined && !lease.yielded) throw error;
+}
+
 /** Makes the meta store of a table. @throws InvalidInputError InvalidKeyError */
 export function createFaceTheoryIsrMetaStore(config: FaceTheoryIsrMetaStoreConfig): FaceTheoryIsrMetaStore {
   return new FaceTheoryIsrMetaStore(config);
@@ -472,6 +478,6 @@ async function writing<T>(name: string, work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    throw writeFailure(name, [], error);
+    throw error instanceof TheorydbError ? error : writeFailure(name, [], error);
   }
 }

@@ -1,0 +1,162 @@
+/** Leases of pages: who has them, who loses them, and what others are told. */
+
+import assert from 'node:assert/strict';
+
+import { InvalidInputError, LeaseHeldError, LeaseLostError, MovedError } from '../../src/errors.js';
+import { hashedPartition, type Lease } from '../../src/isr/index.js';
+import { onEngines } from '../engines.js';
+import { generation, itemAt, put, StoppedClock, storeOn } from './table.js';
+
+const cacheKey = 'example.com/news';
+const pk = hashedPartition(cacheKey);
+
+onEngines('one of two gets the lease, and the other is told who has it', async (table) => {
+  const clock = new StoppedClock();
+  const a = storeOn(table, { clock, leaseOwner: 'node-a' });
+  const b = storeOn(table, { clock, leaseOwner: 'node-b' });
+  const lease = await a.tryAcquireLease({ cacheKey, leaseDurationMs: 30_000 });
+  assert.equal(lease?.leaseExpiresAtMs, 1_800_000_031_000);
+  assert.equal(await b.tryAcquireLease({ cacheKey, leaseDurationMs: 30_000 }), null);
+  await assert.rejects(b.acquireLease({ cacheKey, leaseDurationMs: 30_000 }), (error) => {
+    assert.ok(error instanceof LeaseHeldError);
+    assert.deepEqual([error.owner, error.expiresAt, error.failures], ['node-a', 1_800_000_031, 0]);
+    return true;
+  });
+  clock.set(1_800_000_031_000);
+  assert.ok(await b.tryAcquireLease({ cacheKey, leaseDurationMs: 30_000 }));
+  await assert.rejects(a.refreshLease(lease), LeaseLostError);
+  await a.releaseLease(lease); // no error, and node-b's stands
+  assert.equal((await itemAt(table, pk, 'LOCK'))?.['lease_owner']?.S, 'node-b');
+});
+
+onEngines('a refresh moves the end, and a lease that has expired stays so', async (table) => {
+  const clock = new StoppedClock();
+  const store = storeOn(table, { clock });
+  const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 10_000 });
+  clock.advance(9_000);
+  assert.deepEqual(await store.refreshLease(lease), { leaseExpiresAtMs: 1_800_000_020_000 });
+  assert.equal(lease.leaseExpiresAtMs, 1_800_000_020_000);
+  clock.advance(11_000);
+  await assert.rejects(store.refreshLease(lease), LeaseLostError);
+  clock.set(1_800_000_000_000);
+  await assert.rejects(store.refreshLease(lease), LeaseLostError, 'a clock that is set back revives nothing');
+});
+
+onEngines('a token is all that another process needs', async (table) => {
+  const clock = new StoppedClock();
+  const { leaseToken } = await storeOn(table, { clock }).acquireLease({ cacheKey, leaseDurationMs: 10_000 });
+  const other = storeOn(table, { clock });
+  await assert.rejects(other.refreshLease({ cacheKey, leaseToken }), InvalidInputError);
+  const refreshed = await other.refreshLease({ cacheKey, leaseToken, leaseDurationMs: 20_000 });
+  assert.equal(refreshed.leaseExpiresAtMs, 1_800_000_021_000);
+  await other.releaseLease({ cacheKey, leaseToken: 'guessed' });
+  assert.ok(await itemAt(table, pk, 'LOCK'), 'a guessed token frees nothing');
+  await other.releaseLease({ cacheKey, leaseToken });
+  assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
+});
+
+onEngines('a failure leaves a pause that all respect, and is counted', async (table) => {
+  const clock = new StoppedClock();
+  const store = storeOn(table, { clock });
+  for (const failures of [0, 1, 2]) {
+    const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 10_000 });
+    assert.equal(lease.failures, failures);
+    await store.backOff(lease, 5_000);
+    const { lock } = await store.read({ cacheKey });
+    assert.deepEqual([lock?.owner, lock?.failures], ['', failures + 1]);
+    assert.equal(await store.tryAcquireLease({ cacheKey, leaseDurationMs: 10_000 }), null);
+    clock.advance(6_000);
+  }
+});
+
+onEngines('a lease is broken only if it is still the one that was read', async (table) => {
+  const store = storeOn(table);
+  const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 10_000 });
+  const record = await store.read({ cacheKey });
+  await store.refreshLease(lease); // the same lease still
+  await store.breakLease({ cacheKey, record });
+  assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
+  await assert.rejects(store.publish(lease, lease.record, generation('g1', Date.now())), LeaseLostError);
+  await assert.rejects(store.breakLease({ cacheKey, record }), MovedError);
+  await store.breakLease({ cacheKey, record: await store.read({ cacheKey }) }); // there is none: no error
+});
+
+onEngines('withLease releases at the end, and after a failure', async (table) => {
+  const store = storeOn(table);
+  const rows: unknown[] = [];
+  const result = await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, async (lease, signal) => {
+    assert.equal(signal.aborted, false);
+    rows.push((await itemAt(table, pk, 'LOCK'))?.['lease_token']?.S === lease.leaseToken);
+    return 'done';
+  });
+  assert.deepEqual([result, rows], ['done', [true]]);
+  assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
+  const failing = store.withLease({ cacheKey, leaseDurationMs: 30_000 }, () => Promise.reject(new Error('no origin')));
+  await assert.rejects(failing, { message: 'no origin' });
+  assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
+});
+
+onEngines('withLease keeps the lease, and tells of its loss', async (table) => {
+  const store = storeOn(table);
+  const other = storeOn(table);
+  await store.withLease({ cacheKey, leaseDurationMs: 1_000 }, async (lease) => {
+    const first = lease.leaseExpiresAtMs;
+    await until(() => lease.leaseExpiresAtMs > first);
+  });
+  const work = store.withLease({ cacheKey, leaseDurationMs: 1_000 }, async (_, signal) => {
+    await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    assert.ok(signal.reason instanceof LeaseLostError);
+    return 'whatever the work makes of it';
+  });
+  await assert.rejects(work, LeaseLostError);
+});
+
+onEngines('a lease that was published with is not lost', async (table) => {
+  const store = storeOn(table);
+  const entry = await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, (lease) =>
+    store.publish(lease, lease.record, generation('g1', Date.now())),
+  );
+  assert.equal(entry.generationId, 'g1');
+  assert.equal((await store.get({ cacheKey }))?.state, 'fresh');
+});
+
+onEngines('a backed-off lease is left as it is', async (table) => {
+  const store = storeOn(table);
+  await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, (lease) => store.backOff(lease, 60_000));
+  assert.equal((await store.read({ cacheKey })).lock?.failures, 1);
+});
+
+onEngines('of many contenders one holds the lease at a time, and each publish is its holder’s', async (table) => {
+  const contenders = Array.from({ length: 8 }, (_, i) => storeOn(table, { leaseOwner: `node-${i}` }));
+  let holders = 0;
+  let published = 0;
+  const versions: number[] = [];
+  const contend = async (store: (typeof contenders)[number], i: number) => {
+    while (published < 20) {
+      const lease: Lease | null = await store.tryAcquireLease({ cacheKey, leaseDurationMs: 60_000 });
+      if (!lease) continue;
+      assert.equal(++holders, 1, 'two hold the lease');
+      const id = `g${published++}-${i}`;
+      holders--; // before the publish, which gives the lease up
+      versions.push((await store.publish(lease, lease.record, generation(id, Date.now()))).version);
+    }
+  };
+  await Promise.all(contenders.map(contend));
+  assert.equal(versions.length, published);
+  assert.equal(new Set(versions).size, published, 'each publish has a version of its own');
+});
+
+onEngines('a row that another service left without an end is no lease', async (table) => {
+  await put(table, { pk: { S: pk }, sk: { S: 'LOCK' }, lease_token: { S: 't' }, lease_expires_at: { S: 'never' } });
+  assert.ok(await storeOn(table).tryAcquireLease({ cacheKey, leaseDurationMs: 1_000 }));
+});
+
+/** Waits for a condition, 10 seconds at most. */
+async function until(condition: () => boolean): Promise<void> {
+  const deadline = performance.now() + 10_000;
+  while (!condition()) {
+    assert.ok(performance.now() < deadline, 'the condition did not come true within 10 seconds');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
