@@ -38,6 +38,7 @@ from theorydb_py.errors import (
     UnknownOutcomeError,
     VersionConflictError,
 )
+from theorydb_py.isr import FaceTheoryIsrMetaStore
 from theorydb_py.lease import Lease, LeaseKey, LeaseManager
 from theorydb_py.model import ModelDefinition, theorydb_field
 from theorydb_py.outcome import Outcome, outcome_of
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CancellationReason",
     "ConditionFailedError",
+    "FaceTheoryIsrMetaStore",
     "InvalidInputError",
     "InvalidKeyError",
     "InvalidModelError",

@@ -1,0 +1,120 @@
+"""What is built and installed, and the README's quick start as it is written."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import theorydb_py
+from tests.conftest import Engine
+
+ROOT = Path(__file__).parents[1]
+NAME = f"facetheory_tabletheory-{theorydb_py.__version__}"
+DEPENDENCIES = sysconfig.get_path("purelib")  # where boto3 is, and this package is not
+
+
+def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the source archive, and from that the wheel."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the python of an environment that has the wheel, and nothing else of its own."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    pip = ("-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps")
+    run(sys.executable, *pip, built / f"{NAME}-py3-none-any.whl")
+    return python
+
+
+def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
+    with zipfile.ZipFile(built / f"{NAME}-py3-none-any.whl") as wheel:
+        names = set(wheel.namelist())
+        metadata = email.message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
+    package = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.glob("theorydb_py/**/*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+    assert {name for name in names if ".dist-info/" not in name} == package
+    assert f"{NAME}.dist-info/licenses/LICENSE" in names
+    assert (metadata["Name"], metadata["Version"]) == ("facetheory-tabletheory", theorydb_py.__version__)
+    assert metadata["License-Expression"] == "Apache-2.0"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert metadata.get_all("Requires-Dist") == project["dependencies"]
+
+
+def test_the_source_archive_has_what_the_tests_need(built: Path) -> None:
+    with tarfile.open(built / f"{NAME}.tar.gz") as archive:
+        names = set(archive.getnames())
+    for wanted in ("pyproject.toml", "README.md", "LICENSE", "requirements-dev.txt", "tests/conftest.py"):
+        assert f"{NAME}/{wanted}" in names
+
+
+def test_the_wheel_is_installed_and_typed(installed: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from dataclasses import dataclass\n"
+        "import theorydb_py\n"
+        "from theorydb_py.model import ModelDefinition, theorydb_field\n"
+        "@dataclass\n"
+        "class Song:\n"
+        '    pk: str = theorydb_field(roles=["pk"])\n'
+        "model: ModelDefinition[Song] = ModelDefinition.from_dataclass(Song)\n"
+        'print(theorydb_py.__file__, model.unmarshal({"pk": {"S": "x"}}).pk.upper())\n'
+    )
+    where, word = run(installed, "-P", program, PYTHONPATH=DEPENDENCIES).split()
+    assert Path(where).is_relative_to(installed.parents[1])
+    assert word == "X"
+    strictly = ("-m", "mypy", "--strict", "--python-executable", installed, "--config-file", os.devnull)
+    checked = run(sys.executable, *strictly, program, cwd=tmp_path)  # elsewhere than beside the sources
+    assert "Success" in checked
+
+
+def test_the_quick_start(installed: Path, engine: Engine, table_name: str, tmp_path: Path) -> None:
+    written = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert written is not None
+    program = tmp_path / "quickstart.py"
+    program.write_text(written[1])
+    said = run(
+        installed,
+        "-P",
+        program,
+        PYTHONPATH=DEPENDENCIES,
+        AWS_ENDPOINT_URL_DYNAMODB=engine.url,
+        AWS_DEFAULT_REGION="us-east-1",
+        AWS_ACCESS_KEY_ID="test",
+        AWS_SECRET_ACCESS_KEY="test",  # noqa: S106 any does
+        FACETHEORY_CACHE_TABLE_NAME=table_name,
+    )
+    assert said.splitlines() == ["fresh", "Sinnerman 1965"]
