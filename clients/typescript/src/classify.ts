@@ -29,7 +29,7 @@ import {
 export interface Demand {
   /** For people: what was tried, on which item. */
   name: string;
-  /** Says that the stored item, if there is one, has another version than was demanded. */
+  /** Says that a version was demanded, and the stored item, if there is one, has another. */
   conflicts(item: Item | undefined): boolean;
 }
 
@@ -88,11 +88,12 @@ function failureOf(name: string, demands: readonly Demand[], error: unknown): un
 function refused(demand: Demand | undefined, item: Item | undefined, refusal: Refusal): ConditionFailedError {
   const name = demand?.name ?? 'the write';
   const stored = item === undefined ? ': there is none' : '';
-  if (item !== undefined && demand?.conflicts(item)) {
-    return new VersionConflictError(
-      `${name}: the stored item has another version: it was changed since it was read; read it again`,
-      { ...refusal, item },
-    );
+  if (demand?.conflicts(item)) {
+    const change = item === undefined ? 'deleted' : 'changed';
+    return new VersionConflictError(`${name}: the item was ${change} since it was read; read it again`, {
+      ...refusal,
+      item,
+    });
   }
   return new ConditionFailedError(`${name}: the stored item is not as the condition demands${stored}`, {
     ...refusal,

@@ -18,7 +18,7 @@ import { systemClock } from './clock.js';
 import { InvalidInputError, InvalidKeyError, LeaseLostError } from './errors.js';
 import { keepLease } from './heartbeat.js';
 import { acquire } from './isr/acquire.js';
-import { type Backend, randomText, settling } from './isr/backend.js';
+import { type Backend, randomText, settling, type Warn } from './isr/backend.js';
 import { refresh, release } from './isr/hold.js';
 import { HeldLease, leaseDuration } from './isr/lease.js';
 import { Calls, type RetryOptions } from './retry.js';
@@ -44,7 +44,7 @@ export interface JobLease {
 
 /** How long a lease lasts. */
 export interface LeaseTerm {
-  /** In seconds, more than 0 and at most ten years; rounded up to whole ones. */
+  /** In seconds, more than 0; rounded up to whole ones, and no more than ten years. */
   leaseSeconds: number;
   /** Ends the call; of `withLease`, the job. */
   signal?: AbortSignal | undefined;
@@ -55,9 +55,11 @@ export interface LeaseManagerOptions extends RetryOptions {
   /** The wall clock, in epoch milliseconds. Default: `Date.now`. */
   now?: () => number;
   /** Makes a text that nobody can guess and that never returns, of at least 128 random bits. Default: 128 random bits. */
-  token?: () => string;
+  newToken?: () => string;
   /** Names this process to people and to other holders. It decides nothing. Default: host name and process id. */
   leaseOwner?: string;
+  /** Hears of lost replies, and of extensions and releases that failed. Default: nobody. */
+  warn?: Warn;
 }
 
 const jobPrefix = 'JOB#';
@@ -81,8 +83,8 @@ export class LeaseManager {
     }
     const clock = systemClock(options.now);
     const calls = new Calls(clock, options);
-    const newToken = options.token ?? randomText;
-    this.#backend = { ddb, tableName, clock, calls, settleTimeoutMs: calls.timeoutMs, newToken, warn: () => {} };
+    const { newToken = randomText, warn = () => {} } = options;
+    this.#backend = { ddb, tableName, clock, calls, settleTimeoutMs: calls.timeoutMs, newToken, warn };
     this.#owner = options.leaseOwner ?? `${hostname()}:${process.pid}`;
   }
 
@@ -155,8 +157,13 @@ export class LeaseManager {
     const acquiredAt = clock.elapsed();
     const lease = await this.acquire(key, term);
     const held = this.#known(lease);
-    const extend = (signal: AbortSignal) => this.#classified(lease.key, refresh(held, signal));
-    const keeping = { name: lease.key.pk, durationMs: held.leaseDurationMs, acquiredAt, clock, refresh: extend };
+    const keeping = {
+      name: lease.key.pk,
+      durationMs: held.leaseDurationMs,
+      acquiredAt,
+      clock,
+      refresh: (signal: AbortSignal) => this.#extend(held, signal),
+    };
     const heartbeat = keepLease(keeping, term.signal);
     try {
       const done = await job(lease, heartbeat.signal);
@@ -171,11 +178,21 @@ export class LeaseManager {
     }
   }
 
+  async #extend(held: HeldLease, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#classified({ pk: held.pk }, refresh(held, signal));
+    } catch (failure) {
+      this.#backend.warn('a lease could not be extended', { pk: held.pk, failure });
+      throw failure;
+    }
+  }
+
   /** Releases a lease, whether or not the caller is still there. If that fails, it expires. */
   async #finish(held: HeldLease): Promise<void> {
     try {
       await settling(this.#backend.calls.timeoutMs, (signal) => release(held, signal));
-    } catch {
+    } catch (failure) {
+      this.#backend.warn('a lease could not be released and is left to expire', { pk: held.pk, failure });
       held.end();
     }
   }
@@ -238,7 +255,10 @@ function keyOf(key: string | LeaseKey): Required<LeaseKey> {
 }
 
 function checkText(name: string, text: unknown, longest: number): string {
-  if (typeof text !== 'string' || text === '' || !text.isWellFormed() || Buffer.byteLength(text) > longest) {
+  if (typeof text !== 'string') {
+    throw new InvalidInputError(`${name} is text, not ${shown(text)}`);
+  }
+  if (text === '' || !text.isWellFormed() || Buffer.byteLength(text) > longest) {
     throw new InvalidKeyError(`${name} is text of 1 to ${longest} bytes, not ${shown(text)}`);
   }
   return text;

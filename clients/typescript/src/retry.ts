@@ -1,6 +1,7 @@
 /** How often, how long and at which pauses a call of DynamoDB is made. */
 
 import type { Clock } from './clock.js';
+import { InvalidInputError } from './errors.js';
 import { outcomeOf } from './outcome.js';
 
 /** How calls are made; every member has a default. */
@@ -33,10 +34,11 @@ export class Calls {
   readonly #delayMs: number;
   readonly #random: () => number;
 
+  /** @throws InvalidInputError if a time is not more than 0, or more than an hour. */
   constructor(clock: Clock, options: RetryOptions = {}) {
     this.clock = clock;
-    this.timeoutMs = options.callTimeoutMs ?? 5000;
-    this.#delayMs = options.retryDelayMs ?? 25;
+    this.timeoutMs = milliseconds('callTimeoutMs', options.callTimeoutMs ?? 5000);
+    this.#delayMs = milliseconds('retryDelayMs', options.retryDelayMs ?? 25);
     this.#random = options.random ?? Math.random;
   }
 
@@ -90,6 +92,15 @@ export class Calls {
     const mean = this.#delayMs * 2 ** Math.min(attempt - 1, maxDoublings);
     return this.clock.sleep(mean / 2 + this.#random() * mean, signal);
   }
+}
+
+const longest = 3_600_000;
+
+function milliseconds(name: string, given: number): number {
+  if (typeof given !== 'number' || !(given > 0 && given <= longest)) {
+    throw new InvalidInputError(`${name} is ${given}: expected milliseconds, more than 0 and at most an hour`);
+  }
+  return given;
 }
 
 /** Says that a call which may be repeated is worth repeating. */

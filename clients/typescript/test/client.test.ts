@@ -100,6 +100,56 @@ onEngines('versions keep a late writer from undoing another', async (table) => {
   assert.equal(await client.getOrNull('Song', key), null);
 });
 
+onEngines('an item that was deleted since it was read is a version conflict', async (table) => {
+  const client = clientOf(table);
+  const first = await client.create('Song', sinnerman);
+  await client.delete('Song', key);
+  await assert.rejects(client.put('Song', first), /deleted since it was read/);
+  await assert.rejects(client.update('Song', first, ['year']), VersionConflictError);
+  assert.equal(await client.getOrNull('Song', key), null);
+});
+
+onEngines('values of every type come back as they went in', async (table) => {
+  const model = defineModel({
+    name: 'Everything',
+    table: { name: table.tableName },
+    keys: { partition: { attribute: 'pk', type: 'S' }, sort: { attribute: 'sk', type: 'S' } },
+    attributes: [
+      { attribute: 'pk', type: 'S' },
+      { attribute: 'sk', type: 'S' },
+      { attribute: 'n', type: 'N' },
+      { attribute: 'large', type: 'N', as: 'bigint' },
+      { attribute: 'exact', type: 'N', as: 'string' },
+      { attribute: 'b', type: 'B' },
+      { attribute: 'yes', type: 'BOOL' },
+      { attribute: 'none', type: 'NULL' },
+      { attribute: 'ss', type: 'SS' },
+      { attribute: 'ns', type: 'NS' },
+      { attribute: 'bs', type: 'BS' },
+      { attribute: 'l', type: 'L' },
+      { attribute: 'm', type: 'M' },
+    ],
+  });
+  const client = new TheorydbClient(table.ddb, { models: [model] });
+  const item: ItemOf<typeof model> = {
+    pk: 'é €',
+    sk: '𝄞',
+    n: -1.5e-7,
+    large: 10n ** 125n,
+    exact: '0.12345678901234567890123456789012345678',
+    b: Uint8Array.of(0, 255),
+    yes: false,
+    none: null,
+    ss: new Set(['', 'a']),
+    ns: new Set([-1, 2.5]),
+    bs: new Set([Uint8Array.of(1), Uint8Array.of()]),
+    l: [1, 2n ** 60n, null, [Uint8Array.of(7)], { a: '' }],
+    m: { a: { 'b.c': [true] }, s: new Set(['x']) },
+  };
+  await client.put('Everything', item);
+  assert.deepEqual(await client.get('Everything', { pk: item.pk, sk: item.sk }), item);
+});
+
 onEngines('update sets, removes, and leaves attributes of others alone', async (table) => {
   const client = clientOf(table);
   const stored = { pk: { S: 'p' }, sk: { S: 's' }, text: { S: 'old' }, n: { N: '1' }, theirs: { BOOL: true } };

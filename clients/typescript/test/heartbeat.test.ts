@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { Clock } from '../src/clock.js';
-import { LeaseLostError } from '../src/errors.js';
+import { InvalidInputError, LeaseLostError } from '../src/errors.js';
 import { keepLease } from '../src/heartbeat.js';
 import { Calls } from '../src/retry.js';
 import { Silence } from './faults.js';
@@ -152,6 +152,13 @@ test('pauses double, with jitter of half to one and a half of the mean', async (
   await assert.rejects(failing, Silence);
   assert.equal(attempts, 4);
   assert.deepEqual(lengths.map(Math.round), [5, 20, 60]);
+});
+
+test('times that make no sense are refused', () => {
+  for (const callTimeoutMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, '5' as never]) {
+    assert.throws(() => new Calls(new TestClock(), { callTimeoutMs }), InvalidInputError);
+    assert.throws(() => new Calls(new TestClock(), { retryDelayMs: callTimeoutMs }), InvalidInputError);
+  }
 });
 
 test('what was refused is not repeated', async () => {

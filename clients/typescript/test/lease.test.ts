@@ -25,7 +25,7 @@ function managerAt(table: TestTable, leaseOwner: string, ddb = table.ddb) {
 onEngines('a lease is the row that all languages know', async (table) => {
   const manager = new LeaseManager(table.ddb, table.tableName, {
     now: () => begin,
-    token: () => 'tok',
+    newToken: () => 'tok',
     leaseOwner: 'ann',
   });
   const lease = await manager.acquire('nightly', { leaseSeconds: 30 });
@@ -179,8 +179,11 @@ onEngines('withLease releases the lease of a job that fails', async (table) => {
 test('what cannot be a lease is refused before anything is sent', async () => {
   const manager = new LeaseManager(new DynamoDBClient({ endpoint: 'http://127.0.0.1:1', region: 'us-east-1' }), 't');
   const term = { leaseSeconds: 10 };
-  for (const key of ['', 'x'.repeat(1025), '\ud800', { pk: '' }, { pk: 'p', sk: 'META' }, null as never]) {
+  for (const key of ['', 'x'.repeat(1025), '\ud800', { pk: '' }, { pk: 'p', sk: 'META' }]) {
     await assert.rejects(manager.acquire(key, term), InvalidKeyError);
+  }
+  for (const key of [null, 7, {}, { pk: 7 }]) {
+    await assert.rejects(manager.acquire(key as never, term), InvalidInputError);
   }
   for (const leaseSeconds of [0, -1, Number.NaN, '10' as never]) {
     await assert.rejects(manager.acquire('job', { leaseSeconds }), InvalidInputError);
