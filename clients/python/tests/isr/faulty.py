@@ -1,0 +1,121 @@
+"""A real engine whose calls fail by plan, and time that passes by waiting for it."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from tests.isr.pages import NOW
+from theorydb_py.retry import Retry
+
+
+class Fault(enum.Enum):
+    """What becomes of one call."""
+
+    NONE = "none"
+    LOST_REQUEST = "not applied"
+    LOST_REPLY = "applied, reply lost"
+    LATE = "applied before the next call, reply lost"
+    LAST = "applied after all others, reply lost"
+    THROTTLED = "throttled"
+    SERVER_ERROR = "500, applied"
+    CONFLICT = "conflict, not applied"
+    DENIED = "400, not applied, and no use to repeat"
+
+
+class Faulty:
+    """A client of a real engine that follows a plan, then does as it is told if it is down."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._late: list[Callable[[], object]] = []
+        self._last: list[Callable[[], object]] = []
+        self.plan: list[Fault] = []
+        self.down = False
+        self.calls = 0
+        self.before: Callable[[int], None] = lambda _: None
+
+    def arm(self, plan: Sequence[Fault], *, down: bool = False, before: Callable[[int], None] | None = None) -> None:
+        """Plan the faults of the calls to come; after them calls are as ever, or lost if it is down."""
+        self.plan, self.down, self.calls = list(plan), down, 0
+        self.before = before or (lambda _: None)
+
+    def deliver(self) -> None:
+        """Carry out all that is late, and be well again."""
+        self.arm([])
+        self._deliver_late()
+        self._late, self._last = self._last, []
+        self._deliver_late()
+
+    def _deliver_late(self) -> None:
+        late, self._late = self._late, []
+        for call in late:
+            _ignoring(call)
+
+    def __getattr__(self, operation: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            return self._call(operation, lambda: getattr(self._client, operation)(**arguments))
+
+        return call
+
+    def _call(self, operation: str, call: Callable[[], Any]) -> Any:
+        self.calls += 1
+        fault = self.plan.pop(0) if self.plan else Fault.LOST_REQUEST if self.down else Fault.NONE
+        self._deliver_late()
+        self.before(self.calls)
+        match fault:
+            case Fault.NONE:
+                return call()
+            case Fault.LOST_REPLY:
+                _ignoring(call)
+            case Fault.LATE:
+                self._late.append(call)
+            case Fault.LAST:
+                self._last.append(call)
+            case Fault.SERVER_ERROR:
+                _ignoring(call)
+                raise answer("InternalServerError", 500, operation)
+            case Fault.THROTTLED:
+                raise answer("ThrottlingException", 400, operation)
+            case Fault.CONFLICT:
+                raise answer("TransactionConflictException", 400, operation)
+            case Fault.DENIED:
+                raise answer("AccessDeniedException", 400, operation)
+        raise ReadTimeoutError(endpoint_url="lost")
+
+
+def answer(code: str, status: int, operation: str) -> ClientError:
+    """Return an error as boto3 has it."""
+    said: Any = {"Error": {"Code": code, "Message": "by plan"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(said, operation)
+
+
+def _ignoring(call: Callable[[], object]) -> None:
+    with contextlib.suppress(ClientError):  # the reply is lost, whatever it says
+        call()
+
+
+@dataclass
+class Time:
+    """Wall time and monotonic time, which pass by waiting alone."""
+
+    now: float = NOW
+    passed: float = field(default=0.0)
+
+    def wall(self) -> float:
+        return self.now + self.passed
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def sleep(self, seconds: float) -> None:
+        self.passed += seconds
+
+    def retry(self) -> Retry:
+        """Return retries that wait for nobody."""
+        return Retry(sleep=self.sleep, monotonic=self.monotonic, random=lambda: 0.5)

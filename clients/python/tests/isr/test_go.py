@@ -1,0 +1,223 @@
+"""One table with ``isr serve``, the Go server: what each writes, the other reads, serves and respects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Engine
+from tests.waiting import eventually
+from theorydb_py.errors import MovedError, RequestCompletedError
+from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease, body_prefix, canonical_key
+from theorydb_py.isr.inputs import Json
+
+BINARY = os.environ.get("ISR_TEST_BINARY", "")
+HISTORY = 5
+
+
+@dataclass
+class Server:
+    """A running ``isr serve`` on its embedded store, and this client's store on the same table."""
+
+    url: str
+    data: Path
+    store: FaceTheoryIsrMetaStore
+
+    def key(self, path: str) -> str:
+        return canonical_key(self.url + path)
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.url + path, timeout=10) as response:  # noqa: S310 - it is ours
+            content: bytes = response.read()
+        return content.decode()
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of ``isr`` on the server's table."""
+        arguments = [BINARY, command[0], "--data", str(self.data), *command[1:]]
+        return subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=False)
+
+    def json(self, *command: str) -> Any:
+        done = self.run(*command, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def put_body(self, path: str, name: str, body: str) -> str:
+        """Store a body as the server's own, and return its key."""
+        key = body_prefix(self.store.partition_key(self.key(path))) + name
+        file = self.data / "bodies" / f"{key}.body"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(body, encoding="utf-8")
+        return key
+
+    def entry(self, lease: IsrLease, path: str, body: str, **members: Any) -> Entry:
+        """Return a generation with this body, which is stored."""
+        generation = self.store.new_generation_id()
+        return Entry(
+            s3_key=self.put_body(path, generation.rpartition("-")[2], body),
+            generated_at=int(time.time()),
+            revalidate_seconds=3600,
+            etag=f'"{generation}"',
+            generation_id=generation,
+            key=lease.cache_key,
+            headers={"content-type": ("text/html; charset=utf-8",)},
+            content_sha256=hashlib.sha256(body.encode()).hexdigest(),
+            content_length=len(body.encode()),
+            purge_seq=lease.purge_seq,
+            **members,
+        )
+
+    def publish(self, path: str, body: str) -> Entry:
+        with self.store.lease(self.key(path)) as lease:
+            return self.store.publish(lease, lease.record, self.entry(lease, path, body), history=True, keep=HISTORY)
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    if not BINARY:
+        pytest.skip("ISR_TEST_BINARY is not set: the path of the binary isr, of go build ./cmd/isr")
+    site, database, data = free_address(), free_address(), tmp_path / "data"
+    command = [BINARY, "serve", "--demo", "--listen", site, "--data", str(data), "--dynamodb-listen", database]
+    command += ["--admin", "none", "--history", str(HISTORY)]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stderr=log, stdout=log) as process:
+        client = Engine("isr serve", f"http://{database}").client()
+        try:
+            assert eventually(lambda: _listens(site) and _listens(database)), (tmp_path / "log").read_text()
+            yield Server(f"http://{site}", data, FaceTheoryIsrMetaStore(client, "isr", lease_owner="python"))
+        finally:
+            client.close()
+            process.terminate()
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_what_go_rendered_is_read(server: Server) -> None:
+    page = server.get("/")
+    entry = server.store.get(server.key("/"))
+    assert entry is not None
+    assert entry.state in ("fresh", "stale")
+    assert (entry.status, entry.content_length) == (200, len(page.encode()))
+    assert entry.content_sha256 == hashlib.sha256(page.encode()).hexdigest()
+    assert entry.headers["content-type"] == ("text/html; charset=utf-8",)
+    assert [version.generation_id for version in server.store.versions(server.key("/"))] == [entry.generation_id]
+
+
+def test_what_python_publishes_is_served_and_listed(server: Server) -> None:
+    published = server.publish("/written/in?b=2&a=1", "<p>by Python</p>")
+    key = server.key("/written/in?b=2&a=1")
+    assert server.store.get(key) is not None
+    shown = server.json("get", key)
+    assert (shown["state"], shown["generation_id"]) == ("fresh", published.generation_id)
+    versions = server.json("versions", key)["versions"]
+    assert [(v["generation_id"], v["current"]) for v in versions] == [(published.generation_id, True)]
+    assert key in server.run("ls").stdout
+    plain = server.publish("/plain", "<p>plain</p>")
+    assert server.get("/plain") == "<p>plain</p>"
+    assert server.json("get", server.key("/plain"))["generation_id"] == plain.generation_id
+
+
+def test_the_reference_call_is_served(server: Server) -> None:
+    store, key, body = server.store, server.key("/reference"), "<p>reference</p>"
+    lease = store.try_acquire_lease(cache_key=key, lease_owner="my-app-instance", lease_duration_ms=30_000)
+    assert lease is not None
+    assert server.json("lease", key)["owner"] == "my-app-instance"
+    store.commit_generation(
+        cache_key=key,
+        lease_owner="my-app-instance",
+        lease_token=lease.lease_token,
+        html_pointer=server.put_body("/reference", "reference-1", body),
+        generated_at_ms=time.time() * 1000,
+        revalidate_seconds=60,
+        etag='"reference"',
+    )
+    assert server.get("/reference") == body
+
+
+def test_rollbacks_of_either_are_seen_by_the_other(server: Server) -> None:
+    store, key = server.store, server.key("/news")
+    first = server.publish("/news", "first")
+    second = server.publish("/news", "second")
+    assert server.get("/news") == "second"
+    assert store.rollback(key).generation_id == first.generation_id
+    assert eventually(lambda: server.get("/news") == "first"), "the server follows by the log"
+    done = server.run("rollback", key, "--to", second.generation_id)
+    assert done.returncode == 0, done.stderr
+    current = store.get(key)
+    assert current is not None
+    assert current.generation_id == second.generation_id
+    assert current.pinned_until is not None
+    assert server.run("unpin", key).returncode == 0
+    assert server.get("/news") == "second"
+    assert {v["generation_id"] for v in server.json("versions", key)["versions"]} == {
+        first.generation_id,
+        second.generation_id,
+    }
+
+
+def test_a_rollback_in_go_is_not_undone_by_python(server: Server) -> None:
+    key = server.key("/news")
+    first = server.publish("/news", "first")
+    server.publish("/news", "second")
+    with server.store.lease(key) as lease:
+        entry = server.entry(lease, "/news", "third")
+        assert server.run("rollback", key).returncode == 0
+        with pytest.raises(MovedError):
+            server.store.publish(lease, lease.record, entry, history=True)
+    current = server.store.get(key)
+    assert current is not None
+    assert current.generation_id == first.generation_id
+
+
+def test_a_lease_in_python_is_broken_by_go(server: Server) -> None:
+    key = server.key("/held")
+    lease = server.store.acquire_lease(key)
+    assert server.run("lease", key, "--release").returncode == 0
+    other = server.store.try_acquire_lease(key)
+    assert other is not None
+    assert other.lease_token != lease.lease_token
+
+
+def test_a_request_of_python_is_respected_by_go(server: Server) -> None:
+    store, key = server.store, server.key("/")
+    inputs: Json = {"tenant": "", "key": key, "unpin": False}  # those of the admin API
+    held = store.acquire_lease(key, idempotency_key="once", inputs=inputs)
+    refused = server.run("regenerate", key, "--idempotency-key", "once")
+    assert refused.returncode != 0
+    assert "in progress" in refused.stderr
+    entry = server.entry(held, "/", "once", route="origin")
+    store.publish(held, held.record, entry)
+    assert server.json("regenerate", key, "--idempotency-key", "once")["generation_id"] == entry.generation_id
+
+
+def test_a_request_of_go_is_respected_by_python(server: Server) -> None:
+    key = server.key("/")
+    made = server.json("regenerate", key, "--idempotency-key", "twice")
+    inputs: Json = {"tenant": "", "key": key, "unpin": False}  # those of the admin API
+    with pytest.raises(RequestCompletedError) as caught:
+        server.store.acquire_lease(key, idempotency_key="twice", inputs=inputs)
+    assert caught.value.generation_id == made["generation_id"]
+    result = server.store.request_result(key, "twice")
+    assert result is not None
+    assert result.generation_id == made["generation_id"]

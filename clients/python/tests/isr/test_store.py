@@ -1,0 +1,438 @@
+"""The store's ways of use, on real engines."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.conftest import Engine
+from tests.faults import Faults
+from tests.isr.faulty import Fault, Faulty
+from tests.isr.pages import KEY, NOW, Clock, Tokens, fill, held, new_entry, new_store, publish, row, rows
+from tests.waiting import eventually
+from theorydb_py.errors import (
+    ConditionFailedError,
+    InvalidInputError,
+    InvalidKeyError,
+    LeaseHeldError,
+    LeaseLostError,
+    MalformedRowError,
+    MovedError,
+    NoVersionError,
+    PinnedError,
+    RequestCompletedError,
+    RequestInProgressError,
+    ResultGoneError,
+    TableNotFoundError,
+)
+from theorydb_py.isr import FOREVER, FaceTheoryIsrMetaStore, raw_partition
+
+REFERENCE: dict[str, Any] = {
+    "cache_key": KEY,
+    "html_pointer": "s3://bucket/key.html",
+    "generated_at_ms": NOW * 1000 + 999,
+    "revalidate_seconds": 60,
+}
+
+
+# --- The reference's calls -----------------------------------------------------
+
+
+def test_the_reference_flow(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    assert store.get(KEY) is None
+    lease = held(store.try_acquire_lease(cache_key=KEY, lease_owner="my-app-instance", lease_duration_ms=30_000))
+    assert lease.lease_expires_at_ms == (NOW + 30) * 1000
+    assert store.try_acquire_lease(cache_key=KEY, lease_duration_ms=30_000) is None
+    entry = store.commit_generation(
+        **REFERENCE, lease_token=lease.lease_token, lease_owner="my-app-instance", etag='"e"'
+    )
+    found = store.get(KEY)
+    assert found is not None
+    assert replace(entry, foreign=False) == replace(store.read(KEY).entry or entry, foreign=False)
+    assert (found.html_pointer, found.generated_at_ms) == ("s3://bucket/key.html", NOW * 1000)
+    assert (found.revalidate_seconds, found.etag, found.state, found.foreign) == (60, '"e"', "fresh", True)
+    meta = row(client, table_name, store, "META")
+    assert set(meta) == {"pk", "sk", "s3_key", "generated_at", "revalidate_seconds", "etag", "isr"}
+    assert set(meta["isr"]["M"]) == {"v", "generation_id"}
+    assert row(client, table_name, store, "LOCK") == {}
+
+
+def test_a_commit_that_describes_its_content_says_all(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name, meta_ttl_seconds=86400)
+    lease = store.acquire_lease(KEY)
+    described: dict[str, Any] = {"content_sha256": "ab", "content_length": 5, "status": 404, "stale_seconds": 10}
+    entry = store.commit_generation(**REFERENCE, lease_token=lease.lease_token, **described, tags=("news",))
+    assert store.read(KEY).entry == entry
+    assert (entry.status, entry.content_length, entry.tags, entry.foreign) == (404, 5, ("news",), False)
+    assert entry.ttl == NOW + 2 * 86400
+    again = store.acquire_lease(KEY)
+    with pytest.raises(InvalidInputError, match="content_sha256 and content_length"):
+        store.commit_generation(**REFERENCE, lease_token=again.lease_token, status=404)
+
+
+def test_a_commit_replaces_what_was_there_when_the_lease_was_taken(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    publish(store, "g1", history=True)
+    publish(store, "g2", history=True)
+    lease = store.acquire_lease(KEY)
+    store.rollback(KEY, "g1", pin_seconds=5)
+    with pytest.raises(MovedError):
+        store.commit_generation(**REFERENCE, lease_token=lease.lease_token)
+
+
+def test_a_commit_with_the_token_of_another_process(client: Any, table_name: str) -> None:
+    clock = Clock()
+    one, other = new_store(client, table_name, now=clock), new_store(client, table_name, now=clock)
+    lease = one.acquire_lease(KEY)
+    described: dict[str, Any] = {"content_sha256": "ab", "content_length": 5}
+    with pytest.raises(InvalidInputError, match="purge_seq"):
+        other.commit_generation(**REFERENCE, lease_token=lease.lease_token, **described)
+    other.commit_generation(**REFERENCE, lease_token=lease.lease_token, **described, purge_seq=lease.purge_seq)
+    with pytest.raises(LeaseLostError):
+        other.commit_generation(**REFERENCE, lease_token=lease.lease_token)
+    with pytest.raises(LeaseLostError):
+        one.commit_generation(**REFERENCE, lease_token=lease.lease_token)
+    late = one.acquire_lease(KEY)
+    clock.now += 31
+    with pytest.raises(LeaseLostError):
+        other.commit_generation(**REFERENCE, lease_token=late.lease_token)
+
+
+def test_a_lease_is_released_by_its_token(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    lease = store.acquire_lease(KEY)
+    new_store(client, table_name).release_lease(cache_key=KEY, lease_token="another")  # noqa: S106 - no secret
+    assert store.try_acquire_lease(KEY) is None
+    new_store(client, table_name).release_lease(cache_key=KEY, lease_token=lease.lease_token)
+    assert store.try_acquire_lease(KEY) is not None
+
+
+def test_partition_keys_of_other_services(client: Any, table_name: str) -> None:
+    prefixed = new_store(client, table_name, pk_prefix="CACHE#")
+    assert prefixed.partition_key(KEY) == raw_partition(KEY)
+    mapped = new_store(client, table_name, pk_from_cache_key=lambda key: f"PAGE#{key}")
+    publish(mapped)
+    assert f"PAGE#{KEY} META" in rows(client, table_name)
+    tenant = new_store(client, table_name, tenant="acme")
+    assert tenant.partition_key(KEY).startswith("TENANT#acme#CACHE#")
+    with pytest.raises(InvalidInputError):
+        new_store(client, table_name, pk_prefix="a", pk_from_cache_key=str)
+    with pytest.raises(InvalidKeyError):
+        new_store(client, table_name, tenant="a#b")
+    with pytest.raises(InvalidKeyError):
+        new_store(client, table_name, pk_prefix="x" * 2048).get(KEY)
+
+
+def test_a_table_that_is_not_there_is_named_so(client: Any) -> None:
+    store = new_store(client, "no-such-table")
+    for call in (store.get, store.acquire_lease, store.versions, store.rollback, store.pin):
+        with pytest.raises(TableNotFoundError):
+            call(KEY)
+
+
+# --- Keeping a lease -------------------------------------------------------------
+
+
+def test_a_lease_is_released_at_the_end_of_the_block(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    with store.lease(KEY) as lease:
+        assert not lease.lost
+        with pytest.raises(LeaseHeldError) as caught:
+            store.acquire_lease(KEY)
+        assert (caught.value.owner, caught.value.expires_at) == ("python", NOW + 30)
+    assert row(client, table_name, store, "LOCK") == {}
+    with pytest.raises(ZeroDivisionError), store.lease(KEY):
+        raise ZeroDivisionError
+    assert row(client, table_name, store, "LOCK") == {}
+    with store.lease(KEY) as lease:
+        store.publish(lease, lease.record, new_entry())
+        assert not lease.lost
+    assert store.read(KEY).entry == new_entry(v=int(NOW * 1000))
+
+
+def test_a_lease_outlives_its_duration_by_its_heartbeat(client: Any, table_name: str) -> None:
+    store = FaceTheoryIsrMetaStore(client, table_name)
+    with store.lease(KEY, lease_duration_ms=1000) as lease:
+        first = lease.lease_expires_at
+        assert eventually(lambda: lease.lease_expires_at > first + 1)
+        lease.check()
+        assert store.try_acquire_lease(KEY) is None
+        store.publish(lease, lease.record, new_entry(generated_at=first))
+    assert store.get(KEY) is not None
+
+
+def test_a_lease_that_is_lost_is_told_of(client: Any, table_name: str) -> None:
+    store = FaceTheoryIsrMetaStore(client, table_name)
+    told = []
+
+    def work() -> None:
+        with store.lease(KEY, lease_duration_ms=1000) as lease:
+            store.break_lease(KEY)
+            assert eventually(lambda: lease.lost)
+            for call in (lease.check, lambda: store.publish(lease, lease.record, new_entry())):
+                with pytest.raises(LeaseLostError):
+                    call()
+            told.append(True)
+
+    with pytest.raises(LeaseLostError, match="before the work ended"):
+        work()
+    assert told == [True]
+    assert store.get(KEY) is None
+
+
+def test_a_lease_whose_table_is_out_of_reach_is_lost_in_time(client: Any, table_name: str) -> None:
+    faulty = Faulty(client)
+    store = new_store(faulty, table_name)
+    told = []
+
+    def work() -> None:
+        with store.lease(KEY, lease_duration_ms=1000) as lease:
+            faulty.arm([], down=True)
+            told.append(eventually(lambda: lease.lost))
+            faulty.arm([])
+
+    with pytest.raises(LeaseLostError):
+        work()
+    assert told == [True]
+
+
+def test_a_request_that_was_not_completed_in_the_block_failed(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    request: dict[str, Any] = {"idempotency_key": "r", "inputs": {"key": KEY}}
+    with pytest.raises(ZeroDivisionError), store.lease(KEY, **request):
+        raise ZeroDivisionError("nothing")
+    found = store.request(KEY, "r")
+    assert found is not None
+    assert (found.status, found.error) == ("FAILED", "ZeroDivisionError: nothing")
+    with store.lease(KEY, **request) as lease:
+        published = store.publish(lease, lease.record, new_entry())
+    with pytest.raises(RequestCompletedError) as caught, store.lease(KEY, **request):
+        raise ZeroDivisionError
+    assert caught.value.generation_id == published.generation_id
+    assert store.request_result(KEY, "r") == published
+
+
+# --- Requests --------------------------------------------------------------------
+
+
+def test_a_request_in_progress_is_taken_over_when_its_holder_is_gone(client: Any, table_name: str) -> None:
+    clock = Clock()
+    store = new_store(client, table_name, now=clock)
+    dead = store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+    with pytest.raises(RequestInProgressError) as caught:
+        store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+    assert caught.value.until == NOW + 30
+    with pytest.raises(LeaseHeldError):
+        store.acquire_lease(KEY, idempotency_key="another", request_hash="h")
+    assert store.request(KEY, "another") is None, "a loser of the lease leaves no trace"
+    clock.now += 31
+    heir = store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+    with pytest.raises(LeaseLostError):
+        store.refresh_lease(dead)
+    store.end_request(dead, failure="too late")
+    store.publish(heir, heir.record, new_entry())
+    found = store.request(KEY, "r")
+    assert found is not None
+    assert (found.status, found.result_s3_key) == ("COMPLETED", "bodies/x/g1")
+
+
+def test_a_request_whose_result_is_gone(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    lease = store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+    store.publish(lease, lease.record, new_entry("g1"))
+    assert store.request_result(KEY, "other") is None
+    publish(store, "g2")
+    with pytest.raises(ResultGoneError):
+        store.request_result(KEY, "r")
+
+
+def test_a_request_needs_its_inputs(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    requests: list[dict[str, Any]] = [{}, {"inputs": {"a": 1}, "request_hash": "h"}]
+    for request in requests:
+        with pytest.raises(InvalidInputError, match="either inputs or request_hash"):
+            store.acquire_lease(KEY, idempotency_key="r", **request)
+    assert rows(client, table_name) == {}
+
+
+# --- Publishing and history ------------------------------------------------------
+
+
+def test_attributes_that_nobody_knows_survive(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    pk = {"S": store.partition_key(KEY)}
+    stranger = {"s3_key": {"S": "theirs"}, "generated_at": {"N": "1799999999.5"}, "revalidate_seconds": {"N": "60"}}
+    fill(client, table_name, [{"pk": pk, "sk": {"S": "META"}, **stranger, "theirs": {"SS": ["a", "b"]}}])
+    found = store.get(KEY)
+    assert found is not None
+    assert (found.foreign, found.generated_at, found.state) == (True, 1_799_999_999, "fresh")
+    publish(store, "g1")
+    assert set(row(client, table_name, store, "META")["theirs"]["SS"]) == {"a", "b"}
+
+
+def test_older_versions_are_pruned(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    for number in range(1, 6):
+        lease = store.acquire_lease(KEY)
+        store.publish(lease, lease.record, new_entry(f"g{number}"), history=True, keep=3)
+    assert [entry.generation_id for entry in store.versions(KEY)] == ["g5", "g4", "g3"]
+    lease = store.acquire_lease(KEY)
+    with pytest.raises(ConditionFailedError, match="used once"):
+        store.publish(lease, lease.record, new_entry("g4"), history=True)
+
+
+def test_rollback_pin_and_unpin(client: Any, table_name: str) -> None:
+    clock = Clock()
+    store = new_store(client, table_name, now=clock, meta_ttl_seconds=86400)
+    for generation in ("g1", "g2", "g3"):
+        publish(store, generation, history=True)
+    assert store.rollback(KEY).generation_id == "g2"
+    assert store.rollback(KEY).generation_id == "g1", "in the order of their publishes, whatever was rolled back"
+    with pytest.raises(NoVersionError):
+        store.rollback(KEY)
+    store.rollback(KEY, "g3")
+    back = store.rollback(KEY, "g1", pin_seconds=90.5)
+    assert (back.generation_id, back.pinned_until, back.asserted_at) == ("g1", NOW + 91, NOW)
+    assert back.ttl == NOW + 2 * 86400
+    clock.now += 70
+    found = store.get(KEY)
+    assert found is not None
+    assert found.state == "fresh", "pinned beyond its window"
+    lease = store.acquire_lease(KEY)
+    with pytest.raises(PinnedError):
+        store.publish(lease, lease.record, new_entry("g4"), history=True)
+    assert store.unpin(KEY).pinned_until is None
+    assert store.unpin(KEY) == store.read(KEY).entry, "one that is not pinned is left as it is"
+    pinned = store.pin(KEY)
+    assert (pinned.pinned_until, pinned.ttl) == (FOREVER, None)
+    with pytest.raises(NoVersionError):
+        store.rollback(KEY, "g0")
+    with pytest.raises(InvalidInputError):
+        store.pin(KEY, pin_seconds=0)
+    targets = [target for change in store.changes(0) for target in change.reload]
+    assert len(targets) == store.sequence().seq
+    assert {(target.tenant, target.key) for target in targets} == {("", KEY)}
+    assert [change.seq for change in store.changes(store.sequence().seq - 1)] == [store.sequence().seq]
+
+
+def test_a_page_without_history_has_nothing_to_roll_back_to(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    for call in (store.rollback, store.pin, store.unpin):
+        with pytest.raises(NoVersionError):
+            call(KEY)
+    publish(store)
+    with pytest.raises(NoVersionError):
+        store.rollback(KEY)
+
+
+def test_a_lease_is_given_back_if_nothing_could_be_read_under_it(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    fill(client, table_name, [{"pk": {"S": "PURGE"}, "sk": {"S": "SEQ"}, "seq": {"S": "no number"}}])
+    with pytest.raises(MalformedRowError) as caught:
+        store.acquire_lease(KEY)
+    assert (caught.value.pk, caught.value.sk, caught.value.attribute) == ("PURGE", "SEQ", "seq")
+    assert row(client, table_name, store, "LOCK") == {}
+
+
+# --- Many at once ----------------------------------------------------------------
+
+
+def test_contenders_publish_one_after_the_other(engine: Engine, table_name: str) -> None:
+    """Threads race for one lease: no publish is lost, and none happens without the lease."""
+    rounds, contenders = 12, 4
+    client = engine.client(max_pool_connections=contenders)
+    stores = [FaceTheoryIsrMetaStore(client, table_name, lease_owner=f"node-{n}") for n in range(contenders)]
+    published: Counter[int] = Counter()
+    lock = threading.Lock()
+    inside = threading.Semaphore(1)
+
+    def contend(store: FaceTheoryIsrMetaStore) -> None:
+        while True:
+            lease = store.try_acquire_lease(KEY)
+            if lease is None:
+                continue
+            assert inside.acquire(blocking=False), "two hold the lease"
+            entry = lease.record.entry
+            turn = entry.content_length + 1 if entry else 1
+            inside.release()
+            if turn > rounds:
+                store.release_lease(lease)
+                return
+            fresh = new_entry(f"g{turn}", content_length=turn, generated_at=lease.lease_expires_at)
+            store.publish(lease, lease.record, fresh, history=True)
+            with lock:
+                published[turn] += 1
+
+    with ThreadPoolExecutor(contenders) as pool:
+        for done in [pool.submit(contend, store) for store in stores]:
+            done.result(timeout=120)
+    assert published == Counter(dict.fromkeys(range(1, rounds + 1), 1))
+    versions = sorted(stores[0].versions(KEY), key=lambda entry: entry.content_length)
+    assert [entry.content_length for entry in versions] == list(range(1, rounds + 1))
+    assert all(before.v < after.v for before, after in pairwise(versions))
+    client.close()
+
+
+def test_a_request_that_many_make_is_carried_out_once(engine: Engine, table_name: str) -> None:
+    client = engine.client(max_pool_connections=4)
+    stores = [FaceTheoryIsrMetaStore(client, table_name) for _ in range(4)]
+    rendered: list[str] = []
+
+    def make(store: FaceTheoryIsrMetaStore) -> str:
+        while True:
+            try:
+                with store.lease(KEY, idempotency_key="r", inputs={"key": KEY}) as lease:
+                    rendered.append(store.new_generation_id())
+                    entry = new_entry(rendered[-1], generated_at=lease.lease_expires_at)
+                    return store.publish(lease, lease.record, entry).generation_id
+            except (LeaseHeldError, RequestInProgressError):
+                continue
+            except RequestCompletedError as done:
+                return done.generation_id
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        answers = [job.result(timeout=60) for job in [pool.submit(make, store) for store in stores]]
+    assert len(rendered) == 1
+    assert set(answers) == set(rendered)
+    client.close()
+
+
+# --- Faults of the wire ------------------------------------------------------------
+
+
+def test_lost_replies_of_botocore(engine: Engine, table_name: str) -> None:
+    """The same by botocore's own events: requests that arrive and whose answers do not, and the reverse."""
+    client = engine.client(retries={"total_max_attempts": 1})
+    faults = Faults(client)
+    store = new_store(client, table_name, new_token=Tokens())
+    faults.lose("PutItem")
+    lease = store.acquire_lease(KEY)
+    assert faults.sent["PutItem"] == 2
+    faults.lose("TransactWriteItems")
+    store.publish(lease, lease.record, new_entry("g1"), history=True)
+    assert faults.sent["TransactWriteItems"] == 2
+    faults.drop("TransactWriteItems")
+    publish(store, "g2", history=True)
+    faults.lose("TransactWriteItems")
+    assert store.rollback(KEY, "g1").generation_id == "g1"
+    assert len(store.changes(0)) == 1
+    faults.lose("DeleteItem")
+    store.release_lease(store.acquire_lease(KEY))
+    assert row(client, table_name, store, "LOCK") == {}
+    client.close()
+
+
+def test_a_permission_that_is_missing_is_told_as_it_is(client: Any, table_name: str) -> None:
+    faulty = Faulty(client)
+    store = new_store(faulty, table_name)
+    faulty.arm([Fault.DENIED])
+    with pytest.raises(Exception, match="AccessDeniedException"):
+        store.acquire_lease(KEY)
+    assert rows(client, table_name) == {}
