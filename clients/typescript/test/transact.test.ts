@@ -8,6 +8,7 @@ import {
   InvalidQueryError,
   TheorydbClient,
   type TransactAction,
+  TransactionConflictError,
   UnknownOutcomeError,
   VersionConflictError,
 } from '../src/index.js';
@@ -102,6 +103,41 @@ for (const fault of ['reply lost', 'not applied'] as Fault[]) {
     assert.equal(made('TransactWriteItems'), 2);
   });
 }
+
+/** DynamoDB's answer to a transaction that met another one. Engines for tests hardly ever give it. */
+function conflict(): Error {
+  const CancellationReasons = [{ Code: 'TransactionConflict', Message: 'Transaction is ongoing for the item' }];
+  return Object.assign(new Error('Transaction cancelled'), {
+    name: 'TransactionCanceledException',
+    $fault: 'client',
+    CancellationReasons,
+  });
+}
+
+onEngines('a transaction that meets others goes on, and in the end says so', async (table) => {
+  const ddb = table.connect();
+  let conflicts = 2;
+  ddb.middlewareStack.add(
+    (next, context) => async (args) => {
+      if ((context as { commandName?: string }).commandName === 'TransactWriteItemsCommand' && conflicts-- > 0) {
+        throw conflict();
+      }
+      return next(args);
+    },
+    { step: 'initialize' },
+  );
+  const client = new TheorydbClient(ddb, { models: [accounts(table.tableName)], retryDelayMs: 1 });
+  await client.transactWrite([{ kind: 'put', model: 'Account', item: { ...ann, balance: 10 } }]);
+  assert.equal((await client.get('Account', ann)).balance, 10);
+  conflicts = Number.POSITIVE_INFINITY;
+  const removal: TransactAction<Account> = { kind: 'delete', model: 'Account', key: ann };
+  await assert.rejects(client.transactWrite([removal]), (error: TransactionConflictError) => {
+    assert.ok(error instanceof TransactionConflictError);
+    assert.equal(error.reasons[0]?.code, 'TransactionConflict');
+    return true;
+  });
+  assert.equal((await client.get('Account', ann)).balance, 10);
+});
 
 onEngines('a transaction that is never answered is unknown, after a few attempts', async (table) => {
   const ddb = table.connect({ maxAttempts: 1 });
