@@ -166,6 +166,7 @@ def test_decimals_are_written_plainly(value: Decimal, text: str) -> None:
         ("raw", bytearray(b"x"), "expected bytes"),
         ("when", datetime(2026, 1, 1), "time zone"),
         ("when", "2026-01-01T00:00:00Z", "expected a datetime"),
+        ("when", datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2))), "the years 1 to 9999"),
         ("numbers", [1, "2"], r"numbers\[1\]: expected an int, found str '2'"),
         ("numbers", (1,), "expected a list"),
         ("tags", {"a", 1}, "expected text"),

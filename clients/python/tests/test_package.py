@@ -74,11 +74,13 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
     assert metadata.get_all("Requires-Dist") == project["dependencies"]
 
 
-def test_the_source_archive_has_what_the_tests_need(built: Path) -> None:
+def test_the_source_archive_has_what_the_wheel_is_made_of(built: Path) -> None:
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         names = set(archive.getnames())
-    for wanted in ("pyproject.toml", "README.md", "LICENSE", "requirements-dev.txt", "tests/conftest.py"):
+    for wanted in ("pyproject.toml", "README.md", "LICENSE", "theorydb_py/py.typed"):
         assert f"{NAME}/{wanted}" in names
+    # The tests stay in the repository, as they run its vectors.
+    assert not any(name.startswith(f"{NAME}/tests") for name in names)
 
 
 def test_the_wheel_is_installed_and_typed(installed: Path, tmp_path: Path) -> None:

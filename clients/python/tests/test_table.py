@@ -23,6 +23,7 @@ from theorydb_py import (
     SortKeyCondition,
     Table,
     TableNotFoundError,
+    ThrottledError,
     UnknownOutcomeError,
     UpdateAdd,
     UpdateSetIfNotExists,
@@ -339,6 +340,63 @@ def test_batches_count_versions(counted: Table[Counted]) -> None:
     counted.batch_write(puts=[replace(first, text="two")])
     with pytest.raises(VersionConflictError):
         counted.put(first)
+
+
+class Sparing:
+    """Has a client's batches carried out in part, as a throttled table does: so many of each request."""
+
+    def __init__(self, client: DynamoDBClient, allowed: list[int]) -> None:
+        self._allowed = allowed
+        self._left: dict[str, Any] = {}
+        events = client.meta.events
+        for operation in ("BatchWriteItem", "BatchGetItem"):
+            events.register(f"provide-client-params.dynamodb.{operation}", self._cut)
+            events.register(f"after-call.dynamodb.{operation}", self._tell)
+
+    def _cut(self, params: Any, **_: Any) -> Any:
+        """Send the first alone, and remember the others."""
+        ((table, asked),) = params["RequestItems"].items()
+        some = self._allowed.pop(0) if self._allowed else 100
+        keys = asked["Keys"] if isinstance(asked, dict) else asked
+        send, left = keys[: max(some, 1)], keys[some:]
+        wrap = (lambda part: {**asked, "Keys": part}) if isinstance(asked, dict) else (lambda part: part)
+        self._left = {table: wrap(left)} if left else {}
+        return {**params, "RequestItems": {table: wrap(send)}}
+
+    def _tell(self, parsed: Any, event_name: str, **_: Any) -> None:
+        member = "UnprocessedKeys" if event_name.endswith("BatchGetItem") else "UnprocessedItems"
+        parsed[member] = self._left
+
+
+def test_what_is_left_unprocessed_is_asked_for_again(engine: Engine, table_name: str) -> None:
+    client = engine.client()
+    table = Table(NOTES, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
+    items = [Note("P", f"{i:03}", i) for i in range(60)]
+    allowed = [10, 0, 0, 0, 0, 0, 0, 3]
+    Sparing(client, allowed)
+    table.batch_write(puts=items)
+    assert allowed == []
+    assert table.query_all("P", consistent_read=True) == items
+    allowed += [50, 0, 1]
+    assert table.batch_get([("P", f"{i:03}") for i in range(60)], consistent_read=True) == items
+    assert allowed == []
+
+
+def test_what_stays_unprocessed_is_an_error(engine: Engine, table_name: str) -> None:
+    client = engine.client()
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    patience = Retry(timeout=5, sleep=sleep, monotonic=lambda: now)
+    table = Table(NOTES, client=client, table_name=table_name, retry=patience)
+    Sparing(client, [10] + [0] * 1000)
+    with pytest.raises(ThrottledError, match="10 of 60 are written; repeat it whole: 15 are left"):
+        table.batch_write(puts=[Note("P", f"{i:03}", i) for i in range(60)])
+    assert now <= 5
+    table.batch_write()
 
 
 def test_a_batch_has_an_item_once(notes: Table[Note]) -> None:

@@ -31,14 +31,16 @@ class Batches:
 
     def read(self, keys: Sequence[Any], *, consistent: bool) -> Iterator[dict[str, Any]]:
         """Read items by their keys, which are different ones, in no order."""
-        what = f"read a batch of {len(keys)} from table {self._table}"
+
+        def what() -> str:
+            return f"read a batch of {len(keys)} from table {self._table}"
 
         def ask(part: list[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
             request = {"Keys": part, "ConsistentRead": consistent}
             try:
                 answer = self._retry.bounded(lambda: self._client.batch_get_item(RequestItems={self._table: request}))
             except Exception as error:
-                raise read_failure(what, error) from error
+                raise read_failure(what(), error) from error
             left = answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
             return answer.get("Responses", {}).get(self._table, []), left
 
@@ -49,23 +51,25 @@ class Batches:
         """Carry out puts and deletes of different items. An error says how many are known to be written."""
         done = 0
 
+        def what() -> str:
+            return f"write a batch to table {self._table}: {done} of {len(requests)} are written; repeat it whole"
+
         def ask(part: list[Any]) -> tuple[list[None], list[Any]]:
             nonlocal done
-            what = f"write a batch to table {self._table}: {done} of {len(requests)} are written; repeat it whole"
             try:
                 answer = self._retry.bounded(lambda: self._client.batch_write_item(RequestItems={self._table: part}))
             except Exception as error:
-                raise write_failure(what, error) from error
+                raise write_failure(what(), error) from error
             left = answer.get("UnprocessedItems", {}).get(self._table, [])
             done += len(part) - len(left)
             return [None] * (len(part) - len(left)), left
 
         for part in _parts(requests, MAX_WRITE):
-            for _ in self._until_done(f"write a batch of {len(requests)} to table {self._table}", part, ask):
+            for _ in self._until_done(what, part, ask):
                 pass
 
     def _until_done(
-        self, what: str, part: list[Any], ask: Callable[[list[Any]], tuple[list[T], list[Any]]]
+        self, what: Callable[[], str], part: list[Any], ask: Callable[[list[Any]], tuple[list[T], list[Any]]]
     ) -> Iterator[T]:
         """Ask until nothing is left."""
         attempt, deadline = 0, self._retry.monotonic() + self._retry.timeout
@@ -76,7 +80,9 @@ class Batches:
             if len(left) < len(part):
                 attempt, deadline = 1, self._retry.monotonic() + self._retry.timeout
             if left and not self._retry.pause(attempt, deadline):
-                raise ThrottledError(f"{what}: {len(left)} are left unprocessed; raise the capacity or ask less often")
+                raise ThrottledError(
+                    f"{what()}: {len(left)} are left unprocessed; raise the capacity or ask less often"
+                )
             part = left
 
 

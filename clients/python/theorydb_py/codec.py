@@ -162,8 +162,8 @@ class TimeCodec(Codec):
             raise unfit_value(self.expected, value)
         try:
             return {"S": rfc3339(value)}
-        except (ValueError, OverflowError):
-            raise unfit_value(self.expected, value) from None
+        except ValueError as error:
+            raise unfit_value(str(error), value) from None
 
     def decode(self, attribute: Attribute) -> Any:
         """Read S or N. It is in UTC, and finer fractions than microseconds are rounded down."""
@@ -186,8 +186,8 @@ class EpochCodec(Codec):
             raise unfit_value(self.expected, value)
         try:
             return {"N": str(to_epoch(value))}
-        except ValueError:
-            raise unfit_value(self.expected, value) from None
+        except ValueError as error:
+            raise unfit_value(str(error), value) from None
 
     def decode(self, attribute: Attribute) -> Any:
         """Read N, or the text of a time."""

@@ -17,11 +17,15 @@ _MICROSECOND_DIGITS = 6
 def rfc3339(moment: datetime) -> str:
     """Write a time in UTC, with the fraction of its second that there is, if any.
 
-    ValueError: it has no time zone, and so is no moment.
+    ValueError: it has no time zone, and so is no moment, or is beyond the years 1
+    to 9999 there.
     """
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise ValueError("a time with a time zone, such as datetime.now(UTC)")
-    utc = moment.astimezone(UTC)
+    try:
+        utc = moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("a time of the years 1 to 9999 in UTC") from error
     fraction = f".{utc.microsecond:06d}".rstrip("0") if utc.microsecond else ""
     return f"{utc.year:04d}-{utc:%m-%dT%H:%M:%S}{fraction}Z"
 
