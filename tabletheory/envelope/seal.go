@@ -21,7 +21,37 @@ import (
 // KMS), and, as it is JSON within, by a third if it is binary; DynamoDB's 400 KB
 // for an item include that. Its length is not hidden.
 func Seal(ctx context.Context, keys core.KeyProvider, place Place, attributes map[string]types.AttributeValue, names ...string) error {
-	plaintexts := make(map[string][]byte, len(names))
+	return make(plaintexts, len(names)).seal(ctx, keys, place, attributes, names)
+}
+
+// plaintexts are what is to be encrypted, by the names of attributes.
+type plaintexts map[string][]byte
+
+// seal is Seal, with plaintexts of which there are none yet. Whatever comes of it,
+// they are wiped.
+func (p plaintexts) seal(ctx context.Context, keys core.KeyProvider, place Place, attributes map[string]types.AttributeValue, names []string) error {
+	defer p.wipe()
+	if err := p.take(place, attributes, names); err != nil || len(p) == 0 {
+		return err
+	}
+	sealed, err := p.encrypt(ctx, keys, place)
+	if err != nil {
+		return err
+	}
+	maps.Copy(attributes, sealed)
+	return nil
+}
+
+// wipe overwrites them; it does not reach what was left behind where a text outgrew
+// its place.
+func (p plaintexts) wipe() {
+	for _, text := range p {
+		clear(text)
+	}
+}
+
+// take adds those attributes of the names that are there.
+func (p plaintexts) take(place Place, attributes map[string]types.AttributeValue, names []string) error {
 	for _, name := range names {
 		v, ok := attributes[name]
 		if !ok {
@@ -34,33 +64,24 @@ func Seal(ctx context.Context, keys core.KeyProvider, place Place, attributes ma
 		if err != nil {
 			return fmt.Errorf("envelope: encrypt %s: %w", place.of(name), err)
 		}
-		plaintexts[name] = text
+		p[name] = text
 	}
-	if len(plaintexts) == 0 {
-		return nil
-	}
-	sealed, err := encrypt(ctx, keys, place, plaintexts)
-	if err != nil {
-		return err
-	}
-	maps.Copy(attributes, sealed)
 	return nil
 }
 
-// encrypt encrypts plaintexts by their attribute names, and wipes them.
-func encrypt(ctx context.Context, keys core.KeyProvider, place Place, plaintexts map[string][]byte) (map[string]types.AttributeValue, error) {
+// encrypt encrypts them all under a new data key.
+func (p plaintexts) encrypt(ctx context.Context, keys core.KeyProvider, place Place) (map[string]types.AttributeValue, error) {
 	aead, edk, err := newDataKey(ctx, keys)
 	if err != nil {
 		return nil, fmt.Errorf("envelope: a data key for table %q: %w", place.Table, err)
 	}
-	sealed := make(map[string]types.AttributeValue, len(plaintexts))
-	for name, text := range plaintexts {
+	sealed := make(map[string]types.AttributeValue, len(p))
+	for name, text := range p {
 		ad, err := place.additionalData(name)
 		if err != nil {
 			return nil, fmt.Errorf("envelope: encrypt %s: %w", place.of(name), err)
 		}
 		out := aead.Seal(nil, nil, text, ad) // the nonce comes first
-		clear(text)
 		sealed[name] = stored{edk: edk, nonce: out[:nonceSize], ct: out[nonceSize:]}.attribute()
 	}
 	return sealed, nil

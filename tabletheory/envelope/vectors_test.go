@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 func TestEncryptedNonsense(t *testing.T) {
 	key := onlyKey(bytes.Repeat([]byte{1}, keySize))
 	place := Place{Table: "users", Key: []KeyAttribute{{Name: "pk", Value: &types.AttributeValueMemberS{Value: "x"}}}}
-	item, err := encrypt(t.Context(), key, place, map[string][]byte{"secret": []byte(`{"X":1}`)})
+	item, err := plaintexts{"secret": []byte(`{"X":1}`)}.encrypt(t.Context(), key, place)
 	if err != nil {
 		t.Fatal(err)
 	}
