@@ -1,6 +1,7 @@
 package isr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +45,7 @@ func (c *Cache) Versions(ctx context.Context, k Key) ([]Version, error) {
 		versions = withCurrent(versions, *rec.Entry)
 	}
 	slices.SortFunc(versions, func(a, b Version) int {
-		if a.published != b.published {
-			return int(min(max(b.published-a.published, -1), 1))
-		}
-		return strings.Compare(b.GenerationID, a.GenerationID)
+		return cmp.Or(cmp.Compare(b.published, a.published), strings.Compare(b.GenerationID, a.GenerationID))
 	})
 	return versions, nil
 }
