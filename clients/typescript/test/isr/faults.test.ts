@@ -129,24 +129,27 @@ for (const fault of pairs) {
   });
 
   for (const history of [false, true]) {
-    const name = `a publish that another follows, ${fault}, with${history ? '' : 'out'} history, is told from one that was not`;
-    onEngines(name, async (table) => {
-      const ddb = table.connect();
-      const store = storeOn(table, { ddb });
-      const lease = await store.acquireLease(wanted);
-      const other = storeOn(table);
-      // The reply is out; before the request is repeated, another takes the lease and publishes.
-      injectFaults(ddb, first('TransactWriteItems', fault));
-      beforeSecond(ddb, async () => {
-        await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
-        const theirs = await other.acquireLease(wanted);
-        await other.publish(theirs, theirs.record, generation('g2', Date.now()));
+    for (const gone of [false, true]) {
+      const how = `${fault}, with${history ? '' : 'out'} history${gone ? ', whose caller went away' : ''}`;
+      onEngines(`a publish that another follows, ${how}, is told from one that was not`, async (table) => {
+        const ddb = table.connect();
+        const store = storeOn(table, { ddb });
+        const lease = await store.acquireLease(wanted);
+        const other = storeOn(table);
+        injectFaults(ddb, first('TransactWriteItems', fault));
+        // Before the request is repeated, or the lease given up, another takes it and publishes.
+        before(ddb, gone ? 'DeleteItem' : 'TransactWriteItems', gone ? 1 : 2, async () => {
+          await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
+          const theirs = await other.acquireLease(wanted);
+          await other.publish(theirs, theirs.record, generation('g2', Date.now()));
+        });
+        const signal = gone ? afterFirst(ddb) : undefined;
+        const publishing = store.publish(lease, lease.record, generation('g1', Date.now()), { history, signal });
+        if (fault === 'reply lost') assert.equal((await publishing).generationId, 'g1');
+        else await assert.rejects(publishing, LeaseLostError);
+        assert.equal((await store.read({ cacheKey })).entry?.generationId, 'g2');
       });
-      const publishing = store.publish(lease, lease.record, generation('g1', Date.now()), { history });
-      if (fault === 'reply lost') assert.equal((await publishing).generationId, 'g1');
-      else await assert.rejects(publishing, LeaseLostError);
-      assert.equal((await store.read({ cacheKey })).entry?.generationId, 'g2');
-    });
+    }
   }
 
   onEngines(`a rollback, ${fault}, is repeated under its token`, async (table) => {
@@ -190,6 +193,7 @@ onEngines('a heartbeat that meets the row of a publish does not take it for a lo
       if (name === 'TransactWriteItemsCommand') {
         published.resolve(); // and its reply is delayed
         await refreshed.promise;
+        await new Promise(setImmediate); // the heartbeat has heard the answer
       }
       return answer;
     },
@@ -279,13 +283,13 @@ function afterFirst(ddb: DynamoDBClient): AbortSignal {
   return caller.signal;
 }
 
-/** Does something before the second transaction of a client is sent. */
-function beforeSecond(ddb: DynamoDBClient, meanwhile: () => Promise<void>): void {
+/** Does something before the n-th request of a command of a client is sent. */
+function before(ddb: DynamoDBClient, command: string, n: number, meanwhile: () => Promise<void>): void {
   let sent = 0;
   ddb.middlewareStack.add(
     (next, context) => async (args) => {
       const name = (context as { commandName?: string }).commandName;
-      if (name === 'TransactWriteItemsCommand' && ++sent === 2) await meanwhile();
+      if (name === `${command}Command` && ++sent === n) await meanwhile();
       return next(args);
     },
     { step: 'initialize', priority: 'high', name: 'meanwhile' },

@@ -125,6 +125,14 @@ onEngines('a publish never overwrites what it did not read', async (table) => {
   assert.equal(published.version, first.version + 1, 'no version ever returns');
 });
 
+onEngines('a publish loses to whatever was written of the same content meanwhile', async (table) => {
+  const store = storeOn(table);
+  await publish(store, generation('g1', Date.now()));
+  const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
+  await store.pin({ cacheKey, untilMs: FOREVER_MS });
+  await assert.rejects(store.publish(lease, lease.record, generation('g2', Date.now())), MovedError);
+});
+
 onEngines('attributes of others survive', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()));
