@@ -4,7 +4,7 @@ import type { MalformedRowError } from '../errors.js';
 export type HeaderValue = string | Uint8Array;
 
 /** Header fields of a response: names in lower case, with all of their values. */
-export type Headers = Readonly<Record<string, readonly HeaderValue[]>>;
+export type HeaderFields = Readonly<Record<string, readonly HeaderValue[]>>;
 
 /** What every writer of the table says of a page. */
 export interface Content {
@@ -37,7 +37,7 @@ export interface Entry extends Content {
   route: string;
   /** The HTTP status of the page. */
   status: number;
-  headers: Headers;
+  headers: HeaderFields;
   /** The hex SHA-256 of the body, and its length in bytes. `isr serve` serves no other body. */
   contentSha256: string;
   contentLength: number;
@@ -67,7 +67,7 @@ export interface NextEntry extends Content {
   key?: string;
   route?: string;
   status?: number;
-  headers?: Headers;
+  headers?: HeaderFields;
   tags?: readonly string[];
   staleSeconds?: number;
   /** See {@link Sequence}: read after META was read under the lease, and before rendering began. */

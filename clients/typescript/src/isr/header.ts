@@ -1,10 +1,10 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
-import type { Headers, HeaderValue } from './entry.js';
+import type { HeaderFields, HeaderValue } from './entry.js';
 import type { Kind } from './row.js';
 
 /** The map `headers` of a row: lower-case names with lists of strings, or binary where the bytes are no UTF-8. */
-export const headersKind: Kind<Headers> = {
+export const headersKind: Kind<HeaderFields> = {
   expected: 'a map of lists of strings',
   none: Object.freeze({}),
   read(av) {
@@ -39,7 +39,7 @@ function valuesOf(av: AttributeValue): HeaderValue[] | undefined {
  * Headers as they are stored; undefined if there are none. Names that differ in
  * case alone are one field: their values are joined, in the order of the names.
  */
-export function storedHeaders(headers: Headers): AttributeValue | undefined {
+export function storedHeaders(headers: HeaderFields): AttributeValue | undefined {
   const fields = new Map<string, AttributeValue[]>();
   for (const name of Object.keys(headers).sort()) {
     const list = fields.get(name.toLowerCase()) ?? [];

@@ -9,7 +9,7 @@ export type {
   Content,
   Cover,
   Entry,
-  Headers,
+  HeaderFields,
   HeaderValue,
   Lock,
   NextEntry,
@@ -23,7 +23,7 @@ export {
   freshUntilMs,
   mergeCovers,
   NO_COVER,
-  type State,
+  type State as FreshnessState,
   staleUntilMs,
 } from './freshness.js';
 export { hashInputs } from './inputs.js';
@@ -37,7 +37,7 @@ export type {
   Described,
   IsrMetaStore,
   LeaseRef,
-  Page,
+  PageRef,
   Pin,
   Publishing,
   Rollback,

@@ -5,18 +5,18 @@ import type { Lease } from './lease.js';
 import type { PageRecord } from './record.js';
 
 /** A page, and a signal that ends a call early; the outcome of a write is settled all the same. */
-export interface Page {
+export interface PageRef {
   cacheKey: string;
   signal?: AbortSignal | undefined;
 }
 
 /** A lease, by its token. A {@link Lease} is one. */
-export interface LeaseRef extends Page {
+export interface LeaseRef extends PageRef {
   leaseToken: string;
 }
 
 /** What is asked of an acquisition. */
-export interface Acquisition extends Page {
+export interface Acquisition extends PageRef {
   /** The lifetime, in milliseconds; it is rounded up to whole seconds. */
   leaseDurationMs: number;
   /** Names the holder to people. Default: that of the store. */
@@ -57,7 +57,7 @@ export interface Commit extends LeaseRef, Content, Partial<Described>, Omit<Publ
 }
 
 /** What a person declares of a page. */
-export interface Declaration extends Page {
+export interface Declaration extends PageRef {
   /** The page as it was read; default: as it is now. */
   record?: PageRecord;
   /** When DynamoDB may collect the row, in epoch seconds. Default: by the store's `metaTtlSeconds`. */
@@ -94,9 +94,9 @@ export interface IsrMetaStore {
    * The current entry and what it is worth now; null if there is none, or none that is
    * valid. Of purges it knows those of this very page.
    */
-  get(page: Page): Promise<(Entry & { state: State }) | null>;
+  get(page: PageRef): Promise<(Entry & { state: State }) | null>;
   /** All that the store knows of a page, in one strongly consistent read. */
-  read(page: Page): Promise<PageRecord>;
+  read(page: PageRef): Promise<PageRecord>;
 
   /** The lease, or null if somebody else has it; see {@link acquireLease}. */
   tryAcquireLease(a: Acquisition): Promise<Lease | null>;
@@ -124,7 +124,7 @@ export interface IsrMetaStore {
    * Frees the lease that a record shows, whoever has it.
    * @throws MovedError if it is another by now
    */
-  breakLease(page: Page & { record: PageRecord }): Promise<void>;
+  breakLease(page: PageRef & { record: PageRecord }): Promise<void>;
   /**
    * Takes the lease, runs the work, extends the lease at a third of its lifetime
    * meanwhile, and releases it, unless it was published with or backed off from. The
@@ -152,7 +152,7 @@ export interface IsrMetaStore {
   publish(lease: Lease, record: PageRecord, next: NextEntry, how?: Publishing): Promise<Entry>;
 
   /** The generations that are kept, the newest first; the current one is among them if it was published with history. */
-  versions(page: Page): Promise<Entry[]>;
+  versions(page: PageRef): Promise<Entry[]>;
   /** Makes a kept generation current. @throws NoVersionError PurgedError MovedError UnknownOutcomeError */
   rollback(r: Rollback): Promise<Entry>;
   /** Keeps the current entry as it is. @throws NoVersionError PurgedError MovedError UnknownOutcomeError */
@@ -161,7 +161,7 @@ export interface IsrMetaStore {
   unpin(p: Declaration): Promise<Entry>;
 
   /** The record of a request, or null. It decides nothing: only an acquisition makes a claim. */
-  request(r: Page & { idempotencyKey: string }): Promise<RequestRecord | null>;
+  request(r: PageRef & { idempotencyKey: string }): Promise<RequestRecord | null>;
   /**
    * Records what became of the request for which a lease was acquired, which may be
    * lost or released by then. Of a lease without a request, and of a request that

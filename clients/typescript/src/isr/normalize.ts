@@ -1,5 +1,5 @@
 import { InvalidInputError } from '../errors.js';
-import type { Entry, Headers, NextEntry } from './entry.js';
+import type { Entry, HeaderFields, NextEntry } from './entry.js';
 import { isWellFormed } from './key.js';
 import { BOUNDS } from './names.js';
 import { interval, wholeSeconds } from './numbers.js';
@@ -37,8 +37,8 @@ export function normalize(next: NextEntry, generationId: string): Entry {
 }
 
 /** Names that differ in case alone are one field: their values are joined, in the order of the names. */
-function lowerCase(headers: Headers): Headers {
-  const fields = new Map<string, Headers[string]>();
+function lowerCase(headers: HeaderFields): HeaderFields {
+  const fields = new Map<string, HeaderFields[string]>();
   for (const name of Object.keys(headers).sort()) {
     const lower = name.toLowerCase();
     fields.set(lower, [...(fields.get(lower) ?? []), ...(headers[name] ?? [])]);

@@ -22,7 +22,7 @@ import type {
   Described,
   IsrMetaStore,
   LeaseRef,
-  Page,
+  PageRef,
   Pin,
   Publishing,
   Rollback,
@@ -53,12 +53,12 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     this.#backend = this.#settings.backend;
   }
 
-  async get(page: Page): Promise<(Entry & { state: State }) | null> {
+  async get(page: PageRef): Promise<(Entry & { state: State }) | null> {
     const { entry, cover } = await this.read(page);
     return entry ? { ...entry, state: freshness(entry, cover, this.#backend.clock.now()) } : null;
   }
 
-  async read({ cacheKey, signal }: Page): Promise<PageRecord> {
+  async read({ cacheKey, signal }: PageRef): Promise<PageRecord> {
     const pk = this.#pk(cacheKey);
     return reading(`read ${pk}`, readPage(this.#backend, signal, pk));
   }
@@ -146,7 +146,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     await writing(`back off from ${lease.pk}`, backOff(lease, pauseMs, ref.signal));
   }
 
-  async breakLease({ cacheKey, record, signal }: Page & { record: PageRecord }): Promise<void> {
+  async breakLease({ cacheKey, record, signal }: PageRef & { record: PageRecord }): Promise<void> {
     const fence = this.#fence(record, this.#pk(cacheKey));
     await writing(`break the lease of ${fence.pk}`, breakLease(this.#backend, fence, signal));
   }
@@ -240,7 +240,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     return bare ? bareOf(published) : published;
   }
 
-  async versions({ cacheKey, signal }: Page): Promise<Entry[]> {
+  async versions({ cacheKey, signal }: PageRef): Promise<Entry[]> {
     const pk = this.#pk(cacheKey);
     return reading(`read the versions of ${pk}`, versionsOf(this.#backend, signal, pk));
   }
@@ -290,7 +290,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     cacheKey,
     idempotencyKey,
     signal,
-  }: Page & { idempotencyKey: string }): Promise<RequestRecord | null> {
+  }: PageRef & { idempotencyKey: string }): Promise<RequestRecord | null> {
     const pk = this.#pk(cacheKey);
     checkRequestKey(idempotencyKey);
     const row = await reading(

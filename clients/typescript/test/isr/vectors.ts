@@ -7,7 +7,7 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import type {
   Cover,
   Entry,
-  Headers,
+  HeaderFields,
   HeaderValue,
   Lock,
   NextEntry,
@@ -106,7 +106,7 @@ export function optional<K extends string, T>(name: K, value: T | undefined): { 
   return value === undefined ? {} : ({ [name]: value } as { [name in K]?: T });
 }
 
-function headersOf(fields: Record<string, (string | { base64: string })[]>): Headers {
+function headersOf(fields: Record<string, (string | { base64: string })[]>): HeaderFields {
   return Object.fromEntries(
     Object.entries(fields).map(([name, values]) => [
       name,
