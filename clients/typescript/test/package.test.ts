@@ -80,8 +80,9 @@ test('the package has what it needs, installs, and runs the reference documents 
   const packed = await pack(folder);
   await t.test('what is in it', () => checkContents(folder, packed));
   await install(folder, packed);
-  const [quickStart = '', leases = ''] = readme();
+  const [quickStart = '', pages = '', leases = ''] = readme();
   writeFileSync(path.join(folder, 'quickstart.ts'), quickStart);
+  writeFileSync(path.join(folder, 'pages.ts'), pages);
   writeFileSync(path.join(folder, 'leases.ts'), leases);
   cpSync(path.join(packageFolder(), 'test/installed'), folder, { recursive: true });
   await compile(folder);
@@ -110,6 +111,7 @@ async function checkContents(folder: string, packed: string): Promise<void> {
 
 async function checkPrograms(folder: string, table: TestTable): Promise<void> {
   assert.equal(await output(folder, 'quickstart.js', table), 'fresh\nSinnerman 1965\n');
+  assert.equal(await output(folder, 'pages.js', table), 'bodies/request-1.html\nbodies/request-1.html\n');
   assert.equal(await output(folder, 'leases.js', table), 'importing until the signal says stop false\n');
   assert.equal(await output(folder, 'transact.js', table), 'published\n');
   assert.equal(await output(folder, 'store.js', table), 'fresh\n');
