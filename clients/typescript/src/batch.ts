@@ -165,7 +165,9 @@ async function inParts<T>(
     }
     futile = left.length === part.length ? futile + 1 : 1;
     if (futile >= maxFutile || !(await calls.pause(signal, futile))) {
-      throw new ThrottledError(`${name}: DynamoDB throttles; ${pending.length} are left`, { cause });
+      throw new ThrottledError(`${name}: DynamoDB throttles; ${pending.length} are left`, {
+        cause: signal?.reason ?? cause,
+      });
     }
   }
 }

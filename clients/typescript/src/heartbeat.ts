@@ -33,11 +33,11 @@ export function keepLease(keeping: Keeping, outer?: AbortSignal): Heartbeat {
   const held = new AbortController();
   const quit = new AbortController();
   const onAbort = () => held.abort(outer?.reason);
+  held.signal.addEventListener('abort', () => quit.abort(), { once: true });
   outer?.addEventListener('abort', onAbort);
   if (outer?.aborted) {
-    onAbort();
+    onAbort(); // it was, before anybody listened
   }
-  held.signal.addEventListener('abort', () => quit.abort(), { once: true });
   const ended = beat(keeping, held, quit.signal);
   return {
     signal: held.signal,

@@ -132,6 +132,15 @@ test('the outer signal ends the heartbeat', async () => {
   assert.equal(calls, 0);
 });
 
+test('a signal that was aborted before begins no heartbeat', async () => {
+  let calls = 0;
+  const { clock, heartbeat } = beating(async () => calls++, AbortSignal.abort(new Error('shutdown')));
+  await clock.advance(5000);
+  assert.match(String(heartbeat.signal.reason), /shutdown/);
+  assert.equal(calls, 0);
+  await heartbeat.stop();
+});
+
 test('pauses double, with jitter of half to one and a half of the mean', async () => {
   const lengths: number[] = [];
   const clock: Clock = {
