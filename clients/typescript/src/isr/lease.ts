@@ -37,9 +37,7 @@ export class HeldLease implements Lease {
   failures = 0;
   /** When the acquisition was begun, on the monotonic clock. */
   readonly acquiredAt: number;
-  /** The table it is in, and of which it is valid. */
-  readonly backend: Backend;
-
+  readonly #backend: Backend;
   #attempt: Attempt | undefined;
   /** Epoch seconds. */
   #expiresAt = 0;
@@ -52,13 +50,18 @@ export class HeldLease implements Lease {
   #seen: { record: PageRecord; purgeSeq: number } | undefined;
 
   constructor(b: Backend, of: { cacheKey: string; pk: string; owner: string }, token: string, durationMs: number) {
-    this.backend = b;
+    this.#backend = b;
     this.cacheKey = of.cacheKey;
     this.pk = of.pk;
     this.owner = of.owner;
     this.leaseToken = token;
     this.leaseDurationMs = durationMs;
     this.acquiredAt = b.clock.elapsed();
+  }
+
+  /** The table that it is in. It is no field, so that whoever prints a lease does not print a client. */
+  get backend(): Backend {
+    return this.#backend;
   }
 
   get leaseExpiresAtMs(): number {
@@ -98,7 +101,7 @@ export class HeldLease implements Lease {
    * by, and the monotonic one, which no adjustment moves.
    */
   running(): boolean {
-    const { clock } = this.backend;
+    const { clock } = this.#backend;
     return this.#expiresAt > floorSeconds(clock.now()) && this.deadline > clock.elapsed();
   }
 

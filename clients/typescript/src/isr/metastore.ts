@@ -128,8 +128,8 @@ export interface IsrMetaStore {
   /**
    * Takes the lease, runs the work, extends the lease at a third of its lifetime
    * meanwhile, and releases it, unless it was published with or backed off from. The
-   * signal is aborted, with a LeaseLostError as its reason, once the lease is lost. If
-   * the work throws, its request, if it has one, is recorded as failed.
+   * signal is aborted, with a LeaseLostError as its reason, once the lease is lost. A
+   * request that the work has neither published for nor ended is recorded as failed.
    * @throws what acquireLease throws; LeaseLostError if the lease was lost, whatever the work made of that; else what the work throws
    */
   withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T>;
@@ -146,7 +146,7 @@ export interface IsrMetaStore {
    * Makes a generation current and gives up the lease, in one transaction, and only if
    * the lease is still held and the entry is still exactly what the record shows.
    * Attributes that are none of an entry's survive. It returns the entry as readers
-   * will find it. `purgeSeq` is by default that of the lease.
+   * will find it. By default `purgeSeq` is that of the lease, and `key` its cache key.
    * @throws LeaseLostError MovedError PinnedError ConditionFailedError (the id was used before) UnknownOutcomeError
    */
   publish(lease: Lease, record: PageRecord, next: NextEntry, how?: Publishing): Promise<Entry>;

@@ -71,15 +71,17 @@ async function refused(
 ): Promise<Verdict> {
   const why = (sent[sent.length - 1] as WriteRequest).refusal(error);
   if (why.size === 0) return { again: false, error };
+  let verdict: Verdict = { again: false, error };
   // The rows are asked, whether the caller is still there or not.
-  return settling(b.settleTimeoutMs, async (signal) => {
-    const verdict = await c.judge(why, signal);
+  const asking = settling(b.settleTimeoutMs, async (signal) => {
+    verdict = await c.judge(why, signal);
     if (verdict.again || verdict.error === undefined || first) return verdict;
     // An earlier request may be what made the conditions false.
-    const landed = await c.landed(sent, signal).catch((failure: unknown) => {
-      throw unknown(c, verdict.error, failure);
-    });
-    return landed ? { again: false } : verdict;
+    const landed = await c.landed(sent, signal);
+    return landed ? { again: false as const } : verdict;
+  });
+  return asking.catch((failure: unknown) => {
+    throw unknown(c, verdict.again ? error : verdict.error, failure);
   });
 }
 

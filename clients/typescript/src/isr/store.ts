@@ -186,7 +186,6 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     const pk = this.#pk(c.cacheKey);
     const described = describedOf(c);
     const next: NextEntry = { contentSha256: '', contentLength: 0, ...contentOf(c), ...described };
-    if (described && next.key === undefined) next.key = c.cacheKey;
     const known = this.#known(c.leaseToken, pk);
     const lease = known ?? (await reading(`read the lease of ${pk}`, this.#adopt(c, pk)));
     // The sequence of another process's render is not known: a row that says none is
@@ -214,7 +213,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     const fence = this.#fence(record, lease.pk);
     const now = b.clock.now();
     const entry = normalize(
-      { purgeSeq: lease.purgeSeq, ...next },
+      { purgeSeq: lease.purgeSeq, key: lease.cacheKey, ...next },
       next.generationId ?? generationId(now, b.newToken()),
     );
     if (how.supersededAtMs !== undefined) checkMoment('supersededAtMs', how.supersededAtMs);

@@ -77,7 +77,7 @@ export function nextOf(e: Vector): NextEntry {
     purgeSeq: e['purge_seq'] ?? 0,
     ...optional('etag', e['etag']),
     ...optional('ttlUnixSeconds', e['ttl']),
-    ...optional('key', e['key']),
+    key: e['key'] ?? '',
     ...optional('route', e['route']),
     ...optional('status', e['status']),
     ...optional('headers', Array.isArray(e['headers']) ? e['headers'] : e['headers'] && headersOf(e['headers'])),
