@@ -6,10 +6,12 @@ import { acquire } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, failureOf, readRow } from './backend.js';
 import { acquireFor } from './claim.js';
+import { bareOf, contentOf, describedOf } from './commit.js';
 import { type FaceTheoryIsrMetaStoreConfig, type Settings, settingsOf } from './config.js';
 import type { Change, Entry, NextEntry, RequestRecord, Sequence } from './entry.js';
 import { Fence } from './fence.js';
 import { freshness, type State, staleUntilMs } from './freshness.js';
+import { generationId } from './generationid.js';
 import { backOff, breakLease, refresh, release } from './hold.js';
 import { hashInputs } from './inputs.js';
 import { checkCacheKey, checkRequestKey } from './key.js';
@@ -19,7 +21,6 @@ import type {
   Acquisition,
   Commit,
   Declaration,
-  Described,
   IsrMetaStore,
   LeaseRef,
   PageRef,
@@ -119,15 +120,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   /** Gives a lease up that nobody will use; what fails of that expires. */
   async #abandon(lease: HeldLease, why: string): Promise<void> {
-    const failure = await failureOf(
-      (async () => {
-        await endRequest(lease, { failure: why }, (call) => this.#backend.calls.try(undefined, call));
-        if (!lease.ended) await release(lease, undefined);
-      })(),
-    );
-    if (failure === undefined) return;
+    const ending = endRequest(lease, { failure: why }, (call) => this.#backend.calls.try(undefined, call));
+    const unended = await failureOf(ending);
+    const unreleased = lease.ended ? undefined : await failureOf(release(lease, undefined));
     lease.end();
-    this.#backend.warn('a lease could not be released and is left to expire', { pk: lease.pk, failure });
+    const failure = unended ?? unreleased;
+    if (failure === undefined) return;
+    this.#backend.warn('a lease, or its request, could not be ended and is left to expire', { pk: lease.pk, failure });
   }
 
   async refreshLease(ref: LeaseRef & { leaseDurationMs?: number }): Promise<{ leaseExpiresAtMs: number }> {
@@ -405,57 +404,6 @@ async function extend(lease: HeldLease, signal: AbortSignal): Promise<void> {
 /** Makes the meta store of a table. @throws InvalidInputError InvalidKeyError */
 export function createFaceTheoryIsrMetaStore(config: FaceTheoryIsrMetaStoreConfig): FaceTheoryIsrMetaStore {
   return new FaceTheoryIsrMetaStore(config);
-}
-
-/** Unique, and sorts by time: those of one page by the order in which they are published. */
-function generationId(nowMs: number, token: string): string {
-  const [date = '', time = ''] = new Date(nowMs).toISOString().replace(/[-:Z]/g, '').split('T');
-  return `${date}T${time}000Z-${token.toLowerCase()}`;
-}
-
-/** What the reference's call says of content. */
-function contentOf({ htmlPointer, generatedAtMs, revalidateSeconds, etag, ttlUnixSeconds }: Commit) {
-  return {
-    htmlPointer,
-    generatedAtMs,
-    revalidateSeconds,
-    ...(etag === undefined ? {} : { etag }),
-    ...(ttlUnixSeconds === undefined ? {} : { ttlUnixSeconds }),
-  };
-}
-
-const described = [
-  'contentSha256',
-  'contentLength',
-  'generationId',
-  'key',
-  'route',
-  'status',
-  'headers',
-  'tags',
-  'staleSeconds',
-  'purgeSeq',
-  'pinnedUntilMs',
-  'assertedAtMs',
-  'renderMs',
-] as const satisfies readonly (keyof Described)[];
-
-/** What a commit says beyond the reference; undefined: nothing. @throws InvalidInputError if the content itself is not described */
-function describedOf(c: Commit): Described | undefined {
-  const said = described.filter((name) => c[name] !== undefined);
-  if (said.length === 0 && !c.history) return undefined;
-  const { contentSha256, contentLength } = c;
-  if (contentSha256 === undefined || contentLength === undefined) {
-    throw new InvalidInputError(
-      `${[...said, ...(c.history ? ['history'] : [])].join(', ')}: expected contentSha256 and contentLength beside, by which readers know the body`,
-    );
-  }
-  return { ...Object.fromEntries(said.map((name) => [name, c[name]])), contentSha256, contentLength };
-}
-
-/** An entry as readers find it that is published with the reference's attributes alone. */
-function bareOf(e: Entry): Entry {
-  return { ...e, foreign: true, version: 0, generationId: '', key: '', purgeSeq: 0 };
 }
 
 /** Whether the work's signal was aborted because the lease was lost. */

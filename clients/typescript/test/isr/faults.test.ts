@@ -206,6 +206,15 @@ onEngines('a heartbeat that meets the row of a publish does not take it for a lo
   assert.deepEqual((await store.read({ cacheKey })).entry, entry);
 });
 
+onEngines('a lease is released though its request cannot be ended', async (table) => {
+  const { store, arm } = faulty(table, (command) => (command === 'UpdateItem' ? 'not applied' : undefined));
+  arm();
+  const failing = store.withLease(claimed, () => Promise.reject(new Error('no origin')));
+  await assert.rejects(failing, { message: 'no origin' });
+  assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
+  assert.equal((await store.request({ cacheKey, idempotencyKey: 'r1' }))?.status, 'STARTED');
+});
+
 onEngines('what cannot be settled is said to be unknown', async (table) => {
   let silent = false;
   const { store, arm } = faulty(table, () => (silent ? 'not applied' : undefined));
