@@ -116,6 +116,7 @@ def test_a_refresh_that_hangs_does_not_hide_the_loss(time: Time) -> None:
     time.advance(0.2)
     assert heartbeat.lost
     go_on.set()  # its success comes too late: the holder has been told
+    assert eventually(lambda: not heartbeat._thread.is_alive()), "it goes on to extend a lost lease"
     assert heartbeat.stop() is True
 
 
