@@ -453,13 +453,13 @@ def test_values_of_expressions_are_exact(notes: Table[Note]) -> None:
 
 def test_placeholders_of_ours_give_way(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
-    second = counted.put(
-        first,
-        condition_expression="#td1 = :td1",  # the second of each is what ours would be
-        expression_attribute_names={"#td1": "text"},
-        expression_attribute_values={":td1": "one"},
-    )
-    assert second.version == 2
+    demand: dict[str, Any] = {
+        "condition_expression": "#td1 = :td1",  # what ours would be, after one name and one value
+        "expression_attribute_names": {"#td1": "text"},
+    }
+    with pytest.raises(ConditionFailedError):
+        counted.put(first, **demand, expression_attribute_values={":td1": "two"})
+    assert counted.put(first, **demand, expression_attribute_values={":td1": "one"}).version == 2
 
 
 @pytest.fixture
