@@ -91,7 +91,9 @@ func (w *world) nextStep() {
 // align lets time pass to the next tick.
 func (w *world) align() {
 	since := time.Since(w.began)
-	time.Sleep(since.Truncate(tick) + tick - since)
+	d := since.Truncate(tick) + tick - since
+	w.delays.meant(d)
+	time.Sleep(d)
 }
 
 // pass lets time pass until something happens, or for as long as is drawn.

@@ -2,10 +2,12 @@ package simulator_test
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -35,6 +37,8 @@ func newDisposable(t *testing.T) *disposable {
 		Region:       "us-east-1",
 		BaseEndpoint: aws.String(isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")),
 		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
+		// Worlds in real time keep a connection each.
+		HTTPClient: awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.MaxIdleConnsPerHost = 64 }),
 	})}
 	t.Cleanup(func() {
 		for _, name := range engine.tables {

@@ -35,6 +35,10 @@ func TestRealTime(t *testing.T) {
 		}
 	}
 	t.Logf("%d worlds: %s", *worldsFlag, counts(total))
+	if total["deliver"] < fewCalls**worldsFlag {
+		t.Logf("this machine was so slow that little happened: %d calls", total["deliver"])
+		return
+	}
 	for _, name := range []string{
 		"publish", "heartbeat", "takeover", "assertion", "collected", "fault", "late", "crash", "freeze", "external", "purge", "regenerate", "demand",
 	} {
@@ -43,6 +47,10 @@ func TestRealTime(t *testing.T) {
 		}
 	}
 }
+
+// fewCalls are too few for a world to see much; it is some hundreds on a machine that
+// is not busy.
+const fewCalls = 100
 
 // inRealTime runs worlds, all at the same time, whose seeds lie stride apart, and
 // yields what came of them as they end. It waits for all, whatever the loop does.

@@ -17,20 +17,32 @@ func (w *world) recover() {
 	w.mu.Unlock()
 	w.thaw(true)
 	w.profile.faults = 0
+	w.freshenAll()
+	if w.violation == nil {
+		w.closeCaches()
+	}
+}
+
+// deadline is when what is to come must have come.
+func (w *world) deadline() time.Time {
+	w.delays.lost = 0
+	return time.Now().Add(w.pace.recovery)
+}
+
+func (w *world) freshenAll() {
 	for _, n := range w.nodes {
 		for _, p := range w.pages {
 			w.freshen(n.life, p)
-			if w.violation != nil {
+			if w.violation != nil || w.delays.excused {
 				return
 			}
 		}
 	}
-	w.closeCaches()
 }
 
 // freshen sends visitors to a page until one of them gets it fresh.
 func (w *world) freshen(l *life, p *page) {
-	deadline := time.Now().Add(w.pace.recovery)
+	deadline := w.deadline()
 	for time.Now().Before(deadline) {
 		v := w.visit(l, p)
 		w.until(deadline, func() bool { return v.ended })
@@ -40,12 +52,15 @@ func (w *world) freshen(l *life, p *page) {
 		pause := time.Now().Add(w.pace.of(time.Second))
 		w.until(pause, func() bool { return false })
 	}
-	w.violate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, w.pace.recovery)
+	w.tooLate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, w.pace.recovery)
 }
 
 // isFresh says that a visitor got a page that was fresh by the node's clock, or is
 // pinned.
 func (v *visitor) isFresh() bool {
+	if !v.ended {
+		return false
+	}
 	status := v.header.Get("Cache-Status")
 	late := strings.Contains(status, "; stored") && strings.Contains(status, "; ttl=-") // it took too long
 	return v.status == 200 && strings.Contains(status, "; ttl=") && !strings.Contains(status, "detail=") && !late
@@ -69,7 +84,7 @@ func (w *world) until(deadline time.Time, so func() bool) {
 
 // closeCaches ends the processes well, as an operator does.
 func (w *world) closeCaches() {
-	deadline := time.Now().Add(w.pace.recovery)
+	deadline := w.deadline()
 	closed := 0
 	for _, n := range w.nodes {
 		n.life.closing = make(chan error, 1)
@@ -93,10 +108,10 @@ func (w *world) closeCaches() {
 	})
 	for _, n := range w.nodes {
 		if n.life.asking > 0 {
-			w.violate("everything ends", "at %s, %d who asked for something wait still", n.life.name, n.life.asking)
+			w.tooLate("everything ends", "at %s, %d who asked for something wait still", n.life.name, n.life.asking)
 		}
 	}
 	if w.violation == nil && closed < len(w.nodes) {
-		w.violate("a cache closes", "%s did not within %s", w.nodes[closed].life.name, w.pace.recovery)
+		w.tooLate("a cache closes", "%s did not within %s", w.nodes[closed].life.name, w.pace.recovery)
 	}
 }
