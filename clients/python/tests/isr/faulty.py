@@ -36,13 +36,19 @@ class Faulty:
         self._late: list[Callable[[], object]] = []
         self._last: list[Callable[[], object]] = []
         self.plan: list[Fault] = []
-        self.down = False
+        self.down: Callable[[], bool] = _never
         self.calls = 0
         self.before: Callable[[int], None] = lambda _: None
 
-    def arm(self, plan: Sequence[Fault], *, down: bool = False, before: Callable[[int], None] | None = None) -> None:
-        """Plan the faults of the calls to come; after them calls are as ever, or lost if it is down."""
-        self.plan, self.down, self.calls = list(plan), down, 0
+    def arm(
+        self,
+        plan: Sequence[Fault],
+        *,
+        down: Callable[[], bool] | None = None,
+        before: Callable[[int], None] | None = None,
+    ) -> None:
+        """Plan the faults of the calls to come; after them calls are as ever, or lost while it is down."""
+        self.plan, self.down, self.calls = list(plan), down or _never, 0
         self.before = before or (lambda _: None)
 
     def deliver(self) -> None:
@@ -65,7 +71,7 @@ class Faulty:
 
     def _call(self, operation: str, call: Callable[[], Any]) -> Any:
         self.calls += 1
-        fault = self.plan.pop(0) if self.plan else Fault.LOST_REQUEST if self.down else Fault.NONE
+        fault = self.plan.pop(0) if self.plan else Fault.LOST_REQUEST if self.down() else Fault.NONE
         self._deliver_late()
         self.before(self.calls)
         match fault:
@@ -87,6 +93,10 @@ class Faulty:
             case Fault.DENIED:
                 raise answer("AccessDeniedException", 400, operation)
         raise ReadTimeoutError(endpoint_url="lost")
+
+
+def _never() -> bool:
+    return False
 
 
 def answer(code: str, status: int, operation: str) -> ClientError:

@@ -15,13 +15,18 @@ from theorydb_py.errors import (
     LeaseHeldError,
     LeaseLostError,
     MovedError,
+    RequestCompletedError,
     TheorydbError,
     UnknownOutcomeError,
 )
 from theorydb_py.isr import FaceTheoryIsrMetaStore
 from theorydb_py.isr.items import child, text
 
-PLANS = [[], *([fault] for fault in Fault), *map(list, itertools.product(list(Fault)[1:6], repeat=2))]
+UNANSWERED = [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.LAST, Fault.CONFLICT]
+PLANS = [[], *([fault] for fault in Fault), *map(list, itertools.product(UNANSWERED, repeat=2))]
+FOREVER = float("inf")
+READS_OF_ROLLBACK = 5
+"""The versions, the page, SEQ, PURGE and the version, before the transaction is sent."""
 
 
 @dataclass
@@ -73,33 +78,57 @@ def outcome(fleet: Fleet, call: Callable[..., object], *args: Any, **arguments: 
     return ended
 
 
-def plans(longest: int = 2) -> Iterator[tuple[str, list[Fault], bool]]:
-    for down in (False, True):
-        for plan in (plan for plan in PLANS if len(plan) <= longest):
-            yield " then ".join(f.value for f in plan) + (" then down" if down else ""), plan, down
+@dataclass
+class Trouble:
+    """What happens to the calls of an operation: faults in order, and then an outage, which may end."""
+
+    plan: list[Fault]
+    outage: float
+    """Seconds until the calls after the plan get through."""
+
+    def __str__(self) -> str:
+        faults = [fault.value for fault in self.plan] + [f"{self.outage:g} s of outage"] * (self.outage > 0)
+        return ", then ".join(faults) or "none"
+
+    @property
+    def ends(self) -> bool:
+        return self.outage < FOREVER
+
+    def begin(self, fleet: Fleet, before: Callable[[int], None] | None = None, *, ahead: int = 0) -> None:
+        """Begin after so many calls that get through."""
+        end = fleet.time.passed + self.outage
+        fleet.faulty.arm([Fault.NONE] * ahead + self.plan, down=lambda: fleet.time.passed < end, before=before)
+
+
+def troubles(patience: float, plans: list[list[Fault]] = PLANS) -> Iterator[Trouble]:
+    """Return all troubles of an operation that gives up, and looks what became of it, after so many seconds."""
+    for outage in (0.0, patience, FOREVER):
+        for plan in plans:
+            yield Trouble(plan, outage)
 
 
 def test_acquire(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+    for trouble in troubles(4.9):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
-            fleet.faulty.arm(plan, down=down)
+            trouble.begin(fleet)
             error = outcome(fleet, fleet.store.acquire_lease, KEY)
             if error is None:
                 assert fleet.lock() == "mine"
-            elif not isinstance(error, UnknownOutcomeError) and not down:
-                assert fleet.lock() == "" or Fault.LAST in plan
+            elif not isinstance(error, UnknownOutcomeError) and trouble.ends:
+                # Where nothing can be read under it, and it cannot be given back, it expires.
+                assert fleet.lock() == "" or Fault.LAST in trouble.plan or trouble.plan == [Fault.NONE]
             assert not isinstance(error, LeaseHeldError), "nobody else has it"
 
 
 @pytest.mark.parametrize("history", [False, True])
 def test_publish(client: Any, table_name: str, history: bool, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+    for trouble in troubles(31):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
             publish(fleet.rival, "g1", history=history)
             lease = fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
-            fleet.faulty.arm(plan, down=down)
+            trouble.begin(fleet)
             how = {"history": history, "keep": 2}
             error = outcome(fleet, fleet.store.publish, lease, lease.record, new_entry("g2"), **how)
             landed = fleet.meta() == "g2"
@@ -110,14 +139,14 @@ def test_publish(client: Any, table_name: str, history: bool, subtests: pytest.S
                 assert not landed, f"it was said that it had failed: {error!r}"
             assert (fleet.requested() == "COMPLETED") == landed
             assert bool(row(client, table_name, fleet.rival, "VER#g2")) == (landed and history)
-            if error is None or not down:
-                assert isinstance(error, UnknownOutcomeError | None) is (error is None)
+            assert not trouble.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
 
 
 def test_publish_with_a_rival(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
     """Somebody publishes as soon as the lease is free: our generation was there before, or never."""
-    for (name, plan, down), at in itertools.product(plans(longest=1), (1, 2, 3, 4)):
-        with subtests.test(f"{name}, rival at call {at}"):
+    plans = [*([fault] for fault in Fault), [Fault.LOST_REPLY, Fault.CONFLICT], [Fault.LATE, Fault.CONFLICT]]
+    for trouble, at in itertools.product(troubles(31, plans), (1, 2, 3)):
+        with subtests.test(f"{trouble}, rival at call {at}"):
             fleet = new_fleet(client, table_name)
             publish(fleet.rival, "g1")
             lease = fleet.store.acquire_lease(KEY)
@@ -131,7 +160,7 @@ def test_publish_with_a_rival(client: Any, table_name: str, subtests: pytest.Sub
                     seen.append(fleet.meta())
                     fleet.rival.publish(taken, taken.record, new_entry("rival"))
 
-            fleet.faulty.arm(plan, down=down, before=rival)
+            trouble.begin(fleet, rival)
             error = outcome(fleet, fleet.store.publish, lease, lease.record, new_entry("g2"))
             landed = fleet.meta() == "g2" or seen == ["g2"]
             if error is None:
@@ -141,13 +170,13 @@ def test_publish_with_a_rival(client: Any, table_name: str, subtests: pytest.Sub
 
 
 def test_rollback(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+    for trouble in troubles(15):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
             for generation in ("g1", "g2"):
                 publish(fleet.rival, generation, history=True)
             record = fleet.store.read(KEY)
-            fleet.faulty.arm(plan, down=down)
+            trouble.begin(fleet, ahead=READS_OF_ROLLBACK)
             error = outcome(fleet, fleet.store.rollback, KEY, "g1", record=record)
             landed = fleet.meta() == "g1"
             if error is None:
@@ -159,8 +188,8 @@ def test_rollback(client: Any, table_name: str, subtests: pytest.Subtests) -> No
 
 
 def test_rollback_while_others_write_the_log(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+    for trouble in troubles(15):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
             for generation in ("g1", "g2"):
                 publish(fleet.rival, generation, history=True)
@@ -170,10 +199,10 @@ def test_rollback_while_others_write_the_log(client: Any, table_name: str, subte
             fleet.rival.publish(other, other.record, page)
 
             def rival(call: int, fleet: Fleet = fleet) -> None:
-                if call in (5, 6):  # about when the transaction is sent
+                if call in (READS_OF_ROLLBACK, READS_OF_ROLLBACK + 1):  # SEQ was read, and is not what it was
                     fleet.rival.pin("another", pin_seconds=call)
 
-            fleet.faulty.arm(plan, down=down, before=rival)
+            trouble.begin(fleet, rival, ahead=READS_OF_ROLLBACK)
             error = outcome(fleet, fleet.store.rollback, KEY, "g1", record=record)
             landed = fleet.meta() == "g1"
             assert error is None or isinstance(error, UnknownOutcomeError) or not landed
@@ -183,15 +212,18 @@ def test_rollback_while_others_write_the_log(client: Any, table_name: str, subte
             assert sum(1 for c in changes for t in c.reload if t.key == KEY) == int(landed)
 
 
-def test_claim(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_claim(client: Any, table_name: str, ahead: int, subtests: pytest.Subtests) -> None:
+    for trouble in troubles(4.9):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
-            fleet.faulty.arm(plan, down=down)
+            trouble.begin(fleet, ahead=ahead)
             error = outcome(fleet, fleet.store.acquire_lease, KEY, idempotency_key="r", request_hash="h")
             if error is None:
                 assert (fleet.lock(), fleet.requested()) == ("mine", "STARTED")
-            elif not isinstance(error, UnknownOutcomeError) and not down and Fault.LAST not in plan:
+            elif isinstance(error, UnknownOutcomeError) or not trouble.ends or Fault.LAST in trouble.plan:
+                pass  # a lease may remain, which expires
+            elif trouble.plan != [Fault.NONE]:  # where nothing can be read under it, too
                 assert fleet.lock() == ""
                 assert fleet.requested() in ("", "FAILED")
             # Whatever happened, it can be carried out once that is over.
@@ -202,27 +234,27 @@ def test_claim(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
 
 
 def test_refresh(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+    for trouble in troubles(4.9):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
             lease = fleet.store.acquire_lease(KEY)
             fleet.time.sleep(10)
-            fleet.faulty.arm(plan, down=down)
+            trouble.begin(fleet)
             error = outcome(fleet, fleet.store.refresh_lease, lease)
             assert not isinstance(error, LeaseLostError), "it is still ours"
             assert not lease.lost
             ends = int(row(client, table_name, fleet.rival, "LOCK")["lease_expires_at"]["N"])
             # A refresh that arrives after the next one sets the end back by the time between them.
-            assert Fault.LAST in plan or lease.lease_expires_at <= ends, "we believe no more than is so"
+            assert Fault.LAST in trouble.plan or lease.lease_expires_at <= ends, "we believe no more than is so"
 
 
 @pytest.mark.parametrize("end", ["release", "back_off"])
 def test_giving_up(client: Any, table_name: str, end: str, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+    for trouble in troubles(4.9):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
             lease = fleet.store.acquire_lease(KEY)
-            fleet.faulty.arm(plan, down=down)
+            trouble.begin(fleet)
             if end == "release":
                 error = outcome(fleet, fleet.store.release_lease, lease)
             else:
@@ -234,12 +266,12 @@ def test_giving_up(client: Any, table_name: str, end: str, subtests: pytest.Subt
 
 
 def test_break_lease(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    for name, plan, down in plans():
-        with subtests.test(name):
+    for trouble in troubles(4.9):
+        with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
             fleet.rival.acquire_lease(KEY)
             record = fleet.store.read(KEY)
-            fleet.faulty.arm(plan, down=down)
+            trouble.begin(fleet)
             error = outcome(fleet, fleet.store.break_lease, KEY, record=record)
             assert error is not None or fleet.lock() == ""
             assert not isinstance(error, MovedError), "nobody else was there"
@@ -255,6 +287,42 @@ def test_a_late_publish_cannot_land_after_a_rollback(client: Any, table_name: st
         fleet.store.publish(lease, lease.record, new_entry("g3"), history=True, unpin=True)
     assert fleet.meta() == "g1"
     assert "VER#g3" not in " ".join(rows(client, table_name))
+
+
+def test_a_pin_in_between_moves_the_page(client: Any, table_name: str) -> None:
+    fleet = new_fleet(client, table_name)
+    publish(fleet.rival, "g1")
+    lease = fleet.store.acquire_lease(KEY)
+    fleet.rival.pin(KEY)
+    fleet.rival.unpin(KEY)
+    with pytest.raises(MovedError):
+        fleet.store.publish(lease, lease.record, new_entry("g2"))
+    assert fleet.meta() == "g1"
+
+
+def test_a_claim_that_was_overtaken_after_it_had_looked(client: Any, table_name: str) -> None:
+    fleet = new_fleet(client, table_name)
+
+    def complete(call: int) -> None:
+        if call == 3:  # the transaction
+            lease = fleet.rival.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+            fleet.rival.publish(lease, lease.record, new_entry("g1"))
+
+    fleet.faulty.arm([], before=complete)
+    with pytest.raises(RequestCompletedError):
+        fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+    assert (fleet.lock(), fleet.requested()) == ("", "COMPLETED")
+
+
+def test_a_claim_counts_the_failures_of_the_lease_that_it_replaces(client: Any, table_name: str) -> None:
+    fleet = new_fleet(client, table_name)
+
+    def fail(call: int) -> None:
+        if call == 3:  # the transaction
+            fleet.rival.back_off(fleet.rival.acquire_lease(KEY), pause_ms=0)
+
+    fleet.faulty.arm([], before=fail)
+    assert fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h").failures == 1
 
 
 def test_an_unanswered_publish_is_reported_as_it_is_if_the_lease_is_gone(client: Any, table_name: str) -> None:

@@ -194,7 +194,7 @@ def test_a_lease_whose_table_is_out_of_reach_is_lost_in_time(client: Any, table_
 
     def work() -> None:
         with store.lease(KEY, lease_duration_ms=1000) as lease:
-            faulty.arm([], down=True)
+            faulty.arm([], down=lambda: True)
             told.append(eventually(lambda: lease.lost))
             faulty.arm([])
 

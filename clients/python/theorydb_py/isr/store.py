@@ -513,7 +513,10 @@ class FaceTheoryIsrMetaStore:
         return ReloadTarget(tenant=self._tenant, key=cache_key)
 
     def _look(self, lease: IsrLease) -> None:
-        """Read, under the lease, what a publish will replace, and then the purge sequence. If that fails, release."""
+        """Read, under the lease, what a publish will replace, and then the purge sequence.
+
+        If that fails, the lease is given back, or left to expire.
+        """
         try:
             record = pages.read_page(self._connection, lease.pk)
             lease.note(Reading(record, self.sequence().seq))
