@@ -1,0 +1,99 @@
+import { createHash } from 'node:crypto';
+
+import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+
+import { bodyPrefix } from '../isr/partition.js';
+import { within } from '../retry.js';
+
+/** The largest body, in bytes. */
+const largest = 64 << 20;
+/** Bounds one request, in milliseconds. */
+const timeoutMs = 10_000;
+
+/** What META says of a body. */
+export interface Described {
+  htmlPointer: string;
+  contentSha256: string;
+  contentLength: number;
+}
+
+/**
+ * The bodies of generations, as objects of one bucket under keys that are used once:
+ * `bodies/<hex sha256 of pk>/<generation id>`, as `isr serve` has them.
+ */
+export class Bodies {
+  readonly #s3: S3Client;
+  readonly #bucket: string;
+
+  constructor(s3: S3Client, bucket: string) {
+    this.#s3 = s3;
+    this.#bucket = bucket;
+  }
+
+  /** The key of a generation's body. */
+  static key(pk: string, generationId: string): string {
+    return bodyPrefix(pk) + generationId;
+  }
+
+  /**
+   * Stores a body under a new key; it is there, durably, once this resolves. A refusal
+   * because there is an object already is the echo of an earlier attempt of the SDK's:
+   * nobody else knows the key.
+   */
+  async put(key: string, body: Buffer): Promise<Described> {
+    if (body.length > largest) throw new RangeError(`the body has ${body.length} bytes: at most ${largest} are stored`);
+    const command = new PutObjectCommand({
+      Bucket: this.#bucket,
+      Key: key,
+      Body: body,
+      ContentLength: body.length,
+      ContentType: 'application/octet-stream',
+      ChecksumAlgorithm: 'CRC32',
+      IfNoneMatch: '*',
+    });
+    try {
+      await within(timeoutMs, undefined, (abortSignal) => this.#s3.send(command, { abortSignal }));
+    } catch (error) {
+      const refused = (error as { $metadata?: { httpStatusCode?: number } })?.$metadata?.httpStatusCode === 412;
+      if (!refused || !(await this.has(key, body.length))) throw error;
+    }
+    return { htmlPointer: key, contentSha256: sha256(body), contentLength: body.length };
+  }
+
+  /** Whether there is a body of that length. */
+  async has(key: string, length: number): Promise<boolean> {
+    const command = new HeadObjectCommand({ Bucket: this.#bucket, Key: key });
+    const head = await within(timeoutMs, undefined, (abortSignal) => this.#s3.send(command, { abortSignal })).catch(
+      (error: unknown) => {
+        if (isMissing(error)) return undefined;
+        throw error;
+      },
+    );
+    return head?.ContentLength === length;
+  }
+
+  /** The body that META describes; undefined if there is none, or another one. */
+  async get(described: Described): Promise<Uint8Array | undefined> {
+    if (described.contentLength > largest) return undefined;
+    const command = new GetObjectCommand({ Bucket: this.#bucket, Key: described.htmlPointer });
+    const body = await within(timeoutMs, undefined, async (abortSignal) => {
+      const answer = await this.#s3.send(command, { abortSignal });
+      return answer.ContentLength === described.contentLength ? answer.Body?.transformToByteArray() : undefined;
+    }).catch((error: unknown) => {
+      if (isMissing(error)) return undefined;
+      throw error;
+    });
+    return body && sha256(body) === described.contentSha256 ? body : undefined;
+  }
+}
+
+/** The hex SHA-256 of a body. */
+export function sha256(body: Uint8Array): string {
+  return createHash('sha256').update(body).digest('hex');
+}
+
+/** S3 answers 403 for a key that is not there, to those who may not list the bucket. */
+function isMissing(error: unknown): boolean {
+  const status = (error as { $metadata?: { httpStatusCode?: number } })?.$metadata?.httpStatusCode;
+  return status === 404 || status === 403;
+}

@@ -1,0 +1,394 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { type TestContext, test } from 'node:test';
+import { DeleteItemCommand, GetItemCommand, PutItemCommand, QueryCommand } from '@aws-sdk/client-dynamodb';
+import { ListObjectsV2Command } from '@aws-sdk/client-s3';
+
+import { type Clock, systemClock } from '../../src/clock.js';
+import { hashedPartition } from '../../src/isr/partition.js';
+import type { Answer, GetContext, Value } from '../../src/next/contract.js';
+import { type CacheHandler, createCacheHandler } from '../../src/next/handler.js';
+import type { CacheHandlerOptions } from '../../src/next/options.js';
+import { engines, noEngine, onEngines, type TestTable } from '../engines.js';
+import { injectFaults } from '../faults.js';
+import { newBucket, noBucket, type TestBucket } from './stores.js';
+
+const missing = noBucket ?? (engines().length === 0 ? noEngine : undefined);
+
+/** The wall clock of this machine, which a test may advance. The monotonic one goes with it. */
+interface Watch extends Clock {
+  advance(ms: number): void;
+}
+
+function newWatch(): Watch {
+  const real = systemClock();
+  let ahead = 0;
+  return {
+    now: () => real.now() + ahead,
+    elapsed: () => real.elapsed() + ahead,
+    sleep: real.sleep,
+    advance: (ms) => {
+      ahead += ms;
+    },
+  };
+}
+
+/** What one process has; each request gets a handler of its own. */
+interface Process {
+  request(headers?: Record<string, string>): CacheHandler;
+}
+
+interface Setting {
+  table: TestTable;
+  bucket: TestBucket;
+  watch: Watch;
+  start(options?: CacheHandlerOptions): Process;
+}
+
+function onStores(name: string, body: (s: Setting, t: TestContext) => Promise<void>): void {
+  if (missing) {
+    test(name, { skip: missing });
+    return;
+  }
+  onEngines(name, async (table, t) => {
+    const bucket = await newBucket(t);
+    const watch = newWatch();
+    const start = (options: CacheHandlerOptions = {}): Process => {
+      const Handler = createCacheHandler({
+        tableName: table.tableName,
+        bucket: bucket.name,
+        ddb: table.ddb,
+        s3: bucket.s3,
+        buildId: 'build-1',
+        clock: watch,
+        leaseSeconds: 5,
+        renderSeconds: 60,
+        waitSeconds: 5,
+        warn: () => {},
+        ...options,
+      });
+      return { request: (headers = {}) => new Handler({ _requestHeaders: headers, maxMemoryCacheSize: 1 << 20 }) };
+    };
+    await body({ table, bucket, watch, start }, t);
+  });
+}
+
+const pageContext: GetContext = { kind: 'APP_PAGE' };
+const minute = { cacheControl: { revalidate: 60, expire: 3600 } };
+
+function page(html: string, ...tags: string[]): Value {
+  return { kind: 'APP_PAGE', html, status: 200, headers: { 'x-next-cache-tags': tags.join(',') } };
+}
+
+function fetched(body: string): Value {
+  return { kind: 'FETCH', data: { headers: {}, body, status: 200, url: 'http://x/' }, revalidate: 60 };
+}
+
+/** Asks as Next does, and makes the page if it is told to. */
+async function make(process: Process, key: string, value: Value): Promise<CacheHandler> {
+  const request = process.request();
+  await request.get(key, pageContext);
+  await request.set(key, value, minute);
+  return request;
+}
+
+function html(answer: Answer | null): unknown {
+  return answer?.value?.['html'];
+}
+
+/** What Next makes of an answer: see IncrementalCache.get of Next 16. */
+function verdict(answer: Answer | null): 'missing' | 'blocking' | 'stale' | 'fresh' {
+  if (!answer) return 'missing';
+  if (answer.lastModified === -1) return 'blocking';
+  const { revalidate = false, expire } = answer.cacheControl ?? {};
+  if (expire !== undefined && answer.lastModified + expire * 1000 < Date.now()) return 'blocking';
+  return revalidate !== false && answer.lastModified + revalidate * 1000 < Date.now() ? 'stale' : 'fresh';
+}
+
+onStores('a page is missing, then fresh for others, with the time that is left', async ({ start, watch }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one'));
+  watch.advance(20_000);
+  const answer = await b.request().get('/page', pageContext);
+  assert.equal(html(answer), 'one');
+  const left = Number(answer?.cacheControl?.revalidate);
+  assert.ok(left >= 38 && left <= 40, `${left} seconds are left of 60, after 20`);
+  assert.ok(Math.abs(Number(answer?.lastModified) - watch.now()) < 5000, 'counted from now');
+});
+
+onStores('a stale page is given to one to make anew, and shown by the others', async ({ start, watch }) => {
+  const [a, b, c] = [start(), start(), start()];
+  await make(a, '/page', page('one'));
+  watch.advance(61_000);
+  // The watch is ahead of Date.now, by which Next judges: verdicts are of what is told.
+  const told = (answer: Answer | null) =>
+    Number(answer?.lastModified) + 1000 * Number(answer?.cacheControl?.revalidate) < watch.now();
+  const maker = b.request();
+  assert.equal(told(await maker.get('/page', pageContext)), true);
+  for (const other of [a, c]) {
+    const answer = await other.request().get('/page', pageContext);
+    assert.equal(html(answer), 'one');
+    assert.equal(told(answer), false);
+    assert.equal(answer?.cacheControl?.revalidate, 1);
+  }
+  await maker.set('/page', page('two'), minute);
+  assert.equal(html(await c.request().get('/page', pageContext)), 'two');
+});
+
+onStores('a prefetch, which makes nothing anew, does not take the lease', async ({ start, watch }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one'));
+  watch.advance(61_000);
+  const prefetch = await a.request({ 'next-router-prefetch': '1' }).get('/page', pageContext);
+  assert.equal(prefetch?.cacheControl?.revalidate, 1);
+  const visit = await b.request().get('/page', pageContext);
+  assert.ok(Number(visit?.lastModified) < watch.now() - 1000, 'the next visitor makes it');
+});
+
+onStores('who waits for a page that another makes gets that', async ({ start }) => {
+  const [a, b] = [start(), start()];
+  const maker = a.request();
+  assert.equal(await maker.get('/page', pageContext), null);
+  const waiting = b.request().get('/page', pageContext);
+  await maker.set('/page', page('one'), minute);
+  assert.equal(html(await waiting), 'one');
+});
+
+onStores('who has waited long enough makes the page, and does not disturb', async ({ start }) => {
+  const [a, b] = [start(), start({ waitSeconds: 0 })];
+  const [maker, other] = [a.request(), b.request()];
+  assert.equal(await maker.get('/page', pageContext), null);
+  assert.equal(await other.get('/page', pageContext), null);
+  await other.set('/page', page('other'), minute);
+  await maker.set('/page', page('maker'), minute);
+  assert.equal(html(await b.request().get('/page', pageContext)), 'maker');
+});
+
+onStores('what was begun earlier never replaces what was begun later', async ({ start, watch }) => {
+  const [a, b] = [start({ waitSeconds: 0 }), start({ waitSeconds: 0 })];
+  const [first, second] = [a.request(), b.request()];
+  await second.get('/page', pageContext);
+  await first.get('/page', pageContext); // without the lease
+  await second.set('/page', page('second'), minute);
+  watch.advance(2000);
+  await make(b, '/other', page('unrelated'));
+  const third = b.request();
+  await third.get('/page', pageContext);
+  await third.set('/page', page('third'), minute); // on demand: fresh, and made all the same
+  await first.set('/page', page('first'), minute);
+  assert.equal(html(await a.request().get('/page', pageContext)), 'third');
+});
+
+onStores('a page that could not be made anew is left alone for a while, by all', async ({ start, watch }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one'));
+  watch.advance(61_000);
+  const maker = a.request();
+  const previous = await maker.get('/page', pageContext);
+  // Next keeps what it had, for a few seconds.
+  await maker.set('/page', previous?.value ?? null, { cacheControl: { revalidate: 3, expire: 6 } });
+  for (const other of [a, b]) {
+    const answer = await other.request().get('/page', pageContext);
+    assert.ok(Number(answer?.lastModified) > watch.now() - 5000, 'nobody makes it');
+  }
+  watch.advance(6000);
+  const again = await b.request().get('/page', pageContext);
+  assert.ok(Number(again?.lastModified) <= watch.now() - 1000, 'somebody makes it');
+});
+
+onStores('tags: what is revalidated is seen by all, and outlives what was begun before', async ({ start }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one', 'news', 'all'));
+  const before = b.request();
+  assert.equal(verdict(await before.get('/page', pageContext)), 'fresh');
+  await a.request().revalidateTag('news');
+  const maker = b.request();
+  assert.equal(verdict(await maker.get('/page', pageContext)), 'blocking');
+  // It is revalidated once more while it is made: what is made is too old when it is born.
+  await a.request().revalidateTag(['other', 'all']);
+  await maker.set('/page', page('two', 'news', 'all'), minute);
+  const again = a.request();
+  assert.equal(verdict(await again.get('/page', pageContext)), 'blocking');
+  await again.set('/page', page('three', 'news', 'all'), minute);
+  assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
+});
+
+onStores('tags with a time: shown once more, until they expire', async ({ start, watch }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one', 'news'));
+  await a.request().revalidateTag('news', { expire: 30 });
+  const maker = b.request();
+  assert.equal(verdict(await maker.get('/page', pageContext)), 'stale');
+  assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'to others, for a moment');
+  watch.advance(31_000); // the lease of the maker has ended, too
+  assert.equal((await a.request().get('/page', pageContext))?.lastModified, -1);
+});
+
+onStores('fetches: by their tags and those of the page that asks, and across builds', async ({ start }) => {
+  const [a, b] = [start(), start({ buildId: 'build-2' })];
+  const context: GetContext = { kind: 'FETCH', tags: ['data'], softTags: ['_N_T_/page'], revalidate: 60 };
+  const body = (answer: Answer | null) => (answer?.value?.['data'] as { body?: string } | undefined)?.body;
+  for (const [i, tag] of ['data', '_N_T_/page'].entries()) {
+    const request = a.request();
+    assert.equal(await request.get('hash', context), null);
+    await request.set('hash', fetched(`${i}`), { fetchCache: true, tags: ['data'] });
+    assert.equal(body(await b.request().get('hash', context)), `${i}`);
+    await b.request().revalidateTag(tag);
+    assert.equal(await a.request().get('hash', context), null, `after ${tag}`);
+  }
+});
+
+onStores('pages of another build, another tenant, and of other services are none of ours', async ({ start, table }) => {
+  const a = start();
+  await make(a, '/page', page('one'));
+  assert.equal(await start({ buildId: 'build-2' }).request().get('/page', pageContext), null);
+  assert.equal(await start({ tenant: 'other' }).request().get('/page', pageContext), null);
+  const { Items = [] } = await table.ddb.send(
+    new QueryCommand({
+      TableName: table.tableName,
+      KeyConditionExpression: 'pk = :pk AND sk = :sk',
+      ExpressionAttributeValues: { ':pk': { S: hashedPartition('next/build/build-1/page') }, ':sk': { S: 'META' } },
+    }),
+  );
+  const { isr: _, ...foreign } = Items[0] ?? {};
+  await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: foreign }));
+  assert.equal(await start().request().get('/page', pageContext), null);
+});
+
+onStores(
+  'a revalidation whose replies are lost, or which does not arrive at first, is made once',
+  async ({ start, table }) => {
+    for (const fault of ['reply lost', 'not applied'] as const) {
+      const ddb = table.connect({ maxAttempts: 1 });
+      const before = await sequenceOf(table);
+      const sent = injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n <= 2 ? fault : undefined));
+      await start({ ddb }).request().revalidateTag(fault);
+      assert.ok(sent('TransactWriteItems') >= 2, fault);
+      assert.equal((await sequenceOf(table)) - before, 1, fault);
+    }
+  },
+);
+
+onStores('a revalidation that cannot be made is an error, not a silence', async ({ start, table }) => {
+  const ddb = table.connect({ maxAttempts: 1 });
+  injectFaults(ddb, () => 'not applied');
+  await assert.rejects(start({ ddb }).request().revalidateTag('news'), /the revalidation of news/);
+  assert.equal(await sequenceOf(table), 0);
+});
+
+onStores('revalidations by many at once are all made', async ({ start, table }) => {
+  const processes = [start(), start(), start()];
+  await Promise.all(Array.from({ length: 12 }, (_, i) => processes[i % 3]?.request().revalidateTag(`tag-${i}`)));
+  assert.equal(await sequenceOf(table), 12);
+});
+
+onStores('a table that does not answer is one that has nothing', async ({ start, table }) => {
+  const ddb = table.connect({ maxAttempts: 1 });
+  injectFaults(ddb, () => 'not applied');
+  const warned: string[] = [];
+  const request = start({ ddb, warn: (message) => warned.push(message) }).request();
+  assert.equal(await request.get('/page', pageContext), null);
+  await request.set('/page', page('one'), minute);
+  assert.equal(warned[0], 'a look-up failed');
+  assert.equal(warned.length, 1, 'it is left alone for a moment');
+});
+
+async function sequenceOf({ ddb, tableName }: TestTable): Promise<number> {
+  const Key = { pk: { S: 'PURGE' }, sk: { S: 'SEQ' } };
+  const { Item } = await ddb.send(new GetItemCommand({ TableName: tableName, Key, ConsistentRead: true }));
+  return Number(Item?.['seq']?.N ?? 0);
+}
+
+onStores('marks are found by who starts later, and by who missed a part of the log', async ({ start, table }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one', 'news'));
+  assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
+  await a.request().revalidateTag('unrelated');
+  await a.request().revalidateTag('news');
+  await a.request().revalidateTag('unrelated');
+  // The log is trimmed before the other has read it.
+  for (const seq of ['1', '2']) {
+    const Key = { pk: { S: 'PURGE' }, sk: { S: `LOG#${seq.padStart(20, '0')}` } };
+    await table.ddb.send(new DeleteItemCommand({ TableName: table.tableName, Key }));
+  }
+  const other = b.request();
+  assert.equal(verdict(await other.get('/page', pageContext)), 'blocking');
+  await other.set('/page', page('two', 'news'), minute);
+  const late = start();
+  assert.equal(verdict(await late.request().get('/page', pageContext)), 'fresh');
+  await a.request().revalidateTag('news');
+  assert.equal(verdict(await start().request().get('/page', pageContext)), 'blocking');
+});
+
+onStores('a row of the log that cannot be read loses no purge', async ({ start, table }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one', 'news'));
+  assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
+  await a.request().revalidateTag('news');
+  const Item = { pk: { S: 'PURGE' }, sk: { S: `LOG#${'1'.padStart(20, '0')}` }, targets: { S: 'odd' } };
+  await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item }));
+  assert.equal(verdict(await b.request().get('/page', pageContext)), 'blocking');
+});
+
+onStores('a purge of many tags is one that all see', async ({ start }) => {
+  const [a, b] = [start(), start()];
+  await make(a, '/page', page('one', 'tag-199'));
+  await b.request().revalidateTag(Array.from({ length: 200 }, (_, i) => `tag-${i}`));
+  assert.equal(verdict(await a.request().get('/page', pageContext)), 'blocking');
+});
+
+onStores(
+  'with trustSeconds nothing is read for so long, but what this process said itself',
+  async ({ start, watch }) => {
+    const [a, b] = [start({ trustSeconds: 10 }), start()];
+    await make(a, '/page', page('one', 'news'));
+    assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh');
+    await b.request().revalidateTag('news');
+    assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'it has not looked');
+    watch.advance(11_000);
+    const maker = a.request();
+    assert.equal((await maker.get('/page', pageContext))?.lastModified, -1);
+    await maker.set('/page', page('two', 'news'), minute);
+    await a.request().revalidateTag('news');
+    assert.equal((await a.request().get('/page', pageContext))?.lastModified, -1);
+  },
+);
+
+onStores('the same content is stored once', async ({ start, bucket, watch }) => {
+  const a = start();
+  await make(a, '/page', page('one'));
+  watch.advance(61_000);
+  await make(a, '/page', page('one'));
+  const listed = await bucket.s3.send(new ListObjectsV2Command({ Bucket: bucket.name }));
+  assert.equal(listed.KeyCount, 1);
+  const answer = await a.request().get('/page', pageContext);
+  assert.ok(Number(answer?.cacheControl?.revalidate) > 55, 'and is fresh again');
+});
+
+onStores('paths of any length and any characters have keys', async ({ start }) => {
+  const a = start();
+  for (const path of [`/${'x'.repeat(5000)}`, '/ü/%/#?', '/..//', `/${randomUUID()}`]) {
+    await make(a, path, page(path));
+    assert.equal(html(await a.request().get(path, pageContext)), path);
+  }
+});
+
+test('next build and next dev need no table, and keep fetches in memory', async () => {
+  const Handler = createCacheHandler();
+  const dev = new Handler({ dev: true });
+  await dev.set('hash', fetched('one'), { fetchCache: true, tags: ['data'] });
+  await dev.set('/page', page('one'), minute);
+  assert.deepEqual((await new Handler({ dev: true }).get('hash', { kind: 'FETCH' }))?.value, fetched('one'));
+  assert.equal(await dev.get('/page', pageContext), null);
+  await dev.revalidateTag('data');
+  assert.equal(await dev.get('hash', { kind: 'FETCH' }), null);
+});
+
+test('what is missing is named', () => {
+  const Handler = createCacheHandler({ buildId: 'b', bucket: 'x' });
+  assert.throws(() => new Handler({}), /tableName is missing: set FACETHEORY_CACHE_TABLE_NAME/);
+  const Unbuilt = createCacheHandler({ tableName: 't', bucket: 'b' });
+  assert.throws(() => new Unbuilt({ serverDistDir: '/nowhere/server' }), /BUILD_ID cannot be read/);
+  const Wrong = createCacheHandler({ tableName: 't', bucket: 'b', buildId: 'b', leaseSeconds: 0 });
+  assert.throws(() => new Wrong({}), /leaseSeconds is 0: expected 1 seconds or more/);
+});
