@@ -1,0 +1,119 @@
+package languages
+
+import (
+	"testing"
+)
+
+// What one language publishes, over a generation of each other one, all read, as it
+// was given; and isr serve serves it.
+func generations(t *testing.T, c *crew) {
+	s := c.serve(t)
+	for i := range c.workers {
+		path := "/by/" + c.workers[i].language
+		key := host + path
+		var before int64
+		for n := range c.workers {
+			w := c.after(i, n+1) // the i-th comes last
+			next := generation(w.language, 600).at(key)
+			s.store(t, next.BodyKey, bodyOf(w.language))
+			published := w.regenerate(t, key, next)
+			want := *next
+			want.Version = published.Version
+			if diff := diffOf(want, published); diff != "" {
+				t.Errorf("%s says it published (-want +got):\n%s", w.language, diff)
+			}
+			if before != 0 && published.Version != before+1 {
+				t.Errorf("%s publishes version %d over version %d", w.language, published.Version, before)
+			}
+			before = published.Version
+			c.expectCurrent(t, key, published, "fresh")
+		}
+		s.expectServed(t, path, *generation(c.workers[i].language, 600), bodyOf(c.workers[i].language))
+	}
+}
+
+// What one language rolls back, pins and unpins, all see: the page, its versions, and
+// the log, by which isr serve drops its copy.
+func history(t *testing.T, c *crew) {
+	s := c.serve(t)
+	const path, key = "/", host + "/"
+	var ids []string
+	for _, w := range c.workers {
+		id := "20260102T150405.000000Z-" + w.language
+		next := generation(id, 600).at(key)
+		s.store(t, next.BodyKey, bodyOf(id))
+		w.keepVersion(t, key, next)
+		ids = append(ids, id)
+	}
+	s.awaitServed(t, path, bodyOf(ids[len(ids)-1]))
+	for i, w := range c.workers {
+		to := ids[i] // the first time not the current one, and then neither
+		rolled := ask[entry](t, w, command{Do: "rollback", Key: key, To: to, PinnedUntil: forever * int64(i%2)})
+		if rolled.GenerationID != to || rolled.AssertedAt == 0 {
+			t.Errorf("%s rolled back to %s, and says %+v is current", w.language, to, rolled)
+		}
+		c.expectCurrent(t, key, rolled, "fresh")
+		s.awaitServed(t, path, bodyOf(to))
+		c.expectVersions(t, key, ids)
+		c.expectChange(t, key, int64(3*i+1))
+		c.pinned(t, w, c.after(i, 1), key)
+	}
+	w := c.workers[1]
+	w.refuses(t, "NoVersion", command{Do: "rollback", Key: key, To: "20260102T150405.000000Z-nobody"})
+	if n := s.visits.Load(); n != 0 {
+		t.Errorf("the origin was asked %d times", n)
+	}
+}
+
+// forever is the end of a pin that does not end by itself.
+const forever = 253402300799
+
+// pinned has one worker pin the page, which nobody can publish then, and another unpin it.
+func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
+	t.Helper()
+	pinned := ask[entry](t, w, command{Do: "pin", Key: key, PinnedUntil: forever})
+	if pinned.PinnedUntil != forever {
+		t.Errorf("%s pinned %+v, want a pin until %d", w.language, pinned, int64(forever))
+	}
+	c.expectCurrent(t, key, pinned, "fresh")
+	for _, w := range c.workers {
+		w.acquire(t, key, nil)
+		w.refuses(t, "Pinned", command{Do: "publish", Key: key, Entry: generation("over-a-pin", 600)})
+		w.does(t, command{Do: "release", Key: key})
+	}
+	unpinned := ask[entry](t, other, command{Do: "unpin", Key: key})
+	want := pinned
+	want.PinnedUntil, want.Version = 0, pinned.Version+1
+	if diff := diffOf(want, unpinned); diff != "" {
+		t.Errorf("%s unpinned (-want +got):\n%s", other.language, diff)
+	}
+	c.expectCurrent(t, key, unpinned, "fresh")
+}
+
+// expectVersions expects all to find these generations kept.
+func (c *crew) expectVersions(t *testing.T, key string, ids []string) {
+	t.Helper()
+	first := ask[[]entry](t, c.workers[0], command{Do: "versions", Key: key})
+	if len(first) != len(ids) {
+		t.Errorf("%d versions are kept, want those of %q", len(first), ids)
+	}
+	for _, w := range c.workers[1:] {
+		if diff := diffOf(first, ask[[]entry](t, w, command{Do: "versions", Key: key})); diff != "" {
+			t.Errorf("versions of %s (-) and of %s (+):\n%s", c.workers[0].language, w.language, diff)
+		}
+	}
+}
+
+// expectChange expects all to find a change of the page in the log, which is the newest.
+func (c *crew) expectChange(t *testing.T, key string, seq int64) {
+	t.Helper()
+	want := []change{{Seq: seq, Reload: []string{key}}}
+	for _, w := range c.workers {
+		if got := ask[int64](t, w, command{Do: "sequence"}); got != seq {
+			t.Errorf("%s reads the sequence %d, want %d", w.language, got, seq)
+		}
+		if diff := diffOf(want, ask[[]change](t, w, command{Do: "changes", After: seq - 1})); diff != "" {
+			t.Errorf("%s reads of the log (-want +got):\n%s", w.language, diff)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package languages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/pause"
+)
+
+// race is a contender: it takes the lease again and again, and publishes. What others
+// tell it is counted.
+func (w *goWorker) race(ctx context.Context, pk string, c command) (any, error) {
+	result := run{Published: []publication{}, Told: make(map[string]int)}
+	for n := 0; time.Now().Unix() < c.Race.Deadline; n++ {
+		over, err := w.raceOnce(ctx, pk, c, fmt.Sprintf("%s-%d", c.Owner, n), &result)
+		if over {
+			break
+		}
+		if err != nil {
+			result.Told[nameOf(err)]++
+			if err := w.refused(ctx, pk, c, err); err != nil {
+				result.Told[nameOf(err)]++
+			}
+		}
+		if err := pause.For(ctx, rand.N(60*time.Millisecond)); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+func (w *goWorker) raceOnce(ctx context.Context, pk string, c command, id string, result *run) (over bool, err error) {
+	t, err := w.take(ctx, pk, c)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if over || err != nil { // a publish gives it up by itself
+			err = errors.Join(err, w.store.Release(ctx, t.lease))
+		}
+	}()
+	if t.record.Entry.Version >= c.Race.UntilVersion {
+		return true, nil
+	}
+	if c.Race.Counted {
+		if err := w.raise(ctx, pk); err != nil {
+			return false, err
+		}
+	}
+	next := c.Entry.entry()
+	next.GenerationID, next.BodyKey = id, "bodies/"+id
+	published, err := w.publish(ctx, t, next, false)
+	if err != nil {
+		return false, err
+	}
+	result.Published = append(result.Published, publication{published.Version, id})
+	return false, nil
+}
+
+// raise adds one to the count beside the page, in the way of somebody who is alone.
+func (w *goWorker) raise(ctx context.Context, pk string) error {
+	key := map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: countSK},
+	}
+	found, err := w.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &w.table, Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return err
+	}
+	count, _ := found.Item["count"].(*types.AttributeValueMemberN)
+	if count == nil {
+		return errors.New("there is no count beside the page")
+	}
+	n, err := strconv.Atoi(count.Value)
+	if err != nil {
+		return err
+	}
+	key["count"] = &types.AttributeValueMemberN{Value: strconv.Itoa(n + 1)}
+	_, err = w.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &w.table, Item: key})
+	return err
+}
+
+// refused breaks the lease that stood in the way, now and then.
+func (w *goWorker) refused(ctx context.Context, pk string, c command, err error) error {
+	if _, held := errors.AsType[*isr.HeldError](err); !held || rand.Int64N(100) >= c.Race.Breaks {
+		return nil
+	}
+	read, err := w.store.Read(ctx, pk)
+	if err != nil {
+		return err
+	}
+	return w.store.BreakLease(ctx, read)
+}

@@ -1,0 +1,362 @@
+package languages
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+)
+
+// A goWorker is the worker in Go: commands from one stream, answers to another.
+type goWorker struct {
+	api     *dynamodb.Client
+	table   string
+	store   *dynamostore.Store
+	tenures map[string]*tenure // by cache key
+}
+
+// A tenure is a lease, and what there was of the page under it.
+type tenure struct {
+	lease    isr.Lease
+	record   isr.Record
+	purgeSeq int64
+	held     context.Context // of a lease that is kept
+	stop     func()
+}
+
+// serveCommands answers commands, one after the other, until there are no more.
+func serveCommands(in io.Reader, out io.Writer) error {
+	ctx := context.Background()
+	configuration, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return err
+	}
+	api := dynamodb.NewFromConfig(configuration, func(o *dynamodb.Options) {
+		o.DisableValidateResponseChecksum = true // errors of DynamoDB Local have none
+	})
+	w := &goWorker{api: api, tenures: make(map[string]*tenure)}
+	lines, answers := bufio.NewReader(in), json.NewEncoder(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var c command
+		if err := json.Unmarshal(line, &c); err != nil {
+			return fmt.Errorf("the command %.200q: %w", line, err)
+		}
+		if err := answers.Encode(w.answer(ctx, c)); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *goWorker) answer(ctx context.Context, c command) map[string]any {
+	ok, err := w.do(ctx, c)
+	if err != nil {
+		return answerOf(c.ID, err)
+	}
+	return map[string]any{"id": c.ID, "ok": ok}
+}
+
+func (w *goWorker) do(ctx context.Context, c command) (any, error) {
+	pk := isr.HashedPartition(isr.Key{Text: c.Key})
+	switch c.Do {
+	case "open":
+		return w.open(c)
+	case "read":
+		return w.read(ctx, pk)
+	case "acquire":
+		return w.acquire(ctx, pk, c)
+	case "versions":
+		kept, err := w.store.Versions(ctx, pk)
+		return entriesOf(kept), err
+	case "break_lease":
+		read, err := w.store.Read(ctx, pk)
+		if err != nil {
+			return nil, err
+		}
+		return nil, w.store.BreakLease(ctx, read)
+	case "rollback", "pin", "unpin":
+		return w.declare(ctx, pk, c)
+	case "request":
+		r, found, err := w.store.Request(ctx, pk, c.Request)
+		if err != nil || !found {
+			return nil, err
+		}
+		return requestOf(r), nil
+	case "sequence":
+		s, err := w.store.Sequence(ctx)
+		return s.Seq, err
+	case "changes":
+		return w.changes(ctx, c.After)
+	case "race":
+		return w.race(ctx, pk, c)
+	}
+	return w.doHeld(ctx, c)
+}
+
+// doHeld does what needs a lease.
+func (w *goWorker) doHeld(ctx context.Context, c command) (any, error) {
+	if c.Do == "keep" {
+		return w.keep(ctx, c)
+	}
+	t := w.tenures[c.Key]
+	if t == nil {
+		return nil, fmt.Errorf("%s: the worker has no lease of %q", c.Do, c.Key)
+	}
+	switch c.Do {
+	case "refresh":
+		return nil, w.store.Refresh(ctx, t.lease)
+	case "release":
+		return nil, w.store.Release(ctx, t.lease)
+	case "back_off":
+		return nil, w.store.BackOff(ctx, t.lease, time.Duration(c.PauseMS)*time.Millisecond)
+	case "publish":
+		next, err := w.publish(ctx, t, c.Entry.entry(), c.History)
+		return entryOf(&next), err
+	case "end_request":
+		return nil, w.store.EndRequest(ctx, t.lease, isr.RequestEnd{Failure: c.Failure})
+	case "await_loss":
+		<-t.held.Done()
+		t.stop()
+		return nil, context.Cause(t.held)
+	case "let_go":
+		t.stop()
+		return nil, w.store.Release(ctx, t.lease)
+	}
+	return nil, fmt.Errorf("unknown command %q", c.Do)
+}
+
+func (w *goWorker) open(c command) (any, error) {
+	store, err := dynamostore.New(w.api, c.Table, dynamostore.Config{Owner: c.Owner})
+	w.table, w.store = c.Table, store
+	clear(w.tenures)
+	return nil, err
+}
+
+func (w *goWorker) read(ctx context.Context, pk string) (any, error) {
+	r, err := w.store.Read(ctx, pk)
+	if err != nil {
+		return nil, err
+	}
+	p := page{Entry: entryOf(r.Entry), Cover: cover{Seq: r.Cover.Seq, HardSeq: r.Cover.HardSeq, At: second(r.Cover.At)}}
+	if r.Entry != nil {
+		p.State = isr.Freshness(r.Entry, r.Cover, time.Now()).String()
+	}
+	if r.Lock != nil {
+		p.Lock = &lock{Owner: r.Lock.Owner, ExpiresAt: second(r.Lock.ExpiresAt), Failures: r.Lock.Failures}
+	}
+	if bad, ok := errors.AsType[*dynamostore.MalformedError](r.Malformed); ok {
+		p.Malformed = &malformed{PK: bad.PK, SK: bad.SK, Attribute: bad.Attribute}
+	}
+	return p, nil
+}
+
+func (w *goWorker) acquire(ctx context.Context, pk string, c command) (any, error) {
+	t, err := w.take(ctx, pk, c)
+	if err != nil {
+		return nil, err
+	}
+	w.tenures[c.Key] = t
+	answer := lease{Failures: t.lease.Failures(), PurgeSeq: t.purgeSeq}
+	if t.record.Lock != nil {
+		answer.ExpiresAt = second(t.record.Lock.ExpiresAt)
+	}
+	return answer, nil
+}
+
+// take acquires a lease, and reads under it in the order of the protocol.
+func (w *goWorker) take(ctx context.Context, pk string, c command) (*tenure, error) {
+	var claimed *isr.Claim
+	if c.Claim != nil {
+		hash, err := isr.HashInputs(c.Claim.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		claimed = &isr.Claim{Key: c.Claim.Key, Hash: hash, Keep: time.Hour}
+	}
+	l, err := w.store.Acquire(ctx, pk, time.Duration(c.LeaseMS)*time.Millisecond, claimed)
+	if err != nil {
+		return nil, err
+	}
+	r, err := w.store.Read(ctx, pk)
+	if err != nil {
+		return nil, err
+	}
+	sequence, err := w.store.Sequence(ctx)
+	return &tenure{lease: l, record: r, purgeSeq: sequence.Seq}, err
+}
+
+func (w *goWorker) keep(ctx context.Context, c command) (any, error) {
+	began := time.Now()
+	answer, err := w.acquire(ctx, isr.HashedPartition(isr.Key{Text: c.Key}), c)
+	if err != nil {
+		return nil, err
+	}
+	t := w.tenures[c.Key]
+	t.held, t.stop = isr.KeepLease(ctx, t.lease, began, w.store.Refresh, slog.New(slog.DiscardHandler))
+	return answer, nil
+}
+
+func (w *goWorker) publish(ctx context.Context, t *tenure, next isr.Entry, history bool) (isr.Entry, error) {
+	next.PurgeSeq = t.purgeSeq
+	return w.store.Publish(ctx, t.lease, t.record, next, isr.Publishing{History: history})
+}
+
+func (w *goWorker) declare(ctx context.Context, pk string, c command) (any, error) {
+	read, err := w.store.Read(ctx, pk)
+	if err != nil {
+		return nil, err
+	}
+	a := isr.Assertion{Key: isr.Key{Text: c.Key}, At: time.Now(), PinnedUntil: moment(c.PinnedUntil)}
+	var next isr.Entry
+	if c.Do == "rollback" {
+		next, err = w.store.Rollback(ctx, read, c.To, a)
+	} else {
+		next, err = w.store.Pin(ctx, read, a)
+	}
+	return entryOf(&next), err
+}
+
+func (w *goWorker) changes(ctx context.Context, after int64) (any, error) {
+	found, err := w.store.Changes(ctx, after)
+	changes := make([]change, 0, len(found))
+	for _, f := range found {
+		if f.Malformed != nil {
+			return nil, f.Malformed
+		}
+		c := change{Seq: f.Seq, Reload: []string{}}
+		for _, k := range f.Reload {
+			c.Reload = append(c.Reload, k.Text)
+		}
+		changes = append(changes, c)
+	}
+	return changes, err
+}
+
+// answerOf is an error by the name that it has in every language.
+func answerOf(id int, err error) map[string]any {
+	answer := map[string]any{"id": id, "error": nameOf(err), "message": err.Error()}
+	if held, ok := errors.AsType[*isr.HeldError](err); ok {
+		answer["owner"], answer["expires_at"], answer["failures"] = held.Lock.Owner, second(held.Lock.ExpiresAt), held.Lock.Failures
+	}
+	if earlier, ok := errors.AsType[*isr.RequestError](err); ok {
+		answer["until"] = second(earlier.Request.InProgressUntil)
+		answer["s3_key"], answer["generation_id"] = earlier.Request.BodyKey, earlier.Request.GenerationID
+	}
+	if bad, ok := errors.AsType[*dynamostore.MalformedError](err); ok {
+		answer["pk"], answer["sk"], answer["attribute"] = bad.PK, bad.SK, bad.Attribute
+	}
+	return answer
+}
+
+func nameOf(err error) string {
+	if _, ok := errors.AsType[*isr.HeldError](err); ok {
+		return "LeaseHeld"
+	}
+	if _, ok := errors.AsType[*dynamostore.MalformedError](err); ok {
+		return "MalformedRow"
+	}
+	for _, known := range []struct {
+		err  error
+		name string
+	}{
+		{isr.ErrUnknownOutcome, "UnknownOutcome"},
+		{isr.ErrLeaseLost, "LeaseLost"},
+		{isr.ErrMoved, "Moved"},
+		{isr.ErrPinned, "Pinned"},
+		{isr.ErrPurged, "Purged"},
+		{isr.ErrNoVersion, "NoVersion"},
+		{isr.ErrRequestCompleted, "RequestCompleted"},
+		{isr.ErrRequestInProgress, "RequestInProgress"},
+		{isr.ErrRequestMismatch, "RequestMismatch"},
+		{isr.ErrInvalidKey, "InvalidKey"},
+		{isr.ErrInvalidInput, "InvalidInput"},
+	} {
+		if errors.Is(err, known.err) {
+			return known.name
+		}
+	}
+	return fmt.Sprintf("%T", err)
+}
+
+func (e entry) entry() isr.Entry {
+	next := isr.Entry{
+		BodyKey: e.BodyKey, GeneratedAt: moment(e.GeneratedAt), Revalidate: time.Duration(e.Revalidate) * time.Second,
+		ETag: e.ETag, Expires: moment(e.TTL), GenerationID: e.GenerationID, Key: e.Key, Status: e.Status,
+		SHA256: e.SHA256, Length: e.Length, Tags: e.Tags, Stale: time.Duration(e.Stale) * time.Second,
+		Header: make(http.Header),
+	}
+	for name, values := range e.Header {
+		for _, value := range values {
+			next.Header.Add(name, value)
+		}
+	}
+	return next
+}
+
+func entryOf(e *isr.Entry) *entry {
+	if e == nil {
+		return nil
+	}
+	found := &entry{
+		BodyKey: e.BodyKey, GeneratedAt: second(e.GeneratedAt), Revalidate: int64(e.Revalidate / time.Second),
+		ETag: e.ETag, TTL: second(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
+		Key: e.Key, Status: e.Status, SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
+		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq,
+		PinnedUntil: second(e.PinnedUntil), AssertedAt: second(e.AssertedAt),
+	}
+	if len(e.Header) > 0 {
+		found.Header = make(map[string][]string)
+	}
+	for name, values := range e.Header {
+		found.Header[strings.ToLower(name)] = values
+	}
+	return found
+}
+
+func entriesOf(kept []isr.Entry) []*entry {
+	found := make([]*entry, 0, len(kept))
+	for i := range kept {
+		found = append(found, entryOf(&kept[i]))
+	}
+	return found
+}
+
+func requestOf(r isr.Request) request {
+	return request{
+		Hash: r.Hash, Status: r.State.String(), BodyKey: r.BodyKey, GenerationID: r.GenerationID,
+		Until: second(r.InProgressUntil), Failure: r.Failure,
+	}
+}
+
+// moment is an epoch second, zero for none; second is its inverse.
+func moment(s int64) time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.Unix(s, 0)
+}
+
+func second(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}

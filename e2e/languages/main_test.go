@@ -1,0 +1,20 @@
+package languages
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// workerVariable makes this test binary the worker in Go instead.
+const workerVariable = "ISR_LANGUAGES_WORKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerVariable) == "" {
+		os.Exit(m.Run())
+	}
+	if err := serveCommands(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

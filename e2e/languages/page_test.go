@@ -1,0 +1,90 @@
+package languages
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/facetheory/isr"
+)
+
+// longLease is one that does not end in a test by itself.
+const longLease = int64(10 * time.Minute / time.Millisecond)
+
+// bodyOf is the body of a generation.
+func bodyOf(id string) string { return fmt.Sprintf("<!doctype html><p>%s</p>\n", id) }
+
+// generation is one that began now, and is fresh for so many seconds. Its id is to be
+// unique in its page.
+func generation(id string, fresh int64) *entry {
+	body := bodyOf(id)
+	sum := sha256.Sum256([]byte(body))
+	return &entry{
+		BodyKey: "bodies/languages/" + id, GeneratedAt: time.Now().Unix(), Revalidate: fresh, Stale: 3600,
+		ETag: `"` + id + `"`, GenerationID: id, Key: "site.test/" + id, Status: http.StatusOK,
+		Header: map[string][]string{"content-type": {"text/html; charset=utf-8"}, "x-many": {"one", "two, três"}},
+		SHA256: hex.EncodeToString(sum[:]), Length: int64(len(body)), Tags: []string{"news", "größe"},
+	}
+}
+
+// at places a generation where isr serve looks for it.
+func (e *entry) at(key string) *entry {
+	sum := sha256.Sum256([]byte(isr.HashedPartition(isr.Key{Text: key})))
+	e.Key, e.BodyKey = key, "bodies/"+hex.EncodeToString(sum[:])+"/"+e.GenerationID
+	return e
+}
+
+// acquire takes the lease of a page for longer than the test.
+func (w *worker) acquire(t *testing.T, key string, claimed *claim) lease {
+	t.Helper()
+	return ask[lease](t, w, command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed})
+}
+
+// regenerate publishes a generation under a lease, without history.
+func (w *worker) regenerate(t *testing.T, key string, next *entry) entry {
+	t.Helper()
+	w.acquire(t, key, nil)
+	return ask[entry](t, w, command{Do: "publish", Key: key, Entry: next})
+}
+
+// keepVersion publishes a generation under a lease, with history.
+func (w *worker) keepVersion(t *testing.T, key string, next *entry) entry {
+	t.Helper()
+	w.acquire(t, key, nil)
+	return ask[entry](t, w, command{Do: "publish", Key: key, Entry: next, History: true})
+}
+
+// agree expects all workers to read the same of a page, and returns it.
+func (c *crew) agree(t *testing.T, key string) page {
+	t.Helper()
+	first := ask[page](t, c.workers[0], command{Do: "read", Key: key})
+	for _, w := range c.workers[1:] {
+		if diff := diffOf(first, ask[page](t, w, command{Do: "read", Key: key})); diff != "" {
+			t.Errorf("%s: %s reads it (-) unlike %s (+):\n%s", key, c.workers[0].language, w.language, diff)
+		}
+	}
+	return first
+}
+
+// diffOf compares what workers say: one that leaves a list out, and one that has none
+// in it, say the same.
+func diffOf(want, got any) string { return cmp.Diff(want, got, cmpopts.EquateEmpty()) }
+
+// expectCurrent expects all to read this entry, whoever wrote it, in this state.
+func (c *crew) expectCurrent(t *testing.T, key string, want entry, state string) {
+	t.Helper()
+	p := c.agree(t, key)
+	if p.Entry == nil {
+		t.Errorf("%s: no entry (malformed: %+v), want %+v", key, p.Malformed, want)
+		return
+	}
+	if diff := diffOf(want, *p.Entry); diff != "" || p.State != state {
+		t.Errorf("%s: state %s, want %s; (-want +got):\n%s", key, p.State, state, diff)
+	}
+}

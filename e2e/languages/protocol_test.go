@@ -1,0 +1,155 @@
+package languages
+
+import "encoding/json"
+
+// A command is a line that a worker is told. The members are those that it needs;
+// key is the text of a cache key, and times are epoch seconds.
+type command struct {
+	ID int    `json:"id"`
+	Do string `json:"do"`
+
+	Table string `json:"table,omitempty"` // open
+	Owner string `json:"owner,omitempty"` // open
+
+	Key     string `json:"key,omitempty"`
+	LeaseMS int64  `json:"lease_ms,omitempty"` // acquire, keep, race
+	Claim   *claim `json:"claim,omitempty"`    // acquire
+	PauseMS int64  `json:"pause_ms,omitempty"` // back_off
+
+	Entry       *entry `json:"entry,omitempty"`   // publish, commit
+	History     bool   `json:"history,omitempty"` // publish
+	To          string `json:"to,omitempty"`      // rollback: a generation id
+	PinnedUntil int64  `json:"pinned_until,omitempty"`
+	Failure     string `json:"failure,omitempty"` // end_request
+	Request     string `json:"request,omitempty"` // request: its key
+	After       int64  `json:"after,omitempty"`   // changes: a sequence
+
+	Race *race `json:"race,omitempty"`
+}
+
+// A claim names a request.
+type claim struct {
+	Key    string          `json:"key"`
+	Inputs json.RawMessage `json:"inputs"`
+}
+
+// A race is what contenders do until the page has a version.
+type race struct {
+	UntilVersion int64 `json:"until_version"`
+	// Counted: the holder reads the count beside the page, and writes one more.
+	Counted bool `json:"counted"`
+	// Breaks is how many of a hundred refusals make the loser break the lease.
+	Breaks int64 `json:"breaks"`
+	// Deadline ends it whatever the version is.
+	Deadline int64 `json:"deadline"`
+}
+
+// A reply is the line that answers a command.
+type reply struct {
+	ID int             `json:"id"`
+	OK json.RawMessage `json:"ok"`
+	refusal
+}
+
+// A refusal is an error, by the name that it has in every language, and what it
+// carries.
+type refusal struct {
+	Error   string `json:"error"`
+	Message string `json:"message"`
+
+	// LeaseHeld
+	Owner     string `json:"owner"`
+	ExpiresAt int64  `json:"expires_at"`
+	Failures  int    `json:"failures"`
+	// RequestInProgress
+	Until int64 `json:"until"`
+	// RequestCompleted
+	BodyKey      string `json:"s3_key"`
+	GenerationID string `json:"generation_id"`
+	// MalformedRow
+	malformed
+}
+
+// A malformed row, and which of its attributes.
+type malformed struct {
+	PK        string `json:"pk"`
+	SK        string `json:"sk"`
+	Attribute string `json:"attribute"`
+}
+
+// An entry has the names of the rows. A member that is absent is none, or zero.
+type entry struct {
+	BodyKey      string              `json:"s3_key,omitempty"`
+	GeneratedAt  int64               `json:"generated_at,omitempty"`
+	Revalidate   int64               `json:"revalidate_seconds,omitempty"`
+	ETag         string              `json:"etag,omitempty"`
+	TTL          int64               `json:"ttl,omitempty"`
+	Foreign      bool                `json:"foreign,omitempty"`
+	Version      int64               `json:"v,omitempty"`
+	GenerationID string              `json:"generation_id,omitempty"`
+	Key          string              `json:"key,omitempty"`
+	Status       int                 `json:"status,omitempty"`
+	Header       map[string][]string `json:"headers,omitempty"`
+	SHA256       string              `json:"content_sha256,omitempty"`
+	Length       int64               `json:"content_length,omitempty"`
+	Tags         []string            `json:"tags,omitempty"`
+	Stale        int64               `json:"stale_seconds,omitempty"`
+	PurgeSeq     int64               `json:"purge_seq,omitempty"`
+	PinnedUntil  int64               `json:"pinned_until,omitempty"`
+	AssertedAt   int64               `json:"asserted_at,omitempty"`
+}
+
+// A lease is what acquire answers.
+type lease struct {
+	ExpiresAt int64 `json:"expires_at"`
+	Failures  int   `json:"failures"`
+	PurgeSeq  int64 `json:"purge_seq"`
+}
+
+// A page is what read answers.
+type page struct {
+	Entry     *entry     `json:"entry"`
+	State     string     `json:"state"` // of the entry, now
+	Cover     cover      `json:"cover"`
+	Lock      *lock      `json:"lock"`
+	Malformed *malformed `json:"malformed"`
+}
+
+type cover struct {
+	Seq     int64 `json:"seq"`
+	HardSeq int64 `json:"hard_seq"`
+	At      int64 `json:"at"`
+}
+
+type lock struct {
+	Owner     string `json:"owner"`
+	ExpiresAt int64  `json:"expires_at"`
+	Failures  int    `json:"failures"`
+}
+
+// A request is what request answers; null: there is none.
+type request struct {
+	Hash         string `json:"request_hash"`
+	Status       string `json:"status"`
+	BodyKey      string `json:"result_s3_key"`
+	GenerationID string `json:"generation_id"`
+	Until        int64  `json:"in_progress_until"`
+	Failure      string `json:"error"`
+}
+
+// A change is one of those that changes answers.
+type change struct {
+	Seq    int64    `json:"seq"`
+	Reload []string `json:"reload"` // keys
+}
+
+// A run is what race answers.
+type run struct {
+	Published []publication  `json:"published"`
+	Told      map[string]int `json:"told"` // how often which error
+}
+
+type publication struct {
+	Version      int64  `json:"v"`
+	GenerationID string `json:"generation_id"`
+}

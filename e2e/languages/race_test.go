@@ -1,0 +1,123 @@
+package languages
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+const (
+	// countSK is the sort key of the count beside a page: no row of the schema.
+	countSK = "TALLY"
+	// eachLanguage is how many workers of each language race.
+	eachLanguage = 2
+)
+
+// A thousand times, contenders in three languages race for one lease, and one of them
+// publishes. The holder raises a count beside the page without any condition: had two
+// held the lease at once, one of them would have lost its addition.
+func TestRace(t *testing.T) {
+	const publishes = 1000
+	onEngines(t, func(t *testing.T, e engine) {
+		c := newCrew(t, e, eachLanguage)
+		const key = "site.test/race"
+		c.put(t, pk(key), countSK, row{"count": number("0")})
+		// No lease ends by itself, and none is broken: an addition that came too
+		// late would be no fault.
+		told := c.race(t, key, publishes, race{Counted: true}, 5*time.Minute)
+		if count, ok := c.get(t, pk(key), countSK)["count"].(*types.AttributeValueMemberN); !ok || count.Value != strconv.Itoa(publishes) {
+			t.Errorf("the count that each holder raised by one is %v, after %d publishes", count, publishes)
+		}
+		for name := range told {
+			if name != "LeaseHeld" {
+				t.Errorf("%d times %s, of a lease that nobody loses", told[name], name)
+			}
+		}
+		if told["LeaseHeld"] == 0 {
+			t.Error("nobody was refused: that was no race")
+		}
+	})
+}
+
+// The same while losers break the lease that stands in their way: holders lose it in
+// the midst of their work, and none publishes after that.
+func TestRaceWithBreaks(t *testing.T) {
+	const publishes = 150
+	onEngines(t, func(t *testing.T, e engine) {
+		c := newCrew(t, e, 1)
+		told := c.race(t, "site.test/breaks", publishes, race{Breaks: 50}, 5*time.Minute)
+		for name := range told {
+			if !slices.Contains([]string{"LeaseHeld", "LeaseLost", "Moved"}, name) {
+				t.Errorf("%d times %s; a loser is told LeaseHeld, LeaseLost or Moved", told[name], name)
+			}
+		}
+		if told["LeaseLost"] == 0 {
+			t.Error("no holder lost a lease that was broken")
+		}
+	})
+}
+
+// race has all workers race until a page was published so often, on top of a first
+// generation, and returns what they were told. What they say they have published
+// must be what was.
+func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease time.Duration) (told map[string]int) {
+	t.Helper()
+	const bound = 4 * time.Minute // which a race that hangs comes to
+	first := c.workers[0].regenerate(t, key, generation("first", 600))
+	r.UntilVersion, r.Deadline = first.Version+publishes, time.Now().Add(bound).Unix()
+	answers := make([]<-chan reply, len(c.workers))
+	order := command{Do: "race", Key: key, LeaseMS: lease.Milliseconds(), Race: &r}
+	order.Entry = generation("racing", 600)
+	began := time.Now()
+	for i, w := range c.workers {
+		answers[i] = w.send(t, order)
+	}
+	var published []publication
+	told, share := make(map[string]int), make(map[string]int)
+	for i, w := range c.workers {
+		select {
+		case <-w.ended:
+			t.Fatalf("the worker in %s ended in the race:\n%s", w.language, &w.stderr)
+		case answer := <-answers[i]:
+			ran := answered[run](t, w, order, answer)
+			published = append(published, ran.Published...)
+			share[w.language] += len(ran.Published)
+			for name, n := range ran.Told {
+				told[name] += n
+			}
+		}
+	}
+	t.Logf("%s: %d publishes in %s, by language %v; told %v", c.name, len(published), time.Since(began).Round(time.Millisecond), share, told)
+	for _, w := range c.workers {
+		if share[w.language] == 0 {
+			t.Errorf("no worker in %s ever published", w.language)
+		}
+	}
+	c.judge(t, key, first.Version, publishes, published)
+	return told
+}
+
+// judge expects each publish that was acknowledged to have a version of its own, one
+// after the other, and the last one to be current.
+func (c *crew) judge(t *testing.T, key string, first, publishes int64, published []publication) {
+	t.Helper()
+	slices.SortFunc(published, func(a, b publication) int { return int(a.Version - b.Version) })
+	for i, p := range published {
+		if want := first + int64(i) + 1; p.Version != want {
+			t.Fatalf("publish %d has version %d, want %d: another was lost, or has the same", i+1, p.Version, want)
+		}
+	}
+	if n := int64(len(published)); n != publishes {
+		t.Fatalf("%d publishes were acknowledged, %d happened", n, publishes)
+	}
+	last := published[len(published)-1]
+	for _, w := range c.workers {
+		p := ask[page](t, w, command{Do: "read", Key: key})
+		if p.Entry == nil || p.Entry.Version != last.Version || p.Entry.GenerationID != last.GenerationID || p.Lock != nil {
+			t.Errorf("%s reads %+v, lock %+v; want version %d, generation %s and no lock", w.language, p.Entry, p.Lock, last.Version, last.GenerationID)
+		}
+	}
+}

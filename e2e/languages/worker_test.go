@@ -1,0 +1,227 @@
+package languages
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr/isrtest"
+)
+
+// patience is how long a test waits for an answer, on a machine that is busy.
+const patience = time.Minute
+
+// A language is one that workers are written in.
+type language struct {
+	name string
+	// command is what starts a worker, without its environment.
+	command func(t *testing.T) *exec.Cmd
+}
+
+// languages are all of them. Without what one needs the test is skipped.
+func languages() []language {
+	return []language{
+		{"go", func(*testing.T) *exec.Cmd {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = []string{workerVariable + "=1", "GORACE=atexit_sleep_ms=0"}
+			return cmd
+		}},
+		{"typescript", func(t *testing.T) *exec.Cmd {
+			return exec.Command("node", "--no-warnings", installed(t))
+		}},
+		{"python", func(t *testing.T) *exec.Cmd {
+			cmd := exec.Command(isrtest.Engine(t, "ISR_TEST_PYTHON", "python with boto3"), "-B", "worker.py")
+			cmd.Env = []string{"PYTHONPATH=" + absolute(t, "../../clients/python")}
+			return cmd
+		}},
+	}
+}
+
+// installed is the worker in TypeScript, in a folder in which the client is installed
+// beside the SDK that it was developed with: both are found by their names, and the
+// SDK once.
+func installed(t *testing.T) (script string) {
+	t.Helper()
+	client := isrtest.Engine(t, "ISR_TEST_TYPESCRIPT", "built TypeScript client")
+	dir := t.TempDir()
+	for name, target := range map[string]string{
+		"node_modules/@aws-sdk":                filepath.Join(client, "node_modules", "@aws-sdk"),
+		"node_modules/@facetheory/tabletheory": client,
+	} {
+		link := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(absolute(t, target), link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile("worker.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script = filepath.Join(dir, "worker.mjs")
+	if err := os.WriteFile(script, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return script
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A worker is a process that does what it is told. Its methods may be called from
+// several goroutines; it answers in the order in which it is asked.
+type worker struct {
+	language string
+	owner    string // as its leases show it
+	cmd      *exec.Cmd
+	stderr   bytes.Buffer // to be read once it has ended
+	ended    chan struct{}
+
+	mu      sync.Mutex
+	in      io.Writer            // guarded by mu
+	last    int                  // id of a command; guarded by mu
+	waiting map[int]chan<- reply // guarded by mu
+}
+
+// start starts a worker until the end of the test.
+func (l language) start(t *testing.T, owner string, env []string) *worker {
+	t.Helper()
+	w := &worker{language: l.name, owner: owner, cmd: l.command(t), ended: make(chan struct{}), waiting: make(map[int]chan<- reply)}
+	w.cmd.Env = append(w.cmd.Env, env...)
+	w.cmd.Stderr = &w.stderr
+	in, err := w.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatalf("starting the worker in %s: %v", l.name, err)
+	}
+	w.in = in
+	go w.listen(out)
+	t.Cleanup(func() {
+		w.kill()
+		if w.stderr.Len() > 0 {
+			t.Errorf("the worker in %s wrote:\n%s", w.language, &w.stderr)
+		}
+	})
+	return w
+}
+
+// listen hands answers to who waits for them, until there are no more.
+func (w *worker) listen(out io.Reader) {
+	defer close(w.ended)
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var r reply
+		if err := json.Unmarshal(line, &r); err != nil {
+			break // nobody gets an answer, and says so
+		}
+		w.mu.Lock()
+		waiting := w.waiting[r.ID]
+		delete(w.waiting, r.ID)
+		w.mu.Unlock()
+		if waiting != nil {
+			waiting <- r
+		}
+	}
+	_ = w.cmd.Process.Kill() // it has ended, or talks nonsense
+	_ = w.cmd.Wait()
+}
+
+// kill is kill -9, and waits for the end.
+func (w *worker) kill() {
+	_ = w.cmd.Process.Kill() // it may have ended
+	<-w.ended
+}
+
+// send gives a command; the answer comes by the channel.
+func (w *worker) send(t *testing.T, c command) <-chan reply {
+	t.Helper()
+	answer := make(chan reply, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last++
+	c.ID, c.Owner = w.last, w.owner
+	w.waiting[c.ID] = answer
+	line, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.in.Write(append(line, '\n')); err != nil {
+		t.Fatalf("telling the worker in %s to %s: %v", w.language, c.Do, err)
+	}
+	return answer
+}
+
+// await waits for an answer, be it an error.
+func (w *worker) await(t *testing.T, c command, answer <-chan reply) reply {
+	t.Helper()
+	select {
+	case r := <-answer:
+		return r
+	case <-w.ended:
+		t.Fatalf("the worker in %s ended before it answered to %s:\n%s", w.language, c.Do, &w.stderr)
+	case <-time.After(patience):
+		t.Fatalf("waited %s in vain for the answer of the worker in %s to %s", patience, w.language, c.Do)
+	}
+	return reply{}
+}
+
+// try gives a command, and waits for its answer.
+func (w *worker) try(t *testing.T, c command) reply {
+	t.Helper()
+	return w.await(t, c, w.send(t, c))
+}
+
+// refuses expects an error of this name.
+func (w *worker) refuses(t *testing.T, name string, c command) refusal {
+	t.Helper()
+	r := w.try(t, c)
+	if r.Error != name {
+		t.Errorf("%s: %s %s: %s %s %s; want %s", w.language, c.Do, c.Key, r.Error, r.Message, r.OK, name)
+	}
+	return r.refusal
+}
+
+// does expects no error, of a command whose answer says nothing.
+func (w *worker) does(t *testing.T, c command) { ask[any](t, w, c) }
+
+// ask expects an answer, and returns it.
+func ask[T any](t *testing.T, w *worker, c command) T {
+	t.Helper()
+	return answered[T](t, w, c, w.try(t, c))
+}
+
+func answered[T any](t *testing.T, w *worker, c command, r reply) (ok T) {
+	t.Helper()
+	if r.Error != "" {
+		t.Fatalf("%s: %s %s: %s: %s", w.language, c.Do, c.Key, r.Error, r.Message)
+	}
+	if err := json.Unmarshal(r.OK, &ok); err != nil {
+		t.Fatalf("%s: the answer to %s is %s: %v", w.language, c.Do, r.OK, err)
+	}
+	return ok
+}
