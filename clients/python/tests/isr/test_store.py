@@ -288,6 +288,15 @@ def test_older_versions_are_pruned(client: Any, table_name: str) -> None:
         store.publish(lease, lease.record, new_entry("g4"), history=True)
 
 
+def test_the_current_version_is_never_pruned(client: Any, table_name: str) -> None:
+    """Ids sort by the clocks of their makers: that of the current version may be the oldest."""
+    store = new_store(client, table_name)
+    publish(store, "g9", history=True)
+    lease = store.acquire_lease(KEY)
+    store.publish(lease, lease.record, new_entry("g1"), history=True, keep=1)
+    assert [entry.generation_id for entry in store.versions(KEY)] == ["g9", "g1"]
+
+
 def test_rollback_pin_and_unpin(client: Any, table_name: str) -> None:
     clock = Clock()
     store = new_store(client, table_name, now=clock, meta_ttl_seconds=86400)
