@@ -47,7 +47,7 @@ func history(t *testing.T, c *crew) {
 	}
 	s.awaitServed(t, path, bodyOf(ids[len(ids)-1]))
 	for i, w := range c.workers {
-		to := ids[i] // the first time not the current one, and then neither
+		to := ids[i] // which is never the current one
 		rolled := ask[entry](t, w, command{Do: "rollback", Key: key, To: to, PinnedUntil: forever * int64(i%2)})
 		if rolled.GenerationID != to || rolled.AssertedAt == 0 {
 			t.Errorf("%s rolled back to %s, and says %+v is current", w.language, to, rolled)
@@ -55,8 +55,9 @@ func history(t *testing.T, c *crew) {
 		c.expectCurrent(t, key, rolled, "fresh")
 		s.awaitServed(t, path, bodyOf(to))
 		c.expectVersions(t, key, ids)
-		c.expectChange(t, key, int64(3*i+1))
+		c.expectChange(t, key, int64(4*i+1))
 		c.pinned(t, w, c.after(i, 1), key)
+		c.late(t, w, c.after(i, 1), key, ids[(i+2)%len(ids)])
 	}
 	w := c.workers[1]
 	w.refuses(t, "NoVersion", command{Do: "rollback", Key: key, To: "20260102T150405.000000Z-nobody"})
@@ -88,6 +89,16 @@ func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
 		t.Errorf("%s unpinned (-want +got):\n%s", other.language, diff)
 	}
 	c.expectCurrent(t, key, unpinned, "fresh")
+}
+
+// late has one worker roll back while another renders: what began before is refused.
+func (c *crew) late(t *testing.T, w, renderer *worker, key, to string) {
+	t.Helper()
+	renderer.acquire(t, key, nil)
+	rolled := ask[entry](t, w, command{Do: "rollback", Key: key, To: to})
+	renderer.refuses(t, "Moved", command{Do: "publish", Key: key, Entry: generation("began-before", 600)})
+	renderer.does(t, command{Do: "release", Key: key})
+	c.expectCurrent(t, key, rolled, "fresh")
 }
 
 // expectVersions expects all to find these generations kept.

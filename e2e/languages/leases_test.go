@@ -2,32 +2,42 @@ package languages
 
 import "testing"
 
-// A lease that one language takes all see, by its owner and its end, and none gets;
-// whoever breaks it ends the right of its holder, and of nobody else.
+// A lease that one language takes all see, by its owner and its end, and none gets.
+// When another has broken it, and a third has taken it, its holder can do nothing more,
+// by whichever call it learns that.
 func leases(t *testing.T, c *crew) {
 	for i, holder := range c.workers {
 		key := "site.test/held-by/" + holder.language
-		held := holder.acquire(t, key, nil)
-		if p := c.agree(t, key); p.Lock == nil || *p.Lock != (lock{Owner: holder.owner, ExpiresAt: held.ExpiresAt}) {
-			t.Errorf("the lease of %s until %d is read as %+v", holder.owner, held.ExpiresAt, p.Lock)
-		}
-		for n := 1; n < len(c.workers); n++ {
-			c.after(i, n).isRefused(t, key, lock{Owner: holder.owner, ExpiresAt: held.ExpiresAt})
-		}
-		breaker, next := c.after(i, 1), c.after(i, 2)
-		breaker.does(t, command{Do: "break_lease", Key: key})
-		holder.refuses(t, "LeaseLost", command{Do: "refresh", Key: key})
-		taken := next.acquire(t, key, nil)
-		holder.refuses(t, "LeaseLost", command{Do: "publish", Key: key, Entry: generation("late", 600)})
-		holder.does(t, command{Do: "release", Key: key}) // which is not its any more
-		breaker.isRefused(t, key, lock{Owner: next.owner, ExpiresAt: taken.ExpiresAt})
-		next.does(t, command{Do: "refresh", Key: key})
-		published := ask[entry](t, next, command{Do: "publish", Key: key, Entry: generation(next.language, 600)})
-		c.expectCurrent(t, key, published, "fresh")
-		if p := c.agree(t, key); p.Lock != nil {
-			t.Errorf("a publish of %s left the lease %+v", next.language, p.Lock)
+		for _, late := range []struct {
+			do   string
+			told string // empty: no error, as the lease is to be given up anyway
+		}{{"refresh", "LeaseLost"}, {"publish", "LeaseLost"}, {"release", ""}, {"back_off", ""}} {
+			by := c.held(t, holder, key)
+			for n := 1; n < len(c.workers); n++ {
+				c.after(i, n).isRefused(t, key, by)
+			}
+			breaker, next := c.after(i, 1), c.after(i, 2)
+			breaker.does(t, command{Do: "break_lease", Key: key})
+			by = c.held(t, next, key)
+			holder.refuses(t, late.told, command{Do: late.do, Key: key, Entry: generation("late", 600), PauseMS: longLease})
+			breaker.isRefused(t, key, by)
+			published := ask[entry](t, next, command{Do: "publish", Key: key, Entry: generation(next.language+"-"+late.do, 600)})
+			c.expectCurrent(t, key, published, "fresh")
+			if p := c.agree(t, key); p.Lock != nil {
+				t.Errorf("a publish of %s left the lease %+v", next.language, p.Lock)
+			}
 		}
 	}
+}
+
+// held has a worker take the lease, and expects all to see that.
+func (c *crew) held(t *testing.T, w *worker, key string) lock {
+	t.Helper()
+	want := lock{Owner: w.owner, ExpiresAt: w.acquire(t, key, nil).ExpiresAt}
+	if p := c.agree(t, key); p.Lock == nil || *p.Lock != want {
+		t.Errorf("the lease of %s is read as %+v, want %+v", w.language, p.Lock, want)
+	}
+	return want
 }
 
 // isRefused expects the lease to be somebody's.

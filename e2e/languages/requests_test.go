@@ -23,6 +23,9 @@ func requests(t *testing.T, c *crew) {
 		claimed := func(n int) *claim { return &claim{Key: "order-1", Inputs: sameInputs[n%len(sameInputs)]} }
 		held := w.acquire(t, key, claimed(i))
 		c.inProgress(t, key, "order-1", held.ExpiresAt, claimed)
+		c.set(t, pk(key), "REQ#order-1", "in_progress_until", number("1"))
+		w.does(t, command{Do: "refresh", Key: key}) // of the lease and the request
+		c.inProgress(t, key, "order-1", c.agree(t, key).Lock.ExpiresAt, claimed)
 		next := generation("result-of-"+w.language, 600)
 		ask[entry](t, w, command{Do: "publish", Key: key, Entry: next, History: true})
 		c.completed(t, key, *next, claimed)

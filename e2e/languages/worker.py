@@ -59,20 +59,16 @@ class Worker:
 
     def request(self, c: Json) -> Json | None:
         found = self.store.request(c["key"], c["request"])
-        return found and named(
-            found, "request_hash", "status", "result_s3_key", "generation_id", "in_progress_until", "error"
-        )
+        if found is None:
+            return None
+        return named(found, "request_hash", "status", "result_s3_key", "generation_id", "in_progress_until", "error")
 
     def sequence(self, _: Json) -> int:
         return self.store.sequence().seq
 
     def changes(self, c: Json) -> list[Json]:
-        changes = []
-        for change in self.store.changes(c.get("after", 0)):
-            if getattr(change, "malformed", None):
-                raise change.malformed
-            changes.append({"seq": change.seq, "reload": [target.key for target in change.reload]})
-        return changes
+        found = self.store.changes(c.get("after", 0))
+        return [{"seq": change.seq, "reload": [page.key for page in change.reload]} for change in found]
 
     # --- Leases -------------------------------------------------------------
 
