@@ -58,7 +58,7 @@ export interface Commit extends LeaseRef, Content, Partial<Described>, Omit<Publ
 
 /** What a person declares of a page. */
 export interface Declaration extends PageRef {
-  /** The page as it was read; default: as it is now. */
+  /** The page as it was read, which alone is changed. Default: whatever is there, also if another writer is there first. */
   record?: PageRecord;
   /** When DynamoDB may collect the row, in epoch seconds. Default: by the store's `metaTtlSeconds`. */
   ttlUnixSeconds?: number;
@@ -68,9 +68,12 @@ export interface Declaration extends PageRef {
 
 /** A rollback. */
 export interface Rollback extends Declaration {
-  /** The id of the generation that is to be current. */
-  to: string;
-  /** Pins it until then; `FOREVER_MS` for a pin that does not end by itself. Default: it is not pinned. */
+  /** The id of the generation that is to be current. Default: the one that was published last before the current. */
+  to?: string;
+  /**
+   * Pins it until then; 0: not at all. Default: `FOREVER_MS`, a pin that does not end by
+   * itself, since a generation that has expired would be regenerated for the next visitor.
+   */
   pinnedUntilMs?: number;
   /** When it was declared. Default: now. */
   assertedAtMs?: number;

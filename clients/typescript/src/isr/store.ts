@@ -1,6 +1,14 @@
 import { readFailure, writeFailure } from '../classify.js';
 import { floorSeconds } from '../clock.js';
-import { InvalidInputError, LeaseHeldError, LeaseLostError, PinnedError, TheorydbError } from '../errors.js';
+import {
+  InvalidInputError,
+  LeaseHeldError,
+  LeaseLostError,
+  MovedError,
+  NoVersionError,
+  PinnedError,
+  TheorydbError,
+} from '../errors.js';
 import { keepLease } from '../heartbeat.js';
 import { acquire } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
@@ -34,12 +42,15 @@ import { publish } from './publish.js';
 import { type PageRecord, readPage } from './record.js';
 import { endRequest } from './request.js';
 import { readRequest } from './requestrow.js';
-import { pin, rollback } from './rollback.js';
+import { type Assertion, pin, rollback } from './rollback.js';
 import { Swap } from './swap.js';
 import { prune, versionsOf } from './version.js';
 
 /** A lease is forgotten by its token this long after its end, in milliseconds of the monotonic clock. */
 const forgetAfterMs = 60_000;
+
+/** How often a rollback or a pin of whatever is there is tried again because another writer was there first. */
+const mostMoves = 5;
 
 /** The meta store on one DynamoDB table; see {@link IsrMetaStore}. It holds no resources and need not be closed. */
 export class FaceTheoryIsrMetaStore implements IsrMetaStore {
@@ -244,13 +255,30 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async rollback(r: Rollback): Promise<Entry> {
-    const { pinnedUntilMs, assertedAtMs = this.#backend.clock.now() } = r;
-    if (pinnedUntilMs !== undefined) checkMoment('pinnedUntilMs', pinnedUntilMs);
+    const { pinnedUntilMs = FOREVER_MS, assertedAtMs = this.#backend.clock.now() } = r;
+    checkMoment('pinnedUntilMs', pinnedUntilMs);
     checkMoment('assertedAtMs', assertedAtMs);
-    if (typeof r.to !== 'string') throw new InvalidInputError('to is missing: expected the id of a generation');
-    const { record, assertion } = await this.#declared(r, pinnedUntilMs, assertedAtMs);
-    const name = `roll back ${record.fence.pk} to ${r.to}`;
-    return reading(name, rollback(this.#backend, r.signal, record, r.to, assertion));
+    if (r.to !== undefined && typeof r.to !== 'string') {
+      throw new InvalidInputError(`to is ${typeof r.to}: expected the id of a generation`);
+    }
+    // Chosen once: should another generation be published before the rollback, the one
+    // before that is the very one that is to be left.
+    const to = r.to ?? (await this.#previous(r));
+    return this.#declare(`roll back to ${to}`, r, pinnedUntilMs, assertedAtMs, (record, assertion) =>
+      rollback(this.#backend, r.signal, record, to, assertion),
+    );
+  }
+
+  /** The generation that was published last before the current one; without a current one, all were before it. */
+  async #previous(page: PageRef): Promise<string> {
+    const ids = (await this.versions(page)).map((version) => version.generationId);
+    // Read afterwards, it is current now, whatever was published in between.
+    const { entry } = await this.read(page);
+    const found = ids[ids.indexOf(entry?.generationId ?? '') + 1];
+    if (found === undefined) {
+      throw new NoVersionError(`no version of ${page.cacheKey} is kept from before the current generation`);
+    }
+    return found;
   }
 
   async pin(p: Pin): Promise<Entry> {
@@ -259,15 +287,23 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async unpin(p: Declaration): Promise<Entry> {
-    return this.#pin(p, undefined);
+    return this.#pin(p, 0);
   }
 
-  async #pin(p: Declaration, untilMs: number | undefined): Promise<Entry> {
-    const { record, assertion } = await this.#declared(p, untilMs, this.#backend.clock.now());
-    return reading(`pin ${record.fence.pk}`, pin(this.#backend, p.signal, record, assertion));
+  async #pin(p: Declaration, untilMs: number): Promise<Entry> {
+    return this.#declare('pin', p, untilMs, this.#backend.clock.now(), (record, assertion) =>
+      pin(this.#backend, p.signal, record, assertion),
+    );
   }
 
-  async #declared(d: Declaration, pinnedUntilMs: number | undefined, assertedAtMs: number) {
+  /** Carries out what somebody declares of a page: of the record that was given, or of the page as it is then. */
+  async #declare(
+    what: string,
+    d: Declaration,
+    pinnedUntilMs: number,
+    assertedAtMs: number,
+    carryOut: (record: PageRecord, assertion: Assertion) => Promise<Entry>,
+  ): Promise<Entry> {
     const pk = this.#pk(d.cacheKey);
     const { ttlUnixSeconds: ttl } = d;
     if (ttl !== undefined) checkSeconds('ttlUnixSeconds', ttl);
@@ -275,13 +311,19 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     const assertion = {
       page: { tenant: this.#settings.tenant, key: d.cacheKey },
       assertedAtMs: floorSeconds(assertedAtMs) * 1000,
-      pinnedUntilMs: pinnedUntilMs === undefined ? undefined : floorSeconds(pinnedUntilMs) * 1000,
+      pinnedUntilMs: floorSeconds(pinnedUntilMs) * 1000 || undefined,
       ttlUnixSeconds: (entry: Entry) => (ttl === undefined ? this.#horizon(entry) : Math.floor(ttl)),
       supersededAtMs: d.supersededAtMs,
     };
-    const record = d.record ?? (await this.read(d));
-    this.#fence(record, pk);
-    return { record, assertion };
+    for (let moves = 1; ; moves++) {
+      const record = d.record ?? (await this.read(d));
+      this.#fence(record, pk);
+      try {
+        return await reading(`${what}: ${pk}`, carryOut(record, assertion));
+      } catch (error) {
+        if (!(error instanceof MovedError) || d.record || moves === mostMoves) throw error;
+      }
+    }
   }
 
   async request({

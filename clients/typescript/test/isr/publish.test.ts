@@ -174,6 +174,32 @@ onEngines('a rollback is not undone by a regeneration that began before it', asy
   await assert.rejects(publish(store, generation('g4', Date.now())), PinnedError);
 });
 
+onEngines('a rollback goes to the generation before and pins it, unless it is told otherwise', async (table) => {
+  const store = storeOn(table);
+  for (const id of ['g1', 'g2', 'g3']) {
+    await publish(store, generation(id, Date.now()), { history: true });
+  }
+  const back = await store.rollback({ cacheKey });
+  assert.deepEqual([back.generationId, back.pinnedUntilMs], ['g2', FOREVER_MS]);
+  const loose = await store.rollback({ cacheKey, to: 'g3', pinnedUntilMs: 0 });
+  assert.deepEqual([loose.generationId, loose.pinnedUntilMs], ['g3', undefined]);
+  await store.rollback({ cacheKey, to: 'g1' });
+  await assert.rejects(store.rollback({ cacheKey }), NoVersionError);
+});
+
+onEngines('those who roll back at the same time all do, unless they name what they read', async (table) => {
+  const store = storeOn(table);
+  await publish(store, generation('g1', Date.now()), { history: true });
+  await publish(store, generation('g2', Date.now()), { history: true });
+  const record = await store.read({ cacheKey });
+  const both = await Promise.all([
+    store.rollback({ cacheKey, to: 'g1' }),
+    store.pin({ cacheKey, untilMs: FOREVER_MS }),
+  ]);
+  assert.equal(new Set(both.map((entry) => entry.version)).size, 2);
+  await assert.rejects(store.rollback({ cacheKey, to: 'g1', record }), MovedError);
+});
+
 onEngines('a pin holds until it is ended, and a purge reaches it', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock, metaTtlSeconds: 3600 });

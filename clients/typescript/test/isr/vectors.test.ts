@@ -221,7 +221,12 @@ class Caller {
           ...optional('supersededAtMs', ms(s['superseded_at'])),
         });
       case 'rollback':
-        return store.rollback({ ...declaration(cacheKey, s), to: s['to'], record: await this.#current() });
+        return store.rollback({
+          pinnedUntilMs: 0,
+          ...declaration(cacheKey, s),
+          to: s['to'],
+          record: await this.#current(),
+        });
       case 'pin':
         return this.#pin(s, await this.#current());
       case 'end_request':
