@@ -260,7 +260,8 @@ func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if rec.Entry != nil && !rec.Entry.Foreign {
+	// Other services' entries name no route, be they described in full or not.
+	if rec.Entry != nil && rec.Entry.Route != "" {
 		if b := c.routes[rec.Entry.Route]; b != nil {
 			return b, nil
 		}
@@ -269,7 +270,7 @@ func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
 	if len(c.bound) == 1 && c.bound[0].Name != "" {
 		return c.bound[0], nil
 	}
-	return nil, fmt.Errorf("%w: %s is not stored, and the cache has %d routes to choose from", ErrNoRenderer, k, len(c.bound))
+	return nil, fmt.Errorf("%w: nothing stored says which route %s is of, and the cache has %d to choose from", ErrNoRenderer, k, len(c.bound))
 }
 
 // join finds the flight of a key, or begins one with a search that says what is

@@ -77,6 +77,21 @@ func TestRegenerateKnowsWhomToCall(t *testing.T) {
 	})
 }
 
+// TestRegenerateWhatNamesNoRoute: services in other languages describe their pages in
+// full, but for the route, which they have not.
+func TestRegenerateWhatNamesNoRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		nameless := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
+		get(nameless, "/")
+		c := tb.node(tb.store("b"), nil)
+		c.Handler(isr.Route{Name: "site"}, site)
+		if e, err := c.Regenerate(t.Context(), page); err != nil || e.Route != "site" {
+			t.Errorf("regenerated for the route %q, %v", e.Route, err)
+		}
+	})
+}
+
 func TestRegenerateYieldsToAnotherHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

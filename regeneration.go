@@ -53,7 +53,8 @@ func WithUnpin() RegenerateOption {
 // awaited, not joined.
 //
 // The renderer is that of the route by which the stored page was rendered; for
-// a page that is not stored, that of the cache's only route. Errors: wrapping
+// a page that is not stored, or whose entry names no route, that of the cache's only
+// route. Errors: wrapping
 // [ErrNoRenderer], if there is none; [ErrPinned], if the page is pinned, and not
 // to be unpinned; [ErrUncacheable], with the reason, if the response must not be
 // stored; [*HeldError], if another process is regenerating the page, or it is in
