@@ -50,7 +50,8 @@ export async function lookUp(site: Site, wanted: Wanted): Promise<Found> {
   for (let look = 1; ; look++) {
     const found = await tryOnce(site, wanted, reading, began);
     if (found) return found;
-    if (isBackOff(reading.record.lock) || !(await pause(site, look, startedAt))) return { answer: null, began };
+    if (isBackOff(reading.record.lock) || !(await pause(site, cacheKey, look, startedAt)))
+      return { answer: null, began };
     pages.forget(cacheKey);
     reading = await pages.read(cacheKey);
   }
@@ -107,16 +108,22 @@ async function lookAgain(site: Site, rendering: Rendering, began: Began): Promis
   return { answer: shown(site, fresh(entry, known.value, clock.now())), began };
 }
 
-/** Tells Next to make the page: behind the visitor's back, or while he waits. */
+/**
+ * Tells Next to make the page: behind the visitor's back, or while he waits. What has
+ * expired by its time is told all the same, as Next itself does it: it says when it
+ * fails to replace it. What was revalidated is not: Next would fetch everything anew
+ * that the page is made of, and not only what was revalidated.
+ */
 async function toMake(site: Site, reading: Reading, began: Began): Promise<Found> {
-  const { entry } = reading.record;
-  const known = entry && !entry.foreign ? await site.pages.valueOf(entry) : undefined;
+  const { record, state } = reading;
+  const entry = state === 'stale' || state === 'expired' ? record.entry : undefined;
+  const known = entry && (await site.pages.valueOf(entry));
   if (!entry || !known) return { answer: null, began };
-  const isStale = reading.state === 'stale';
-  const answer = isStale ? stale(entry, known.value, site.settings.clock.now()) : expired(entry, known.value);
+  const now = site.settings.clock.now();
+  if (state === 'stale') return { answer: shown(site, stale(entry, known.value, now)), began };
   // Images have no word for what must not be shown.
-  if (!isStale && known.value?.kind === 'IMAGE') return { answer: null, began };
-  return { answer: shown(site, answer), began };
+  if (known.value?.kind === 'IMAGE') return { answer: null, began };
+  return { answer: shown(site, expired(entry, known.value)), began };
 }
 
 /** The value of what may be shown. */
@@ -141,11 +148,20 @@ export function isBackOff(lock: Lock | undefined): boolean {
   return lock !== undefined && lock.owner === '' && lock.failures > 0;
 }
 
-/** Waits for the next look; false: it has been long enough. */
-async function pause(site: Site, look: number, startedAt: number): Promise<boolean> {
-  const { clock, waitMs } = site.settings;
-  const left = startedAt + waitMs - clock.elapsed();
-  if (left <= 0) return false;
+/**
+ * Waits for the next look; false: it has been long enough. Who holds the lease may have
+ * failed, which Next does not say: after one visitor has waited in vain, others of this
+ * process do not, for as long as a dead holder's lease lasts twice.
+ */
+async function pause(site: Site, cacheKey: string, look: number, startedAt: number): Promise<boolean> {
+  const { clock, waitMs, leaseMs } = site.settings;
+  const now = clock.elapsed();
+  if ((site.inVain.get(cacheKey) ?? Number.NEGATIVE_INFINITY) > now) return false;
+  const left = startedAt + waitMs - now;
+  if (left <= 0) {
+    site.inVain.set(cacheKey, now + 2 * leaseMs, 1);
+    return false;
+  }
   const mean = Math.min(firstPauseMs * 2 ** (look - 1), longestPauseMs);
   return clock.sleep(Math.min(mean * (0.5 + Math.random()), left), undefined);
 }

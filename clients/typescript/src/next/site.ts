@@ -4,6 +4,7 @@ import { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { Bodies } from './bodies.js';
 import type { HandlerContext, Value } from './contract.js';
 import { Marks } from './marks.js';
+import { Memory } from './memory.js';
 import { buildIdOf } from './names.js';
 import type { Settings } from './options.js';
 import { Outage } from './outage.js';
@@ -12,6 +13,9 @@ import { Running } from './renderings.js';
 
 /** Bounds one call of the table, in milliseconds: a visitor waits for twice that at most. */
 const callTimeoutMs = 1500;
+
+/** How many pages are remembered that somebody has waited for in vain. */
+const mostInVain = 1000;
 
 /** How much longer than entries marks are kept, in seconds: an entry may not outlive what was said of its tags. */
 const marksOutlive = 2 * 24 * 3600;
@@ -30,6 +34,8 @@ export class Site {
   readonly outage: Outage;
   /** The values that Next was given: if it returns one, it could not make a new one. */
   readonly given = new WeakSet<object>();
+  /** Until when visitors do not wait for pages that others make, on the monotonic clock: somebody has waited in vain. */
+  readonly inVain = new Memory<number>(mostInVain);
 
   constructor(settings: Settings, ctx: HandlerContext) {
     const { ddb, tableName, tenant, clock, warn } = settings;

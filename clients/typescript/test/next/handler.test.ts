@@ -203,12 +203,12 @@ onStores('tags: what is revalidated is seen by all, and outlives what was begun 
   assert.equal(verdict(await before.get('/page', pageContext)), 'fresh');
   await a.request().revalidateTag('news');
   const maker = b.request();
-  assert.equal(verdict(await maker.get('/page', pageContext)), 'blocking');
+  assert.equal(verdict(await maker.get('/page', pageContext)), 'missing');
   // It is revalidated once more while it is made: what is made is too old when it is born.
   await a.request().revalidateTag(['other', 'all']);
   await maker.set('/page', page('two', 'news', 'all'), minute);
   const again = a.request();
-  assert.equal(verdict(await again.get('/page', pageContext)), 'blocking');
+  assert.equal(verdict(await again.get('/page', pageContext)), 'missing');
   await again.set('/page', page('three', 'news', 'all'), minute);
   assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
 });
@@ -221,7 +221,45 @@ onStores('tags with a time: shown once more, until they expire', async ({ start,
   assert.equal(verdict(await maker.get('/page', pageContext)), 'stale');
   assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'to others, for a moment');
   watch.advance(31_000); // the lease of the maker has ended, too
-  assert.equal((await a.request().get('/page', pageContext))?.lastModified, -1);
+  assert.equal(await a.request().get('/page', pageContext), null);
+});
+
+onStores(
+  'pages that have expired by their time are told, so that Next says whether it fails',
+  async ({ start, watch }) => {
+    const [a, b] = [start(), start({ waitSeconds: 0 })];
+    await make(a, '/page', page('one'));
+    watch.advance(3601_000);
+    const maker = a.request();
+    const previous = await maker.get('/page', pageContext);
+    assert.equal(verdict(previous), 'blocking');
+    assert.equal(await b.request().get('/page', pageContext), null);
+    await maker.set('/page', previous?.value ?? null, { cacheControl: { revalidate: 30, expire: 3600 } });
+    // It failed. Whoever succeeds ends the pause.
+    const other = b.request();
+    assert.equal(await other.get('/page', pageContext), null);
+    await other.set('/page', page('two'), minute);
+    assert.equal(html(await a.request().get('/page', pageContext)), 'two');
+  },
+);
+
+onStores('for a page that is not made a process waits once', async ({ start, table }) => {
+  const ddb = table.connect();
+  const sent = injectFaults(ddb, () => undefined);
+  const [a, b] = [start(), start({ ddb, waitSeconds: 0.5 })];
+  assert.equal(await a.request().get('/page', pageContext), null); // and nothing more is heard of it
+  assert.equal(await b.request().get('/page', pageContext), null);
+  const looked = sent('Query');
+  assert.ok(looked > 4, 'it looks several times');
+  for (let i = 1; i <= 3; i++) {
+    assert.equal(await b.request().get('/page', pageContext), null);
+    assert.equal(sent('Query') - looked, 2 * i, 'the page and the log, once');
+  }
+  // Where it was begun it is begun anew.
+  const again = a.request();
+  assert.equal(await again.get('/page', pageContext), null);
+  await again.set('/page', page('one'), minute);
+  assert.equal(html(await b.request().get('/page', pageContext)), 'one');
 });
 
 onStores('fetches: by their tags and those of the page that asks, and across builds', async ({ start }) => {
@@ -312,12 +350,12 @@ onStores('marks are found by who starts later, and by who missed a part of the l
     await table.ddb.send(new DeleteItemCommand({ TableName: table.tableName, Key }));
   }
   const other = b.request();
-  assert.equal(verdict(await other.get('/page', pageContext)), 'blocking');
+  assert.equal(verdict(await other.get('/page', pageContext)), 'missing');
   await other.set('/page', page('two', 'news'), minute);
   const late = start();
   assert.equal(verdict(await late.request().get('/page', pageContext)), 'fresh');
   await a.request().revalidateTag('news');
-  assert.equal(verdict(await start().request().get('/page', pageContext)), 'blocking');
+  assert.equal(verdict(await start().request().get('/page', pageContext)), 'missing');
 });
 
 onStores('a row of the log that cannot be read loses no purge', async ({ start, table }) => {
@@ -327,14 +365,14 @@ onStores('a row of the log that cannot be read loses no purge', async ({ start, 
   await a.request().revalidateTag('news');
   const Item = { pk: { S: 'PURGE' }, sk: { S: `LOG#${'1'.padStart(20, '0')}` }, targets: { S: 'odd' } };
   await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item }));
-  assert.equal(verdict(await b.request().get('/page', pageContext)), 'blocking');
+  assert.equal(verdict(await b.request().get('/page', pageContext)), 'missing');
 });
 
 onStores('a purge of many tags is one that all see', async ({ start }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one', 'tag-199'));
   await b.request().revalidateTag(Array.from({ length: 200 }, (_, i) => `tag-${i}`));
-  assert.equal(verdict(await a.request().get('/page', pageContext)), 'blocking');
+  assert.equal(verdict(await a.request().get('/page', pageContext)), 'missing');
 });
 
 onStores(
@@ -347,10 +385,10 @@ onStores(
     assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'it has not looked');
     watch.advance(11_000);
     const maker = a.request();
-    assert.equal((await maker.get('/page', pageContext))?.lastModified, -1);
+    assert.equal(await maker.get('/page', pageContext), null);
     await maker.set('/page', page('two', 'news'), minute);
     await a.request().revalidateTag('news');
-    assert.equal((await a.request().get('/page', pageContext))?.lastModified, -1);
+    assert.equal(await a.request().get('/page', pageContext), null);
   },
 );
 
