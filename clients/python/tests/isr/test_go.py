@@ -22,7 +22,7 @@ from theorydb_py.errors import MovedError, RequestCompletedError
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease, body_prefix, canonical_key
 from theorydb_py.isr.inputs import Json
 
-BINARY = os.environ.get("ISR_TEST_BINARY", "")
+BINARY = os.environ.get("ISR_TEST_ISR", "")
 HISTORY = 5
 
 
@@ -90,7 +90,7 @@ def free_address() -> str:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     if not BINARY:
-        pytest.skip("ISR_TEST_BINARY is not set: the path of the binary isr, of go build ./cmd/isr")
+        pytest.skip("ISR_TEST_ISR is not set: the path of the binary isr, of go build ./cmd/isr")
     site, database, data = free_address(), free_address(), tmp_path / "data"
     command = [BINARY, "serve", "--demo", "--listen", site, "--data", str(data), "--dynamodb-listen", database]
     command += ["--admin", "none", "--history", str(HISTORY)]
