@@ -28,8 +28,8 @@ type engine struct {
 	access, secret string
 }
 
-// onEngines runs a test on each engine, one after the other: together they would only
-// wait for each other. Changes of the sources of any language are changes of the test.
+// onEngines runs a test on each engine. Changes of the sources of any language are
+// changes of the test.
 func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Helper()
 	process.ReadSources(t, "../..")

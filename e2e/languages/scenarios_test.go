@@ -1,3 +1,5 @@
+//go:build unix
+
 package languages
 
 import "testing"
@@ -5,6 +7,7 @@ import "testing"
 // TestOneTable has one worker of each language share tables.
 func TestOneTable(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
+		t.Parallel() // much of the time is waiting for leases to end
 		c := newCrew(t, e, 1)
 		for _, scenario := range []struct {
 			name string

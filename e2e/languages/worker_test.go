@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -119,8 +120,13 @@ func (l language) start(t *testing.T, owner string, env []string) *worker {
 	go w.listen(out)
 	t.Cleanup(func() {
 		w.kill()
-		if w.stderr.Len() > 0 {
-			t.Errorf("the worker in %s wrote:\n%s", w.language, &w.stderr)
+		for _, bad := range []string{"panic", "DATA RACE", "Traceback", "Unhandled"} {
+			if strings.Contains(w.stderr.String(), bad) {
+				t.Errorf("the worker in %s: %s", w.language, bad)
+			}
+		}
+		if t.Failed() && w.stderr.Len() > 0 {
+			t.Logf("the worker in %s wrote:\n%s", w.language, &w.stderr)
 		}
 	})
 	return w
@@ -129,6 +135,7 @@ func (l language) start(t *testing.T, owner string, env []string) *worker {
 // listen hands answers to who waits for them, until there are no more.
 func (w *worker) listen(out io.Reader) {
 	defer close(w.ended)
+	var nonsense []byte
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -137,6 +144,7 @@ func (w *worker) listen(out io.Reader) {
 		}
 		var r reply
 		if err := json.Unmarshal(line, &r); err != nil {
+			nonsense = line
 			break // nobody gets an answer, and says so
 		}
 		w.mu.Lock()
@@ -149,6 +157,7 @@ func (w *worker) listen(out io.Reader) {
 	}
 	_ = w.cmd.Process.Kill() // it has ended, or talks nonsense
 	_ = w.cmd.Wait()
+	w.stderr.Write(nonsense) // which is complete now
 }
 
 // kill is kill -9, and waits for the end.
