@@ -51,6 +51,9 @@ func languages() []language {
 func installed(t *testing.T) (script string) {
 	t.Helper()
 	client := isrtest.Engine(t, "ISR_TEST_TYPESCRIPT", "built TypeScript client")
+	if _, err := os.Stat(filepath.Join(client, "dist", "index.js")); err != nil {
+		t.Fatalf("the TypeScript client in %s is not built: run npm ci and npm run build there: %v", client, err)
+	}
 	dir := t.TempDir()
 	for name, target := range map[string]string{
 		"node_modules/@aws-sdk":                filepath.Join(client, "node_modules", "@aws-sdk"),
