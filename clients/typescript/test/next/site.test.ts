@@ -191,6 +191,18 @@ onTwo('what Next keeps beside pages is kept: 404s, redirects, bytes and headers'
   assert.equal((await fleet.made()).length, 4);
 });
 
+onTwo('images are made once, if the site has them kept', async ([a, b]) => {
+  const image = '/_next/image?url=%2Fcloth.png&w=64&q=75';
+  const first = await visit(a, image);
+  assert.equal(first.status, 200, first.text);
+  // Next sends an image before it keeps it.
+  await until('it is kept', async () => (await visit(a, image)).cache === 'HIT');
+  const second = await visit(b, image);
+  assert.equal(second.cache, 'HIT');
+  assert.deepEqual(second.bytes, first.bytes);
+  assert.equal(second.headers.get('etag'), first.headers.get('etag'));
+});
+
 onTwo('the data of a page is that of its markup, whoever asks for it', async ([a, b]) => {
   const page = await visit(a, '/timed/rsc');
   const data = await visit(b, '/timed/rsc?_rsc', { headers: { rsc: '1' } });

@@ -5,6 +5,7 @@ const here = (name) => fileURLToPath(new URL(name, import.meta.url));
 export default {
   cacheHandler: here('./cache-handler.mjs'),
   turbopack: { root: here('.') },
+  images: { customCacheHandler: true },
   // Each process keeps as little as it can, but for the test of what it keeps.
   cacheMaxMemorySize: Number(process.env.SITE_MEMORY ?? 0),
 };
