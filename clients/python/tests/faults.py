@@ -19,6 +19,7 @@ class Faults:
     """
 
     def __init__(self, client: DynamoDBClient) -> None:
+        self.client = client
         self.sent: dict[str, int] = {}
         self._lost: dict[str, int] = {}
         self._dropped: dict[str, int] = {}

@@ -8,44 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.clocks import Time
 from tests.waiting import BOUND, eventually
 from theorydb_py.errors import LeaseLostError
 from theorydb_py.heartbeat import Heartbeat
 
 LOG = logging.getLogger("tests")
-
-
-class Time:
-    """A clock that stands still until the heartbeat waits and the test says go on."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self._waits: list[float] = []
-        self._changed = threading.Condition()
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, quit_: threading.Event, seconds: float) -> bool:
-        """Wait as the heartbeat does: until the clock has come so far, or the end."""
-        due = self.now + seconds
-        with self._changed:
-            self._waits.append(seconds)
-            self._changed.notify_all()
-            while self.now < due and not quit_.is_set():
-                self._changed.wait(0.01)  # the end is not notified
-            return quit_.is_set()
-
-    def next_wait(self) -> float:
-        """Return how long the heartbeat waits now, once it does."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: self._waits, BOUND), "the heartbeat does not wait"
-            return self._waits.pop(0)
-
-    def advance(self, seconds: float) -> None:
-        with self._changed:
-            self.now += seconds
-            self._changed.notify_all()
 
 
 @pytest.fixture
@@ -55,20 +23,20 @@ def time() -> Time:
 
 def begin(time: Time, refresh: Callable[[], None]) -> Heartbeat:
     return Heartbeat(
-        refresh, name="k", seconds=30, acquired_at=98.0, logger=LOG, monotonic=time.monotonic, wait=time.wait
+        refresh, name="k", seconds=30, acquired_at=-2.0, logger=LOG, monotonic=time.monotonic, wait=time.wait
     )
 
 
 def test_beats_at_a_third_of_the_lifetime(time: Time) -> None:
     beats = []
-    heartbeat = begin(time, lambda: beats.append(time.now))
+    heartbeat = begin(time, lambda: beats.append(time.passed))
     assert time.next_wait() == pytest.approx(8)  # the acquisition took two seconds
     time.advance(8)
     assert time.next_wait() == pytest.approx(10)
     time.advance(10)
     assert time.next_wait() == pytest.approx(10)
     assert heartbeat.stop() is False
-    assert beats == [108.0, 118.0]
+    assert beats == [8, 18]
 
 
 def test_is_told_of_the_loss(time: Time) -> None:
@@ -87,7 +55,7 @@ def test_unreachable_is_tried_again_and_is_lost_at_the_deadline(time: Time) -> N
     beats = []
 
     def refresh() -> None:
-        beats.append(time.now)
+        beats.append(time.passed)
         raise ConnectionError("unreachable")
 
     heartbeat = begin(time, refresh)
@@ -97,7 +65,7 @@ def test_unreachable_is_tried_again_and_is_lost_at_the_deadline(time: Time) -> N
         time.advance(wait)
     assert eventually(lambda: len(beats) == 8)
     assert heartbeat.stop() is True
-    assert beats == [108, 111, 114, 117, 120, 123, 126, 128]
+    assert beats == [8, 11, 14, 17, 20, 23, 26, 28]
 
 
 def test_a_refresh_that_hangs_does_not_hide_the_loss(time: Time) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.clocks import Clock, Time
 from tests.conftest import Engine
 from tests.faults import Faults
-from tests.waiting import eventually
 from theorydb_py.errors import (
     InvalidInputError,
     InvalidKeyError,
@@ -30,17 +30,9 @@ if TYPE_CHECKING:
 NOW = 1_800_000_000.25
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 Maker = Callable[..., LeaseManager]
@@ -106,7 +98,7 @@ def test_an_expired_lease_is_not_extended_though_nobody_has_taken_it(manager: Ma
 
 
 def test_refresh_counts_from_now(manager: Maker, clock: Clock, client: DynamoDBClient, table_name: str) -> None:
-    m = manager(ttl_buffer_seconds=10)
+    m = manager()
     lease = m.acquire("k", lease_seconds=30)
     clock.now += 20
     m.refresh(lease)
@@ -115,7 +107,7 @@ def test_refresh_counts_from_now(manager: Maker, clock: Clock, client: DynamoDBC
     assert (lease.expires_at, lease.seconds) == (math.ceil(NOW + 80), 60)
     stored = row(client, table_name, "JOB#k")
     assert stored["lease_expires_at"]["N"] == str(lease.expires_at)
-    assert stored["ttl"]["N"] == str(lease.expires_at + 10)
+    assert stored["ttl"]["N"] == str(lease.expires_at + 3600)
 
 
 def test_release_leaves_no_row_and_nothing_to_refresh(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
@@ -162,9 +154,18 @@ def test_rows_of_others(manager: Maker, client: DynamoDBClient, table_name: str,
         assert (held.value.failures, held.value.expires_at) == (2, math.floor(NOW) + 1)
 
 
-@pytest.mark.parametrize("key", ["", "x" * 1025, "\ud800", None, 7])
-def test_keys_that_are_none(key: Any) -> None:
-    with pytest.raises(InvalidKeyError):
+@pytest.mark.parametrize(
+    ("key", "refusal"),
+    [
+        ("", InvalidKeyError),
+        ("x" * 1025, InvalidKeyError),
+        ("\ud800", InvalidKeyError),
+        (None, InvalidInputError),
+        (7, InvalidInputError),
+    ],
+)
+def test_keys_that_are_none(key: Any, refusal: type[Exception]) -> None:
+    with pytest.raises(refusal):
         LeaseManager(_nobody(), table_name="t").acquire(key)
 
 
@@ -224,12 +225,12 @@ def test_an_acquisition_that_stays_unanswered_is_given_back(
 
 
 def test_an_acquisition_that_cannot_be_given_back_is_unknown(
-    faulty: tuple[Faults, LeaseManager],
+    faulty: tuple[Faults, LeaseManager], table_name: str
 ) -> None:
-    faults, m = faulty
+    faults, _ = faulty
     faults.drop("PutItem", 100)
     faults.drop("DeleteItem", 1_000_000)
-    impatient = LeaseManager(m._client, table_name=m._table, retry=Retry(first_pause=0.001, timeout=0.05))
+    impatient = LeaseManager(faults.client, table_name=table_name, retry=Retry(first_pause=0.001, timeout=0.05))
     with pytest.raises(UnknownOutcomeError, match="giving it back"):
         impatient.acquire("k")
 
@@ -282,10 +283,28 @@ def test_with_releases_after_an_error(
 
 
 def test_with_extends_the_lease_meanwhile(client: DynamoDBClient, table_name: str) -> None:
-    with LeaseManager(client, table_name=table_name).lease("k", lease_seconds=1) as lease:
+    time = Time()
+    m = LeaseManager(client, table_name=table_name, now=time.wall, retry=time.retry(), wait=time.wait)
+    with m.lease("k", lease_seconds=30) as lease:
         first = lease.expires_at
-        assert eventually(lambda: lease.expires_at >= first + 2)
+        for beat in (1, 2, 3, 4):
+            assert time.next_wait() == 10
+            assert lease.expires_at == first + 10 * (beat - 1)
+            time.advance(10)
+        assert time.next_wait() == 10
+        assert row(client, table_name, "JOB#k")["lease_expires_at"]["N"] == str(first + 40)
         lease.check()
+
+
+def test_with_lets_the_work_release_the_lease_early(manager: Maker) -> None:
+    m = manager()
+    with m.lease("k") as lease:
+        m.release(lease)
+        with pytest.raises(LeaseLostError, match="was released"):
+            lease.check()
+        m.acquire("k")
+    with pytest.raises(LeaseHeldError):  # the next holder keeps it
+        m.acquire("k")
 
 
 def test_with_tells_of_a_lost_lease(manager: Maker, clock: Clock) -> None:
@@ -341,10 +360,25 @@ def test_contenders_hold_it_one_at_a_time(client: DynamoDBClient, table_name: st
     assert done >= 1
 
 
-def test_keys_of_any_row() -> None:
+def test_a_lease_stays_in_its_table(manager: Maker, client: DynamoDBClient) -> None:
+    lease = manager().acquire("k")
+    elsewhere = LeaseManager(client, table_name="there-is-none")
+    elsewhere.refresh(lease, lease_seconds=60)
+    assert lease.seconds == 60
+    elsewhere.release(lease)
+    manager().acquire("k")
+
+
+def test_keys_of_any_partition() -> None:
     assert LeaseKey("CACHE#x") == LeaseKey(pk="CACHE#x", sk="LOCK")
-    with pytest.raises(InvalidKeyError, match=r"LeaseKey\.pk"):
+    with pytest.raises(InvalidKeyError, match="partition key"):
         LeaseKey("")
+
+
+@pytest.mark.parametrize("sk", ["META", "", None])
+def test_no_other_row_is_taken_for_a_lease(sk: Any) -> None:
+    with pytest.raises(InvalidKeyError, match="row LOCK"):
+        LeaseKey("CACHE#x", sk)
 
 
 def _nobody() -> Any:

@@ -1,17 +1,13 @@
-"""A real engine whose calls fail by plan, and time that passes by waiting for it."""
+"""A real engine whose calls fail by plan."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
-
-from tests.isr.pages import NOW
-from theorydb_py.retry import Retry
 
 
 class Fault(enum.Enum):
@@ -108,24 +104,3 @@ def answer(code: str, status: int, operation: str) -> ClientError:
 def _ignoring(call: Callable[[], object]) -> None:
     with contextlib.suppress(ClientError):  # the reply is lost, whatever it says
         call()
-
-
-@dataclass
-class Time:
-    """Wall time and monotonic time, which pass by waiting alone."""
-
-    now: float = NOW
-    passed: float = field(default=0.0)
-
-    def wall(self) -> float:
-        return self.now + self.passed
-
-    def monotonic(self) -> float:
-        return self.passed
-
-    def sleep(self, seconds: float) -> None:
-        self.passed += seconds
-
-    def retry(self) -> Retry:
-        """Return retries that wait for nobody."""
-        return Retry(sleep=self.sleep, monotonic=self.monotonic, random=lambda: 0.5)

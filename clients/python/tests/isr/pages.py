@@ -6,22 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.clocks import NOW, Clock
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease
 from theorydb_py.retry import Retry
 
 KEY = "example.com/news"
-NOW = 1_800_000_000.0
 DIGEST = "0" * 64
-
-
-@dataclass
-class Clock:
-    """Wall time in epoch seconds, moved by hand."""
-
-    now: float = NOW
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

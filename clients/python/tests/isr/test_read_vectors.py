@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.isr.pages import Clock, clear, fill, new_store
+from tests.clocks import Clock
+from tests.isr.pages import clear, fill, new_store
 from tests.isr.vectors import cover_from, item_from, load, said_of
 from theorydb_py.errors import LeaseHeldError, MalformedRowError, TheorydbError
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.isr.pages import KEY, Clock, clear, new_entry, new_store, publish, rows
+from tests.clocks import Clock
+from tests.isr.pages import KEY, clear, new_entry, new_store, publish, rows
 from tests.isr.vectors import entry_from, load
 from theorydb_py.errors import TheorydbError
 from theorydb_py.isr import Assertion, FaceTheoryIsrMetaStore, hashed_partition, raw_partition

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.isr.faulty import Fault, Faulty, Time
+from tests.clocks import Time
+from tests.isr.faulty import Fault, Faulty
 from tests.isr.pages import KEY, Tokens, clear, new_entry, new_store, publish, row, rows
 from theorydb_py.errors import (
     LeaseHeldError,
@@ -227,7 +228,7 @@ def test_claim(client: Any, table_name: str, ahead: int, subtests: pytest.Subtes
                 assert fleet.lock() == ""
                 assert fleet.requested() in ("", "FAILED")
             # Whatever happened, it can be carried out once that is over.
-            fleet.time.sleep(40)
+            fleet.time.advance(40)
             again = fleet.rival.acquire_lease(KEY, idempotency_key="r", request_hash="h")
             fleet.rival.publish(again, again.record, new_entry("g2"))
             assert fleet.requested() == "COMPLETED"
@@ -238,7 +239,7 @@ def test_refresh(client: Any, table_name: str, subtests: pytest.Subtests) -> Non
         with subtests.test(str(trouble)):
             fleet = new_fleet(client, table_name)
             lease = fleet.store.acquire_lease(KEY)
-            fleet.time.sleep(10)
+            fleet.time.advance(10)
             trouble.begin(fleet)
             error = outcome(fleet, fleet.store.refresh_lease, lease)
             assert not isinstance(error, LeaseLostError), "it is still ours"

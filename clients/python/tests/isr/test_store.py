@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.clocks import NOW, Clock, Time
 from tests.conftest import Engine
 from tests.faults import Faults
 from tests.isr.faulty import Fault, Faulty
-from tests.isr.pages import KEY, NOW, Clock, Tokens, fill, held, new_entry, new_store, publish, row, rows
+from tests.isr.pages import KEY, Tokens, fill, held, new_entry, new_store, publish, row, rows
 from tests.waiting import eventually
 from theorydb_py.errors import (
     ConditionFailedError,
@@ -140,6 +141,12 @@ def test_a_table_that_is_not_there_is_named_so(client: Any) -> None:
 # --- Keeping a lease -------------------------------------------------------------
 
 
+def kept_store(client: Any, table: str) -> tuple[FaceTheoryIsrMetaStore, Time]:
+    """Return a store whose heartbeats beat when the test says so."""
+    time = Time()
+    return new_store(client, table, now=time.wall, retry=time.retry(), wait=time.wait), time
+
+
 def test_a_lease_is_released_at_the_end_of_the_block(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     with store.lease(KEY) as lease:
@@ -158,10 +165,14 @@ def test_a_lease_is_released_at_the_end_of_the_block(client: Any, table_name: st
 
 
 def test_a_lease_outlives_its_duration_by_its_heartbeat(client: Any, table_name: str) -> None:
-    store = FaceTheoryIsrMetaStore(client, table_name)
-    with store.lease(KEY, lease_duration_ms=1000) as lease:
+    store, time = kept_store(client, table_name)
+    with store.lease(KEY) as lease:
         first = lease.lease_expires_at
-        assert eventually(lambda: lease.lease_expires_at > first + 1)
+        for _ in range(4):
+            assert time.next_wait() == 10
+            time.advance(10)
+        assert time.next_wait() == 10
+        assert lease.lease_expires_at == first + 40
         lease.check()
         assert store.try_acquire_lease(KEY) is None
         store.publish(lease, lease.record, new_entry(generated_at=first))
@@ -169,12 +180,13 @@ def test_a_lease_outlives_its_duration_by_its_heartbeat(client: Any, table_name:
 
 
 def test_a_lease_that_is_lost_is_told_of(client: Any, table_name: str) -> None:
-    store = FaceTheoryIsrMetaStore(client, table_name)
+    store, time = kept_store(client, table_name)
     told = []
 
     def work() -> None:
-        with store.lease(KEY, lease_duration_ms=1000) as lease:
+        with store.lease(KEY) as lease:
             store.break_lease(KEY)
+            time.advance(time.next_wait())
             assert eventually(lambda: lease.lost)
             for call in (lease.check, lambda: store.publish(lease, lease.record, new_entry())):
                 with pytest.raises(LeaseLostError):
@@ -189,18 +201,30 @@ def test_a_lease_that_is_lost_is_told_of(client: Any, table_name: str) -> None:
 
 def test_a_lease_whose_table_is_out_of_reach_is_lost_in_time(client: Any, table_name: str) -> None:
     faulty = Faulty(client)
-    store = new_store(faulty, table_name)
+    store, time = kept_store(faulty, table_name)
     told = []
 
     def work() -> None:
-        with store.lease(KEY, lease_duration_ms=1000) as lease:
+        with store.lease(KEY) as lease:
             faulty.arm([], down=lambda: True)
-            told.append(eventually(lambda: lease.lost))
+            while not lease.lost:
+                told.append(time.next_wait())
+                time.advance(told[-1])
             faulty.arm([])
 
     with pytest.raises(LeaseLostError):
         work()
-    assert told == [True]
+    assert told[:3] == [10, pytest.approx(3), pytest.approx(3)]
+    assert time.passed == pytest.approx(30, abs=0.2)
+
+
+def test_a_lease_is_released_though_the_end_of_its_request_cannot_be_written(engine: Engine, table_name: str) -> None:
+    client = engine.client(retries={"total_max_attempts": 1})
+    faults, store = Faults(client), new_store(client, table_name)
+    with store.lease(KEY, idempotency_key="r", request_hash="h"):
+        faults.drop("UpdateItem", 100)
+    assert row(client, table_name, store, "LOCK") == {}
+    assert row(client, table_name, store, "REQ#r")["status"] == {"S": "STARTED"}
 
 
 def test_a_request_that_was_not_completed_in_the_block_failed(client: Any, table_name: str) -> None:

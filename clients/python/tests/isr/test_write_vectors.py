@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.isr.pages import Clock, Tokens, clear, fill, new_store, rows
+from tests.clocks import Clock
+from tests.isr.pages import Tokens, clear, fill, new_store, rows
 from tests.isr.vectors import comparable, entry_from, item_from, load
 from theorydb_py.errors import TheorydbError
 from theorydb_py.isr import Assertion, Entry, FaceTheoryIsrMetaStore, IsrLease, Record

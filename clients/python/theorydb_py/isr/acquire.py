@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from theorydb_py.answers import read_failure, stored_item
 from theorydb_py.errors import TheorydbError, UnknownOutcomeError
-from theorydb_py.isr.connection import Connection, logger
+from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.expressions import compare, delete, is_free, put
 from theorydb_py.isr.items import SK_LOCK, key, string, text
 from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.lockrow import held_error, lock_of, new_lock
+from theorydb_py.isr.lockrow import expiry, held_error, lock_of, new_lock
 from theorydb_py.isr.request import end_request
 from theorydb_py.isr.requestrow import failed
-from theorydb_py.lockrow import expiry
 from theorydb_py.outcome import Outcome, outcome_of
 
 
@@ -86,7 +85,7 @@ def abandon(connection: Connection, lease: IsrLease, cause: Exception) -> Except
             f"acquire the lease of {lease.pk}: there was no answer ({cause}), nor to giving it back ({failure}): "
             "try again once it has expired"
         )
-    logger.warning("settled an unanswered acquisition of %s: %s", lease.pk, cause)
+    connection.logger.warning("settled an unanswered acquisition of %s: %s", lease.pk, cause)
     return cause if isinstance(cause, TheorydbError) else read_failure(f"acquire the lease of {lease.pk}", cause)
 
 

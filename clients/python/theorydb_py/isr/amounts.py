@@ -12,13 +12,15 @@ import re
 from decimal import Decimal
 
 from theorydb_py.errors import InvalidInputError
-from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+from theorydb_py.times import MAX_EPOCH
 
 SATURATION = 1 << 62
 """What larger numbers are read as, in both directions."""
 MAX_COUNT = SATURATION - 1
 """The largest sequence, version or length."""
 MIN_STATUS, MAX_STATUS = 100, 999
+MAX_INTERVAL = 10 * 365 * 24 * 3600
+"""The longest interval, ten years, in seconds."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?")
 
@@ -57,9 +59,9 @@ def check_number(name: str, value: object) -> float:
 def check_moment(name: str, value: object) -> float:
     """Refuse what is no time in epoch seconds before the year 10000."""
     number = check_number(name, value)
-    if not 0 <= number <= MAX_MOMENT:
+    if not 0 <= number <= MAX_EPOCH:
         raise InvalidInputError(
-            f"{name} is {value!r}: expected epoch seconds from 0 to {MAX_MOMENT}, the end of the year 9999; "
+            f"{name} is {value!r}: expected epoch seconds from 0 to {MAX_EPOCH}, the end of the year 9999; "
             "divide milliseconds by 1000"
         )
     return number

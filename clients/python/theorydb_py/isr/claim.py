@@ -25,11 +25,10 @@ from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.expressions import all_of, is_free, put, same, update
 from theorydb_py.isr.items import SK_LOCK, Item, key, text
 from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.lockrow import held_error, lock_of, new_lock
+from theorydb_py.isr.lockrow import expiry, held_error, lock_of, new_lock
 from theorydb_py.isr.request import find_request
 from theorydb_py.isr.requestrow import Attempt, Claim, in_progress, is_unchanged, request_of, standing
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
-from theorydb_py.lockrow import expiry
 from theorydb_py.outcome import Outcome, outcome_of
 
 # The rows of others are an answer, whatever else was sent before.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,6 @@ from theorydb_py.api import DynamoDB
 from theorydb_py.isr.amounts import check_moment
 from theorydb_py.isr.items import Item, key, string
 from theorydb_py.retry import Retry
-
-logger = logging.getLogger("theorydb_py.isr")
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,10 @@ class Connection:
     retry: Retry
     settle_timeout: float
     """Seconds within which the outcome of an unanswered write is looked for."""
+    wait: Callable[[threading.Event, float], bool]
+    """How heartbeats wait for an event, at most so many seconds; it says whether the event has come."""
+    logger: logging.Logger
+    """Hears of lost replies, and of extensions and releases that failed."""
 
     def now(self) -> float:
         """Return the wall time in epoch seconds. InvalidInputError: the clock gives something else."""

@@ -12,9 +12,9 @@ from enum import StrEnum
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.readers import HeaderValue
-from theorydb_py.lockrow import MAX_MOMENT
+from theorydb_py.times import MAX_EPOCH
 
-FOREVER = MAX_MOMENT
+FOREVER = MAX_EPOCH
 """The end of a pin that does not end by itself."""
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from theorydb_py.isr.amounts import clamp
+from theorydb_py.isr.amounts import MAX_INTERVAL, clamp
 from theorydb_py.isr.entry import Cover, Entry, State
-from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+from theorydb_py.times import MAX_EPOCH
 
 _CLOCK_TOLERANCE = 120
 """How many seconds ahead a generated_at may lie before it is the work of a wrong clock."""
@@ -60,7 +60,7 @@ def _covered(entry: Entry, seq: int, at: int) -> bool:
 def expiry(entry: Entry, now: float, retention_seconds: int) -> int | None:
     """Return the ttl of an entry: a day beyond all that could still need it; None if it is pinned for ever."""
     pinned = entry.pinned_until or 0
-    if pinned >= MAX_MOMENT:
+    if pinned >= MAX_EPOCH:
         return None
     needed = max(now + retention_seconds, stale_until(entry), pinned)
-    return clamp(math.floor(needed) + 24 * 3600, MAX_MOMENT)
+    return clamp(math.floor(needed) + 24 * 3600, MAX_EPOCH)

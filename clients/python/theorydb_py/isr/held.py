@@ -54,7 +54,6 @@ class HeldLeases:
         left = record.lock.lease_expires_at - self._connection.second() if record.lock else 0
         if left <= 0 or text(record.fence.lock, "lease_token") != token:
             raise LeaseLostError(f"the lease of {pk} is lost: it expired, or was taken or given up")
-        lease.duration_seconds = left
-        lease.granted(record.lock.lease_expires_at if record.lock else 0, started)
+        lease.granted(record.lock.lease_expires_at if record.lock else 0, started, left)
         lease.note(Reading(record, 0))
         return lease

@@ -13,23 +13,23 @@ from theorydb_py.isr.expressions import compare, delete, is_held, update
 from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.items import SK_LOCK, key, number, string
 from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.lockrow import until, whose
+from theorydb_py.isr.lockrow import expiry, until, whose
 from theorydb_py.isr.transaction import Action, Purpose, Transaction
-from theorydb_py.lockrow import expiry
 from theorydb_py.outcome import Outcome, outcome_of
 
 
-def refresh(connection: Connection, lease: IsrLease) -> None:
-    """Extend a held lease, and its request if it has one, from now by its lifetime.
+def refresh(connection: Connection, lease: IsrLease, seconds: int | None = None) -> None:
+    """Extend a held lease, and its request if it has one, from now by so long; None: by the lifetime it has.
 
     LeaseLostError: it expired or was taken. Other errors leave open whether it was
     extended; it may be called again.
     """
     what = f"refresh the lease of {lease.pk}"
+    lifetime = lease.duration_seconds if seconds is None else seconds
     if lease.over:
         raise LeaseLostError(f"{what}: it is over; acquire it anew")
     try:
-        connection.retry.bounded(lambda: _extend(connection, lease))
+        connection.retry.bounded(lambda: _extend(connection, lease, lifetime))
     except LeaseLostError:
         lease.end(lost=True)
         raise
@@ -40,14 +40,14 @@ def refresh(connection: Connection, lease: IsrLease) -> None:
         raise LeaseLostError(f"{what}: it is lost{whose(stored_item(error))}; acquire it anew") from error
 
 
-def _extend(connection: Connection, lease: IsrLease) -> None:
+def _extend(connection: Connection, lease: IsrLease, seconds: int) -> None:
     """Move the end of a lease that is still ours and has not passed.
 
     A lease that has expired stays so, although the row still carries our token:
     another node may be about to take it, by a request that has already been judged.
     """
     now, started = connection.now(), connection.monotonic()
-    expires_at = expiry(now, lease.duration_seconds)
+    expires_at = expiry(now, seconds)
     lock = update(key(lease.pk, SK_LOCK), until(expires_at), is_held(lease.lease_token, math.floor(now)))
     attempt = lease.attempt
     if attempt is None:
@@ -58,7 +58,7 @@ def _extend(connection: Connection, lease: IsrLease) -> None:
         _extend_both(
             connection, lease, [Action(Purpose.LOCK, "Update", lock), Action(Purpose.REQUEST, "Update", request)]
         )
-    lease.granted(expires_at, started)
+    lease.granted(expires_at, started, seconds)
 
 
 def _extend_both(connection: Connection, lease: IsrLease, actions: list[Action]) -> None:
@@ -92,7 +92,7 @@ def back_off(connection: Connection, lease: IsrLease, pause_ms: float) -> None:
         raise InvalidInputError(f"pause_ms is {pause_ms!r}: expected 0 or more milliseconds")
     changes = {
         "lease_token": string(connection.new_token()),  # nobody's, and nobody is told
-        **until(expiry_of_pause(connection.now(), pause)),
+        **until(expiry(connection.now(), pause / 1000)),
         # The count is a constant, not an addition: a repetition must not count the
         # failure twice.
         "failures": number(lease.failures + 1),
@@ -107,11 +107,6 @@ def back_off(connection: Connection, lease: IsrLease, pause_ms: float) -> None:
         if outcome_of(error) is not Outcome.CONDITION_FAILED:
             raise write_failure(f"back off from {lease.pk}", error) from error
     lease.end()
-
-
-def expiry_of_pause(now: float, pause_ms: float) -> int:
-    """Return the second until which the fleet leaves a page alone, rounded up."""
-    return expiry(now + pause_ms / 1000, 0)
 
 
 def break_lease(connection: Connection, fence: Fence) -> None:

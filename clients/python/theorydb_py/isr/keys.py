@@ -9,6 +9,7 @@ from theorydb_py.errors import InvalidInputError, InvalidKeyError
 
 _LONGEST_KEY = 4096
 _LONGEST_PK = 2048
+_LONGEST_JOB_KEY = 1024
 _LONGEST_REQUEST_KEY = 256
 _LONGEST_HASH = 256
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -40,24 +41,19 @@ def body_prefix(pk: str) -> str:
     return "bodies/" + hashlib.sha256(pk.encode()).hexdigest() + "/"
 
 
+def job_partition(key: object) -> str:
+    """Return the partition key of a job's lease: ``JOB#`` and the key, text of 1 to 1,024 bytes of UTF-8."""
+    return "JOB#" + _sized("the key of a lease", key, _LONGEST_JOB_KEY)
+
+
 def check_cache_key(cache_key: object) -> str:
     """Return the key, or raise InvalidKeyError unless it is text of 1 to 4,096 bytes of UTF-8."""
-    key = _text("the cache key", cache_key)
-    size = _size("the cache key", key)
-    if not 1 <= size <= _LONGEST_KEY:
-        raise InvalidKeyError(f"the cache key {key[:60]!r} has {size} bytes: expected 1 to {_LONGEST_KEY}")
-    return key
+    return _sized("the cache key", cache_key, _LONGEST_KEY)
 
 
 def check_partition(pk: object) -> str:
     """Return the partition key, or raise InvalidKeyError unless it is text of 1 to 2,048 bytes."""
-    key = _text("the partition key", pk)
-    size = _size("the partition key", key)
-    if not 1 <= size <= _LONGEST_PK:
-        raise InvalidKeyError(
-            f"the partition key {key[:60]!r} has {size} bytes: expected 1 to {_LONGEST_PK}; use hashed_partition"
-        )
-    return key
+    return _sized("the partition key", pk, _LONGEST_PK, "; use hashed_partition")
 
 
 def check_tenant(tenant: object) -> str:
@@ -81,12 +77,7 @@ def check_request_key(key: object) -> str:
 
 def check_request_hash(value: object) -> str:
     """Return the hash of a request's inputs, or raise InvalidKeyError unless it is text of 1 to 256 bytes."""
-    digest = _text("the hash of the request", value)
-    if not 1 <= _size("the hash of the request", digest) <= _LONGEST_HASH:
-        raise InvalidKeyError(
-            f"the hash of the request is {digest[:60]!r}: expected the hex sha256 of its inputs; see hash_inputs"
-        )
-    return digest
+    return _sized("the hash of the request", value, _LONGEST_HASH, "; hash_inputs makes one")
 
 
 def _tenant_prefix(tenant: str) -> str:
@@ -99,8 +90,12 @@ def _text(name: str, value: object) -> str:
     return value
 
 
-def _size(name: str, text: str) -> int:
+def _sized(name: str, value: object, longest: int, advice: str = "") -> str:
+    text = _text(name, value)
     try:
-        return len(text.encode())
+        size = len(text.encode())
     except UnicodeEncodeError:
         raise InvalidKeyError(f"{name} {text[:60]!r} is no Unicode text: it has half a surrogate pair") from None
+    if not 1 <= size <= longest:
+        raise InvalidKeyError(f"{name} {text[:60]!r} has {size} bytes: expected 1 to {longest}{advice}")
+    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from theorydb_py.errors import LeaseLostError
@@ -46,13 +45,12 @@ class IsrLease:
         self.pk = pk
         self.lease_token = token
         self.lease_owner = owner
-        self.duration_seconds = seconds
-        """The lifetime that the acquisition and each refresh grant."""
         self.failures = 0
         """How many regenerations in a row had failed before; 0 too if the reply to the acquisition was lost."""
         self._connection = connection
         self._lock = threading.Lock()
-        self._expires_at = 0  # as last acknowledged; guarded by _lock, as all below
+        self._seconds = seconds  # guarded by _lock, as all below
+        self._expires_at = 0  # as last acknowledged
         self._deadline = 0.0  # the same on the monotonic clock
         self._over = False  # lost, released, backed off or published
         self._lost = False
@@ -61,6 +59,12 @@ class IsrLease:
         self._heartbeat: Heartbeat | None = None
 
     # --- For holders --------------------------------------------------------
+
+    @property
+    def duration_seconds(self) -> int:
+        """The lifetime that the acquisition or the last refresh granted."""
+        with self._lock:
+            return self._seconds
 
     @property
     def lease_expires_at(self) -> int:
@@ -95,7 +99,7 @@ class IsrLease:
     def check(self) -> None:
         """Raise LeaseLostError if the lease is lost. Call it before each effect that only the holder may have."""
         if self.lost:
-            raise LeaseLostError(f"the lease of {self.pk} is lost: stop, and serve what its next holder publishes")
+            raise LeaseLostError(f"the lease of {self.pk} is lost: stop, and leave the rest to its next holder")
 
     # --- For the store ------------------------------------------------------
 
@@ -116,14 +120,15 @@ class IsrLease:
         with self._lock:
             return self._over
 
-    def granted(self, expires_at: int, started: float) -> None:
-        """Note an acknowledged acquisition or refresh.
+    def granted(self, expires_at: int, started: float, seconds: int | None = None) -> None:
+        """Note an acknowledged acquisition or refresh, by so long; None: by the lifetime it has.
 
         started is the monotonic time before the request left, so that time on the
         way counts against us.
         """
         with self._lock:
-            self._expires_at, self._deadline = expires_at, started + self.duration_seconds
+            self._seconds = self._seconds if seconds is None else seconds
+            self._expires_at, self._deadline = expires_at, started + self._seconds
 
     def running(self) -> bool:
         """Whether neither clock has seen the end: the wall clock, by which others judge, and the monotonic one."""
@@ -147,10 +152,10 @@ class IsrLease:
         with self._lock:
             self._reading = reading
 
-    def keep_by(self, start: Callable[[], Heartbeat]) -> None:
+    def keep_by(self, heartbeat: Heartbeat) -> None:
         """Have it kept from now on."""
         with self._lock:
-            self._heartbeat = start()
+            self._heartbeat = heartbeat
 
     def stop_heartbeat(self) -> None:
         """End its keeping, once no refresh is under way any more: it would contend with a publish."""

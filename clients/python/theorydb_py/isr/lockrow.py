@@ -1,12 +1,20 @@
-"""The LOCK row of a page: a lease, or the pause after a failure."""
+"""The LOCK row of a page, or of another job: a lease, or the pause after a failure."""
 
 from __future__ import annotations
 
+import math
+
 from theorydb_py.errors import LeaseHeldError
+from theorydb_py.isr.amounts import clamp
 from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.items import SK_LOCK, Attribute, Item, key, number, string
-from theorydb_py.lockrow import LINGER, read_lock
-from theorydb_py.times import readable_moment
+from theorydb_py.isr.readers import lax_number, lax_text, lease_end_of, read
+from theorydb_py.times import MAX_EPOCH, readable_moment
+
+LINGER = 3600
+"""How many seconds a row outlives its lease before DynamoDB may collect it: longer than clocks differ."""
+_MAX_FAILURES = 1 << 20
+"""A count only shapes a back-off: more are no different."""
 
 
 def new_lock(pk: str, token: str, owner: str, expires_at: int) -> Item:
@@ -22,22 +30,33 @@ def until(expires_at: int) -> dict[str, Attribute]:
 
 def lock_of(item: Item) -> Lock:
     """Read a LOCK row, as the condition of an acquisition judges it: never an error."""
-    found = read_lock(item)
-    return Lock(owner=found.owner, lease_expires_at=found.expires_at, failures=found.failures)
+    return Lock(
+        owner=read(item, "lease_owner", lax_text, ""),
+        lease_expires_at=read(item, "lease_expires_at", lease_end_of, 0),
+        failures=clamp(read(item, "failures", lax_number, 0), _MAX_FAILURES),
+    )
+
+
+def expiry(now: float, seconds: float) -> int:
+    """Return when a lease ends that lasts so long from now.
+
+    In epoch seconds, rounded up so that no holder gets less than it asked for.
+    """
+    return clamp(math.ceil(now + seconds), MAX_EPOCH)
 
 
 def held_by(lock: Lock) -> str:
     """Say for people who has a lease."""
     end = readable_moment(lock.lease_expires_at)
     if lock.is_back_off:
-        return f"the page is in back-off after {lock.failures} failures until {end}"
-    return f"the lease is held by {lock.owner or 'another holder'} until {end}"
+        return f"it rests after {lock.failures} failures until {end}"
+    return f"it is held by {lock.owner or 'another holder'} until {end}"
 
 
 def held_error(pk: str, lock: Lock) -> LeaseHeldError:
     """Return the error of an acquisition that found this row."""
     return LeaseHeldError(
-        f"acquire the lease of {pk}: {held_by(lock)}; serve what there is, or try again then",
+        f"acquire the lease of {pk}: {held_by(lock)}; try again then",
         owner=lock.owner,
         expires_at=lock.lease_expires_at,
         failures=lock.failures,

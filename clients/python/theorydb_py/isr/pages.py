@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from theorydb_py.answers import read_failure
 from theorydb_py.errors import MalformedRowError
-from theorydb_py.isr.connection import Connection, logger, query_arguments
+from theorydb_py.isr.connection import Connection, query_arguments
 from theorydb_py.isr.entry import Change, Cover, Entry, Lock, Record, Sequence
 from theorydb_py.isr.expressions import delete, exists
 from theorydb_py.isr.fence import Fence
@@ -123,7 +123,7 @@ def prune(connection: Connection, pk: str, keep: int) -> None:
         for row in page["Items"][keep:]:
             _delete_superseded(connection, pk, text(row, "sk"))
     except Exception as error:
-        logger.warning("versions of %s beyond those to be kept are left to expire: %s", pk, error)
+        connection.logger.warning("versions of %s beyond those to be kept are left to expire: %s", pk, error)
 
 
 def _delete_superseded(connection: Connection, pk: str, sk: str) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from theorydb_py.isr.amounts import MAX_COUNT, MAX_STATUS, MIN_STATUS, ceil_number, clamp, floor_number
+from theorydb_py.isr.amounts import MAX_COUNT, MAX_INTERVAL, MAX_STATUS, MIN_STATUS, ceil_number, clamp, floor_number
 from theorydb_py.isr.items import Attribute, Item, is_null, malformed
-from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+from theorydb_py.times import MAX_EPOCH
 
 T = TypeVar("T")
 HeaderValue = str | bytes
@@ -74,7 +74,7 @@ def status_of(value: Attribute) -> int:
 
 def instant_of(value: Attribute) -> int:
     """Read a time in epoch seconds."""
-    return _within(value, 0, MAX_MOMENT, EXPECTED_INSTANT)
+    return _within(value, 0, MAX_EPOCH, EXPECTED_INSTANT)
 
 
 def _within(value: Attribute, least: int, most: int, expected: str) -> int:
@@ -91,7 +91,7 @@ def horizon_of(value: Attribute) -> int | None:
     n = floor_of(value)
     if n is None:
         raise UnfitError(EXPECTED_HORIZON)
-    return clamp(n, MAX_MOMENT)
+    return clamp(n, MAX_EPOCH)
 
 
 def optional_instant_of(value: Attribute) -> int | None:
@@ -167,4 +167,4 @@ def lease_end_of(value: Attribute) -> int:
     ``lease_expires_at <= :now`` compares a whole ``:now``.
     """
     end = ceil_number(value["N"]) if "N" in value else None
-    return clamp(end or 0, MAX_MOMENT)
+    return clamp(end or 0, MAX_EPOCH)

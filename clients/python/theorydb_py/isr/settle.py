@@ -11,7 +11,7 @@ import enum
 from typing import Protocol
 
 from theorydb_py.errors import UnknownOutcomeError
-from theorydb_py.isr.connection import Connection, logger
+from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.transaction import Refusal, Transaction
 from theorydb_py.outcome import Outcome, outcome_of
 
@@ -118,9 +118,9 @@ def _settle(connection: Connection, change: Change, sent: list[Transaction], cau
         answer = change.preclude(sent[-1].failure(change.name(), cause), deadline)
         landed = change.landed(sent, deadline)
     except Exception as failure:
-        logger.warning("an unanswered write could not be settled: %s: %s", change.name(), failure)
+        connection.logger.warning("an unanswered write could not be settled: %s: %s", change.name(), failure)
         raise _unknown(change, cause, failure) from failure
-    logger.warning("settled an unanswered write: %s: landed: %s, after %s", change.name(), landed, cause)
+    connection.logger.warning("settled an unanswered write: %s: landed: %s, after %s", change.name(), landed, cause)
     if not landed:
         raise answer from cause
 

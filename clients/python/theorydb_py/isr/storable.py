@@ -7,10 +7,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from theorydb_py.errors import InvalidInputError
-from theorydb_py.isr.amounts import MAX_STATUS, MIN_STATUS, check_count, check_interval, check_moment, clamp
+from theorydb_py.isr.amounts import (
+    MAX_INTERVAL,
+    MAX_STATUS,
+    MIN_STATUS,
+    check_count,
+    check_interval,
+    check_moment,
+    clamp,
+)
 from theorydb_py.isr.entry import Entry
 from theorydb_py.isr.readers import HeaderValue
-from theorydb_py.lockrow import MAX_INTERVAL, MAX_MOMENT
+from theorydb_py.times import MAX_EPOCH
 
 _LONGEST_ID = 1000
 _LONGEST_RENDER = MAX_INTERVAL * 1000
@@ -48,7 +56,7 @@ def storable(entry: Entry) -> Entry:
 
 def whole_moment(name: str, value: float | None) -> int | None:
     """Return an optional time in whole seconds, rounded down; milliseconds are refused."""
-    return None if value is None else clamp(math.floor(check_moment(name, value)), MAX_MOMENT)
+    return None if value is None else clamp(math.floor(check_moment(name, value)), MAX_EPOCH)
 
 
 def check_text(name: str, value: object) -> str:

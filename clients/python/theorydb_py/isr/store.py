@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -15,15 +17,13 @@ from theorydb_py.api import DynamoDB
 from theorydb_py.errors import (
     InvalidInputError,
     LeaseHeldError,
-    LeaseLostError,
     MovedError,
     ResultGoneError,
 )
-from theorydb_py.heartbeat import Heartbeat
 from theorydb_py.isr import acquire, claim, hold, pages, publish, reassert
 from theorydb_py.isr.amounts import MAX_COUNT, check_count, check_interval, check_number, lease_seconds
 from theorydb_py.isr.commit import bare, committed
-from theorydb_py.isr.connection import Connection, logger
+from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import (
     Assertion,
     Change,
@@ -39,6 +39,7 @@ from theorydb_py.isr.generation import generation_id
 from theorydb_py.isr.held import HeldLeases
 from theorydb_py.isr.history import pinning, target_of, unpinning
 from theorydb_py.isr.inputs import Json, hash_inputs
+from theorydb_py.isr.keep import finish, kept
 from theorydb_py.isr.keys import check_cache_key, check_partition, check_request_key, check_tenant, hashed_partition
 from theorydb_py.isr.lease import IsrLease, Reading
 from theorydb_py.isr.publish import Publishing
@@ -90,6 +91,7 @@ class FaceTheoryIsrMetaStore:
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
         retry: Retry | None = None,
         settle_timeout: float = 15.0,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         """Make a store on a table, which must be there.
 
@@ -103,7 +105,9 @@ class FaceTheoryIsrMetaStore:
         names this process to people (default: host and process id). ``now`` is the
         wall clock in epoch seconds; ``new_token`` makes a text that nobody can
         guess and that never returns. ``settle_timeout`` bounds the seconds in which
-        the outcome of an unanswered write is looked for.
+        the outcome of an unanswered write is looked for. ``wait`` is how a
+        heartbeat waits for its event, at most so many seconds; it says whether the
+        event has come.
         """
         if pk_from_cache_key is not None and pk_prefix is not None:
             raise InvalidInputError("pk_from_cache_key and pk_prefix are both given: expected one of them")
@@ -116,7 +120,15 @@ class FaceTheoryIsrMetaStore:
         if check_number("settle_timeout", settle_timeout) <= 0:
             raise InvalidInputError(f"settle_timeout is {settle_timeout!r}: expected more than 0 seconds")
         self._connection = Connection(
-            client, checked_table_name(table_name), owner, now, new_token, retry or Retry(), settle_timeout
+            client=client,
+            table=checked_table_name(table_name),
+            owner=owner,
+            clock=now,
+            new_token=new_token,
+            retry=retry or Retry(),
+            settle_timeout=settle_timeout,
+            wait=wait,
+            logger=logging.getLogger("theorydb_py.isr"),
         )
         self._held = HeldLeases(self._connection)
 
@@ -263,18 +275,11 @@ class FaceTheoryIsrMetaStore:
             request_hash=request_hash,
             keep_seconds=keep_seconds,
         )
-        held.keep_by(lambda: self._heartbeat(held, began))
         try:
-            yield held
-        except Exception as error:
-            if self._finish(held, f"{type(error).__name__}: {error}") and not isinstance(error, LeaseLostError):
-                raise _lost_meanwhile(held) from error
-            raise
-        except BaseException:
-            self._finish(held, "the process was interrupted")
-            raise
-        if self._finish(held, "it was given up without a result"):
-            raise _lost_meanwhile(held)
+            with kept(self._connection, held, began):
+                yield held
+        finally:
+            self._held.forget(held)
 
     # --- Publishing ---------------------------------------------------------
 
@@ -521,7 +526,7 @@ class FaceTheoryIsrMetaStore:
             record = pages.read_page(self._connection, lease.pk)
             lease.note(Reading(record, self.sequence().seq))
         except Exception as error:
-            self._finish(lease, f"it was not begun: {error}")
+            finish(self._connection, lease, f"it was not begun: {error}")
             raise
 
     def _own(self, lease: object) -> IsrLease:
@@ -537,30 +542,6 @@ class FaceTheoryIsrMetaStore:
         finally:
             if lease.over:
                 self._held.forget(lease)
-
-    def _heartbeat(self, lease: IsrLease, began: float) -> Heartbeat:
-        return Heartbeat(
-            lambda: hold.refresh(self._connection, lease),
-            name=lease.pk,
-            seconds=lease.duration_seconds,
-            acquired_at=began,
-            logger=logger,
-            monotonic=self._connection.monotonic,
-        )
-
-    def _finish(self, lease: IsrLease, failure: str) -> bool:
-        """End the heartbeat, the request and the lease, and say whether the lease was lost before."""
-        lost = lease.lost
-        lease.stop_heartbeat()
-        lost = lost or lease.lost
-        try:
-            end_request(self._connection, lease, failed(failure))
-            if not lease.over or lost:
-                hold.release(self._connection, lease)
-        except Exception as error:
-            logger.warning("the lease of %s could not be released and is left to expire: %s", lease.pk, error)
-        self._held.forget(lease)
-        return lost
 
     def _target(self, cache_key: str, to: str | None, assertion: Assertion | None) -> Entry:
         """Return the generation to roll back to. With an assertion nothing of it is needed but its id."""
@@ -596,7 +577,3 @@ def _claim(key: str | None, inputs: Json, request_hash: str | None, keep_seconds
     claimed = Claim(key=key, request_hash=digest, keep_seconds=keep_seconds)
     check_claim(claimed)
     return claimed
-
-
-def _lost_meanwhile(lease: IsrLease) -> LeaseLostError:
-    return LeaseLostError(f"the lease of {lease.pk} was lost before the work ended; others may have done it too")

@@ -1,0 +1,76 @@
+"""Keeping a lease while a block of code runs, and giving it up at its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from theorydb_py.errors import LeaseLostError
+from theorydb_py.heartbeat import Heartbeat
+from theorydb_py.isr import hold
+from theorydb_py.isr.connection import Connection
+from theorydb_py.isr.lease import IsrLease
+from theorydb_py.isr.request import end_request
+from theorydb_py.isr.requestrow import failed
+
+
+@contextlib.contextmanager
+def kept(connection: Connection, lease: IsrLease, began: float) -> Iterator[None]:
+    """Extend a lease at a third of its lifetime while a block runs, and finish it afterwards.
+
+    ``began`` is the monotonic time at which its acquisition was begun.
+    LeaseLostError: it was lost before the end; the block's own exception is its
+    cause.
+    """
+    lease.keep_by(_heartbeat(connection, lease, began))
+    try:
+        yield
+    except Exception as error:
+        if finish(connection, lease, f"{type(error).__name__}: {error}") and not isinstance(error, LeaseLostError):
+            raise _lost_meanwhile(lease) from error
+        raise
+    except BaseException:
+        finish(connection, lease, "the process was interrupted")
+        raise
+    if finish(connection, lease, "it was given up without a result"):
+        raise _lost_meanwhile(lease)
+
+
+def finish(connection: Connection, lease: IsrLease, failure: str) -> bool:
+    """End the heartbeat, the request and the lease, and say whether the lease was lost before.
+
+    What fails is logged, and left to expire.
+    """
+    lost = lease.lost
+    lease.stop_heartbeat()
+    lost = lost or lease.lost
+    with _logged(connection, lease, "the end of the request"):
+        end_request(connection, lease, failed(failure))
+    if not lease.over or lost:
+        with _logged(connection, lease, "the release"):
+            hold.release(connection, lease)
+    return lost
+
+
+def _heartbeat(connection: Connection, lease: IsrLease, began: float) -> Heartbeat:
+    return Heartbeat(
+        lambda: hold.refresh(connection, lease),
+        name=lease.pk,
+        seconds=lease.duration_seconds,
+        acquired_at=began,
+        logger=connection.logger,
+        monotonic=connection.monotonic,
+        wait=connection.wait,
+    )
+
+
+@contextlib.contextmanager
+def _logged(connection: Connection, lease: IsrLease, what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        connection.logger.warning("%s of the lease of %s failed; it is left to expire: %s", what, lease.pk, error)
+
+
+def _lost_meanwhile(lease: IsrLease) -> LeaseLostError:
+    return LeaseLostError(f"the lease of {lease.pk} was lost before the work ended; others may have done it too")
