@@ -50,20 +50,24 @@ export async function readChanges(b: Backend, signal: AbortSignal | undefined, a
   if (!Number.isSafeInteger(after)) {
     throw new InvalidInputError(`after is ${after}: expected the number of a change, or 0`);
   }
-  const rows = await queryPage(b, signal, {
+  return (await readLog(b, signal, Math.max(after, 0))).map(changeOf);
+}
+
+/** The rows of the log after a sequence, in order, 200 at most, in one strongly consistent read. */
+export function readLog(b: Backend, signal: AbortSignal | undefined, after: number): Promise<Row[]> {
+  return queryPage(b, signal, {
     KeyConditionExpression: 'pk = :pk AND sk BETWEEN :first AND :last',
     ExpressionAttributeValues: {
       ':pk': S(PURGE_LOG_PK),
-      ':first': S(logKey(Math.max(after, 0) + 1)),
+      ':first': S(logKey(after + 1)),
       ':last': S(PREFIX.log + lastSequence),
     },
     Limit: mostChanges,
   });
-  return rows.map(changeOf);
 }
 
 /** The sort key of what happened at a sequence. Sequences have 20 digits so that they sort. */
-function logKey(seq: number): string {
+export function logKey(seq: number): string {
   return PREFIX.log + String(seq).padStart(20, '0');
 }
 
@@ -94,26 +98,38 @@ function reloadOf(row: Row, target: AttributeValue, i: number): Target[] {
   return kind === 'reload' ? [{ tenant: text(target.M, 'tenant'), key }] : [];
 }
 
-/** States that the sequence after the seen one is this change's, and which pages it is about. */
-export function advance(b: Backend, seen: SeenSequence, id: string, reload: readonly Target[]): Action[] {
+/**
+ * States that the sequence after the seen one is this change's, and what it is about;
+ * and, if that is said, how long marks are kept from now on at least.
+ */
+export function advance(
+  b: Backend,
+  seen: SeenSequence,
+  id: string,
+  targets: readonly Row[],
+  markLifetimeSeconds = 0,
+): Action[] {
   const next = seen.seq + 1;
   const unchanged = seen.stored ? { expression: 'seq = :seen', values: { ':seen': seen.stored } } : notExists;
+  const lifetime =
+    markLifetimeSeconds > seen.markLifetimeSeconds ? { mark_lifetime: N(markLifetimeSeconds) } : undefined;
   const log: Row = {
     ...keyOf(PURGE_LOG_PK, logKey(next)),
     id: S(id),
-    targets: { L: reload.map(storedTarget) },
+    targets: { L: targets.map((M) => ({ M })) },
     ttl: N(Math.ceil((b.clock.now() + LOG_LIFE_MS) / 1000)),
   };
-  const sequence = { ...onRow(b, PURGE_LOG_PK, SK.sequence), ...updateOf({ seq: N(next) }, unchanged) };
+  const sequence = updateOf({ seq: N(next), ...lifetime }, unchanged);
   return [
-    { purpose: 'sequence', item: { Update: sequence } },
+    { purpose: 'sequence', item: { Update: { ...onRow(b, PURGE_LOG_PK, SK.sequence), ...sequence } } },
     // No condition: whoever advances the sequence to it owns the row.
     { purpose: 'log', item: { Put: { TableName: b.tableName, Item: log } } },
   ];
 }
 
-function storedTarget({ tenant, key }: Target): AttributeValue {
-  return { M: { kind: S('reload'), ...(tenant ? { tenant: S(tenant) } : {}), key: S(key) } };
+/** What the log says of a page that nodes are to read again. */
+export function reloadTarget({ tenant, key }: Target): Row {
+  return { kind: S('reload'), ...(tenant ? { tenant: S(tenant) } : {}), key: S(key) };
 }
 
 /** Whether the change of this id is what happened after the seen sequence. It is asked once something has. */

@@ -5,7 +5,7 @@ import type { Cover, Entry } from './entry.js';
 import { updateOf } from './expression.js';
 import { versionOf } from './fence.js';
 import { mergeCovers, NO_COVER } from './freshness.js';
-import { advance, passed, readSequence, type SeenSequence, type Target } from './log.js';
+import { advance, passed, readSequence, reloadTarget, type SeenSequence, type Target } from './log.js';
 import { PREFIX, SK } from './names.js';
 import { coverOf } from './purgerow.js';
 import type { PageRecord } from './record.js';
@@ -146,7 +146,7 @@ class Reassertion implements Change {
       this.#swap.moveMeta(),
       ...this.#restoreVersion(),
       ...this.#swap.retireVersion(),
-      ...advance(this.#swap.backend, this.#seen, this.#id, [this.#page]),
+      ...advance(this.#swap.backend, this.#seen, this.#id, [reloadTarget(this.#page)]),
     ]);
   }
 

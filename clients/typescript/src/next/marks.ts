@@ -1,16 +1,12 @@
-import { type Backend, queryPage } from '../isr/backend.js';
+import type { Backend } from '../isr/backend.js';
 import type { Cover } from '../isr/entry.js';
 import { mergeCovers, NO_COVER } from '../isr/freshness.js';
-import { LOG_LIFE_MS, readSequence } from '../isr/log.js';
-import { PREFIX, PURGE_LOG_PK } from '../isr/names.js';
-import { malformed, type Row, S, text } from '../isr/row.js';
+import { LOG_LIFE_MS, logKey, readLog, readSequence } from '../isr/log.js';
+import { malformed, type Row, text } from '../isr/row.js';
 import { coverBy, type Mark, markOf, readMarks } from './mark.js';
 
 /** How often SEQ is read beside the log, in milliseconds: it shows that rows were trimmed, or the table replaced. */
 const auditEveryMs = 60_000;
-
-/** How many rows of the log one read returns at most. */
-const mostRows = 200;
 
 /**
  * The marks of a tenant's tags, in memory: they are few. They are all read once, and
@@ -96,7 +92,7 @@ export class Marks {
   async #follow(cursor: number): Promise<void> {
     let at = cursor;
     for (;;) {
-      const rows = await this.#rowsAfter(at);
+      const rows = await readLog(this.#backend, undefined, at);
       for (const row of rows) {
         if (text(row, 'sk') !== logKey(at + 1)) return this.#offTrack(at);
         const marks = this.#read(row, at + 1);
@@ -124,15 +120,7 @@ export class Marks {
     this.#markLifetimeSeconds = markLifetimeSeconds;
     if (seq < at) return this.#reload();
     // If it has gone on, its rows are there: they were written with it.
-    if (seq > at && (await this.#rowsAfter(at)).length === 0) await this.#reload();
-  }
-
-  #rowsAfter(at: number): Promise<Row[]> {
-    return queryPage(this.#backend, undefined, {
-      KeyConditionExpression: 'pk = :pk AND sk BETWEEN :first AND :last',
-      ExpressionAttributeValues: { ':pk': S(PURGE_LOG_PK), ':first': S(logKey(at + 1)), ':last': S(`${PREFIX.log}~`) },
-      Limit: mostRows,
-    });
+    if (seq > at && (await readLog(this.#backend, undefined, at)).length === 0) await this.#reload();
   }
 
   /** The marks that a row of the log brings; undefined: it cannot be read. */
@@ -149,9 +137,4 @@ export class Marks {
       return undefined;
     }
   }
-}
-
-/** The sort key of what happened at a sequence. */
-export function logKey(seq: number): string {
-  return PREFIX.log + String(seq).padStart(20, '0');
 }

@@ -1,14 +1,12 @@
 import { UnknownOutcomeError } from '../errors.js';
 import { type Backend, failureOf, keyOf, randomText, readRow } from '../isr/backend.js';
-import { notExists, updateOf } from '../isr/expression.js';
-import { LOG_LIFE_MS, passed, readSequence, type SeenSequence } from '../isr/log.js';
-import { PURGE_LOG_PK, SK } from '../isr/names.js';
+import { advance, passed, readSequence, type SeenSequence } from '../isr/log.js';
+import { PURGE_LOG_PK } from '../isr/names.js';
 import { countKind, N, type Row, read, S } from '../isr/row.js';
 import { type Change, carryOut, type Verdict } from '../isr/settle.js';
-import { type Action, onRow, type Refusal, WriteRequest } from '../isr/transaction.js';
+import { type Action, type Refusal, WriteRequest } from '../isr/transaction.js';
 import { outcomeOf } from '../outcome.js';
 import { type Mark, marked, markKey, markOf, type Severity, storedMark } from './mark.js';
-import { logKey } from './marks.js';
 
 /** How many tags one transaction marks: DynamoDB allows a hundred writes. */
 const mostTags = 90;
@@ -85,24 +83,8 @@ class Purge implements Change {
     return new WriteRequest(this.#backend, [...this.#advance(this.#id, targets), ...marks.map((m) => this.#mark(m))]);
   }
 
-  /** SEQ, if it is as it was seen, and the row of the log that belongs to it. */
   #advance(id: string, targets: readonly Row[]): Action[] {
-    const b = this.#backend;
-    const { seq, stored, markLifetimeSeconds } = this.#asked.sequence;
-    const unchanged = stored ? { expression: 'seq = :seen', values: { ':seen': stored } } : notExists;
-    const lifetime = Math.max(markLifetimeSeconds, this.#of.markLifetimeSeconds);
-    const sequence = updateOf({ seq: N(seq + 1), mark_lifetime: N(lifetime) }, unchanged);
-    const log: Row = {
-      ...keyOf(PURGE_LOG_PK, logKey(seq + 1)),
-      id: S(id),
-      targets: { L: targets.map((M) => ({ M })) },
-      ttl: N(Math.ceil((b.clock.now() + LOG_LIFE_MS) / 1000)),
-    };
-    return [
-      { purpose: 'sequence', item: { Update: { ...onRow(b, PURGE_LOG_PK, SK.sequence), ...sequence } } },
-      // No condition: whoever advances the sequence to it owns the row.
-      { purpose: 'log', item: { Put: { TableName: b.tableName, Item: log } } },
-    ];
+    return advance(this.#backend, this.#asked.sequence, id, targets, this.#of.markLifetimeSeconds);
   }
 
   #target(mark: Mark): Row {
