@@ -263,16 +263,16 @@ def test_attributes_without_a_field_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("attributes", "attribute", "found"),
     [
-        ({"whole": {"N": "1.5"}}, "whole", "N '1.5'"),
-        ({"whole": {"S": "1"}}, "whole", "S '1'"),
-        ({"whole": {"N": "1E999999"}}, "whole", "N '1E999999'"),
-        ({"whole": {"N": "nan"}}, "whole", "N 'nan'"),
-        ({"text": {"N": "1"}}, "text", "N '1'"),
-        ({"when": {"S": "yesterday"}}, "when", "S 'yesterday'"),
-        ({"when": {"N": "1800000000000"}}, "when", "N '1800000000000'"),
-        ({"tags": {"SS": ["a"], "x": 1}, "numbers": {"L": [{"N": "1"}, {"S": "x"}]}}, "numbers[1]", "S 'x'"),
+        ({"whole": {"N": "1.5"}}, "whole", "number 1.5"),
+        ({"whole": {"S": "1"}}, "whole", 'string "1"'),
+        ({"whole": {"N": "1E999999"}}, "whole", "number 1E999999"),
+        ({"whole": {"N": "nan"}}, "whole", "number nan"),
+        ({"text": {"N": "1"}}, "text", "number 1"),
+        ({"when": {"S": "yesterday"}}, "when", 'string "yesterday"'),
+        ({"when": {"N": "1800000000000"}}, "when", "number 1800000000000"),
+        ({"tags": {"SS": ["a"], "x": 1}, "numbers": {"L": [{"N": "1"}, {"S": "x"}]}}, "numbers[1]", 'string "x"'),
         ({"home": {"M": {}}}, "home.street", "nothing"),
-        ({"by_name": {"M": {"a": {"BOOL": True}}}}, "by_name.a", "BOOL True"),
+        ({"by_name": {"M": {"a": {"BOOL": True}}}}, "by_name.a", "boolean true"),
     ],
 )
 def test_malformed_items_are_named(attributes: Any, attribute: str, found: str) -> None:

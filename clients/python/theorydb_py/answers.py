@@ -21,6 +21,7 @@ from theorydb_py.outcome import (
     CONDITION_FAILED,
     CONFLICT,
     CONFLICTING_ANSWERS,
+    NONE,
     THROTTLED,
     THROTTLING_ANSWERS,
     TRANSACTION_CANCELED,
@@ -66,6 +67,12 @@ def transaction_failure(what: str, reasons: tuple[CancellationReason, ...], erro
     if error_code(error) != TRANSACTION_CANCELED:
         return write_failure(what, error)
     return cancellation(what, reasons)
+
+
+def reason_of(index: int, kind: str, key: Mapping[str, Any], said: Mapping[str, Any]) -> CancellationReason:
+    """Join an action of a transaction with what DynamoDB says of it, which may be less, or without a code."""
+    code, message = str(said.get("Code") or NONE), str(said.get("Message") or "")
+    return CancellationReason(index, kind, key, code, message, said.get("Item") or None)
 
 
 def cancellation(what: str, reasons: tuple[CancellationReason, ...]) -> TheorydbError:

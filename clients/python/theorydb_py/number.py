@@ -36,13 +36,18 @@ def number_text(value: Number) -> str:
 
 def parse_number(text: str) -> Decimal:
     """Read a number as DynamoDB writes it, or another program. ValueError: it is none."""
-    if len(text) > _LONGEST or _NUMBER.fullmatch(text) is None:
-        raise ValueError(EXPECTED)
-    number = Decimal(text)
+    number = parse_decimal(text)
     # Bounded before anybody writes it out: an exponent may say a million digits.
     if number and not _SMALLEST <= number.adjusted() <= _LARGEST:
         raise ValueError(EXPECTED)
     return number
+
+
+def parse_decimal(text: str) -> Decimal:
+    """Read a decimal of any magnitude: to expand it may take very long. ValueError: it is none."""
+    if len(text) > _LONGEST or _NUMBER.fullmatch(text) is None:
+        raise ValueError(EXPECTED)
+    return Decimal(text)
 
 
 def parse_integer(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from botocore.exceptions import ClientError, NoCredentialsError, ParamValidationError
@@ -55,6 +55,17 @@ def outcome_of(error: BaseException | None) -> Outcome:
     if isinstance(error, (ParamValidationError, NoCredentialsError)):
         return Outcome.REFUSED  # never left this process
     return Outcome.UNKNOWN  # network, deadline, interruption
+
+
+def condition_held(write: Callable[[], object]) -> bool:
+    """Make a write, and say whether its condition was true. Its other errors are raised."""
+    try:
+        write()
+    except Exception as error:
+        if outcome_of(error) is not Outcome.CONDITION_FAILED:
+            raise
+        return False
+    return True
 
 
 def outcome_of_codes(codes: Iterable[str]) -> Outcome:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from theorydb_py.answers import readable_key, transaction_failure
+from theorydb_py.answers import readable_key, reason_of, transaction_failure
 from theorydb_py.api import DynamoDB
 from theorydb_py.errors import CancellationReason, ConditionFailedError, InvalidQueryError
-from theorydb_py.outcome import NONE, cancellation_reasons, is_worth_repeating
+from theorydb_py.outcome import cancellation_reasons, is_worth_repeating
 from theorydb_py.retry import Retry
 from theorydb_py.writes import Write
 
@@ -98,11 +99,6 @@ class Transaction:
         return failure
 
     def _reasons(self, error: Exception) -> tuple[CancellationReason, ...]:
-        """Join the actions with what DynamoDB says of them, which may be less, or without codes."""
-        given = cancellation_reasons(error)
-        reasons = []
-        for i, write in enumerate(self._writes):
-            said = given[i] if i < len(given) else {}
-            code, message = str(said.get("Code") or NONE), str(said.get("Message") or "")
-            reasons.append(CancellationReason(i, write.kind, write.key, code, message, said.get("Item")))
-        return tuple(reasons)
+        given = itertools.chain(cancellation_reasons(error), itertools.repeat({}))  # there may be fewer
+        pairs = zip(self._writes, given, strict=False)
+        return tuple(reason_of(i, write.kind, write.key, said) for i, (write, said) in enumerate(pairs))

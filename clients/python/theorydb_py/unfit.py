@@ -44,9 +44,22 @@ def describe(attribute: Mapping[str, Any] | None) -> str:
     """Name a stored attribute for people: its type, and its value if that is short."""
     if not attribute:
         return "nothing"
-    kind, value = next(iter(attribute.items()))
-    if kind in ("S", "N", "BOOL"):
-        return f"{kind} {value!r:.60}"
-    if kind == "NULL":
-        return kind
-    return f"{kind} of {len(value)}"
+    kind, content = next(iter(attribute.items()))
+    match kind:
+        case "S":
+            return f'string "{_shorten(content)}"'
+        case "N":
+            return f"number {_shorten(content)}"
+        case "B":
+            return f"{len(content)} bytes of binary"
+        case "BOOL":
+            return f"boolean {str(content).lower()}"
+        case "NULL":
+            return "NULL"
+        case "M" | "L":
+            return f"a {'map' if kind == 'M' else 'list'} of {len(content)}"
+    return "a set"
+
+
+def _shorten(content: str, longest: int = 48) -> str:
+    return content if len(content) <= longest else content[:longest] + "…"

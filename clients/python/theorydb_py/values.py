@@ -166,6 +166,6 @@ def _number(text: str) -> int | Decimal:
     try:
         number = parse_number(text)
     except ValueError as error:
-        raise UnfitError(str(error), f"N {text!r:.60}") from None
+        raise unfit_attribute(str(error), {"N": text}) from None
     whole = int(number)
     return whole if whole == number else number

@@ -11,7 +11,7 @@ from theorydb_py.isr.lease import IsrLease
 from theorydb_py.isr.lockrow import expiry, held_error, lock_of, new_lock
 from theorydb_py.isr.request import end_request
 from theorydb_py.isr.requestrow import failed
-from theorydb_py.outcome import Outcome, outcome_of
+from theorydb_py.outcome import Outcome, condition_held, outcome_of
 
 
 def acquire(connection: Connection, lease: IsrLease) -> None:
@@ -96,10 +96,5 @@ def drop(connection: Connection, lease: IsrLease, deadline: float | None) -> boo
     any more.
     """
     ours = compare("lease_token", "=", string(lease.lease_token))
-    try:
-        connection.repeat(deadline, "delete_item", **delete(key(lease.pk, SK_LOCK), ours))
-    except Exception as error:
-        if outcome_of(error) is not Outcome.CONDITION_FAILED:
-            raise
-        return False
-    return True
+    row = delete(key(lease.pk, SK_LOCK), ours)
+    return condition_held(lambda: connection.repeat(deadline, "delete_item", **row))

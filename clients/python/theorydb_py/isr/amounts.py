@@ -8,10 +8,10 @@ compares with a whole second, and saturate.
 from __future__ import annotations
 
 import math
-import re
 from decimal import Decimal
 
 from theorydb_py.errors import InvalidInputError
+from theorydb_py.number import parse_decimal
 from theorydb_py.times import MAX_EPOCH
 
 SATURATION = 1 << 62
@@ -21,8 +21,6 @@ MAX_COUNT = SATURATION - 1
 MIN_STATUS, MAX_STATUS = 100, 999
 MAX_INTERVAL = 10 * 365 * 24 * 3600
 """The longest interval, ten years, in seconds."""
-
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,5})?")
 
 
 def floor_number(digits: str) -> int | None:
@@ -38,10 +36,12 @@ def ceil_number(digits: str) -> int | None:
 
 
 def _decimal(digits: str) -> Decimal | None:
-    if _NUMBER.fullmatch(digits) is None:
+    try:
+        number = parse_decimal(digits)
+    except ValueError:
         return None
     # Saturated before it is expanded: an exponent may say thousands of digits.
-    return min(max(Decimal(digits), Decimal(-SATURATION)), Decimal(SATURATION))
+    return min(max(number, Decimal(-SATURATION)), Decimal(SATURATION))
 
 
 def clamp(value: int, most: int) -> int:

@@ -10,54 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from theorydb_py.isr.items import Attribute, number, string
+from theorydb_py.expression import Expression
+from theorydb_py.isr.items import number, string
+from theorydb_py.values import Attribute
 
-
-class Expressions:
-    """The names and values of one request. Not safe for concurrent use."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._values: dict[str, Attribute] = {}
-
-    def name(self, path: str) -> str:
-        """Return an attribute's path, with a placeholder for each name: some are reserved."""
-        for part in path.split("."):
-            self._names["#" + part] = part
-        return ".".join("#" + part for part in path.split("."))
-
-    def value(self, value: Attribute) -> str:
-        """Return the placeholder of a value."""
-        placeholder = f":{len(self._values)}"
-        self._values[placeholder] = value
-        return placeholder
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments that declare the placeholders."""
-        arguments: dict[str, Any] = {}
-        if self._names:
-            arguments["ExpressionAttributeNames"] = dict(self._names)
-        if self._values:
-            arguments["ExpressionAttributeValues"] = dict(self._values)
-        return arguments
-
-
-Condition = Callable[[Expressions], str]
+Condition = Callable[[Expression], str]
 
 
 def exists(path: str = "pk") -> Condition:
     """Demand an attribute, or the row itself."""
-    return lambda e: f"attribute_exists({e.name(path)})"
+    return lambda e: f"attribute_exists({_path(e, path)})"
 
 
 def absent(path: str = "pk") -> Condition:
     """Demand that there is no such attribute, or no row."""
-    return lambda e: f"attribute_not_exists({e.name(path)})"
+    return lambda e: f"attribute_not_exists({_path(e, path)})"
 
 
 def compare(path: str, operator: str, value: Attribute) -> Condition:
     """Demand that an attribute compares so with a value."""
-    return lambda e: f"{e.name(path)} {operator} {e.value(value)}"
+    return lambda e: f"{_path(e, path)} {operator} {e.value(value)}"
 
 
 def same(path: str, found: Attribute | None) -> Condition:
@@ -67,7 +39,7 @@ def same(path: str, found: Attribute | None) -> Condition:
 
 def no_number(path: str) -> Condition:
     """Demand that an attribute is anything but a number."""
-    return lambda e: f"NOT attribute_type({e.name(path)}, {e.value(string('N'))})"
+    return lambda e: f"NOT attribute_type({_path(e, path)}, {e.value(string('N'))})"
 
 
 def all_of(*conditions: Condition) -> Condition:
@@ -92,32 +64,32 @@ def is_free(now: int) -> Condition:
 
 def put(item: Mapping[str, Attribute], condition: Condition | None = None) -> dict[str, Any]:
     """Return the arguments that write a row whole."""
-    e = Expressions()
-    return {"Item": dict(item), **_conditional(e, condition)}
+    return {"Item": dict(item), **_arguments(Expression(), condition)}
 
 
 def delete(key: Mapping[str, Attribute], condition: Condition) -> dict[str, Any]:
     """Return the arguments that delete a row."""
-    e = Expressions()
-    return {"Key": dict(key), **_conditional(e, condition)}
+    return {"Key": dict(key), **_arguments(Expression(), condition)}
 
 
 def update(
     key: Mapping[str, Attribute], changes: Mapping[str, Attribute | None], condition: Condition
 ) -> dict[str, Any]:
     """Return the arguments that set attributes of a row, and remove those whose change is None."""
-    e = Expressions()
-    sets = [f"{e.name(name)} = {e.value(value)}" for name, value in changes.items() if value is not None]
-    removes = [e.name(name) for name, value in changes.items() if value is None]
+    e = Expression()
+    sets = [f"{_path(e, name)} = {e.value(value)}" for name, value in changes.items() if value is not None]
+    removes = [_path(e, name) for name, value in changes.items() if value is None]
     clauses = [f"SET {', '.join(sets)}" if sets else "", f"REMOVE {', '.join(removes)}" if removes else ""]
-    return {"Key": dict(key), "UpdateExpression": " ".join(filter(None, clauses)), **_conditional(e, condition)}
+    return {"Key": dict(key), **_arguments(e, condition, UpdateExpression=" ".join(filter(None, clauses)))}
 
 
-def _conditional(e: Expressions, condition: Condition | None) -> dict[str, Any]:
-    if condition is None:
-        return e.arguments()
-    return {
-        "ConditionExpression": condition(e),
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        **e.arguments(),
-    }
+def _arguments(e: Expression, condition: Condition | None, **more: str) -> dict[str, Any]:
+    if condition is not None:
+        e.demand(condition(e))
+        more["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+    return e.arguments("ConditionExpression", **more)
+
+
+def _path(e: Expression, path: str) -> str:
+    """Return an attribute's path, with a placeholder for each name: some are reserved."""
+    return ".".join(map(e.name, path.split(".")))

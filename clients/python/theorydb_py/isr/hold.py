@@ -15,7 +15,7 @@ from theorydb_py.isr.items import SK_LOCK, key, number, string
 from theorydb_py.isr.lease import IsrLease
 from theorydb_py.isr.lockrow import expiry, until, whose
 from theorydb_py.isr.transaction import Action, Purpose, Transaction
-from theorydb_py.outcome import Outcome, outcome_of
+from theorydb_py.outcome import Outcome, condition_held, outcome_of
 
 
 def refresh(connection: Connection, lease: IsrLease, seconds: int | None = None) -> None:
@@ -99,13 +99,13 @@ def back_off(connection: Connection, lease: IsrLease, pause_ms: float) -> None:
         "lease_owner": None,
     }
     ours = compare("lease_token", "=", string(lease.lease_token))
+    row = update(key(lease.pk, SK_LOCK), changes, ours)
     try:
-        connection.repeat(None, "update_item", **update(key(lease.pk, SK_LOCK), changes, ours))
-    except Exception as error:
         # A failed condition is a lost lease, or the effect of an attempt of ours
         # whose reply was lost. Both leave the row as it ought to be.
-        if outcome_of(error) is not Outcome.CONDITION_FAILED:
-            raise write_failure(f"back off from {lease.pk}", error) from error
+        condition_held(lambda: connection.repeat(None, "update_item", **row))
+    except Exception as error:
+        raise write_failure(f"back off from {lease.pk}", error) from error
     lease.end()
 
 

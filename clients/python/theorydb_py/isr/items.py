@@ -1,16 +1,13 @@
-"""Items as DynamoDB has them: names of rows and attributes, and looks at stored values.
-
-An attribute is a map of one member, such as ``{"S": "text"}`` or ``{"N": "1"}``.
-"""
+"""Items as DynamoDB has them: names of rows, and looks at stored values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from theorydb_py.errors import MalformedRowError
+from theorydb_py.unfit import describe
+from theorydb_py.values import Attribute
 
-Attribute = Mapping[str, Any]
 Item = Mapping[str, Attribute]
 
 SK_LOCK, SK_META, SK_PURGE = "LOCK", "META", "PURGE"
@@ -67,28 +64,3 @@ def malformed(item: Item, attribute: str, expected: str, found: str = "") -> Mal
         expected=expected,
         found=found,
     )
-
-
-def describe(value: Attribute | None) -> str:
-    """Describe an attribute for people: its type, and its value if that is short."""
-    if not value:
-        return "nothing"
-    kind, content = next(iter(value.items()))
-    match kind:
-        case "S":
-            return f'string "{_shorten(content)}"'
-        case "N":
-            return f"number {_shorten(content)}"
-        case "B":
-            return f"{len(content)} bytes of binary"
-        case "BOOL":
-            return f"boolean {str(content).lower()}"
-        case "NULL":
-            return "NULL"
-        case "M" | "L":
-            return f"a {'map' if kind == 'M' else 'list'} of {len(content)}"
-    return "a set"
-
-
-def _shorten(content: str, longest: int = 48) -> str:
-    return content if len(content) <= longest else content[:longest] + "…"

@@ -7,9 +7,10 @@ import math
 from theorydb_py.errors import LeaseHeldError
 from theorydb_py.isr.amounts import clamp
 from theorydb_py.isr.entry import Lock
-from theorydb_py.isr.items import SK_LOCK, Attribute, Item, key, number, string
+from theorydb_py.isr.items import SK_LOCK, Item, key, number, string
 from theorydb_py.isr.readers import lax_number, lax_text, lease_end_of, read
 from theorydb_py.times import MAX_EPOCH, readable_moment
+from theorydb_py.values import Attribute
 
 LINGER = 3600
 """How many seconds a row outlives its lease before DynamoDB may collect it: longer than clocks differ."""

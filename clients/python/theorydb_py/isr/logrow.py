@@ -8,8 +8,9 @@ from collections.abc import Sequence as Several
 
 from theorydb_py.isr.amounts import MAX_COUNT
 from theorydb_py.isr.entry import Change, ReloadTarget
-from theorydb_py.isr.items import LOG_PREFIX, PK_LOG, Attribute, Item, key, malformed, number, string, text
+from theorydb_py.isr.items import LOG_PREFIX, PK_LOG, Item, key, malformed, number, string, text
 from theorydb_py.isr.readers import read, text_of
+from theorydb_py.values import Attribute
 
 LOG_LIFE = 3600
 """How long the rows of the log are kept at least, in seconds."""

@@ -13,7 +13,7 @@ from typing import Any
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr.entry import Entry
 from theorydb_py.isr.fence import version_of
-from theorydb_py.isr.items import VERSION_PREFIX, Attribute, Item, child, is_null, key, malformed, number, string, text
+from theorydb_py.isr.items import VERSION_PREFIX, Item, child, is_null, key, malformed, number, string, text
 from theorydb_py.isr.readers import (
     EXPECTED_COUNT,
     EXPECTED_INSTANT,
@@ -21,7 +21,6 @@ from theorydb_py.isr.readers import (
     EXPECTED_STATUS,
     EXPECTED_TEXT,
     HeaderValue,
-    UnfitError,
     count_of,
     headers_of,
     horizon_of,
@@ -33,6 +32,8 @@ from theorydb_py.isr.readers import (
     tags_of,
     text_of,
 )
+from theorydb_py.unfit import UnfitError
+from theorydb_py.values import Attribute
 
 # What a page cannot be served without. What is missing otherwise has the value
 # that promises least.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from theorydb_py.answers import read_failure
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr.connection import Connection, query_arguments
@@ -16,7 +18,6 @@ from theorydb_py.isr.items import (
     SK_PURGE,
     SK_SEQUENCE,
     VERSION_PREFIX,
-    Attribute,
     Item,
     key,
     text,
@@ -25,7 +26,8 @@ from theorydb_py.isr.lockrow import lock_of
 from theorydb_py.isr.logrow import change_of, log_key
 from theorydb_py.isr.metarow import content_of, pointed_entry, pointer_of, version_entry
 from theorydb_py.isr.purgerow import cover_of, sequence_of
-from theorydb_py.outcome import Outcome, outcome_of
+from theorydb_py.outcome import condition_held
+from theorydb_py.values import Attribute
 
 _MOST_CHANGES = 200
 _MOST_PRUNED = 25
@@ -121,14 +123,7 @@ def prune(connection: Connection, pk: str, keep: int) -> None:
             **query_arguments(pk, "begins_with(sk, :first)", first=VERSION_PREFIX),
         )
         for row in page["Items"][keep:]:
-            _delete_superseded(connection, pk, text(row, "sk"))
+            superseded = delete(key(pk, text(row, "sk")), exists("ttl"))
+            condition_held(partial(connection.call, "delete_item", **superseded))
     except Exception as error:
         connection.logger.warning("versions of %s beyond those to be kept are left to expire: %s", pk, error)
-
-
-def _delete_superseded(connection: Connection, pk: str, sk: str) -> None:
-    try:
-        connection.call("delete_item", **delete(key(pk, sk), exists("ttl")))
-    except Exception as error:
-        if outcome_of(error) is not Outcome.CONDITION_FAILED:
-            raise

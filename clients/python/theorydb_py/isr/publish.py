@@ -25,7 +25,7 @@ from theorydb_py.isr.requestrow import completed
 from theorydb_py.isr.settle import Verdict, carry_out
 from theorydb_py.isr.swap import Swap
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
-from theorydb_py.outcome import Outcome, outcome_of
+from theorydb_py.outcome import condition_held
 from theorydb_py.times import readable_moment
 
 
@@ -189,13 +189,7 @@ class _Publication:
         DynamoDB remembers what it did under our tokens, and repeating a request
         cannot do harm now: it is answered from memory, or fails its conditions.
         """
-        try:
-            self._connection.retry.until(deadline, transaction.send)
-        except Exception as error:
-            if outcome_of(error) is not Outcome.CONDITION_FAILED:
-                raise
-            return False
-        return True
+        return condition_held(lambda: self._connection.retry.until(deadline, transaction.send))
 
     def _is_ours(self, meta: Item | None) -> bool:
         return text(child(meta, "isr"), "generation_id") == self.swap.next.generation_id

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from theorydb_py.isr.amounts import MAX_COUNT, MAX_INTERVAL, MAX_STATUS, MIN_STATUS, ceil_number, clamp, floor_number
-from theorydb_py.isr.items import Attribute, Item, is_null, malformed
+from theorydb_py.isr.items import Item, is_null, malformed
 from theorydb_py.times import MAX_EPOCH
+from theorydb_py.unfit import UnfitError, unfit_attribute
+from theorydb_py.values import Attribute
 
 T = TypeVar("T")
 HeaderValue = str | bytes
@@ -21,10 +23,6 @@ EXPECTED_HORIZON = "a number of epoch seconds"
 EXPECTED_PERIOD = "a number of seconds"
 EXPECTED_COUNT = f"a number from 0 to {MAX_COUNT}"
 EXPECTED_STATUS = f"a number from {MIN_STATUS} to {MAX_STATUS}"
-
-
-class UnfitError(Exception):
-    """An attribute is not what it is there for; the text says what was expected."""
 
 
 def read(item: Item, path: str, reader: Callable[[Attribute], T], default: T) -> T:
@@ -43,7 +41,7 @@ def read(item: Item, path: str, reader: Callable[[Attribute], T], default: T) ->
     try:
         return reader(value)
     except UnfitError as unfit:
-        raise malformed(item, path, str(unfit)) from None
+        raise malformed(item, path, unfit.expected) from None
 
 
 def floor_of(value: Attribute) -> int | None:
@@ -58,7 +56,7 @@ def text_of(value: Attribute) -> str:
     if is_null(value):
         return ""
     if "S" not in value:
-        raise UnfitError("a string")
+        raise unfit_attribute("a string", value)
     return str(value["S"])
 
 
@@ -80,7 +78,7 @@ def instant_of(value: Attribute) -> int:
 def _within(value: Attribute, least: int, most: int, expected: str) -> int:
     n = floor_of(value)
     if n is None or not least <= n <= most:
-        raise UnfitError(expected)
+        raise unfit_attribute(expected, value)
     return n
 
 
@@ -90,7 +88,7 @@ def horizon_of(value: Attribute) -> int | None:
         return None
     n = floor_of(value)
     if n is None:
-        raise UnfitError(EXPECTED_HORIZON)
+        raise unfit_attribute(EXPECTED_HORIZON, value)
     return clamp(n, MAX_EPOCH)
 
 
@@ -103,7 +101,7 @@ def period_of(value: Attribute) -> int:
     """Read a duration in seconds; it is clamped."""
     n = floor_of(value)
     if n is None:
-        raise UnfitError(EXPECTED_PERIOD)
+        raise unfit_attribute(EXPECTED_PERIOD, value)
     return clamp(n, MAX_INTERVAL)
 
 
@@ -113,7 +111,7 @@ def tags_of(value: Attribute) -> tuple[str, ...]:
         return ()
     tags = _strings(value)
     if tags is None:
-        raise UnfitError("a list of strings")
+        raise unfit_attribute("a list of strings", value)
     return tuple(tag if isinstance(tag, str) else tag.decode("utf-8", "surrogateescape") for tag in tags)
 
 
@@ -122,12 +120,12 @@ def headers_of(value: Attribute) -> dict[str, tuple[HeaderValue, ...]]:
     if is_null(value):
         return {}
     if "M" not in value:
-        raise UnfitError("a map of lists of strings")
+        raise unfit_attribute("a map of lists of strings", value)
     headers: dict[str, tuple[HeaderValue, ...]] = {}
     for name, values in value["M"].items():
         read_values = _strings(values)
         if read_values is None:
-            raise UnfitError(f"a map of lists of strings, and a list at {name}")
+            raise unfit_attribute(f"a map of lists of strings, and a list at {name}", value)
         headers[name.lower()] = read_values
     return headers
 

@@ -10,14 +10,15 @@ from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import Assertion, Cover, Entry, Record, ReloadTarget
 from theorydb_py.isr.expressions import absent, all_of, compare, exists, put, update
 from theorydb_py.isr.fence import Fence, version_of
-from theorydb_py.isr.items import PK_LOG, SK_SEQUENCE, VERSION_PREFIX, Attribute, key, number, string, text
+from theorydb_py.isr.items import PK_LOG, SK_SEQUENCE, VERSION_PREFIX, key, number, string, text
 from theorydb_py.isr.logrow import log_key, new_log
 from theorydb_py.isr.metarow import version_entry
 from theorydb_py.isr.pages import read_cover, read_sequence
 from theorydb_py.isr.settle import Verdict, carry_out
 from theorydb_py.isr.swap import Swap
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
-from theorydb_py.outcome import Outcome, outcome_of
+from theorydb_py.outcome import condition_held
+from theorydb_py.values import Attribute
 
 _LONGEST_ID = 1000
 
@@ -184,11 +185,7 @@ class _Reassertion:
         that was seen.
         """
         void = Transaction(self.connection, self._advance(secrets.token_hex(16), []))
-        try:
-            self.connection.retry.until(deadline, void.send)
-        except Exception as error:
-            if outcome_of(error) is not Outcome.CONDITION_FAILED:
-                raise
+        condition_held(lambda: self.connection.retry.until(deadline, void.send))
         return cause
 
     def landed(self, sent: list[Transaction], deadline: float) -> bool:  # noqa: ARG002 - the log tells

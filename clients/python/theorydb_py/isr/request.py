@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import Request
 from theorydb_py.isr.expressions import update
-from theorydb_py.isr.items import REQUEST_PREFIX, Attribute, Item, key
+from theorydb_py.isr.items import REQUEST_PREFIX, Item, key
 from theorydb_py.isr.lease import IsrLease
 from theorydb_py.isr.requestrow import request_of
-from theorydb_py.outcome import Outcome, outcome_of
+from theorydb_py.outcome import condition_held
+from theorydb_py.values import Attribute
 
 
 def find_request(connection: Connection, pk: str, request_key: str) -> tuple[Item | None, Request | None]:
@@ -35,9 +36,6 @@ def end_request(
     attempt = lease.attempt
     if attempt is None:
         return
-    try:
-        connection.repeat(deadline, "update_item", **update(key(lease.pk, attempt.sk), end, attempt.is_mine()))
-    except Exception as error:
-        if outcome_of(error) is not Outcome.CONDITION_FAILED:
-            raise
+    row = update(key(lease.pk, attempt.sk), end, attempt.is_mine())
+    condition_held(lambda: connection.repeat(deadline, "update_item", **row))
     lease.end_request()

@@ -13,11 +13,12 @@ from theorydb_py.errors import (
 from theorydb_py.isr.amounts import check_interval
 from theorydb_py.isr.entry import Request
 from theorydb_py.isr.expressions import Condition, absent, all_of, compare, exists, same
-from theorydb_py.isr.items import REQUEST_PREFIX, Attribute, Item, malformed, number, string, text
+from theorydb_py.isr.items import REQUEST_PREFIX, Item, malformed, number, string, text
 from theorydb_py.isr.keys import check_request_hash, check_request_key
 from theorydb_py.isr.lockrow import LINGER
 from theorydb_py.isr.readers import EXPECTED_TEXT, lax_number, lax_text, lease_end_of, read, text_of
 from theorydb_py.times import readable_moment
+from theorydb_py.values import Attribute
 
 STARTED, COMPLETED, FAILED = "STARTED", "COMPLETED", "FAILED"
 _EXPECTED_STATUS = "STARTED, COMPLETED or FAILED"

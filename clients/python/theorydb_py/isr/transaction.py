@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from theorydb_py.answers import cancellation, read_failure
+from theorydb_py.answers import cancellation, read_failure, reason_of
 from theorydb_py.errors import CancellationReason
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.items import Item, key, text
@@ -70,11 +70,4 @@ class Transaction:
     def _reason(self, index: int, said: Mapping[str, Any]) -> CancellationReason:
         action = self._actions[index]
         row = action.arguments.get("Item") or action.arguments["Key"]
-        return CancellationReason(
-            index=index,
-            kind=action.kind.lower(),
-            key=key(text(row, "pk"), text(row, "sk")),
-            code=said.get("Code") or "None",
-            message=said.get("Message") or "",
-            item=said.get("Item") or None,
-        )
+        return reason_of(index, action.kind.lower(), key(text(row, "pk"), text(row, "sk")), said)
