@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.clocks import Time
 from tests.isr.faulty import Fault, Faulty
@@ -18,6 +19,7 @@ from theorydb_py.errors import (
     MovedError,
     RequestCompletedError,
     TheorydbError,
+    TransactionConflictError,
     UnknownOutcomeError,
 )
 from theorydb_py.isr import FaceTheoryIsrMetaStore
@@ -276,6 +278,42 @@ def test_break_lease(client: Any, table_name: str, subtests: pytest.Subtests) ->
             error = outcome(fleet, fleet.store.break_lease, KEY, record=record)
             assert error is not None or fleet.lock() == ""
             assert not isinstance(error, MovedError), "nobody else was there"
+
+
+def test_a_break_is_known_though_another_took_the_lease(client: Any, table_name: str) -> None:
+    fleet = new_fleet(client, table_name)
+    fleet.rival.acquire_lease(KEY)
+    record = fleet.store.read(KEY)
+
+    def take(call: int) -> None:
+        if call == 2:  # the repetition
+            fleet.rival.acquire_lease(KEY)
+
+    fleet.faulty.arm([Fault.LOST_REPLY], before=take)
+    fleet.store.break_lease(KEY, record=record)
+    assert fleet.lock() != ""
+    with pytest.raises(MovedError, match="held by rival"):
+        fleet.store.break_lease(KEY, record=record)
+
+
+def test_a_conflict_that_lasts_is_one(client: Any, table_name: str) -> None:
+    fleet = new_fleet(client, table_name)
+    lease = fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+    record = fleet.store.read(KEY)
+
+    def conflict(_: int) -> None:
+        said: Any = {
+            "Error": {"Code": "TransactionCanceledException"},
+            "CancellationReasons": [{"Code": "TransactionConflict"}],
+        }
+        raise ClientError(said, "TransactWriteItems")
+
+    fleet.faulty.arm([], before=conflict)
+    with pytest.raises(TransactionConflictError, match="refresh the lease"):
+        fleet.store.refresh_lease(lease)
+    with pytest.raises(TransactionConflictError, match="break the lease"):
+        fleet.store.break_lease(KEY, record=record)
+    assert not lease.lost
 
 
 def test_a_late_publish_cannot_land_after_a_rollback(client: Any, table_name: str) -> None:

@@ -62,15 +62,16 @@ def _extend(connection: Connection, lease: IsrLease, seconds: int) -> None:
 
 
 def _extend_both(connection: Connection, lease: IsrLease, actions: list[Action]) -> None:
+    what = f"refresh the lease of {lease.pk}"
     transaction = Transaction(connection, actions)
     try:
         transaction.send()
     except Exception as error:
         why = transaction.refusal(error)
         if not why:
-            raise
+            raise transaction.cancelled(what, error) from error
         found = whose(why[Purpose.LOCK]) if Purpose.LOCK in why else " (its request was taken over, or is ended)"
-        raise LeaseLostError(f"refresh the lease of {lease.pk}: it is lost{found}; acquire it anew") from error
+        raise LeaseLostError(f"{what}: it is lost{found}; acquire it anew") from error
 
 
 def release(connection: Connection, lease: IsrLease) -> None:
@@ -112,26 +113,23 @@ def back_off(connection: Connection, lease: IsrLease, pause_ms: float) -> None:
 def break_lease(connection: Connection, fence: Fence) -> None:
     """Free the lease that a read saw, whoever holds it, and only if it is still that one.
 
-    Its holder cannot publish any more. If the read saw none, nothing is done.
-    MovedError: it is another one, or gone.
+    Its holder cannot publish any more. If the read saw none, nothing is done. A
+    lease without a token, which another service took, is another one once it was
+    refreshed. MovedError: it is another one, or gone, and this call did not free it.
+
+    It is a transaction of one row for the sake of its client token: whoever repeats
+    it because a reply was lost, this package or boto3, is told what became of the
+    first.
     """
     if fence.lock is None:
         return
-    asked = 0
-
-    def erase() -> None:
-        nonlocal asked
-        asked += 1
-        connection.call("delete_item", **delete(key(fence.pk, SK_LOCK), fence.is_same_lock()))
-
+    erase = Action(Purpose.LOCK, "Delete", delete(key(fence.pk, SK_LOCK), fence.is_same_lock()))
+    transaction = Transaction(connection, [erase])
     what = f"break the lease of {fence.pk}"
     try:
-        connection.retry.bounded(erase)
+        connection.retry.bounded(transaction.send)
     except Exception as error:
         if outcome_of(error) is not Outcome.CONDITION_FAILED:
-            raise write_failure(what, error) from error
-        if asked > 1 and not stored_item(error):
-            return  # by an earlier attempt, whose reply was lost
-        raise MovedError(
-            f"{what}: it is not the one that was read any more{whose(stored_item(error))}; read again"
-        ) from error
+            raise write_failure(what, transaction.cancelled(what, error)) from error
+        found = whose(transaction.refusal(error).get(Purpose.LOCK))
+        raise MovedError(f"{what}: it is not the one that was read any more{found}; read again") from error

@@ -67,6 +67,10 @@ class Transaction:
             return read_failure(what, error)
         return cancellation(what, tuple(self._reason(i, r) for i, r in enumerate(reasons)))
 
+    def cancelled(self, what: str, error: Exception) -> Exception:
+        """Return what to raise for a cancellation; any other error stays as it is."""
+        return self.failure(what, error) if cancellation_reasons(error) else error
+
     def _reason(self, index: int, said: Mapping[str, Any]) -> CancellationReason:
         action = self._actions[index]
         row = action.arguments.get("Item") or action.arguments["Key"]
