@@ -68,6 +68,9 @@ class Worker:
 
     def changes(self, c: Json) -> list[Json]:
         found = self.store.changes(c.get("after", 0))
+        for change in found:
+            if change.malformed:
+                raise change.malformed
         return [{"seq": change.seq, "reload": [page.key for page in change.reload]} for change in found]
 
     # --- Leases -------------------------------------------------------------

@@ -176,7 +176,10 @@ class Change:
     """What happened at a sequence. Kinds of change that this version does not know leave reload empty."""
 
     seq: int
+    """0 if the row does not say it."""
     reload: tuple[ReloadTarget, ...] = ()
+    malformed: MalformedRowError | None = None
+    """Why the row cannot be read. It may be what a node has to know: everything is to be read anew."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence as Several
 
+from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr.amounts import MAX_COUNT
 from theorydb_py.isr.entry import Change, ReloadTarget
 from theorydb_py.isr.items import LOG_PREFIX, PK_LOG, Item, key, malformed, number, string, text
@@ -15,6 +16,10 @@ from theorydb_py.values import Attribute
 LOG_LIFE = 3600
 """How long the rows of the log are kept at least, in seconds."""
 _DIGITS = re.compile(r"[0-9]{20}")
+
+
+LAST_LOG_KEY = LOG_PREFIX + "09223372036854775807"
+"""The sort key of the largest sequence that any writer can have."""
 
 
 def log_key(seq: int) -> str:
@@ -38,10 +43,19 @@ def _target(target: ReloadTarget) -> dict[str, Attribute]:
 
 
 def change_of(item: Item) -> Change:
-    """Read a row of the log. MalformedRowError: what cannot be read may be what a node has to know."""
+    """Read a row of the log. What cannot be read is a change that is malformed, and no gap."""
     digits = text(item, "sk").removeprefix(LOG_PREFIX)
-    if _DIGITS.fullmatch(digits) is None or int(digits) > MAX_COUNT:
-        raise malformed(item, "sk", "LOG# and 20 digits")
+    known = _DIGITS.fullmatch(digits) is not None and int(digits) <= MAX_COUNT
+    seq = int(digits) if known else 0
+    try:
+        if not known:
+            raise malformed(item, "sk", "LOG# and 20 digits")
+        return Change(seq=seq, reload=_reloads_of(item))
+    except MalformedRowError as error:
+        return Change(seq=seq, malformed=error)
+
+
+def _reloads_of(item: Item) -> tuple[ReloadTarget, ...]:
     targets = item.get("targets", {}).get("L")
     if not isinstance(targets, list):
         raise malformed(item, "targets", "a list of maps")
@@ -55,4 +69,4 @@ def change_of(item: Item) -> Change:
             raise malformed(item, "targets", f"a kind and a key at [{i}]")
         if kind == "reload":
             reload.append(ReloadTarget(tenant=read(members, "tenant", text_of, ""), key=page))
-    return Change(seq=int(digits), reload=tuple(reload))
+    return tuple(reload)

@@ -11,7 +11,6 @@ from theorydb_py.isr.entry import Change, Cover, Entry, Lock, Record, Sequence
 from theorydb_py.isr.expressions import delete, exists
 from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.items import (
-    LOG_PREFIX,
     PK_LOG,
     SK_LOCK,
     SK_META,
@@ -23,7 +22,7 @@ from theorydb_py.isr.items import (
     text,
 )
 from theorydb_py.isr.lockrow import lock_of
-from theorydb_py.isr.logrow import change_of, log_key
+from theorydb_py.isr.logrow import LAST_LOG_KEY, change_of, log_key
 from theorydb_py.isr.metarow import content_of, pointed_entry, pointer_of, version_entry
 from theorydb_py.isr.purgerow import cover_of, sequence_of
 from theorydb_py.outcome import condition_held
@@ -89,16 +88,14 @@ def read_sequence(connection: Connection) -> tuple[Sequence, Attribute | None]:
 
 
 def read_changes(connection: Connection, after: int) -> list[Change]:
-    """Read at most 200 rows of the log after a sequence, strongly. MalformedRowError: one cannot be read."""
+    """Read at most 200 rows of the log after a sequence, strongly."""
     page = connection.repeat(
         None,
         "query",
         ConsistentRead=True,
         Limit=_MOST_CHANGES,
-        **query_arguments(PK_LOG, "sk BETWEEN :first AND :last", first=log_key(after + 1), last=LOG_PREFIX + "~"),
+        **query_arguments(PK_LOG, "sk BETWEEN :first AND :last", first=log_key(after + 1), last=LAST_LOG_KEY),
     )
-    # What cannot be read may be what a node has to know: it is no gap that a reader
-    # could take for a row that was collected.
     return [change_of(item) for item in page["Items"]]
 
 

@@ -499,7 +499,10 @@ class FaceTheoryIsrMetaStore:
             raise read_failure("read the purge sequence", error) from error
 
     def changes(self, after: int) -> list[Change]:
-        """Return at most 200 changes after a sequence, in order, read strongly. They are kept for an hour."""
+        """Return at most 200 changes after a sequence, in order, read strongly. They are kept for an hour.
+
+        A row that cannot be read is a change that is malformed.
+        """
         after = check_count("after", max(after, 0), MAX_COUNT - 1)
         try:
             return pages.read_changes(self._connection, after)
