@@ -46,6 +46,9 @@ func ParseKey(tenant, s string) (Key, error) {
 	}
 	k := Key{Tenant: tenant, Text: text}
 	host, path, query, variant := k.split()
+	if strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//") {
+		return Key{}, fmt.Errorf("%w: %q has another scheme than http and https", ErrInvalidKey, s)
+	}
 	host, ok := canonicalHost(host)
 	if !ok {
 		return Key{}, fmt.Errorf("%w: %q does not begin with a host name; expected a URL like https://example.com/page or a key like example.com/page", ErrInvalidKey, s)

@@ -33,6 +33,11 @@ def canonical_key(text: str) -> str:
     rest, _, variant = _SCHEME.sub("", text, count=1).partition("#") if _SCHEME.match(text) else text.partition("#")
     rest, _, query = rest.partition("?")
     host, slash, path = rest.partition("/")
+    if host.endswith(":") and path.startswith("/"):
+        raise InvalidKeyError(
+            f"{text[:100]!r} has another scheme than http and https: expected a URL like https://example.com/page "
+            "or a key like example.com/page"
+        )
     key = _canonical_host(host, text) + _canonical_path(slash + path or "/", text)
     query = _canonical_query(query, text)
     return check_cache_key(key + (f"?{query}" if query else "") + (f"#{variant}" if variant else ""))

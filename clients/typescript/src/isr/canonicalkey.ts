@@ -14,6 +14,7 @@ import { checkCacheKey } from './key.js';
 export function canonicalKey(url: string): string {
   if (typeof url !== 'string') throw new InvalidInputError(`the URL is of type ${typeof url}: expected a string`);
   const { host, path, query, variant } = split(url.replace(/^https?:\/\//i, ''));
+  if (host.endsWith(':') && path.startsWith('//')) refuse(url, 'has another scheme than http and https');
   const key =
     canonicalHost(host, url) +
     canonicalPath(path || '/', url) +
