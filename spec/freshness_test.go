@@ -5,18 +5,19 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 func TestFreshness(t *testing.T) {
 	type decision struct {
-		Name       string `json:"name"`
-		Entry      entry  `json:"entry"`
-		Cover      *cover `json:"cover,omitempty"`
-		Now        int64  `json:"now_ms"`
-		State      string `json:"state"`
-		FreshUntil int64  `json:"fresh_until"`
-		StaleUntil int64  `json:"stale_until"`
-		Age        int64  `json:"age_seconds"`
+		Name       string           `json:"name"`
+		Entry      vocabulary.Entry `json:"entry"`
+		Cover      *cover           `json:"cover,omitempty"`
+		Now        int64            `json:"now_ms"`
+		State      string           `json:"state"`
+		FreshUntil int64            `json:"fresh_until"`
+		StaleUntil int64            `json:"stale_until"`
+		Age        int64            `json:"age_seconds"`
 	}
 	type file struct {
 		Decisions []decision `json:"decisions"`
@@ -25,7 +26,7 @@ func TestFreshness(t *testing.T) {
 		states := make(map[string]int)
 		for i := range f.Decisions {
 			v := &f.Decisions[i]
-			e, now := v.Entry.entry(), time.UnixMilli(v.Now)
+			e, now := v.Entry.ISR(), time.UnixMilli(v.Now)
 			v.State = isr.Freshness(&e, v.Cover.cover(), now).String()
 			v.FreshUntil, v.StaleUntil = e.FreshUntil().Unix(), e.StaleUntil().Unix()
 			v.Age = int64(e.Age(now) / time.Second)

@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 type readVector struct {
-	Name      string     `json:"name"`
-	Rows      []item     `json:"rows"`
-	Entry     *entry     `json:"entry,omitempty"`
-	Cover     *cover     `json:"cover,omitempty"`
-	Lock      *lock      `json:"lock,omitempty"`
-	Malformed *malformed `json:"malformed,omitempty"`
+	Name      string            `json:"name"`
+	Rows      []item            `json:"rows"`
+	Entry     *vocabulary.Entry `json:"entry,omitempty"`
+	Cover     *cover            `json:"cover,omitempty"`
+	Lock      *lock             `json:"lock,omitempty"`
+	Malformed *malformed        `json:"malformed,omitempty"`
 }
 
 type versionsVector struct {
-	Name    string   `json:"name"`
-	Rows    []item   `json:"rows"`
-	Entries []*entry `json:"entries"`
+	Name    string              `json:"name"`
+	Rows    []item              `json:"rows"`
+	Entries []*vocabulary.Entry `json:"entries"`
 }
 
 // A storedRequest is an isr.Request.
@@ -101,7 +102,7 @@ func TestItems(t *testing.T) {
 func (v *readVector) answer(t *testing.T) {
 	t.Helper()
 	rec := newTable(t, 1, v.Rows...).read()
-	v.Entry, v.Cover, v.Lock = entryOf(rec.Entry), coverOf(rec.Cover), lockOf(rec.Lock)
+	v.Entry, v.Cover, v.Lock = vocabulary.EntryOf(rec.Entry), coverOf(rec.Cover), lockOf(rec.Lock)
 	v.Malformed = malformedOf(t, rec.Malformed)
 }
 
@@ -112,9 +113,9 @@ func (v *versionsVector) answer(t *testing.T) {
 	if err != nil {
 		t.Errorf("%s: %v", v.Name, err)
 	}
-	v.Entries = []*entry{}
+	v.Entries = []*vocabulary.Entry{}
 	for _, e := range versions {
-		v.Entries = append(v.Entries, entryOf(&e))
+		v.Entries = append(v.Entries, vocabulary.EntryOf(&e))
 	}
 }
 
@@ -126,7 +127,7 @@ func (v *storedRequestVector) answer(t *testing.T) {
 	if found {
 		v.Request = &storedRequest{
 			Hash: r.Hash, Status: r.State.String(), Result: r.BodyKey, GenerationID: r.GenerationID,
-			Until: secondsOf(r.InProgressUntil), Failure: r.Failure,
+			Until: vocabulary.SecondOf(r.InProgressUntil), Failure: r.Failure,
 		}
 	}
 }

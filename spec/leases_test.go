@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
@@ -174,8 +175,8 @@ func (v *supersededVector) answer(t *testing.T) {
 	for _, id := range []string{"g1", "g2"} {
 		next := goodEntry()
 		next.GenerationID, next.TTL = id, v.TTL
-		how := isr.Publishing{History: true, Superseded: second(v.Superseded)}
-		if _, err := tb.store.Publish(tb.ctx(), tb.acquire(30_000, nil), tb.read(), next.entry(), how); err != nil {
+		how := isr.Publishing{History: true, Superseded: vocabulary.Moment(v.Superseded)}
+		if _, err := tb.store.Publish(tb.ctx(), tb.acquire(30_000, nil), tb.read(), next.ISR(), how); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,8 +184,8 @@ func (v *supersededVector) answer(t *testing.T) {
 }
 
 // goodEntry is one that can be published.
-func goodEntry() entry {
-	return entry{
+func goodEntry() vocabulary.Entry {
+	return vocabulary.Entry{
 		BodyKey: "bodies/x/g1", GeneratedAt: 1_800_000_000, Revalidate: 60, GenerationID: "g1",
 		Key: cacheKey, Status: 200, Length: 5,
 	}

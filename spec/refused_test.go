@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // arguments are those of all calls, each with the one type that it may have.
@@ -27,7 +28,7 @@ type arguments struct {
 	HTMLPointer    string `json:"html_pointer"`
 	Superseded     int64  `json:"superseded_at"`
 
-	entry
+	vocabulary.Entry
 }
 
 type call struct {
@@ -85,7 +86,7 @@ func (v *call) make(t *testing.T) error {
 func (v *call) arguments() (*arguments, error) {
 	good := goodEntry()
 	a := &arguments{
-		Key: cacheKey, Now: 1_800_000_000_000, Duration: 30_000, RequestKey: "r", Hash: "h", Keep: 3600, entry: good,
+		Key: cacheKey, Now: 1_800_000_000_000, Duration: 30_000, RequestKey: "r", Hash: "h", Keep: 3600, Entry: good,
 		GeneratedAtMS: good.GeneratedAt * 1000, TTLUnixSeconds: good.GeneratedAt + 86400, HTMLPointer: good.BodyKey,
 	}
 	d := json.NewDecoder(bytes.NewReader(v.Arguments))
@@ -117,8 +118,8 @@ func (tb *table) tryAcquire(a *arguments) error {
 
 func (tb *table) publish(a *arguments) error {
 	l := tb.acquire(30_000, nil)
-	how := isr.Publishing{History: true, Superseded: second(a.Superseded)}
-	_, err := tb.store.Publish(tb.ctx(), l, tb.read(), a.entry.entry(), how)
+	how := isr.Publishing{History: true, Superseded: vocabulary.Moment(a.Superseded)}
+	_, err := tb.store.Publish(tb.ctx(), l, tb.read(), a.Entry.ISR(), how)
 	if rec := tb.read(); err != nil && (rec.Entry != nil || rec.Lock == nil) {
 		tb.t.Errorf("refused, and written: %+v", rec)
 	}
@@ -126,12 +127,12 @@ func (tb *table) publish(a *arguments) error {
 }
 
 func (tb *table) pin(a *arguments) error {
-	e := goodEntry().entry()
+	e := goodEntry().ISR()
 	if _, err := tb.store.Publish(tb.ctx(), tb.acquire(30_000, nil), tb.read(), e, isr.Publishing{}); err != nil {
 		tb.t.Fatal(err)
 	}
 	_, err := tb.store.Pin(tb.ctx(), tb.read(), isr.Assertion{
-		Key: isr.Key{Text: cacheKey}, At: time.UnixMilli(a.Now), PinnedUntil: second(a.PinnedUntil), Expires: second(a.TTL),
+		Key: isr.Key{Text: cacheKey}, At: time.UnixMilli(a.Now), PinnedUntil: vocabulary.Moment(a.PinnedUntil), Expires: vocabulary.Moment(a.TTL),
 	})
 	return err
 }

@@ -15,8 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/vocabulary"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -85,51 +84,17 @@ func nameOf(t *testing.T, err error) string {
 	if err == nil {
 		return ""
 	}
-	if _, held := errors.AsType[*isr.HeldError](err); held {
-		return "LeaseHeld"
+	if errors.Is(err, tabletheory.ErrInvalidModel) {
+		return "InvalidInput" // a value that its model cannot store
 	}
-	if _, malformed := errors.AsType[*dynamostore.MalformedError](err); malformed {
-		return "MalformedRow"
-	}
-	for _, known := range []struct {
-		err  error
-		name string
-	}{
-		{isr.ErrInvalidKey, "InvalidKey"},
-		{isr.ErrInvalidInput, "InvalidInput"},
-		{tabletheory.ErrInvalidModel, "InvalidInput"}, // a value that its model cannot store
-		{isr.ErrLeaseLost, "LeaseLost"},
-		{isr.ErrMoved, "Moved"},
-		{isr.ErrPinned, "Pinned"},
-		{isr.ErrPurged, "Purged"},
-		{isr.ErrNoVersion, "NoVersion"},
-		{isr.ErrRequestCompleted, "RequestCompleted"},
-		{isr.ErrRequestInProgress, "RequestInProgress"},
-		{isr.ErrRequestMismatch, "RequestMismatch"},
-	} {
-		if errors.Is(err, known.err) {
-			return known.name
-		}
+	if name := vocabulary.ErrorName(err); name != "" {
+		return name
 	}
 	t.Errorf("an error without a name: %v", err)
 	return err.Error()
 }
 
-// Times and durations of the files.
-
-func second(s int64) time.Time {
-	if s == 0 {
-		return time.Time{}
-	}
-	return time.Unix(s, 0).UTC()
-}
-
-func secondsOf(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.Unix()
-}
+// Durations of the files.
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 

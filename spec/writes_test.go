@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 type operation struct {
@@ -21,23 +22,23 @@ type operation struct {
 
 // A step is one call of the store, and what it takes.
 type step struct {
-	Do          string  `json:"do"`
-	Now         int64   `json:"now_ms,omitempty"`
-	Duration    int64   `json:"lease_duration_ms,omitempty"`
-	Claim       *claim  `json:"claim,omitempty"`
-	Pause       int64   `json:"pause_ms,omitempty"`
-	Entry       *entry  `json:"entry,omitempty"`
-	History     bool    `json:"history,omitempty"`
-	Unchanged   bool    `json:"unchanged,omitempty"`
-	Unpin       bool    `json:"unpin,omitempty"`
-	To          string  `json:"to,omitempty"`
-	AssertedAt  int64   `json:"asserted_at,omitempty"`
-	PinnedUntil int64   `json:"pinned_until,omitempty"`
-	TTL         int64   `json:"ttl,omitempty"`
-	Superseded  int64   `json:"superseded_at,omitempty"`
-	Failure     string  `json:"failure,omitempty"`
-	Result      *result `json:"result,omitempty"`
-	Error       string  `json:"error,omitempty"`
+	Do          string            `json:"do"`
+	Now         int64             `json:"now_ms,omitempty"`
+	Duration    int64             `json:"lease_duration_ms,omitempty"`
+	Claim       *claim            `json:"claim,omitempty"`
+	Pause       int64             `json:"pause_ms,omitempty"`
+	Entry       *vocabulary.Entry `json:"entry,omitempty"`
+	History     bool              `json:"history,omitempty"`
+	Unchanged   bool              `json:"unchanged,omitempty"`
+	Unpin       bool              `json:"unpin,omitempty"`
+	To          string            `json:"to,omitempty"`
+	AssertedAt  int64             `json:"asserted_at,omitempty"`
+	PinnedUntil int64             `json:"pinned_until,omitempty"`
+	TTL         int64             `json:"ttl,omitempty"`
+	Superseded  int64             `json:"superseded_at,omitempty"`
+	Failure     string            `json:"failure,omitempty"`
+	Result      *result           `json:"result,omitempty"`
+	Error       string            `json:"error,omitempty"`
 }
 
 type claim struct {
@@ -127,8 +128,8 @@ func (c *caller) take(s *step) error {
 	case "break_lease":
 		return c.store.BreakLease(ctx, c.current())
 	case "publish":
-		how := isr.Publishing{History: s.History, Superseded: second(s.Superseded), Unchanged: s.Unchanged, Unpin: s.Unpin}
-		_, err := c.store.Publish(ctx, c.lease, c.current(), s.Entry.entry(), how)
+		how := isr.Publishing{History: s.History, Superseded: vocabulary.Moment(s.Superseded), Unchanged: s.Unchanged, Unpin: s.Unpin}
+		_, err := c.store.Publish(ctx, c.lease, c.current(), s.Entry.ISR(), how)
 		return err
 	case "rollback":
 		_, err := c.store.Rollback(ctx, c.current(), s.To, s.assertion())
@@ -146,8 +147,8 @@ func (c *caller) take(s *step) error {
 
 func (s *step) assertion() isr.Assertion {
 	return isr.Assertion{
-		Key: isr.Key{Text: cacheKey}, At: second(s.AssertedAt), PinnedUntil: second(s.PinnedUntil),
-		Expires: second(s.TTL), Superseded: second(s.Superseded),
+		Key: isr.Key{Text: cacheKey}, At: vocabulary.Moment(s.AssertedAt), PinnedUntil: vocabulary.Moment(s.PinnedUntil),
+		Expires: vocabulary.Moment(s.TTL), Superseded: vocabulary.Moment(s.Superseded),
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // A heartbeat keeps a lease beyond its lifetime. A worker that is frozen sends none:
@@ -29,7 +31,7 @@ func frozenHolders(t *testing.T, c *crew) {
 	for i, w := range c.workers {
 		next := c.after(i, 1)
 		next.takeOver(t, command{Do: "acquire", Key: key(w), LeaseMS: longLease}, ends[i])
-		published := ask[entry](t, next, command{Do: "publish", Key: key(w), Entry: generation("after-"+w.language, 600)})
+		published := ask[vocabulary.Entry](t, next, command{Do: "publish", Key: key(w), Entry: generation("after-"+w.language, 600)})
 		holders[i].signal(t, syscall.SIGCONT)
 		holders[i].refuses(t, "LeaseLost", command{Do: "publish", Key: key(w), Entry: generation("late", 600)})
 		holders[i].refuses(t, "LeaseLost", command{Do: "await_loss", Key: key(w)})

@@ -2,6 +2,8 @@ package languages
 
 import (
 	"testing"
+
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // What one language publishes, over a generation of each other one, all read, as it
@@ -14,7 +16,7 @@ func generations(t *testing.T, c *crew) {
 		var before int64
 		for n := range c.workers {
 			w := c.after(i, n+1) // the i-th comes last
-			next := generation(w.language, 600).at(key)
+			next := at(key, generation(w.language, 600))
 			s.store(t, next.BodyKey, bodyOf(w.language))
 			published := w.regenerate(t, key, next)
 			want := *next
@@ -40,7 +42,7 @@ func history(t *testing.T, c *crew) {
 	var ids []string
 	for _, w := range c.workers {
 		id := "20260102T150405.000000Z-" + w.language
-		next := generation(id, 600).at(key)
+		next := at(key, generation(id, 600))
 		s.store(t, next.BodyKey, bodyOf(id))
 		w.keepVersion(t, key, next)
 		ids = append(ids, id)
@@ -48,7 +50,7 @@ func history(t *testing.T, c *crew) {
 	s.awaitServed(t, path, bodyOf(ids[len(ids)-1]))
 	for i, w := range c.workers {
 		to := ids[i] // which is never the current one
-		rolled := ask[entry](t, w, command{Do: "rollback", Key: key, To: to, PinnedUntil: forever * int64(i%2)})
+		rolled := ask[vocabulary.Entry](t, w, command{Do: "rollback", Key: key, To: to, PinnedUntil: forever * int64(i%2)})
 		if rolled.GenerationID != to || rolled.AssertedAt == 0 {
 			t.Errorf("%s rolled back to %s, and says %+v is current", w.language, to, rolled)
 		}
@@ -72,7 +74,7 @@ const forever = 253402300799
 // pinned has one worker pin the page, which nobody can publish then, and another unpin it.
 func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
 	t.Helper()
-	pinned := ask[entry](t, w, command{Do: "pin", Key: key, PinnedUntil: forever})
+	pinned := ask[vocabulary.Entry](t, w, command{Do: "pin", Key: key, PinnedUntil: forever})
 	if pinned.PinnedUntil != forever {
 		t.Errorf("%s pinned %+v, want a pin until %d", w.language, pinned, int64(forever))
 	}
@@ -82,7 +84,7 @@ func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
 		w.refuses(t, "Pinned", command{Do: "publish", Key: key, Entry: generation("over-a-pin", 600)})
 		w.does(t, command{Do: "release", Key: key})
 	}
-	unpinned := ask[entry](t, other, command{Do: "unpin", Key: key})
+	unpinned := ask[vocabulary.Entry](t, other, command{Do: "unpin", Key: key})
 	want := pinned
 	want.PinnedUntil, want.Version = 0, pinned.Version+1
 	if diff := diffOf(want, unpinned); diff != "" {
@@ -95,7 +97,7 @@ func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
 func (c *crew) late(t *testing.T, w, renderer *worker, key, to string) {
 	t.Helper()
 	renderer.acquire(t, key, nil)
-	rolled := ask[entry](t, w, command{Do: "rollback", Key: key, To: to})
+	rolled := ask[vocabulary.Entry](t, w, command{Do: "rollback", Key: key, To: to})
 	renderer.refuses(t, "Moved", command{Do: "publish", Key: key, Entry: generation("began-before", 600)})
 	renderer.does(t, command{Do: "release", Key: key})
 	c.expectCurrent(t, key, rolled, "fresh")
@@ -104,12 +106,12 @@ func (c *crew) late(t *testing.T, w, renderer *worker, key, to string) {
 // expectVersions expects all to find these generations kept.
 func (c *crew) expectVersions(t *testing.T, key string, ids []string) {
 	t.Helper()
-	first := ask[[]entry](t, c.workers[0], command{Do: "versions", Key: key})
+	first := ask[[]vocabulary.Entry](t, c.workers[0], command{Do: "versions", Key: key})
 	if len(first) != len(ids) {
 		t.Errorf("%d versions are kept, want those of %q", len(first), ids)
 	}
 	for _, w := range c.workers[1:] {
-		if diff := diffOf(first, ask[[]entry](t, w, command{Do: "versions", Key: key})); diff != "" {
+		if diff := diffOf(first, ask[[]vocabulary.Entry](t, w, command{Do: "versions", Key: key})); diff != "" {
 			t.Errorf("versions of %s (-) and of %s (+):\n%s", c.workers[0].language, w.language, diff)
 		}
 	}

@@ -56,7 +56,7 @@ func (w *goWorker) raceOnce(ctx context.Context, pk string, c command, id string
 			return false, err
 		}
 	}
-	next := c.Entry.entry()
+	next := c.Entry.ISR()
 	next.GenerationID, next.BodyKey = id, "bodies/"+id
 	published, err := w.publish(ctx, t, next, false)
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // A goWorker is the worker in Go: commands from one stream, answers to another.
@@ -128,8 +127,8 @@ func (w *goWorker) doHeld(ctx context.Context, c command) (any, error) {
 	case "back_off":
 		return nil, w.store.BackOff(ctx, t.lease, time.Duration(c.PauseMS)*time.Millisecond)
 	case "publish":
-		next, err := w.publish(ctx, t, c.Entry.entry(), c.History)
-		return entryOf(&next), err
+		next, err := w.publish(ctx, t, c.Entry.ISR(), c.History)
+		return vocabulary.EntryOf(&next), err
 	case "end_request":
 		return nil, w.store.EndRequest(ctx, t.lease, isr.RequestEnd{Failure: c.Failure})
 	case "await_loss":
@@ -155,12 +154,15 @@ func (w *goWorker) read(ctx context.Context, pk string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := page{Entry: entryOf(r.Entry), Cover: cover{Seq: r.Cover.Seq, HardSeq: r.Cover.HardSeq, At: second(r.Cover.At)}}
+	p := page{
+		Entry: vocabulary.EntryOf(r.Entry),
+		Cover: cover{Seq: r.Cover.Seq, HardSeq: r.Cover.HardSeq, At: vocabulary.SecondOf(r.Cover.At)},
+	}
 	if r.Entry != nil {
 		p.State = isr.Freshness(r.Entry, r.Cover, time.Now()).String()
 	}
 	if r.Lock != nil {
-		p.Lock = &lock{Owner: r.Lock.Owner, ExpiresAt: second(r.Lock.ExpiresAt), Failures: r.Lock.Failures}
+		p.Lock = &lock{Owner: r.Lock.Owner, ExpiresAt: vocabulary.SecondOf(r.Lock.ExpiresAt), Failures: r.Lock.Failures}
 	}
 	if bad, ok := errors.AsType[*dynamostore.MalformedError](r.Malformed); ok {
 		p.Malformed = &malformed{PK: bad.PK, SK: bad.SK, Attribute: bad.Attribute}
@@ -176,7 +178,7 @@ func (w *goWorker) acquire(ctx context.Context, pk string, c command) (any, erro
 	w.tenures[c.Key] = t
 	answer := lease{Failures: t.lease.Failures(), PurgeSeq: t.purgeSeq}
 	if t.record.Lock != nil {
-		answer.ExpiresAt = second(t.record.Lock.ExpiresAt)
+		answer.ExpiresAt = vocabulary.SecondOf(t.record.Lock.ExpiresAt)
 	}
 	return answer, nil
 }
@@ -224,14 +226,14 @@ func (w *goWorker) declare(ctx context.Context, pk string, c command) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	a := isr.Assertion{Key: isr.Key{Text: c.Key}, At: time.Now(), PinnedUntil: moment(c.PinnedUntil)}
+	a := isr.Assertion{Key: isr.Key{Text: c.Key}, At: time.Now(), PinnedUntil: vocabulary.Moment(c.PinnedUntil)}
 	var next isr.Entry
 	if c.Do == "rollback" {
 		next, err = w.store.Rollback(ctx, read, c.To, a)
 	} else {
 		next, err = w.store.Pin(ctx, read, a)
 	}
-	return entryOf(&next), err
+	return vocabulary.EntryOf(&next), err
 }
 
 func (w *goWorker) changes(ctx context.Context, after int64) (any, error) {
@@ -254,10 +256,10 @@ func (w *goWorker) changes(ctx context.Context, after int64) (any, error) {
 func answerOf(id int, err error) map[string]any {
 	answer := map[string]any{"id": id, "error": nameOf(err), "message": err.Error()}
 	if held, ok := errors.AsType[*isr.HeldError](err); ok {
-		answer["owner"], answer["expires_at"], answer["failures"] = held.Lock.Owner, second(held.Lock.ExpiresAt), held.Lock.Failures
+		answer["owner"], answer["expires_at"], answer["failures"] = held.Lock.Owner, vocabulary.SecondOf(held.Lock.ExpiresAt), held.Lock.Failures
 	}
 	if earlier, ok := errors.AsType[*isr.RequestError](err); ok {
-		answer["until"] = second(earlier.Request.InProgressUntil)
+		answer["until"] = vocabulary.SecondOf(earlier.Request.InProgressUntil)
 		answer["s3_key"], answer["generation_id"] = earlier.Request.BodyKey, earlier.Request.GenerationID
 	}
 	if bad, ok := errors.AsType[*dynamostore.MalformedError](err); ok {
@@ -266,75 +268,18 @@ func answerOf(id int, err error) map[string]any {
 	return answer
 }
 
+// nameOf is the name of an error in every language, or the type of one that has none.
 func nameOf(err error) string {
-	if _, ok := errors.AsType[*isr.HeldError](err); ok {
-		return "LeaseHeld"
-	}
-	if _, ok := errors.AsType[*dynamostore.MalformedError](err); ok {
-		return "MalformedRow"
-	}
-	for _, known := range []struct {
-		err  error
-		name string
-	}{
-		{isr.ErrUnknownOutcome, "UnknownOutcome"},
-		{isr.ErrLeaseLost, "LeaseLost"},
-		{isr.ErrMoved, "Moved"},
-		{isr.ErrPinned, "Pinned"},
-		{isr.ErrPurged, "Purged"},
-		{isr.ErrNoVersion, "NoVersion"},
-		{isr.ErrRequestCompleted, "RequestCompleted"},
-		{isr.ErrRequestInProgress, "RequestInProgress"},
-		{isr.ErrRequestMismatch, "RequestMismatch"},
-		{isr.ErrInvalidKey, "InvalidKey"},
-		{isr.ErrInvalidInput, "InvalidInput"},
-	} {
-		if errors.Is(err, known.err) {
-			return known.name
-		}
+	if name := vocabulary.ErrorName(err); name != "" {
+		return name
 	}
 	return fmt.Sprintf("%T", err)
 }
 
-func (e entry) entry() isr.Entry {
-	next := isr.Entry{
-		BodyKey: e.BodyKey, GeneratedAt: moment(e.GeneratedAt), Revalidate: time.Duration(e.Revalidate) * time.Second,
-		ETag: e.ETag, Expires: moment(e.TTL), GenerationID: e.GenerationID, Key: e.Key, Status: e.Status,
-		SHA256: e.SHA256, Length: e.Length, Tags: e.Tags, Stale: time.Duration(e.Stale) * time.Second,
-		Header: make(http.Header),
-	}
-	for name, values := range e.Header {
-		for _, value := range values {
-			next.Header.Add(name, value)
-		}
-	}
-	return next
-}
-
-func entryOf(e *isr.Entry) *entry {
-	if e == nil {
-		return nil
-	}
-	found := &entry{
-		BodyKey: e.BodyKey, GeneratedAt: second(e.GeneratedAt), Revalidate: int64(e.Revalidate / time.Second),
-		ETag: e.ETag, TTL: second(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
-		Key: e.Key, Status: e.Status, SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
-		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq,
-		PinnedUntil: second(e.PinnedUntil), AssertedAt: second(e.AssertedAt),
-	}
-	if len(e.Header) > 0 {
-		found.Header = make(map[string][]string)
-	}
-	for name, values := range e.Header {
-		found.Header[strings.ToLower(name)] = values
-	}
-	return found
-}
-
-func entriesOf(kept []isr.Entry) []*entry {
-	found := make([]*entry, 0, len(kept))
+func entriesOf(kept []isr.Entry) []*vocabulary.Entry {
+	found := make([]*vocabulary.Entry, 0, len(kept))
 	for i := range kept {
-		found = append(found, entryOf(&kept[i]))
+		found = append(found, vocabulary.EntryOf(&kept[i]))
 	}
 	return found
 }
@@ -342,21 +287,6 @@ func entriesOf(kept []isr.Entry) []*entry {
 func requestOf(r isr.Request) request {
 	return request{
 		Hash: r.Hash, Status: r.State.String(), BodyKey: r.BodyKey, GenerationID: r.GenerationID,
-		Until: second(r.InProgressUntil), Failure: r.Failure,
+		Until: vocabulary.SecondOf(r.InProgressUntil), Failure: r.Failure,
 	}
-}
-
-// moment is an epoch second, zero for none; second is its inverse.
-func moment(s int64) time.Time {
-	if s == 0 {
-		return time.Time{}
-	}
-	return time.Unix(s, 0)
-}
-
-func second(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.Unix()
 }

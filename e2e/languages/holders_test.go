@@ -3,6 +3,8 @@ package languages
 import (
 	"testing"
 	"time"
+
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // shortLease is one whose end a test waits for.
@@ -29,7 +31,7 @@ func killedHolders(t *testing.T, c *crew) {
 		}
 		witness.refuses(t, "RequestInProgress", command{Do: "acquire", Key: key(dead), LeaseMS: longLease, Claim: claimed})
 		next := generation("inherited-from-"+dead.language, 600)
-		ask[entry](t, heir, command{Do: "publish", Key: key(dead), Entry: next})
+		ask[vocabulary.Entry](t, heir, command{Do: "publish", Key: key(dead), Entry: next})
 		c.completed(t, key(dead), *next, func(int) *claim { return claimed })
 	}
 }

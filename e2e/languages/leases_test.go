@@ -1,6 +1,10 @@
 package languages
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/facetheory/isr/internal/vocabulary"
+)
 
 // A lease that one language takes all see, by its owner and its end, and none gets.
 // When another has broken it, and a third has taken it, its holder can do nothing more,
@@ -21,7 +25,7 @@ func leases(t *testing.T, c *crew) {
 			by = c.held(t, next, key)
 			holder.refuses(t, late.told, command{Do: late.do, Key: key, Entry: generation("late", 600), PauseMS: longLease})
 			breaker.isRefused(t, key, by)
-			published := ask[entry](t, next, command{Do: "publish", Key: key, Entry: generation(next.language+"-"+late.do, 600)})
+			published := ask[vocabulary.Entry](t, next, command{Do: "publish", Key: key, Entry: generation(next.language+"-"+late.do, 600)})
 			c.expectCurrent(t, key, published, "fresh")
 			if p := c.agree(t, key); p.Lock != nil {
 				t.Errorf("a publish of %s left the lease %+v", next.language, p.Lock)

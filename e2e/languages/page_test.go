@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // longLease is one that does not end in a test by itself.
@@ -22,19 +23,19 @@ func bodyOf(id string) string { return fmt.Sprintf("<!doctype html><p>%s</p>\n",
 
 // generation is one that began now, and is fresh for so many seconds. Its id is to be
 // unique in its page.
-func generation(id string, fresh int64) *entry {
+func generation(id string, fresh int64) *vocabulary.Entry {
 	body := bodyOf(id)
 	sum := sha256.Sum256([]byte(body))
-	return &entry{
+	return &vocabulary.Entry{
 		BodyKey: "bodies/languages/" + id, GeneratedAt: time.Now().Unix(), Revalidate: fresh, Stale: 3600,
 		ETag: `"` + id + `"`, GenerationID: id, Key: "site.test/" + id, Status: http.StatusOK,
-		Header: map[string][]string{"content-type": {"text/html; charset=utf-8"}, "x-many": {"one", "two, três"}},
+		Header: map[string][]vocabulary.HeaderValue{"content-type": {"text/html; charset=utf-8"}, "x-many": {"one", "two, três"}},
 		SHA256: hex.EncodeToString(sum[:]), Length: int64(len(body)), Tags: []string{"news", "größe"},
 	}
 }
 
 // at places a generation where isr serve looks for it.
-func (e *entry) at(key string) *entry {
+func at(key string, e *vocabulary.Entry) *vocabulary.Entry {
 	sum := sha256.Sum256([]byte(isr.HashedPartition(isr.Key{Text: key})))
 	e.Key, e.BodyKey = key, "bodies/"+hex.EncodeToString(sum[:])+"/"+e.GenerationID
 	return e
@@ -47,17 +48,17 @@ func (w *worker) acquire(t *testing.T, key string, claimed *claim) lease {
 }
 
 // regenerate publishes a generation under a lease, without history.
-func (w *worker) regenerate(t *testing.T, key string, next *entry) entry {
+func (w *worker) regenerate(t *testing.T, key string, next *vocabulary.Entry) vocabulary.Entry {
 	t.Helper()
 	w.acquire(t, key, nil)
-	return ask[entry](t, w, command{Do: "publish", Key: key, Entry: next})
+	return ask[vocabulary.Entry](t, w, command{Do: "publish", Key: key, Entry: next})
 }
 
 // keepVersion publishes a generation under a lease, with history.
-func (w *worker) keepVersion(t *testing.T, key string, next *entry) entry {
+func (w *worker) keepVersion(t *testing.T, key string, next *vocabulary.Entry) vocabulary.Entry {
 	t.Helper()
 	w.acquire(t, key, nil)
-	return ask[entry](t, w, command{Do: "publish", Key: key, Entry: next, History: true})
+	return ask[vocabulary.Entry](t, w, command{Do: "publish", Key: key, Entry: next, History: true})
 }
 
 // agree expects all workers to read the same of a page, and returns it.
@@ -77,7 +78,7 @@ func (c *crew) agree(t *testing.T, key string) page {
 func diffOf(want, got any) string { return cmp.Diff(want, got, cmpopts.EquateEmpty()) }
 
 // expectCurrent expects all to read this entry, whoever wrote it, in this state.
-func (c *crew) expectCurrent(t *testing.T, key string, want entry, state string) {
+func (c *crew) expectCurrent(t *testing.T, key string, want vocabulary.Entry, state string) {
 	t.Helper()
 	p := c.agree(t, key)
 	if p.Entry == nil {

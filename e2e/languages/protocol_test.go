@@ -1,6 +1,10 @@
 package languages
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/facetheory/isr/internal/vocabulary"
+)
 
 // A command is a line that a worker is told. The members are those that it needs;
 // key is the text of a cache key, and times are epoch seconds.
@@ -16,13 +20,13 @@ type command struct {
 	Claim   *claim `json:"claim,omitempty"`    // acquire
 	PauseMS int64  `json:"pause_ms,omitempty"` // back_off
 
-	Entry       *entry `json:"entry,omitempty"`   // publish, commit
-	History     bool   `json:"history,omitempty"` // publish
-	To          string `json:"to,omitempty"`      // rollback: a generation id
-	PinnedUntil int64  `json:"pinned_until,omitempty"`
-	Failure     string `json:"failure,omitempty"` // end_request
-	Request     string `json:"request,omitempty"` // request: its key
-	After       int64  `json:"after,omitempty"`   // changes: a sequence
+	Entry       *vocabulary.Entry `json:"entry,omitempty"`   // publish, commit
+	History     bool              `json:"history,omitempty"` // publish
+	To          string            `json:"to,omitempty"`      // rollback: a generation id
+	PinnedUntil int64             `json:"pinned_until,omitempty"`
+	Failure     string            `json:"failure,omitempty"` // end_request
+	Request     string            `json:"request,omitempty"` // request: its key
+	After       int64             `json:"after,omitempty"`   // changes: a sequence
 
 	Race *race `json:"race,omitempty"`
 }
@@ -77,28 +81,6 @@ type malformed struct {
 	Attribute string `json:"attribute"`
 }
 
-// An entry has the names of the rows. A member that is absent is none, or zero.
-type entry struct {
-	BodyKey      string              `json:"s3_key,omitempty"`
-	GeneratedAt  int64               `json:"generated_at,omitempty"`
-	Revalidate   int64               `json:"revalidate_seconds,omitempty"`
-	ETag         string              `json:"etag,omitempty"`
-	TTL          int64               `json:"ttl,omitempty"`
-	Foreign      bool                `json:"foreign,omitempty"`
-	Version      int64               `json:"v,omitempty"`
-	GenerationID string              `json:"generation_id,omitempty"`
-	Key          string              `json:"key,omitempty"`
-	Status       int                 `json:"status,omitempty"`
-	Header       map[string][]string `json:"headers,omitempty"`
-	SHA256       string              `json:"content_sha256,omitempty"`
-	Length       int64               `json:"content_length,omitempty"`
-	Tags         []string            `json:"tags,omitempty"`
-	Stale        int64               `json:"stale_seconds,omitempty"`
-	PurgeSeq     int64               `json:"purge_seq,omitempty"`
-	PinnedUntil  int64               `json:"pinned_until,omitempty"`
-	AssertedAt   int64               `json:"asserted_at,omitempty"`
-}
-
 // A lease is what acquire answers.
 type lease struct {
 	ExpiresAt int64 `json:"expires_at"`
@@ -108,11 +90,11 @@ type lease struct {
 
 // A page is what read answers.
 type page struct {
-	Entry     *entry     `json:"entry"`
-	State     string     `json:"state"` // of the entry, now
-	Cover     cover      `json:"cover"`
-	Lock      *lock      `json:"lock"`
-	Malformed *malformed `json:"malformed"`
+	Entry     *vocabulary.Entry `json:"entry"`
+	State     string            `json:"state"` // of the entry, now
+	Cover     cover             `json:"cover"`
+	Lock      *lock             `json:"lock"`
+	Malformed *malformed        `json:"malformed"`
 }
 
 type cover struct {

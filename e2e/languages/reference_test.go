@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 func epoch(seconds int64) types.AttributeValue { return number(strconv.FormatInt(seconds, 10)) }
@@ -23,7 +25,7 @@ func referenceRows(t *testing.T, c *crew) {
 		bodyKey := []string{"theirs/" + id, "s3://" + s.bucket + "/theirs/" + id}[i%2]
 		s.store(t, "theirs/"+id, bodyOf(id))
 		meta := row{"s3_key": text(bodyKey), "generated_at": epoch(now), "revalidate_seconds": number("600"), "etag": text(`"e"`), "ttl": epoch(now + 86400)}
-		theirs := entry{BodyKey: bodyKey, GeneratedAt: now, Revalidate: 600, ETag: `"e"`, TTL: now + 86400, Foreign: true, Status: http.StatusOK}
+		theirs := vocabulary.Entry{BodyKey: bodyKey, GeneratedAt: now, Revalidate: 600, ETag: `"e"`, TTL: now + 86400, Foreign: true, Status: http.StatusOK}
 		if i == 1 { // by a pointer alone
 			c.put(t, pk(key), "VER#theirs", meta)
 			meta = row{"current_sk": text("VER#theirs"), "ttl": epoch(now + 86400)}
@@ -39,17 +41,17 @@ func referenceRows(t *testing.T, c *crew) {
 		w.does(t, command{Do: "break_lease", Key: key})
 		w.refuses(t, "NoVersion", command{Do: "pin", Key: key, PinnedUntil: forever})
 
-		published := w.keepVersion(t, key, generation("ours-"+w.language, 600).at(key))
+		published := w.keepVersion(t, key, at(key, generation("ours-"+w.language, 600)))
 		c.expectCurrent(t, key, published, "fresh")
 	}
 	for _, w := range c.workers[1:] { // those that have the call of the reference
 		path := "/committed/" + w.language
 		key := host + path
-		next := generation("committed-"+w.language, 600).at(key)
+		next := at(key, generation("committed-"+w.language, 600))
 		s.store(t, next.BodyKey, bodyOf(next.GenerationID))
 		w.acquire(t, key, nil)
-		committed := ask[entry](t, w, command{Do: "commit", Key: key, Entry: next})
-		want := entry{BodyKey: next.BodyKey, GeneratedAt: next.GeneratedAt, Revalidate: 600, ETag: next.ETag, Foreign: true, Status: http.StatusOK}
+		committed := ask[vocabulary.Entry](t, w, command{Do: "commit", Key: key, Entry: next})
+		want := vocabulary.Entry{BodyKey: next.BodyKey, GeneratedAt: next.GeneratedAt, Revalidate: 600, ETag: next.ETag, Foreign: true, Status: http.StatusOK}
 		if committed.BodyKey != want.BodyKey || !committed.Foreign {
 			t.Errorf("%s says it committed %+v, want %+v", w.language, committed, want)
 		}
@@ -87,7 +89,7 @@ func referenceRequests(t *testing.T, c *crew) {
 		c.put(t, pk(key), "REQ#order", theirs)
 		w.acquire(t, key, claimed)
 		next := generation("order-of-"+w.language, 600)
-		ask[entry](t, w, command{Do: "publish", Key: key, Entry: next})
+		ask[vocabulary.Entry](t, w, command{Do: "publish", Key: key, Entry: next})
 		c.completed(t, key, *next, func(int) *claim { return claimed })
 	}
 }

@@ -3,6 +3,8 @@ package languages
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // The inputs of one request, spelled in three ways, and those of another.
@@ -27,7 +29,7 @@ func requests(t *testing.T, c *crew) {
 		w.does(t, command{Do: "refresh", Key: key}) // of the lease and the request
 		c.inProgress(t, key, "order-1", c.agree(t, key).Lock.ExpiresAt, claimed)
 		next := generation("result-of-"+w.language, 600)
-		ask[entry](t, w, command{Do: "publish", Key: key, Entry: next, History: true})
+		ask[vocabulary.Entry](t, w, command{Do: "publish", Key: key, Entry: next, History: true})
 		c.completed(t, key, *next, claimed)
 
 		second := func(n int) *claim { return &claim{Key: "order-2", Inputs: sameInputs[n%len(sameInputs)]} }
@@ -42,7 +44,7 @@ func requests(t *testing.T, c *crew) {
 		again.acquire(t, key, second(i+1))
 		w.does(t, command{Do: "end_request", Key: key, Failure: "of an attempt that is another's now"})
 		result := generation("second-result-of-"+w.language, 600)
-		ask[entry](t, again, command{Do: "publish", Key: key, Entry: result})
+		ask[vocabulary.Entry](t, again, command{Do: "publish", Key: key, Entry: result})
 		c.completed(t, key, *result, second)
 	}
 }
@@ -64,7 +66,7 @@ func (c *crew) inProgress(t *testing.T, key, name string, until int64, claimed f
 }
 
 // completed expects all to find the request completed, by this generation.
-func (c *crew) completed(t *testing.T, key string, by entry, claimed func(int) *claim) {
+func (c *crew) completed(t *testing.T, key string, by vocabulary.Entry, claimed func(int) *claim) {
 	t.Helper()
 	name := claimed(0).Key
 	r := c.agreeOnRequest(t, key, name)

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/facetheory/isr/e2e/internal/process"
+	"github.com/facetheory/isr/internal/vocabulary"
 	"github.com/facetheory/isr/isrtest"
 )
 
@@ -92,7 +93,7 @@ func (s *site) get(t *testing.T, path string) (status int, header http.Header, b
 }
 
 // expectServed expects visitors to get a generation, and the origin to be left alone.
-func (s *site) expectServed(t *testing.T, path string, e entry, body string) {
+func (s *site) expectServed(t *testing.T, path string, e vocabulary.Entry, body string) {
 	t.Helper()
 	status, header, got := s.get(t, path)
 	if status != http.StatusOK || got != body || header.Get("ETag") != e.ETag {
@@ -100,7 +101,7 @@ func (s *site) expectServed(t *testing.T, path string, e entry, body string) {
 			path, status, header.Get("ETag"), got, header.Get("Cache-Status"), e.ETag, body)
 	}
 	for name, values := range e.Header {
-		if got := header.Values(name); len(got) != len(values) || got[0] != values[0] {
+		if got := header.Values(name); len(got) != len(values) || got[0] != string(values[0]) {
 			t.Errorf("%s: isr serve has %s: %q, want %q", path, name, got, values)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/facetheory/isr/internal/vocabulary"
 )
 
 // future is the name of an attribute that a newer version of the schema may have.
@@ -71,10 +73,10 @@ func (c *crew) surviveOne(t *testing.T, w, author *worker) {
 	c.set(t, p, "LOCK", future, newer())
 	w.does(t, command{Do: "refresh", Key: key})
 	c.expectFuture(t, p, "LOCK")
-	ask[entry](t, w, command{Do: "publish", Key: key, Entry: generation("second", 600), History: true})
-	ask[entry](t, w, command{Do: "rollback", Key: key, To: "first"})
-	ask[entry](t, w, command{Do: "pin", Key: key, PinnedUntil: forever})
-	ask[entry](t, w, command{Do: "unpin", Key: key})
+	ask[vocabulary.Entry](t, w, command{Do: "publish", Key: key, Entry: generation("second", 600), History: true})
+	ask[vocabulary.Entry](t, w, command{Do: "rollback", Key: key, To: "first"})
+	ask[vocabulary.Entry](t, w, command{Do: "pin", Key: key, PinnedUntil: forever})
+	ask[vocabulary.Entry](t, w, command{Do: "unpin", Key: key})
 	w.acquire(t, key, nil)
 	w.does(t, command{Do: "back_off", Key: key, PauseMS: longLease})
 	w.does(t, command{Do: "break_lease", Key: key})

@@ -170,6 +170,7 @@ const names = {
   version: 'v',
   generationId: 'generation_id',
   key: 'key',
+  route: 'route',
   status: 'status',
   headers: 'headers',
   contentSha256: 'content_sha256',
@@ -177,6 +178,7 @@ const names = {
   tags: 'tags',
   staleSeconds: 'stale_seconds',
   purgeSeq: 'purge_seq',
+  renderMs: 'render_ms',
 };
 const moments = { generatedAtMs: 'generated_at', pinnedUntilMs: 'pinned_until', assertedAtMs: 'asserted_at' };
 

@@ -1,0 +1,115 @@
+package vocabulary
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/facetheory/isr"
+)
+
+// An Entry is an isr.Entry in the names of the rows. Moments are epoch seconds,
+// durations whole seconds but for RenderTime, which is milliseconds.
+type Entry struct {
+	BodyKey      string                   `json:"s3_key,omitempty"`
+	GeneratedAt  int64                    `json:"generated_at,omitempty"`
+	Revalidate   int64                    `json:"revalidate_seconds,omitempty"`
+	ETag         string                   `json:"etag,omitempty"`
+	TTL          int64                    `json:"ttl,omitempty"` // isr.Entry.Expires
+	Foreign      bool                     `json:"foreign,omitempty"`
+	Version      int64                    `json:"v,omitempty"`
+	GenerationID string                   `json:"generation_id,omitempty"`
+	Key          string                   `json:"key,omitempty"`
+	Route        string                   `json:"route,omitempty"`
+	Status       int                      `json:"status,omitempty"`
+	Header       map[string][]HeaderValue `json:"headers,omitempty"` // by lower-case names
+	SHA256       string                   `json:"content_sha256,omitempty"`
+	Length       int64                    `json:"content_length,omitempty"`
+	Tags         []string                 `json:"tags,omitempty"`
+	Stale        int64                    `json:"stale_seconds,omitempty"`
+	PurgeSeq     int64                    `json:"purge_seq,omitempty"`
+	PinnedUntil  int64                    `json:"pinned_until,omitempty"`
+	AssertedAt   int64                    `json:"asserted_at,omitempty"`
+	RenderTime   int64                    `json:"render_ms,omitempty"`
+}
+
+// EntryOf describes e; nil if e is nil.
+func EntryOf(e *isr.Entry) *Entry {
+	if e == nil {
+		return nil
+	}
+	return &Entry{
+		BodyKey: e.BodyKey, GeneratedAt: SecondOf(e.GeneratedAt), Revalidate: int64(e.Revalidate / time.Second), ETag: e.ETag,
+		TTL: SecondOf(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
+		Key: e.Key, Route: e.Route, Status: e.Status, Header: headerOf(e.Header), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
+		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq, PinnedUntil: SecondOf(e.PinnedUntil),
+		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(),
+	}
+}
+
+// ISR is the isr.Entry that e describes.
+func (e Entry) ISR() isr.Entry {
+	return isr.Entry{
+		BodyKey: e.BodyKey, GeneratedAt: Moment(e.GeneratedAt), Revalidate: time.Duration(e.Revalidate) * time.Second, ETag: e.ETag,
+		Expires: Moment(e.TTL), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
+		Key: e.Key, Route: e.Route, Status: e.Status, Header: e.header(), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
+		Stale: time.Duration(e.Stale) * time.Second, PurgeSeq: e.PurgeSeq, PinnedUntil: Moment(e.PinnedUntil),
+		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond,
+	}
+}
+
+func headerOf(h http.Header) map[string][]HeaderValue {
+	if len(h) == 0 {
+		return nil
+	}
+	header := make(map[string][]HeaderValue, len(h))
+	for name, values := range h {
+		list := make([]HeaderValue, len(values))
+		for i, v := range values {
+			list[i] = HeaderValue(v)
+		}
+		header[strings.ToLower(name)] = list
+	}
+	return header
+}
+
+func (e Entry) header() http.Header {
+	if len(e.Header) == 0 {
+		return nil
+	}
+	header := make(http.Header, len(e.Header))
+	for name, values := range e.Header {
+		for _, v := range values {
+			header.Add(name, string(v))
+		}
+	}
+	return header
+}
+
+// A HeaderValue is a string in JSON, or {"base64": …} if its bytes are no UTF-8.
+type HeaderValue string
+
+type binary struct {
+	Base64 []byte `json:"base64"`
+}
+
+// MarshalJSON never fails.
+func (v HeaderValue) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(v)) {
+		return json.Marshal(string(v))
+	}
+	return json.Marshal(binary{[]byte(v)})
+}
+
+// UnmarshalJSON takes both forms.
+func (v *HeaderValue) UnmarshalJSON(text []byte) error {
+	if text[0] == '"' {
+		return json.Unmarshal(text, (*string)(v))
+	}
+	var b binary
+	err := json.Unmarshal(text, &b)
+	*v = HeaderValue(b.Base64)
+	return err
+}

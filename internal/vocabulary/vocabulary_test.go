@@ -1,0 +1,71 @@
+package vocabulary_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/vocabulary"
+)
+
+// What an entry is has to be said in full: a field that the vocabulary lacks would be
+// one that no vector and no worker is held to.
+func TestEntriesAreSaidInFull(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0).UTC()
+	want := isr.Entry{
+		BodyKey: "b", GeneratedAt: at, Revalidate: time.Minute, ETag: `"e"`, Expires: at.Add(time.Second),
+		Foreign: true, Version: 1, GenerationID: "g", Key: "k", Route: "r", Status: http.StatusOK,
+		Header: http.Header{"X-Many": {"one", "três"}, "X-Bytes": {"\xff"}}, SHA256: "s", Length: 2, Tags: []string{"t"},
+		Stale: time.Hour, PurgeSeq: 3, PinnedUntil: at.Add(2 * time.Second), RenderTime: 4 * time.Millisecond,
+		AssertedAt: at.Add(3 * time.Second),
+	}
+	for field, value := range reflect.ValueOf(want).Fields() {
+		if value.IsZero() {
+			t.Errorf("isr.Entry has %s, which this test leaves out", field.Name)
+		}
+	}
+	if diff := cmp.Diff(want, throughJSON(t, &want)); diff != "" {
+		t.Errorf("the entry is another one after its JSON (-want +got):\n%s", diff)
+	}
+	var none isr.Entry
+	if diff := cmp.Diff(none, throughJSON(t, &none)); diff != "" {
+		t.Errorf("the entry of zeros is another one after its JSON (-want +got):\n%s", diff)
+	}
+}
+
+func throughJSON(t *testing.T, e *isr.Entry) isr.Entry {
+	t.Helper()
+	text, err := json.Marshal(vocabulary.EntryOf(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said vocabulary.Entry
+	if err := json.Unmarshal(text, &said); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return said.ISR()
+}
+
+func TestErrorName(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{errors.New("of nobody's"), ""},
+		{fmt.Errorf("publish: %w", isr.ErrMoved), "Moved"},
+		{fmt.Errorf("acquire: %w", &isr.HeldError{}), "LeaseHeld"},
+		{errors.Join(isr.ErrInvalidInput, isr.ErrUnknownOutcome), "UnknownOutcome"},
+	} {
+		if got := vocabulary.ErrorName(c.err); got != c.want {
+			t.Errorf("%v is named %q, want %q", c.err, got, c.want)
+		}
+	}
+}

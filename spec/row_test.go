@@ -1,0 +1,128 @@
+package spec_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/internal/vocabulary"
+)
+
+// An item is one of DynamoDB's, in its JSON.
+type item map[string]types.AttributeValue
+
+func (i item) MarshalJSON() ([]byte, error) {
+	if i == nil {
+		return []byte("null"), nil
+	}
+	text, err := attributevalue.MarshalMapJSON(i)
+	if err != nil {
+		return nil, err
+	}
+	return sorted(text)
+}
+
+func (i *item) UnmarshalJSON(text []byte) (err error) {
+	if string(text) == "null" {
+		return nil
+	}
+	*i, err = attributevalue.UnmarshalMapJSON(text)
+	return err
+}
+
+// An attribute is a value of DynamoDB, in its JSON.
+type attribute struct{ types.AttributeValue }
+
+func (a attribute) MarshalJSON() ([]byte, error) {
+	text, err := attributevalue.MarshalJSON(a.AttributeValue)
+	if err != nil {
+		return nil, err
+	}
+	return sorted(text)
+}
+
+func (a *attribute) UnmarshalJSON(text []byte) (err error) {
+	a.AttributeValue, err = attributevalue.UnmarshalJSON(text)
+	return err
+}
+
+// sorted has the members of all objects sorted by name, for files that do not
+// change without a reason.
+func sorted(text []byte) ([]byte, error) {
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		return nil, err
+	}
+	out := new(bytes.Buffer)
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return out.Bytes(), err
+}
+
+// A cover is an isr.Cover.
+type cover struct {
+	Seq          int64 `json:"seq,omitempty"`
+	HardSeq      int64 `json:"hard_seq,omitempty"`
+	At           int64 `json:"at,omitempty"`
+	MarkLifetime int64 `json:"mark_lifetime,omitempty"`
+}
+
+func (c *cover) cover() isr.Cover {
+	if c == nil {
+		return isr.Cover{}
+	}
+	return isr.Cover{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.Moment(c.At), MarkLifetime: seconds(c.MarkLifetime)}
+}
+
+func coverOf(c isr.Cover) *cover {
+	if c == (isr.Cover{}) {
+		return nil
+	}
+	return &cover{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.SecondOf(c.At), MarkLifetime: int64(c.MarkLifetime / time.Second)}
+}
+
+// A lock is an isr.Lock.
+type lock struct {
+	Owner     string `json:"owner,omitempty"`
+	ExpiresAt int64  `json:"lease_expires_at,omitempty"`
+	Failures  int    `json:"failures,omitempty"`
+}
+
+func lockOf(l *isr.Lock) *lock {
+	if l == nil {
+		return nil
+	}
+	return &lock{Owner: l.Owner, ExpiresAt: vocabulary.SecondOf(l.ExpiresAt), Failures: l.Failures}
+}
+
+// A malformed row is a *dynamostore.MalformedError.
+type malformed struct {
+	PK        string `json:"pk"`
+	SK        string `json:"sk"`
+	Attribute string `json:"attribute"`
+	Expected  string `json:"expected"`
+	Found     string `json:"found"`
+}
+
+// malformedOf is what err says of a row; nil if there is none. Any other error is
+// one of the test.
+func malformedOf(t *testing.T, err error) *malformed {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	e, ok := errors.AsType[*dynamostore.MalformedError](err)
+	if !ok {
+		t.Errorf("not a malformed row: %v", err)
+		return nil
+	}
+	return &malformed{PK: e.PK, SK: e.SK, Attribute: e.Attribute, Expected: e.Expected, Found: e.Found}
+}
