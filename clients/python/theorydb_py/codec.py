@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from theorydb_py.number import is_number, parse_integer, parse_number
+from theorydb_py.number import parse_integer, parse_number
 from theorydb_py.times import MAX_EPOCH, from_epoch, parse_rfc3339, rfc3339, to_epoch
 from theorydb_py.unfit import UnfitError, unfit_attribute, unfit_value
 from theorydb_py.values import (
@@ -47,108 +47,80 @@ class Codec(abc.ABC):
         """Return the value of a stored attribute."""
 
 
-class TextCodec(Codec):
-    """``str`` as S."""
+class ScalarCodec(Codec):
+    """``str`` as S, ``bool`` as BOOL, ``bytes`` as B: what DynamoDB keeps as it is."""
 
-    expected = "text"
-    empty = str
+    def __init__(self, kind: type[str] | type[bool] | type[bytes], name: str, expected: str) -> None:
+        """``name`` is that of the attribute's one member."""
+        self._kind = kind
+        self._name = name
+        self.empty = kind
+        self.expected = expected
 
-    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
-        """Return S."""
-        if not isinstance(value, str):
+    def encode(self, value: Any, depth: int) -> Attribute:
+        """Return S, BOOL or B."""
+        if not isinstance(value, self._kind):
             raise unfit_value(self.expected, value)
-        return encode_text(value)
+        return encode_document(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read S."""
-        return _member(attribute, "S", self.expected)
+        """Read the same."""
+        return _member(attribute, self._name, self.expected)
 
 
-class BoolCodec(Codec):
-    """``bool`` as BOOL."""
+class NumberCodec(Codec):
+    """A type of numbers as N, of up to 38 digits."""
 
-    expected = "a bool"
-    empty = bool
+    kinds: tuple[type[int | float | Decimal], ...]
+    """The types that are taken; a bool is never a number."""
 
-    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
-        """Return BOOL."""
-        if not isinstance(value, bool):
-            raise unfit_value(self.expected, value)
-        return {"BOOL": value}
-
-    def decode(self, attribute: Attribute) -> Any:
-        """Read BOOL."""
-        return _member(attribute, "BOOL", self.expected)
-
-
-class BytesCodec(Codec):
-    """``bytes`` as B."""
-
-    expected = "bytes"
-    empty = bytes
+    parse: Callable[[str], Any] = staticmethod(parse_number)
+    """Reads N."""
 
     def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
-        """Return B."""
-        if not isinstance(value, bytes):
+        """Return N."""
+        if not isinstance(value, self.kinds) or isinstance(value, bool):
             raise unfit_value(self.expected, value)
-        return {"B": value}
+        return encode_number(value)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read B."""
-        return _member(attribute, "B", self.expected)
+        """Read N, however it is written."""
+        return _parse(attribute, self.parse)
 
 
-class IntCodec(Codec):
-    """``int`` as N, of up to 38 digits."""
+class IntCodec(NumberCodec):
+    """``int``: whole numbers alone."""
 
     expected = "an int"
     empty = int
-
-    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
-        """Return N."""
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise unfit_value(self.expected, value)
-        return encode_number(value)
-
-    def decode(self, attribute: Attribute) -> Any:
-        """Read N, if it is whole, however it is written."""
-        return _parse(attribute, parse_integer)
+    kinds = (int,)
+    parse = staticmethod(parse_integer)
 
 
-class DecimalCodec(Codec):
-    """``Decimal`` as N, of up to 38 digits. A whole int is taken, too."""
+class DecimalCodec(NumberCodec):
+    """``Decimal``. A whole int is taken, too."""
 
     expected = "a Decimal"
     empty = Decimal
-
-    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
-        """Return N."""
-        if not isinstance(value, (Decimal, int)) or isinstance(value, bool):
-            raise unfit_value(self.expected, value)
-        return encode_number(value)
-
-    def decode(self, attribute: Attribute) -> Any:
-        """Read N."""
-        return _parse(attribute, parse_number)
+    kinds = (Decimal, int)
 
 
-class FloatCodec(Codec):
-    """``float`` as N: the shortest decimal that is read back as the same float. An int is taken if a float is exact."""
+class FloatCodec(NumberCodec):
+    """``float``: the shortest decimal that is read back as the same float. An int is taken if a float is exact."""
 
     expected = "a float"
     empty = float
+    kinds = (float, int)
 
-    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
+    def encode(self, value: Any, depth: int) -> Attribute:
         """Return N."""
-        if not is_number(value) or isinstance(value, Decimal):
-            raise unfit_value(self.expected, value)
         if isinstance(value, int) and not _is_exact(value):
             raise unfit_value("a number that a float keeps to the last digit", value)
-        return encode_number(value)
+        return super().encode(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
         """Read N, to the nearest float."""
-        return float(_parse(attribute, parse_number))
+        return float(super().decode(attribute))
 
 
 class TimeCodec(Codec):
@@ -161,9 +133,13 @@ class TimeCodec(Codec):
         if not isinstance(value, datetime):
             raise unfit_value(self.expected, value)
         try:
-            return {"S": rfc3339(value)}
+            return self.stored(value)
         except ValueError as error:
             raise unfit_value(str(error), value) from None
+
+    def stored(self, value: datetime) -> Attribute:
+        """Return S. ValueError: it has no time zone, or no year of four digits in UTC."""
+        return {"S": rfc3339(value)}
 
     def decode(self, attribute: Attribute) -> Any:
         """Read S or N. It is in UTC, and finer fractions than microseconds are rounded down."""
@@ -175,23 +151,12 @@ class TimeCodec(Codec):
             raise unfit_attribute(str(error), attribute) from None
 
 
-class EpochCodec(Codec):
-    """``datetime`` in the role ttl: N, the epoch second that it lies in."""
+class EpochCodec(TimeCodec):
+    """``datetime`` in the role ttl: N, the epoch second that it lies in. The text of a time is read, too."""
 
-    expected = TimeCodec.expected
-
-    def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
-        """Return N."""
-        if not isinstance(value, datetime):
-            raise unfit_value(self.expected, value)
-        try:
-            return {"N": str(to_epoch(value))}
-        except ValueError as error:
-            raise unfit_value(str(error), value) from None
-
-    def decode(self, attribute: Attribute) -> Any:
-        """Read N, or the text of a time."""
-        return TimeCodec().decode(attribute)
+    def stored(self, value: datetime) -> Attribute:
+        """Return N. ValueError: it has no time zone."""
+        return {"N": str(to_epoch(value))}
 
 
 class EpochSecondsCodec(IntCodec):

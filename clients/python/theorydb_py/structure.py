@@ -13,8 +13,6 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from theorydb_py.codec import (
-    BoolCodec,
-    BytesCodec,
     Codec,
     DecimalCodec,
     DocumentCodec,
@@ -25,8 +23,8 @@ from theorydb_py.codec import (
     ListCodec,
     MapCodec,
     OptionalCodec,
+    ScalarCodec,
     SetCodec,
-    TextCodec,
     TimeCodec,
 )
 from theorydb_py.errors import InvalidModelError
@@ -36,7 +34,7 @@ from theorydb_py.values import Attribute, check_depth
 ROLES = ("pk", "sk", "ttl", "version")
 
 # The types of keys, and how many bytes they have at most.
-_KEY_CODECS = (TextCodec, IntCodec, DecimalCodec, BytesCodec)
+_KEY_TYPES = (str, int, Decimal, bytes)
 _LONGEST_KEY = {"pk": 2048, "sk": 1024}
 
 _LONGEST_NAME = 65535  # bytes of an attribute's name
@@ -175,7 +173,7 @@ class _Looking:
         where = f"{kind.__name__}.{declared.name}"
         options: FieldOptions = declared.metadata.get(FieldOptions.METADATA, FieldOptions())
         role = _role(where, options, is_item=is_item)
-        codec = _codec_in_role(where, role, self._codec(where, hint))
+        codec = _codec_in_role(where, role, hint, self._codec(where, hint))
         attribute = declared.name if options.name is None else options.name
         if not isinstance(attribute, str) or not 1 <= len(attribute.encode(errors="replace")) <= _LONGEST_NAME:
             raise InvalidModelError(
@@ -231,12 +229,12 @@ _VARIADIC = 2  # arguments of tuple[T, ...]
 
 _PLAIN: Mapping[Any, Callable[[], Codec]] = types.MappingProxyType(
     {
-        str: TextCodec,
+        str: lambda: ScalarCodec(str, "S", "text"),
         int: IntCodec,
         float: FloatCodec,
         Decimal: DecimalCodec,
-        bool: BoolCodec,
-        bytes: BytesCodec,
+        bool: lambda: ScalarCodec(bool, "BOOL", "a bool"),
+        bytes: lambda: ScalarCodec(bytes, "B", "bytes"),
         datetime: TimeCodec,
         Any: DocumentCodec,
         object: DocumentCodec,
@@ -265,12 +263,12 @@ def _role(where: str, options: FieldOptions, *, is_item: bool) -> str:
     return options.roles[0]
 
 
-def _codec_in_role(where: str, role: str, codec: Codec) -> Codec:
+def _codec_in_role(where: str, role: str, hint: Any, codec: Codec) -> Codec:
     """Return the codec of a field in a role, if its type can have it."""
     inner = codec.inner if isinstance(codec, OptionalCodec) else codec
     match role:
         case "pk" | "sk":
-            if not isinstance(codec, _KEY_CODECS):
+            if hint not in _KEY_TYPES:
                 raise InvalidModelError(f"{where}: a key is str, int, Decimal or bytes, and never None")
         case "version":
             if not isinstance(inner, IntCodec):

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from theorydb_py.actions import UpdateAdd, UpdateSetIfNotExists
 from theorydb_py.answers import readable_key
-from theorydb_py.codec import Codec, DecimalCodec, EpochSecondsCodec, FloatCodec, IntCodec, OptionalCodec, SetCodec
+from theorydb_py.codec import EpochSecondsCodec, IntCodec, NumberCodec, OptionalCodec, SetCodec
 from theorydb_py.errors import ConditionFailedError, InvalidQueryError, VersionConflictError
 from theorydb_py.expression import Expression
 from theorydb_py.model import ModelDefinition
@@ -165,15 +165,12 @@ class Writes(Generic[T]):
 
     def _added(self, field: Field, value: Any) -> Attribute:
         codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
-        if not isinstance(codec, _ADDABLE):
+        if not isinstance(codec, (NumberCodec, SetCodec)):
             raise InvalidQueryError(f"{self._model.name}.{field.name}: UpdateAdd: expected a number or a set")
         if isinstance(codec, EpochSecondsCodec):
             codec = IntCodec()  # seconds to add are no time
         addend = dataclasses.replace(field, codec=codec, omitempty=False)
         return self._model.marshal_field(addend, value)
-
-
-_ADDABLE: tuple[type[Codec], ...] = (IntCodec, DecimalCodec, FloatCodec, SetCodec)
 
 
 class _Change:
