@@ -110,9 +110,6 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		if !ok {
 			return // the visitor went away; the flight goes on
 		}
-		if f.forced && !began && o.page == nil && o.detail != detailHeld {
-			continue // that it had to be made now was not this visitor's wish
-		}
 		if !began && o.page != nil && o.how == fromStore {
 			// Found for whoever began, when it could still be served.
 			switch {
@@ -121,6 +118,9 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 			case o.err != nil && !servable(&o.page.entry, f.known(o.page.cover), h.c.now()):
 				o.page = nil
 			}
+		}
+		if f.forced && !began && o.page == nil && o.detail != detailHeld {
+			continue // that it had to be made now was not this visitor's wish
 		}
 		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
 		return

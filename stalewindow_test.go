@@ -89,3 +89,41 @@ func TestExpiredOnItsWayToWhoJoined(t *testing.T) {
 		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
 	})
 }
+
+// A dawdlingStore takes its time to record the end of a request.
+type dawdlingStore struct {
+	isr.MetaStore
+	delay time.Duration
+}
+
+func (s *dawdlingStore) EndRequest(ctx context.Context, l isr.Lease, end isr.RequestEnd) error {
+	time.Sleep(s.delay)
+	return s.MetaStore.EndRequest(ctx, l, end)
+}
+
+// What a flight found for want of a new page is judged again for who came later: a
+// process may freeze between finding it and serving it.
+func TestExpiredBeforeItsFlightToldOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &dawdlingStore{MetaStore: tb.store("a"), delay: 30 * time.Second}
+		c := tb.node(store, nil)
+		h := c.Handler(isr.Route{Name: "site", Stale: 20 * time.Second, Jitter: -1}, site)
+		get(h, "/")
+		began := time.Now()
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(http.StatusInternalServerError) })
+		time.Sleep(70 * time.Second) // stale
+		done := make(chan error)
+		go func() {
+			_, err := c.Regenerate(t.Context(), page, isr.WithIdempotencyKey("r"))
+			done <- err
+		}()
+		time.Sleep(time.Until(began.Add(90 * time.Second))) // expired
+		if a := get(h, "/"); a.Code == http.StatusOK {
+			t.Errorf("got %d %q, %q, ten seconds after its stale window", a.Code, a.Body, a.status())
+		}
+		if err := <-done; err == nil {
+			t.Error("a regeneration went well whose render failed")
+		}
+	})
+}
