@@ -254,7 +254,7 @@ func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, err := c.read(ctx, k, pk)
+	rec, _, err := c.read(ctx, k, pk)
 	if err != nil {
 		return nil, err
 	}

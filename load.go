@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// read asks the store for the record of a key. From here on this process serves
-// nobody what it knows to be purged.
-func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, error) {
+// read asks the store for the record of a key, and says when that was. From here on
+// this process serves nobody what it knows to be purged.
+func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, reading, error) {
+	at := reading{began: time.Now()}
 	rec, err := c.meta.Read(ctx, pk)
+	at.ended = time.Now()
 	if err != nil {
-		return Record{}, fmt.Errorf("reading %s: %w", k, err)
+		return Record{}, at, fmt.Errorf("reading %s: %w", k, err)
 	}
 	// Those who put a page into memory look for what was learnt afterwards: either
 	// they see this, or this sees their page.
@@ -23,16 +25,13 @@ func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, error) {
 	if p := c.memory.get(k); p != nil && Freshness(&p.entry, p.cover.Merge(rec.Cover), c.now()) == Purged {
 		c.reload(k)
 	}
-	return rec, nil
+	return rec, at, nil
 }
 
 // read is that of the cache, made again if the page was reloaded meanwhile.
 func (s *search) read(ctx context.Context) (rec Record, err error) {
 	for again := true; again; again = s.c.reloads.crossed(s.key, s.latest) {
-		s.latest.began = time.Now()
-		rec, err = s.c.read(ctx, s.key, s.pk)
-		s.latest.ended = time.Now()
-		if err != nil {
+		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
 			return Record{}, err
 		}
 	}

@@ -142,7 +142,7 @@ func (c *Cache) assert(ctx context.Context, k Key, declare func(Record) (Entry, 
 	}
 	defer c.reload(k)
 	for move := 1; ; move++ {
-		rec, err := c.read(ctx, k, pk)
+		rec, _, err := c.read(ctx, k, pk)
 		if err != nil {
 			return Entry{}, err
 		}

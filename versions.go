@@ -33,7 +33,7 @@ func (c *Cache) Versions(ctx context.Context, k Key) ([]Version, error) {
 		return nil, fmt.Errorf("reading the versions of %s: %w", k, err)
 	}
 	// Read afterwards, it is current now, whatever was published in between.
-	rec, err := c.read(ctx, k, pk)
+	rec, _, err := c.read(ctx, k, pk)
 	if err != nil {
 		return nil, err
 	}
