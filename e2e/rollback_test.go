@@ -42,17 +42,24 @@ type version struct {
 	PinnedUntil time.Time `json:"pinned_until"`
 }
 
+// twoGenerations starts two servers that keep history, and has the first publish a
+// page twice.
+func twoGenerations(t *testing.T, fleet *cloud, o *origin) (a, b *gateway) {
+	t.Helper()
+	o.set("/", page(600, 0))
+	a = serve(t, fleet.settings(t, "--history", "3"), o)
+	b = serve(t, fleet.settings(t, "--history", "3"), o)
+	get(t, a.url+"/")
+	a.here().output(t, "regenerate", host+"/")
+	return a, b
+}
+
 // Two processes on one table, and the commands: what is rolled back through one,
 // or on the table itself, the other serves within a poll.
 func TestRollbackOnAFleet(t *testing.T) {
 	t.Parallel()
-	fleet := newCloud(t)
-	o := newOrigin(t)
-	o.set("/", page(600, 0))
-	a := serve(t, fleet.settings(t, "--history", "3"), o)
-	b := serve(t, fleet.settings(t, "--history", "3"), o)
-	get(t, a.url+"/")
-	a.here().output(t, "regenerate", host+"/")
+	fleet, o := newCloud(t), newOrigin(t)
+	a, b := twoGenerations(t, fleet, o)
 	get(t, b.url+"/")
 	if !a.serves(t, 2) || !b.serves(t, 2) {
 		t.Fatal("the second rendering is not served by both")
@@ -99,13 +106,8 @@ func (g *gateway) refused(t *testing.T, s settings, subcommand string, args ...s
 // A regeneration that began before a rollback, and is slower, does not undo it.
 func TestRollbackDuringRender(t *testing.T) {
 	t.Parallel()
-	fleet := newCloud(t)
-	o := newOrigin(t)
-	o.set("/", page(600, 0))
-	a := serve(t, fleet.settings(t, "--history", "3"), o)
-	b := serve(t, fleet.settings(t, "--history", "3"), o)
-	get(t, a.url+"/")
-	a.here().output(t, "regenerate", host+"/")
+	fleet, o := newCloud(t), newOrigin(t)
+	a, b := twoGenerations(t, fleet, o)
 
 	finish := make(chan struct{})
 	o.set("/", func(w http.ResponseWriter, r *http.Request, n int) {
