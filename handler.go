@@ -186,11 +186,9 @@ func (h *handler) orStale(f *flight, o outcome, old *page) outcome {
 	return o
 }
 
-func (h *handler) state(p *page) State { return h.c.state(p) }
-
 // state is what a page is worth now.
-func (c *Cache) state(p *page) State {
-	return Freshness(&p.entry, p.cover, c.now())
+func (h *handler) state(p *page) State {
+	return Freshness(&p.entry, p.cover, h.c.now())
 }
 
 // answer serves the outcome of a flight to one who waited for it.
