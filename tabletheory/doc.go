@@ -147,12 +147,18 @@
 //	ErrItemNotFound         a read of one item has found none
 //	ErrConditionFailed      a *ConditionError, with the stored item; nothing changed
 //	ErrVersionConflict      the same, because of the version
+//	ErrUnknownOutcome       refused, but an earlier attempt of the SDK was not answered
 //	ErrTransactionConflict  another transaction is at work on an item
 //	ErrThrottled            capacity is exhausted, after the SDK's retries
 //	ErrTableNotFound        there is no such table, or not yet
 //	ErrInvalidModel         the struct, or a value in it; nothing was sent
 //	ErrInvalidQuery         calls that do not go together; nothing was sent
 //	ErrUnsupported          the client lacks the operation
+//
+// The SDK repeats requests that were not answered, and returns the last answer
+// alone. A conditional write that was carried out then fails on its own effect.
+// If the stored item is what the write leaves, it is a success; otherwise it is
+// an ErrUnknownOutcome, and not an ErrConditionFailed. [OutcomeOf] judges every error of a write.
 //
 // A cancelled transaction is a *[TransactionError] with a [Reason] for each
 // action, and is those of the above that its reasons are. A batch that was not

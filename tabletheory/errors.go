@@ -27,6 +27,11 @@ var (
 	// ErrVersionConflict: the stored item has another version than the model: it
 	// was changed since it was read. Such an error is an ErrConditionFailed too.
 	ErrVersionConflict = errors.New("the stored item has another version: it was changed since it was read")
+	// ErrUnknownOutcome: the write was refused, but an earlier attempt that the SDK
+	// made at it was not answered, and may have been carried out. A
+	// *[ConditionError] tells what is stored, if the refusal was a condition.
+	// [OutcomeOf] is Unknown for other errors too.
+	ErrUnknownOutcome = errors.New("an earlier attempt at the write was not answered, and may have been carried out")
 	// ErrTransactionConflict: another transaction was at work on an item.
 	ErrTransactionConflict = errors.New("another transaction is at work on the item")
 	// ErrThrottled: the table or the account is at the limit of its capacity.
@@ -47,9 +52,11 @@ var (
 // conditions demand. It is an [ErrConditionFailed] and, if the version is what
 // differs, an [ErrVersionConflict].
 //
-// The SDK repeats a request that was not answered: a write that was carried out,
-// and whose answer was lost, can so fail on what it has itself stored. Item
-// tells.
+// The SDK repeats a request that was not answered, so a write whose reply was lost
+// can fail on what it has itself stored. If Item is what the write leaves, the write is a
+// success and there is no error. Otherwise the error is an [ErrUnknownOutcome],
+// and neither of the two above: the write may have been carried out, and
+// overwritten since.
 type ConditionError struct {
 	Table string
 	Key   map[string]types.AttributeValue
@@ -58,17 +65,24 @@ type ConditionError struct {
 
 	stored
 	conflict bool
+	unknown  bool
 	cause    error
 }
 
 // Error says what is wrong, and what is stored instead.
 func (e *ConditionError) Error() string {
+	if e.unknown {
+		return ErrUnknownOutcome.Error() + "; " + demand(false) + e.found(e.Item)
+	}
 	return demand(e.conflict) + e.found(e.Item)
 }
 
 // Unwrap returns what callers branch on, and the SDK's own error.
 func (e *ConditionError) Unwrap() []error {
-	if e.conflict {
+	switch {
+	case e.unknown:
+		return []error{ErrUnknownOutcome, e.cause}
+	case e.conflict:
 		return []error{ErrConditionFailed, ErrVersionConflict, e.cause}
 	}
 	return []error{ErrConditionFailed, e.cause}
@@ -237,16 +251,30 @@ func (t *target) failureAt(op string, key model.Item, demanded *int64, err error
 // classified wraps what DynamoDB has answered in what callers branch on.
 // demanded is the version that the write demanded of the item; nil: none.
 func (t *target) classified(key model.Item, demanded *int64, err error) error {
-	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+	if item, failed := failedCondition(err); failed {
 		return &ConditionError{
-			Table: t.table, Key: key, Item: failed.Item,
-			stored: stored{t}, conflict: t.conflicts(failed.Item, demanded), cause: err,
+			Table: t.table, Key: key, Item: item, stored: stored{t},
+			conflict: t.conflicts(item, demanded), unknown: errors.Is(err, ErrUnknownOutcome), cause: err,
 		}
 	}
 	if sentinel := sentinelOf(err); sentinel != nil {
 		return fmt.Errorf("%w: %w", sentinel, err)
 	}
 	return err
+}
+
+// failedCondition returns the stored item if err is the failed condition of a
+// write of one item, sent alone or as a transaction of its own.
+func failedCondition(err error) (stored model.Item, failed bool) {
+	if alone, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return alone.Item, true
+	}
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok || len(canceled.CancellationReasons) != 1 {
+		return nil, false
+	}
+	reason := canceled.CancellationReasons[0]
+	return reason.Item, aws.ToString(reason.Code) == codeConditionFailed
 }
 
 // conflicts reports whether a stored item has another version than was demanded.
@@ -265,12 +293,12 @@ func sentinelOf(err error) error {
 	if !ok {
 		return nil
 	}
-	switch api.ErrorCode() {
-	case "TransactionConflictException", "ReplicatedWriteConflictException":
+	switch code := api.ErrorCode(); {
+	case isConflict(code):
 		return ErrTransactionConflict
-	case "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException", "Throttling":
+	case isThrottling(code, err):
 		return ErrThrottled
-	case "ResourceNotFoundException":
+	case code == "ResourceNotFoundException":
 		return ErrTableNotFound
 	}
 	return nil
@@ -289,12 +317,19 @@ func transactionFailure(op string, actions []action, err error) error {
 	if err == nil {
 		return nil
 	}
-	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
-		err = &TransactionError{Reasons: reasonsOf(actions, canceled.CancellationReasons), cause: err}
-	} else if sentinel := sentinelOf(err); sentinel != nil {
+	if sentinel := sentinelOf(err); sentinel != nil {
 		err = fmt.Errorf("%w: %w", sentinel, err)
 	}
-	return fmt.Errorf("tabletheory: %s of %d actions: %w", op, len(actions), err)
+	return fmt.Errorf("tabletheory: %s of %d actions: %w", op, len(actions), canceled(actions, err))
+}
+
+// canceled returns a *[TransactionError] if err is the cancellation of a
+// transaction of these actions, and err otherwise.
+func canceled(actions []action, err error) error {
+	if answer, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		return &TransactionError{Reasons: reasonsOf(actions, answer.CancellationReasons), cause: err}
+	}
+	return err
 }
 
 // reasonsOf joins actions with the reasons that DynamoDB has given for them,

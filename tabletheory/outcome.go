@@ -59,8 +59,11 @@ func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
 		return Applied
-	case errors.Is(err, ErrInvalidModel), errors.Is(err, ErrInvalidQuery), errors.Is(err, ErrUnsupported):
-		return Refused // never left this process
+	case errors.Is(err, ErrInvalidModel), errors.Is(err, ErrInvalidQuery), errors.Is(err, ErrUnsupported), errors.Is(err, ErrItemNotFound):
+		return Refused // no write left this process
+	}
+	if errors.Is(err, ErrUnknownOutcome) {
+		return Unknown // whatever it wraps
 	}
 	if batch, ok := errors.AsType[*BatchError](err); ok && batch.Written > 0 {
 		return Unknown
@@ -73,29 +76,54 @@ func OutcomeOf(err error) Outcome {
 	}
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
-		return Unknown // network, deadline, cancellation
+		return Unknown // network, deadline, cancellation, an answer that cannot be read
 	}
 	return outcomeOfAnswer(api, err)
 }
 
 func outcomeOfAnswer(api smithy.APIError, err error) Outcome {
-	switch api.ErrorCode() {
-	case "ConditionalCheckFailedException":
+	code := api.ErrorCode()
+	switch {
+	case code == "ConditionalCheckFailedException":
 		return ConditionFailed
-	case "TransactionConflictException", "ReplicatedWriteConflictException":
+	case isConflict(code):
 		return Cancelled
-	case "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException", "Throttling",
-		"TransactionInProgressException",
-		"InternalServerError", "InternalFailure", "ServiceUnavailable", "RequestTimeout", "RequestTimeoutException":
+	case isThrottling(code, err), statusOf(err) >= http.StatusInternalServerError, api.ErrorFault() == smithy.FaultServer:
 		return Unknown
 	}
-	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.HTTPStatusCode() >= http.StatusInternalServerError {
-		return Unknown
-	}
-	if api.ErrorFault() == smithy.FaultServer {
+	switch code {
+	case "TransactionInProgressException", "RequestTimeout", "RequestTimeoutException",
+		// Server faults, whose status a client that is not the SDK's does not tell.
+		"InternalServerError", "InternalFailure", "ServiceUnavailable", "ServiceUnavailableException":
 		return Unknown
 	}
 	return Refused
+}
+
+// isConflict reports whether DynamoDB says that another writer is at work on the
+// item: a transaction, or another region.
+func isConflict(code string) bool {
+	return code == "TransactionConflictException" || code == "ReplicatedWriteConflictException"
+}
+
+// isThrottling reports whether DynamoDB says that the table or the account is at
+// the limit of its capacity: by one of the names that SDKs know, or by the status.
+func isThrottling(code string, err error) bool {
+	switch code {
+	case "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException", "Throttling",
+		"ThrottledException", "RequestThrottled", "RequestThrottledException", "TooManyRequestsException":
+		return true
+	}
+	return statusOf(err) == http.StatusTooManyRequests
+}
+
+// statusOf is the HTTP status that DynamoDB answered with; 0 if it is not known.
+func statusOf(err error) int {
+	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	if !ok {
+		return 0
+	}
+	return response.HTTPStatusCode()
 }
 
 // outcomeOfReasons judges a cancelled transaction by all of its actions. It

@@ -177,6 +177,14 @@ func (tx *transaction) check() error {
 // token included: even after a cancellation an earlier attempt, whose answer
 // was lost beneath the SDK, may have happened, and only its token can tell.
 func (tx *transaction) send() error {
+	if err := tx.post(); err != nil {
+		return transactionFailure("write a transaction", tx.actions(), err)
+	}
+	return nil
+}
+
+// post is send, with DynamoDB's own error.
+func (tx *transaction) post() error {
 	if tx.token == "" {
 		tx.token = rand.Text()
 	}
@@ -186,12 +194,13 @@ func (tx *transaction) send() error {
 	for i, w := range tx.writes {
 		in.TransactItems[i] = w.transactItem()
 	}
+	a := new(attempts) // of all calls: they are one request
 	err := tx.repeat(tx.ctx, func() error {
-		_, err := tx.api.TransactWriteItems(tx.ctx, in)
-		return err
+		_, err := tx.api.TransactWriteItems(tx.ctx, in, a.follow)
+		return a.judge(err)
 	})
 	if err != nil {
-		return transactionFailure("write a transaction", tx.actions(), err)
+		return err
 	}
 	for _, w := range tx.writes {
 		w.happened()

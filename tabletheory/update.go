@@ -60,7 +60,7 @@ func (b *updateBuilder) Set(field string, value any) core.UpdateBuilder {
 	case path.Field.Encrypted:
 		b.setEncrypted(path, av)
 	default:
-		b.set(path, b.expressions.Value(av))
+		b.setTo(path, av)
 	}
 	return b
 }
@@ -85,6 +85,7 @@ func (b *updateBuilder) SetIfNotExists(field string, value any) core.UpdateBuild
 		b.mistake("SetIfNotExists: %w", err)
 		return b
 	}
+	b.derives = true
 	b.set(path, "if_not_exists("+b.expressions.Path(path)+", "+b.expressions.Value(av)+")")
 	return b
 }
@@ -96,13 +97,15 @@ func (b *updateBuilder) Add(field string, value any) core.UpdateBuilder {
 		return b
 	}
 	av, err := path.Encode(value)
-	if _, isNumber := av.(*types.AttributeValueMemberN); err == nil && !isNumber {
+	_, isNumber := av.(*types.AttributeValueMemberN)
+	if err == nil && !isNumber {
 		av, err = members(path, value)
 	}
 	if err != nil {
 		b.mistake("Add(%q) adds a number, or members to a set: %w", field, err)
 		return b
 	}
+	b.derives, b.repeats = true, b.repeats || isNumber
 	b.clauses.add = append(b.clauses.add, b.expressions.Path(path)+" "+b.expressions.Value(av))
 	return b
 }
@@ -116,6 +119,8 @@ func (b *updateBuilder) Decrement(field string) core.UpdateBuilder { return b.Ad
 // Remove removes an attribute, or a list element.
 func (b *updateBuilder) Remove(field string) core.UpdateBuilder {
 	if path := b.change("Remove", field); path != nil {
+		b.removes = append(b.removes, path.Field.Attribute)
+		b.changeWithin(path)
 		b.clauses.remove = append(b.clauses.remove, b.expressions.Path(path))
 	}
 	return b
@@ -132,6 +137,7 @@ func (b *updateBuilder) Delete(field string, value any) core.UpdateBuilder {
 		b.mistake("Delete(%q) removes members from a set: %w", field, err)
 		return b
 	}
+	b.derives = true
 	b.clauses.delete = append(b.clauses.delete, b.expressions.Path(path)+" "+b.expressions.Value(av))
 	return b
 }
@@ -156,6 +162,7 @@ func (b *updateBuilder) extend(call, field string, elements any, order func(list
 		b.mistake("%s(%q): %w", call, field, err)
 		return b
 	}
+	b.derives, b.repeats = true, true
 	none := b.expressions.Value(&types.AttributeValueMemberL{Value: []types.AttributeValue{}})
 	more := b.expressions.Value(&types.AttributeValueMemberL{Value: list})
 	b.set(path, "list_append("+order("if_not_exists("+b.expressions.Path(path)+", "+none+")", more)+")")
@@ -249,6 +256,9 @@ func (b *updateBuilder) Execute() error {
 	if err := b.begin("Execute"); err != nil {
 		return err
 	}
+	if b.isUnsafe() {
+		return b.failure(b.sendOnce(b.ctx))
+	}
 	_, err := b.updateItem(b.ctx, types.ReturnValueNone)
 	return b.failure(err)
 }
@@ -273,7 +283,11 @@ func (b *updateBuilder) ExecuteWithResult(dest any) error {
 	if err := b.begin("ExecuteWithResult"); err != nil {
 		return err
 	}
-	item, err := b.updateItem(b.ctx, b.returned)
+	update := func() (model.Item, error) { return b.updateItem(b.ctx, b.returned) }
+	if b.isUnsafe() {
+		update = func() (model.Item, error) { return b.updateOnce(b.ctx, b.returned) }
+	}
+	item, err := update()
 	if err != nil {
 		return b.failure(err)
 	}
@@ -350,6 +364,29 @@ func (b *updateBuilder) changePlain(call, field string) *model.Path {
 	return path
 }
 
+// setTo sets what is at a path to a value that the request carries.
+func (b *updateBuilder) setTo(path *model.Path, av types.AttributeValue) {
+	if b.sets == nil {
+		b.sets = model.Item{}
+	}
+	b.sets[path.Field.Attribute] = av
+	b.changeWithin(path)
+	b.set(path, b.expressions.Value(av))
+}
+
+// changeWithin notes a change of a part of a document: what is stored then
+// depends on the rest of it. A list element is moved by a removal before it, and
+// appended if the list is too short, so a repetition would change another one.
+func (b *updateBuilder) changeWithin(path *model.Path) {
+	if len(path.Steps) == 1 {
+		return
+	}
+	b.derives = true
+	for _, step := range path.Steps[1:] {
+		b.repeats = b.repeats || step.Name == ""
+	}
+}
+
 func (b *updateBuilder) set(path *model.Path, value string) {
 	b.clauses.set = append(b.clauses.set, b.expressions.Path(path)+" = "+value)
 }
@@ -373,7 +410,7 @@ func (b *updateBuilder) finish(ctx context.Context) error {
 		}
 	}
 	for _, s := range b.stamps {
-		b.set(s.field.Path(), b.expressions.Value(s.av))
+		b.setTo(s.field.Path(), s.av)
 	}
 	b.stamps = nil // the struct was asked for its key alone, and stays as it is
 	if err := b.finishEncrypted(ctx); err != nil {
@@ -394,6 +431,7 @@ func (b *updateBuilder) finishVersion() error {
 	case b.demanded == nil && b.changes(f):
 		return nil // the caller knows
 	case b.demanded == nil:
+		b.derives = true
 		b.clauses.add = append(b.clauses.add, b.expressions.Attribute(f)+" "+b.expressions.Value(&types.AttributeValueMemberN{Value: "1"}))
 		return nil
 	case b.changes(f):
@@ -420,7 +458,7 @@ func (b *updateBuilder) finishEncrypted(ctx context.Context) error {
 	}
 	for _, f := range b.model.Encrypted {
 		if av, ok := attributes[f.Attribute]; ok {
-			b.set(f.Path(), b.expressions.Value(av))
+			b.setTo(f.Path(), av)
 		}
 	}
 	return nil

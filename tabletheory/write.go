@@ -33,6 +33,10 @@ type write struct {
 	demanded    *int64     // the version that condition demands; nil: none
 	item        model.Item // of put and create
 	update      string     // the expression of an update
+	sets        model.Item // the attributes that an update sets to values that it sends
+	removes     []string   // those that it removes
+	derives     bool       // an update changes others too, by what is stored
+	repeats     bool       // a repetition of the update would change the item again
 	stamps      []stamp    // for the caller's struct, once it has happened
 }
 
@@ -148,6 +152,10 @@ func (w *write) change(ctx context.Context, names []string) error {
 	return nil
 }
 
+// isUnsafe reports that the write must not be carried out a second time. A
+// version that it demands sees to that.
+func (w *write) isUnsafe() bool { return w.repeats && w.demanded == nil }
+
 // assign writes the update that sets and removes attributes, and what is
 // stamped.
 func (w *write) assign(fields []*model.Field, set model.Item, removed []*model.Field) string {
@@ -159,10 +167,13 @@ func (w *write) assign(fields []*model.Field, set model.Item, removed []*model.F
 	}
 	for _, f := range removed {
 		c.remove = append(c.remove, w.expressions.Attribute(f))
+		w.removes = append(w.removes, f.Attribute)
 	}
 	for _, s := range w.stamps {
 		c.set = append(c.set, w.expressions.Attribute(s.field)+" = "+w.expressions.Value(s.av))
+		set[s.field.Attribute] = s.av
 	}
+	w.sets = set
 	return c.String()
 }
 
@@ -244,6 +255,7 @@ func (w *write) onFailure() types.ReturnValuesOnConditionCheckFailure {
 // putItem, updateItem and deleteItem send the write, and return the item, as
 // returned says which.
 func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
+	a := new(attempts)
 	out, err := w.api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &w.table, Item: w.item,
 		ConditionExpression:                 text(w.condition.String()),
@@ -251,15 +263,16 @@ func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.
 		ExpressionAttributeValues:           w.expressions.Values(),
 		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
-	})
+	}, a.follow)
 	if err != nil {
-		return nil, err
+		return w.settle(a, returned, err)
 	}
 	w.happened()
 	return out.Attributes, nil
 }
 
-func (w *write) updateItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
+func (w *write) updateItem(ctx context.Context, returned types.ReturnValue, options ...func(*dynamodb.Options)) (model.Item, error) {
+	a := new(attempts)
 	out, err := w.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: &w.table, Key: w.key,
 		UpdateExpression:                    text(w.update),
@@ -268,15 +281,16 @@ func (w *write) updateItem(ctx context.Context, returned types.ReturnValue) (mod
 		ExpressionAttributeValues:           w.expressions.Values(),
 		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
-	})
+	}, append(options, a.follow)...)
 	if err != nil {
-		return nil, err
+		return w.settle(a, returned, err)
 	}
 	w.happened()
 	return out.Attributes, nil
 }
 
 func (w *write) deleteItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
+	a := new(attempts)
 	out, err := w.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName: &w.table, Key: w.key,
 		ConditionExpression:                 text(w.condition.String()),
@@ -284,9 +298,9 @@ func (w *write) deleteItem(ctx context.Context, returned types.ReturnValue) (mod
 		ExpressionAttributeValues:           w.expressions.Values(),
 		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
-	})
+	}, a.follow)
 	if err != nil {
-		return nil, err
+		return w.settle(a, returned, err)
 	}
 	return out.Attributes, nil
 }

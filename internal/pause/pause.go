@@ -33,14 +33,24 @@ func For(ctx context.Context, d time.Duration) error {
 	return context.Cause(ctx)
 }
 
+// Full is a part of bound, less than the whole, that random decides: 64 random bits.
+// It is "full jitter", for attempts that hinder each other. A bound that is not
+// positive is 0.
+func Full(bound time.Duration, random uint64) time.Duration {
+	if bound <= 0 {
+		return 0
+	}
+	part, _ := bits.Mul64(random, uint64(bound))
+	return time.Duration(part)
+}
+
 // Jitter is mean/2 plus a part of mean, less than the whole, that random decides:
 // 64 random bits. A mean that is not positive is 0.
 func Jitter(mean time.Duration, random uint64) time.Duration {
 	if mean <= 0 {
 		return 0
 	}
-	part, _ := bits.Mul64(random, uint64(mean))
-	return mean/2 + time.Duration(part)
+	return mean/2 + Full(mean, random)
 }
 
 // Doubled is first, doubled so many times, but no more than longest. times must not

@@ -68,6 +68,25 @@ func TestJitter(t *testing.T) {
 	}
 }
 
+func TestFull(t *testing.T) {
+	for _, test := range []struct {
+		bound  time.Duration
+		random uint64
+		want   time.Duration
+	}{
+		{time.Second, 0, 0},
+		{time.Second, 1 << 63, 500 * time.Millisecond},
+		{time.Second, math.MaxUint64, time.Second - 1},
+		{1, math.MaxUint64, 0},
+		{0, math.MaxUint64, 0},
+		{-time.Second, math.MaxUint64, 0},
+	} {
+		if got := pause.Full(test.bound, test.random); got != test.want {
+			t.Errorf("Full(%v, %x) is %v, want %v", test.bound, test.random, got, test.want)
+		}
+	}
+}
+
 func TestDoubled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "first"))

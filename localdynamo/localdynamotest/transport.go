@@ -22,7 +22,9 @@ func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	defer r.Body.Close()
 	attempt := &attempt{cause: errors.New("connection broken")}
 	a := &answer{header: make(http.Header)}
-	broken := t.serve(a, r.WithContext(context.WithValue(r.Context(), attemptKey{}, attempt)))
+	arrived := r.WithContext(context.WithValue(r.Context(), attemptKey{}, attempt))
+	arrived.Host = r.URL.Host // which an SDK leaves to the connection
+	broken := t.serve(a, arrived)
 	if err := r.Context().Err(); err != nil {
 		return nil, fmt.Errorf("localdynamotest: %w", err) // a real client would not have waited
 	}

@@ -180,6 +180,14 @@ type UpdateBuilder interface {
 	SetIfNotExists(field string, value any) UpdateBuilder
 	// Add adds a number, an absent attribute being 0, or members, a slice or a
 	// set, to a set. Increment and Decrement add 1 and -1.
+	//
+	// A repetition of a lost request would add a number twice, and likewise append to a list or
+	// change another element of it. Such an update is sent as a
+	// transaction of one action, whose client token keeps it from being carried out
+	// twice, at twice the write units. ConditionVersion guards it as well, at no
+	// extra cost. Transactions return no attributes, so ExecuteWithResult makes
+	// one attempt instead, and repeats it only after throttling: if the reply is
+	// lost, the outcome is unknown.
 	Add(field string, value any) UpdateBuilder
 	Increment(field string) UpdateBuilder
 	Decrement(field string) UpdateBuilder
