@@ -39,13 +39,14 @@ export interface Demand {
  */
 export function writeFailure(name: string, demands: readonly Demand[], error: unknown): unknown {
   const failure = failureOf(name, demands, error);
-  if (failure === error && outcomeOf(error) === 'unknown') {
-    return new UnknownOutcomeError(
-      `${name}: no answer tells whether it happened; read what is stored before you repeat it`,
-      { cause: error },
-    );
+  const isSaid = failure instanceof TheorydbError && outcomeOf(failure) === 'unknown';
+  if (outcomeOf(error) !== 'unknown' || isSaid) {
+    return failure;
   }
-  return failure;
+  return new UnknownOutcomeError(
+    `${name}: no answer tells whether it happened; read what is stored before you repeat it`,
+    { cause: error },
+  );
 }
 
 /** The error of a read. */

@@ -21,13 +21,16 @@ import {
 import { batchGet, batchWrite } from './batch.js';
 import { readFailure, writeFailure } from './classify.js';
 import { systemClock } from './clock.js';
+import { isEcho } from './echo.js';
 import { InvalidInputError, InvalidModelError, ItemNotFoundError } from './errors.js';
 import type { RawCondition } from './expression.js';
 import type { FieldOf, InputOf, ItemOf, KeyOf } from './infer.js';
 import { decodeItem, encodeKey, nameOf } from './marshal.js';
 import type { Model } from './model.js';
+import { outcomeOf } from './outcome.js';
 import { Query } from './query.js';
 import { type Call, Calls, type RetryOptions } from './retry.js';
+import { TokenAge } from './token.js';
 import { checkToken, type ModelName, type TransactAction, transactItem, writesOf } from './transact.js';
 import { createOf, deleteOf, putOf, type SingleWrite, updateOf } from './write.js';
 
@@ -261,14 +264,21 @@ export class TheorydbClient<M extends Model = Model> {
       TransactItems: writes.map(transactItem),
     });
     options.signal?.throwIfAborted();
+    const age = new TokenAge(this.#calls.clock);
+    let unanswered: unknown;
     try {
-      await this.#calls.try(options.signal, (abortSignal) => this.#ddb.send(command, { abortSignal }));
+      await this.#calls.try(options.signal, async (abortSignal) => {
+        age.check();
+        await this.#ddb.send(command, { abortSignal }).catch((error: unknown) => {
+          if (outcomeOf(error) === 'unknown') unanswered = error;
+          throw error;
+        });
+      });
     } catch (error) {
-      throw writeFailure(
-        `write a transaction of ${writes.length} actions`,
-        writes.map((write) => write.demand),
-        error,
-      );
+      // A refusal, by credentials that have expired meanwhile, says nothing of an attempt before it.
+      const decisive = outcomeOf(error) === 'refused' ? (unanswered ?? error) : error;
+      const demands = writes.map((write) => write.demand);
+      throw writeFailure(`write a transaction of ${writes.length} actions`, demands, decisive);
     }
   }
 
@@ -286,13 +296,17 @@ export class TheorydbClient<M extends Model = Model> {
     return (model.version === undefined ? stored : { ...stored, [model.version.attribute]: write.version }) as I;
   }
 
-  /** Sends one write, once: what was not answered may have happened. */
+  /**
+   * Sends one write, once: what was not answered may have happened. The SDK repeats it by
+   * itself, so that a false condition may be the work of its own first attempt: then the
+   * stored item tells, or nothing does.
+   */
   async #send(write: SingleWrite, options: CallOptions): Promise<void> {
     options.signal?.throwIfAborted();
     try {
       await this.#calls.call(options.signal, (abortSignal) => send(this.#ddb, write, abortSignal));
     } catch (error) {
-      throw writeFailure(write.demand.name, [write.demand], error);
+      if (!isEcho(write, error)) throw writeFailure(write.demand.name, [write.demand], error);
     }
   }
 

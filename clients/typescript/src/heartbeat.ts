@@ -103,3 +103,31 @@ function lost(keeping: Keeping, failure: unknown): LeaseLostError {
     { cause: failure },
   );
 }
+
+/**
+ * Why a job failed whose signal was aborted because its lease is lost; undefined if the
+ * lease is not. The job's own error, if it is another one, is the cause, beside what the
+ * loss was caused by.
+ */
+export function lossOf(signal: AbortSignal, failure?: unknown): LeaseLostError | undefined {
+  const { reason } = signal;
+  if (!(reason instanceof LeaseLostError)) {
+    return undefined;
+  }
+  if (failure === undefined || isCausedBy(failure, reason)) {
+    return reason;
+  }
+  const cause =
+    reason.cause === undefined
+      ? failure
+      : new AggregateError([failure, reason.cause], 'the job failed, and its lease is lost');
+  return new LeaseLostError(reason.message, { cause });
+}
+
+function isCausedBy(error: unknown, cause: unknown): boolean {
+  for (let at = error, depth = 0; at !== undefined && depth < 100; depth++) {
+    if (at === cause) return true;
+    at = at instanceof Error ? at.cause : undefined;
+  }
+  return false;
+}

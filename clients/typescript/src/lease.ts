@@ -16,7 +16,7 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { readFailure } from './classify.js';
 import { systemClock } from './clock.js';
 import { InvalidInputError, InvalidKeyError, LeaseLostError } from './errors.js';
-import { keepLease } from './heartbeat.js';
+import { keepLease, lossOf } from './heartbeat.js';
 import { acquire } from './isr/acquire.js';
 import { type Backend, randomText, settling, type Warn } from './isr/backend.js';
 import { refresh, release } from './isr/hold.js';
@@ -167,11 +167,11 @@ export class LeaseManager {
     const heartbeat = keepLease(keeping, term.signal);
     try {
       const done = await job(lease, heartbeat.signal);
-      throwIfLost(heartbeat.signal);
+      const lost = lossOf(heartbeat.signal);
+      if (lost) throw lost;
       return done;
     } catch (error) {
-      throwIfLost(heartbeat.signal, error);
-      throw error;
+      throw lossOf(heartbeat.signal, error) ?? error;
     } finally {
       await heartbeat.stop();
       await this.#finish(held);
@@ -233,14 +233,6 @@ export class LeaseManager {
       throw readFailure(`the lease of ${key.pk} in table ${this.#backend.tableName}`, error);
     }
   }
-}
-
-function throwIfLost(signal: AbortSignal, cause?: unknown): void {
-  const { reason } = signal;
-  if (!(reason instanceof LeaseLostError)) {
-    return;
-  }
-  throw cause === undefined || cause === reason ? reason : new LeaseLostError(reason.message, { cause });
 }
 
 /** The key of a job's lease, or that of a partition's. */

@@ -3,14 +3,7 @@
  * texts, which differ between regions and engines.
  */
 
-import {
-  InvalidInputError,
-  InvalidKeyError,
-  InvalidModelError,
-  InvalidQueryError,
-  type Reason,
-  TheorydbError,
-} from './errors.js';
+import { type ErrorCode, type Reason, TheorydbError } from './errors.js';
 import type { Item } from './item.js';
 
 /**
@@ -34,7 +27,7 @@ export interface Answer {
   name: string;
   message: string;
   $fault: 'client' | 'server';
-  $metadata?: { httpStatusCode?: number };
+  $metadata?: { httpStatusCode?: number; attempts?: number };
   /** Of a failed condition: the stored item. */
   Item?: Item;
   /** Of a cancelled transaction. */
@@ -52,6 +45,10 @@ const throttled: readonly string[] = [
   'RequestLimitExceeded',
   'ThrottlingException',
   'Throttling',
+  'ThrottledException',
+  'RequestThrottled',
+  'RequestThrottledException',
+  'TooManyRequestsException',
 ];
 const conflicting: readonly string[] = ['TransactionConflictException', 'ReplicatedWriteConflictException'];
 const unsettled: readonly string[] = [
@@ -60,45 +57,83 @@ const unsettled: readonly string[] = [
   'InternalServerError',
   'InternalFailure',
   'ServiceUnavailable',
+  'ServiceUnavailableException',
   'RequestTimeout',
   'RequestTimeoutException',
 ];
 
-/** Judges the error of one write; `undefined`, none, is `applied`. It takes the SDK's errors and those of this package. */
+/** The status of throttling by whatever name. */
+const tooManyRequests = 429;
+
+/** What the errors of this package say, whatever they were caused by. */
+const outcomes: Readonly<Record<ErrorCode, Outcome>> = {
+  InvalidInput: 'refused',
+  InvalidKey: 'refused',
+  InvalidModel: 'refused',
+  InvalidQuery: 'refused',
+  ItemNotFound: 'refused',
+  TableNotFound: 'refused',
+  MalformedRow: 'refused',
+  Pinned: 'refused',
+  Purged: 'refused',
+  NoVersion: 'refused',
+  RequestCompleted: 'refused',
+  RequestInProgress: 'refused',
+  RequestMismatch: 'refused',
+  ResultGone: 'refused',
+  ConditionFailed: 'condition failed',
+  VersionConflict: 'condition failed',
+  LeaseHeld: 'condition failed',
+  LeaseLost: 'condition failed',
+  Moved: 'condition failed',
+  TransactionConflict: 'cancelled',
+  Throttled: 'unknown',
+  UnknownOutcome: 'unknown',
+};
+
+/**
+ * Judges the error of one write; `undefined`, none, is `applied`. It takes the SDK's
+ * errors and those of this package.
+ *
+ * The SDK repeats a request whose reply was lost, and shows the last answer alone: after
+ * more than one attempt that answer does not tell what became of the first, which may
+ * be what made a condition false. Transactions are the exception, by their client token.
+ */
 export function outcomeOf(error: unknown): Outcome {
   if (error === undefined) {
     return 'applied';
   }
-  if (neverSent(error)) {
-    return 'refused';
+  if (error instanceof TheorydbError) {
+    return outcomes[error.code];
   }
-  const answer = answerOf(error);
-  if (answer === undefined) {
+  if (!isAnswer(error)) {
     return 'unknown'; // network, deadline, cancellation
   }
-  return answer.name === 'TransactionCanceledException' ? outcomeOfReasons(reasonsOf(answer)) : outcomeOfAnswer(answer);
+  if (error.name === 'TransactionCanceledException') {
+    return outcomeOfReasons(reasonsOf(error));
+  }
+  return attemptsOf(error) > 1 ? 'unknown' : outcomeOfAnswer(error);
 }
 
-/** Says that the error is ours, made before anything was sent. */
-function neverSent(error: unknown): boolean {
-  return (
-    (error instanceof InvalidInputError ||
-      error instanceof InvalidKeyError ||
-      error instanceof InvalidModelError ||
-      error instanceof InvalidQueryError) &&
-    error.cause === undefined
-  );
+/** How often the SDK sent the request that an error answers; 1 if it does not say. */
+export function attemptsOf(error: unknown): number {
+  return answerOf(error)?.$metadata?.attempts ?? 1;
+}
+
+/** Says that the condition of a write of one item was false, whether or not an earlier attempt made it so. */
+export function isConditionFailed(answer: Answer): boolean {
+  return answer.name === 'ConditionalCheckFailedException';
 }
 
 function outcomeOfAnswer(answer: Answer): Outcome {
-  if (answer.name === 'ConditionalCheckFailedException') {
+  if (isConditionFailed(answer)) {
     return 'condition failed';
   }
   if (isConflict(answer)) {
     return 'cancelled';
   }
   const status = answer.$metadata?.httpStatusCode ?? 0;
-  if (unsettled.includes(answer.name) || status >= 500 || answer.$fault === 'server') {
+  if (unsettled.includes(answer.name) || status >= 500 || status === tooManyRequests || answer.$fault === 'server') {
     return 'unknown';
   }
   return 'refused';

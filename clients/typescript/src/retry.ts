@@ -10,7 +10,7 @@ export interface RetryOptions {
   callTimeoutMs?: number;
   /**
    * The mean pause before a call is repeated for the first time, in milliseconds; it
-   * doubles with each further one, up to 32 times of it, with jitter. Default: 25.
+   * doubles with each further one, up to 32 times of it, with full jitter. Default: 25.
    */
   retryDelayMs?: number;
   /** A random number in [0, 1), of which the jitter is made. Default: `Math.random`. */
@@ -84,13 +84,13 @@ export class Calls {
   }
 
   /**
-   * Waits before the attempt after this one, the first of which is 1, and says
-   * whether there is still a caller to make it for. The jitter, half the mean to
-   * one and a half of it, keeps callers apart who failed together.
+   * Exponential backoff: waits before the attempt after this one, the first of which is
+   * 1, and says whether there is still a caller to make it for. Full jitter, from 0 to
+   * twice the mean, keeps callers apart that failed together.
    */
   pause(signal: AbortSignal | undefined, attempt: number): Promise<boolean> {
     const mean = this.#delayMs * 2 ** Math.min(attempt - 1, maxDoublings);
-    return this.clock.sleep(mean / 2 + this.#random() * mean, signal);
+    return this.clock.sleep(2 * mean * this.#random(), signal);
   }
 }
 

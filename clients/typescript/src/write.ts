@@ -32,6 +32,8 @@ export interface PutWrite extends Ready {
 /** An update that is ready to be sent. */
 export interface UpdateWrite extends Ready {
   readonly kind: 'update';
+  /** The attributes that it sets, the version included, and those that it removes; undefined if it is in the caller's own words. */
+  readonly changes?: { readonly set: Item; readonly remove: readonly string[] };
   readonly request: Conditional & { Key: Item; UpdateExpression: string };
 }
 
@@ -99,12 +101,11 @@ export function updateOf(model: Model, item: unknown, fields: readonly string[],
   const draft = new Draft(model, raw);
   const version = model.version && draft.demandVersion(demandedVersion(model, item));
   draft.require(`attribute_exists(${draft.partition()})`);
-  const changes = changesOf(draft, item as Record<string, unknown>, fields);
+  const changes = changesOf(model, item as Record<string, unknown>, fields);
   if (model.version !== undefined) {
-    const stamp = draft.expressions.value({ N: String(version) });
-    changes.set.push(`${draft.expressions.name(model.version.attribute)} = ${stamp}`);
+    changes.set[model.version.attribute] = { N: String(version) };
   }
-  const UpdateExpression = [clause('SET', changes.set), clause('REMOVE', changes.remove)].filter(Boolean).join(' ');
+  const UpdateExpression = updateExpression(draft.expressions, changes);
   if (UpdateExpression === '') {
     throw new InvalidQueryError(`update ${nameOf(model, key)}: no attribute is named; say which are to be changed`);
   }
@@ -112,6 +113,7 @@ export function updateOf(model: Model, item: unknown, fields: readonly string[],
     kind: 'update',
     key,
     version,
+    changes,
     ...draft.finish('update', key),
     request: { ...draft.request(), Key: key, UpdateExpression },
   };
@@ -220,26 +222,31 @@ class Draft {
 }
 
 interface Changes {
-  set: string[];
+  set: Item;
   remove: string[];
 }
 
-function changesOf(draft: Draft, item: Record<string, unknown>, fields: readonly string[]): Changes {
-  const changes: Changes = { set: [], remove: [] };
+function changesOf(model: Model, item: Record<string, unknown>, fields: readonly string[]): Changes {
+  const changes: Changes = { set: {}, remove: [] };
   for (const [i, field] of fields.entries()) {
-    const declared = changeable(draft.model, field);
+    const declared = changeable(model, field);
     if (fields.indexOf(field) < i) {
-      throw new InvalidQueryError(`update ${draft.model.name}: the attribute ${field} is named twice`);
+      throw new InvalidQueryError(`update ${model.name}: the attribute ${field} is named twice`);
     }
-    const stored = encodeMember(draft.model, declared, item[field]);
-    const name = draft.expressions.name(field);
+    const stored = encodeMember(model, declared, item[field]);
     if (stored === undefined) {
-      changes.remove.push(name);
+      changes.remove.push(field);
     } else {
-      changes.set.push(`${name} = ${draft.expressions.value(stored)}`);
+      changes.set[field] = stored;
     }
   }
   return changes;
+}
+
+function updateExpression(expressions: Expressions, { set, remove }: Changes): string {
+  const sets = Object.entries(set).map(([name, value]) => `${expressions.name(name)} = ${expressions.value(value)}`);
+  const removes = remove.map((name) => expressions.name(name));
+  return [clause('SET', sets), clause('REMOVE', removes)].filter(Boolean).join(' ');
 }
 
 function changeable(model: Model, field: string): AttributeDefinition {

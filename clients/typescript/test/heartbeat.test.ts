@@ -141,7 +141,7 @@ test('a signal that was aborted before begins no heartbeat', async () => {
   await heartbeat.stop();
 });
 
-test('pauses double, with jitter of half to one and a half of the mean', async () => {
+test('exponential backoff, with full jitter', async () => {
   const lengths: number[] = [];
   const clock: Clock = {
     now: () => 0,
@@ -160,7 +160,7 @@ test('pauses double, with jitter of half to one and a half of the mean', async (
   });
   await assert.rejects(failing, Silence);
   assert.equal(attempts, 4);
-  assert.deepEqual(lengths.map(Math.round), [5, 20, 60]);
+  assert.deepEqual(lengths.map(Math.round), [0, 20, 80]);
 });
 
 test('times that make no sense are refused', () => {

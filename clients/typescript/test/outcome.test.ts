@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { writeFailure } from '../src/classify.js';
+import * as errors from '../src/errors.js';
 import { InvalidInputError, type Outcome, outcomeOf, TheorydbError } from '../src/index.js';
+import { specFile } from './spec.js';
 
 const answer = (name: string, more: object = {}) => Object.assign(new Error('…'), { name, $fault: 'client', ...more });
 const cancelled = (...codes: string[]) =>
@@ -51,8 +54,47 @@ for (const [name, error, outcome, code] of table) {
     assert.equal(outcomeOf(error), outcome);
     const failure = writeFailure('put', [], error);
     assert.equal(failure instanceof TheorydbError ? failure.code : '', code);
-    assert.equal(outcomeOf(failure), outcome, 'the same after it was wrapped');
+    // Throttling is unknown once it is said without its reasons.
+    assert.equal(outcomeOf(failure), code === 'Throttled' ? 'unknown' : outcome, 'the same after it was wrapped');
   });
+}
+
+const vectors = JSON.parse(readFileSync(specFile('vectors/outcomes.json'), 'utf8'));
+
+test('the outcomes of answers are those of the vectors', () => {
+  for (const { name, code, status, attempts, outcome } of vectors.answers) {
+    const $metadata = { httpStatusCode: status, attempts };
+    const lost = status === undefined;
+    const error = lost ? new Error('no answer') : answer(code ?? 'Error', { $metadata });
+    assert.equal(status === 200 ? outcomeOf(undefined) : outcomeOf(error), outcome, name);
+  }
+  for (const { name, reasons, attempts, outcome } of vectors.cancellations) {
+    assert.equal(outcomeOf(Object.assign(cancelled(...reasons), { $metadata: { attempts } })), outcome, name);
+  }
+});
+
+test('the outcomes of this package’s errors are those of the vectors', () => {
+  const missing = [];
+  for (const { name, error, cause, outcome } of vectors.errors) {
+    const made = errorOf(error, cause === undefined ? {} : { cause: errorOf(cause, {}) });
+    if (made === undefined) missing.push(error);
+    else assert.equal(outcomeOf(made), outcome, name);
+  }
+  assert.deepEqual(missing, ['Denied'], 'errors that this package does not have');
+});
+
+/** An error of this package by its code, caused by another one. */
+function errorOf(code: string, caused: { cause?: unknown }): TheorydbError | undefined {
+  const Class = (errors as Record<string, unknown>)[`${code}Error`] as
+    | (new (
+        message: string,
+        more: object,
+      ) => TheorydbError)
+    | undefined;
+  if (code === 'MalformedRow') {
+    return new errors.MalformedRowError({ pk: 'p', sk: 's', attribute: 'a', expected: 'b', found: 'c' });
+  }
+  return Class && new Class('…', { owner: '', expiresAt: 0, failures: 0, until: 0, ...caused });
 }
 
 test('no error is applied', () => {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 
 import {
   type AttributeValue,
+  BatchGetItemCommand,
   DeleteItemCommand,
   type DynamoDBClient,
   GetItemCommand,
@@ -11,10 +12,11 @@ import {
 } from '@aws-sdk/client-dynamodb';
 
 import type { Clock } from '../clock.js';
-import { type Outcome, outcomeOf } from '../outcome.js';
+import { ThrottledError } from '../errors.js';
+import { answerOf, isConditionFailed, type Outcome, outcomeOf } from '../outcome.js';
 import { type Calls, within } from '../retry.js';
 import { type Condition, conditionOf, updateOf } from './expression.js';
-import { type Row, S } from './row.js';
+import { type Row, S, text } from './row.js';
 
 /** Hears of what nobody has to do anything about: lost replies and what became of them. */
 export type Warn = (message: string, details: Readonly<Record<string, unknown>>) => void;
@@ -65,6 +67,36 @@ function get(b: Backend, pk: string, sk: string) {
   const command = { TableName: b.tableName, Key: keyOf(pk, sk), ConsistentRead: true };
   return (abortSignal: AbortSignal) => b.ddb.send(new GetItemCommand(command), { abortSignal });
 }
+
+/** How many keys one BatchGetItem has at most. */
+const mostKeys = 100;
+
+/** The rows of some sort keys of a partition, by these, read strongly; what is not there is absent. */
+export async function readRows(
+  b: Backend,
+  signal: AbortSignal | undefined,
+  pk: string,
+  sks: Iterable<string>,
+): Promise<Map<string, Row>> {
+  const rows = new Map<string, Row>();
+  const pending = Array.from(new Set(sks), (sk) => keyOf(pk, sk));
+  for (let futile = 0; pending.length > 0; ) {
+    const part = pending.splice(0, mostKeys);
+    const command = new BatchGetItemCommand({ RequestItems: { [b.tableName]: { Keys: part, ConsistentRead: true } } });
+    const answer = await b.calls.try(signal, (abortSignal) => b.ddb.send(command, { abortSignal }));
+    for (const row of answer.Responses?.[b.tableName] ?? []) rows.set(text(row, 'sk'), row);
+    const unprocessed = answer.UnprocessedKeys?.[b.tableName]?.Keys ?? [];
+    pending.push(...(unprocessed as Row[]));
+    futile = unprocessed.length === part.length ? futile + 1 : 0;
+    if (unprocessed.length > 0 && (futile >= mostFutile || !(await b.calls.pause(signal, futile + 1)))) {
+      throw new ThrottledError(`read ${part.length} rows of ${pk}: DynamoDB throttles, and reads none of them`);
+    }
+  }
+  return rows;
+}
+
+/** How often rows are asked for in a row of which DynamoDB reads none. */
+const mostFutile = 4;
 
 /** What is asked of a partition, beside the table and its name. */
 export type Question = Pick<
@@ -135,10 +167,14 @@ export function settling<T>(ms: number, work: (signal: AbortSignal) => Promise<T
 /**
  * What an answer says about a write. A call that ended because the caller went away
  * says nothing, whatever reason the caller gave for that: it may be the word that a
- * lease is lost, and have been caused by a refusal of another write.
+ * lease is lost, and have been caused by a refusal of another write. A false condition
+ * is definite also if the SDK had repeated the request: the conditions of this package
+ * demand a token, by which it recognises what an earlier attempt of its own has left.
  */
 export function outcomeUnder(signal: AbortSignal | undefined, error: unknown): Outcome {
-  return signal?.aborted && error === signal.reason ? 'unknown' : outcomeOf(error);
+  if (signal?.aborted && error === signal.reason) return 'unknown';
+  const answer = answerOf(error);
+  return answer && isConditionFailed(answer) ? 'condition failed' : outcomeOf(error);
 }
 
 /** The error of work; undefined if it succeeded. */

@@ -4,7 +4,7 @@ import { type Attempt, type Claim, newAttempt, startedRow } from './attempt.js';
 import { type Backend, failureOf, keyOf, outcomeUnder, readRow } from './backend.js';
 import { conditionOf, updateOf } from './expression.js';
 import type { HeldLease } from './lease.js';
-import { expiry, heldBy, isFreeAfter, readLock, storedLock } from './lockrow.js';
+import { expiry, heldBy, holdsUntil, isFreeAfter, readLock, storedLock } from './lockrow.js';
 import { SK } from './names.js';
 import { inProgress, isStanding, readRequest, standing, unchangedRequest } from './requestrow.js';
 import type { Row } from './row.js';
@@ -99,7 +99,7 @@ class Claiming {
     const earlier = stored && readRequest(stored, claim.idempotencyKey, now);
     const refusal = earlier && standing(earlier, claim.requestHash, now);
     if (refusal) throw refusal;
-    if (lock.expiresAt > Math.floor(now / 1000)) throw heldBy(pk, storedLock);
+    if (holdsUntil(lock.expiresAt, now)) throw heldBy(pk, storedLock);
     const expiresAt = expiry(now, this.#lease.leaseDurationMs);
     const request = this.#request(storedLock, stored, now, expiresAt);
     return { request, failures: lock.failures, expiresAt, askedAt };

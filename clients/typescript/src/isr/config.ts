@@ -7,6 +7,7 @@ import { InvalidInputError } from '../errors.js';
 import { Calls, type RetryOptions } from '../retry.js';
 import { type Backend, randomText, type Warn } from './backend.js';
 import { checkTenant } from './key.js';
+import { LogQueue } from './logqueue.js';
 import { checkInterval } from './normalize.js';
 import { checkPartition, hashedPartition } from './partition.js';
 
@@ -53,6 +54,8 @@ export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
 /** A configuration with its defaults. */
 export interface Settings {
   readonly backend: Backend;
+  /** All changes of the purge log go through it. */
+  readonly log: LogQueue;
   readonly tenant: string;
   readonly partition: (cacheKey: string) => string;
   readonly metaTtlSeconds: number | undefined;
@@ -69,8 +72,10 @@ export function settingsOf(c: FaceTheoryIsrMetaStoreConfig): Settings {
   if (c.metaTtlSeconds !== undefined) checkInterval('metaTtlSeconds', c.metaTtlSeconds);
   const requestKeepSeconds = c.requestKeepSeconds ?? 24 * 3600;
   checkInterval('requestKeepSeconds', requestKeepSeconds);
+  const backend = backendOf(c);
   return {
-    backend: backendOf(c),
+    backend,
+    log: new LogQueue(backend),
     tenant: c.tenant ?? '',
     partition: partitionOf(c),
     metaTtlSeconds: c.metaTtlSeconds,

@@ -34,7 +34,7 @@ export const NO_COVER: Cover = Object.freeze({ seq: 0, hardSeq: 0, atMs: 0, mark
  */
 export function freshness(entry: Dated, cover: Cover, nowMs: number): State {
   if (covered(entry, cover.hardSeq, cover.atMs)) return 'purged';
-  if (outlivesMarks(entry, cover, nowMs)) return 'expired';
+  if (outlivesMarks(entry, cover.markLifetimeSeconds, nowMs)) return 'expired';
   const inTheFuture = entry.generatedAtMs - nowMs > clockToleranceMs;
   const inWindow = nowMs < freshUntilMs(entry) && !inTheFuture;
   const pinned = (entry.pinnedUntilMs ?? 0) > nowMs;
@@ -67,11 +67,27 @@ export function mergeCovers(a: Cover, b: Cover): Cover {
   };
 }
 
-/** Marks that could cover the entry may be gone. */
-function outlivesMarks(entry: Dated, cover: Cover, nowMs: number): boolean {
-  if (cover.markLifetimeSeconds <= 0) return false;
+/**
+ * Whether an entry that is not fresh may be served, marked as stale, in place of a
+ * failure to render the page: a stale one; and without limit one that was pinned, since
+ * its windows ended while the pin held and the page was not to be regenerated. Never
+ * one that a hard purge covers, or that marks which are gone may have covered.
+ */
+export function servableOnFailure(entry: Dated, cover: Cover, nowMs: number): boolean {
+  const state = freshness(entry, cover, nowMs);
+  if (state !== 'expired') return state === 'stale';
+  return entry.pinnedUntilMs !== undefined && !outlivesMarks(entry, cover.markLifetimeSeconds, nowMs);
+}
+
+/** Marks that could cover the entry may be gone, if they are kept for so many seconds. */
+export function outlivesMarks(
+  entry: Pick<Entry, 'assertedAtMs' | 'generatedAtMs'>,
+  markLifetimeSeconds: number,
+  nowMs: number,
+): boolean {
+  if (markLifetimeSeconds <= 0) return false;
   const asserted = entry.assertedAtMs ?? entry.generatedAtMs;
-  return nowMs >= asserted + cover.markLifetimeSeconds * 1000 - markMarginMs;
+  return nowMs >= asserted + markLifetimeSeconds * 1000 - markMarginMs;
 }
 
 /**

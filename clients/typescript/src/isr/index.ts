@@ -24,6 +24,7 @@ export {
   mergeCovers,
   NO_COVER,
   type State as FreshnessState,
+  servableOnFailure,
   staleUntilMs,
 } from './freshness.js';
 export { hashInputs } from './inputs.js';

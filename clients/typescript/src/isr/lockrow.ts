@@ -2,7 +2,7 @@ import { floorSeconds } from '../clock.js';
 import { LeaseHeldError } from '../errors.js';
 import type { Lock } from './entry.js';
 import type { Condition } from './expression.js';
-import { BOUNDS } from './names.js';
+import { BOUNDS, LONGEST_LEASE } from './names.js';
 import { ceilNumber, clamp, floorOf } from './numbers.js';
 import { N, type Row, S, text } from './row.js';
 
@@ -56,11 +56,18 @@ export function lockOf(row: Row): Lock {
   return { owner, expiresAtMs, failures };
 }
 
-const free = 'attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now';
+/** Whether what ends at a moment, in epoch seconds, holds now: it has not ended, and a lease can end there. */
+export function holdsUntil(end: number, nowMs: number): boolean {
+  return end * 1000 > nowMs && end <= floorSeconds(nowMs) + LONGEST_LEASE;
+}
 
-/** Nobody holds the lease. A row without a number cannot say when it ends: it is free. */
+const free =
+  'attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now OR lease_expires_at > :longest';
+
+/** The lease is not held: see {@link holdsUntil}. A row without a number cannot say when it ends: it is free. */
 export function isFree(nowMs: number): Condition {
-  return { expression: free, values: { ':number': S('N'), ':now': N(floorSeconds(nowMs)) } };
+  const now = floorSeconds(nowMs);
+  return { expression: free, values: { ':number': S('N'), ':now': N(now), ':longest': N(now + LONGEST_LEASE) } };
 }
 
 /**

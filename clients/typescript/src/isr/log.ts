@@ -132,8 +132,8 @@ export function reloadTarget({ tenant, key }: Target): Row {
   return { kind: S('reload'), ...(tenant ? { tenant: S(tenant) } : {}), key: S(key) };
 }
 
-/** Whether the change of this id is what happened after the seen sequence. It is asked once something has. */
-export async function passed(b: Backend, signal: AbortSignal, seen: SeenSequence, id: string): Promise<boolean> {
+/** Whether the transaction of this id is what happened after the seen sequence. It is asked once something has. */
+export async function committedAs(b: Backend, signal: AbortSignal, seen: SeenSequence, id: string): Promise<boolean> {
   const row = await insistOnRow(b, signal, PURGE_LOG_PK, logKey(seen.seq + 1));
   return text(row, 'id') === id;
 }

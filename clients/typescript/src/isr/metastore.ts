@@ -133,7 +133,8 @@ export interface IsrMetaStore {
    * meanwhile, and releases it, unless it was published with or backed off from. The
    * signal is aborted, with a LeaseLostError as its reason, once the lease is lost. A
    * request that the work has neither published for nor ended is recorded as failed.
-   * @throws what acquireLease throws; LeaseLostError if the lease was lost, whatever the work made of that; else what the work throws
+   * @throws what acquireLease throws; LeaseLostError if the lease was lost, whatever the work made of that, with the
+   * work's own error among its causes (an AggregateError if there are several); else what the work throws
    */
   withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T>;
 

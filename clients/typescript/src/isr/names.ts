@@ -19,5 +19,12 @@ export const BOUNDS = {
   maxStatus: 999,
 } as const;
 
+/**
+ * The end of a lease, or of a request that is in progress, lies at most so far ahead, in
+ * seconds: the longest duration, and a day for clocks that differ. An end beyond that,
+ * such as one in milliseconds, is none.
+ */
+export const LONGEST_LEASE = BOUNDS.interval + 24 * 3600;
+
 /** The moment, in epoch milliseconds, that stands for "for ever" in a pin. */
 export const FOREVER_MS = BOUNDS.moment * 1000;

@@ -2,33 +2,41 @@ import { ConditionFailedError, LeaseLostError, MovedError } from '../errors.js';
 import { outcomeOf } from '../outcome.js';
 import { drop } from './acquire.js';
 import { finishedRow, isMine } from './attempt.js';
-import { type Backend, failureOf, insistOnRow } from './backend.js';
+import { type Backend, failureOf, insistOnRow, randomText } from './backend.js';
 import type { Entry } from './entry.js';
 import { conditionOf, updateOf } from './expression.js';
 import { versionOf } from './fence.js';
 import type { HeldLease } from './lease.js';
 import { describeHolder, isHeld } from './lockrow.js';
+import { advance, readSequence, reloadTarget, type Target } from './log.js';
 import { SK } from './names.js';
 import { child, type Row, text } from './row.js';
-import { type Change, carryOut, type Verdict } from './settle.js';
+import { execute, type Verdict, type Write } from './settle.js';
 import type { Swap } from './swap.js';
-import { type Action, onRow, type Refusal, WriteRequest } from './transaction.js';
+import { type Action, onRow, WriteRequest } from './transaction.js';
 
 /**
  * Makes an entry current and gives up the lease, in one transaction: it updates META,
  * if it is exactly what was read, and deletes LOCK, if the lease is ours and has not
  * expired; with history it also makes the generation's version row, and lets that of
- * the generation before expire; for a lease with a request it completes that.
+ * the generation before expire; for a lease with a request it completes that. `ends`
+ * is the page if its pin ends with it: nodes that keep the pinned generation in memory
+ * learn of that from the log, in the same transaction.
  *
  * A request without an answer is repeated unchanged, under the same client token, until
  * the lease ends or the signal is aborted. If there is no answer even then, LOCK is
- * deleted, after which the transaction can no longer land, and then the rows tell.
+ * deleted, after which the transaction can no longer be carried out, and then the rows tell.
  * @throws LeaseLostError MovedError UnknownOutcomeError
  */
-export async function publish(lease: HeldLease, swap: Swap, signal: AbortSignal | undefined): Promise<Entry> {
+export async function publish(
+  lease: HeldLease,
+  swap: Swap,
+  ends: Target | undefined,
+  signal: AbortSignal | undefined,
+): Promise<Entry> {
   if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was given up`);
   try {
-    await lease.leave(() => carryOut(lease.backend, signal, new Publication(lease, swap)));
+    await lease.leave(() => execute(lease.backend, signal, new Publication(lease, swap, ends)));
   } catch (error) {
     if (error instanceof LeaseLostError) lease.end();
     throw error;
@@ -39,16 +47,19 @@ export async function publish(lease: HeldLease, swap: Swap, signal: AbortSignal 
 }
 
 /** One publish. */
-class Publication implements Change {
+class Publication implements Write {
   readonly name: string;
   readonly #lease: HeldLease;
   readonly #swap: Swap;
+  /** The page, if its pin ends. */
+  readonly #ends: Target | undefined;
   readonly #backend: Backend;
 
-  constructor(lease: HeldLease, swap: Swap) {
+  constructor(lease: HeldLease, swap: Swap, ends: Target | undefined) {
     this.name = `publish of the generation ${swap.next.generationId} of ${lease.pk}`;
     this.#lease = lease;
     this.#swap = swap;
+    this.#ends = ends;
     this.#backend = lease.backend;
   }
 
@@ -57,8 +68,9 @@ class Publication implements Change {
    * lease and is the proof that it was held: DynamoDB allows one operation per item,
    * so that there is no separate check.
    */
-  request(): WriteRequest {
+  async request(signal: AbortSignal | undefined): Promise<WriteRequest> {
     const { pk, leaseToken } = this.#lease;
+    const told = await this.#tell(signal);
     const held = conditionOf(isHeld(leaseToken, this.#backend.clock.now()));
     return new WriteRequest(this.#backend, [
       this.#swap.moveMeta(),
@@ -66,7 +78,15 @@ class Publication implements Change {
       ...this.#swap.keepVersion(),
       ...this.#swap.retireVersion(),
       ...this.#completeRequest(),
+      ...told,
     ]);
+  }
+
+  /** The end of a pin, for the log. It shares no batch with other changes, as it is bound to its lease. */
+  async #tell(signal: AbortSignal | undefined): Promise<Action[]> {
+    if (!this.#ends) return [];
+    const seen = await readSequence(this.#backend, signal);
+    return advance(this.#backend, seen, randomText(), [reloadTarget(this.#ends)]);
   }
 
   /** Records the generation as the result of the request that the lease was acquired for, if it is still to be ended. */
@@ -85,22 +105,26 @@ class Publication implements Change {
    * Names the conditions that were false. The rows that come back with them settle the
    * common case of a lost reply at no cost: META is what this publication made it.
    */
-  async judge(why: Refusal): Promise<Verdict> {
+  async judge(request: WriteRequest, refused: unknown): Promise<Verdict> {
     const { pk } = this.#lease;
-    if (why.has('meta') && this.#isOurs(why.get('meta'))) return { again: false };
+    const why = request.refusal(refused);
+    if (why.has('meta') && this.#isOurs(why.get('meta'))) return { again: 'never' };
     if (why.has('lock')) {
       const moved = why.has('meta') ? ', and the entry was changed by another writer' : '';
-      return lost(`the lease of ${pk} is lost: ${describeHolder(why.get('lock'))}${moved}; read the page again`);
+      const holder = describeHolder(why.get('lock'));
+      return error(new LeaseLostError(`the lease of ${pk} is lost: ${holder}${moved}; read the page again`));
     }
     if (why.has('meta'))
-      return { again: false, error: new MovedError(`the entry of ${pk} was changed by another writer: read it again`) };
+      return error(new MovedError(`the entry of ${pk} was changed by another writer: read it again`));
     // Whoever took the request over has taken the lease as well, or will: what was
     // rendered for it is not to be published.
-    if (why.has('request')) return lost(`the lease of ${pk} is lost: its request was taken over, or is ended`);
-    if (why.has('version')) return { again: false, error: this.#used() };
-    // Only the superseded version was not there any more.
-    this.#swap.forget();
-    return { again: true };
+    if (why.has('request')) {
+      return error(new LeaseLostError(`the lease of ${pk} is lost: its request was taken over, or is ended`));
+    }
+    if (why.has('version')) return error(this.#used());
+    if (why.has('superseded')) this.#swap.forget(); // it was not there any more
+    // Another change of the log was faster: SEQ is read again after a pause.
+    return { again: why.has('sequence') ? 'later' : 'now' };
   }
 
   #used(): ConditionFailedError {
@@ -116,10 +140,10 @@ class Publication implements Change {
 
   /**
    * Deletes LOCK, if it carries our token, until that is answered. From then on no
-   * request of ours can land: each demands the token. If we crash before that, the
+   * request of ours can be carried out: each demands the token. If we crash before that, the
    * lease expires.
    */
-  async preclude(cause: unknown, signal: AbortSignal): Promise<unknown> {
+  async revoke(cause: unknown, signal: AbortSignal): Promise<unknown> {
     const { gone } = await drop(this.#lease, signal);
     this.#lease.end();
     if (!gone) return cause; // it was given back
@@ -127,7 +151,7 @@ class Publication implements Change {
   }
 
   /** Looks for our generation on META. */
-  async landed(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean> {
+  async committed(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean> {
     const { pk } = this.#lease;
     const meta = await insistOnRow(this.#backend, signal, pk, SK.meta);
     if (this.#isOurs(meta)) return true;
@@ -155,6 +179,6 @@ class Publication implements Change {
   }
 }
 
-function lost(message: string): Verdict {
-  return { again: false, error: new LeaseLostError(message) };
+function error(error: Error): Verdict {
+  return { again: 'never', error };
 }

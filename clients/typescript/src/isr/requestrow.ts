@@ -9,6 +9,7 @@ import type { RequestRecord } from './entry.js';
 import type { Condition } from './expression.js';
 import { notExists } from './expression.js';
 import { sameAs } from './fence.js';
+import { holdsUntil } from './lockrow.js';
 import { BOUNDS } from './names.js';
 import { ceilNumber, clamp, floorOf } from './numbers.js';
 import { demand, type Kind, type Row, read, text, textKind } from './row.js';
@@ -72,7 +73,7 @@ export function standing(r: RequestRecord, requestHash: string, nowMs: number): 
       result: { s3Key: r.htmlPointer, generationId: r.generationId },
     });
   }
-  return r.status === 'STARTED' && (r.inProgressUntilMs ?? 0) > nowMs ? inProgress(r) : undefined;
+  return r.status === 'STARTED' && holdsUntil((r.inProgressUntilMs ?? 0) / 1000, nowMs) ? inProgress(r) : undefined;
 }
 
 /** The request is in progress. */

@@ -9,7 +9,7 @@ import {
   PinnedError,
   TheorydbError,
 } from '../errors.js';
-import { keepLease } from '../heartbeat.js';
+import { keepLease, lossOf } from '../heartbeat.js';
 import { acquire } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, failureOf, readRow } from './backend.js';
@@ -24,6 +24,7 @@ import { backOff, breakLease, refresh, release } from './hold.js';
 import { hashInputs } from './inputs.js';
 import { checkCacheKey, checkRequestKey } from './key.js';
 import { HeldLease, type Lease, leaseDuration } from './lease.js';
+import { holdsUntil } from './lockrow.js';
 import { readChanges, readSequence } from './log.js';
 import type {
   Acquisition,
@@ -59,9 +60,12 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   /** The leases of this process, for calls that have nothing but the token. */
   readonly #leases = new Map<string, HeldLease>();
 
-  /** @throws InvalidInputError InvalidKeyError */
-  constructor(config: FaceTheoryIsrMetaStoreConfig) {
-    this.#settings = settingsOf(config);
+  /**
+   * `settings` are those of the config, for a caller that shares them with the store.
+   * @throws InvalidInputError InvalidKeyError
+   */
+  constructor(config: FaceTheoryIsrMetaStoreConfig, settings: Settings = settingsOf(config)) {
+    this.#settings = settings;
     this.#backend = this.#settings.backend;
   }
 
@@ -176,11 +180,12 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     let failure = 'it was not published';
     try {
       const result = await work(lease, heartbeat.signal);
-      if (!lostBy(heartbeat.signal)) return result;
-      throw heartbeat.signal.reason;
+      const lost = lossOf(heartbeat.signal);
+      if (lost) throw lost;
+      return result;
     } catch (error) {
       failure = String(error);
-      throw lostBy(heartbeat.signal) ? heartbeat.signal.reason : error;
+      throw lossOf(heartbeat.signal, error) ?? error;
     } finally {
       await heartbeat.stop();
       await this.#finish(lease, failure);
@@ -230,7 +235,8 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     if (how.keep !== undefined) checkInterval('keep', how.keep);
     // Decided by what was read: if it was pinned or unpinned since, the fence refuses.
     const pinnedUntilMs = record.entry?.pinnedUntilMs ?? 0;
-    if (!how.unpin && pinnedUntilMs > now) {
+    const isPinned = pinnedUntilMs > now;
+    if (!how.unpin && isPinned) {
       throw new PinnedError(
         `the page ${lease.pk} is pinned until ${new Date(pinnedUntilMs).toISOString()}: unpin it first`,
       );
@@ -243,7 +249,8 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
       replaced: kept && (how.unchanged ?? false),
       bare,
     });
-    const published = await reading(`publish ${lease.pk}`, publish(lease, swap, how.signal));
+    const ends = isPinned ? { tenant: this.#settings.tenant, key: lease.cacheKey } : undefined;
+    const published = await reading(`publish ${lease.pk}`, publish(lease, swap, ends, how.signal));
     // Crashing from here on leaves versions to expire at their time.
     if (kept && how.keep) await prune(b, lease.pk, Math.floor(how.keep));
     return bare ? bareOf(published) : published;
@@ -265,7 +272,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     // before that is the very one that is to be left.
     const to = r.to ?? (await this.#previous(r));
     return this.#declare(`roll back to ${to}`, r, pinnedUntilMs, assertedAtMs, (record, assertion) =>
-      rollback(this.#backend, r.signal, record, to, assertion),
+      rollback(this.#settings, r.signal, record, to, assertion),
     );
   }
 
@@ -292,7 +299,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   async #pin(p: Declaration, untilMs: number): Promise<Entry> {
     return this.#declare('pin', p, untilMs, this.#backend.clock.now(), (record, assertion) =>
-      pin(this.#backend, p.signal, record, assertion),
+      pin(this.#settings, p.signal, record, assertion),
     );
   }
 
@@ -405,12 +412,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     const record = await readPage(this.#backend, ref.signal, pk);
     const { clock } = this.#backend;
     const askedAt = clock.elapsed();
-    const leftMs = (record.lock?.expiresAtMs ?? 0) - clock.now();
-    if (record.fence.lock?.['lease_token']?.S !== ref.leaseToken || leftMs <= 0) {
+    const now = clock.now();
+    const expiresAt = (record.lock?.expiresAtMs ?? 0) / 1000;
+    if (record.fence.lock?.['lease_token']?.S !== ref.leaseToken || !holdsUntil(expiresAt, now)) {
       throw new LeaseLostError(`the lease of ${pk} is lost: it expired, or was taken or given up`);
     }
-    const lease = this.#strange(ref, pk, leaseDuration(leftMs));
-    lease.granted(Math.floor((record.lock?.expiresAtMs ?? 0) / 1000), askedAt);
+    const lease = this.#strange(ref, pk, leaseDuration(expiresAt * 1000 - now));
+    lease.granted(expiresAt, askedAt);
     lease.saw(record, 0);
     return lease;
   }
@@ -446,11 +454,6 @@ async function extend(lease: HeldLease, signal: AbortSignal): Promise<void> {
 /** Makes the meta store of a table. @throws InvalidInputError InvalidKeyError */
 export function createFaceTheoryIsrMetaStore(config: FaceTheoryIsrMetaStoreConfig): FaceTheoryIsrMetaStore {
   return new FaceTheoryIsrMetaStore(config);
-}
-
-/** Whether the work's signal was aborted because the lease was lost. */
-function lostBy(signal: AbortSignal): boolean {
-  return signal.aborted && signal.reason instanceof LeaseLostError;
 }
 
 /** Work whose answers are definite: DynamoDB's errors, as those of this package. */

@@ -3,8 +3,9 @@ import { randomUUID } from 'node:crypto';
 import { type TransactWriteItem, TransactWriteItemsCommand } from '@aws-sdk/client-dynamodb';
 
 import { answerOf, conditionFailed, reasonsOf } from '../outcome.js';
+import { TokenAge } from '../token.js';
 import { type Backend, keyOf } from './backend.js';
-import type { Row } from './row.js';
+import { type Row, text } from './row.js';
 
 /** What an action is there for: it tells what it means if its condition is false. */
 export type Purpose =
@@ -20,7 +21,7 @@ export type Purpose =
   | 'restored'
   /** The purge sequence is one more. */
   | 'sequence'
-  /** What happened at that sequence. */
+  /** What happened at that sequence: the row of the log, and the marks of tags. */
   | 'log'
   /** A request with an idempotency key moves on. */
   | 'request';
@@ -38,15 +39,18 @@ export type Refusal = ReadonlyMap<Purpose, Row | undefined>;
 export class WriteRequest {
   readonly #backend: Backend;
   readonly #actions: readonly Action[];
-  /** The client's token; DynamoDB remembers it for ten minutes. */
   readonly #token = randomUUID();
+  readonly #age: TokenAge;
 
   constructor(b: Backend, actions: readonly Action[]) {
     this.#backend = b;
     this.#actions = actions;
+    this.#age = new TokenAge(b.clock);
   }
 
-  readonly send = (abortSignal: AbortSignal): Promise<unknown> => {
+  /** Sends the request, or repeats it. It rejects, and sends nothing, once {@link expired}. */
+  readonly send = async (abortSignal: AbortSignal): Promise<unknown> => {
+    this.#age.check();
     const command = new TransactWriteItemsCommand({
       TransactItems: this.#actions.map((a) => a.item),
       ClientRequestToken: this.#token,
@@ -54,19 +58,40 @@ export class WriteRequest {
     return this.#backend.ddb.send(command, { abortSignal });
   };
 
-  /** Reads the answer to the request; empty if it is no refusal. */
-  refusal(error: unknown): Refusal {
+  /** DynamoDB may have forgotten the token: a repetition could be carried out a second time. */
+  get expired(): boolean {
+    return this.#age.expired;
+  }
+
+  /** The actions whose conditions were false, with the stored rows; none if the error is no refusal. */
+  failed(error: unknown): ReadonlyMap<Action, Row | undefined> {
     const answer = answerOf(error);
-    const why = new Map<Purpose, Row | undefined>();
+    const failed = new Map<Action, Row | undefined>();
     for (const { index, code, item } of answer ? reasonsOf(answer) : []) {
       const action = this.#actions[index];
-      if (action && code === conditionFailed) why.set(action.purpose, item as Row | undefined);
+      if (action && code === conditionFailed) failed.set(action, item as Row | undefined);
     }
-    return why;
+    return failed;
+  }
+
+  /** {@link failed}, by purpose, of a transaction that has each purpose once. */
+  refusal(error: unknown): Refusal {
+    return new Map(Array.from(this.failed(error), ([action, row]) => [action.purpose, row]));
   }
 }
 
 /** What the actions on a row have in common: the refusal brings the row along. */
 export function onRow(b: Backend, pk: string, sk: string) {
   return { TableName: b.tableName, Key: keyOf(pk, sk), ReturnValuesOnConditionCheckFailure: 'ALL_OLD' as const };
+}
+
+/** Names a row, uniquely in the table. */
+export function rowId(pk: string, sk: string): string {
+  return JSON.stringify([pk, sk]);
+}
+
+/** {@link rowId} of the row that an action writes. */
+export function writtenBy({ item: { Put, Update, Delete } }: Action): string {
+  const key = Put?.Item ?? Update?.Key ?? Delete?.Key;
+  return rowId(text(key, 'pk'), text(key, 'sk'));
 }

@@ -6,7 +6,7 @@ import { bodyPrefix } from '../isr/partition.js';
 import { within } from '../retry.js';
 
 /** The largest body, in bytes. */
-const largest = 64 << 20;
+export const largestBody = 64 << 20;
 /** Bounds one request, in milliseconds. */
 const timeoutMs = 10_000;
 
@@ -38,10 +38,9 @@ export class Bodies {
   /**
    * Stores a body under a new key; it is there, durably, once this resolves. A refusal
    * because there is an object already is the echo of an earlier attempt of the SDK's:
-   * nobody else knows the key.
+   * nobody else knows the key. The body has at most {@link largestBody} bytes.
    */
   async put(key: string, body: Buffer): Promise<Described> {
-    if (body.length > largest) throw new RangeError(`the body has ${body.length} bytes: at most ${largest} are stored`);
     const command = new PutObjectCommand({
       Bucket: this.#bucket,
       Key: key,
@@ -74,7 +73,7 @@ export class Bodies {
 
   /** The body that META describes; undefined if there is none, or another one. */
   async get(described: Described): Promise<Uint8Array | undefined> {
-    if (described.contentLength > largest) return undefined;
+    if (described.contentLength > largestBody) return undefined;
     const command = new GetObjectCommand({ Bucket: this.#bucket, Key: described.htmlPointer });
     const body = await within(timeoutMs, undefined, async (abortSignal) => {
       const answer = await this.#s3.send(command, { abortSignal });

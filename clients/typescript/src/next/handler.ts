@@ -1,11 +1,11 @@
 import { writeFailure } from '../classify.js';
 import { InvalidInputError } from '../errors.js';
+import type { Severity } from '../isr/mark.js';
 import { BOUNDS } from '../isr/names.js';
 import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
 import { keep } from './keep.js';
 import { Local } from './local.js';
 import { type Began, lookUp } from './lookup.js';
-import type { Severity } from './mark.js';
 import { Memory } from './memory.js';
 import { cacheKeyOf } from './names.js';
 import { type CacheHandlerOptions, settingsOf } from './options.js';
@@ -75,6 +75,9 @@ function ofLocal(local: Local): CacheHandler {
   };
 }
 
+/** How long a revalidation waits for its turn in the log, in milliseconds; once it is sent, the store's settle timeout bounds it. */
+const longestQueueMs = 30_000;
+
 /** How many look-ups an instance remembers. That of the images lives for ever. */
 const mostBegun = 1000;
 
@@ -118,17 +121,24 @@ class Shared implements CacheHandler {
   async revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
     const site = this.#site;
     const all = [...new Set(typeof tags === 'string' ? [tags] : tags)].filter((tag) => tag !== '');
-    const of = { tenant: site.settings.tenant, markLifetimeSeconds: site.markLifetimeSeconds };
+    const { backend, log, markLifetimeSeconds } = site;
+    const of = { backend, log, tenant: site.settings.tenant, markLifetimeSeconds };
     try {
-      await purgeTags(site.backend, of, all, severityOf(durations));
+      await purgeTags(of, all, severityOf(durations), AbortSignal.timeout(longestQueueMs));
     } catch (error) {
-      throw writeFailure(`the revalidation of ${all.join(', ')}`, [], error);
+      throw writeFailure(`the revalidation of ${named(all)}`, [], error);
     } finally {
       site.pages.forget();
     }
   }
 
   resetRequestCache(): void {}
+}
+
+/** The tags for a message, the first few by name. */
+function named(tags: readonly string[]): string {
+  const some = tags.slice(0, 5).join(', ');
+  return tags.length > 5 ? `${some} and ${tags.length - 5} more` : some;
 }
 
 /** Without durations nothing of before may be shown; with them it may, until it expires. */

@@ -3,7 +3,7 @@ import type { Entry, NextEntry } from '../isr/entry.js';
 import { generationId as newGenerationId } from '../isr/generationid.js';
 import type { Lease } from '../isr/lease.js';
 import { periodsOf } from './answers.js';
-import { Bodies, type Described, sha256 } from './bodies.js';
+import { Bodies, type Described, largestBody, sha256 } from './bodies.js';
 import { type CacheControl, type SetContext, tagsOf, type Value } from './contract.js';
 import { encode } from './envelope.js';
 import { type Began, isBackOff } from './lookup.js';
@@ -24,23 +24,25 @@ const contentType = 'application/vnd.facetheory.next-cache';
 const longestBackOff = 300;
 
 /**
- * Keeps what was made: body, then row, and gives up the lease. Without the lease of a
- * look-up, it is taken, or, if somebody else has it, or something newer is there, what
- * was made is dropped. If we crash before the publish, what remains is a lease that
- * expires, and a body that nothing points at, which `isr gc` removes.
+ * Keeps what was made: body, then row, and gives up the lease of its own rendering.
+ * Without one, or if that is over, a lease is taken; if it is held, by another process or
+ * for another rendering of this one, or something newer is there, what was made is
+ * dropped. If we crash before the publish, what remains is a lease that expires, and a
+ * body that nothing points at, which `isr gc` removes.
  */
 export async function keep(site: Site, made: Made): Promise<void> {
-  const { cacheKey, value, ctx } = made;
-  const rendering = site.running.of(cacheKey);
-  if (value !== null && site.given.has(value)) {
-    // Next keeps what it had, having failed to make a new one.
+  const { cacheKey, value, ctx, began } = made;
+  const rendering = began.rendering && site.running.of(cacheKey) === began.rendering ? began.rendering : undefined;
+  const body = value !== null && site.given.has(value) ? undefined : bodyOf(site, made);
+  if (!body) {
+    // Next keeps what it had, having failed to make a new one; or no row can have it.
     if (rendering) await site.running.backOff(rendering, backOffMs(rendering.lease, ctx.cacheControl));
     return;
   }
   const lease = rendering?.lease ?? (await claim(site, made));
   if (!lease) return;
   try {
-    await publish(site, lease, made);
+    await publish(site, lease, made, body);
   } catch (error) {
     await site.store.releaseLease(lease).catch(() => undefined); // it expires; the first error is what matters
     throw error;
@@ -48,6 +50,14 @@ export async function keep(site: Site, made: Made): Promise<void> {
     if (rendering) await site.running.end(rendering);
     site.pages.forget(cacheKey);
   }
+}
+
+/** The body of a value; undefined if it is too large to be kept, which is no failure of the store: each visitor gets a page of his own. */
+function bodyOf(site: Site, { cacheKey, value }: Made): Buffer | undefined {
+  const body = encode(value);
+  if (body.length <= largestBody) return body;
+  site.settings.warn('a page is too large to be kept', { cacheKey, bytes: body.length, atMost: largestBody });
+  return undefined;
 }
 
 /** A lease for what was made without one, if there is nothing newer. */
@@ -67,10 +77,9 @@ async function endBackOff(site: Site, cacheKey: string): Promise<{ lease: Lease 
   return site.running.acquire(cacheKey);
 }
 
-async function publish(site: Site, lease: Lease, made: Made): Promise<void> {
+async function publish(site: Site, lease: Lease, made: Made, body: Buffer): Promise<void> {
   const { clock, retentionSeconds } = site.settings;
   const generationId = newGenerationId(clock.now(), randomText());
-  const body = encode(made.value);
   const described = await store(site, lease, generationId, body);
   const generatedAtMs = Math.min(made.began.atMs, clock.now());
   const periods = periodsOf(lifetimeOf(made));

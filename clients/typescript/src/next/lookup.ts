@@ -1,4 +1,5 @@
 import type { Lock } from '../isr/entry.js';
+import { holdsUntil } from '../isr/lockrow.js';
 import { expired, fetched, fresh, held, stale } from './answers.js';
 import type { Answer, GetContext, Value } from './contract.js';
 import type { Reading } from './pages.js';
@@ -11,6 +12,8 @@ export interface Began {
   atMs: number;
   /** A sequence of the purge log that had been reached by then: a purge that comes later covers what is made. */
   seq: number;
+  /** The rendering that Next was told to begin, whose lease is then this one's; absent: it makes the page without a lease. */
+  rendering?: Rendering;
 }
 
 /** What is asked for. */
@@ -41,10 +44,10 @@ export async function lookUp(site: Site, wanted: Wanted): Promise<Found> {
   const { pages } = site;
   const { cacheKey, ctx } = wanted;
   const isFetch = ctx.kind === 'FETCH';
-  let began = { atMs: site.settings.clock.now(), seq: 0 };
+  const atMs = site.settings.clock.now();
   const tags = isFetch ? [...(ctx.tags ?? []), ...(ctx.softTags ?? [])] : [];
   let reading = await pages.read(cacheKey, tags);
-  began = { ...began, seq: reading.seq };
+  const began: Began = { atMs, seq: reading.seq };
   if (isFetch) return { answer: await fetchOf(site, reading, ctx), began };
   const startedAt = site.settings.clock.elapsed();
   for (let look = 1; ; look++) {
@@ -64,29 +67,32 @@ async function tryOnce(site: Site, wanted: Wanted, reading: Reading, began: Bega
   const known = await valueFor(site, reading);
   if (known && entry && reading.state === 'fresh')
     return { answer: shown(site, fresh(entry, known.value, now)), began };
-  const showing = known && entry && reading.state === 'stale' ? held(entry, known.value, now) : undefined;
+  const showing = known && entry ? held(entry, known.value, now) : undefined;
   if (showing && wanted.isPrefetch) return { answer: shown(site, showing), began };
   if (mayBeFree(site, wanted.cacheKey, reading.record.lock)) {
     const taken = await site.running.take(wanted.cacheKey);
-    if (taken) return make(site, reading, began, taken);
+    if (taken) return make(site, reading, began.seq, taken);
   }
   return showing && { answer: shown(site, showing), began };
 }
 
 /** An acquisition costs a write, even one that is refused. */
 function mayBeFree(site: Site, cacheKey: string, lock: Lock | undefined): boolean {
-  return !lock || lock.expiresAtMs <= site.settings.clock.now() || site.running.of(cacheKey) !== undefined;
+  const isHeld = lock !== undefined && holdsUntil(lock.expiresAtMs / 1000, site.settings.clock.now());
+  return !isHeld || site.running.of(cacheKey) !== undefined;
 }
 
 /** Has this process make the page, unless somebody has done so before the lease was ours. */
 async function make(
   site: Site,
   before: Reading,
-  began: Began,
+  seq: number,
   { rendering, again }: { rendering: Rendering; again: boolean },
 ): Promise<Found> {
+  // It begins now, under the lease: what is published with the lease may not be older.
+  const began = { atMs: site.settings.clock.now(), seq: Math.max(seq, rendering.lease.purgeSeq), rendering };
   try {
-    return again ? await toMake(site, before, began) : await lookAgain(site, rendering, began);
+    return again ? await toMake(site, before, began) : await lookAgain(site, began);
   } catch (error) {
     await site.running.giveUp(rendering).catch(() => undefined); // the first error is what matters
     throw error;
@@ -94,18 +100,15 @@ async function make(
 }
 
 /** Judges what was read under the lease. */
-async function lookAgain(site: Site, rendering: Rendering, began: Began): Promise<Found> {
-  const { lease } = rendering;
-  const { clock } = site.settings;
+async function lookAgain(site: Site, began: Began & { rendering: Rendering }): Promise<Found> {
+  const { rendering } = began;
   const seq = await site.marks.catchUp();
-  const reading = site.pages.judge(lease.record, seq);
+  const reading = site.pages.judge(rendering.lease.record, seq);
   const known = await valueFor(site, reading);
   const { entry } = reading.record;
-  if (!known || !entry || reading.state !== 'fresh') {
-    return toMake(site, reading, { atMs: clock.now(), seq: lease.purgeSeq });
-  }
+  if (!known || !entry || reading.state !== 'fresh') return toMake(site, reading, began);
   await site.running.giveUp(rendering);
-  return { answer: shown(site, fresh(entry, known.value, clock.now())), began };
+  return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), began };
 }
 
 /**
@@ -126,9 +129,19 @@ async function toMake(site: Site, reading: Reading, began: Began): Promise<Found
   return { answer: shown(site, expired(entry, known.value)), began };
 }
 
-/** The value of what may be shown. */
-async function valueFor(site: Site, { record: { entry }, state }: Reading): Promise<{ value: Value } | undefined> {
-  return entry && (state === 'fresh' || state === 'stale') ? site.pages.valueOf(entry) : undefined;
+/**
+ * The value of what may be shown. Of what has expired that is, while a failure's pause
+ * lasts, the page that was pinned: it stands in for the failure.
+ */
+async function valueFor(site: Site, reading: Reading): Promise<{ value: Value } | undefined> {
+  const { entry, lock } = reading.record;
+  const isShown =
+    reading.state === 'fresh' || reading.state === 'stale' || (reading.isServable && isPaused(site, lock));
+  return entry && isShown ? site.pages.valueOf(entry) : undefined;
+}
+
+function isPaused(site: Site, lock: Lock | undefined): boolean {
+  return isBackOff(lock) && holdsUntil((lock?.expiresAtMs ?? 0) / 1000, site.settings.clock.now());
 }
 
 /**

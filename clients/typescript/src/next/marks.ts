@@ -2,8 +2,8 @@ import type { Backend } from '../isr/backend.js';
 import type { Cover } from '../isr/entry.js';
 import { mergeCovers, NO_COVER } from '../isr/freshness.js';
 import { LOG_LIFE_MS, logKey, readLog, readSequence } from '../isr/log.js';
+import { coverBy, type Mark, markOf, readMarks } from '../isr/mark.js';
 import { malformed, type Row, text } from '../isr/row.js';
-import { coverBy, type Mark, markOf, readMarks } from './mark.js';
 
 /** How often SEQ is read beside the log, in milliseconds: it shows that rows were trimmed, or the table replaced. */
 const auditEveryMs = 60_000;

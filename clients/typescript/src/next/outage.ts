@@ -1,9 +1,9 @@
 import type { Clock } from '../clock.js';
-import { TheorydbError } from '../errors.js';
+import { type ErrorCode, TheorydbError } from '../errors.js';
 import type { Warn } from '../isr/backend.js';
 
-/** Answers that are an opinion of the table's, or ours, and no sign that it is not there. */
-const healthy = new Set(['InvalidInput', 'InvalidKey', 'LeaseHeld', 'LeaseLost', 'Moved', 'Pinned', 'MalformedRow']);
+/** Errors of this package that say that the table is not there; all others are answers of it. Errors of other kinds are the SDK's or the network's. */
+const outages: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['TableNotFound', 'Throttled', 'UnknownOutcome']);
 
 /** Keeps failures of the table and the bucket from visitors: a cache that is not there is one that has nothing. */
 export class Outage {
@@ -26,7 +26,7 @@ export class Outage {
       return await work();
     } catch (failure) {
       this.#warn(`${name} failed`, { failure });
-      if (!(failure instanceof TheorydbError && healthy.has(failure.code))) {
+      if (!(failure instanceof TheorydbError) || outages.has(failure.code)) {
         this.#until = this.#clock.elapsed() + this.#pauseMs;
       }
       return undefined;

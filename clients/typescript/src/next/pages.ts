@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import type { Cover, Entry } from '../isr/entry.js';
-import { freshness, mergeCovers, type State } from '../isr/freshness.js';
+import { freshness, mergeCovers, type State, servableOnFailure } from '../isr/freshness.js';
 import type { IsrMetaStore } from '../isr/metastore.js';
 import type { PageRecord } from '../isr/record.js';
 import type { Bodies } from './bodies.js';
@@ -13,6 +13,8 @@ import { Memory } from './memory.js';
 export interface Reading {
   record: PageRecord;
   state: State | 'missing';
+  /** It may be shown, as stale, in place of a failure: see {@link servableOnFailure}. */
+  isServable: boolean;
   /** Every purge up to this sequence is taken into account. */
   seq: number;
 }
@@ -59,10 +61,11 @@ export class Pages {
   judge(record: PageRecord, seq: number, tags: readonly string[] = []): Reading {
     const { entry } = record;
     // Rows of other services point at what is no cached value.
-    if (!entry || entry.foreign) return { record, seq, state: 'missing' };
+    if (!entry || entry.foreign) return { record, seq, state: 'missing', isServable: false };
     const now = this.#parts.clock.now();
     const cover: Cover = mergeCovers(record.cover, this.#parts.marks.coverOf([...entry.tags, ...tags], now));
-    return { record, seq, state: freshness(entry, cover, now) };
+    const isServable = servableOnFailure(entry, cover, now);
+    return { record, seq, state: freshness(entry, cover, now), isServable };
   }
 
   /** The value of an entry; undefined if its body is gone, or is none. */

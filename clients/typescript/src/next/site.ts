@@ -1,5 +1,6 @@
 import type { Backend } from '../isr/backend.js';
 import { settingsOf as storeSettings } from '../isr/config.js';
+import type { LogQueue } from '../isr/logqueue.js';
 import { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { Bodies } from './bodies.js';
 import type { HandlerContext, Value } from './contract.js';
@@ -26,6 +27,8 @@ export class Site {
   readonly buildId: string;
   readonly markLifetimeSeconds: number;
   readonly backend: Backend;
+  /** The store's own queue: purges of tags share its transactions with rollbacks and pins. */
+  readonly log: LogQueue;
   readonly store: FaceTheoryIsrMetaStore;
   readonly marks: Marks;
   readonly bodies: Bodies;
@@ -43,8 +46,10 @@ export class Site {
     this.settings = settings;
     this.buildId = settings.buildId ?? buildIdOf(ctx.serverDistDir);
     this.markLifetimeSeconds = settings.retentionSeconds + marksOutlive;
-    this.backend = storeSettings(config).backend;
-    this.store = new FaceTheoryIsrMetaStore(config);
+    const shared = storeSettings(config);
+    this.backend = shared.backend;
+    this.log = shared.log;
+    this.store = new FaceTheoryIsrMetaStore(config, shared);
     this.marks = new Marks(this.backend, tenant);
     this.bodies = new Bodies(settings.s3, settings.bucket);
     this.pages = new Pages({

@@ -6,17 +6,14 @@
 
 import assert from 'node:assert/strict';
 
-import {
-  ConditionalCheckFailedException,
-  type DynamoDBClient,
-  TransactionCanceledException,
-} from '@aws-sdk/client-dynamodb';
+import { ConditionalCheckFailedException, type DynamoDBClient } from '@aws-sdk/client-dynamodb';
 
+import { systemClock } from '../../src/clock.js';
 import { ConditionFailedError, LeaseLostError, TheorydbError, UnknownOutcomeError } from '../../src/errors.js';
 import { type FaceTheoryIsrMetaStore, FOREVER_MS, hashedPartition } from '../../src/isr/index.js';
 import { onEngines, type TestTable } from '../engines.js';
-import { type Fault, injectFaults, type Plan, Silence } from '../faults.js';
-import { generation, itemAt, itemsOf, storeOn } from './table.js';
+import { before, cancel, type Fault, injectFaults, observe, type Plan, Silence } from '../faults.js';
+import { generation, itemAt, itemsOf, StoppedClock, storeOn } from './table.js';
 
 const cacheKey = 'example.com/news';
 const pk = hashedPartition(cacheKey);
@@ -161,19 +158,89 @@ for (const fault of pairs) {
     assert.deepEqual(await store.sequence(), { seq: 1, markLifetimeSeconds: 0 });
   });
 
-  onEngines(`a rollback whose caller went away, ${fault}, is settled by the log`, async (table) => {
+  onEngines(`a rollback whose caller went away, ${fault}, is carried through`, async (table) => {
     const ddb = table.connect();
     const store = storeOn(table, { ddb });
     await twoVersions(table);
     injectFaults(ddb, first('TransactWriteItems', fault));
-    const returning = store.rollback({ cacheKey, to: 'g1', signal: afterFirst(ddb) });
-    if (fault === 'reply lost') assert.equal((await returning).generationId, 'g1');
-    else await assert.rejects(returning, { message: 'the caller went away' });
-    const { entry } = await storeOn(table).read({ cacheKey });
-    assert.equal(entry?.generationId, fault === 'reply lost' ? 'g1' : 'g2');
-    assert.equal((await storeOn(table).sequence()).seq, 1, 'one change, which tells something or nothing');
+    const entry = await store.rollback({ cacheKey, to: 'g1', signal: afterFirst(ddb) });
+    assert.deepEqual((await storeOn(table).read({ cacheKey })).entry, entry);
+    assert.equal((await storeOn(table).sequence()).seq, 1);
+  });
+
+  onEngines(`a publish over a pin, ${fault}, is repeated under its token`, async (table) => {
+    const { store, arm, sent } = faulty(table, first('TransactWriteItems', fault, fault));
+    await pinned(table);
+    const lease = await store.acquireLease(wanted);
+    arm();
+    const entry = await store.publish(lease, lease.record, generation('g3', Date.now()), { unpin: true });
+    assert.equal(sent('TransactWriteItems'), 3);
+    assert.deepEqual((await store.read({ cacheKey })).entry, entry);
+    assert.equal((await store.sequence()).seq, 2, 'told once');
+  });
+
+  onEngines(`a publish over a pin whose caller went away, ${fault}, is settled`, async (table) => {
+    const ddb = table.connect();
+    const store = storeOn(table, { ddb });
+    await pinned(table);
+    const lease = await store.acquireLease(wanted);
+    injectFaults(ddb, first('TransactWriteItems', fault));
+    const how = { unpin: true, signal: afterFirst(ddb) };
+    const publishing = store.publish(lease, lease.record, generation('g3', Date.now()), how);
+    if (fault === 'reply lost') assert.equal((await publishing).generationId, 'g3');
+    else await assert.rejects(publishing, { message: 'the caller went away' });
+    assert.equal((await storeOn(table).sequence()).seq, fault === 'reply lost' ? 2 : 1);
+    assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
   });
 }
+
+onEngines('a publish over a pin reads SEQ again when another change was faster, after a pause', async (table) => {
+  const ddb = table.connect();
+  const events: string[] = [];
+  const clock = { ...systemClock(), sleep: async () => events.push('pause') > 0 };
+  const store = storeOn(table, { ddb, clock });
+  await pinned(table);
+  const lease = await store.acquireLease(wanted);
+  observe(ddb, events);
+  before(ddb, 'TransactWriteItems', 1, async () => {
+    await publishAt(table, 'other');
+    await storeOn(table).pin({ cacheKey: 'other', untilMs: FOREVER_MS });
+  });
+  await store.publish(lease, lease.record, generation('g3', Date.now()), { unpin: true });
+  assert.deepEqual(events, ['GetItem', 'TransactWriteItems', 'pause', 'GetItem', 'TransactWriteItems']);
+  assert.equal((await store.sequence()).seq, 3);
+});
+
+for (const code of ['TransactionConflict', 'ThrottlingError']) {
+  onEngines(`a publish over a pin that meets ${code} is tried again`, async (table) => {
+    const ddb = table.connect();
+    const store = storeOn(table, { ddb });
+    await pinned(table);
+    const lease = await store.acquireLease(wanted);
+    const met = cancel(ddb, code);
+    await store.publish(lease, lease.record, generation('g3', Date.now()), { unpin: true });
+    assert.equal(met(), 1);
+    assert.equal((await store.sequence()).seq, 2);
+  });
+}
+
+onEngines('a client token that DynamoDB may have forgotten is not sent again', async (table) => {
+  const ddb = table.connect();
+  const clock = new StoppedClock(Date.now());
+  const store = storeOn(table, { ddb, clock });
+  const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 3_600_000 });
+  const tokens: unknown[] = [];
+  // The process is frozen after the first request, whose reply is lost: its monotonic clock stands still.
+  const sent = injectFaults(ddb, (command, n, input) => {
+    if (command !== 'TransactWriteItems') return undefined;
+    tokens.push((input as { ClientRequestToken?: string }).ClientRequestToken);
+    if (n === 1) clock.advance(9 * 60_000);
+    return n === 1 ? 'reply lost' : undefined;
+  });
+  const entry = await store.publish(lease, lease.record, generation('g1', Date.now()));
+  assert.deepEqual([sent('TransactWriteItems'), tokens.length], [1, 1]);
+  assert.equal(entry.generationId, 'g1', 'the rows tell');
+});
 
 onEngines('a heartbeat that meets the row of a publish does not take it for a loss', async (table) => {
   const ddb = table.connect();
@@ -227,7 +294,7 @@ onEngines('what cannot be settled is said to be unknown', async (table) => {
 
 onEngines('a conflict with another transaction is tried again, and is no lost lease', async (table) => {
   const ddb = table.connect();
-  const conflicts = conflictOnce(ddb);
+  const conflicts = cancel(ddb, 'TransactionConflict');
   const store = storeOn(table, { ddb });
   const lease = await store.acquireLease(wanted);
   const entry = await store.publish(lease, lease.record, generation('g1', Date.now()));
@@ -235,22 +302,6 @@ onEngines('a conflict with another transaction is tried again, and is no lost le
   assert.equal(conflicts(), 1);
   const pinned = await store.pin({ cacheKey, untilMs: FOREVER_MS });
   assert.equal(pinned.generationId, 'g1');
-});
-
-onEngines('rollbacks that meet at the log all get through', async (table) => {
-  const keys = Array.from({ length: 6 }, (_, i) => `example.com/${i}`);
-  const store = storeOn(table);
-  for (const cacheKey of keys) {
-    const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
-    await store.publish(lease, lease.record, generation('g1', Date.now()));
-  }
-  await Promise.all(keys.map((cacheKey) => store.pin({ cacheKey, untilMs: FOREVER_MS })));
-  const changes = await store.changes(0);
-  assert.deepEqual(
-    changes.map((change) => change.seq),
-    [1, 2, 3, 4, 5, 6],
-  );
-  assert.deepEqual(changes.flatMap((change) => change.reload.map((page) => page.key)).sort(), keys);
 });
 
 onEngines('a generation id is used once, even by a publish that was repeated', async (table) => {
@@ -292,38 +343,17 @@ function afterFirst(ddb: DynamoDBClient): AbortSignal {
   return caller.signal;
 }
 
-/** Does something before the n-th request of a command of a client is sent. */
-function before(ddb: DynamoDBClient, command: string, n: number, meanwhile: () => Promise<void>): void {
-  let sent = 0;
-  ddb.middlewareStack.add(
-    (next, context) => async (args) => {
-      const name = (context as { commandName?: string }).commandName;
-      if (name === `${command}Command` && ++sent === n) await meanwhile();
-      return next(args);
-    },
-    { step: 'initialize', priority: 'high', name: 'meanwhile' },
-  );
+/** A page of that key. */
+async function publishAt(table: TestTable, key: string): Promise<void> {
+  const store = storeOn(table);
+  const lease = await store.acquireLease({ cacheKey: key, leaseDurationMs: 30_000 });
+  await store.publish(lease, lease.record, generation('g1', Date.now()));
 }
 
-/** The first transaction of a client is cancelled by another one. DynamoDB Local never says that by itself. */
-function conflictOnce(ddb: DynamoDBClient): () => number {
-  let met = 0;
-  ddb.middlewareStack.add(
-    (next, context) => async (args) => {
-      const name = (context as { commandName?: string }).commandName;
-      if (name === 'TransactWriteItemsCommand' && met === 0) {
-        met++;
-        throw new TransactionCanceledException({
-          message: 'Transaction cancelled',
-          CancellationReasons: [{ Code: 'None' }, { Code: 'TransactionConflict' }],
-          $metadata: { httpStatusCode: 400 },
-        });
-      }
-      return next(args);
-    },
-    { step: 'initialize', name: 'conflict' },
-  );
-  return () => met;
+/** Two generations with history, the second of which is current, and pinned. */
+async function pinned(table: TestTable): Promise<void> {
+  await twoVersions(table);
+  await storeOn(table).pin({ cacheKey, untilMs: FOREVER_MS });
 }
 
 /** A promise, and what resolves it. */

@@ -2,7 +2,13 @@
 
 import assert from 'node:assert/strict';
 
-import { InvalidInputError, LeaseHeldError, LeaseLostError, MovedError } from '../../src/errors.js';
+import {
+  InvalidInputError,
+  LeaseHeldError,
+  LeaseLostError,
+  MovedError,
+  RequestInProgressError,
+} from '../../src/errors.js';
 import { hashedPartition, type Lease } from '../../src/isr/index.js';
 import { onEngines } from '../engines.js';
 import { generation, itemAt, put, StoppedClock, storeOn } from './table.js';
@@ -112,6 +118,37 @@ onEngines('withLease keeps the lease, and tells of its loss', async (table) => {
   await assert.rejects(work, LeaseLostError);
 });
 
+onEngines('a job that fails and has lost its lease is told both', async (table) => {
+  const store = storeOn(table);
+  const other = storeOn(table);
+  const fault = new Error('the origin failed');
+  const work = store.withLease({ cacheKey, leaseDurationMs: 1_000 }, async (_, signal) => {
+    await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    throw fault;
+  });
+  await assert.rejects(work, (error: unknown) => {
+    assert.ok(error instanceof LeaseLostError);
+    assert.ok(error.cause instanceof AggregateError);
+    assert.equal(error.cause.errors[0], fault);
+    assert.match(String(error.cause.errors[1]), /ConditionalCheckFailed/, 'and why the lease was lost');
+    return true;
+  });
+});
+
+onEngines('a job that only says that its lease is lost adds nothing', async (table) => {
+  const store = storeOn(table);
+  const other = storeOn(table);
+  let reason: unknown;
+  const work = store.withLease({ cacheKey, leaseDurationMs: 1_000 }, async (_, signal) => {
+    await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
+    await new Promise((resolve) => signal.addEventListener('abort', resolve));
+    reason = signal.reason;
+    throw new Error('fetch failed', { cause: reason });
+  });
+  await assert.rejects(work, (error: unknown) => error === reason);
+});
+
 onEngines('a lease that was published with is not lost', async (table) => {
   const store = storeOn(table);
   const entry = await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, (lease) =>
@@ -150,6 +187,33 @@ onEngines('of many contenders one holds the lease at a time, and each publish is
 onEngines('a row that another service left without an end is no lease', async (table) => {
   await put(table, { pk: { S: pk }, sk: { S: 'LOCK' }, lease_token: { S: 't' }, lease_expires_at: { S: 'never' } });
   assert.ok(await storeOn(table).tryAcquireLease({ cacheKey, leaseDurationMs: 1_000 }));
+});
+
+onEngines('an end that no lease can have, such as one in milliseconds, locks nothing', async (table) => {
+  const clock = new StoppedClock(1_800_000_000_600);
+  const store = storeOn(table, { clock });
+  const longest = 1_800_000_000 + 315_446_400;
+  const row = { pk: { S: pk }, sk: { S: 'LOCK' }, lease_token: { S: 't' } };
+  const request = { key: 'r1', requestHash: 'h' };
+  const claimed = { cacheKey, leaseDurationMs: 1_000, idempotencyKey: request.key, requestHash: request.requestHash };
+  for (const claim of [{ cacheKey, leaseDurationMs: 1_000 }, claimed]) {
+    await put(table, { ...row, lease_expires_at: { N: String(longest) } });
+    assert.equal(await store.tryAcquireLease(claim), null, 'the longest that there can be is held');
+    await put(table, { ...row, lease_expires_at: { N: '1800000030000' } });
+    const lease = await store.tryAcquireLease(claim);
+    assert.ok(lease);
+    await store.releaseLease(lease);
+  }
+});
+
+onEngines('a request in progress until a moment in milliseconds can be taken over', async (table) => {
+  const store = storeOn(table, { clock: new StoppedClock(1_800_000_000_600) });
+  const claim = { cacheKey, leaseDurationMs: 1_000, idempotencyKey: 'r1', requestHash: 'h' };
+  const row = { pk: { S: pk }, sk: { S: 'REQ#r1' }, request_hash: { S: 'h' }, status: { S: 'STARTED' } };
+  await put(table, { ...row, in_progress_until: { N: '1800000030' } });
+  await assert.rejects(store.acquireLease(claim), RequestInProgressError);
+  await put(table, { ...row, in_progress_until: { N: '1800000030000' } });
+  assert.ok(await store.acquireLease(claim));
 });
 
 /** Waits for a condition, 10 seconds at most. */

@@ -1,11 +1,14 @@
 /** Publishing, history, rollback and pins. */
 
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { DeleteItemCommand } from '@aws-sdk/client-dynamodb';
 
 import {
   ConditionFailedError,
   InvalidInputError,
   LeaseLostError,
+  MalformedRowError,
   MovedError,
   NoVersionError,
   PinnedError,
@@ -14,9 +17,11 @@ import {
 import {
   type FaceTheoryIsrMetaStore,
   FOREVER_MS,
+  freshness,
   hashedPartition,
   type NextEntry,
   type Publishing,
+  servableOnFailure,
 } from '../../src/isr/index.js';
 import { onEngines } from '../engines.js';
 import { generation, itemAt, itemsOf, put, StoppedClock, storeOn } from './table.js';
@@ -214,7 +219,129 @@ onEngines('a pin holds until it is ended, and a purge reaches it', async (table)
   assert.equal((await store.get({ cacheKey }))?.state, 'purged');
   await assert.rejects(store.pin({ cacheKey, untilMs: FOREVER_MS }), PurgedError);
   const unpinned = await store.unpin({ cacheKey });
-  assert.deepEqual([unpinned.pinnedUntilMs, typeof unpinned.ttlUnixSeconds], [undefined, 'number']);
+  assert.equal(typeof unpinned.ttlUnixSeconds, 'number');
+  assert.equal(unpinned.pinnedUntilMs, 1_800_086_400_000, 'it ended now');
+});
+
+onEngines('an unpin keeps the end of the pin, until a publish', async (table) => {
+  const clock = new StoppedClock();
+  const store = storeOn(table, { clock });
+  await publish(store, generation('g1', clock.now()));
+  assert.equal((await store.unpin({ cacheKey })).pinnedUntilMs, undefined, 'there was none');
+  const until = 1_800_000_030_000;
+  await store.pin({ cacheKey, untilMs: until });
+  clock.advance(60_000);
+  assert.equal((await store.unpin({ cacheKey })).pinnedUntilMs, until, 'it had ended before');
+  const record = await store.read({ cacheKey });
+  clock.advance(86_400_000);
+  assert.ok(record.entry);
+  assert.equal(freshness(record.entry, record.cover, clock.now()), 'expired');
+  assert.equal(servableOnFailure(record.entry, record.cover, clock.now()), true, 'it was pinned');
+  const purged = { ...record.cover, seq: 9, hardSeq: 9 };
+  assert.equal(servableOnFailure(record.entry, purged, clock.now()), false);
+  assert.equal(servableOnFailure(record.entry, { ...record.cover, markLifetimeSeconds: 1 }, clock.now()), false);
+  const entry = await publish(store, generation('g2', clock.now()));
+  assert.equal(entry.pinnedUntilMs, undefined);
+  assert.equal(servableOnFailure(entry, record.cover, clock.now() + 86_400_000), false);
+});
+
+onEngines('an unpin that finds nothing to do still tells', async (table) => {
+  const store = storeOn(table);
+  await publish(store, generation('g1', Date.now()));
+  await store.unpin({ cacheKey });
+  assert.deepEqual(await store.changes(0), [{ seq: 1, reload: [{ tenant: '', key: cacheKey }] }]);
+});
+
+onEngines('a publish that ends a pin is in the log, in the same transaction; any other is not', async (table) => {
+  const store = storeOn(table, { tenant: 'acme' });
+  await publish(store, generation('g1', Date.now()));
+  assert.deepEqual(await store.changes(0), []);
+  await store.pin({ cacheKey, untilMs: FOREVER_MS });
+  const sent: unknown[] = [];
+  const ddb = table.connect();
+  ddb.middlewareStack.add(
+    (next) => async (args) => {
+      sent.push(args.input);
+      return next(args);
+    },
+    { step: 'initialize' },
+  );
+  const other = storeOn(table, { ddb, tenant: 'acme' });
+  await publish(other, generation('g2', Date.now()), { unpin: true });
+  const transactions = sent.filter((input) => (input as { TransactItems?: unknown[] }).TransactItems);
+  assert.equal(transactions.length, 1);
+  assert.deepEqual(await store.changes(1), [{ seq: 2, reload: [{ tenant: 'acme', key: cacheKey }] }]);
+  await publish(store, generation('g3', Date.now()), { unpin: true });
+  assert.deepEqual(await store.changes(2), [], 'there was no pin');
+});
+
+/** A mark of a purge, of sequence 9. */
+function markRow(sk: string, value: string, more: Record<string, { N: string }>) {
+  return { pk: { S: 'PURGE' }, sk: { S: sk }, value: { S: value }, seq: { N: '9' }, at: { N: '1800000000' }, ...more };
+}
+
+const hash = (text: string) => createHash('sha256').update(text).digest('hex');
+const hard = { hard_seq: { N: '9' } };
+
+/** Marks, whether they cover the generations of the test, in tenant acme, at 1800000000. */
+const marks: [name: string, row: ReturnType<typeof markRow>, covers: boolean][] = [
+  ['a hard purge of a tag', markRow(`MARK#acme#tag#${hash('news')}`, 'news', hard), true],
+  ['a soft purge of a tag', markRow(`MARK#acme#tag#${hash('news')}`, 'news', {}), false],
+  ['a hard purge of another tag', markRow(`MARK#acme#tag#${hash('sport')}`, 'sport', hard), false],
+  [
+    'a purge whose time has come',
+    markRow(`MARK#acme#tag#${hash('news')}`, 'news', { expire_seq: { N: '9' }, expire_at: { N: '1800000000' } }),
+    true,
+  ],
+  [
+    'a purge whose time has not come',
+    markRow(`MARK#acme#tag#${hash('news')}`, 'news', { expire_seq: { N: '9' }, expire_at: { N: '1800000001' } }),
+    false,
+  ],
+  ['a prefix', markRow('MARK#acme#prefix#x', 'example.com/n', hard), true],
+  ['another prefix', markRow('MARK#acme#prefix#x', 'example.com/x', hard), false],
+  ['the tenant', markRow('MARK#acme#tenant#x', 'acme', hard), true],
+  ['the site', markRow('MARK##site#x', 'site', hard), true],
+  ['another tenant', markRow('MARK#acme2#tenant#x', 'acme2', hard), false],
+  ['a kind of a later version, before tag', markRow('MARK#acme#aa#x', 'x', hard), true],
+  ['a kind of a later version, after tag', markRow('MARK#acme#tags#x', 'x', hard), true],
+];
+
+for (const [name, row, covers] of marks) {
+  onEngines(`rollback and pin look at marks: ${name}`, async (table) => {
+    const store = storeOn(table, { clock: new StoppedClock(), tenant: 'acme' });
+    const tags = { tags: ['news'] };
+    await publish(store, generation('g1', 1_800_000_000_000, tags), { history: true });
+    await publish(store, generation('g2', 1_800_000_000_000, tags), { history: true });
+    await put(table, row);
+    if (covers) {
+      await assert.rejects(store.rollback({ cacheKey, to: 'g1' }), PurgedError);
+      await assert.rejects(store.pin({ cacheKey, untilMs: FOREVER_MS }), PurgedError);
+      assert.equal((await store.read({ cacheKey })).entry?.generationId, 'g2');
+      await store.unpin({ cacheKey }); // never refused
+    } else {
+      await store.pin({ cacheKey, untilMs: FOREVER_MS });
+      assert.equal((await store.rollback({ cacheKey, to: 'g1' })).generationId, 'g1');
+    }
+  });
+}
+
+onEngines('a mark that cannot be read refuses a rollback, and so do marks that may be gone', async (table) => {
+  const clock = new StoppedClock();
+  const store = storeOn(table, { clock });
+  await publish(store, generation('g1', clock.now(), { tags: ['news'] }), { history: true });
+  await publish(store, generation('g2', clock.now()), { history: true });
+  const { seq: _, ...malformed } = markRow(`MARK##tag#${hash('news')}`, 'news', hard);
+  await put(table, malformed);
+  await assert.rejects(store.rollback({ cacheKey, to: 'g1' }), MalformedRowError);
+  await table.ddb.send(
+    new DeleteItemCommand({ TableName: table.tableName, Key: { pk: malformed.pk, sk: malformed.sk } }),
+  );
+  await put(table, { pk: { S: 'PURGE' }, sk: { S: 'SEQ' }, seq: { N: '9' }, mark_lifetime: { N: '172800' } });
+  clock.advance(86_400_000);
+  await assert.rejects(store.rollback({ cacheKey, to: 'g1' }), PurgedError);
+  clock.advance(-1_000);
+  assert.equal((await store.rollback({ cacheKey, to: 'g1' })).generationId, 'g1');
 });
 
 onEngines('what was purged for good, or is not kept, does not come back', async (table) => {

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 
-import { type Backend, queryAll } from '../isr/backend.js';
-import type { Cover } from '../isr/entry.js';
-import { NO_COVER } from '../isr/freshness.js';
-import { PURGE_LOG_PK } from '../isr/names.js';
-import { countKind, demand, horizonKind, instantKind, N, type Row, read, S, textKind } from '../isr/row.js';
+import { type Backend, queryAll, readRows } from './backend.js';
+import type { Cover } from './entry.js';
+import { mergeCovers, NO_COVER } from './freshness.js';
+import type { Target } from './log.js';
+import { PURGE_LOG_PK } from './names.js';
+import { countKind, demand, horizonKind, instantKind, N, type Row, read, S, text, textKind } from './row.js';
 
 /**
  * What was said of a tag: what carries it and was rendered before is stale, or must
@@ -33,31 +34,32 @@ export interface Mark {
 /** What a person asks for: nothing of before may be shown, or, for so many seconds more, as stale. */
 export type Severity = { hard: true } | { hard: false; expireSeconds?: number | undefined };
 
-const prefix = 'MARK#';
-
-/** Where the marks of a tenant's tags are, in the partition of the purge log. */
-export function markPrefix(tenant: string): string {
-  return `${prefix}${tenant}#tag#`;
+/** Where the marks of a kind are, in the partition of the purge log: `MARK#<tenant>#<kind>#`. */
+function markPrefix(tenant: string, kind: string): string {
+  return `MARK#${tenant}#${kind}#`;
 }
 
-/** The sort key of a mark. */
+/** The sort key of the mark of a tag. */
 export function markKey(tenant: string, tag: string): string {
-  return markPrefix(tenant) + createHash('sha256').update(tag, 'utf8').digest('hex');
+  return markPrefix(tenant, 'tag') + createHash('sha256').update(tag, 'utf8').digest('hex');
 }
 
 /** All marks of a tenant's tags, read strongly. @throws MalformedRowError: no purge may be lost */
 export async function readMarks(b: Backend, tenant: string): Promise<Mark[]> {
   const rows = await queryAll(b, undefined, {
     KeyConditionExpression: 'pk = :pk AND begins_with(sk, :marks)',
-    ExpressionAttributeValues: { ':pk': S(PURGE_LOG_PK), ':marks': S(markPrefix(tenant)) },
+    ExpressionAttributeValues: { ':pk': S(PURGE_LOG_PK), ':marks': S(markPrefix(tenant, 'tag')) },
   });
-  return rows.map((row) => {
-    demand(row, 'seq', countKind);
-    return { ...markOf(row), seq: read(row, 'seq', countKind) };
-  });
+  return rows.map(storedMarkOf);
 }
 
-/** A row of a mark, or a target of the log, which says no sequence: that is 0 then. @throws MalformedRowError */
+/** A row of a mark. @throws MalformedRowError */
+export function storedMarkOf(row: Row): Mark {
+  demand(row, 'seq', countKind);
+  return { ...markOf(row), seq: read(row, 'seq', countKind) };
+}
+
+/** A target of the log, which says no sequence: that is 0. @throws MalformedRowError */
 export function markOf(row: Row): Mark {
   demand(row, 'value', textKind);
   demand(row, 'at', instantKind);
@@ -101,4 +103,44 @@ export function coverBy(mark: Mark, nowMs: number): Cover {
     hardSeq: Math.max(mark.hardSeq, due ? mark.expireSeq : 0),
     atMs: mark.at * 1000,
   };
+}
+
+/**
+ * What all marks that cover a page with these tags come to, read strongly: its tags' by
+ * their keys, and those of other kinds, of its tenant and of the whole site.
+ * @throws MalformedRowError: no purge may be lost
+ */
+export async function coverByMarks(
+  b: Backend,
+  signal: AbortSignal | undefined,
+  page: Target,
+  tags: readonly string[],
+): Promise<Cover> {
+  const { tenant } = page;
+  const keys = tags.map((tag) => markKey(tenant, tag));
+  // '$' comes after '#': each range ends where the next prefix would begin.
+  const ranges = [
+    [`MARK#${tenant}#`, markPrefix(tenant, 'tag')],
+    [`MARK#${tenant}#tag$`, `MARK#${tenant}$`],
+    ...(tenant === '' ? [] : [[markPrefix('', 'site'), 'MARK##site$']]),
+  ] as [string, string][];
+  const others = ranges.map(([from, to]) => marksBetween(b, signal, from, to));
+  const [ofTags, ...ofOthers] = await Promise.all([readRows(b, signal, PURGE_LOG_PK, keys), ...others]);
+  const now = b.clock.now();
+  return [...ofTags.values(), ...ofOthers.flat()]
+    .flatMap((row) => (covers(row, page) ? coverBy(storedMarkOf(row), now) : []))
+    .reduce(mergeCovers, NO_COVER);
+}
+
+function marksBetween(b: Backend, signal: AbortSignal | undefined, from: string, to: string): Promise<Row[]> {
+  return queryAll(b, signal, {
+    KeyConditionExpression: 'pk = :pk AND sk BETWEEN :from AND :to',
+    ExpressionAttributeValues: { ':pk': S(PURGE_LOG_PK), ':from': S(from), ':to': S(to) },
+  });
+}
+
+/** A mark of a prefix covers keys that begin with it; of any other kind, also one that is not known, all that was asked for. */
+function covers(row: Row, { key }: Target): boolean {
+  const kind = text(row, 'sk').split('#')[2];
+  return kind !== 'prefix' || key.startsWith(storedMarkOf(row).value);
 }

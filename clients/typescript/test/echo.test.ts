@@ -1,0 +1,147 @@
+/** Echoes: a write that the SDK repeats, because its reply was lost, after it was carried out. */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { PutItemCommand } from '@aws-sdk/client-dynamodb';
+
+import {
+  defineModel,
+  type ModelDefinition,
+  outcomeOf,
+  TheorydbClient,
+  TheorydbError,
+  type TransactAction,
+  UnknownOutcomeError,
+  VersionConflictError,
+} from '../src/index.js';
+import type { Item } from '../src/item.js';
+import { onEngines, type TestTable } from './engines.js';
+import { loseReplies } from './faults.js';
+import { fill, itemsOf } from './isr/table.js';
+import { specFile } from './spec.js';
+
+const attributes = [
+  { attribute: 'pk', type: 'S' },
+  { attribute: 'sk', type: 'S' },
+  { attribute: 'name', type: 'S', optional: true },
+  { attribute: 'marks', type: 'SS', optional: true },
+  { attribute: 'count', type: 'N', optional: true },
+] as const;
+const versioned = [...attributes, { attribute: 'version', type: 'N', roles: ['version'] }] as const;
+
+function modelOf<const A extends ModelDefinition['attributes']>(table: TestTable, all: A) {
+  const keys = { partition: { attribute: 'pk', type: 'S' }, sort: { attribute: 'sk', type: 'S' } } as const;
+  return defineModel({ name: 'Thing', table: { name: table.tableName }, keys, attributes: all });
+}
+
+const ada = { pk: 'p', sk: 's', name: 'Ada' };
+
+/** A client whose first write of a command is carried out, and its reply lost; meanwhile: what others do before it is repeated. */
+function echoing(table: TestTable, command: string, meanwhile?: () => Promise<unknown>) {
+  const ddb = table.connect();
+  loseReplies(ddb, command, 1, meanwhile);
+  return new TheorydbClient(ddb, { models: [modelOf(table, versioned)] });
+}
+
+onEngines('a create, a put and an update that the SDK repeats have happened', async (table) => {
+  const created = await echoing(table, 'PutItem').create('Thing', ada);
+  assert.deepEqual(created, { ...ada, version: 1 });
+  const put = await echoing(table, 'PutItem').put('Thing', { ...created, marks: new Set(['b', 'a']) });
+  assert.equal(put.version, 2);
+  const change = { ...put, name: 'Bob', marks: undefined };
+  const updated = await echoing(table, 'UpdateItem').update('Thing', change, ['name', 'marks']);
+  assert.equal(updated.version, 3);
+  assert.deepEqual(await itemsOf(table), [{ pk: { S: 'p' }, sk: { S: 's' }, name: { S: 'Bob' }, version: { N: '3' } }]);
+});
+
+onEngines('a write that another one followed before it was repeated is unknown', async (table) => {
+  const other = { pk: { S: 'p' }, sk: { S: 's' }, name: { S: 'Eve' }, version: { N: '2' } };
+  const meanwhile = () => table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: other }));
+  const creating = echoing(table, 'PutItem', meanwhile).create('Thing', ada);
+  await assert.rejects(creating, (error: unknown) => {
+    assert.ok(error instanceof UnknownOutcomeError);
+    assert.equal(outcomeOf(error), 'unknown');
+    return true;
+  });
+});
+
+onEngines('a deletion that was repeated is unknown, and one that was refused at once is not', async (table) => {
+  const client = new TheorydbClient(table.ddb, { models: [modelOf(table, versioned)] });
+  const created = await client.create('Thing', ada);
+  await assert.rejects(client.delete('Thing', { ...created, version: 7 }), VersionConflictError);
+  await assert.rejects(echoing(table, 'DeleteItem').delete('Thing', created), UnknownOutcomeError);
+  assert.deepEqual(await itemsOf(table), []);
+});
+
+onEngines('an ADD that the SDK repeats, or the client itself, counts once, by its client token', async (table) => {
+  const client = new TheorydbClient(table.ddb, { models: [modelOf(table, attributes)] });
+  await client.put('Thing', { ...ada, count: 1 });
+  const ddb = table.connect();
+  loseReplies(ddb, 'TransactWriteItems', 5); // more than the SDK makes attempts
+  const model = modelOf(table, attributes);
+  const adding: TransactAction<typeof model> = {
+    kind: 'update',
+    model: 'Thing',
+    key: { pk: 'p', sk: 's' },
+    updateExpression: 'ADD #count :one',
+    expressionAttributeNames: { '#count': 'count' },
+    expressionAttributeValues: { ':one': { N: '1' } },
+  };
+  await new TheorydbClient(ddb, { models: [model], retryDelayMs: 1 }).transactWrite([adding]);
+  assert.equal((await client.get('Thing', ada)).count, 2);
+});
+
+interface Echo {
+  name: string;
+  write: 'put' | 'create' | 'update' | 'delete';
+  item: Item;
+  removed?: string[];
+  computed?: string[];
+  attempts: number;
+  stored?: Item;
+  outcome: string;
+}
+
+onEngines('the outcomes of echoes are those of the vectors', async (table) => {
+  const { echoes } = JSON.parse(readFileSync(specFile('vectors/outcomes.json'), 'utf8')) as { echoes: Echo[] };
+  for (const echo of echoes.filter(({ computed }) => !computed)) {
+    assert.equal(await outcomeOfEcho(table, echo), echo.outcome, echo.name);
+  }
+});
+
+/** Makes the write of a vector: each attempt but the last is lost, and the row is what the vector says at the last one. */
+async function outcomeOfEcho(table: TestTable, { write, item, removed = [], attempts, stored }: Echo) {
+  const ddb = table.connect();
+  const row = stored ?? undefined;
+  const command = { put: 'PutItem', create: 'PutItem', update: 'UpdateItem', delete: 'DeleteItem' }[write];
+  const settled = () => fill(table, row ? [row] : []);
+  if (attempts > 1) loseReplies(ddb, command, attempts - 1, settled);
+  else await settled();
+  const isVersioned = item['version'] !== undefined || write === 'delete';
+  const given = Object.fromEntries(Object.entries(item).map(([name, av]) => [name, plain(name, av)]));
+  // The version that is demanded is the one before.
+  if (isVersioned && write !== 'create') given['version'] = Number(given['version'] ?? 2) - 1;
+  if (write === 'create') delete given['version'];
+  const raw = isVersioned ? {} : { conditionExpression: 'attribute_not_exists(pk) AND attribute_exists(pk)' };
+  const fields = [...Object.keys(item).filter((name) => !['pk', 'sk', 'version'].includes(name)), ...removed];
+  const client = new TheorydbClient(ddb, { models: [modelOf(table, isVersioned ? versioned : attributes) as never] });
+  const made = { ...given } as never;
+  const calls = {
+    put: () => client.put('Thing' as never, made, raw),
+    create: () => client.create('Thing' as never, made, raw),
+    update: () => client.update('Thing' as never, made, fields as never, raw),
+    delete: () => client.delete('Thing' as never, made, raw),
+  };
+  try {
+    await calls[write]();
+    return 'applied';
+  } catch (error) {
+    assert.ok(error instanceof TheorydbError, String(error));
+    return outcomeOf(error);
+  }
+}
+
+function plain(name: string, av: Item[string] | undefined): unknown {
+  if (name === 'marks') return new Set(av?.SS);
+  return av?.N === undefined ? av?.S : Number(av.N);
+}

@@ -1,0 +1,360 @@
+/** Group commit: changes of the purge log that arrive together share a transaction. */
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import type { DynamoDBClient, TransactWriteItemsCommandInput } from '@aws-sdk/client-dynamodb';
+
+import { systemClock } from '../../src/clock.js';
+import { MovedError, UnknownOutcomeError } from '../../src/errors.js';
+import type { Backend } from '../../src/isr/backend.js';
+import { settingsOf } from '../../src/isr/config.js';
+import { type FaceTheoryIsrMetaStoreConfig, FOREVER_MS, hashedPartition } from '../../src/isr/index.js';
+import { reloadTarget } from '../../src/isr/log.js';
+import { type LogChange, mostWrites, type Statement } from '../../src/isr/logqueue.js';
+import type { Refusal } from '../../src/isr/transaction.js';
+import { onRow, rowId } from '../../src/isr/transaction.js';
+import { onEngines, type TestTable } from '../engines.js';
+import { before, cancel, type Fault, injectFaults, observe, Silence } from '../faults.js';
+import { fill, itemAt, itemsOf, storeOn } from './table.js';
+
+/** A change that marks rows, unless one of them is locked. */
+class Marking implements LogChange {
+  readonly name: string;
+  readonly writes: readonly string[];
+  readonly marks = [];
+  readonly markLifetimeSeconds = 0;
+  readonly #backend: Backend;
+  readonly #pks: readonly string[];
+
+  constructor(b: Backend, ...pks: string[]) {
+    this.name = `marking of ${pks[0]}`;
+    this.writes = pks.map((pk) => rowId(pk, 'ROW'));
+    this.#backend = b;
+    this.#pks = pks;
+  }
+
+  state(): Statement[] {
+    return this.#pks.map((pk) => {
+      const update = {
+        ...onRow(this.#backend, pk, 'ROW'),
+        UpdateExpression: 'ADD times :one',
+        ConditionExpression: 'attribute_not_exists(locked)',
+        ExpressionAttributeValues: { ':one': { N: '1' } },
+      };
+      return { action: { purpose: 'meta', item: { Update: update } }, target: reloadTarget({ tenant: '', key: pk }) };
+    });
+  }
+
+  refused(why: Refusal): Error | undefined {
+    return why.has('meta') ? new MovedError(`${this.name}: it is locked`) : undefined;
+  }
+}
+
+/** The queue of a process, with a client of its own, and the commands that it sends. */
+function newQueue(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig> = {}, commands: string[] = []) {
+  const ddb = table.connect({ maxAttempts: 1 });
+  const settings = settingsOf({ ddb, tableName: table.tableName, retryDelayMs: 1, ...config });
+  const queue = settings.log;
+  const mark = (pk: string, signal?: AbortSignal) => queue.append(new Marking(settings.backend, pk), signal);
+  observe(ddb, commands);
+  const transactions = () => commands.filter((command) => command === 'TransactWriteItems').length;
+  return { ddb, queue, backend: settings.backend, mark, commands, transactions };
+}
+
+/** Pages, the first of which makes a batch of its own, since it leads; the others gather meanwhile. */
+const names = (n: number) => Array.from({ length: n }, (_, i) => `page-${i}`);
+
+/** How often each row was marked. */
+async function times(table: TestTable): Promise<Record<string, number>> {
+  const rows = (await itemsOf(table)).filter((row) => row['times']);
+  return Object.fromEntries(rows.map((row) => [row['pk']?.S, Number(row['times']?.N)]));
+}
+
+/** The pages that the log tells to be read again; its sequences are without a gap, and end at SEQ. */
+async function told(table: TestTable): Promise<string[]> {
+  const store = storeOn(table);
+  const keys: string[] = [];
+  let at = 0;
+  for (let changes = await store.changes(at); changes.length > 0; changes = await store.changes(at)) {
+    for (const change of changes) {
+      assert.equal(change.seq, ++at);
+      keys.push(...change.reload.map((page) => page.key));
+    }
+  }
+  assert.equal((await store.sequence()).seq, at);
+  return keys;
+}
+
+const each = (pks: readonly string[], n: number) => Object.fromEntries(pks.map((pk) => [pk, n]));
+
+onEngines('what waits goes into one transaction, of 98 writes at most', async (table) => {
+  const { mark, transactions } = newQueue(table);
+  const pks = names(1 + mostWrites + 1);
+  await Promise.all(pks.map((pk) => mark(pk)));
+  assert.equal(transactions(), 3, 'the first, 98, and the last');
+  assert.deepEqual(await times(table), each(pks, 1));
+  assert.deepEqual(await told(table), pks);
+});
+
+onEngines('a change of many writes is not overtaken for ever by small ones', async (table) => {
+  const { queue, backend, mark, transactions } = newQueue(table);
+  const large = names(mostWrites);
+  const order: string[] = [];
+  const log = (name: string, work: Promise<void>) => work.then(() => order.push(name));
+  const small = (pk: string) => log(pk, mark(pk));
+  const work = [
+    small('a'),
+    small('b'),
+    log('large', queue.append(new Marking(backend, ...large), undefined)),
+    small('c'),
+  ];
+  await Promise.all(work);
+  assert.deepEqual(order, ['a', 'b', 'large', 'c']);
+  assert.equal(transactions(), 4);
+});
+
+onEngines('two changes of one row are in two transactions', async (table) => {
+  const { mark, transactions } = newQueue(table);
+  await Promise.all([mark('x'), mark('y'), mark('y'), mark('z')]);
+  assert.deepEqual(await times(table), { x: 1, y: 2, z: 1 });
+  assert.equal(transactions(), 3);
+});
+
+onEngines('a change whose own condition is false leaves, and the others go on at once', async (table) => {
+  const { mark, commands } = newQueue(table);
+  await fill(table, [{ pk: { S: 'page-2' }, sk: { S: 'ROW' }, locked: { BOOL: true } }]);
+  const pks = names(5);
+  const answers = await Promise.allSettled(pks.map((pk) => mark(pk)));
+  const errors = answers.map((answer) => (answer.status === 'rejected' ? answer.reason : undefined));
+  assert.ok(errors[2] instanceof MovedError);
+  assert.deepEqual(errors.filter(Boolean).length, 1);
+  assert.deepEqual(await told(table), ['page-0', 'page-1', 'page-3', 'page-4']);
+  const once = ['GetItem', 'TransactWriteItems'];
+  assert.deepEqual(commands, [...once, ...once, ...once]);
+});
+
+onEngines('a batch that is refused as a whole is sent change by change', async (table) => {
+  const { ddb, mark } = newQueue(table);
+  refuseLarge(ddb, 4);
+  const pks = names(6);
+  const answers = await Promise.allSettled(pks.map((pk) => mark(pk)));
+  assert.deepEqual(new Set(answers.map((answer) => answer.status)), new Set(['fulfilled']));
+  assert.deepEqual(await times(table), each(pks, 1));
+});
+
+onEngines('SEQ is read again after the pause, not before it', async (table) => {
+  const events: string[] = [];
+  const clock = { ...systemClock(), sleep: async () => events.push('pause') > 0 };
+  const { ddb, mark } = newQueue(table, { clock }, events);
+  before(ddb, 'TransactWriteItems', 1, () => newQueue(table).mark('theirs'));
+  await mark('ours');
+  assert.deepEqual(events, ['GetItem', 'TransactWriteItems', 'pause', 'GetItem', 'TransactWriteItems']);
+  assert.deepEqual(await told(table), ['theirs', 'ours']);
+});
+
+for (const code of ['TransactionConflict', 'ThrottlingError']) {
+  onEngines(`a batch that meets ${code} is a new request`, async (table) => {
+    const { ddb, mark } = newQueue(table);
+    const tokens = tokensOf(ddb);
+    const met = cancel(ddb, code);
+    await Promise.all(names(3).map((pk) => mark(pk)));
+    assert.equal(met(), 1);
+    assert.equal(new Set(tokens).size, tokens.length);
+    assert.deepEqual(await times(table), each(names(3), 1));
+  });
+}
+
+const pairs: Fault[] = ['reply lost', 'not applied'];
+
+for (const fault of pairs) {
+  onEngines(`a batch, ${fault}, is repeated under its token, and happens once`, async (table) => {
+    const { ddb, mark } = newQueue(table);
+    const tokens = tokensOf(ddb);
+    injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n <= 2 ? fault : undefined));
+    await Promise.all(names(4).map((pk) => mark(pk)));
+    assert.equal(new Set(tokens).size, 2, 'one for each batch');
+    assert.deepEqual(await times(table), each(names(4), 1));
+    assert.deepEqual(await told(table), names(4));
+  });
+
+  onEngines(`a batch, ${fault}, that then meets a conflict, stays the same request`, async (table) => {
+    const { ddb, mark } = newQueue(table);
+    const tokens = tokensOf(ddb);
+    const met = cancel(ddb, 'TransactionConflict', 2);
+    injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
+    await mark('x');
+    assert.equal(met(), 1);
+    assert.equal(new Set(tokens).size, 1, 'the first may still be under way');
+    assert.deepEqual(await times(table), { x: 1 });
+  });
+
+  onEngines(`a batch, ${fault}, that another change overtakes, is told by the log`, async (table) => {
+    const { ddb, mark } = newQueue(table);
+    injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
+    before(ddb, 'TransactWriteItems', 2, () => newQueue(table).mark('theirs'));
+    await mark('ours');
+    assert.deepEqual(await times(table), { theirs: 1, ours: 1 });
+    assert.deepEqual((await told(table)).sort(), ['ours', 'theirs']);
+  });
+
+  onEngines(
+    `a batch that is never answered, ${fault}, is settled by the log, for all of its changes`,
+    async (table) => {
+      const { ddb, mark } = newQueue(table, { settleTimeoutMs: 300 });
+      // Its transactions, but not that which advances SEQ with nothing to tell.
+      injectFaults(ddb, (command, _, input) => {
+        if (command !== 'TransactWriteItems') return undefined;
+        return ((input as TransactWriteItemsCommandInput).TransactItems?.length ?? 0) > 2 ? fault : undefined;
+      });
+      const answers = await Promise.allSettled(names(3).map((pk) => mark(pk)));
+      const isMade = fault === 'reply lost';
+      assert.deepEqual(new Set(answers.map((answer) => answer.status)), new Set([isMade ? 'fulfilled' : 'rejected']));
+      for (const answer of answers) if (answer.status === 'rejected') assert.ok(answer.reason instanceof Silence);
+      assert.deepEqual(await times(table), isMade ? each(names(3), 1) : {});
+      assert.equal((await told(table)).length, isMade ? 3 : 0);
+    },
+  );
+}
+
+onEngines('a batch whose token DynamoDB has forgotten is told by the log', async (table) => {
+  const { ddb, mark } = newQueue(table);
+  injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? 'reply lost' : undefined));
+  let sent = 0;
+  ddb.middlewareStack.add(
+    (next, context) => async (args) => {
+      const isRepeated =
+        (context as { commandName?: string }).commandName === 'TransactWriteItemsCommand' && ++sent === 2;
+      const ClientRequestToken = randomUUID(); // as good as forgotten
+      return next(isRepeated ? { ...args, input: { ...args.input, ClientRequestToken } } : args);
+    },
+    { step: 'initialize', priority: 'low', name: 'oblivion' },
+  );
+  await mark('x');
+  assert.equal(sent, 2);
+  assert.deepEqual(await times(table), { x: 1 });
+  assert.deepEqual(await told(table), ['x']);
+});
+
+onEngines('a batch that cannot be settled is unknown, for all of its changes', async (table) => {
+  const { ddb, mark } = newQueue(table, { settleTimeoutMs: 200 });
+  injectFaults(ddb, (command) => (command === 'TransactWriteItems' ? 'not applied' : undefined));
+  for (const answer of await Promise.allSettled([mark('x'), mark('y')])) {
+    assert.ok(answer.status === 'rejected' && answer.reason instanceof UnknownOutcomeError);
+  }
+});
+
+onEngines(
+  'a caller that goes away before its change is sent leaves the queue; afterwards it is carried through',
+  async (table) => {
+    const { ddb, mark } = newQueue(table);
+    const [first, second, third] = [new AbortController(), new AbortController(), new AbortController()];
+    before(ddb, 'TransactWriteItems', 1, async () => {
+      first.abort(new Error('gone'));
+      second.abort(new Error('gone'));
+    });
+    const answers = await Promise.allSettled([
+      mark('sent', first.signal),
+      mark('waiting', second.signal),
+      mark('staying', third.signal),
+    ]);
+    const statuses = answers.map((answer) => answer.status);
+    assert.deepEqual(statuses, ['fulfilled', 'rejected', 'fulfilled']);
+    await assert.rejects(mark('late', first.signal), /gone/);
+    assert.deepEqual(await times(table), { sent: 1, staying: 1 });
+  },
+);
+
+onEngines('when SEQ cannot be read nothing is written, and the next change gets through', async (table) => {
+  const { ddb, mark } = newQueue(table, { callTimeoutMs: 100 });
+  injectFaults(ddb, (command, n) => (command === 'GetItem' && n <= 4 ? 'not applied' : undefined));
+  await assert.rejects(mark('x'), Silence);
+  await mark('y');
+  assert.deepEqual(await times(table), { y: 1 });
+});
+
+onEngines(
+  '1,000 changes at once are all made, in few transactions, and so are those of two processes',
+  async (table) => {
+    const pks = names(1000);
+    const alone = newQueue(table);
+    await Promise.all(pks.map((pk) => alone.mark(pk)));
+    assert.equal(alone.transactions(), 12, 'the first, ten of 98, and the last');
+    assert.deepEqual(await times(table), each(pks, 1));
+    const both = [newQueue(table), newQueue(table)];
+    await Promise.all(pks.map((pk, i) => both[i % 2]?.mark(pk)));
+    assert.deepEqual(await times(table), each(pks, 2));
+    assert.deepEqual((await told(table)).sort(), [...pks, ...pks].sort());
+  },
+);
+
+onEngines('one change among processes that are always at it is made', async (table) => {
+  let done = false;
+  const busy = async () => {
+    const { mark } = newQueue(table);
+    while (!done) await Promise.all(names(20).map((pk) => mark(pk)));
+  };
+  const others = [busy(), busy()];
+  for (let i = 0; i < 5; i++) await newQueue(table).mark(`ours-${i}`);
+  done = true;
+  await Promise.all(others);
+  assert.equal(Object.keys(await times(table)).filter((pk) => pk.startsWith('ours')).length, 5);
+});
+
+onEngines('pins of many pages at once share transactions', async (table) => {
+  const keys = names(15);
+  const content = { s3_key: { S: 'bodies/x' }, generated_at: { N: '1800000000' } };
+  const isr = {
+    ...content,
+    v: { N: '1' },
+    generation_id: { S: 'g1' },
+    status: { N: '200' },
+    content_length: { N: '5' },
+  };
+  const meta = { sk: { S: 'META' }, ...content, revalidate_seconds: { N: '60' }, isr: { M: isr } };
+  await fill(
+    table,
+    keys.map((key) => ({ pk: { S: hashedPartition(key) }, ...meta })),
+  );
+  const ddb = table.connect();
+  const commands: string[] = [];
+  observe(ddb, commands);
+  const store = storeOn(table, { ddb, callTimeoutMs: 60_000 });
+  await Promise.all(keys.map((cacheKey) => store.pin({ cacheKey, untilMs: FOREVER_MS })));
+  const transactions = commands.filter((command) => command === 'TransactWriteItems').length;
+  assert.ok(transactions < keys.length / 2, `${transactions} transactions`);
+  assert.deepEqual((await told(table)).sort(), [...keys].sort());
+  const row = await itemAt(table, hashedPartition(keys[14] as string), 'META');
+  assert.ok(row?.['isr']?.M?.['pinned_until']);
+});
+
+/** The client tokens of the transactions of a client. */
+function tokensOf(ddb: DynamoDBClient): unknown[] {
+  const tokens: unknown[] = [];
+  ddb.middlewareStack.add(
+    (next, context) => async (args) => {
+      const name = (context as { commandName?: string }).commandName;
+      if (name === 'TransactWriteItemsCommand') {
+        tokens.push((args.input as TransactWriteItemsCommandInput).ClientRequestToken);
+      }
+      return next(args);
+    },
+    { step: 'initialize', priority: 'high', name: 'tokens' },
+  );
+  return tokens;
+}
+
+/** Refuses transactions of more actions than that, as DynamoDB does those that are too large. */
+function refuseLarge(ddb: DynamoDBClient, most: number): void {
+  ddb.middlewareStack.add(
+    (next) => async (args) => {
+      const { TransactItems = [] } = args.input as Partial<TransactWriteItemsCommandInput>;
+      if (TransactItems.length <= most) return next(args);
+      throw Object.assign(new Error('the transaction is too large'), {
+        name: 'ValidationException',
+        $fault: 'client',
+        $metadata: { httpStatusCode: 400 },
+      });
+    },
+    { step: 'initialize', name: 'refusal' },
+  );
+}
