@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 from tests.waiting import BOUND
 from theorydb_py.retry import Retry
@@ -44,9 +45,9 @@ class Time:
             self.passed += seconds
             self._changed.notify_all()
 
-    def retry(self) -> Retry:
-        """Return retries that wait for nobody."""
-        return Retry(sleep=self.advance, monotonic=self.monotonic, random=lambda: 0.5)
+    def retry(self, **settings: Any) -> Retry:
+        """Return retries whose pauses take no real time."""
+        return Retry(**{"sleep": self.advance, "monotonic": self.monotonic, "random": lambda: 0.5, **settings})
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """Wait as a heartbeat does: until so much time has passed, or the event has come."""

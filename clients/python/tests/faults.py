@@ -14,8 +14,8 @@ class Faults:
     """Make requests of one client fail, before they leave or after they were carried out.
 
     ``lose("PutItem", 2)``: the next two such requests are carried out and their
-    answers lost. ``drop``: they never arrive. The client's own retries are to be
-    off, so that each call is one request. ``sent`` counts what has arrived.
+    answers lost. ``drop``: they never arrive. boto3 sees both as failures of the
+    network, and retries if its retries are on. ``sent`` counts what has arrived.
     """
 
     def __init__(self, client: DynamoDBClient) -> None:
@@ -24,9 +24,7 @@ class Faults:
         self._lost: dict[str, int] = {}
         self._dropped: dict[str, int] = {}
         self._url = client.meta.endpoint_url
-        events = client.meta.events
-        events.register("before-send.dynamodb.*", self._before)
-        events.register("response-received.dynamodb.*", self._after)
+        client.meta.events.register("before-send.dynamodb.*", self._before)
 
     def lose(self, operation: str, times: int = 1) -> None:
         self._lost[operation] = times
@@ -34,15 +32,14 @@ class Faults:
     def drop(self, operation: str, times: int = 1) -> None:
         self._dropped[operation] = times
 
-    def _before(self, event_name: str, **_: Any) -> None:
+    def _before(self, event_name: str, request: Any, **_: Any) -> None:
         operation = event_name.rpartition(".")[2]
         if self._dropped.get(operation, 0):
             self._dropped[operation] -= 1
             raise ConnectionClosedError(endpoint_url=self._url)
         self.sent[operation] = self.sent.get(operation, 0) + 1
-
-    def _after(self, event_name: str, exception: object = None, **_: Any) -> None:
-        operation = event_name.rpartition(".")[2]
-        if exception is None and self._lost.get(operation, 0):
+        if self._lost.get(operation, 0):
             self._lost[operation] -= 1
+            session: Any = self.client._endpoint.http_session  # type: ignore[attr-defined]
+            session.send(request)
             raise ReadTimeoutError(endpoint_url=self._url)

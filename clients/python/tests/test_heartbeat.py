@@ -11,7 +11,7 @@ import pytest
 from tests.clocks import Time
 from tests.waiting import BOUND, eventually
 from theorydb_py.errors import LeaseLostError
-from theorydb_py.heartbeat import Heartbeat
+from theorydb_py.heartbeat import PATIENCE, Heartbeat
 
 LOG = logging.getLogger("tests")
 
@@ -93,3 +93,31 @@ def test_stops_before_the_first_beat(time: Time) -> None:
     time.next_wait()
     assert heartbeat.stop() is False
     assert heartbeat.stop() is False
+
+
+def test_stop_does_not_wait_without_bound_for_a_refresh_that_hangs(time: Time) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def refresh() -> None:
+        began.set()
+        assert go_on.wait(BOUND)
+        raise LeaseLostError("it was released meanwhile")
+
+    heartbeat = begin(time, refresh)
+    time.next_wait()
+    time.advance(8)
+    assert began.wait(BOUND)
+    answers: list[bool] = []
+    stopping = threading.Thread(target=lambda: answers.append(heartbeat.stop()), daemon=True)
+    stopping.start()
+    assert time.next_wait() == PATIENCE
+    assert answers == []
+    time.advance(PATIENCE)
+    stopping.join(BOUND)
+    assert answers == [False]
+    # The extension that was under way ends, and the thread with it. That it was
+    # refused is the work of the release, and no loss.
+    go_on.set()
+    assert eventually(lambda: not heartbeat._thread.is_alive())
+    assert heartbeat.stop() is False
+    assert not heartbeat.lost

@@ -13,13 +13,63 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from tests.isr.vectors import load
 from theorydb_py import errors
+from theorydb_py.answers import write_failure
 from theorydb_py.outcome import Outcome, is_worth_repeating, outcome_of, reason_codes
 
 
 def answer(code: str, status: int = 400, **more: Any) -> ClientError:
     response: Any = {"Error": {"Code": code, "Message": "?"}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}
     return ClientError(response, "PutItem")
+
+
+def retried(error: ClientError, attempts: int) -> ClientError:
+    """Return an error as botocore raises it after so many attempts."""
+    error.response["ResponseMetadata"]["RetryAttempts"] = attempts - 1
+    return error
+
+
+def vectors(section: str) -> list[Any]:
+    return [pytest.param(vector, id=vector["name"]) for vector in load("outcomes.json")[section]]
+
+
+@pytest.mark.parametrize("vector", vectors("answers"))
+def test_answers_of_the_specification(vector: dict[str, Any]) -> None:
+    error: Exception | None
+    if "status" not in vector:
+        error = ReadTimeoutError(endpoint_url="http://table")
+    elif vector["status"] < 300:
+        error = None
+    else:
+        error = retried(answer(vector.get("code", ""), vector["status"]), vector["attempts"])
+    assert outcome_of(error).value == vector["outcome"]
+    if error is not None:
+        assert outcome_of(write_failure("put", error)).value == vector["outcome"]
+
+
+@pytest.mark.parametrize("vector", vectors("cancellations"))
+def test_cancellations_of_the_specification(vector: dict[str, Any]) -> None:
+    error = retried(canceled(*vector["reasons"]), vector["attempts"])
+    assert outcome_of(error).value == vector["outcome"]
+
+
+CLASSES = {
+    c.code: c
+    for c in vars(errors).values()
+    if isinstance(c, type) and issubclass(c, errors.TheorydbError) and "code" in vars(c)
+}
+
+
+@pytest.mark.parametrize("vector", vectors("errors"))
+def test_our_own_errors_of_the_specification(vector: dict[str, Any]) -> None:
+    if vector["error"] == "Denied":  # botocore's own error in this language
+        assert outcome_of(answer("AccessDeniedException")).value == vector["outcome"]
+        return
+    error = CLASSES[vector["error"]]("?")
+    if "cause" in vector:
+        error.__cause__ = CLASSES[vector["cause"]]("?")
+    assert outcome_of(error).value == vector["outcome"]
 
 
 def canceled(*codes: str | None) -> ClientError:

@@ -28,6 +28,7 @@ from theorydb_py.outcome import (
     Outcome,
     error_code,
     outcome_of,
+    was_retried,
 )
 
 
@@ -55,11 +56,10 @@ def write_failure(what: str, error: Exception) -> Exception:
     Without an answer it is an UnknownOutcomeError.
     """
     known = _answer(what, error)
-    if known is not None:
-        return known
-    if outcome_of(error) is Outcome.UNKNOWN:
-        return UnknownOutcomeError(f"{what}: there was no answer; it may have happened, look what is stored: {error}")
-    return error
+    if isinstance(known, ThrottledError) or outcome_of(error) is not Outcome.UNKNOWN:
+        return known or error
+    missing = "an earlier attempt of boto3's was not answered" if was_retried(error) else "there was no answer"
+    return UnknownOutcomeError(f"{what}: {missing}; it may have happened, look what is stored: {error}")
 
 
 def transaction_failure(what: str, reasons: tuple[CancellationReason, ...], error: Exception) -> Exception:

@@ -97,12 +97,7 @@ class ItemNotFoundError(TheorydbError):
 
 
 class ConditionFailedError(TheorydbError):
-    """The stored item is not as a condition demands, and nothing was changed.
-
-    boto3 repeats a request that was not answered: a write that was carried out,
-    and whose answer was lost, can so fail on what it has itself stored. ``item``
-    tells.
-    """
+    """The stored item is not as a condition demands, and nothing was changed."""
 
     code = "ConditionFailed"
 

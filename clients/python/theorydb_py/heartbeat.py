@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 from theorydb_py.errors import LeaseLostError
 
+PATIENCE = 2.0
+"""How many seconds ``stop`` waits for an extension that is under way."""
+
 
 class Heartbeat:
     """Extends one lease at a third of its lifetime, until it is stopped or the lease is lost.
@@ -45,12 +48,13 @@ class Heartbeat:
         self._monotonic = monotonic
         self._wait = wait
         self._quit = threading.Event()
+        self._ended = threading.Event()
         self._lock = threading.Lock()
         self._over = False  # guarded by _lock; once it is set it stays
         self._deadline = acquired_at + seconds  # guarded by _lock
         first = acquired_at + seconds / 3
         # A daemon: a refresh that hangs keeps no process from ending.
-        self._thread = threading.Thread(target=self._beat, args=(first,), name=f"lease {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(first,), name=f"lease {name}", daemon=True)
         self._thread.start()
 
     @property
@@ -60,14 +64,28 @@ class Heartbeat:
             return self._lost_locked()
 
     def stop(self) -> bool:
-        """End, once no extension is under way any more, and say whether the lease was lost before.
+        """Begin no further extension, and return whether the lease was lost before.
 
-        It may be called again, but not by ``refresh``.
+        It waits at most PATIENCE seconds for an extension that is under way. One that
+        hangs for longer is left to its thread, a daemon, which ends as soon as the
+        client's own time limits end the call. What becomes of that call is not looked
+        at: it extends the lease only if the lease was not given up meanwhile, as it
+        demands the lease's token. It may be called again, but not by ``refresh``.
         """
         lost = self.lost
         self._quit.set()
-        self._thread.join()
-        return lost or self._over
+        if self._wait(self._ended, PATIENCE):
+            self._thread.join()  # it has nothing left to do
+        else:
+            self._logger.warning("an extension of the lease of %s hangs; it is left to time out", self._name)
+        with self._lock:
+            return lost or self._over
+
+    def _run(self, due: float) -> None:
+        try:
+            self._beat(due)
+        finally:
+            self._ended.set()
 
     def _beat(self, due: float) -> None:
         while not self._wait(self._quit, max(due - self._monotonic(), 0)):
@@ -75,8 +93,7 @@ class Heartbeat:
             try:
                 self._refresh()
             except LeaseLostError:
-                with self._lock:
-                    self._over = True
+                self._end()
                 return
             except Exception as error:
                 if self.lost:  # somebody else may have it by now
@@ -87,6 +104,15 @@ class Heartbeat:
                 if not self._extend(began):
                     return
                 due = began + self._seconds / 3
+
+    def _end(self) -> None:
+        """Note that the lease is lost, unless it is being given up.
+
+        Then it is the release or the publish that made the extension fail, and its own
+        answer says what became of the lease.
+        """
+        with self._lock:
+            self._over = self._over or not self._quit.is_set()
 
     def _extend(self, began: float) -> bool:
         """Count from an acknowledged extension, unless the holder may have been told that the lease is lost."""

@@ -12,6 +12,7 @@ from theorydb_py.errors import (
     ConditionFailedError,
     LeaseHeldError,
     LeaseLostError,
+    MovedError,
     TheorydbError,
     ThrottledError,
     TransactionConflictError,
@@ -35,9 +36,11 @@ class Outcome(enum.Enum):
     """Nobody can tell whether it happened or still will. The same request may be
     repeated if it is idempotent.
 
-    Throttling counts as unknown, although DynamoDB says it of requests that it
-    did not carry out: boto3 repeats by itself and shows the last answer alone,
-    and the reply to an attempt before it may have been lost."""
+    boto3 retries by itself and shows the last answer alone, and the reply to an
+    attempt before it may have been lost. So throttling counts as unknown, and so
+    does any refusal of a retried request but a failed condition, which callers
+    compare with what they sent, and a cancelled transaction, whose client token
+    makes the answer definite."""
 
 
 def outcome_of(error: BaseException | None) -> Outcome:
@@ -104,6 +107,14 @@ def error_code(error: BaseException | None) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
+def was_retried(error: BaseException | None) -> bool:
+    """Return whether boto3 sent the request more than once; the replies to earlier attempts may have been lost."""
+    if not isinstance(error, ClientError):
+        return False
+    metadata: Any = error.response.get("ResponseMetadata", {})
+    return int(metadata.get("RetryAttempts", 0)) > 0
+
+
 def cancellation_reasons(error: BaseException | None) -> tuple[dict[str, Any], ...]:
     """Return what DynamoDB says of each action of a cancelled transaction, in order.
 
@@ -138,7 +149,16 @@ PASSING = THROTTLED | {CONFLICT, "InternalServerError"}
 # Codes of answers that say the same of a single request.
 CONFLICTING_ANSWERS = frozenset({"TransactionConflictException", "ReplicatedWriteConflictException"})
 THROTTLING_ANSWERS = frozenset(
-    {"ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException", "Throttling"}
+    {
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
 )
 
 # Codes of answers after which the request may have been, or may yet be, carried out.
@@ -151,7 +171,8 @@ _UNKNOWN_ANSWERS = THROTTLING_ANSWERS | {
     "RequestTimeoutException",
 }
 
-_SERVER_ERROR = 500  # HTTP statuses from here on are the server's failures
+# HTTP statuses: of throttling, and from where on they are the server's failures.
+_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 
 def _outcome_of_answer(error: ClientError) -> Outcome:
@@ -160,18 +181,17 @@ def _outcome_of_answer(error: ClientError) -> Outcome:
         return outcome_of_codes(reason_codes(error))
     if code == "ConditionalCheckFailedException":
         return Outcome.CONDITION_FAILED
-    if code in CONFLICTING_ANSWERS:
-        return Outcome.CANCELLED
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in _UNKNOWN_ANSWERS or status >= _SERVER_ERROR or not code:
+    unanswered = status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR or not code
+    if unanswered or code in _UNKNOWN_ANSWERS or was_retried(error):
         return Outcome.UNKNOWN
-    return Outcome.REFUSED
+    return Outcome.CANCELLED if code in CONFLICTING_ANSWERS else Outcome.REFUSED
 
 
 def _outcome_of_ours(error: TheorydbError) -> Outcome:
     if error.reasons:
         return outcome_of_codes(reason_codes(error))
-    if isinstance(error, (ConditionFailedError, LeaseHeldError, LeaseLostError)):
+    if isinstance(error, (ConditionFailedError, LeaseHeldError, LeaseLostError, MovedError)):
         return Outcome.CONDITION_FAILED
     if isinstance(error, TransactionConflictError):
         return Outcome.CANCELLED

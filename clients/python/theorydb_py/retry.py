@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from theorydb_py.errors import InvalidInputError
+from theorydb_py.errors import InvalidInputError, UnknownOutcomeError
 from theorydb_py.outcome import Outcome, outcome_of
 
 T = TypeVar("T")
@@ -61,13 +61,13 @@ class Retry:
         return self._repeat(do, deadline, None)
 
     def pause(self, attempt: int, deadline: float) -> bool:
-        """Wait before the attempt after this one, the first of which is 1.
+        """Wait before the attempt after this one, the first of which is 1: exponential backoff with full jitter.
 
         Returns whether there is still time for it: a pause that would reach the
         deadline is not begun.
         """
         mean = self.first_pause * (1 << min(attempt - 1, _DOUBLINGS))
-        seconds = mean / 2 + mean * self.random()
+        seconds = 2 * mean * self.random()
         if self.monotonic() + seconds >= deadline:
             return False
         self.sleep(seconds)
@@ -80,7 +80,9 @@ class Retry:
             try:
                 return do()
             except Exception as error:
-                if outcome_of(error) in _DEFINITE or attempt == attempts or not self.pause(attempt, deadline):
+                # An UnknownOutcomeError is the last word of a call that has retried by itself.
+                settled = isinstance(error, UnknownOutcomeError) or outcome_of(error) in _DEFINITE
+                if settled or attempt == attempts or not self.pause(attempt, deadline):
                     raise
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, Unpack
 
 import boto3
+from botocore.config import Config
 
 from theorydb_py.actions import (
     TransactConditionCheck,
@@ -19,9 +21,17 @@ from theorydb_py.actions import (
 from theorydb_py.answers import read_failure, readable_key, write_failure
 from theorydb_py.api import DynamoDB
 from theorydb_py.batch import Batches
-from theorydb_py.errors import ConditionFailedError, InvalidInputError, InvalidQueryError, ItemNotFoundError
+from theorydb_py.echo import is_echo
+from theorydb_py.errors import (
+    ConditionFailedError,
+    InvalidInputError,
+    InvalidQueryError,
+    ItemNotFoundError,
+    UnknownOutcomeError,
+)
 from theorydb_py.expression import Expression
 from theorydb_py.model import ModelDefinition
+from theorydb_py.outcome import was_retried
 from theorydb_py.query import Page, QueryOptions, SortKeyCondition, decode_cursor, encode_cursor
 from theorydb_py.retry import Retry
 from theorydb_py.table_name import checked_table_name
@@ -30,6 +40,8 @@ from theorydb_py.values import Attribute
 from theorydb_py.writes import Write, Writes
 
 T = TypeVar("T")
+
+_TIME_LIMITS = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
 
 _ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
@@ -40,7 +52,10 @@ class Table(Generic[T]):
     Conditions are expressions of DynamoDB's, whose values are plain Python
     values. A condition that is false is a ConditionFailedError, and a
     VersionConflictError if the version is what differs; nothing was changed
-    then. A write that was not answered is an UnknownOutcomeError.
+    then. A write that was not answered is an UnknownOutcomeError. boto3 retries
+    by itself: if a condition fails on a retry, the stored item is compared with
+    what was sent; if they are equal, the write has succeeded, and otherwise its
+    outcome is unknown.
     """
 
     def __init__(
@@ -51,20 +66,25 @@ class Table(Generic[T]):
         table_name: str | None = None,
         retry: Retry | None = None,
         new_token: Callable[[], str] = lambda: str(uuid.uuid4()),
+        now: Callable[[], float] = time.time,
     ) -> None:
-        """``client`` is ``boto3.client("dynamodb")`` by default; ``table_name`` takes the place of the model's.
+        """``table_name`` takes the place of the model's.
 
+        ``client`` is boto3's for DynamoDB; by default a new one, which waits 2 s for a
+        connection and 5 s for an answer, and sends a request three times at most.
         ``new_token`` names a transaction: a text of at most 36 characters that
-        was never used before.
+        was never used before. ``now`` is the wall clock in epoch seconds, by which
+        tokens age.
         """
         name = table_name if table_name is not None else model.table_name
         if name is None:
             raise InvalidInputError(f"{model.name} has no table: give one table_name, the model or the Table")
         self.model = model
         self.table_name = checked_table_name(name)
-        self._client: DynamoDB = client if client is not None else boto3.client("dynamodb")
+        self._client: DynamoDB = client if client is not None else _new_client()
         self._retry = retry or Retry()
         self._new_token = new_token
+        self._now = now
         self._writes = Writes(model)
         self._batches = Batches(self._client, self.table_name, self._retry)
 
@@ -125,9 +145,16 @@ class Table(Generic[T]):
         (0: there is none stored). Returns the whole item as it is then; a
         MalformedRowError tells that it cannot be read, and the update has
         happened.
+
+        An UpdateAdd of a number without ``expected_version`` would count twice if
+        boto3 retried it after a lost reply. It is sent as a transaction with a
+        client token, at twice the write units, and the item is read afterwards,
+        strongly: other writers may have changed it by then.
         """
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write = self._writes.update(self.model.key(pk, sk), updates, condition, expected_version)
+        if write.once:
+            return self._update_once(write)
         answer = self._carry_out(write, self._client.update_item, ReturnValues="ALL_NEW")
         return self.model.unmarshal(answer["Attributes"])
 
@@ -238,19 +265,43 @@ class Table(Generic[T]):
         """
         token = self._new_token() if client_request_token is None else client_request_token
         writes = [self._stated(action) for action in actions]
-        transaction = Transaction(self.table_name, writes, check_token(token))
+        transaction = Transaction(self.table_name, writes, check_token(token), now=self._now)
         transaction.send(self._client, self._retry, self._writes.judged)
 
     # --- What they have in common -------------------------------------------
 
     def _carry_out(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
+        """Send a write of one item. If it is an echo, the answer has nothing but the item, as ``Attributes``."""
         try:
             return call(TableName=self.table_name, **write.arguments, **more, **_ON_FAILURE)
         except Exception as error:
-            failure = write_failure(self._what(write.kind, write.key), error)
+            what = self._what(write.kind, write.key)
+            failure = write_failure(what, error)
             if isinstance(failure, ConditionFailedError):
+                if was_retried(error):
+                    # An earlier attempt of boto3's may be what made the condition false.
+                    if is_echo(write, failure.item):
+                        return {"Attributes": failure.item}
+                    raise UnknownOutcomeError(
+                        f"{failure}; but an earlier attempt of boto3's was not answered, and may have happened: "
+                        "look what is stored"
+                    ) from error
                 failure = self._writes.judged(failure, write)
             raise failure from error
+
+    def _update_once(self, write: Write) -> T:
+        what = self._what(write.kind, write.key)
+        transaction = Transaction(self.table_name, [write], check_token(self._new_token()), what=what, now=self._now)
+        transaction.send(self._client, self._retry, self._writes.judged)
+        try:
+            answer = self._retry.bounded(
+                lambda: self._client.get_item(TableName=self.table_name, Key=write.key, ConsistentRead=True)
+            )
+        except Exception as error:
+            raise UnknownOutcomeError(f"{what}: it has happened, but the item could not be read: {error}") from error
+        if "Item" not in answer:
+            raise UnknownOutcomeError(f"{what}: it has happened, but another writer has deleted the item since")
+        return self.model.unmarshal(answer["Item"])
 
     def _stated(self, action: TransactWriteAction[T]) -> Write:
         match action:
@@ -305,6 +356,11 @@ class Table(Generic[T]):
 
 
 _PAIR = 2  # parts of a key
+
+
+def _new_client() -> DynamoDB:
+    client: DynamoDB = boto3.client("dynamodb", config=_TIME_LIMITS)
+    return client
 
 
 def _condition_of(action: Any) -> Expression:

@@ -8,17 +8,14 @@ from typing import Any
 
 from theorydb_py.answers import readable_key, reason_of, transaction_failure
 from theorydb_py.api import DynamoDB
-from theorydb_py.errors import CancellationReason, ConditionFailedError, InvalidQueryError
-from theorydb_py.outcome import cancellation_reasons, is_worth_repeating
+from theorydb_py.errors import CancellationReason, ConditionFailedError, InvalidQueryError, UnknownOutcomeError
+from theorydb_py.outcome import Outcome, cancellation_reasons, is_worth_repeating, outcome_of
 from theorydb_py.retry import Retry
+from theorydb_py.token_age import TokenAge
 from theorydb_py.writes import Write
 
 MAX_ACTIONS = 100
 _LONGEST_TOKEN = 36
-
-# Seconds for which DynamoDB is sure to remember a token; a little is left for
-# the request to arrive.
-_TOKEN_LIFE = 540
 
 _NAMES = {"put": "Put", "update": "Update", "delete": "Delete", "condition check": "ConditionCheck"}
 
@@ -35,7 +32,15 @@ def check_token(token: object) -> str:
 class Transaction:
     """Writes that happen together or not at all, under one token."""
 
-    def __init__(self, table: str, writes: Sequence[Write], token: str) -> None:
+    def __init__(
+        self,
+        table: str,
+        writes: Sequence[Write],
+        token: str,
+        *,
+        what: str = "",
+        now: Callable[[], float],
+    ) -> None:
         if not 1 <= len(writes) <= MAX_ACTIONS:
             raise InvalidQueryError(f"a transaction: expected 1 to {MAX_ACTIONS} actions, found {len(writes)}")
         seen: set[str] = set()
@@ -43,10 +48,11 @@ class Transaction:
             if (name := readable_key(write.key)) in seen:
                 raise InvalidQueryError(f"a transaction: two actions on {name}; DynamoDB takes one per item")
             seen.add(name)
-        self._what = f"write a transaction of {len(writes)} to table {table}"
+        self._what = what or f"write a transaction of {len(writes)} to table {table}"
         self._table = table
         self._writes = writes
         self._token = token
+        self._now = now
 
     def send(
         self,
@@ -59,18 +65,20 @@ class Transaction:
         It keeps its token, and so is carried out once, however often it arrives:
         what was cancelled because an attempt of our own was still at work must
         not happen a second time. ``judge`` says what a failed condition of one
-        action means.
+        action means. It is not repeated once DynamoDB may have forgotten the token.
         """
-        deadline = retry.monotonic() + min(retry.timeout, _TOKEN_LIFE)
-        attempt = 0
+        age, deadline = TokenAge(self._now, retry.monotonic), retry.monotonic() + retry.timeout
+        attempt, unanswered = 0, False
         while True:
             attempt += 1
+            age.note_sent()
             try:
                 client.transact_write_items(TransactItems=self._items(), ClientRequestToken=self._token)
             except Exception as error:
                 again = is_worth_repeating(error) and attempt < retry.attempts and retry.pause(attempt, deadline)
-                if not again:
-                    raise self._failure(error, judge) from error
+                if not again or not age.is_repeatable:
+                    raise self._failure(error, judge, unanswered) from error
+                unanswered = unanswered or outcome_of(error) is Outcome.UNKNOWN
             else:
                 return
 
@@ -87,8 +95,12 @@ class Transaction:
         ]
 
     def _failure(
-        self, error: Exception, judge: Callable[[ConditionFailedError, Write], ConditionFailedError]
+        self, error: Exception, judge: Callable[[ConditionFailedError, Write], ConditionFailedError], unanswered: bool
     ) -> Exception:
+        if unanswered and not cancellation_reasons(error) and outcome_of(error) is Outcome.REFUSED:
+            return UnknownOutcomeError(
+                f"{self._what}: an earlier attempt was not answered; it may have happened, look what is stored: {error}"
+            )
         failure = transaction_failure(self._what, self._reasons(error), error)
         if isinstance(failure, ConditionFailedError) and failure.reasons:
             for reason, write in zip(failure.reasons, self._writes, strict=True):

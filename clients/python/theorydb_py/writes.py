@@ -30,6 +30,11 @@ class Write:
     """Of the request, or of the action of a transaction, but for the table's name."""
     demanded: int | None = None
     """The version that the stored item has to have; None: none is demanded."""
+    leaves: Mapping[str, Attribute | None] | None = None
+    """What it leaves behind: of a put the whole item, of an update that demands a version the attributes that it sets,
+    and None for those that it removes. None: that cannot be told, as stored values take part, or nothing is left."""
+    once: bool = False
+    """It counts again if it is carried out again: it adds to a number, and demands no version."""
 
 
 class Writes(Generic[T]):
@@ -76,7 +81,10 @@ class Writes(Generic[T]):
         if change.is_empty:
             raise InvalidQueryError(f"update {readable_key(key)}: expected at least one field to change, found none")
         arguments = condition.arguments("ConditionExpression", UpdateExpression=change.text)
-        return Write("update", key, {"Key": key, **arguments}, version)
+        once = change.counts and version is None
+        # Without a version, equal attributes do not tell whose update it was.
+        leaves = None if version is None else change.leaves
+        return Write("update", key, {"Key": key, **arguments}, version, leaves, once)
 
     def delete(self, key: Mapping[str, Attribute], condition: Expression, version: int | None) -> Write:
         """Delete an item."""
@@ -121,7 +129,7 @@ class Writes(Generic[T]):
             stored = dataclasses.replace(item, **changes)  # type: ignore[type-var] # models are dataclasses
         attributes = self._model.marshal(stored)
         arguments = {"Item": attributes, **condition.arguments("ConditionExpression")}
-        return Write(kind, self._model.key_of(attributes), arguments, version), stored
+        return Write(kind, self._model.key_of(attributes), arguments, version, attributes), stored
 
     def _demand(self, condition: Expression, version: int) -> None:
         """Demand a version of the stored item; 0: it has none."""
@@ -136,9 +144,11 @@ class Writes(Generic[T]):
         """Count the version in an update, and demand one if it is given."""
         if version is not None:
             self._demand(condition, version)
-            change.set(condition.name(self._versioned().attribute), condition.value({"N": str(version + 1)}))
+            change.set(self._versioned().attribute, {"N": str(version + 1)})
         elif self._model.version is not None:
-            change.add(condition.name(self._model.version.attribute), condition.value({"N": "1"}))
+            # Counted twice by a retry of boto3's, a version still differs from every
+            # one that was read before: nothing is lost by it.
+            change.add(self._model.version.attribute, {"N": "1"})
 
     def _versioned(self) -> Field:
         if self._model.version is None:
@@ -152,16 +162,17 @@ class Writes(Generic[T]):
             raise InvalidQueryError(
                 f"{self._model.name}.{field.name}: an update changes no key, and counts the version itself"
             )
-        name = change.name(field)
+        name = change.begin(field)
         if isinstance(value, UpdateAdd):
-            change.add(name, change.value(self._added(field, value.value)))
+            addend = self._added(field, value.value)
+            change.counts = change.counts or "N" in addend
+            change.add(name, addend)
         elif isinstance(value, UpdateSetIfNotExists):
-            initial = change.value(self._model.marshal_field(field, value.default_value))
-            change.set(name, f"if_not_exists({name}, {initial})")
+            change.set_if_absent(name, self._model.marshal_field(field, value.default_value))
         elif field.omits(value):
             change.remove(name)
         else:
-            change.set(name, change.value(self._model.marshal_field(field, value)))
+            change.set(name, self._model.marshal_field(field, value))
 
     def _added(self, field: Field, value: Any) -> Attribute:
         codec = field.codec.inner if isinstance(field.codec, OptionalCodec) else field.codec
@@ -174,31 +185,45 @@ class Writes(Generic[T]):
 
 
 class _Change:
-    """An update expression that grows."""
+    """An update expression that grows, and what it leaves behind."""
 
     def __init__(self, expression: Expression) -> None:
+        self.counts = False
+        """A number is added to, by the caller's wish."""
         self._expression = expression
         self._clauses: dict[str, list[str]] = {"SET": [], "REMOVE": [], "ADD": []}
         self._changed: set[str] = set()
+        self._leaves: dict[str, Attribute | None] = {}
+        self._derived = False  # from what is stored
 
-    def name(self, field: Field) -> str:
-        """Return the placeholder of a field that is changed; each once."""
+    def begin(self, field: Field) -> str:
+        """Return the attribute of a field that is changed; each once."""
         if field.name in self._changed:
             raise InvalidQueryError(f"{field.name} is changed twice, by its name and by that of its attribute")
         self._changed.add(field.name)
-        return self._expression.name(field.attribute)
+        return field.attribute
 
-    def value(self, attribute: Attribute) -> str:
-        return self._expression.value(attribute)
+    def set(self, attribute: str, value: Attribute) -> None:
+        self._leaves[attribute] = value
+        self._clauses["SET"].append(f"{self._expression.name(attribute)} = {self._expression.value(value)}")
 
-    def set(self, name: str, value: str) -> None:
-        self._clauses["SET"].append(f"{name} = {value}")
+    def set_if_absent(self, attribute: str, value: Attribute) -> None:
+        self._derived = True
+        name = self._expression.name(attribute)
+        self._clauses["SET"].append(f"{name} = if_not_exists({name}, {self._expression.value(value)})")
 
-    def remove(self, name: str) -> None:
-        self._clauses["REMOVE"].append(name)
+    def remove(self, attribute: str) -> None:
+        self._leaves[attribute] = None
+        self._clauses["REMOVE"].append(self._expression.name(attribute))
 
-    def add(self, name: str, value: str) -> None:
-        self._clauses["ADD"].append(f"{name} {value}")
+    def add(self, attribute: str, value: Attribute) -> None:
+        self._derived = True
+        self._clauses["ADD"].append(f"{self._expression.name(attribute)} {self._expression.value(value)}")
+
+    @property
+    def leaves(self) -> Mapping[str, Attribute | None] | None:
+        """As in Write."""
+        return None if self._derived else self._leaves
 
     @property
     def is_empty(self) -> bool:

@@ -10,6 +10,8 @@ import pytest
 from tests.isr.vectors import cover_from, entry_from, load
 from theorydb_py.errors import InvalidInputError, TheorydbError
 from theorydb_py.isr import (
+    Cover,
+    Entry,
     age,
     body_prefix,
     canonical_json,
@@ -19,6 +21,7 @@ from theorydb_py.isr import (
     hash_inputs,
     hashed_partition,
     raw_partition,
+    serves_failures,
     stale_until,
 )
 
@@ -85,3 +88,22 @@ def test_freshness(vector: dict[str, Any]) -> None:
 
 def test_no_entry_is_missing() -> None:
     assert freshness(None, cover_from(None), 1.8e9) == "missing"
+
+
+@pytest.mark.parametrize(
+    ("members", "cover", "served"),
+    [
+        ({"pinned_until": 1_700_000_000}, Cover(), True),
+        ({"pinned_until": 1_900_000_000}, Cover(), True),
+        ({}, Cover(), False),
+        ({"pinned_until": 1_700_000_000, "purge_seq": 4}, Cover(seq=5), True),
+        ({"pinned_until": 1_700_000_000, "purge_seq": 4}, Cover(seq=5, hard_seq=5), False),
+        ({"pinned_until": 1_700_000_000, "purge_seq": 5}, Cover(seq=5, hard_seq=5), True),
+        ({"pinned_until": 1_700_000_000}, Cover(mark_lifetime=90_000_000), False),
+        ({"pinned_until": 1_700_000_000, "asserted_at": 1_750_000_000}, Cover(mark_lifetime=90_000_000), True),
+    ],
+)
+def test_what_was_pinned_is_served_in_place_of_a_failure(members: dict[str, int], cover: Cover, served: bool) -> None:
+    entry = Entry(s3_key="b", generated_at=1_700_000_000, revalidate_seconds=60, **members)  # type: ignore[arg-type]
+    assert freshness(entry, Cover(), 2_000_000_000) == "expired"
+    assert serves_failures(entry, cover, 1_800_000_000) is served

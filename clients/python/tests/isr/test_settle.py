@@ -27,9 +27,12 @@ from theorydb_py.isr.items import child, text
 
 UNANSWERED = [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.LAST, Fault.CONFLICT]
 PLANS = [[], *([fault] for fault in Fault), *map(list, itertools.product(UNANSWERED, repeat=2))]
+FEW = [[], *([fault] for fault in Fault), [Fault.LATE, Fault.CONFLICT], [Fault.CONFLICT, Fault.LOST_REPLY]]
 FOREVER = float("inf")
-READS_OF_ROLLBACK = 5
-"""The versions, the page, SEQ, PURGE and the version, before the transaction is sent."""
+READS_OF_ROLLBACK = 8
+"""The versions, the page, SEQ, PURGE, the version, two ranges of marks and SEQ, before the transaction is sent."""
+READS_OF_PIN = 3
+"""Two ranges of marks and SEQ."""
 
 
 @dataclass
@@ -108,6 +111,25 @@ def troubles(patience: float, plans: list[list[Fault]] = PLANS) -> Iterator[Trou
     for outage in (0.0, patience, FOREVER):
         for plan in plans:
             yield Trouble(plan, outage)
+
+
+FOREVER_PINNED = 253402300799
+
+
+def judge(trouble: Trouble, error: Exception | None, landed: bool) -> None:
+    """Assert that an answer is true, and definite if the table could be asked."""
+    if error is None:
+        assert landed
+    elif not isinstance(error, UnknownOutcomeError):
+        assert not landed, f"it was said that it had failed: {error!r}"
+    assert not trouble.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
+
+
+def told(fleet: Fleet, after: int) -> int:
+    """Return how often the log tells of the page, without a gap."""
+    changes = fleet.rival.changes(after)
+    assert [change.seq for change in changes] == list(range(after + 1, after + 1 + len(changes))), "no gap"
+    return sum(1 for change in changes for target in change.reload if target.key == KEY)
 
 
 def test_acquire(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
@@ -202,7 +224,7 @@ def test_rollback_while_others_write_the_log(client: Any, table_name: str, subte
             fleet.rival.publish(other, other.record, page)
 
             def rival(call: int, fleet: Fleet = fleet) -> None:
-                if call in (READS_OF_ROLLBACK, READS_OF_ROLLBACK + 1):  # SEQ was read, and is not what it was
+                if call in (READS_OF_ROLLBACK + 1, READS_OF_ROLLBACK + 3):  # SEQ was read, and is not what it was
                     fleet.rival.pin("another", pin_seconds=call)
 
             trouble.begin(fleet, rival, ahead=READS_OF_ROLLBACK)
@@ -213,6 +235,127 @@ def test_rollback_while_others_write_the_log(client: Any, table_name: str, subte
             changes = fleet.rival.changes(0)
             assert [change.seq for change in changes] == list(range(1, len(changes) + 1)), "no gap"
             assert sum(1 for c in changes for t in c.reload if t.key == KEY) == int(landed)
+
+
+@pytest.mark.parametrize("end", ["pin", "unpin"])
+def test_pin(client: Any, table_name: str, end: str, subtests: pytest.Subtests) -> None:
+    for trouble in troubles(15, FEW):
+        with subtests.test(str(trouble)):
+            fleet = new_fleet(client, table_name)
+            publish(fleet.rival, "g1")
+            if end == "unpin":
+                fleet.rival.pin(KEY)
+            record, known = fleet.store.read(KEY), fleet.rival.sequence().seq
+            trouble.begin(fleet, ahead=READS_OF_PIN if end == "pin" else 1)
+            error = outcome(fleet, getattr(fleet.store, end), KEY, record=record)
+            entry = fleet.rival.read(KEY).entry
+            landed = entry is not None and (entry.pinned_until == FOREVER_PINNED) == (end == "pin")
+            judge(trouble, error, landed)
+            assert told(fleet, known) == int(landed), "the log tells of it once"
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_publish_over_a_pin(client: Any, table_name: str, history: bool, subtests: pytest.Subtests) -> None:
+    for trouble in troubles(31, FEW):
+        with subtests.test(str(trouble)):
+            fleet = new_fleet(client, table_name)
+            publish(fleet.rival, "g1", history=history)
+            known = 0 if fleet.rival.pin(KEY) is None else 1
+            lease = fleet.store.acquire_lease(KEY)
+            trouble.begin(fleet, ahead=1)
+            how = {"history": history, "unpin": True}
+            error = outcome(fleet, fleet.store.publish, lease, lease.record, new_entry("g2"), **how)
+            landed = fleet.meta() == "g2"
+            judge(trouble, error, landed)
+            assert told(fleet, known) == int(landed), "the log tells of the end of the pin, once"
+
+
+@pytest.mark.parametrize("operation", ["pin", "publish"])
+def test_the_sequence_is_read_after_the_pause(client: Any, table_name: str, operation: str) -> None:
+    """Another process changes the log before the first request and during every pause, and yet starves nobody."""
+    fleet = new_fleet(client, table_name)
+    publish(fleet.rival, "g1")
+    fleet.rival.pin(KEY)
+    other = fleet.rival.acquire_lease("another")
+    fleet.rival.publish(other, other.record, new_entry("other", key="another"))
+
+    def change() -> None:
+        fleet.rival.pin("another")
+
+    def pause(seconds: float) -> None:
+        change()
+        fleet.time.advance(seconds)
+
+    store = new_store(fleet.faulty, table_name, now=fleet.time.wall, retry=fleet.time.retry(sleep=pause))
+
+    lease, record = store.acquire_lease(KEY), store.read(KEY)
+    reads = 1 if operation == "publish" else READS_OF_PIN
+    fleet.faulty.arm([], before=lambda call: change() if call == reads + 1 else None)
+    if operation == "publish":
+        store.publish(lease, record, new_entry("g2"), unpin=True)
+    else:
+        store.pin(KEY, record=record)
+    assert fleet.faulty.calls == reads + 3, "one more reading of SEQ, and one more transaction"
+
+
+@pytest.mark.parametrize("clock", ["wall", "monotonic"])
+def test_a_token_that_may_be_forgotten_is_not_repeated(client: Any, table_name: str, clock: str) -> None:
+    """The process froze for nine minutes after it had sent: the log tells what became of that."""
+    fleet = new_fleet(client, table_name)
+    publish(fleet.rival, "g1")
+    frozen = [0.0]
+    tokens: list[str] = []
+
+    def remember(params: Any, **_: Any) -> None:
+        if len(params["TransactItems"]) > 2:  # and not of what settles it
+            tokens.append(params["ClientRequestToken"])
+
+    client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", remember)
+    store = new_store(
+        fleet.faulty,
+        table_name,
+        settle_timeout=3600,
+        now=lambda: fleet.time.wall() + (frozen[0] if clock == "wall" else 0),
+        retry=fleet.time.retry(monotonic=lambda: fleet.time.passed + (frozen[0] if clock == "monotonic" else 0)),
+    )
+
+    def freeze(call: int) -> None:
+        if call == READS_OF_PIN + 1:
+            frozen[0] = 540
+
+    for fault in (Fault.LOST_REPLY, Fault.LOST_REQUEST):
+        record, known = store.read(KEY), store.sequence().seq
+        frozen[0] = 0
+        tokens.clear()
+        fleet.faulty.arm([Fault.NONE] * READS_OF_PIN + [fault], before=freeze)
+        error = outcome(fleet, store.pin, KEY, record=record)
+        assert len(tokens) == int(fault is Fault.LOST_REPLY), "it was sent once"
+        assert (error is None) == (fault is Fault.LOST_REPLY)
+        assert not isinstance(error, UnknownOutcomeError)
+        assert told(fleet, known) == int(error is None)
+
+
+def test_a_publish_is_not_repeated_under_a_token_that_may_be_forgotten(client: Any, table_name: str) -> None:
+    """It was carried out, the process froze, and another has published since: nothing tells any more."""
+    fleet = new_fleet(client, table_name)
+    lease = fleet.store.acquire_lease(KEY)
+
+    def freeze(call: int) -> None:
+        if call == 2:  # the deletion of LOCK, which settles it
+            taken = fleet.rival.acquire_lease(KEY)
+            fleet.rival.publish(taken, taken.record, new_entry("rival"))
+
+    fleet.faulty.arm([Fault.LOST_REPLY], before=freeze)
+    pause = fleet.store._connection.retry.sleep
+    object.__setattr__(fleet.store._connection.retry, "sleep", lambda seconds: (pause(seconds), pause(540)))
+    sent: list[str] = []
+    client.meta.events.register(
+        "provide-client-params.dynamodb.TransactWriteItems",
+        lambda params, **_: sent.append(params["ClientRequestToken"]),
+    )
+    with pytest.raises(UnknownOutcomeError, match="the table does not tell"):
+        fleet.store.publish(lease, lease.record, new_entry("g1"))
+    assert len(set(sent)) == len(sent) == 2, "ours and the rival's, once each"
 
 
 @pytest.mark.parametrize("ahead", [0, 2])

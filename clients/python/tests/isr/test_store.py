@@ -16,7 +16,7 @@ from tests.conftest import Engine
 from tests.faults import Faults
 from tests.isr.faulty import Fault, Faulty
 from tests.isr.pages import KEY, Tokens, fill, held, new_entry, new_store, publish, row, rows
-from tests.waiting import eventually
+from tests.waiting import BOUND, eventually
 from theorydb_py.errors import (
     ConditionFailedError,
     InvalidInputError,
@@ -218,6 +218,28 @@ def test_a_lease_whose_table_is_out_of_reach_is_lost_in_time(client: Any, table_
     assert time.passed == pytest.approx(30, abs=0.2)
 
 
+def test_a_refresh_that_hangs_does_not_hold_up_a_publish(client: Any, table_name: str) -> None:
+    """Nor does its end, which is refused, make the lease a lost one."""
+    store, time = kept_store(client, table_name)
+    hangs, go_on = threading.Event(), threading.Event()
+
+    def hang(**_: Any) -> None:
+        hangs.set()
+        assert go_on.wait(BOUND)
+
+    client.meta.events.register("provide-client-params.dynamodb.UpdateItem", hang)
+    with store.lease(KEY) as lease:
+        time.advance(time.next_wait())
+        assert hangs.wait(BOUND)
+        with ThreadPoolExecutor(1) as pool:
+            published = pool.submit(store.publish, lease, lease.record, new_entry())
+            time.advance(time.next_wait())
+            published.result(BOUND)
+        go_on.set()
+    assert not lease.lost
+    assert row(client, table_name, store, "META") != {}
+
+
 def test_a_lease_is_released_though_the_end_of_its_request_cannot_be_written(engine: Engine, table_name: str) -> None:
     client = engine.client(retries={"total_max_attempts": 1})
     faults, store = Faults(client), new_store(client, table_name)
@@ -241,6 +263,46 @@ def test_a_request_that_was_not_completed_in_the_block_failed(client: Any, table
         raise ZeroDivisionError
     assert caught.value.generation_id == published.generation_id
     assert store.request_result(KEY, "r") == published
+
+
+LONGEST = 315_446_400
+"""Ten years and a day, in seconds: no lease ends later than that from now."""
+
+
+@pytest.mark.parametrize(
+    ("end", "is_held"), [(NOW + LONGEST, True), (NOW + LONGEST + 1, False), ((NOW + 30) * 1000, False)]
+)
+@pytest.mark.parametrize("request_key", [None, "r"])
+def test_an_end_that_no_lease_can_have_is_none(
+    client: Any, table_name: str, end: float, is_held: bool, request_key: str | None
+) -> None:
+    """Another writer's milliseconds do not lock a page until the year 9999."""
+    store = new_store(client, table_name)
+    lock = {"lease_token": {"S": "theirs"}, "lease_expires_at": {"N": str(int(end))}}
+    fill(client, table_name, [{"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "LOCK"}, **lock}])
+    request: dict[str, Any] = {"idempotency_key": request_key, "request_hash": "h"} if request_key else {}
+    lease = store.try_acquire_lease(KEY, **request)
+    assert (lease is None) == is_held
+    if is_held:
+        return
+    fill(client, table_name, [{"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "LOCK"}, **lock}])
+    with pytest.raises(LeaseLostError):
+        new_store(client, table_name).commit_generation(**REFERENCE, lease_token="theirs")  # noqa: S106 - no secret
+
+
+def test_a_request_whose_end_no_lease_can_have_is_taken_over(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    begun = {
+        "request_hash": {"S": "h"},
+        "status": {"S": "STARTED"},
+        "in_progress_until": {"N": str(int(NOW + LONGEST))},
+    }
+    at = {"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "REQ#r"}}
+    fill(client, table_name, [{**at, **begun}])
+    with pytest.raises(RequestInProgressError):
+        store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
+    fill(client, table_name, [{**at, **begun, "in_progress_until": {"N": str(int(NOW + LONGEST) + 1)}}])
+    assert store.acquire_lease(KEY, idempotency_key="r", request_hash="h").attempt is not None
 
 
 # --- Requests --------------------------------------------------------------------
@@ -341,8 +403,12 @@ def test_rollback_pin_and_unpin(client: Any, table_name: str) -> None:
     lease = store.acquire_lease(KEY)
     with pytest.raises(PinnedError):
         store.publish(lease, lease.record, new_entry("g4"), history=True)
-    assert store.unpin(KEY).pinned_until is None
-    assert store.unpin(KEY) == store.read(KEY).entry, "one that is not pinned is left as it is"
+    assert store.unpin(KEY).pinned_until == NOW + 70, "the end of its pin is kept"
+    clock.now += 5
+    unpinned = store.unpin(KEY)
+    assert unpinned == store.read(KEY).entry
+    assert unpinned.pinned_until == NOW + 70
+    assert not unpinned.pinned_until > clock.now
     pinned = store.pin(KEY)
     assert (pinned.pinned_until, pinned.ttl) == (FOREVER, None)
     with pytest.raises(NoVersionError):

@@ -30,7 +30,7 @@ from theorydb_py.isr.entry import (
     Sequence,
     State,
 )
-from theorydb_py.isr.freshness import age, fresh_until, freshness, stale_until
+from theorydb_py.isr.freshness import age, fresh_until, freshness, serves_failures, stale_until
 from theorydb_py.isr.inputs import canonical_json, hash_inputs
 from theorydb_py.isr.keys import body_prefix, hashed_partition, raw_partition
 from theorydb_py.isr.lease import IsrLease
@@ -60,5 +60,6 @@ __all__ = [
     "hash_inputs",
     "hashed_partition",
     "raw_partition",
+    "serves_failures",
     "stale_until",
 ]

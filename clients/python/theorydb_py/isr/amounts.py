@@ -21,6 +21,8 @@ MAX_COUNT = SATURATION - 1
 MIN_STATUS, MAX_STATUS = 100, 999
 MAX_INTERVAL = 10 * 365 * 24 * 3600
 """The longest interval, ten years, in seconds."""
+LONGEST_LEASE = MAX_INTERVAL + 24 * 3600
+"""How far ahead a lease may end, in seconds: the longest one, and a day for clocks that differ."""
 
 
 def floor_number(digits: str) -> int | None:

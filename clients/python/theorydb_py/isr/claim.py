@@ -25,7 +25,7 @@ from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.expressions import all_of, is_free, put, same, update
 from theorydb_py.isr.items import SK_LOCK, Item, key, text
 from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.lockrow import expiry, held_error, lock_of, new_lock
+from theorydb_py.isr.lockrow import expiry, held_error, is_held, lock_of, new_lock
 from theorydb_py.isr.request import find_request
 from theorydb_py.isr.requestrow import Attempt, Claim, in_progress, is_unchanged, request_of, standing
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
@@ -94,7 +94,7 @@ def _look(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Clai
     refusal = standing(earlier, claim, now) if earlier else None
     if refusal is not None:
         raise refusal
-    if lock.lease_expires_at > int(now):
+    if is_held(lock.lease_expires_at, int(now)):
         raise held_error(lease.pk, lock)
     expires_at = expiry(now, lease.duration_seconds)
     actions = [

@@ -73,7 +73,7 @@ class Entry:
     purge_seq: int = 0
     """The purge sequence when rendering began."""
     pinned_until: int | None = None
-    """Until then it does not expire by time; see FOREVER."""
+    """Until then it does not expire by time; see FOREVER. In the past: the pin has ended."""
     asserted_at: int | None = None
     """When a rollback last made this generation current."""
     render_ms: int = 0

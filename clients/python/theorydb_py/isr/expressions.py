@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from theorydb_py.expression import Expression
+from theorydb_py.isr.amounts import LONGEST_LEASE
 from theorydb_py.isr.items import number, string
 from theorydb_py.values import Attribute
 
@@ -58,8 +59,18 @@ def is_held(token: str, now: int) -> Condition:
 
 
 def is_free(now: int) -> Condition:
-    """Demand that nobody holds the lease. A row without a number cannot say when it ends: it is free."""
-    return any_of(absent(), no_number("lease_expires_at"), compare("lease_expires_at", "<=", number(now)))
+    """Demand that nobody holds the lease, as lockrow.is_held judges it.
+
+    A row without a number cannot say when it ends: it is free. So is one that ends
+    later than any lease can, such as one in milliseconds: it would lock the page until
+    the year 9999.
+    """
+    return any_of(
+        absent(),
+        no_number("lease_expires_at"),
+        compare("lease_expires_at", "<=", number(now)),
+        compare("lease_expires_at", ">", number(now + LONGEST_LEASE)),
+    )
 
 
 def put(item: Mapping[str, Attribute], condition: Condition | None = None) -> dict[str, Any]:

@@ -22,15 +22,30 @@ def freshness(entry: Entry | None, cover: Cover, now: float) -> State:
         return State.MISSING
     if _covered(entry, cover.hard_seq, cover.at):
         return State.PURGED
-    if cover.mark_lifetime > 0:
-        asserted = entry.generated_at if entry.asserted_at is None else entry.asserted_at
-        if now >= asserted + cover.mark_lifetime - _MARK_MARGIN:
-            return State.EXPIRED
+    if outlives_marks(entry, cover.mark_lifetime, now):
+        return State.EXPIRED
     in_window = now < fresh_until(entry) and entry.generated_at - now <= _CLOCK_TOLERANCE
     pinned = entry.pinned_until is not None and entry.pinned_until > now
     if not _covered(entry, cover.seq, cover.at) and (in_window or pinned):
         return State.FRESH
     return State.STALE if now < stale_until(entry) else State.EXPIRED
+
+
+def outlives_marks(entry: Entry, mark_lifetime: int, now: float) -> bool:
+    """Return whether marks that cover an entry may be forgotten by now, if they are kept so long; 0: there are none."""
+    asserted = entry.generated_at if entry.asserted_at is None else entry.asserted_at
+    return mark_lifetime > 0 and now >= asserted + mark_lifetime - _MARK_MARGIN
+
+
+def serves_failures(entry: Entry, cover: Cover, now: float) -> bool:
+    """Return whether an entry may be served, marked as stale, in place of a failure to render, however old it is.
+
+    It is one that was pinned, and whose windows ended while the pin held: nobody was
+    to regenerate it. A publish ends it. What a hard purge covers, or one that may be
+    forgotten, is never served so.
+    """
+    purged = _covered(entry, cover.hard_seq, cover.at) or outlives_marks(entry, cover.mark_lifetime, now)
+    return entry.pinned_until is not None and not purged
 
 
 def fresh_until(entry: Entry) -> int:

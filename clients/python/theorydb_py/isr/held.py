@@ -9,6 +9,7 @@ from theorydb_py.isr import pages
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.items import text
 from theorydb_py.isr.lease import IsrLease, Reading
+from theorydb_py.isr.lockrow import is_held
 from theorydb_py.isr.storable import check_text
 
 
@@ -51,9 +52,10 @@ class HeldLeases:
         started = self._connection.monotonic()
         record = pages.read_page(self._connection, pk)
         lease = self.stranger(cache_key, pk, token)
-        left = record.lock.lease_expires_at - self._connection.second() if record.lock else 0
-        if left <= 0 or text(record.fence.lock, "lease_token") != token:
+        second = self._connection.second()
+        end = record.lock.lease_expires_at if record.lock else 0
+        if not is_held(end, second) or text(record.fence.lock, "lease_token") != token:
             raise LeaseLostError(f"the lease of {pk} is lost: it expired, or was taken or given up")
-        lease.granted(record.lock.lease_expires_at if record.lock else 0, started, left)
+        lease.granted(end, started, end - second)
         lease.note(Reading(record, 0))
         return lease

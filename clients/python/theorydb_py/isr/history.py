@@ -54,7 +54,7 @@ def pinning(entry: Entry | None, seconds: float | None, now: float, retention: i
 
 
 def unpinning(entry: Entry | None, now: float, retention: int | None) -> Assertion:
-    """Return the assertion that an entry is not pinned."""
+    """Return the assertion that an entry is not pinned any more."""
     return _asserted(entry, None, now, retention)
 
 

@@ -24,19 +24,24 @@ def refresh(connection: Connection, lease: IsrLease, seconds: int | None = None)
     LeaseLostError: it expired or was taken. Other errors leave open whether it was
     extended; it may be called again.
     """
+    try:
+        extend(connection, lease, seconds)
+    except LeaseLostError:
+        lease.end(lost=True)
+        raise
+
+
+def extend(connection: Connection, lease: IsrLease, seconds: int | None = None) -> None:
+    """Do the same, and leave it to the caller to note the loss: a publish may be under way that ends the lease."""
     what = f"refresh the lease of {lease.pk}"
     lifetime = lease.duration_seconds if seconds is None else seconds
-    if lease.over:
-        raise LeaseLostError(f"{what}: it is over; acquire it anew")
     try:
         connection.retry.bounded(lambda: _extend(connection, lease, lifetime))
     except LeaseLostError:
-        lease.end(lost=True)
         raise
     except Exception as error:
         if outcome_of(error) is not Outcome.CONDITION_FAILED:
             raise write_failure(what, error) from error
-        lease.end(lost=True)
         raise LeaseLostError(f"{what}: it is lost{whose(stored_item(error))}; acquire it anew") from error
 
 
@@ -46,6 +51,8 @@ def _extend(connection: Connection, lease: IsrLease, seconds: int) -> None:
     A lease that has expired stays so, although the row still carries our token:
     another node may be about to take it, by a request that has already been judged.
     """
+    if lease.over:  # perhaps since an attempt of ours that hung
+        raise LeaseLostError(f"refresh the lease of {lease.pk}: it is over; acquire it anew")
     now, started = connection.now(), connection.monotonic()
     expires_at = expiry(now, seconds)
     lock = update(key(lease.pk, SK_LOCK), until(expires_at), is_held(lease.lease_token, math.floor(now)))

@@ -54,7 +54,7 @@ def finish(connection: Connection, lease: IsrLease, failure: str) -> bool:
 
 def _heartbeat(connection: Connection, lease: IsrLease, began: float) -> Heartbeat:
     return Heartbeat(
-        lambda: hold.refresh(connection, lease),
+        lambda: hold.extend(connection, lease),
         name=lease.pk,
         seconds=lease.duration_seconds,
         acquired_at=began,

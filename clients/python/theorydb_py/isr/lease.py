@@ -158,7 +158,10 @@ class IsrLease:
             self._heartbeat = heartbeat
 
     def stop_heartbeat(self) -> None:
-        """End its keeping, once no refresh is under way any more: it would contend with a publish."""
+        """End its keeping, before it is given up: a refresh would contend with a publish.
+
+        One that hangs is not waited for without bound; see Heartbeat.stop.
+        """
         with self._lock:
             heartbeat = self._heartbeat
         if heartbeat is not None and heartbeat.stop():

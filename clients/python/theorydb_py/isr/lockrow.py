@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from theorydb_py.errors import LeaseHeldError
-from theorydb_py.isr.amounts import clamp
+from theorydb_py.isr.amounts import LONGEST_LEASE, clamp
 from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.items import SK_LOCK, Item, key, number, string
 from theorydb_py.isr.readers import lax_number, lax_text, lease_end_of, read
@@ -44,6 +44,14 @@ def expiry(now: float, seconds: float) -> int:
     In epoch seconds, rounded up so that no holder gets less than it asked for.
     """
     return clamp(math.ceil(now + seconds), MAX_EPOCH)
+
+
+def is_held(end: int, now: float) -> bool:
+    """Return whether a lease that ends then is held now, or a request in progress.
+
+    An end beyond the longest lease, such as one in milliseconds, is that of none.
+    """
+    return now < end <= math.floor(now) + LONGEST_LEASE
 
 
 def held_by(lock: Lock) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from theorydb_py.answers import read_failure
 from theorydb_py.errors import MalformedRowError
@@ -75,16 +76,24 @@ def read_cover(connection: Connection, pk: str) -> Cover:
     return Cover() if found is None else cover_of(found)
 
 
-def read_sequence(connection: Connection) -> tuple[Sequence, Attribute | None]:
-    """Read the SEQ row, strongly, and how its number is stored; None: there is no row.
+class SeenSequence(NamedTuple):
+    """SEQ, as a change of the log demands to find it."""
+
+    sequence: Sequence
+    stored: Attribute | None
+    """How the number is stored; None: there is no row."""
+
+
+def read_sequence(connection: Connection) -> SeenSequence:
+    """Read the SEQ row, strongly.
 
     MalformedRowError: it cannot be read. It is never taken for zero: everything
     rendered from there on would look older than every purge, or newer.
     """
     found = connection.read_row(PK_LOG, SK_SEQUENCE)
     if found is None:
-        return Sequence(), None
-    return sequence_of(found), found["seq"]
+        return SeenSequence(Sequence(), None)
+    return SeenSequence(sequence_of(found), found["seq"])
 
 
 def read_changes(connection: Connection, after: int) -> list[Change]:

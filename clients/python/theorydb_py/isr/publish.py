@@ -8,19 +8,21 @@ request it completes that.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 
 from theorydb_py.errors import ConditionFailedError, InvalidInputError, LeaseLostError, MovedError, PinnedError
 from theorydb_py.isr.acquire import drop
+from theorydb_py.isr.advance import advance
 from theorydb_py.isr.connection import Connection
-from theorydb_py.isr.entry import Entry, Record
+from theorydb_py.isr.entry import Entry, Record, ReloadTarget
 from theorydb_py.isr.expressions import absent, delete, is_held, put, update
 from theorydb_py.isr.fence import version_of
 from theorydb_py.isr.items import SK_LOCK, SK_META, Item, child, key, text
 from theorydb_py.isr.lease import IsrLease
 from theorydb_py.isr.lockrow import whose
 from theorydb_py.isr.metarow import version_item
-from theorydb_py.isr.pages import prune
+from theorydb_py.isr.pages import prune, read_sequence
 from theorydb_py.isr.requestrow import completed
 from theorydb_py.isr.settle import Verdict, carry_out
 from theorydb_py.isr.swap import Swap
@@ -47,18 +49,19 @@ class Publishing:
     """Publish even if the current entry is pinned."""
 
 
-def publish(connection: Connection, lease: IsrLease, record: Record, entry: Entry, how: Publishing) -> Entry:
-    """Make an entry current and give up the lease, in one step.
+def publish(
+    connection: Connection, lease: IsrLease, record: Record, entry: Entry, page: ReloadTarget, how: Publishing
+) -> Entry:
+    """Make an entry current and give up the lease, in one step. If that ends a pin, the log tells so of the page.
 
     Returns the entry as a reader will find it. Errors say that it did not and will
     not happen, but for UnknownOutcomeError: LeaseLostError, MovedError (the page is
     not what record shows any more), PinnedError, InvalidInputError.
     """
-    what = f"publish {lease.pk}"
-    if lease.over:
-        raise LeaseLostError(f"{what}: the lease is over; acquire it anew")
-    publication = _publication(connection, lease, record, entry, how)
+    _demand_lease(lease)
+    publication = _publication(connection, lease, record, entry, page, how)
     lease.stop_heartbeat()
+    _demand_lease(lease)  # the heartbeat may have been told that it is lost
     try:
         carry_out(connection, publication)
     except LeaseLostError:
@@ -72,34 +75,44 @@ def publish(connection: Connection, lease: IsrLease, record: Record, entry: Entr
     return publication.swap.next
 
 
+def _demand_lease(lease: IsrLease) -> None:
+    if lease.over:
+        raise LeaseLostError(f"publish {lease.pk}: the lease is over; acquire it anew")
+
+
 def _publication(
-    connection: Connection, lease: IsrLease, record: Record, entry: Entry, how: Publishing
+    connection: Connection, lease: IsrLease, record: Record, entry: Entry, page: ReloadTarget, how: Publishing
 ) -> _Publication:
     if record.fence.pk != lease.pk:
         raise InvalidInputError(
             f"publish {lease.pk}: the record was read of {record.fence.pk}: read the page that the lease is for"
         )
-    now, pinned = connection.now(), record.entry.pinned_until if record.entry else None
+    now = connection.now()
     # Decided by what was read: if it was pinned or unpinned since, the fence refuses
     # the publish.
-    if not how.unpin and pinned is not None and pinned > now:
-        raise PinnedError(f"publish {lease.pk}: the page is pinned until {readable_moment(pinned)}: unpin it first")
+    pinned_until = (record.entry.pinned_until if record.entry else None) or 0
+    pinned = pinned_until > now
+    if pinned and not how.unpin:
+        raise PinnedError(
+            f"publish {lease.pk}: the page is pinned until {readable_moment(pinned_until)}: unpin it first"
+        )
     if how.history and entry.foreign:
         raise InvalidInputError(
             f"publish {lease.pk}: an entry of another service has no history: give its status and content"
         )
     swap = Swap.of(record.fence, entry, now, kept=how.history, superseded_at=how.superseded_at)
     swap.replaced = how.history and how.unchanged
-    return _Publication(connection, lease, swap)
+    return _Publication(connection, lease, swap, unpinned=page if pinned else None)
 
 
 class _Publication:
-    """One call of publish; a settle.Change."""
+    """One call of publish; a settle.Change. unpinned is the page if it ends a pin, and so is a change of the log."""
 
-    def __init__(self, connection: Connection, lease: IsrLease, swap: Swap) -> None:
+    def __init__(self, connection: Connection, lease: IsrLease, swap: Swap, *, unpinned: ReloadTarget | None) -> None:
         self._connection = connection
         self._lease = lease
         self.swap = swap
+        self._unpinned = unpinned
 
     def name(self) -> str:
         return f"publish {self._lease.pk}, generation {self.swap.next.generation_id}"
@@ -112,8 +125,8 @@ class _Publication:
         """
         held = is_held(self._lease.lease_token, self._connection.second())
         lock = Action(Purpose.LOCK, "Delete", delete(key(self._lease.pk, SK_LOCK), held))
-        actions = [self.swap.move_meta(), lock, *self._keep_version(), *self.swap.retire_version(), *self._complete()]
-        return Transaction(self._connection, actions)
+        actions = [self.swap.move_meta(), lock, *self._keep_version(), *self.swap.retire_version()]
+        return Transaction(self._connection, [*actions, *self._complete(), *self._tell()])
 
     def _keep_version(self) -> list[Action]:
         if not self.swap.current:
@@ -126,6 +139,18 @@ class _Publication:
             return []
         end = completed(entry.s3_key, entry.generation_id)
         return [Action(Purpose.REQUEST, "Update", update(key(self._lease.pk, attempt.sk), end, attempt.is_mine()))]
+
+    def _tell(self) -> list[Action]:
+        """Tell all nodes of the end of a pin.
+
+        One that has the pinned generation in memory would serve it for as long as the
+        pin was to last. SEQ is read for each new request: what was read before a pause
+        is out of date after it.
+        """
+        if self._unpinned is None:
+            return []
+        seen = read_sequence(self._connection)
+        return advance(seen, secrets.token_hex(16), [self._unpinned], self._connection.now())
 
     def running(self) -> bool:
         return self._lease.running()
@@ -156,8 +181,8 @@ class _Publication:
                 f"{what}: there is such a version already: the id of a generation is used once",
                 item=why[Purpose.VERSION],
             )
-        # Only the superseded version was not there any more.
-        self.swap.forget()
+        if Purpose.SUPERSEDED in why:
+            self.swap.forget()  # it is gone
         return Verdict.AGAIN
 
     def preclude(self, cause: Exception, deadline: float) -> Exception:

@@ -20,8 +20,8 @@ from theorydb_py.isr.readers import (
 
 def cover_of(item: Item) -> Cover:
     """Read the purge of a page. MalformedRowError: an attribute is missing or makes no sense."""
-    _require(item, "seq", EXPECTED_COUNT)
-    _require(item, "at", EXPECTED_INSTANT)
+    require_number(item, "seq", EXPECTED_COUNT)
+    require_number(item, "at", EXPECTED_INSTANT)
     return Cover(
         seq=read(item, "seq", count_of, 0),
         hard_seq=read(item, "hard_seq", count_of, 0),
@@ -31,13 +31,14 @@ def cover_of(item: Item) -> Cover:
 
 def sequence_of(item: Item) -> Sequence:
     """Read the state of the log. MalformedRowError: as of cover_of."""
-    _require(item, "seq", EXPECTED_COUNT)
+    require_number(item, "seq", EXPECTED_COUNT)
     return Sequence(
         seq=read(item, "seq", count_of, 0),
         mark_lifetime=read(item, "mark_lifetime", period_of, 0),
     )
 
 
-def _require(item: Item, name: str, expected: str) -> None:
+def require_number(item: Item, name: str, expected: str) -> None:
+    """Refuse a row without a number there. MalformedRowError."""
     if "N" not in item.get(name, {}):
         raise malformed(item, name, expected)

@@ -15,7 +15,7 @@ from theorydb_py.isr.entry import Request
 from theorydb_py.isr.expressions import Condition, absent, all_of, compare, exists, same
 from theorydb_py.isr.items import REQUEST_PREFIX, Item, malformed, number, string, text
 from theorydb_py.isr.keys import check_request_hash, check_request_key
-from theorydb_py.isr.lockrow import LINGER
+from theorydb_py.isr.lockrow import LINGER, is_held
 from theorydb_py.isr.readers import EXPECTED_TEXT, lax_number, lax_text, lease_end_of, read, text_of
 from theorydb_py.times import readable_moment
 from theorydb_py.values import Attribute
@@ -148,7 +148,7 @@ def standing(earlier: Request, claim: Claim, now: float) -> TheorydbError | None
             result_s3_key=earlier.result_s3_key,
             generation_id=earlier.generation_id,
         )
-    if earlier.status == STARTED and earlier.in_progress_until > now:
+    if earlier.status == STARTED and is_held(earlier.in_progress_until, now):
         return in_progress(earlier)
     return None
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
+from theorydb_py.answers import read_failure
 from theorydb_py.errors import UnknownOutcomeError
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.transaction import Refusal, Transaction
 from theorydb_py.outcome import Outcome, outcome_of
-
-TOKEN_LIFE = 480.0
-"""Seconds for which a request is repeated under one token: DynamoDB remembers tokens for ten minutes."""
+from theorydb_py.token_age import TOKEN_LIFE
 
 
 class Verdict(enum.Enum):
@@ -33,7 +32,7 @@ class Change(Protocol):
         """Return what it is, for people."""
 
     def transaction(self) -> Transaction:
-        """State it anew."""
+        """State it anew, by what it has to read now. Errors: of reading."""
 
     def running(self) -> bool:
         """Return whether it may be sent once more."""
@@ -57,24 +56,49 @@ def carry_out(connection: Connection, change: Change) -> None:
     Without one the request is repeated as it is, under its token; after a definite
     cancellation there is a new one. UnknownOutcomeError: it could not be settled.
     """
-    begun, sent, attempt = connection.monotonic(), [change.transaction()], 0
+    begun, sent, attempt, renew = connection.monotonic(), [_first(change)], 0, False
     while True:
         attempt += 1
-        error = _send(sent[-1])
+        error = _renew(change, sent) if renew else None
         if error is None:
-            return None  # crashing here loses nothing: all rows are as they should be
-        outcome = outcome_of(error)
-        if outcome is Outcome.CONDITION_FAILED:
-            if not _try_again(connection, change, sent, error, first=attempt == 1):
-                return None
-        elif outcome is Outcome.REFUSED and attempt == 1:
-            raise sent[-1].failure(change.name(), error) from error
-        elif outcome is Outcome.REFUSED:
+            error = _send(sent[-1])
+            if error is None or _is_over(connection, change, sent, error, first=attempt == 1):
+                return None  # crashing here loses nothing: all rows are as they should be
+            renew = outcome_of(error) is not Outcome.UNKNOWN
+        elif outcome_of(error) is Outcome.REFUSED:
             return _settle(connection, change, sent, error)
-        if not connection.retry.pause(attempt, begun + TOKEN_LIFE) or not change.running():
+        patient = connection.retry.pause(attempt, begun + TOKEN_LIFE) and change.running()
+        if not patient or not (renew or sent[-1].is_repeatable):
             return _settle(connection, change, sent, error)
-        if outcome is not Outcome.UNKNOWN:
-            sent.append(change.transaction())
+
+
+def _is_over(connection: Connection, change: Change, sent: list[Transaction], error: Exception, *, first: bool) -> bool:
+    """Say whether an answer is the last, and no error of the change: that is raised."""
+    outcome = outcome_of(error)
+    if outcome is Outcome.CONDITION_FAILED:
+        return not _try_again(connection, change, sent, error, first=first)
+    if outcome is not Outcome.REFUSED:
+        return False
+    if first:
+        raise sent[-1].failure(change.name(), error) from error
+    _settle(connection, change, sent, error)
+    return True
+
+
+def _renew(change: Change, sent: list[Transaction]) -> Exception | None:
+    """Make a new request of a change, or return why that fails: what it depends on could not be read."""
+    try:
+        sent.append(change.transaction())
+    except Exception as failure:
+        return failure
+    return None
+
+
+def _first(change: Change) -> Transaction:
+    try:
+        return change.transaction()
+    except Exception as error:
+        raise read_failure(change.name(), error) from error
 
 
 def _send(transaction: Transaction) -> Exception | None:

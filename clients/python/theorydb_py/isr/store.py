@@ -36,6 +36,7 @@ from theorydb_py.isr.entry import (
 )
 from theorydb_py.isr.freshness import expiry, freshness
 from theorydb_py.isr.generation import generation_id
+from theorydb_py.isr.groupcommit import GroupCommit
 from theorydb_py.isr.held import HeldLeases
 from theorydb_py.isr.history import pinning, target_of, unpinning
 from theorydb_py.isr.inputs import Json, hash_inputs
@@ -131,6 +132,7 @@ class FaceTheoryIsrMetaStore:
             logger=logging.getLogger("theorydb_py.isr"),
         )
         self._held = HeldLeases(self._connection)
+        self._log = GroupCommit(self._connection)
 
     # --- Reading ------------------------------------------------------------
 
@@ -401,16 +403,21 @@ class FaceTheoryIsrMetaStore:
         The caller sees to it that its body is still there. With ``record`` only
         what that shows is replaced (MovedError otherwise), else whatever is there.
         ``assertion`` says all about the pin and the ttl in place of
-        ``pin_seconds``. Other nodes follow by the log. Returns the new entry.
+        ``pin_seconds``. Other nodes follow by the log; rollbacks and pins that are made
+        at the same time share its transactions. Returns the new entry.
 
-        Errors: NoVersionError: it is not kept; PurgedError: it was purged hard;
-        MovedError: others change the page again and again; UnknownOutcomeError.
+        Errors: NoVersionError: it is not kept; PurgedError: it was purged hard, itself
+        or by a tag, or that cannot be known any more; MovedError: others change the page
+        again and again; TransactionConflictError: others change the log again and again;
+        UnknownOutcomeError.
         """
         target = self._target(cache_key, to, assertion)
 
         def declare(read: Record) -> Entry:
             how = assertion or pinning(target, pin_seconds, self._connection.now(), self._retention)
-            return reassert.rollback(self._connection, read, target.generation_id, self._page(cache_key), how)
+            return reassert.rollback(
+                self._connection, self._log, read, target.generation_id, self._page(cache_key), how
+            )
 
         return self._assert(cache_key, record, declare)
 
@@ -430,18 +437,21 @@ class FaceTheoryIsrMetaStore:
 
         def declare(read: Record) -> Entry:
             how = assertion or pinning(read.entry, pin_seconds, self._connection.now(), self._retention)
-            return reassert.pin(self._connection, read, self._page(cache_key), how)
+            return reassert.pin(self._connection, self._log, read, self._page(cache_key), how)
 
         return self._assert(cache_key, record, declare)
 
     def unpin(self, cache_key: str, *, record: Record | None = None) -> Entry:
-        """Let the current entry age, and be replaced, as others do. One that is not pinned is left as it is."""
+        """Let the current entry age, and be replaced, as others do.
+
+        It keeps the end of its pin, which is now: until it is replaced, it may be served
+        in place of a failure. If it is not pinned, all nodes are told the same: one that
+        holds an older copy drops it.
+        """
 
         def declare(read: Record) -> Entry:
-            if read.entry is not None and not read.entry.foreign and read.entry.pinned_until is None:
-                return read.entry
             how = unpinning(read.entry, self._connection.now(), self._retention)
-            return reassert.pin(self._connection, read, self._page(cache_key), how)
+            return reassert.pin(self._connection, self._log, read, self._page(cache_key), how)
 
         return self._assert(cache_key, record, declare)
 
@@ -541,7 +551,7 @@ class FaceTheoryIsrMetaStore:
         if entry.ttl is None and self._retention is not None:
             entry = replace(entry, ttl=expiry(storable(entry), self._connection.now(), self._retention))
         try:
-            return publish.publish(self._connection, lease, record, entry, how)
+            return publish.publish(self._connection, lease, record, entry, self._page(lease.cache_key), how)
         finally:
             if lease.over:
                 self._held.forget(lease)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import enum
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from theorydb_py.answers import cancellation, read_failure, reason_of
-from theorydb_py.errors import CancellationReason
+from theorydb_py.errors import CancellationReason, UnknownOutcomeError
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.items import Item, key, text
 from theorydb_py.outcome import CONDITION_FAILED, cancellation_reasons
+from theorydb_py.token_age import TokenAge
 
 
 class Purpose(enum.Enum):
@@ -45,20 +46,39 @@ Refusal = Mapping[Purpose, Item | None]
 class Transaction:
     """A transaction, never altered, so that it can be repeated under its token."""
 
-    def __init__(self, connection: Connection, actions: list[Action]) -> None:
+    def __init__(self, connection: Connection, actions: Sequence[Action]) -> None:
         self._client = connection.client
         self._actions = actions
+        self._age = TokenAge(connection.clock, connection.monotonic)
         self._token = secrets.token_hex(16)  # at most 36 characters are allowed
         self._items = [{a.kind: {"TableName": connection.table, **a.arguments}} for a in actions]
 
     def send(self) -> None:
-        """Send it once. Errors are boto3's."""
+        """Send it once. Errors are boto3's.
+
+        UnknownOutcomeError: it was sent before, so long ago that its token may be
+        forgotten. It was not sent again: that might be carried out as another request.
+        """
+        if not self.is_repeatable:
+            raise UnknownOutcomeError(
+                "a transaction that was not answered in time cannot be repeated: its token may be forgotten"
+            )
+        self._age.note_sent()
         self._client.transact_write_items(TransactItems=self._items, ClientRequestToken=self._token)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether DynamoDB is sure to remember the token."""
+        return self._age.is_repeatable
+
+    def refused(self, error: BaseException | None) -> dict[int, Item | None]:
+        """Return the rows, None if there was none, whose conditions were false, by the indices of their actions."""
+        reasons = enumerate(cancellation_reasons(error)[: len(self._actions)])
+        return {i: r.get("Item") or None for i, r in reasons if r.get("Code") == CONDITION_FAILED}
+
     def refusal(self, error: BaseException | None) -> Refusal:
-        """Read an answer; empty if it is none of a false condition."""
-        reasons = zip(self._actions, cancellation_reasons(error), strict=False)
-        return {a.purpose: r.get("Item") or None for a, r in reasons if r.get("Code") == CONDITION_FAILED}
+        """Return them by the purposes of their actions, each of which it has once."""
+        return {self._actions[i].purpose: row for i, row in self.refused(error).items()}
 
     def failure(self, what: str, error: Exception) -> Exception:
         """Return what to raise where an answer, or its absence, is known to mean that it did not happen."""

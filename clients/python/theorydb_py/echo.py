@@ -1,0 +1,43 @@
+"""Telling a write of our own, whose reply was lost, by what it left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from theorydb_py.number import parse_decimal
+from theorydb_py.values import Attribute
+from theorydb_py.writes import Write
+
+_SETS = ("SS", "NS", "BS")
+
+
+def is_echo(write: Write, stored: Mapping[str, Attribute] | None) -> bool:
+    """Return whether the item that made a retried write's condition false is what the write itself leaves behind.
+
+    A put is compared as a whole, an update by the attributes that it sets and
+    removes. A delete is never told so: an absent item does not say who deleted it.
+    """
+    if not stored or write.leaves is None:
+        return False
+    if write.kind != "update" and stored.keys() != write.leaves.keys():
+        return False
+    return all(_same(stored.get(name), left) for name, left in write.leaves.items())
+
+
+def _same(stored: Attribute | None, left: Attribute | None) -> bool:
+    return stored is left is None or (stored is not None and left is not None and _value(stored) == _value(left))
+
+
+def _value(attribute: Attribute) -> Any:
+    """Return what is equal for equal attributes: numbers by value, sets in any order."""
+    kind, content = next(iter(attribute.items()))
+    if kind == "N":
+        return kind, parse_decimal(content)
+    if kind in _SETS:
+        return kind, frozenset(parse_decimal(member) if kind == "NS" else member for member in content)
+    if kind == "L":
+        return kind, [_value(member) for member in content]
+    if kind == "M":
+        return kind, {name: _value(member) for name, member in content.items()}
+    return kind, content

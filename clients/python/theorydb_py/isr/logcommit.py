@@ -1,0 +1,237 @@
+"""One transaction of several changes of the purge log, sent until each of them has its answer."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from theorydb_py.answers import read_failure
+from theorydb_py.errors import TransactionConflictError, UnknownOutcomeError
+from theorydb_py.isr.advance import advance
+from theorydb_py.isr.connection import Connection
+from theorydb_py.isr.entry import ReloadTarget
+from theorydb_py.isr.items import PK_LOG, Item, text
+from theorydb_py.isr.logrow import log_key
+from theorydb_py.isr.pages import SeenSequence, read_sequence
+from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
+from theorydb_py.outcome import Outcome, condition_held, outcome_of, was_retried
+
+MOST_ACTIONS = 98
+"""How many actions the changes of one transaction have at most: SEQ and LOG# are beside them."""
+
+
+class LogChange(Protocol):
+    """A change of a page that every node is to learn of."""
+
+    @property
+    def pk(self) -> str:
+        """The partition whose rows it touches, and no others."""
+
+    @property
+    def page(self) -> ReloadTarget:
+        """What the log says."""
+
+    def name(self) -> str:
+        """Return what it is, for people."""
+
+    def actions(self) -> list[Action]:
+        """State its part of a transaction."""
+
+    def judge(self, why: Refusal) -> Exception | None:
+        """Return what its false conditions mean; None: it is to be sent again.
+
+        It is asked once no earlier request of the change can have been carried out.
+        """
+
+
+Tell = Callable[[LogChange, Exception | None], None]
+"""Hears what became of a change; None: it was committed."""
+
+
+def commit_together(connection: Connection, changes: Sequence[LogChange], tell: Tell) -> None:
+    """Commit changes of different pages, and tell what became of each as soon as that is known.
+
+    A change whose own condition is false gets its error, and the others are sent
+    again at once. If another process was faster, all of them wait, and SEQ is read
+    after the pause. It takes a settle timeout at most, and another one if answers
+    are missing.
+    """
+    _Batch(connection, changes, connection.settling(), tell).run()
+
+
+class _Request:
+    """One transaction of some changes, asked from one sequence. Its id is in the log if it was carried out."""
+
+    def __init__(self, connection: Connection, seen: SeenSequence, changes: Sequence[LogChange]) -> None:
+        self.seen = seen
+        self.changes = tuple(changes)
+        self.id = secrets.token_hex(16)
+        parts = [(change, action) for change in self.changes for action in change.actions()]
+        self._parts = parts
+        targets = [change.page for change in self.changes]
+        log = advance(seen, self.id, targets, connection.now())
+        self.transaction = Transaction(connection, [*(action for _, action in parts), *log])
+
+    def refusals(self, error: Exception) -> tuple[dict[LogChange, dict[Purpose, Item | None]], bool]:
+        """Return the false conditions of each change, and whether SEQ had moved."""
+        refusals: dict[LogChange, dict[Purpose, Item | None]] = {}
+        refused = self.transaction.refused(error)
+        for index, row in refused.items():
+            if index < len(self._parts):
+                change, action = self._parts[index]
+                refusals.setdefault(change, {})[action.purpose] = row
+        return refusals, len(self._parts) in refused
+
+
+class _Batch:
+    """Changes on their way."""
+
+    def __init__(self, connection: Connection, changes: Sequence[LogChange], until: float, tell: Tell) -> None:
+        self._connection = connection
+        self._waiting = list(changes)
+        self._until = until
+        self._hear = tell
+
+    def run(self) -> None:
+        attempt = 0
+        while self._waiting:
+            attempt += 1
+            try:
+                # After the pause, if there was one: what was read before it is out of date.
+                request = _Request(self._connection, read_sequence(self._connection), self._waiting)
+            except Exception as failure:
+                return self._fail(failure)
+            error, unanswered = self._send(request)
+            if error is None:
+                # Crashing here loses nothing: all rows are as they should be.
+                return self._committed(request)
+            if not self._go_on(request, error, unanswered) and self._waiting:
+                self._pause(attempt, request, error)
+        return None
+
+    def _send(self, request: _Request) -> tuple[Exception | None, bool]:
+        """Send a request, unchanged while an answer is missing; return the last answer, and whether one is missing.
+
+        Once one is, nothing but the request itself is sent: it may be carried out
+        until one of its conditions is false.
+        """
+        attempt, unanswered = 0, False
+        while True:
+            attempt += 1
+            try:
+                request.transaction.send()
+            except Exception as error:
+                outcome = outcome_of(error)
+                unanswered = unanswered or outcome is Outcome.UNKNOWN
+                if outcome in _DECIDED or not unanswered:
+                    return error, unanswered
+                again = self._connection.retry.pause(attempt, self._until)
+                if not again or not request.transaction.is_repeatable:
+                    return error, unanswered
+            else:
+                return None, False
+
+    def _go_on(self, request: _Request, error: Exception, unanswered: bool) -> bool:
+        """Judge an answer; return whether those who still wait are to be sent at once, not after a pause."""
+        match outcome_of(error):
+            case Outcome.CONDITION_FAILED:
+                return self._judge(request, error, unanswered)
+            case Outcome.CANCELLED if not unanswered:
+                return False
+            case Outcome.REFUSED if not unanswered:
+                self._send_alone(request, error)
+            case _:
+                self._settle(request, error)
+        return True
+
+    def _judge(self, request: _Request, error: Exception, unanswered: bool) -> bool:
+        if unanswered or was_retried(error):
+            # The request itself may be what made its conditions false.
+            try:
+                landed = self._landed(request, self._connection.settling())
+            except Exception as failure:
+                self._unknown(error, failure)
+                return True
+            if landed:
+                self._committed(request)
+                return True
+        refusals, moved = request.refusals(error)
+        before = len(self._waiting)
+        for change, why in refusals.items():
+            verdict = change.judge(why)
+            if verdict is not None:
+                self._tell(change, verdict)
+        return not moved and len(self._waiting) < before
+
+    def _pause(self, attempt: int, request: _Request, error: Exception) -> None:
+        """Wait before the next request. If time is over, none was carried out or will be."""
+        if self._connection.retry.pause(attempt, self._until):
+            return
+        for change in tuple(self._waiting):
+            if outcome_of(error) is Outcome.CONDITION_FAILED:
+                failure: Exception = TransactionConflictError(
+                    f"{change.name()}: other processes changed the log time and again; nothing was written: try again"
+                )
+            else:
+                failure = request.transaction.failure(change.name(), error)
+            self._tell(change, failure)
+
+    def _send_alone(self, request: _Request, error: Exception) -> None:
+        """Send the changes of a request that makes no sense, or is too large, one by one.
+
+        So a change that cannot be committed fails no others.
+        """
+        for change in request.changes:
+            if len(request.changes) == 1 or self._connection.monotonic() >= self._until:
+                self._tell(change, request.transaction.failure(change.name(), error))
+            else:
+                _Batch(self._connection, [change], self._until, self._tell).run()
+
+    def _settle(self, request: _Request, cause: Exception) -> None:
+        """Find out what became of a request that was not answered.
+
+        SEQ is advanced by one, with nothing to tell, until that is answered: from then
+        on the request cannot be carried out any more, as it demands the SEQ of before.
+        Then the log says whose the sequence is.
+        """
+        deadline = self._connection.settling()
+        try:
+            void = _Request(self._connection, request.seen, ())
+            condition_held(lambda: self._connection.retry.until(deadline, void.transaction.send))
+            landed = self._landed(request, deadline)
+        except Exception as failure:
+            return self._unknown(cause, failure)
+        names = ", ".join(change.name() for change in request.changes)
+        self._connection.logger.warning("settled an unanswered write: %s: landed: %s, after %s", names, landed, cause)
+        if landed:
+            return self._committed(request)
+        for change in request.changes:
+            self._tell(change, request.transaction.failure(change.name(), cause))
+        return None
+
+    def _landed(self, request: _Request, deadline: float) -> bool:
+        """Look in the log whose the sequence is that the request asked for."""
+        found = self._connection.read_row(PK_LOG, log_key(request.seen.sequence.seq + 1), deadline)
+        return text(found, "id") == request.id
+
+    def _committed(self, request: _Request) -> None:
+        for change in request.changes:
+            self._tell(change, None)
+
+    def _fail(self, failure: Exception) -> None:
+        for change in tuple(self._waiting):
+            self._tell(change, read_failure(change.name(), failure))
+
+    def _unknown(self, cause: Exception, failure: Exception) -> None:
+        for change in tuple(self._waiting):
+            what = f"{change.name()}: it may have happened or not ({cause}), and the table does not tell: {failure}"
+            self._connection.logger.warning("an unanswered write could not be settled: %s", what)
+            self._tell(change, UnknownOutcomeError(what))
+
+    def _tell(self, change: LogChange, failure: Exception | None) -> None:
+        self._waiting.remove(change)
+        self._hear(change, failure)
+
+
+_DECIDED = (Outcome.CONDITION_FAILED, Outcome.REFUSED)
