@@ -1,21 +1,22 @@
 // Package gateway puts an isr.Cache in front of a site that speaks HTTP: a
-// reverse-proxy cache.
+// reverse-proxy cache that can face the public.
 //
-//	visitor -> [ isr.Cache -> reverse proxy ] -> origin
+//	visitor -> Edge -> isr.Cache -> reverse proxy -> origin
+//	           │ which client, host and scheme      │ which connections, for how long
 //
-// The cache decides everything; the gateway only carries requests to the origin
-// and keeps out what an origin must be able to trust: forwarding headers and the
-// internal headers of frameworks come from here, never from a visitor.
+// The cache decides what is shared. The gateway carries requests to the origin and
+// keeps out what an origin must be able to trust: forwarding fields and the internal
+// headers of frameworks come from here or from trusted peers, never from a visitor.
+//
+// A render belongs to no visitor. It is made of a page's key, has no address, and
+// the origin is told none: no X-Forwarded-For, no Forwarded, no X-Real-IP.
 package gateway
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,12 +25,43 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// headerTimeout bounds the wait for the origin's answer to begin, for requests
-// that pass through; renders have the cache's own, shorter bound.
-const headerTimeout = 2 * time.Minute
-
 // RouteName is the name of the gateway's one route.
 const RouteName = "origin"
+
+// Config are the settings of a [Renderer]. The zero value but for Origin is useful.
+type Config struct {
+	// Origin is the site, as [ParseOrigin] returns it.
+	Origin *url.URL
+	// PublicScheme is the scheme by which visitors reach the site, "http" or
+	// "https": renders are told so, in X-Forwarded-Proto, and so are requests that
+	// pass through, unless a trusted peer says another. It is in no key. Empty: http.
+	PublicScheme string
+	// MaxConnections bounds the requests that pass through to the origin at once,
+	// upgraded connections among them; one client may have a quarter of them. Renders
+	// are bounded by [isr.Budget]. Zero means DefaultMaxConnections.
+	MaxConnections int
+	// ClientTimeout bounds the time in which a client sends no byte of a request's
+	// body. Zero means DefaultClientTimeout.
+	ClientTimeout time.Duration
+	// Logger is told of what goes wrong at the origin. Nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Defaults of [Config].
+const (
+	DefaultMaxConnections = 256
+	DefaultClientTimeout  = time.Minute
+)
+
+func (cfg Config) withDefaults() Config {
+	cfg.PublicScheme = cmp.Or(cfg.PublicScheme, "http")
+	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, DefaultMaxConnections)
+	cfg.ClientTimeout = cmp.Or(cfg.ClientTimeout, DefaultClientTimeout)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return cfg
+}
 
 // ParseOrigin checks the address of an origin, such as "http://127.0.0.1:3000".
 func ParseOrigin(s string) (*url.URL, error) {
@@ -46,109 +78,15 @@ func ParseOrigin(s string) (*url.URL, error) {
 }
 
 // New returns a handler that serves the origin's pages from the cache by the
-// rules of the route, whose name is set to [RouteName].
+// rules of the route, whose name is set to [RouteName]. In front of the public it
+// belongs behind an [Edge].
 //
 // An origin behind plain http sees the Host that the visitor asked for; one
 // behind https sees its own, because its certificate and virtual host are chosen
 // by it. In both cases X-Forwarded-Host is the visitor's.
-func New(cache *isr.Cache, origin *url.URL, route isr.Route, log *slog.Logger) http.Handler {
+func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
 	route.Name = RouteName
-	return cache.Handler(route, Renderer(origin, route.Vary, log))
-}
-
-// Renderer returns the reverse proxy to an origin. It passes on the client's
-// X-Forwarded-Proto only if trusted names it: by being declared part of the key,
-// it is known to be set by what stands in front.
-func Renderer(origin *url.URL, trusted []string, log *slog.Logger) http.Handler {
-	trustProto := slices.ContainsFunc(trusted, func(name string) bool { return strings.EqualFold(name, "X-Forwarded-Proto") })
-	return &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			rewrite(r, origin, trustProto)
-		},
-		Transport:      transport(),
-		ModifyResponse: func(res *http.Response) error { relocate(res, origin); return nil },
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			unreachable(w, r, origin, log, err)
-		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-}
-
-func transport() *http.Transport {
-	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  headerTimeout,
-		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConns:           512,
-		MaxIdleConnsPerHost:    256,
-		MaxResponseHeaderBytes: 1 << 20,
-		DisableCompression:     true, // a body passes as the origin made it
-		ForceAttemptHTTP2:      true,
-	}
-}
-
-func rewrite(r *httputil.ProxyRequest, origin *url.URL, trustProto bool) {
-	r.Out.URL.Scheme = origin.Scheme
-	r.Out.URL.Host = origin.Host
-	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even where Go cannot read it
-	if origin.Scheme == "https" {
-		r.Out.Host = origin.Host
-	}
-	for name := range r.Out.Header {
-		if internalHeader(name) {
-			delete(r.Out.Header, name)
-		}
-	}
-	r.SetXForwarded()
-	if proto := r.In.Header["X-Forwarded-Proto"]; trustProto && len(proto) > 0 {
-		r.Out.Header["X-Forwarded-Proto"] = proto
-	}
-}
-
-// internalHeader says whether a framework would take a header for its own word:
-// sent by a visitor, it skips the framework's checks (CVE-2025-29927 and kin).
-func internalHeader(name string) bool {
-	switch name {
-	case "X-Original-Url", "X-Rewrite-Url", "X-Invoke-Path", "X-Invoke-Query", "X-Invoke-Output", "X-Matched-Path",
-		"X-Now-Route-Matches", "X-Prerender-Revalidate", "X-Prerender-Revalidate-If-Generated", "X-Prerender-Bypass-Mode":
-		return true
-	}
-	return strings.HasPrefix(name, "X-Middleware-") || strings.HasPrefix(name, "X-Isr-")
-}
-
-// relocate makes a redirect to the origin's own address one to the visitor's.
-func relocate(res *http.Response, origin *url.URL) {
-	location, err := url.Parse(res.Header.Get("Location"))
-	if err != nil || location.Host != origin.Host || res.Request.Header.Get("X-Forwarded-Host") == origin.Host {
-		return
-	}
-	location.Scheme, location.Host = "", ""
-	if location.Path == "" {
-		location.Path = "/"
-	}
-	res.Header.Set("Location", location.String())
-}
-
-// unreachable answers for an origin that did not: visitors learn that much,
-// the log the rest.
-func unreachable(w http.ResponseWriter, r *http.Request, origin *url.URL, log *slog.Logger, err error) {
-	if r.Context().Err() != nil && errors.Is(context.Cause(r.Context()), context.Canceled) {
-		// The visitor, or the cache, has given up; nobody reads this.
-		w.WriteHeader(http.StatusBadGateway)
-		return
-	}
-	log.Warn("the origin did not answer", "origin", origin.String(), "path", r.URL.Path, "error", err)
-	status := http.StatusBadGateway
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		status = http.StatusGatewayTimeout
-	}
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte("The site behind this cache is not answering right now. Please try again in a moment.\n"))
+	return cache.Handler(route, Renderer(cfg))
 }
 
 // Next is the preset for sites built with Next.js (App Router): what its pages

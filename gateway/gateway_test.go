@@ -45,7 +45,7 @@ func TestParseOrigin(t *testing.T) {
 }
 
 // proxy is a renderer in front of an origin that answers with what it saw.
-func proxy(t *testing.T, trusted []string, origin http.HandlerFunc) (h http.Handler, address *url.URL) {
+func proxy(t *testing.T, origin http.HandlerFunc) (h http.Handler, address *url.URL) {
 	t.Helper()
 	server := httptest.NewServer(origin)
 	t.Cleanup(server.Close)
@@ -53,7 +53,7 @@ func proxy(t *testing.T, trusted []string, origin http.HandlerFunc) (h http.Hand
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gateway.Renderer(address, trusted, slog.New(slog.DiscardHandler)), address
+	return gateway.Renderer(gateway.Config{Origin: address, Logger: slog.New(slog.DiscardHandler)}), address
 }
 
 func ask(h http.Handler, target string, header http.Header) *httptest.ResponseRecorder {
@@ -68,7 +68,7 @@ func ask(h http.Handler, target string, header http.Header) *httptest.ResponseRe
 
 func TestOriginSeesTheVisitorsRequest(t *testing.T) {
 	var seen *http.Request
-	h, _ := proxy(t, nil, func(_ http.ResponseWriter, r *http.Request) { seen = r.Clone(r.Context()) })
+	h, _ := proxy(t, func(_ http.ResponseWriter, r *http.Request) { seen = r.Clone(r.Context()) })
 	ask(h, "http://site.example/a%2Fb?x=1;y=2&%zz", http.Header{
 		"X-Kept":                   {"yes"},
 		"X-Forwarded-For":          {"1.2.3.4"},
@@ -96,30 +96,59 @@ func TestOriginSeesTheVisitorsRequest(t *testing.T) {
 	}
 }
 
-func TestDeclaredProtocolIsTrusted(t *testing.T) {
-	h, _ := proxy(t, []string{"x-forwarded-proto"}, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, r.Header.Get("X-Forwarded-Proto"))
-	})
-	if got := ask(h, "http://h/", http.Header{"X-Forwarded-Proto": {"https"}}).Body.String(); got != "https" {
-		t.Errorf("the origin saw %q", got)
+// A render is made of a key, and has no RemoteAddr.
+func TestRendersClaimNoClient(t *testing.T) {
+	var seen http.Header
+	h, _ := proxy(t, func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() })
+	r := httptest.NewRequest(http.MethodGet, "http://site.example/", http.NoBody)
+	r.RemoteAddr = ""
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Forwarded-Port"} {
+		if v := seen.Values(name); len(v) > 0 {
+			t.Errorf("the origin is told %s: %q", name, v)
+		}
 	}
-	if got := ask(h, "http://h/", nil).Body.String(); got != "http" {
-		t.Errorf("without the header the origin saw %q", got)
+	if seen.Get("X-Forwarded-Proto") != "http" || seen.Get("X-Forwarded-Host") != "site.example" {
+		t.Errorf("the origin saw %v", seen)
+	}
+}
+
+func TestPublicScheme(t *testing.T) {
+	var seen string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Get("X-Forwarded-Proto") }))
+	t.Cleanup(server.Close)
+	address, err := gateway.ParseOrigin(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := gateway.Renderer(gateway.Config{Origin: address, PublicScheme: "https"})
+	for _, remote := range []string{"", "192.0.2.1:99"} {
+		r := httptest.NewRequest(http.MethodGet, "http://site.example/", http.NoBody)
+		r.RemoteAddr = remote
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if seen != "https" {
+			t.Errorf("a request from %q is told the scheme %q", remote, seen)
+		}
 	}
 }
 
 func TestRedirectsNameTheVisitorsHost(t *testing.T) {
 	location := ""
-	h, address := proxy(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+	h, address := proxy(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", location)
 		w.WriteHeader(http.StatusFound)
 	})
 	for in, want := range map[string]string{
-		address.String() + "/a?b=1#c": "/a?b=1#c",
-		address.String():              "/",
-		"/relative":                   "/relative",
-		"https://elsewhere.example/":  "https://elsewhere.example/",
-		"http://site.example/kept":    "http://site.example/kept",
+		address.String() + "/a?b=1#c":            "/a?b=1#c",
+		address.String():                         "/",
+		address.String() + "//evil.example/":     "/.//evil.example/",
+		address.String() + "///evil.example/?q":  "/.///evil.example/?q",
+		address.String() + "/\\evil.example":     "/%5Cevil.example",
+		address.String() + "?q=1":                "/?q=1",
+		"//" + address.Host + "//evil.example/a": "/.//evil.example/a",
+		"/relative":                              "/relative",
+		"https://elsewhere.example/":             "https://elsewhere.example/",
+		"http://site.example/kept":               "http://site.example/kept",
 	} {
 		location = in
 		if got := ask(h, "http://site.example/", nil).Header().Get("Location"); got != want {
@@ -136,7 +165,7 @@ func TestUnreachableOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Close()
-	h := gateway.Renderer(down, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	h := gateway.Renderer(gateway.Config{Origin: down, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w := ask(h, "http://site.example/secret", nil)
 	if w.Code != http.StatusBadGateway || strings.Contains(w.Body.String(), down.Host) || w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("the visitor got %d %q %v", w.Code, w.Body, w.Header())
@@ -147,7 +176,7 @@ func TestUnreachableOrigin(t *testing.T) {
 }
 
 func TestBodyPassesUntouched(t *testing.T) {
-	h, _ := proxy(t, nil, func(w http.ResponseWriter, r *http.Request) {
+	h, _ := proxy(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)

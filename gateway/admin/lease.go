@@ -50,10 +50,11 @@ func (a *API) lease(k isr.Key, lock *isr.Lock) Lease {
 		return l
 	}
 	l.Failures = lock.Failures
-	left := lock.ExpiresAt.Sub(a.cfg.Now())
-	if left <= 0 {
+	now := a.cfg.Now()
+	if !lock.HeldAt(now) {
 		return l
 	}
+	left := lock.ExpiresAt.Sub(now)
 	l.State, l.Owner, l.ExpiresAt = LeaseHeld, lock.Owner, lock.ExpiresAt.UTC()
 	l.SecondsLeft = int64(left.Round(time.Second) / time.Second)
 	if lock.IsBackOff() {

@@ -90,7 +90,7 @@ func (a *API) describe(pk string, rec isr.Record) Page {
 	if rec.Malformed != nil {
 		p.Malformed = rec.Malformed.Error()
 	}
-	if lock := rec.Lock; lock != nil && lock.ExpiresAt.After(now) {
+	if lock := rec.Lock; lock != nil && lock.HeldAt(now) {
 		p.LeaseOwner, p.LeaseUntil, p.LeaseFailures = lock.Owner, lock.ExpiresAt.UTC(), lock.Failures
 	}
 	e := rec.Entry

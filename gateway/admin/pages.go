@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// listTime bounds a list, which reads the whole table.
-const listTime = 10 * time.Minute
+// listTime bounds a list, which reads the whole table, page by page, as fast as the
+// client takes them.
+const listTime = time.Hour
 
 func (a *API) listPages() operation {
 	return streaming(operation{

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// admissionTime bounds the wait for a connection to the origin.
+const admissionTime = 10 * time.Second
+
+// errBusy: too many requests of this client, or of all, are under way or wait.
+var errBusy = errors.New("too many requests are under way")
+
+// An admission bounds the requests that are under way to an origin, in all and for
+// each client, and those that wait for their turn. A client that has as many as it
+// may waits for its own; others go past it.
+type admission struct {
+	perClient int64
+	waiting   int // of one client, at most
+	all       *semaphore.Weighted
+
+	mu      sync.Mutex
+	clients map[netip.Prefix]*clientSlots // guarded by mu; those that have requests
+}
+
+// clientSlots are the requests of one client.
+type clientSlots struct {
+	slots    *semaphore.Weighted
+	requests int // under way or waiting; guarded by admission.mu
+}
+
+func newAdmission(connections int) *admission {
+	per := max(int64(connections)/4, 1)
+	return &admission{
+		perClient: per,
+		waiting:   int(4 * per),
+		all:       semaphore.NewWeighted(int64(connections)),
+		clients:   make(map[netip.Prefix]*clientSlots),
+	}
+}
+
+// enter waits for a turn. leave is to be called at the end, if err is nil.
+func (a *admission) enter(ctx context.Context, client netip.Prefix) (leave func(), err error) {
+	slots := a.join(client)
+	if slots == nil {
+		return nil, errBusy
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, admissionTime, errBusy)
+	defer cancel()
+	if slots.Acquire(ctx, 1) != nil {
+		a.part(client)
+		return nil, context.Cause(ctx)
+	}
+	if a.all.Acquire(ctx, 1) != nil {
+		slots.Release(1)
+		a.part(client)
+		return nil, context.Cause(ctx)
+	}
+	return func() {
+		a.all.Release(1)
+		slots.Release(1)
+		a.part(client)
+	}, nil
+}
+
+// join counts a request of a client, nil if it has too many already.
+func (a *admission) join(client netip.Prefix) *semaphore.Weighted {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.clients[client]
+	if c == nil {
+		c = &clientSlots{slots: semaphore.NewWeighted(a.perClient)}
+		a.clients[client] = c
+	}
+	if c.requests >= int(a.perClient)+a.waiting {
+		return nil
+	}
+	c.requests++
+	return c.slots
+}
+
+func (a *admission) part(client netip.Prefix) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.clients[client]; c != nil {
+		if c.requests--; c.requests == 0 {
+			delete(a.clients, client)
+		}
+	}
+}
+
+// clientOf is the network that counts as one client: an IPv4 address, or the /64
+// that an IPv6 subscriber has to itself. What is no address is one client in all.
+func clientOf(remote string) netip.Prefix {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		host = remote
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	address, bits := address.Unmap().WithZone(""), 32
+	if address.Is6() {
+		bits = 64
+	}
+	prefix, _ := address.Prefix(bits) // both are in range
+	return prefix
+}

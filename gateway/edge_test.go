@@ -1,0 +1,93 @@
+package gateway_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/facetheory/isr/gateway"
+)
+
+func TestEdgeRefusesOtherHosts(t *testing.T) {
+	hosts, err := gateway.ParseHosts([]string{"site.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	asked := 0
+	h := gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			_, _ = io.WriteString(w, r.Host)
+		}))
+	for host, want := range map[string]int{
+		"site.example": 200, "Site.Example": 200, "site.example.": 200, "site.example:443": 200,
+		"evil.example": 421, "site.example:9": 421, "": 400, "[": 400, "a:999999": 400, "[::1]:80:80": 400, "a b": 400,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://h/", http.NoBody)
+		r.Host = host
+		w := httptest.NewRecorder()
+		before := asked
+		h.ServeHTTP(w, r)
+		if w.Code != want || (asked > before) != (want == 200) {
+			t.Errorf("the host %q is answered with %d, want %d", host, w.Code, want)
+		}
+		if want == 421 && !strings.Contains(w.Body.String(), "--host "+host) {
+			t.Errorf("the answer to %q does not say what to do: %s", host, w.Body)
+		}
+	}
+	for i := range 1000 {
+		r := httptest.NewRequest(http.MethodGet, "http://h/", http.NoBody)
+		r.Host = fmt.Sprintf("%d.evil.example", i)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines > 20 {
+		t.Errorf("a thousand invented hosts are %d lines of the log", lines)
+	}
+}
+
+func TestEdgeTellsTheClient(t *testing.T) {
+	trust, err := gateway.ParseTrust([]string{"10.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := gateway.ParseHosts([]string{"*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxied, _ := proxy(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s|%s|%s|%s", r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("X-Forwarded-Host"), r.Header.Get("X-Real-Ip"))
+	})
+	h := gateway.Edge(gateway.EdgeConfig{Hosts: hosts, Trust: trust}, proxied)
+	for _, test := range []struct{ remote, want string }{
+		{"10.0.0.9:1", "192.0.2.1, 10.0.0.9|https|site.example|192.0.2.1"},
+		{"203.0.113.5:1", "203.0.113.5|http|h|"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://h/", http.NoBody)
+		r.RemoteAddr = test.remote
+		r.Header = http.Header{"X-Forwarded-For": {"127.0.0.1, 192.0.2.1"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"site.example"}, "X-Real-Ip": {"192.0.2.1"}}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Body.String(); got != test.want {
+			t.Errorf("from %s the origin is told %q, want %q", test.remote, got, test.want)
+		}
+	}
+}
+
+func TestHealthPath(t *testing.T) {
+	h := gateway.Edge(gateway.EdgeConfig{
+		HealthPath: "/healthz",
+		Health:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+	}, http.NotFoundHandler())
+	r := httptest.NewRequest(http.MethodGet, "http://any.example/healthz", http.NoBody)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != http.StatusTeapot {
+		t.Errorf("%d", w.Code)
+	}
+}

@@ -1,0 +1,337 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/facetheory/isr"
+)
+
+// Trust is the set of peers whose forwarding fields are believed: load balancers
+// and CDNs in front of a gateway. It is immutable, and safe for concurrent use. The
+// zero value trusts none.
+type Trust struct {
+	prefixes []netip.Prefix
+}
+
+// ParseTrust reads networks ("10.0.0.0/8", "2001:db8::/32"), addresses, and two
+// names: "loopback" (127.0.0.0/8 and ::1) and "private" (RFC 1918, RFC 4193 and
+// link-local).
+func ParseTrust(networks []string) (Trust, error) {
+	var t Trust
+	for _, text := range networks {
+		switch text {
+		case "loopback":
+			t.add("127.0.0.0/8", "::1/128")
+			continue
+		case "private":
+			t.add("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
+			continue
+		}
+		prefix, err := parsePrefix(text)
+		if err != nil {
+			return Trust{}, fmt.Errorf("%q is not a network; expected one like 10.0.0.0/8, an address, loopback or private", text)
+		}
+		t.prefixes = append(t.prefixes, prefix)
+	}
+	return t, nil
+}
+
+func (t *Trust) add(networks ...string) {
+	for _, network := range networks {
+		t.prefixes = append(t.prefixes, netip.MustParsePrefix(network))
+	}
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil {
+		address = address.Unmap()
+		return address.Prefix(address.BitLen())
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err == nil && prefix.Addr().Is4In6() {
+		err = fmt.Errorf("an IPv4 network in IPv6 notation")
+	}
+	return prefix.Masked(), err
+}
+
+// Trusts says whether an address is in one of the networks.
+func (t Trust) Trusts(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Bounds on what a trusted peer may have added up.
+const (
+	maxHops       = 64      // of X-Forwarded-For
+	maxForwarding = 8 << 10 // bytes of one forwarding field
+)
+
+// A hop is what the trusted peers say of a request: the client that the last of
+// them saw, and what is passed on to the origin.
+type hop struct {
+	client netip.Addr
+	scheme string // "http" or "https"; empty if no peer says
+	port   string // X-Forwarded-Port; empty if no peer says
+	chain  string // X-Forwarded-For for the origin: the client first, our peer last
+}
+
+// hopKey is the key of a *hop in a context.
+type hopKey struct{}
+
+func hopOf(ctx context.Context) *hop {
+	h, _ := ctx.Value(hopKey{}).(*hop)
+	return h
+}
+
+// forwardingFields say where a request came from. From a peer that is not trusted
+// they are dropped, and so is X-Real-IP, which many origins believe.
+func forwardingFields() []string {
+	return []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip"}
+}
+
+// resolve settles where a request came from, in r itself: RemoteAddr becomes the
+// client's, Host the one that the client asked for, and no forwarding field is left
+// that a stranger may have written. X-Forwarded-Proto, which a key may have, is what
+// the trusted peers say. The error is for the client.
+func (t Trust) resolve(r *http.Request) (*http.Request, error) {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !t.Trusts(peer.Addr()) {
+		for _, name := range forwardingFields() {
+			delete(r.Header, name)
+		}
+		return r, nil
+	}
+	h, err := t.read(peer.Addr().Unmap().WithZone(""), r)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range forwardingFields() {
+		if name != "X-Real-Ip" {
+			delete(r.Header, name)
+		}
+	}
+	if h.scheme != "" {
+		r.Header["X-Forwarded-Proto"] = []string{h.scheme}
+	}
+	if h.client != peer.Addr() {
+		// The port of a client behind others is not known.
+		r.RemoteAddr = net.JoinHostPort(h.client.String(), "0")
+	}
+	return r.WithContext(context.WithValue(r.Context(), hopKey{}, h)), nil
+}
+
+// read reads the forwarding fields of a request that a trusted peer has sent, from
+// the right: each entry was appended by the next address to its right, so that the
+// first address that is not trusted is the client, and what stands to the left of it
+// is the client's own claim. Forwarded (RFC 7239) counts where there is no
+// X-Forwarded-For: a peer that writes neither, or only the other, would pass on what
+// a client made up.
+func (t Trust) read(peer netip.Addr, r *http.Request) (*hop, error) {
+	for _, name := range forwardingFields() {
+		if n := fieldLength(r.Header[name]); n > maxForwarding {
+			return nil, fmt.Errorf("the field %s has %d bytes, at most %d are allowed", name, n, maxForwarding)
+		}
+	}
+	var hops []forwardedElement // from the client's side
+	switch {
+	case len(r.Header["X-Forwarded-For"]) > 0:
+		hops = fromLists(r.Header)
+	case len(r.Header["Forwarded"]) > 0:
+		var err error
+		if hops, err = parseForwarded(r.Header["Forwarded"]); err != nil {
+			return nil, err
+		}
+	default:
+		hops = []forwardedElement{{scheme: lastOf(r.Header, "X-Forwarded-Proto"), host: lastOf(r.Header, "X-Forwarded-Host"), port: lastOf(r.Header, "X-Forwarded-Port")}}
+	}
+	if len(hops) > maxHops {
+		return nil, fmt.Errorf("the request came through %d proxies, at most %d are allowed", len(hops), maxHops)
+	}
+	return t.walk(peer, hops, r)
+}
+
+// walk follows the hops from the right while the address at hand is trusted.
+func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (*hop, error) {
+	h := &hop{client: peer}
+	chain, host := []string{peer.String()}, ""
+	for i := len(hops) - 1; i >= 0 && t.Trusts(h.client); i-- {
+		e := hops[i]
+		h.scheme, h.port, host = orElse(schemeOf(e.scheme), h.scheme), orElse(portOf(e.port), h.port), orElse(e.host, host)
+		address, err := netip.ParseAddr(e.address)
+		if err != nil {
+			break // "unknown", an obfuscated name, or nothing: the client is as far as we can see
+		}
+		h.client = address.Unmap().WithZone("")
+		chain = append(chain, h.client.String())
+	}
+	slices.Reverse(chain)
+	h.chain = strings.Join(chain, ", ")
+	if host == "" {
+		return h, nil
+	}
+	if _, ok := isr.CanonicalHost(host); !ok {
+		return nil, fmt.Errorf("the forwarded host %.100q is not a host name", host)
+	}
+	r.Host = host
+	return h, nil
+}
+
+// A forwardedElement is what one proxy said of the hop before it.
+type forwardedElement struct{ address, scheme, host, port string }
+
+// fromLists aligns the X-Forwarded fields by their ends: many proxies append to
+// X-Forwarded-For and replace the others, whose one value then is the last hop's,
+// and stands for all of them.
+func fromLists(h http.Header) []forwardedElement {
+	addresses := listOf(h["X-Forwarded-For"])
+	schemes, hosts, ports := listOf(h["X-Forwarded-Proto"]), listOf(h["X-Forwarded-Host"]), listOf(h["X-Forwarded-Port"])
+	hops := make([]forwardedElement, len(addresses))
+	for i, address := range addresses {
+		fromEnd := len(addresses) - 1 - i
+		hops[i] = forwardedElement{
+			address: withoutPort(address), scheme: atEnd(schemes, fromEnd), host: atEnd(hosts, fromEnd), port: atEnd(ports, fromEnd),
+		}
+	}
+	return hops
+}
+
+// atEnd is the value so far from the end, empty where the list is shorter.
+func atEnd(list []string, fromEnd int) string {
+	if fromEnd >= len(list) {
+		return ""
+	}
+	return list[len(list)-1-fromEnd]
+}
+
+func lastOf(h http.Header, name string) string { return atEnd(listOf(h[name]), 0) }
+
+func listOf(lines []string) []string {
+	var list []string
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			list = append(list, strings.TrimSpace(member))
+		}
+	}
+	return list
+}
+
+// withoutPort takes the port from "192.0.2.1:4711" and "[2001:db8::1]:4711", and
+// the brackets from an IPv6 address.
+func withoutPort(address string) string {
+	if ap, err := netip.ParseAddrPort(address); err == nil {
+		return ap.Addr().String()
+	}
+	return strings.Trim(address, "[]")
+}
+
+// parseForwarded reads RFC 7239, section 4. A quoted string may hold commas and
+// semicolons; what is malformed is refused, since it cannot be told which part of it
+// a stranger has written.
+func parseForwarded(lines []string) ([]forwardedElement, error) {
+	var hops []forwardedElement
+	for _, line := range lines {
+		var e forwardedElement
+		for rest := line; ; {
+			name, value, delimiter, tail, err := nextPair(rest)
+			if err != nil {
+				return nil, fmt.Errorf("the field Forwarded is malformed: %w", err)
+			}
+			switch strings.ToLower(name) {
+			case "for":
+				e.address = withoutPort(value)
+			case "proto":
+				e.scheme = value
+			case "host":
+				e.host = value
+			}
+			if rest = tail; delimiter == ';' {
+				continue
+			}
+			hops, e = append(hops, e), forwardedElement{}
+			if delimiter == 0 {
+				break
+			}
+		}
+	}
+	return hops, nil
+}
+
+// nextPair reads one pair, and the delimiter behind it: ';', ',' or 0 at the end.
+func nextPair(s string) (name, value string, delimiter byte, rest string, err error) {
+	name, s, found := strings.Cut(strings.TrimLeft(s, " \t"), "=")
+	if !found || name == "" || strings.ContainsAny(name, " \t\";,") {
+		return "", "", 0, "", fmt.Errorf("expected name=value, found %.40q", name)
+	}
+	if strings.HasPrefix(s, `"`) {
+		value, s, err = unquote(s[1:])
+	} else {
+		end := strings.IndexAny(s, ";, \t")
+		if end < 0 {
+			end = len(s)
+		}
+		value, s = s[:end], s[end:]
+	}
+	s = strings.TrimLeft(s, " \t")
+	switch {
+	case err != nil:
+	case s == "":
+	case s[0] == ';' || s[0] == ',':
+		delimiter, rest = s[0], s[1:]
+	default:
+		err = fmt.Errorf("unexpected %.40q", s)
+	}
+	return name, value, delimiter, rest, err
+}
+
+// unquote reads a quoted-string (RFC 9110, section 5.6.4) behind its first quote.
+func unquote(s string) (value, rest string, err error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			return b.String(), s[i+1:], nil
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return "", "", fmt.Errorf("a quote that is not closed")
+}
+
+func schemeOf(s string) string {
+	switch strings.ToLower(s) {
+	case "http", "ws":
+		return "http"
+	case "https", "wss":
+		return "https"
+	}
+	return ""
+}
+
+func portOf(s string) string {
+	if s == "" || len(s) > 5 || strings.Trim(s, "0123456789") != "" {
+		return ""
+	}
+	return s
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func fieldLength(lines []string) int {
+	n := 0
+	for _, line := range lines {
+		n += len(line)
+	}
+	return n
+}
