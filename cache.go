@@ -9,13 +9,17 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Config are the settings of a [Cache]. The zero value is useful.
 type Config struct {
-	// Memory bounds the tier of pages kept in this process, in bytes. Zero means
-	// DefaultMemory, a negative value that nothing is kept.
+	// Memory bounds what is kept in this process, in bytes: pages, and in a
+	// sixteenth of it what is remembered of keys that have none (see
+	// [Route.StoreNegative]). While the stores cannot be asked, pages that were
+	// not stored take up to an eighth in addition. Zero means DefaultMemory, a
+	// negative value that no pages are kept, and the rest takes 1 MiB at most.
 	Memory int64
 	// Lease is how long the right to regenerate a page lasts without a sign of
 	// life of its holder: how long a page waits for a crashed process. At least
@@ -45,6 +49,16 @@ type Config struct {
 	// is for a process that is alone on its stores, whose own rollbacks it sees
 	// at once, or that keeps nothing in memory.
 	Poll time.Duration
+	// StoreTimeout bounds how long a visitor waits for the stores in all, before
+	// the page is rendered for him without being stored. What the stores were
+	// asked for goes on behind. At least a millisecond, at most a day; zero means
+	// DefaultStoreTimeout.
+	StoreTimeout time.Duration
+	// LogLife is how long the writers of the table keep the rows of the log, at
+	// least: a node that has not read the log for half of it drops all pages from
+	// memory and reads them again. It must not exceed the LogLife of any store
+	// that writes to the table. At least a minute; zero means [LogLife].
+	LogLife time.Duration
 	// Partition derives partition keys. Nil means HashedPartition.
 	Partition Partition
 	// RequestLife is how long the record of a request with an idempotency key is
@@ -78,6 +92,7 @@ const (
 	DefaultRenderTimeout = 30 * time.Second
 	DefaultMaxBody       = 16 << 20
 	DefaultPoll          = 250 * time.Millisecond
+	DefaultStoreTimeout  = 300 * time.Millisecond
 	DefaultRequestLife   = 24 * time.Hour
 )
 
@@ -89,6 +104,8 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Wait, cfg.RenderTimeout+2*cfg.Lease)
 	setDefault(&cfg.MaxBody, DefaultMaxBody)
 	setDefault(&cfg.Poll, DefaultPoll)
+	setDefault(&cfg.StoreTimeout, DefaultStoreTimeout)
+	setDefault(&cfg.LogLife, LogLife)
 	setDefault(&cfg.RequestLife, DefaultRequestLife)
 	if cfg.Partition == nil {
 		cfg.Partition = HashedPartition
@@ -134,6 +151,12 @@ func (cfg Config) validate() error {
 	if cfg.Poll >= 0 && (cfg.Poll < 10*time.Millisecond || cfg.Poll > 5*time.Minute) {
 		errs = append(errs, fmt.Errorf("the poll interval %s is not between 10ms and 5m", cfg.Poll))
 	}
+	if cfg.StoreTimeout < time.Millisecond || cfg.StoreTimeout > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("the store timeout %s is not between 1ms and 24h", cfg.StoreTimeout))
+	}
+	if cfg.LogLife < time.Minute {
+		errs = append(errs, fmt.Errorf("the life of the log %s is less than a minute", cfg.LogLife))
+	}
 	if cfg.RequestLife < time.Hour || cfg.RequestLife > maxInterval {
 		errs = append(errs, fmt.Errorf("the life of requests %s is not between an hour and ten years", cfg.RequestLife))
 	}
@@ -153,11 +176,16 @@ type Cache struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	reloads   reloads
-	memory    *memory
-	shortcuts *shortcuts
-	flights   flights
-	follower  *follower
+	floor       floor
+	memory      *memory
+	unpublished *unpublishedPages
+	negative    *negativeCache
+	flights     flights
+	unstored    flights // those that ask no store
+	follower    *follower
+
+	table, shelf *breaker // of the two stores
+	complaints   *complaints
 
 	// ctx is that of all flights; it ends when Close runs out of patience.
 	ctx   context.Context
@@ -175,6 +203,18 @@ type boundRoute struct {
 	*projector
 	renderer http.Handler
 	budget   *Budget // never nil
+	// renderTime is how long renders take on average in this process, in
+	// nanoseconds; 0 before the first.
+	renderTime atomic.Int64
+}
+
+// observe takes note of how long a render took. Of two at once, one may be lost.
+func (b *boundRoute) observe(took time.Duration) {
+	old := b.renderTime.Load()
+	if old == 0 {
+		old = int64(took)
+	}
+	b.renderTime.Store(max(old+(int64(took)-old)/8, 1))
 }
 
 // New makes a cache on its stores. Close it to let its work end well.
@@ -184,19 +224,29 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 		return nil, fmt.Errorf("isr: %w", err)
 	}
 	c := &Cache{
-		meta:    meta,
-		bodies:  bodies,
-		cfg:     cfg,
-		now:     cfg.Now,
-		log:     cfg.Logger,
-		flights: flights{byKey: make(map[Key]*flight), flying: make(map[Key][]*flight)},
-		routes:  make(map[string]*boundRoute),
+		cfg:        cfg,
+		now:        cfg.Now,
+		log:        cfg.Logger,
+		flights:    newFlights(),
+		unstored:   newFlights(),
+		table:      &breaker{store: "table", log: cfg.Logger},
+		shelf:      &breaker{store: "bodies", log: cfg.Logger},
+		complaints: &complaints{logger: cfg.Logger},
+		routes:     make(map[string]*boundRoute),
 	}
+	c.meta, c.bodies = &watchedTable{meta, c}, &watchedShelf{bodies, c}
 	var err error
-	if c.memory, err = newMemory(cfg.Memory, &c.reloads); err != nil {
+	if c.unpublished, err = newUnpublishedPages(cfg.Memory/unpublishedShare, &c.floor); err != nil {
 		return nil, err
 	}
-	if c.shortcuts, err = newShortcuts(&c.reloads); err != nil {
+	negative := cfg.Memory / negativeShare
+	if c.memory, err = newMemory(cfg.Memory-negative, &c.floor); err != nil {
+		return nil, err
+	}
+	if cfg.Memory < 0 {
+		negative = minNegative
+	}
+	if c.negative, err = newNegativeCache(negative, &c.floor); err != nil {
 		return nil, err
 	}
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
@@ -211,7 +261,7 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 func (c *Cache) follow() {
 	c.follower = &follower{c: c, begun: make(chan struct{})}
 	if c.cfg.Poll < 0 {
-		c.reloads.everything(time.Now())
+		c.floor.raise(time.Now())
 		close(c.follower.begun)
 		return
 	}
@@ -282,13 +332,21 @@ func (c *Cache) join(s *search) (f *flight, began bool) {
 	})
 }
 
+// joinUnstored is join for a search that asks no store.
+func (c *Cache) joinUnstored(s *search) (f *flight, began bool) {
+	return c.unstored.join(s.key, false, func(f *flight) outcome {
+		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
+		return s.unstoredRun(c.ctx)
+	})
+}
+
 // Close ends the cache's work well: no regeneration begins any more, and those
 // under way finish. When ctx ends first, their renders are cancelled and their
 // leases released, and the error says so. Pages in memory can still be served,
 // though what others do to them is not heard of any more.
 func (c *Cache) Close(ctx context.Context) error {
 	defer c.background.Wait()
-	err := c.flights.close(ctx)
+	err := c.closeFlights(ctx)
 	if err == nil {
 		c.abort(ErrClosed)
 		return nil
@@ -296,8 +354,17 @@ func (c *Cache) Close(ctx context.Context) error {
 	c.abort(ErrClosed)
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*settleTime)
 	defer cancel()
-	if late := c.flights.close(settle); late != nil {
+	if late := c.closeFlights(settle); late != nil {
 		return fmt.Errorf("closing: regenerations did not end, their leases are left to expire: %w", err)
 	}
 	return fmt.Errorf("closing: regenerations were cancelled: %w", err)
+}
+
+// closeFlights lets no further flight begin, and waits for those under way. Both kinds
+// are shut first: a request whose flight fails meanwhile does not begin one of the
+// other kind.
+func (c *Cache) closeFlights(ctx context.Context) error {
+	c.flights.shut()
+	c.unstored.shut()
+	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx))
 }

@@ -17,6 +17,7 @@ const (
 // Further reasons, as the detail of Cache-Status.
 const (
 	detailStale         = "stale"
+	detailNegative      = "negative"
 	detailStaleIfError  = "stale-if-error"
 	detailStoreError    = "store-error"
 	detailBackOff       = "back-off"

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // coalescing is a server that writes its pages in one.
@@ -19,7 +20,7 @@ func coalescing(t *testing.T, h http.HandlerFunc) string {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(h)
-	s.Listener = CoalesceWrites(s.Config, l)
+	s.Listener = CoalesceWrites(s.Config, l, time.Minute)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s.URL
@@ -95,5 +96,45 @@ func TestResponseLength(t *testing.T) {
 		if got := responseLength([]byte(p), 12); got != want {
 			t.Errorf("%q: %d, want %d", p, got, want)
 		}
+	}
+}
+
+// A client that reads nothing loses its connection; one that reads slowly does not.
+func TestClientsThatReadNothing(t *testing.T) {
+	const stall = 400 * time.Millisecond
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := pattern(32 << 20) // more than the buffers of both sides hold
+	ended := make(chan error, 2)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		promiseBody(r, len(body))
+		_, err := w.Write(body)
+		ended <- err
+	}))
+	s.Listener = CoalesceWrites(s.Config, l, stall)
+	s.Start()
+	defer s.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a client that reads nothing was written 32 MiB")
+	}
+	res, err := http.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(res.Body)
+	if err != nil || !bytes.Equal(got, body) {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }

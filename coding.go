@@ -32,9 +32,10 @@ func readableCoding(lines []string) bool {
 }
 
 // decodeBody undoes a coding that readableCoding allowed, bounded to limit bytes.
+// What it returns is to be kept: it holds no more room than it needs.
 func decodeBody(coding string, body []byte, limit int64) ([]byte, error) {
 	if coding == "" || strings.EqualFold(coding, "identity") {
-		return body, nil
+		return fitted(body), nil
 	}
 	zr, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -47,7 +48,7 @@ func decodeBody(coding string, body []byte, limit int64) ([]byte, error) {
 	if int64(len(plain)) > limit {
 		return nil, errBodyTooLarge
 	}
-	return plain, nil
+	return fitted(plain), nil
 }
 
 // gzipBody compresses a body for visitors who accept that; nil where it does
@@ -64,7 +65,16 @@ func gzipBody(contentType string, body []byte) []byte {
 	if b.Len() > len(body)*9/10 {
 		return nil
 	}
-	return bytes.Clone(b.Bytes())
+	return fitted(b.Bytes())
+}
+
+// fitted returns the content of a buffer that grew, in a slice of its size, to be
+// kept for long.
+func fitted(b []byte) []byte {
+	if cap(b)-len(b) <= len(b)/16 {
+		return b
+	}
+	return bytes.Clone(b)
 }
 
 func isText(contentType string) bool {

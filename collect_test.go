@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +208,74 @@ func TestCollectAndAPausedPublisher(t *testing.T) {
 			t.Errorf("the paused publisher: %v", err)
 		}
 		expect(t, get(tb.peer("b", isr.Route{}, site, nil), "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+// A lookedAt counts the closer looks at pages, and is told when the scan begins.
+type lookedAt struct {
+	isr.MetaStore
+	looks   atomic.Int64
+	scanned func()
+}
+
+func (l *lookedAt) BodyKeys(ctx context.Context, pk string) ([]string, error) {
+	l.looks.Add(1)
+	return l.MetaStore.BodyKeys(ctx, pk)
+}
+
+func (l *lookedAt) NamedBodies(ctx context.Context) iter.Seq2[isr.NamedBodies, error] {
+	if l.scanned != nil {
+		l.scanned()
+	}
+	return l.MetaStore.NamedBodies(ctx)
+}
+
+// A page without garbage costs its part of the scan, and no read of its own.
+func TestCollectLooksCloserAtGarbageAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site", History: 3}, site, nil)
+		for i := range 50 {
+			if _, err := p.Regenerate(t.Context(), isr.Key{Text: fmt.Sprint("example.com/", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.regenerate(t, 5) // three are kept
+		gc := &lookedAt{MetaStore: tb.store("gc")}
+		done, err := isr.Collect(t.Context(), gc, tb.bodies, isr.CollectOptions{Now: longAfter})
+		if err != nil || done.Bodies != 2 || done.Kept != 53 {
+			t.Errorf("%+v, %v; want 2 deleted and 53 kept", done, err)
+		}
+		if n := gc.looks.Load(); n != 2 {
+			t.Errorf("%d reads of pages, want one before the lease of one page and one under it", n)
+		}
+	})
+}
+
+// A body of a page without rows that appears once the scan has begun is not
+// deleted, however old it says it is: its writer may have taken a lease meanwhile.
+func TestCollectLeavesWhatAppearsDuringTheScan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", isr.Route{Name: "site"}, newSite(), nil)
+		p.regenerate(t, 1)
+		put := func(key string) string {
+			if err := tb.bodies.Put(t.Context(), key, []byte("12345")); err != nil {
+				t.Fatal(err)
+			}
+			return key
+		}
+		gone := put(folderOf("CACHE#gone") + "20000101T000000.000000Z-gone")
+		var late string
+		gc := &lookedAt{MetaStore: tb.store("gc"), scanned: func() {
+			late = put(folderOf("CACHE#late") + "20000101T000000.000000Z-late")
+		}}
+		if _, err := isr.Collect(t.Context(), gc, tb.bodies, isr.CollectOptions{Now: longAfter}); err != nil {
+			t.Fatal(err)
+		}
+		if left := tb.bodyKeys(t); slices.Contains(left, gone) || !slices.Contains(left, late) {
+			t.Errorf("left: %q", left)
+		}
 	})
 }
 

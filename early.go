@@ -38,8 +38,11 @@ func (h *handler) refreshEarly(p *page, now time.Time) {
 	if !p.dueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !claimTry(&p.nextEarly, now) {
 		return
 	}
-	if h.c.shortcuts.get(p.key, now) != nil {
+	if h.c.negative.get(p.key, now) != nil {
 		return // the last attempt failed, or the page became uncacheable
+	}
+	if h.c.storeDown() != nil {
+		return // it could not be stored
 	}
 	h.c.join(&search{route: h.route, key: p.key, early: p})
 }

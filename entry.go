@@ -48,7 +48,8 @@ type Entry struct {
 	Stale time.Duration
 	// PurgeSeq is the purge sequence at which rendering began.
 	PurgeSeq int64
-	// PinnedUntil suspends expiry by time until then; zero: not pinned.
+	// PinnedUntil suspends expiry by time until then; in the past: the pin has
+	// ended; zero: the entry never was pinned.
 	PinnedUntil time.Time
 	// RenderTime is how long the renderer took, in whole milliseconds and at least
 	// one; zero if that is not known. Early refreshes are timed by it.

@@ -31,7 +31,9 @@ var (
 	// The entry counts as missing.
 	ErrNoBody = errors.New("the body is missing or damaged")
 
-	// ErrNotFound: there is no such body.
+	// ErrDenied: the store refused access, which says nothing about what is there.
+	ErrDenied = errors.New("access is denied")
+	// ErrNotFound: there certainly is no such body.
 	ErrNotFound = errors.New("no such body")
 	// ErrExists: the key already has a body with other content.
 	ErrExists = errors.New("the body key is already used")

@@ -22,9 +22,19 @@ type flight struct {
 	// began: what they cover is not served to those who wait. Nil before.
 	cover atomic.Pointer[Cover] // written under flights.mu
 
+	// reloadedAt is when the page was reloaded last since the flight began (see
+	// reload.go). Nil if it was not.
+	reloadedAt atomic.Pointer[time.Time] // written under flights.mu
+
 	// making is closed when there is none, and the page is to be made here.
 	making    chan struct{}
 	announced bool // making is closed; the search's own
+
+	// overdue is closed when the store has taken too long: those who wait are
+	// served without it. rendered then makes the page, if there is one already
+	// that is only to be stored.
+	overdue  chan struct{}
+	rendered atomic.Pointer[func() *page]
 
 	// forced: the page is rendered anew whatever is stored; a visitor who joined
 	// and got nothing begins an ordinary flight.
@@ -64,6 +74,10 @@ type flights struct {
 	wg     sync.WaitGroup
 }
 
+func newFlights() flights {
+	return flights{byKey: make(map[Key]*flight), flying: make(map[Key][]*flight)}
+}
+
 // join returns the key's flight, beginning one by calling run in a goroutine of
 // its own if there is none. began says which; nil after close.
 func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *flight, began bool) {
@@ -75,7 +89,10 @@ func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *fligh
 	if fs.closed {
 		return nil, false
 	}
-	f = &flight{forced: forced, usable: make(chan struct{}), making: make(chan struct{}), done: make(chan struct{})}
+	f = &flight{
+		forced: forced, usable: make(chan struct{}), making: make(chan struct{}),
+		overdue: make(chan struct{}), done: make(chan struct{}),
+	}
 	fs.byKey[k] = f
 	fs.flying[k] = append(fs.flying[k], f)
 	fs.wg.Go(func() {
@@ -110,15 +127,8 @@ func (fs *flights) learn(k Key, c Cover) {
 	}
 }
 
-// retire lets nobody else join the key's flight, which may have read what is not
-// true any more. It goes on for those who have joined.
-func (fs *flights) retire(k Key) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	delete(fs.byKey, k)
-}
-
-// retireAll does so with all flights.
+// retireAll lets nobody else join the flights under way, which may have read what
+// is not true any more. They go on for those who have joined.
 func (fs *flights) retireAll() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -164,11 +174,15 @@ func (f *flight) announce() {
 	}
 }
 
-// close lets no further flight begin, and waits for those under way.
-func (fs *flights) close(ctx context.Context) error {
+// shut lets no further flight begin.
+func (fs *flights) shut() {
 	fs.mu.Lock()
+	defer fs.mu.Unlock()
 	fs.closed = true
-	fs.mu.Unlock()
+}
+
+// wait waits for the flights under way, once no further one can begin.
+func (fs *flights) wait(ctx context.Context) error {
 	landed := make(chan struct{})
 	go func() {
 		fs.wg.Wait()

@@ -123,7 +123,7 @@ func TestKnownPurgesReachMemory(t *testing.T) {
 					first = get(h, "/")
 				}
 				for _, a := range []answer{first, get(h, "/")} {
-					if a.Code != http.StatusInternalServerError || strings.Contains(a.Body.String(), "rendered 1") {
+					if a.Code < http.StatusInternalServerError || strings.Contains(a.Body.String(), "rendered 1") {
 						t.Errorf("got %d %q, %q: a purged page, or no failure", a.Code, a.Body, a.status())
 					}
 				}

@@ -83,14 +83,8 @@ func Freshness(e *Entry, c Cover, now time.Time) State {
 	if e.coveredBy(c.HardSeq, c.At) {
 		return Purged
 	}
-	if c.MarkLifetime > 0 {
-		asserted := e.AssertedAt
-		if asserted.IsZero() {
-			asserted = e.GeneratedAt
-		}
-		if !now.Before(asserted.Add(c.MarkLifetime - markMargin)) {
-			return Expired
-		}
+	if e.OutlivesMarks(c.MarkLifetime, now) {
+		return Expired
 	}
 	covered := e.coveredBy(c.Seq, c.At)
 	aheadOfTime := e.GeneratedAt.Sub(now) > clockTolerance
@@ -102,6 +96,19 @@ func Freshness(e *Entry, c Cover, now time.Time) State {
 		return Stale
 	}
 	return Expired
+}
+
+// OutlivesMarks reports whether purge marks that cover the entry may have been
+// forgotten by now, if marks are kept for lifetime; 0: there are none.
+func (e *Entry) OutlivesMarks(lifetime time.Duration, now time.Time) bool {
+	if lifetime <= 0 {
+		return false
+	}
+	asserted := e.AssertedAt
+	if asserted.IsZero() {
+		asserted = e.GeneratedAt
+	}
+	return !now.Before(asserted.Add(lifetime - markMargin))
 }
 
 // FreshUntil is the end of the freshness window.

@@ -46,10 +46,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		p.serveHit(w, r, now, state)
 	case Stale:
-		knownAt := time.Now()
-		if s := h.c.shortcuts.get(k, now); s != nil && s.refused != "" {
+		if known := h.c.negative.get(k, now); known != nil && known.refused != "" {
 			// The page became uncacheable: what is stored is not it any more.
-			h.passRefused(w, r, k, s.refused, knownAt)
+			h.passRefused(w, r, k, known)
 			return
 		}
 		if h.route.Policy == Wait {
@@ -66,7 +65,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // refreshBehind begins the search for a newer page, for one of all the requests
 // that find it stale.
 func (h *handler) refreshBehind(p *page, now time.Time) {
-	if claimTry(&p.nextTry, now) {
+	if claimTry(&p.nextTry, now) && h.c.storeDown() == nil {
 		h.c.join(&search{route: h.route, key: p.key})
 	}
 }
@@ -88,16 +87,17 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 	if old != nil {
 		fwd = fwdStale
 	}
-	knownAt := time.Now()
-	if s := h.c.shortcuts.get(k, h.c.now()); s != nil {
-		if s.refused != "" {
-			h.passRefused(w, r, k, s.refused, knownAt)
-			return
-		}
-		if old == nil {
-			h.serveFailure(w, r, s.failed, cacheStatus{fwd: fwd, detail: detailBackOff}, s.until)
-			return
-		}
+	if h.answerKnown(w, r, k, old, fwd) {
+		return
+	}
+	if p := h.c.unpublished.get(k); p != nil {
+		p.serve(w, r, h.c.now(), cacheStatus{hit: true, detail: detailUnpublished})
+		return
+	}
+	if b := h.c.storeDown(); b != nil {
+		b.affected.Add(1)
+		h.withoutStore(w, r, k, old, cacheStatus{fwd: fwd})
+		return
 	}
 	for {
 		f, began := h.c.join(&search{route: h.route, key: k})
@@ -119,12 +119,68 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 				o.page = nil
 			}
 		}
+		if o.detail == detailStoreError && o.page == nil {
+			h.withoutStore(w, r, k, old, cacheStatus{fwd: fwd})
+			return
+		}
 		if f.forced && !began && o.page == nil && o.detail != detailHeld {
 			continue // that it had to be made now was not this visitor's wish
 		}
 		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
 		return
 	}
+}
+
+// answerKnown answers a request from the negative cache, if that has an answer.
+func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old *page, fwd string) bool {
+	now := h.c.now()
+	known := h.c.negative.get(k, now)
+	switch {
+	case known == nil:
+		return false
+	case known.refused != "":
+		h.passRefused(w, r, k, known)
+	case known.page != nil && h.state(known.page) == Fresh:
+		known.page.serveHit(w, r, now, Fresh)
+	case known.failed != nil && old == nil:
+		h.serveFailure(w, r, known.failed, cacheStatus{fwd: fwd, detail: detailBackOff}, known.until)
+	default:
+		return false
+	}
+	return true
+}
+
+// withoutStore answers a request for which the stores cannot be asked, or not in
+// time: with the page at hand, be it stale, or with one that is rendered once for
+// all who want it now.
+func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k Key, old *page, status cacheStatus) {
+	o := h.orStale(new(flight), outcome{err: errStoreSlow, detail: detailStoreError}, old)
+	if o.page == nil {
+		f, began := h.c.joinUnstored(&search{route: h.route, key: k})
+		switch {
+		case f == nil:
+			o = outcome{err: ErrClosed, detail: detailClosing}
+		case !began && h.route.Policy == Fail:
+			o = outcome{err: errMaking, detail: detailHeld}
+		default:
+			select {
+			case <-f.done:
+			case <-r.Context().Done():
+				return
+			}
+			o = f.outcome
+		}
+		status.collapsed = f != nil && !began
+	}
+	if o.page == nil && o.refused == "" && old != nil && h.servable(old) {
+		o.page, o.how = old, fromStore
+	}
+	h.answer(w, r, k, o, status)
+}
+
+// servable says whether a page may be served in place of a failure.
+func (h *handler) servable(p *page) bool {
+	return servable(&p.entry, p.cover, h.c.now())
 }
 
 // await is what the route's policy has a visitor wait for of a flight: its end, or
@@ -156,6 +212,11 @@ func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (
 			old = p
 		case <-making:
 			return outcome{err: errMaking, detail: detailHeld}, true
+		case <-f.overdue:
+			if rendered := f.rendered.Load(); rendered != nil {
+				return outcome{page: (*rendered)(), how: unpublished, detail: detailUnpublished}, true
+			}
+			return h.orStale(f, outcome{err: errStoreSlow, detail: detailStoreError}, old), true
 		case <-late:
 			if o := h.orStale(f, outcome{err: errLate, detail: detailTimeout}, old); o.page != nil {
 				return o, true
@@ -217,7 +278,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k Key, o outcom
 		// What was rendered is nobody's: each asks with the request it sent.
 		status.detail = o.refused
 		h.pass(w, r, status)
-	case o.detail == detailStoreError, o.detail == detailClosing:
+	case o.detail == detailClosing:
 		status.collapsed = false
 		status.detail = o.detail
 		h.pass(w, r, status)

@@ -19,19 +19,28 @@ type HistoryStore interface {
 
 	// Rollback makes the kept generation to the current entry, in one atomic
 	// step, and only if the entry is still exactly what read saw (ErrMoved
-	// otherwise). It needs no lease: whoever regenerates the page meanwhile loses
-	// on the fence. Its PurgeSeq becomes the sequence read before the step, and
+	// otherwise). It needs no lease: a regeneration that is under way loses on the
+	// fence. Its PurgeSeq becomes the sequence read before anything else, and
 	// the log tells every node to drop its copy. It returns the new current
 	// entry. Errors: ErrNoVersion, if the generation is not kept; ErrPurged, if a
-	// hard purge covers it. A generation that is current already is pinned, as by
-	// Pin, whether it is kept or not.
+	// hard purge covers it, of the page or by a mark (a tag, a prefix, the tenant,
+	// the site), or if a mark that covers it may have been forgotten. A generation
+	// that is current already is pinned, as by Pin, whether it is kept or not.
+	//
+	// A change that was sent is carried through for some seconds even if ctx ends:
+	// the answer is what became of it. One that waits for others to be sent, and
+	// whose ctx ends, is not made.
 	Rollback(ctx context.Context, read Record, to string, a Assertion) (Entry, error)
 
 	// Pin changes how long the current entry is pinned, in one atomic step, and
 	// only if the entry is still exactly what read saw (ErrMoved otherwise). The
-	// log tells every node to read it again. What was purged stays so. Errors:
-	// ErrNoVersion, if there is no entry, or another service wrote it; ErrPurged,
-	// if a hard purge covers it, but never of unpinning.
+	// log tells every node to read it again, whether anything changed or not. What
+	// was purged stays so. Unpinning sets PinnedUntil to now, in whole seconds, if
+	// it is later; an entry that never was pinned has none afterwards either.
+	// Errors: ErrNoVersion, if there is no entry, or another service wrote it;
+	// ErrPurged, as of Rollback, but never of unpinning.
+	//
+	// ctx is as of Rollback.
 	Pin(ctx context.Context, read Record, a Assertion) (Entry, error)
 }
 
@@ -41,7 +50,8 @@ type Assertion struct {
 	Key Key
 	// At is when it was declared.
 	At time.Time
-	// PinnedUntil suspends expiry by time until then. Zero: not pinned.
+	// PinnedUntil suspends expiry by time until then. Zero: not pinned, or not
+	// any more.
 	PinnedUntil time.Time
 	// Expires is when the store may forget the entry; zero: never.
 	Expires time.Time
@@ -66,6 +76,10 @@ type Publishing struct {
 	// are as many different contents, however often an unchanged page is
 	// regenerated.
 	Unchanged bool
-	// Unpin publishes even if the current entry is pinned.
+	// Unpin publishes even if the current entry is pinned. If it was, the log tells
+	// every node to drop its copy, in the same atomic step.
 	Unpin bool
+	// Key is the page, for the log. It is required where a pin is ended, and
+	// not looked at otherwise.
+	Key Key
 }

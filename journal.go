@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// LogLife is how long the rows of the log are kept, at least. A node that has
-// not read the log for that long does not know what happened.
+// LogLife is how long the rows of the log are kept unless Config.LogLife says
+// otherwise. A node that has not read the log for that long does not know what
+// happened.
 const LogLife = time.Hour
 
 // A LogStore is the log by which nodes learn of what others did.
@@ -24,8 +25,9 @@ type LogStore interface {
 // A Change is one row of the log.
 type Change struct {
 	Seq int64
-	// Reload are pages that were rolled back, pinned or unpinned: copies in
-	// memory that were read before are to be dropped.
+	// Reload are pages that were rolled back, pinned, unpinned or published over
+	// a pin: copies in memory that were read before are to be dropped. Changes
+	// that several callers made at the same time may be one row.
 	Reload []Key
 	// Malformed says why the row could not be read, naming it and the attribute;
 	// Seq is then 0 if it could not be told either, and Reload is empty.

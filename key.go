@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -49,7 +51,7 @@ func ParseKey(tenant, s string) (Key, error) {
 	if strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//") {
 		return Key{}, fmt.Errorf("%w: %q has another scheme than http and https", ErrInvalidKey, s)
 	}
-	host, ok := canonicalHost(host)
+	host, ok := CanonicalHost(host)
 	if !ok {
 		return Key{}, fmt.Errorf("%w: %q does not begin with a host name; expected a URL like https://example.com/page or a key like example.com/page", ErrInvalidKey, s)
 	}
@@ -119,38 +121,72 @@ func joinKey(host, path, query, variant string) string {
 	return host + path + "?" + query + "#" + variant
 }
 
-// canonicalHost lower-cases a host and drops the default ports. It is false for
-// text that cannot be a host.
-func canonicalHost(host string) (string, bool) {
-	if host == "" || len(host) > 260 {
+// CanonicalHost returns the one form of a host that keys have, and whether s is a
+// host at all: a registered name or an IP address in brackets or dotted, with or
+// without a port (RFC 3986, section 3.2.2). Letters are lower case, a trailing dot
+// and the default ports 80 and 443 are dropped (a key has no scheme, and so either
+// is), a port has no leading zeros. At most 260 bytes.
+func CanonicalHost(s string) (string, bool) {
+	name, port, ok := splitHost(s)
+	if !ok || len(s) > maxHostLength {
 		return "", false
 	}
-	lower := false
-	for i := range len(host) {
-		switch c := host[i]; {
-		case c >= 'A' && c <= 'Z':
-			lower = true
-		case isAlphanumeric(c) || strings.IndexByte("-._:[]", c) >= 0:
-		default:
+	if name[0] == '[' {
+		address, err := netip.ParseAddr(name[1 : len(name)-1])
+		if err != nil || !address.Is6() || address.Zone() != "" {
+			return "", false
+		}
+	} else if name, ok = canonicalName(name); !ok {
+		return "", false
+	}
+	name = strings.ToLower(name)
+	if port == "" || port == "80" || port == "443" {
+		return name, true
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return "", false
+	}
+	if len(name)+1+len(port) == len(s) && strings.HasPrefix(s, name) {
+		return s, true // the common case, without an allocation
+	}
+	return name + ":" + port, true
+}
+
+// maxHostLength bounds a host with its port, in bytes: the longest name that DNS
+// has, and room for a dot and a port.
+const maxHostLength = 260
+
+// splitHost takes a host apart. The name is not empty, and the brackets of an IPv6
+// address belong to it. An empty port is none (RFC 3986, section 3.2.3).
+func splitHost(s string) (name, port string, ok bool) {
+	if strings.HasPrefix(s, "[") {
+		end := strings.IndexByte(s, ']')
+		if end < 0 {
+			return "", "", false
+		}
+		rest := s[end+1:]
+		if rest != "" && rest[0] != ':' {
+			return "", "", false
+		}
+		return s[:end+1], strings.TrimPrefix(rest, ":"), true
+	}
+	name, port, _ = strings.Cut(s, ":")
+	return name, port, name != ""
+}
+
+// canonicalName drops the trailing dot of a name. It is false for text with other
+// characters than names have.
+func canonicalName(name string) (string, bool) {
+	name = strings.TrimSuffix(name, ".")
+	if name == "" || name[0] == '.' || name[len(name)-1] == '.' || strings.Contains(name, "..") {
+		return "", false
+	}
+	for i := range len(name) {
+		if c := name[i]; !isAlphanumeric(c) && c != '-' && c != '.' && c != '_' {
 			return "", false
 		}
 	}
-	if lower {
-		host = strings.ToLower(host)
-	}
-	// A colon outside the brackets of an IPv6 address begins the port.
-	name, port := host, ""
-	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
-		name, port = host[:i], host[i+1:]
-	}
-	if name == "" || name[0] != '[' && strings.IndexByte(name, ':') >= 0 || strings.Trim(port, "0123456789") != "" {
-		return "", false
-	}
-	// The key has no scheme, so that the default port of either is dropped.
-	if port == "" || port == "80" || port == "443" {
-		host = name
-	}
-	return host, true
+	return name, true
 }
 
 // canonicalPath brings percent-encoding to the one form of RFC 3986, section

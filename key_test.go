@@ -3,6 +3,7 @@ package isr
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -57,9 +58,29 @@ func TestCanonicalHost(t *testing.T) {
 		{"example.com:-1", ""},
 		{"example.com:80:80", ""},
 		{"::1", ""},
+		{"example.com.", "example.com"},
+		{"Example.com.:8080", "example.com:8080"},
+		{"Example.com:8080", "example.com:8080"},
+		{"example.com..", ""},
+		{".example.com", ""},
+		{"a..b", ""},
+		{".", ""},
+		{"[", ""},
+		{"[]", ""},
+		{"[::1", ""},
+		{"[::1]x", ""},
+		{"[::1]:80:80", ""},
+		{"[127.0.0.1]", ""},
+		{"[fe80::1%25eth0]", ""},
+		{"example.com:0", ""},
+		{"example.com:65535", "example.com:65535"},
+		{"example.com:65536", ""},
+		{"example.com:999999", ""},
+		{"example.com:08080", ""},
+		{strings.Repeat("a", 261), ""},
 	} {
-		if got, ok := canonicalHost(c.host); got != c.want || ok != (c.want != "") {
-			t.Errorf("canonicalHost(%q) = %q, %t; expected %q", c.host, got, ok, c.want)
+		if got, ok := CanonicalHost(c.host); got != c.want || ok != (c.want != "") {
+			t.Errorf("CanonicalHost(%q) = %q, %t; expected %q", c.host, got, ok, c.want)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/facetheory/isr/internal/pause"
 )
 
 // read asks the store for the record of a key, and says when that was. From here on
@@ -30,7 +32,7 @@ func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, reading, er
 
 // read is that of the cache, made again if the page was reloaded meanwhile.
 func (s *search) read(ctx context.Context) (rec Record, err error) {
-	for again := true; again; again = s.c.reloads.crossed(s.key, s.latest) {
+	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
 		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
 			return Record{}, err
 		}
@@ -54,7 +56,7 @@ func (s *search) read(ctx context.Context) (rec Record, err error) {
 // page is reloaded: nobody who comes after them goes back. ErrPurged: it is not to
 // be served, since it was purged meanwhile.
 func (s *search) keep(p *page) error {
-	clear := s.c.memory.put(p)
+	clear := s.c.memory.put(p, s.f)
 	known := s.f.known(p.cover)
 	if !clear || known.Seq > p.cover.Seq {
 		s.c.reload(p.key)
@@ -66,28 +68,48 @@ func (s *search) keep(p *page) error {
 }
 
 // load makes a page of the record that was read last, with the body from memory where
-// the same generation is there already, and keeps it in memory. ErrPurged: it was
+// that is, be it of a page that was dropped, and keeps it in memory. ErrPurged: it was
 // purged meanwhile.
 func (s *search) load(ctx context.Context, rec Record) (*page, error) {
 	e := rec.Entry
-	old := s.c.memory.get(s.key)
-	var body []byte
-	switch {
-	case old != nil && sameEntry(&old.entry, e) && old.cover == rec.Cover:
-		return old, nil
-	case old != nil && !e.Foreign && old.entry.BodyKey == e.BodyKey && old.entry.SHA256 == e.SHA256:
-		body = old.body // other services may write new content under an old key; we never do
-	default:
-		var err error
-		if body, err = s.c.readBody(ctx, e); err != nil {
-			if errors.Is(err, ErrNoBody) {
-				s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
-			}
+	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, e) && p.cover == rec.Cover {
+		return p, nil
+	}
+	var p *page
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, e) {
+		p = last.renew(*e, rec.Cover, s.latest)
+	} else {
+		body, err := s.body(ctx, rec)
+		if err != nil {
 			return nil, err
 		}
+		p = newPage(s.key, *e, rec.Cover, s.latest, body)
 	}
-	p := newPage(s.key, *e, rec.Cover, s.latest, body)
 	return p, s.keep(p)
+}
+
+// body reads the body of a record. One that cannot be read for good counts as
+// missing, so that the page is rendered and published with another; but not while
+// the page is pinned: it may be readable again, and the pin would be lost.
+func (s *search) body(ctx context.Context, rec Record) ([]byte, error) {
+	e := rec.Entry
+	if !e.Foreign && e.BodyKey == s.noBody {
+		return nil, fmt.Errorf("%w: %s, as was found before", ErrNoBody, e.BodyKey)
+	}
+	body, err := s.c.readBody(ctx, e)
+	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
+		err = fmt.Errorf("%w: %w", ErrNoBody, err)
+	}
+	if errors.Is(err, ErrNoBody) {
+		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
+	}
+	return body, err
+}
+
+// sameBody says that two entries have the same immutable body. Other services may
+// write new content under an old key; this package never does.
+func sameBody(a, b *Entry) bool {
+	return !a.Foreign && !b.Foreign && a.BodyKey == b.BodyKey && a.SHA256 == b.SHA256
 }
 
 // sameEntry says whether two readings are of one generation, unchanged.
@@ -96,9 +118,39 @@ func sameEntry(a, b *Entry) bool {
 		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
 }
 
-// readBody reads and checks the body of an entry. ErrNoBody: it is gone, or not
-// what was published.
+// errUnreadable: a body is there, and the store answers, but it cannot be read.
+var errUnreadable = errors.New("the body cannot be read")
+
+const (
+	// bodyReads is how often a body is read before it counts as unreadable.
+	bodyReads = 3
+	// firstReread is the mean pause before it is read again, which then doubles.
+	firstReread = 50 * time.Millisecond
+)
+
+// readBody reads and checks the body of an entry. A read that fails is repeated, as
+// long as the store answers otherwise. ErrNoBody: the body is gone, or not what was
+// published. errUnreadable: every read failed, and the body is there. Other errors say
+// nothing of the body: the store does not answer, or denies access.
 func (c *Cache) readBody(ctx context.Context, e *Entry) ([]byte, error) {
+	for attempt := 1; ; attempt++ {
+		body, err := c.readBodyOnce(ctx, e)
+		if err == nil || errors.Is(err, ErrNoBody) || errors.Is(err, ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
+			return body, err
+		}
+		if _, outage := c.bodies.Stat(ctx, e.BodyKey); outage != nil {
+			return nil, err
+		}
+		if attempt == bodyReads {
+			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		if pause.For(ctx, c.jitter(pause.Doubled(firstReread, time.Second, attempt-1))) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Cache) readBodyOnce(ctx context.Context, e *Entry) ([]byte, error) {
 	rd, length, err := c.bodies.Open(ctx, e.BodyKey)
 	switch {
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrInvalidKey):

@@ -25,8 +25,8 @@ type follower struct {
 
 	// The rest belongs to the goroutine of run.
 
-	cursor  int64     // what this node has done of the log
-	audited time.Time // when SEQ was read last
+	cursor    int64     // what this node has done of the log
+	nextAudit time.Time // when SEQ is to be read again
 	// The last poll that succeeded began at this moment of the monotonic clock,
 	// and of the wall clock, which goes on while a machine sleeps; zero before
 	// the first.
@@ -39,8 +39,10 @@ type follower struct {
 const (
 	// pollTimeout bounds one poll, whatever the store promises.
 	pollTimeout = 10 * time.Second
-	// auditEvery is how often SEQ is read beside the log, which shows that rows
-	// were trimmed, or that the table was replaced by an older one.
+	// auditEvery is how often SEQ is read beside the log, at least, which shows that
+	// rows were trimmed, or that the table was replaced by an older one. By jitter it
+	// is up to a fifth more often: nodes that started together do not find this out,
+	// and read their pages again, in the same second.
 	auditEvery = time.Minute
 )
 
@@ -87,7 +89,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	switch away := f.away(); {
 	case f.polled.IsZero():
 		return f.begin(ctx)
-	case away > LogLife/2:
+	case away > f.c.cfg.LogLife/2:
 		return f.lost(ctx, "the log was not read for too long", "away", away)
 	}
 	seq, err := f.audit(ctx)
@@ -152,18 +154,22 @@ func (f *follower) away() time.Duration {
 // what the log says.
 func (f *follower) audit(ctx context.Context) (int64, error) {
 	now := time.Now()
-	if now.Sub(f.audited) < auditEvery {
+	if now.Before(f.nextAudit) {
 		return f.cursor, nil
 	}
-	f.audited = now
 	sequence, err := f.c.meta.Sequence(ctx)
+	f.auditAfter(now)
 	return sequence.Seq, err
+}
+
+func (f *follower) auditAfter(now time.Time) {
+	f.nextAudit = now.Add(auditEvery - time.Duration(f.c.below(uint64(auditEvery/5))))
 }
 
 // lost begins anew, and says why.
 func (f *follower) lost(ctx context.Context, reason string, args ...any) error {
 	if err := f.begin(ctx); err != nil {
-		f.audited = time.Time{} // so that the next poll finds it out, too
+		f.nextAudit = time.Time{} // so that the next poll finds it out, too
 		return err
 	}
 	f.c.log.Warn("all pages are read anew: "+reason, args...)
@@ -171,21 +177,22 @@ func (f *follower) lost(ctx context.Context, reason string, args ...any) error {
 }
 
 // begin takes SEQ for the cursor. Only once that is known everything that was read
-// before is dropped: a store that cannot be asked costs no page.
+// before is dropped: a store that cannot be asked costs no page. A page that was
+// dropped is read again when it is asked for next, and its body is not fetched if it
+// is the same.
 func (f *follower) begin(ctx context.Context) error {
 	now := time.Now()
 	sequence, err := f.c.meta.Sequence(ctx)
 	if err != nil {
 		return err
 	}
-	f.c.reloads.everything(time.Now())
-	f.c.memory.dropAll()
-	f.c.shortcuts.forgetAll()
+	f.c.floor.raise(time.Now())
 	select {
 	case <-f.begun:
 		f.c.flights.retireAll()
 	default: // they have not read anything yet
 	}
-	f.cursor, f.audited = sequence.Seq, now
+	f.cursor = sequence.Seq
+	f.auditAfter(now)
 	return nil
 }

@@ -9,14 +9,18 @@ import (
 
 // A memory is the tier of pages that this process keeps ready, bounded by their
 // weight in bytes. It changes how fast an answer is, never which one.
+//
+// A page that was dropped is not served any more, but stays until it is evicted
+// or replaced: its body is immutable, and need not be fetched again if the entry,
+// read again, names the same one.
 type memory struct {
-	reloads *reloads
-	pages   *otter.Cache[Key, *page] // nil: nothing is kept
+	floor *floor
+	pages *otter.Cache[Key, *page] // nil: nothing is kept
 }
 
-func newMemory(bytes int64, r *reloads) (*memory, error) {
+func newMemory(bytes int64, f *floor) (*memory, error) {
 	if bytes <= 0 {
-		return &memory{reloads: r}, nil
+		return &memory{floor: f}, nil
 	}
 	pages, err := otter.New(&otter.Options[Key, *page]{
 		MaximumWeight: uint64(bytes),
@@ -25,25 +29,36 @@ func newMemory(bytes int64, r *reloads) (*memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the memory tier: %w", err)
 	}
-	return &memory{reloads: r, pages: pages}, nil
+	return &memory{floor: f, pages: pages}, nil
 }
 
+// get returns the page to be served, or nil.
 func (m *memory) get(k Key) *page {
+	if p := m.last(k); p != nil && !m.isDropped(p) {
+		return p
+	}
+	return nil
+}
+
+// last returns the page that was kept last, dropped or not, or nil. Only its body
+// may be used, and only for an entry that names it.
+func (m *memory) last(k Key) *page {
 	if m.pages == nil {
 		return nil
 	}
 	p, _ := m.pages.GetIfPresent(k)
-	if p == nil || m.reloads.tooOld(p.read.began) {
-		return nil // dropAll may have passed by while it was put
-	}
 	return p
 }
 
-// put keeps a page unless what is there is newer, or was read after the page was
-// reloaded. It is not clear if nobody can tell whether it is the newer one, as with
+func (m *memory) isDropped(p *page) bool {
+	return p.dropped.Load() || m.floor.above(p.read.began)
+}
+
+// put keeps a page that a flight has read, unless what is there is newer, or the
+// page was reloaded since it was read. It is not clear if nobody can tell whether it is the newer one, as with
 // readings that overlap and differ (versions do not tell, since they begin anew
 // where another service has replaced the row): then the page is to be reloaded.
-func (m *memory) put(p *page) (clear bool) {
+func (m *memory) put(p *page, f *flight) (clear bool) {
 	if m.pages == nil {
 		return true
 	}
@@ -52,9 +67,9 @@ func (m *memory) put(p *page) (clear bool) {
 		// Asked under the lock of the key, which drop takes after the reload was
 		// recorded: either this sees the reload, or drop sees the page.
 		switch {
-		case !m.reloads.allows(p.key, p.read.began):
-			clear = !m.reloads.crossed(p.key, p.read)
-		case !found, old.read.before(p.read):
+		case m.floor.above(p.read.began), f.overtaken(p.read.began):
+			clear = !m.floor.crossed(p.read) && !f.crossed(p.read)
+		case !found, m.isDropped(old), old.read.before(p.read):
 			return p, otter.WriteOp
 		case p.read.before(old.read):
 		case sameEntry(&old.entry, &p.entry):
@@ -69,16 +84,19 @@ func (m *memory) put(p *page) (clear bool) {
 	return clear
 }
 
+// drop has the page served no more. Raising the floor does so with all pages.
 func (m *memory) drop(k Key) {
-	if m.pages != nil {
-		m.pages.Invalidate(k)
+	if m.pages == nil {
+		return
 	}
-}
-
-func (m *memory) dropAll() {
-	if m.pages != nil {
-		m.pages.InvalidateAll()
-	}
+	// Not ComputeIfPresent, which takes no lock where there is no page: a put that
+	// has not seen the reload may be about to write one.
+	m.pages.Compute(k, func(p *page, found bool) (*page, otter.ComputeOp) {
+		if found {
+			p.dropped.Store(true)
+		}
+		return p, otter.CancelOp
+	})
 }
 
 // A reading is when the store was asked, or told, what an entry is: at some moment
@@ -89,55 +107,7 @@ type reading struct{ began, ended time.Time }
 // before says that whatever r saw is not newer than what other saw.
 func (r reading) before(other reading) bool { return !r.ended.After(other.began) }
 
-// remembered is how long a refusal is remembered.
-const remembered = 2 * time.Minute
-
-// maxRemembered bounds the number of keys remembered as refused or failed.
-const maxRemembered = 16 << 10
-
-// A shortcut is what the last regeneration of a key came to, where that was no
-// page: it saves the next visitors from waiting for the same end.
-type shortcut struct {
-	readAt  time.Time // when the read that led to it began
-	until   time.Time
-	refused string    // uncacheable, for this reason: straight through
-	failed  *response // the renderer's failure, to be shown again meanwhile
+// contains says that a moment, nil for none, lies within the reading.
+func (r reading) contains(t *time.Time) bool {
+	return t != nil && r.began.Before(*t) && t.Before(r.ended)
 }
-
-// shortcuts are those of this process, bounded in number.
-type shortcuts struct {
-	reloads *reloads
-	byKey   *otter.Cache[Key, *shortcut]
-}
-
-func newShortcuts(r *reloads) (*shortcuts, error) {
-	byKey, err := otter.New(&otter.Options[Key, *shortcut]{MaximumSize: maxRemembered})
-	if err != nil {
-		return nil, fmt.Errorf("the memory of refused pages: %w", err)
-	}
-	return &shortcuts{reloads: r, byKey: byKey}, nil
-}
-
-// get returns a shortcut that still holds, or nil.
-func (s *shortcuts) get(k Key, now time.Time) *shortcut {
-	c, ok := s.byKey.GetIfPresent(k)
-	if !ok || !now.Before(c.until) || s.reloads.tooOld(c.readAt) {
-		return nil
-	}
-	return c
-}
-
-// put remembers a shortcut, unless the page was reloaded since: it would hide the
-// page that somebody rolled back to.
-func (s *shortcuts) put(k Key, c *shortcut) {
-	s.byKey.Compute(k, func(old *shortcut, _ bool) (*shortcut, otter.ComputeOp) {
-		if !s.reloads.allows(k, c.readAt) {
-			return old, otter.CancelOp
-		}
-		return c, otter.WriteOp
-	})
-}
-
-func (s *shortcuts) forget(k Key) { s.byKey.Invalidate(k) }
-
-func (s *shortcuts) forgetAll() { s.byKey.InvalidateAll() }

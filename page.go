@@ -17,14 +17,18 @@ type page struct {
 	entry Entry
 	cover Cover
 	read  reading // that found it
-	body  []byte
-	gzip  []byte // the body in gzip; nil where that does not pay
+	body  []byte  // immutable
+	// negative: the page is an answer such as 404 that this process alone keeps.
+	negative bool
+	gzip     []byte // the body in gzip; nil where that does not pay
 
 	fields   []headerField // the stored header, with the ETag and Vary
 	lastMod  time.Time     // Last-Modified, zero without
 	etag     representation
 	etagGzip representation
 
+	// dropped: the page is not served any more, but its body may be used again.
+	dropped atomic.Bool
 	// stamp is Age and Cache-Status of a hit in the current second.
 	stamp atomic.Pointer[stamp]
 	// nextTry is the earliest moment, in Unix nanoseconds, at which this node
@@ -56,10 +60,29 @@ type stamp struct {
 	status []string
 }
 
-// pageOverhead is what a page costs in memory beside its bytes.
-const pageOverhead = 1 << 10
+// What a page costs in memory beside its texts and bodies, as measured.
+const (
+	pageOverhead  = 1536 // the page, its place in the memory tier, and the names in its entry
+	fieldOverhead = 128  // a field of the header, in the entry and ready to be served
+	textOverhead  = 16   // an element of a list of texts
+)
 
 func newPage(k Key, e Entry, c Cover, read reading, body []byte) *page {
+	return makePage(k, e, c, read, body, gzipBody)
+}
+
+// renew makes a page of another entry that has the same body, which is not
+// compressed again.
+func (p *page) renew(e Entry, c Cover, read reading) *page {
+	return makePage(p.key, e, c, read, p.body, func(contentType string, body []byte) []byte {
+		if p.gzip != nil && isText(contentType) {
+			return p.gzip
+		}
+		return gzipBody(contentType, body)
+	})
+}
+
+func makePage(k Key, e Entry, c Cover, read reading, body []byte, compress func(contentType string, body []byte) []byte) *page {
 	p := &page{key: k, entry: e, cover: c, read: read, body: body}
 	h := e.Header.Clone()
 	if h == nil {
@@ -68,7 +91,7 @@ func newPage(k Key, e Entry, c Cover, read reading, body []byte) *page {
 	if len(h["Content-Type"]) == 0 && len(body) > 0 {
 		h.Set("Content-Type", http.DetectContentType(body))
 	}
-	p.gzip = gzipBody(h.Get("Content-Type"), body)
+	p.gzip = compress(h.Get("Content-Type"), body)
 	p.etag = newRepresentation(e.ETag, len(body))
 	if p.gzip != nil {
 		p.etagGzip = newRepresentation(codedETag(e.ETag, "gzip"), len(p.gzip))
@@ -110,14 +133,19 @@ func codedETag(etag, coding string) string {
 
 // weight is what the page takes of the memory tier, in bytes.
 func (p *page) weight() uint32 {
-	n := pageOverhead + len(p.body) + len(p.gzip) + 2*len(p.key.Text)
+	n := pageOverhead + cap(p.body) + cap(p.gzip) + len(p.key.Tenant) + 2*len(p.key.Text) + textBytes(p.entry.Tags)
 	for _, f := range p.fields {
-		n += 64 + len(f.name)
-		for _, v := range f.values {
-			n += 16 + len(v)
-		}
+		n += fieldOverhead + len(f.name) + textBytes(f.values)
 	}
 	return uint32(n)
+}
+
+func textBytes(texts []string) int {
+	n := 0
+	for _, t := range texts {
+		n += textOverhead + len(t)
+	}
+	return n
 }
 
 // claimTry says whether this node may look for a newer page now, to one of all
@@ -133,8 +161,11 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 	s := p.stamp.Load()
 	if s == nil || s.second != second || s.fresh != (state == Fresh) {
 		status := cacheStatus{hit: true, hasTTL: true, ttl: p.entry.FreshUntil().Sub(now)}
-		if state != Fresh {
+		switch {
+		case state != Fresh:
 			status.detail = detailStale
+		case p.negative:
+			status.detail = detailNegative
 		}
 		s = &stamp{
 			second: second,

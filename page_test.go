@@ -107,11 +107,11 @@ func TestPageHead(t *testing.T) {
 // testMemory is a memory in which readings may be kept that began at start or later.
 func testMemory(t *testing.T, start time.Time) *memory {
 	t.Helper()
-	m, err := newMemory(1<<20, new(reloads))
+	m, err := newMemory(1<<20, new(floor))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.reloads.everything(start)
+	m.floor.raise(start)
 	return m
 }
 
@@ -144,8 +144,8 @@ func TestMemoryPrefersNewerReadings(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := testMemory(t, start)
-			m.put(tt.old)
-			clear := m.put(tt.new)
+			m.put(tt.old, new(flight))
+			clear := m.put(tt.new, new(flight))
 			if want := tt.kept != unclear; clear != want {
 				t.Errorf("clear: %v, want %v", clear, want)
 			}
@@ -163,7 +163,9 @@ func TestMemoryAndReadingsThatAReloadCrossed(t *testing.T) {
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	k := Key{Text: "h/"}
 	m := testMemory(t, start)
-	m.reloads.page(k, at(2))
+	f := new(flight)
+	fs := flights{flying: map[Key][]*flight{k: {f}}}
+	fs.overtake(k, at(2))
 	for _, tt := range []struct {
 		read  reading
 		clear bool
@@ -171,7 +173,7 @@ func TestMemoryAndReadingsThatAReloadCrossed(t *testing.T) {
 		{reading{at(0), at(1)}, true},
 		{reading{at(1), at(3)}, false},
 	} {
-		if clear := m.put(newPage(k, Entry{Version: 1}, Cover{}, tt.read, nil)); clear != tt.clear {
+		if clear := m.put(newPage(k, Entry{Version: 1}, Cover{}, tt.read, nil), f); clear != tt.clear {
 			t.Errorf("%v: clear: %v, want %v", tt.read, clear, tt.clear)
 		}
 		if m.get(k) != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"net"
 	"net/http"
-	"time"
 )
 
 // pass hands a request to the renderer as it is, and the answer to the visitor
@@ -17,17 +16,17 @@ func (h *handler) pass(w http.ResponseWriter, r *http.Request, status cacheStatu
 
 // passRefused passes a request for a page that was not cacheable when it was
 // last rendered, and looks at the answer: the refusal is remembered on while
-// that stays so, without a render of its own. knownAt is a moment before the
-// refusal was looked up.
-func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k Key, reason string, knownAt time.Time) {
+// that stays so, without a render of its own.
+func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k Key, known *negativeEntry) {
+	reason := known.refused
 	pw := &passWriter{ResponseWriter: w, status: cacheStatus{fwd: fwdBypass, detail: reason}}
 	pw.observe = func(status int, header http.Header) {
 		v := h.route.judge(status, header, h.c.cfg.MaxBody)
 		switch {
 		case v.refused != "":
-			h.c.shortcuts.put(k, &shortcut{readAt: knownAt, until: h.c.now().Add(remembered), refused: v.refused})
+			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: h.c.now().Add(remembered), refused: v.refused})
 		case !v.failed && reason != refusedTooLarge && reason != refusedEmpty: // those are told by the body
-			h.c.shortcuts.forget(k)
+			h.c.negative.forget(k)
 		}
 	}
 	h.route.renderer.ServeHTTP(pw, r)

@@ -35,10 +35,13 @@ func (p *projector) project(r *http.Request) (k Key, bypass string, err error) {
 	if r.Method == http.MethodConnect {
 		return Key{}, "", errors.New("this is not a proxy to other hosts")
 	}
+	if name := p.droppedByConnection(r.Header); name != "" {
+		return Key{}, "", fmt.Errorf("the field Connection names %s, which must reach the site", name)
+	}
 	if r.Host == "" {
 		return Key{}, bypassHost, nil // HTTP/1.0 health checks
 	}
-	host, ok := canonicalHost(r.Host)
+	host, ok := CanonicalHost(r.Host)
 	if !ok {
 		return Key{}, "", fmt.Errorf("the Host %.100q is not a host name", r.Host)
 	}
@@ -67,6 +70,34 @@ func (p *projector) project(r *http.Request) (k Key, bypass string, err error) {
 	return Key{Tenant: tenant, Text: text}, "", nil
 }
 
+// droppedByConnection returns the name of a header that the route or the site
+// depends on and that the field Connection names: a proxy would remove it (RFC
+// 9110, section 7.6.1), and the site would see a request without its tenant, say.
+func (p *projector) droppedByConnection(h http.Header) string {
+	for _, line := range h["Connection"] {
+		for member := range splitList(line) {
+			if strings.EqualFold(member, "keep-alive") || strings.EqualFold(member, "close") || strings.EqualFold(member, "upgrade") {
+				continue // nearly always; the rest allocates
+			}
+			name := textproto.CanonicalMIMEHeaderKey(member)
+			switch {
+			case name == "Authorization", name == "Cookie", name == "Host", name == "Content-Length",
+				name == p.TenantHeader && name != "", slices.Contains(p.vary, name), slices.Contains(tenantHeaders(), name):
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// isWebSocket says whether a request asks for the one upgrade that is passed on.
+// Others are not answered with one: a server may ignore them (RFC 9110, section
+// 7.8), and h2c, say, would be a tunnel past everything that is stripped here.
+func isWebSocket(h http.Header) bool {
+	upgrade := h["Upgrade"]
+	return len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket")
+}
+
 func (p *projector) tenant(r *http.Request) (tenant, bypass string, err error) {
 	if p.TenantHeader == "" {
 		for _, name := range tenantHeaders() {
@@ -92,7 +123,7 @@ func (p *projector) mustBypass(r *http.Request) string {
 		return bypassMethod
 	case len(r.Header["Authorization"]) > 0:
 		return bypassAuthorization
-	case len(r.Header["Upgrade"]) > 0:
+	case isWebSocket(r.Header):
 		return bypassUpgrade
 	case r.ContentLength != 0:
 		return bypassBody
@@ -165,7 +196,9 @@ func (p *projector) request(ctx context.Context, k Key) (*http.Request, error) {
 		ProtoMajor: 1,
 		ProtoMinor: 1,
 		Body:       http.NoBody,
-		RemoteAddr: "127.0.0.1:0", // nobody's address: it is not in the key
+		// No RemoteAddr: a render belongs to no visitor, and a handler that asks for
+		// its address (an access list, a proxy's X-Forwarded-For) must not be told
+		// one that it may trust, such as a loopback address.
 		Header: http.Header{
 			"Accept":          {"*/*"},
 			"Accept-Encoding": {"identity"}, // codings are made here, from one body

@@ -40,6 +40,8 @@ func TestProject(t *testing.T) {
 		{name: "other headers do not matter", target: "http://h/", header: "Accept-Language: de\nUser-Agent: x\nAccept-Encoding: gzip", key: "h/"},
 		{name: "authorization", target: "http://h/", header: "Authorization: Basic eDp5", bypass: bypassAuthorization},
 		{name: "upgrade", target: "http://h/", header: "Connection: upgrade\nUpgrade: websocket", bypass: bypassUpgrade},
+		{name: "an upgrade that is not passed on", target: "http://h/", header: "Connection: upgrade, http2-settings\nUpgrade: h2c\nHttp2-Settings: x", key: "h/"},
+		{name: "a list of upgrades", target: "http://h/", header: "Connection: upgrade\nUpgrade: h2c, websocket", key: "h/"},
 		{name: "a session cookie", target: "http://h/", header: "Cookie: _ga=1; sessionid=2", bypass: bypassCookie},
 		{name: "a cookie in a second line", target: "http://h/", header: "Cookie: _ga=1\nCookie: sessionid=2", bypass: bypassCookie},
 		{name: "analytics cookies", target: "http://h/", header: "Cookie: _ga=1; _ga_ABC=2; __utma=3; _fbp=4", key: "h/"},
@@ -94,6 +96,10 @@ func TestProjectRefuses(t *testing.T) {
 		{name: "a tenant too long", header: "X-Site: " + strings.Repeat("a", maxTenantLength+1)},
 		{name: "a host that is none", header: "X-Site: a", host: "exa mple.com/x"},
 		{name: "a path that is none", header: "X-Site: a", path: "no-slash"},
+		{name: "a tenant that a proxy would remove", header: "X-Site: a\nConnection: x-site"},
+		{name: "a tenant that a proxy would remove, among others", header: "X-Site: a\nConnection: keep-alive, foo, X-SITE"},
+		{name: "credentials that a proxy would remove", header: "X-Site: a\nAuthorization: Basic eDp5\nConnection: authorization"},
+		{name: "cookies that a proxy would remove", header: "X-Site: a\nCookie: id=1\nConnection: close\nConnection: cookie"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,6 +160,9 @@ func TestProjectionIsOneBothWays(t *testing.T) {
 		query.Del("utm_source")
 		if diff := cmp.Diff(query, seen.URL.Query()); diff != "" {
 			t.Errorf("the renderer sees another query (-visitor +renderer):\n%s", diff)
+		}
+		if seen.RemoteAddr != "" {
+			t.Errorf("the render claims to come from %s", seen.RemoteAddr)
 		}
 		for name, values := range seen.Header {
 			if values[0] == "secret" {

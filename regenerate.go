@@ -40,8 +40,13 @@ type search struct {
 	claim *Claim // the request that this is for; may be nil
 	early *page  // render even if this page, the current one, is fresh; may be nil
 
-	turn   *turn     // the place in the origin's queue, or the turn; nil without
+	patience *patience // of those who wait, with the store; nil: without end
+
+	mu   sync.Mutex
+	turn *turn // guarded by mu: the place in the origin's queue, or the turn; nil without
+
 	waited bool      // another process was found at work
+	polls  int       // how often it was looked for the end of that work
 	losses int       // how often another process was faster
 	noBody string    // the key of a body that was found missing or damaged
 	since  time.Time // when the search began
@@ -53,14 +58,20 @@ type search struct {
 func (s *search) run(ctx context.Context) outcome {
 	defer s.leave(errNoVerdict)
 	s.since = time.Now()
+	s.patience = &patience{left: s.c.cfg.StoreTimeout, spent: s.overdue}
+	defer s.patience.rest()
+	s.patience.run()
 	select {
 	case <-s.c.follower.begun:
 	case <-ctx.Done():
 	}
-	for round := 0; ; round++ {
+	for {
 		rec, err := s.read(ctx)
 		if err != nil {
 			return s.storeFailed(ctx, err)
+		}
+		if p := s.knownNegative(rec); p != nil {
+			return outcome{page: p, how: fromStore}
 		}
 		now := s.c.now()
 		if state := Freshness(rec.Entry, rec.Cover, now); state == Fresh || state == Stale {
@@ -82,9 +93,9 @@ func (s *search) run(ctx context.Context) outcome {
 		}
 		// The lock row just read spares a conditional write that would fail.
 		// Only Acquire decides.
-		if lock := rec.Lock; lock == nil || !lock.ExpiresAt.After(now) {
+		if lock := rec.Lock; lock == nil || !lock.HeldAt(now) {
 			s.f.announce()
-			o, held := s.attempt(ctx, rec, round)
+			o, held := s.attempt(ctx, rec)
 			switch {
 			case o != nil:
 				return *o
@@ -94,7 +105,7 @@ func (s *search) run(ctx context.Context) outcome {
 			rec.Lock = held
 		}
 		s.leave(errNoVerdict) // others can use the turn meanwhile
-		if o, over := s.wait(ctx, rec, round); over {
+		if o, over := s.wait(ctx, rec); over {
 			return o
 		}
 	}
@@ -103,9 +114,9 @@ func (s *search) run(ctx context.Context) outcome {
 // attempt makes the page, unless somebody else holds the lease, whose lock is
 // returned. Without an outcome the search goes on: another process was faster, or
 // may have been while this one waited for its turn.
-func (s *search) attempt(ctx context.Context, rec Record, round int) (o *outcome, held *Lock) {
+func (s *search) attempt(ctx context.Context, rec Record) (o *outcome, held *Lock) {
 	end := func(o outcome) (*outcome, *Lock) { return &o, nil }
-	switch come, err := s.awaitTurn(ctx, round); {
+	switch come, err := s.awaitTurn(ctx, rec); {
 	case err != nil:
 		return end(s.notAdmitted(ctx, rec, err))
 	case !come:
@@ -169,7 +180,7 @@ func (s *search) behind() bool {
 
 // wait is the part of somebody who finds another process at work: it says
 // whether the search is over, or sleeps until it is worth looking again.
-func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool) {
+func (s *search) wait(ctx context.Context, rec Record) (outcome, bool) {
 	switch backOff := rec.Lock.IsBackOff(); {
 	case s.force:
 		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailBackOff}, true
@@ -183,7 +194,10 @@ func (s *search) wait(ctx context.Context, rec Record, round int) (outcome, bool
 		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, &HeldError{Lock: *rec.Lock}), detailTimeout), true
 	}
 	s.waited = true
-	if err := pause.For(ctx, s.poll(round)); err != nil {
+	s.patience.rest()
+	defer s.patience.run()
+	s.patience.refill(s.c.cfg.StoreTimeout)
+	if err := pause.For(ctx, s.poll(rec)); err != nil {
 		return outcome{err: err, detail: detailClosing}, true
 	}
 	return outcome{}, false
@@ -209,15 +223,21 @@ func (s *search) postponed(ctx context.Context, rec Record, next time.Time, caus
 // come or it is worth looking at META again: another process may have made the
 // page. come: the turn has come, META was just read, and the origin may be asked.
 // The error is a *BudgetError, or says that the cache is being closed.
-func (s *search) awaitTurn(ctx context.Context, round int) (come bool, err error) {
-	if s.turn == nil {
-		if s.turn, err = s.route.budget.enter(s.behind()); err != nil {
+func (s *search) awaitTurn(ctx context.Context, rec Record) (come bool, err error) {
+	s.patience.rest() // so that the turn is this goroutine's alone
+	defer s.patience.run()
+	turn := s.currentTurn()
+	if turn == nil {
+		if turn, err = s.route.budget.enter(s.behind()); err != nil {
 			return false, err
 		}
+		s.mu.Lock()
+		s.turn = turn
+		s.mu.Unlock()
 	}
 	select {
-	case <-s.turn.ready:
-		return true, s.turn.begin()
+	case <-turn.ready:
+		return true, turn.begin()
 	default:
 	}
 	left := s.c.cfg.Wait - time.Since(s.since)
@@ -225,12 +245,12 @@ func (s *search) awaitTurn(ctx context.Context, round int) (come bool, err error
 		return false, errBusy()
 	}
 	if !s.behind() {
-		left = min(left, s.poll(round))
+		left = min(left, s.poll(rec))
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
-	case <-s.turn.ready:
+	case <-turn.ready:
 	case <-timer.C:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
@@ -241,9 +261,29 @@ func (s *search) awaitTurn(ctx context.Context, round int) (come bool, err error
 // leave gives up the turn, or the place in the queue, if there is one; verdict is
 // what can be said of the origin.
 func (s *search) leave(verdict error) {
-	if s.turn != nil {
-		s.turn.leave(verdict)
-		s.turn = nil
+	s.mu.Lock()
+	turn := s.turn
+	s.turn = nil
+	s.mu.Unlock()
+	if turn != nil {
+		turn.leave(verdict)
+	}
+}
+
+func (s *search) currentTurn() *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn
+}
+
+// overdue is called when the store has taken too long for those who wait. They
+// turn to the unstored flight, which must not wait for a turn that is held by a
+// search that is waiting for the store: the turn is given up. A forced search
+// keeps it, since it cannot begin again once its request is claimed.
+func (s *search) overdue() {
+	close(s.f.overdue)
+	if !s.force {
+		s.leave(errNoVerdict)
 	}
 }
 
@@ -252,20 +292,49 @@ func (s *search) leave(verdict error) {
 func (s *search) notAdmitted(ctx context.Context, rec Record, err error) outcome {
 	var refused *BudgetError
 	if !errors.As(err, &refused) {
-		return outcome{err: err, detail: detailClosing}
+		return outcome{err: err, detail: detailOf(err)}
 	}
-	return s.postponed(ctx, rec, s.c.now().Add(refused.RetryAfter), err, refused.detail())
+	return s.postponed(ctx, rec, s.c.now().Add(refused.RetryAfter), err, detailOf(err))
 }
 
-// poll is how long to sleep between two looks at META.
-func (s *search) poll(round int) time.Duration {
-	return s.c.jitter(pause.Doubled(firstPoll, maxPoll, round))
+// poll is how long to sleep before the next look at META: one process, one key,
+// one poller. A thousand processes may wait for one cold page, so the first look
+// comes when the render is expected to end, and later ones with exponential
+// backoff.
+func (s *search) poll(rec Record) time.Duration {
+	n := s.polls
+	s.polls++
+	expected := s.expected(rec)
+	if expected == 0 {
+		return s.c.jitter(pause.Doubled(unknownPoll, maxPoll, n))
+	}
+	if n > 0 {
+		return s.c.jitter(pause.Doubled(min(max(expected/4, firstPoll), maxPoll), maxPoll, n-1))
+	}
+	left := expected
+	if rec.Lock != nil && !rec.Lock.IsBackOff() {
+		// Lease ends are rounded up to seconds: less than one says nothing.
+		if elapsed := s.c.now().Sub(rec.Lock.ExpiresAt.Add(-s.c.cfg.Lease)); elapsed >= time.Second {
+			left -= elapsed
+		}
+	}
+	left = min(max(left, firstPoll), maxPoll)
+	return left + s.c.jitter(max(left/8, firstPoll/2))
+}
+
+// expected is how long a render of the page is expected to take: as long as the
+// last one, or as the route's renders in this process; 0 if nothing is known.
+func (s *search) expected(rec Record) time.Duration {
+	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
+		return rec.Entry.RenderTime
+	}
+	return time.Duration(s.route.renderTime.Load())
 }
 
 const (
-	// A waiter looks at META this often: one process, one key, one poller.
-	firstPoll = 50 * time.Millisecond
-	maxPoll   = time.Second
+	firstPoll   = 50 * time.Millisecond
+	unknownPoll = 400 * time.Millisecond
+	maxPoll     = time.Second
 )
 
 // maxLosses bounds how often one search renders in vain.
@@ -274,22 +343,29 @@ const maxLosses = 3
 // leased is the part of the holder of the lease. overtaken: the lease was lost, or
 // another writer published.
 func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) (o outcome, overtaken bool) {
-	held, stop := s.c.keepLease(ctx, lease, acquiredAt)
+	// Whatever hangs, and whether it heeds its context or not, the lease is not
+	// extended for longer than the work may take.
+	work, cancel := context.WithTimeoutCause(ctx, s.c.cfg.RenderTimeout+storeTime, ErrLeaseLost)
+	defer cancel()
+	held, stop := s.c.keepLease(work, lease, acquiredAt)
 	stop = sync.OnceFunc(stop)
 	defer stop()
 	rec, seq, found := s.prepare(ctx, held, lease)
 	if found != nil {
 		return *found, false
 	}
-	began := time.Now()
-	generatedAt := s.c.now().Truncate(time.Second)
-	got := s.c.render(held, s.route.projector, s.route.renderer, s.key)
-	took := time.Since(began)
+	s.patience.rest()
+	if s.currentTurn() == nil { // the store was slow, and the turn was given up
+		s.release(ctx, lease)
+		return outcome{}, true
+	}
+	got, at := s.render(held)
 	if got.refused == refusedEmpty && rec.Entry != nil {
 		got = rendering{failure: errEmpty} // a blank page never replaces a good one
 	}
-	s.leave(s.verdict(held, lease, got))
-	switch {
+	s.leave(s.verdict(held, lease.Failures(), got))
+	s.patience.run()
+	switch took := at.took; {
 	case held.Err() != nil && errors.Is(context.Cause(held), ErrLeaseLost):
 		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", took)
 		return outcome{}, true
@@ -301,31 +377,57 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 		return s.failed(ctx, lease, rec, got, took), false
 	case got.refused != "":
 		s.release(ctx, lease)
-		s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", got.refused)
-		s.c.shortcuts.put(s.key, &shortcut{readAt: s.latest.began, until: s.c.now().Add(remembered), refused: got.refused})
-		return outcome{refused: got.refused}, false
+		return s.refused(s.latest.began, got.refused), false
 	case took > got.verdict.revalidate:
 		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
 	}
-	next := s.entry(got, generatedAt, took, seq)
+	next := s.entry(got, at, seq)
+	if s.staysInMemory(rec, &next) {
+		return s.keepNegative(ctx, lease, rec, next, got)
+	}
+	// Those who wait get this if it takes too long to store it.
+	s.f.rendered.Store(new(sync.OnceValue(func() *page { return unpublishedPage(s.key, next, at, got.response.body) })))
 	if err := s.putBody(held, rec.Entry, &next, got.response.body); err != nil {
 		s.release(ctx, lease)
-		return s.notPublished(next, got, fmt.Errorf("storing the body of %s: %w", s.key, err)), false
+		return s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err)), false
 	}
 	// The heartbeat ends before the publish: the lease has two thirds of its
 	// lifetime left, and a refresh would contend with the transaction.
 	stop()
-	return s.publish(ctx, lease, rec, next, got, took)
+	return s.publish(ctx, lease, rec, next, got, at)
+}
+
+// A timing is when a render took place.
+type timing struct {
+	began       time.Time // by the monotonic clock
+	generatedAt time.Time // by the wall clock, in whole seconds
+	took        time.Duration
+}
+
+// render calls the renderer.
+func (s *search) render(ctx context.Context) (rendering, timing) {
+	at := timing{began: time.Now(), generatedAt: s.c.now().Truncate(time.Second)}
+	got := s.c.render(ctx, s.route.projector, s.route.renderer, s.key)
+	at.took = time.Since(at.began)
+	s.route.observe(at.took)
+	return got, at
+}
+
+// refused remembers that a page is not cacheable, for all that was known at readAt.
+func (s *search) refused(readAt time.Time, reason string) outcome {
+	s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", reason)
+	s.c.negative.put(s.key, &negativeEntry{readAt: readAt, until: time.Now().Add(remembered), refused: reason}, s.f)
+	return outcome{refused: reason}
 }
 
 // verdict is what a render says of the origin. One that was cut off by us says
 // nothing; neither does a page that fails again, which has a back-off of its own,
 // unless it is the one that was to try the origin.
-func (s *search) verdict(held context.Context, lease Lease, got rendering) error {
+func (s *search) verdict(held context.Context, failures int, got rendering) error {
 	switch {
 	case held.Err() != nil, errors.Is(got.failure, ErrInvalidKey):
 		return errNoVerdict
-	case got.failure != nil && lease.Failures() > 0 && !s.turn.probe:
+	case got.failure != nil && failures > 0 && !s.currentTurn().probe:
 		return errNoVerdict
 	}
 	return got.failure
@@ -337,6 +439,7 @@ func (s *search) verdict(held context.Context, lease Lease, got rendering) error
 // the store failed.
 func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, seq int64, found *outcome) {
 	end := func(o outcome) (Record, int64, *outcome) {
+		s.leave(errNoVerdict) // the store may hang, and others can use the turn
 		s.release(ctx, lease)
 		return Record{}, 0, &o
 	}
@@ -383,7 +486,7 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 
 // publish makes the generation current. If we crash before, the body is garbage
 // that nothing points at; after, everything is in place.
-func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, took time.Duration) (o outcome, overtaken bool) {
+func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, at timing) (o outcome, overtaken bool) {
 	told := reading{began: time.Now()}
 	published, err := s.c.meta.Publish(ctx, lease, read, next, s.publishing(read, &next))
 	told.ended = time.Now()
@@ -401,11 +504,19 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, next Ent
 		return outcome{}, true
 	case err != nil:
 		s.release(ctx, lease)
-		return s.notPublished(next, got, fmt.Errorf("publishing %s: %w", s.key, err)), false
+		return s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err)), false
 	}
-	s.c.log.Info("rendered", "key", s.key.String(), "status", next.Status, "bytes", next.Length, "took", took.Round(time.Millisecond), "fresh", next.Revalidate)
+	s.c.log.Info("rendered", "key", s.key.String(), "status", next.Status, "bytes", next.Length, "took", at.took.Round(time.Millisecond), "fresh", next.Revalidate)
 	p := newPage(s.key, published, s.f.known(read.Cover), told, got.response.body)
-	s.c.shortcuts.forget(s.key)
+	s.c.negative.forget(s.key)
+	s.c.unpublished.forget(s.key)
+	if s.c.floor.above(s.latest.began) || s.f.overtaken(s.latest.began) {
+		// The page was reloaded since META was read under the lease. A rollback or a
+		// pin would have refused the publish, so this is a purge, and may cover what
+		// was rendered: the waiters get that, and the next visitor what META says.
+		s.c.reload(s.key)
+		return outcome{page: p, how: fromRender}, false
+	}
 	if err := s.keep(p); err != nil {
 		return outcome{}, true // the next one is rendered after the purge
 	}
@@ -421,6 +532,7 @@ func (s *search) publishing(read Record, next *Entry) Publishing {
 		Superseded: s.c.now().Add(s.c.cfg.Retention),
 		Unchanged:  read.Entry != nil && sameContent(read.Entry, next),
 		Unpin:      s.unpin || !s.pinned(read),
+		Key:        s.key,
 	}
 }
 
@@ -457,7 +569,7 @@ func (s *search) conclude(ctx context.Context, lease Lease, o outcome) {
 func uncacheable(reason string) error { return fmt.Errorf("%w: %s", ErrUncacheable, reason) }
 
 // entry describes the generation that a rendering made.
-func (s *search) entry(got rendering, generatedAt time.Time, took time.Duration, seq int64) Entry {
+func (s *search) entry(got rendering, at timing, seq int64) Entry {
 	res := got.response
 	sum := sha256.Sum256(res.body)
 	digest := hex.EncodeToString(sum[:])
@@ -468,7 +580,7 @@ func (s *search) entry(got rendering, generatedAt time.Time, took time.Duration,
 	id := s.c.newGenerationID()
 	e := Entry{
 		BodyKey:      bodyPrefix(s.pk) + id,
-		GeneratedAt:  generatedAt,
+		GeneratedAt:  at.generatedAt,
 		Revalidate:   s.c.shorten(wholeSeconds(got.verdict.revalidate), s.route.jitter),
 		ETag:         etag,
 		GenerationID: id,
@@ -481,17 +593,21 @@ func (s *search) entry(got rendering, generatedAt time.Time, took time.Duration,
 		Tags:         surrogateTags(res.header),
 		Stale:        clampInterval(got.verdict.stale.Truncate(time.Second)),
 		PurgeSeq:     seq,
-		RenderTime:   max(took.Round(time.Millisecond), time.Millisecond),
+		RenderTime:   max(at.took.Round(time.Millisecond), time.Millisecond),
 	}
 	e.Expires = expiry(e, s.c.now(), s.c.cfg.Retention)
 	return e
 }
 
 // expiry is when the table may forget an entry: garbage collection, a day
-// beyond all that could still need it; never, if it is pinned for ever.
+// beyond all that could still need it; never, if it is pinned for ever. A negative
+// answer is not retained beyond its windows: what made it is not worth it.
 func expiry(e Entry, now time.Time, retention time.Duration) time.Time {
 	if !e.PinnedUntil.Before(Forever()) {
 		return time.Time{}
+	}
+	if isNegative(e.Status) {
+		retention = 0
 	}
 	t := now.Add(retention)
 	if e.StaleUntil().After(t) {
@@ -527,7 +643,7 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 	if o.page == nil {
 		// Where there is a page to serve, visitors must not be shown the failure,
 		// though the page may be gone from memory by then.
-		s.c.shortcuts.put(s.key, &shortcut{readAt: s.latest.began, until: again, failed: res})
+		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: again, failed: res}, s.f)
 	}
 	return o
 }
@@ -548,13 +664,15 @@ func (s *search) unavailable(ctx context.Context, rec Record, cause error, detai
 }
 
 // servable says whether an entry may be served while the origin, or the store,
-// fails.
+// fails. The windows of a pinned entry may end long before its pin does, and nothing
+// is rendered meanwhile: it is served until a render succeeds.
 func servable(e *Entry, c Cover, now time.Time) bool {
 	switch Freshness(e, c, now) {
 	case Fresh, Stale:
 		return true
 	case Expired:
-		return now.Before(e.FreshUntil().Add(staleIfError(e.Header)))
+		wasPinned := !e.PinnedUntil.IsZero() && !e.OutlivesMarks(c.MarkLifetime, now)
+		return wasPinned || now.Before(e.FreshUntil().Add(staleIfError(e.Header)))
 	}
 	return false
 }
@@ -564,21 +682,17 @@ func (s *search) storeFailed(ctx context.Context, err error) outcome {
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx), detail: detailClosing}
 	}
-	s.c.log.Error("the store failed", "key", s.key.String(), "error", err)
+	s.c.complaints.log("the store failed", "key", s.key.String(), "error", err)
 	return outcome{err: err, detail: detailStoreError}
 }
 
-// notPublished lets those who waited have what was rendered for them, which may
-// be shared, though it could not be stored.
-func (s *search) notPublished(next Entry, got rendering, err error) outcome {
-	s.c.log.Error("rendered, but not published", "key", s.key.String(), "error", err)
-	now := time.Now()
-	return outcome{
-		page:   newPage(s.key, next, Cover{}, reading{now, now}, got.response.body),
-		how:    unpublished,
-		err:    err,
-		detail: detailUnpublished,
-	}
+// notPublished lets those who waited, and those who come in the next seconds,
+// have what was rendered, which may be shared, though it could not be stored.
+func (s *search) notPublished(err error) outcome {
+	s.c.complaints.log("rendered, but not published", "key", s.key.String(), "error", err)
+	p := (*s.f.rendered.Load())()
+	s.keepUnpublished(p)
+	return outcome{page: p, how: unpublished, err: err, detail: detailUnpublished}
 }
 
 // release gives the lease up; that it fails masks nothing, since it expires.

@@ -108,7 +108,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (Entry, error) {
 		if err := c.madeBefore(ctx, wanted); err != nil {
 			return Entry{}, err
 		}
-		s := *wanted
+		s := search{route: wanted.route, key: wanted.key, force: true, unpin: wanted.unpin, claim: wanted.claim}
 		f, began := c.join(&s)
 		if f == nil {
 			return Entry{}, ErrClosed

@@ -5,19 +5,52 @@ import (
 	"time"
 )
 
-// A rollback may be asked for before the node has read the log for the first
-// time, or while it cannot: nothing is kept in memory then that could be dropped.
-// Package isrtest/simulator found that this was a panic.
-func TestReloadBeforeTheLogWasRead(t *testing.T) {
-	var r reloads
-	k, asked := Key{Text: "example.com/"}, time.Now()
-	r.page(k, asked)
-	if r.allows(k, asked.Add(time.Second)) {
-		t.Error("what was read before the log may not be kept, and was")
+// Nothing is served from memory before the node knows where the log is, and then
+// nothing that was read before.
+func TestNothingIsServedFromBelowTheFloor(t *testing.T) {
+	start := time.Now()
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	var f floor
+	if !f.above(at(1)) {
+		t.Error("what was read before the log is served")
 	}
-	begun := asked.Add(time.Minute)
-	r.everything(begun)
-	if r.allows(k, asked.Add(time.Second)) || !r.allows(k, begun) {
-		t.Error("what is read from the time of the log on may be kept, and nothing before")
+	f.raise(at(2))
+	if !f.above(at(1)) || f.above(at(2)) {
+		t.Error("what is read once the log is known is to be served, and nothing before")
+	}
+	if f.crossed(reading{at(0), at(1)}) || !f.crossed(reading{at(1), at(3)}) || f.crossed(reading{at(2), at(3)}) {
+		t.Error("only a read that was under way when the floor was raised has crossed it")
+	}
+}
+
+// A reload is remembered by the flights of its page that are under way, and by
+// nothing else: what is reloaded in a burst takes no memory, and is not forgotten
+// before the last read that it overtook has ended.
+func TestReloadsAreRememberedByFlights(t *testing.T) {
+	start := time.Now()
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	page, other := Key{Text: "h/"}, Key{Text: "h/other"}
+	c := &Cache{memory: &memory{}, unpublished: &unpublishedPages{}, negative: testNegativeCache(t, 1<<20)}
+	c.flights = flights{byKey: make(map[Key]*flight), flying: make(map[Key][]*flight)}
+	land := make(chan struct{})
+	f, _ := c.flights.join(page, false, func(*flight) outcome { <-land; return outcome{} })
+
+	c.reload(other) // of which nothing is under way
+	if f.overtaken(at(-1)) {
+		t.Error("the reload of another page overtakes the flight")
+	}
+	c.reload(page)
+	if !f.overtaken(at(-1)) || f.overtaken(at(1)) {
+		t.Error("the flight's reads are to be overtaken that began before the reload, and no others")
+	}
+	next, began := c.flights.join(page, false, func(*flight) outcome { return outcome{} })
+	if !began || next.overtaken(at(-1)) {
+		t.Error("a flight that begins after the reload has nothing to do with it")
+	}
+	close(land)
+	<-f.done
+	<-next.done
+	if n := len(c.flights.flying); n != 0 {
+		t.Errorf("%d pages are remembered once all flights have landed", n)
 	}
 }

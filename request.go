@@ -73,7 +73,8 @@ func (s RequestState) String() string {
 type Request struct {
 	Key, Hash string
 	State     RequestState
-	// InProgressUntil is when a started request may be taken over.
+	// InProgressUntil is when a started request may be taken over, as it is
+	// stored; an end that is later than any lease's does not count.
 	InProgressUntil time.Time
 	// BodyKey and GenerationID are the result of a completed one.
 	BodyKey, GenerationID string
@@ -89,7 +90,7 @@ func (r Request) Standing(c Claim, now time.Time) error {
 		return &RequestError{Request: r, Err: ErrRequestMismatch}
 	case r.State == RequestCompleted:
 		return &RequestError{Request: r, Err: ErrRequestCompleted}
-	case r.State == RequestStarted && r.InProgressUntil.After(now):
+	case r.State == RequestStarted && lasts(r.InProgressUntil, now):
 		return &RequestError{Request: r, Err: ErrRequestInProgress}
 	}
 	return nil

@@ -102,9 +102,11 @@ func (c *Cache) Pin(ctx context.Context, k Key, d time.Duration) (Entry, error) 
 	return e, nil
 }
 
-// Unpin lets the current entry of a page age, and be replaced, as others do. An
-// entry that is not pinned is left as it is: no error. The errors are those of
-// Pin.
+// Unpin lets the current entry of a page age, and be replaced, as others do. Should
+// its windows have ended while it was pinned, it is served in place of a failure
+// until a new one has been rendered. Of an entry that is not pinned, every node
+// drops its copy, which may be of a time when it was: no error. The errors are those
+// of Pin, without ErrPurged.
 func (c *Cache) Unpin(ctx context.Context, k Key) (Entry, error) {
 	e, err := c.repin(ctx, k, Assertion{Key: k, At: c.now()})
 	if err != nil {
@@ -118,9 +120,6 @@ func (c *Cache) repin(ctx context.Context, k Key, a Assertion) (Entry, error) {
 	return c.assert(ctx, k, func(rec Record) (Entry, error) {
 		if rec.Entry == nil {
 			return Entry{}, fmt.Errorf("%w: the page is not stored", ErrNoVersion)
-		}
-		if rec.Entry.PinnedUntil.Equal(a.PinnedUntil) {
-			return *rec.Entry, nil
 		}
 		return c.meta.Pin(ctx, rec, c.lasting(a, *rec.Entry))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,8 +257,9 @@ func TestPinnedPage(t *testing.T) {
 			t.Errorf("WithUnpin: pinned until %v, %v", g.PinnedUntil, err)
 		}
 		before, err := a.Unpin(t.Context(), page)
-		if err != nil || before.Version != g.Version {
-			t.Errorf("Unpin of a page that is not pinned: version %d, %v; want %d as it was", before.Version, err, g.Version)
+		if err != nil || before.GenerationID != g.GenerationID || !before.PinnedUntil.IsZero() {
+			t.Errorf("Unpin of a page that is not pinned: generation %s pinned until %v, %v; want %s as it was",
+				before.GenerationID, before.PinnedUntil, err, g.GenerationID)
 		}
 	})
 }
@@ -368,6 +370,89 @@ func TestReplayOfAnUnchangedGeneration(t *testing.T) {
 		again, err := p.Regenerate(t.Context(), page, isr.WithIdempotencyKey("r"))
 		if err != nil || !again.Replayed || again.BodyKey != first.BodyKey || site.renders.Load() != 2 {
 			t.Errorf("%+v, %v after %d renders", again, err, site.renders.Load())
+		}
+	})
+}
+
+// A page whose windows have ended while it was pinned is served in place of a
+// failure until a render succeeds, and marked.
+func TestUnpinnedPageWhileTheOriginFails(t *testing.T) {
+	for name, unpin := range map[string]func(t *testing.T, p *peer){
+		"unpinned": func(t *testing.T, p *peer) {
+			if _, err := p.Unpin(t.Context(), page); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the pin ended": func(*testing.T, *peer) { time.Sleep(2 * 24 * time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				p := tb.peer("a", isr.Route{Name: "site", Stale: time.Hour}, site, func(cfg *isr.Config) { cfg.Poll = -1 }) // months of polls take minutes
+				p.regenerate(t, 1)
+				if _, err := p.Pin(t.Context(), page, 29*24*time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(28 * 24 * time.Hour)
+				expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
+				site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+					http.Error(w, "broken", http.StatusInternalServerError)
+				})
+				unpin(t, p)
+				for range 20 { // some of them during the back-off
+					expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
+					if a := get(p, "/"); !strings.Contains(a.status(), "detail=stale-if-error") {
+						t.Errorf("the page is not marked: %s", a.status())
+					}
+					time.Sleep(time.Minute / 2)
+				}
+				site.answers(cacheable)
+				time.Sleep(time.Minute)
+				if a := get(p, "/"); !strings.HasPrefix(a.Body.String(), "/ rendered") || a.Body.String() == "/ rendered 1" {
+					t.Errorf("after the failure: %q, %s", a.Body, a.status())
+				}
+			})
+		})
+	}
+}
+
+// Changes that end a pin are in the log: a node that has the pinned generation in
+// memory does not serve it for as long as the pin was to last.
+func TestRegenerationOverAPinIsSeenEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a, b := tb.peer("a", withHistory, site, nil), tb.peer("b", withHistory, site, nil)
+		a.regenerate(t, 1)
+		if _, err := a.Pin(t.Context(), page, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		if _, err := a.Regenerate(t.Context(), page, isr.WithUnpin()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+	})
+}
+
+// An unpin that finds nothing to do is in the log all the same.
+func TestUnpinOfAPageThatIsNotPinnedIsSeenEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		p := tb.peer("a", withHistory, newSite(), nil)
+		p.regenerate(t, 1)
+		before, err := tb.store("c").Sequence(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := p.Unpin(t.Context(), page)
+		if err != nil || !e.PinnedUntil.IsZero() {
+			t.Fatalf("pinned until %v, %v", e.PinnedUntil, err)
+		}
+		changes, err := tb.store("c").Changes(t.Context(), before.Seq)
+		if err != nil || len(changes) != 1 || len(changes[0].Reload) != 1 || changes[0].Reload[0] != page {
+			t.Errorf("the log says %+v, %v", changes, err)
 		}
 	})
 }

@@ -64,6 +64,15 @@ type Route struct {
 	// roll back to. At most 100; each costs a row, and its body.
 	History int
 
+	// StoreNegative has answers such as 404 and 410 of pages that are not stored
+	// yet published to all processes, with a row and a body each, until a day after
+	// their stale window. By default each process renders and keeps its own, in
+	// memory alone, for the freshness window and at most five minutes: strangers
+	// can ask for any number of URLs. Set it where missing pages are popular, slow
+	// to render, and asked for at many servers. A page that is stored is replaced
+	// by such an answer in either case.
+	StoreNegative bool
+
 	// Query names the query parameters that are part of the key. A request with
 	// any other goes to the renderer unchanged and is not cached; only well-known
 	// tracking parameters (utm_source, gclid, …) are dropped.

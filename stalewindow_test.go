@@ -77,7 +77,7 @@ func TestExpiredOnItsWayToWhoJoined(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		route := isr.Route{Stale: -1, Jitter: -1}
 		get(tb.node(tb.store("a"), nil).Handler(route, site), "/")
-		cold, err := isr.New(tb.store("b"), slowShelf{tb.bodies}, isr.Config{})
+		cold, err := isr.New(tb.store("b"), slowShelf{tb.bodies}, isr.Config{StoreTimeout: 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,8 @@ type MetaStore interface {
 	// the request was made (ErrLeaseLost otherwise), and the entry is still exactly
 	// what read saw (ErrMoved otherwise). It returns next with the Version it was given.
 	// Attributes that are none of an Entry's survive. ErrPinned: the entry is
-	// pinned, and how does not unpin it.
+	// pinned, and how does not unpin it. A publish that ends a pin is in the log
+	// (see LogStore) in the same atomic step.
 	Publish(ctx context.Context, l Lease, read Record, next Entry, how Publishing) (Entry, error)
 
 	HistoryStore
@@ -112,10 +113,23 @@ type Lock struct {
 	// Owner is the name that the holder gave itself, empty if it gave none or
 	// the row is a back-off.
 	Owner string
-	// ExpiresAt is the moment from which the lease is free.
+	// ExpiresAt is the moment from which the lease is free, as it is stored; see HeldAt.
 	ExpiresAt time.Time
 	// Failures counts the failed regenerations in a row; see IsBackOff.
 	Failures int
+}
+
+// HeldAt reports whether the lease is held, or the pause lasts, at a time. A
+// lease that ends later than any can, such as one that another service wrote in
+// milliseconds, is free.
+func (l Lock) HeldAt(now time.Time) bool { return lasts(l.ExpiresAt, now) }
+
+// lasts reports whether a lease, or what lasts as long as one, that ends at a
+// time is in force now.
+func lasts(end, now time.Time) bool {
+	// Ten years is the longest lease. Clocks differ by less than a day.
+	const longest = (10*365 + 1) * 24 * time.Hour
+	return end.After(now) && !end.After(now.Add(longest))
 }
 
 // IsBackOff says that the row is no lease but the pause that a failure left.
@@ -136,6 +150,12 @@ type Sequence struct {
 //   - Consistency: a body can be read, and is listed, once Put has returned nil.
 //   - Durability: a body whose Put returned nil survives a crash.
 //   - Atomicity: a reader sees the whole body or [ErrNotFound], never a part.
+//   - Absence: ErrNotFound is said of a body that is definitely not there. A
+//     store that is not allowed to look says [ErrDenied], and one that cannot
+//     tell returns any other error: callers render what is missing anew, and
+//     override its pin.
+//   - Time: a store on the network bounds each call, and each Read, also when
+//     the context has no deadline.
 //   - Concurrency: all methods are safe for concurrent use; of several Puts
 //     under one key with different content, exactly one wins.
 //
@@ -147,7 +167,8 @@ type BodyStore interface {
 	// bytes is [ErrExists] and changes nothing.
 	Put(ctx context.Context, key string, body []byte) error
 	// Open opens a body for reading, with its length in bytes. The caller closes
-	// it. ErrNotFound if there is none.
+	// it. ErrNotFound if there is none. Reading ends with io.EOF only after the
+	// whole body.
 	Open(ctx context.Context, key string) (io.ReadCloser, int64, error)
 	// Stat describes a body without reading it. ErrNotFound if there is none.
 	Stat(ctx context.Context, key string) (BodyInfo, error)

@@ -161,5 +161,5 @@ func (s *Store) syncFolders(folder string) error {
 
 // failed says which operation failed, on which key and which file.
 func (s *Store) failed(operation, key string, err error) error {
-	return fmt.Errorf("dirbody: %s body %q at %s: %w", operation, key, filepath.Join(s.dir, filepath.FromSlash(fileName(key))), err)
+	return fmt.Errorf("dirbody: %s body %q at %s: %w", operation, key, filepath.Join(s.dir, filepath.FromSlash(fileName(key))), contract(err))
 }

@@ -31,7 +31,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo,
 		}
 		l := lister{store: s, ctx: ctx, prefix: prefix, yield: yield}
 		if _, err := l.walk(start, startKey); err != nil {
-			yield(isr.BodyInfo{}, fmt.Errorf("dirbody: list bodies %q in %s: %w", prefix, s.dir, err))
+			yield(isr.BodyInfo{}, fmt.Errorf("dirbody: list bodies %q in %s: %w", prefix, s.dir, contract(err)))
 		}
 	}
 }

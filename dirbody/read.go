@@ -22,7 +22,7 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	}
 	f, length, err := s.openFile(fileName(key))
 	if err != nil {
-		return nil, 0, s.failed("open", key, missing(err))
+		return nil, 0, s.failed("open", key, err)
 	}
 	return f, length, nil
 }
@@ -40,7 +40,7 @@ func (s *Store) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
 		err = mustBeRegular(info)
 	}
 	if err != nil {
-		return isr.BodyInfo{}, s.failed("stat", key, missing(err))
+		return isr.BodyInfo{}, s.failed("stat", key, err)
 	}
 	return isr.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil
 }
@@ -67,10 +67,15 @@ func mustBeRegular(info fs.FileInfo) error {
 	return nil
 }
 
-// missing turns the file system's word for a missing file into the contract's.
-func missing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return isr.ErrNotFound
+// contract wraps the file system's word for a missing file, and for one that this
+// process may not touch, in the contract's. Other failures, such as EIO or a stale
+// mount, say nothing about the file.
+func contract(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", isr.ErrNotFound, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %w", isr.ErrDenied, err)
 	}
 	return err
 }

@@ -47,12 +47,13 @@ func (s *Store) acquire(ctx context.Context, pk string, d time.Duration) (*lease
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := s.call(ctx, l.take)
+		if refusal, ok := errors.AsType[*tabletheory.ConditionError](err); ok {
+			return l.contest(refusal, started) // the token on the row settles an echo
+		}
 		switch tabletheory.OutcomeOf(err) {
 		case tabletheory.Applied:
 			return l, nil
-		case tabletheory.ConditionFailed:
-			return l.contest(err, started)
-		case tabletheory.Refused:
+		case tabletheory.ConditionFailed, tabletheory.Refused:
 			if attempt == 1 {
 				return nil, err
 			}
@@ -87,13 +88,9 @@ func (l *lease) take(ctx context.Context) error {
 
 // contest reads the row that refused us. Our own token on it means that an
 // earlier attempt, ours or the SDK's, was carried out and its reply lost.
-func (l *lease) contest(refusal error, started time.Time) (*lease, error) {
-	failed, ok := errors.AsType[*tabletheory.ConditionError](refusal)
-	if !ok {
-		return nil, refusal
-	}
+func (l *lease) contest(refusal *tabletheory.ConditionError, started time.Time) (*lease, error) {
 	var found lockRow
-	if err := failed.Decode(&found); err != nil && !errors.Is(err, tabletheory.ErrItemNotFound) {
+	if err := refusal.Decode(&found); err != nil && !errors.Is(err, tabletheory.ErrItemNotFound) {
 		return nil, errors.Join(refusal, err)
 	}
 	if string(found.Token) == l.token {

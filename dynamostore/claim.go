@@ -144,8 +144,8 @@ func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
 			return nil, err
 		}
 	}
-	if int64(lock.ExpiresAt) > floorSeconds(now) {
-		return nil, &isr.HeldError{Lock: lock.lock()}
+	if found := lock.lock(); found.HeldAt(now) {
+		return nil, &isr.HeldError{Lock: found}
 	}
 	expiresAt := expiry(now, l.duration)
 	return &claiming{

@@ -1,6 +1,7 @@
 package dynamostore_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -48,6 +49,30 @@ func TestClaimCountsFailuresOfWhatItReplaces(t *testing.T) {
 					t.Errorf("acquired after %d failures, want %d", l.Failures(), c.want)
 				}
 			})
+		}
+	})
+}
+
+// An end that no lease can have, such as one in milliseconds, holds nothing: not
+// the page, and not the request.
+func TestImpossibleEndsAreFree(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		f := newFixture(t, db)
+		milliseconds := num(strconv.FormatInt(f.clock.Now().UnixMilli()+30_000, 10))
+		lock := attrs{"lease_token": str("theirs"), "lease_expires_at": milliseconds}
+		f.raw.set(pk, "LOCK", lock)
+		if read := f.read().Lock; read == nil || read.HeldAt(f.clock.Now()) {
+			t.Errorf("Read shows %+v, want a lease that is free", read)
+		}
+		f.acquire()
+
+		f.raw.set(pk, "LOCK", lock)
+		f.raw.set(pk, "REQ#r1", attrs{
+			"request_hash": str(newClaim("r1").Hash), "status": str("STARTED"), "attempt_token": str("theirs"),
+			"in_progress_until": milliseconds, "ttl": num(seconds(f.clock.Now().Add(time.Hour))),
+		})
+		if _, err := f.store.Acquire(t.Context(), pk, 30*time.Second, newClaim("r1")); err != nil {
+			t.Errorf("Acquire with a claim: %v", err)
 		}
 	})
 }

@@ -20,6 +20,7 @@
 //	               sk = VER#…   generations that are kept, the current one among them
 //	pk = PURGE     sk = SEQ     the purge sequence of the whole table
 //	               sk = LOG#…   what happened at a sequence, for nodes to follow
+//	               sk = MARK#…  the newest purge of a tag, a prefix, a tenant, a site
 //	pk = JOB#…     sk = LOCK    the lease of another job; see LeaseManager
 //
 //	acquire ──► PutItem LOCK, if free ────────────────────────────┐
@@ -27,13 +28,17 @@
 //	publish ──► ┌ Update META, if it is exactly what was read ┐   │
 //	            ├ Delete LOCK, if still ours and not expired  ┤ ◄─┘
 //	            ┊ Put VER#, Update the VER# of before         ┊ with history
-//	            └ Update REQ#, if it is still ours            ┘ with a request
+//	            ┊ Update REQ#, if it is still ours            ┊ with a request
+//	            └ Update SEQ, Put LOG#                        ┘ if it ends a pin
 //	              one transaction: all or nothing
 //
-//	rollback ─► ┌ Update META, if it is exactly what was read ┐
+//	rollback ─► ┌ Update META, if it is exactly what was read ┐ of each change
 //	            ├ Update VER#, if it is still there           ┤
-//	            ├ Update SEQ, if it is what was read          ┤
+//	            ├ Update SEQ, if it is what was read          ┤ once for all of them
 //	            └ Put LOG#                                    ┘
+//
+// Changes of the log that one store makes at the same time share a transaction
+// (group commit): each of them advances SEQ, and so would refuse the others.
 //
 // A lease that is acquired for a request is one transaction with its REQ# row, and
 // so is each refresh. Whoever loses the one loses the other.
@@ -58,7 +63,11 @@
 //     if anything else was written in between. isr.v never takes a value twice.
 //   - A request is carried out once, whatever becomes of those who carry it out.
 //   - A rollback is never undone by a regeneration that began before it, and never
-//     brings back what a hard purge covers.
+//     brings back what a hard purge covers: of the page, or by a mark.
+//   - Every change that ends or moves a pin is in the log, in the same transaction:
+//     no node serves a pinned generation from memory after it has read that.
+//   - A change of the log never fails because of another one that it shares a
+//     transaction with, unless no answer comes at all.
 //   - Answers are definite: a lost reply is settled before a method returns, by
 //     repeating the request under its own token, and then by making it
 //     impossible and looking at what is there. See [Store.Publish] and

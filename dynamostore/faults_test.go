@@ -151,6 +151,10 @@ func (f *faultyAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ..
 	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.GetItemOutput, error) { return f.API.GetItem(ctx, in) })
 }
 
+func (f *faultyAPI) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.BatchGetItemOutput, error) { return f.API.BatchGetItem(ctx, in) })
+}
+
 func (f *faultyAPI) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	return inject(f, ctx, false, func(ctx context.Context) (*dynamodb.QueryOutput, error) { return f.API.Query(ctx, in) })
 }

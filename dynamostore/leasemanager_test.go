@@ -78,8 +78,8 @@ func TestLeaseManager(t *testing.T) {
 		for page, err := range f.store.List(t.Context()) {
 			listed = append(listed, page.PK, fmt.Sprint(err))
 		}
-		for pk, err := range f.store.Partitions(t.Context()) {
-			listed = append(listed, pk, fmt.Sprint(err))
+		for page, err := range f.store.NamedBodies(t.Context()) {
+			listed = append(listed, page.PK, fmt.Sprint(err))
 		}
 		if d := diff([]string{pk, "<nil>", pk, "<nil>"}, listed); d != "" {
 			t.Errorf("the pages are (-want +got):\n%s", d)

@@ -76,19 +76,33 @@ func (l *lease) lockRow(expiresAt int64) *lockRow {
 	return lock
 }
 
-// isFree demands that nobody holds the lease. A row without a number cannot say
-// when it ends: it is free.
+// isFree demands that the lease is free. A row without a number cannot say when
+// it ends, and one that ends later than any lease can, such as in milliseconds, was not
+// written by a holder: both are free.
 func (l *lease) isFree(now time.Time) core.Condition {
-	return tabletheory.ConditionExpression(isFree, map[string]any{":number": "N", ":now": floorSeconds(now)})
+	return tabletheory.ConditionExpression(isFree, freeAt(now))
 }
 
-const isFree = "attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now"
+const isFree = "attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now OR lease_expires_at > :longest"
+
+// freeAt are the values of isFree.
+func freeAt(now time.Time) map[string]any {
+	return map[string]any{":number": "N", ":now": floorSeconds(now), ":longest": longestEnd(now)}
+}
+
+// longestEnd is the latest end, in epoch seconds, that a lease can have: one of
+// the longest duration, by a clock that is a day ahead. [isr.Lock.HeldAt] has the
+// same bound.
+func longestEnd(now time.Time) int64 {
+	const skew = 24 * 3600
+	return floorSeconds(now) + maxInterval + skew
+}
 
 // isFreeAfter demands besides that the row counts as many failures as one that was
 // read: a transaction does not tell what it replaces, and a worker that froze after
 // it had looked must not take over failures that others have made up for.
 func (l *lease) isFreeAfter(read row, now time.Time) core.Condition {
-	values := map[string]any{":number": "N", ":now": floorSeconds(now)}
+	values := freeAt(now)
 	failures := "attribute_not_exists(failures)"
 	if found, ok := read[attrFailures]; ok {
 		failures, values[":failures"] = "failures = :failures", found

@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
 	"strconv"
@@ -82,6 +83,18 @@ type logTarget struct {
 // kindReload: nodes are to read the page again.
 const kindReload = "reload"
 
+// reloadOf is the target of a page that nodes are to read again.
+func reloadOf(k isr.Key) logTarget { return logTarget{Kind: kindReload, Tenant: k.Tenant, Key: k.Text} }
+
+// checkPage refuses a page that the log cannot name. The error wraps
+// [isr.ErrInvalidKey].
+func checkPage(k isr.Key) error {
+	if err := isr.ValidKey(k); err != nil {
+		return fmt.Errorf("the page's key, for the log: %w", err)
+	}
+	return nil
+}
+
 // change reads a LOG row.
 func (s *Store) change(ctx context.Context, found row) isr.Change {
 	digits := strings.TrimPrefix(found.text(attrSK), logPrefix)
@@ -144,7 +157,7 @@ func (s *Store) advance(seen seenSequence, id string, targets []logTarget) []act
 	}
 	log := &logRow{
 		location: s.at(pkPurgeLog, logKey(next)), ID: id, Targets: targets,
-		TTL: horizon(ceilSeconds(s.config.Now().Add(isr.LogLife))),
+		TTL: horizon(ceilSeconds(s.config.Now().Add(s.config.LogLife))),
 	}
 	return []action{
 		{opSequence, func(tx core.TransactionBuilder) { tx.Update(sequence, []string{"Seq"}, unchanged) }},
@@ -158,4 +171,15 @@ func (s *Store) advance(seen seenSequence, id string, targets []logTarget) []act
 func (s *Store) passed(ctx context.Context, seen seenSequence, id string) (bool, error) {
 	found, err := s.readRow(ctx, false, pkPurgeLog, logKey(seen.Seq+1))
 	return found.text(attrID) == id, err
+}
+
+// skip advances the sequence from what was seen, with nothing to tell, unless it has
+// moved: from then on no other request that demands the seen sequence can happen.
+func (s *Store) skip(ctx context.Context, seen seenSequence) error {
+	void := s.newRequest(s.advance(seen, rand.Text(), []logTarget{}))
+	err := s.repeat(ctx, false, void.send)
+	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
+		return nil
+	}
+	return err
 }

@@ -60,6 +60,18 @@ func (m meteredAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ..
 	return out, err
 }
 
+func (m meteredAPI) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	asked := *in
+	asked.ReturnConsumedCapacity = total
+	out, err := m.API.BatchGetItem(ctx, &asked, o...)
+	if err == nil {
+		for _, table := range out.ConsumedCapacity {
+			m.read(ctx, &table)
+		}
+	}
+	return out, err
+}
+
 func (m meteredAPI) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	asked := *in
 	asked.ReturnConsumedCapacity = total

@@ -2,9 +2,9 @@ package dynamostore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -17,7 +17,8 @@ import (
 // LOCK, if the lease is ours and has not expired. It costs four write units if
 // META has at most 1 KB. With history it also makes the generation's version
 // row, and lets that of the generation before expire: four units more. For a lease
-// with a request it completes that: two units more.
+// with a request it completes that: two units more. If it ends a pin, the log
+// tells every node: four units more, and a read unit.
 //
 // The entry that is returned is next as a reader will find it, its times in
 // whole seconds.
@@ -38,7 +39,7 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 	}
 	p, err := s.newPublication(held, read, next, how)
 	if err == nil {
-		err = s.carryOut(s.during(ctx, p.operation()), p)
+		err = p.carryOut(s.during(ctx, p.operation()))
 	}
 	if errors.Is(err, isr.ErrLeaseLost) {
 		held.end()
@@ -59,9 +60,13 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 type publication struct {
 	swap
 	lease *lease
+	// unpinned: it ends a pin, and so is a change of the log, about page. The
+	// others are of no use to one that is not.
+	unpinned bool
+	page     isr.Key
+	seen     seenSequence // from which the next request advances
+	id       string       // in the log
 }
-
-var _ change = (*publication)(nil)
 
 func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how isr.Publishing) (*publication, error) {
 	f, err := fenceOf(read)
@@ -73,8 +78,14 @@ func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how is
 	}
 	// Decided by what was read: if it was pinned or unpinned since, the fence
 	// refuses the publish.
-	if e := read.Entry; !how.Unpin && e != nil && e.PinnedUntil.After(s.config.Now()) {
-		return nil, fmt.Errorf("%w until %s", isr.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
+	pinned := read.Entry != nil && read.Entry.PinnedUntil.After(s.config.Now())
+	if pinned && !how.Unpin {
+		return nil, fmt.Errorf("%w until %s", isr.ErrPinned, read.Entry.PinnedUntil.UTC().Format(time.RFC3339))
+	}
+	if pinned {
+		if err := checkPage(how.Key); err != nil {
+			return nil, err
+		}
 	}
 	w, err := s.newSwap(f, next, how.History, how.Superseded)
 	if err != nil {
@@ -82,7 +93,7 @@ func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how is
 	}
 	w.newer = s.config.Guards.Monotonic
 	w.replaced = how.History && how.Unchanged
-	return &publication{swap: w, lease: l}, nil
+	return &publication{swap: w, lease: l, unpinned: pinned, page: how.Key, id: rand.Text()}, nil
 }
 
 // operation is what the publication is for the meter.
@@ -98,8 +109,13 @@ func (p *publication) operation() string {
 	return "publish"
 }
 
-func (p *publication) name() []any {
-	return []any{slog.String("write", "publish"), slog.String("pk", p.lease.pk), slog.String("generation", p.next.GenerationID)}
+// prepare reads SEQ, if the publication ends a pin: nodes that have the pinned
+// generation in memory would serve it for as long as the pin was to last.
+func (p *publication) prepare(ctx context.Context) (err error) {
+	if p.unpinned {
+		p.seen, err = p.store.readSequence(ctx)
+	}
+	return err
 }
 
 // request makes a request with a client token and a moment of its own.
@@ -114,7 +130,11 @@ func (p *publication) request() *request {
 	}
 	actions = append(actions, p.keepVersion()...)
 	actions = append(actions, p.retireVersion()...)
-	return p.store.newRequest(append(actions, p.completeRequest()...))
+	actions = append(actions, p.completeRequest()...)
+	if p.unpinned {
+		actions = append(actions, p.store.advance(p.seen, p.id, []logTarget{reloadOf(p.page)})...)
+	}
+	return p.store.newRequest(actions)
 }
 
 // keepVersion makes the version row of the generation, if there is to be one. It
@@ -139,12 +159,11 @@ func (p *publication) completeRequest() []action {
 	return []action{{opRequest, func(tx core.TransactionBuilder) { tx.Update(r, fields, a.isMine()...) }}}
 }
 
-func (p *publication) running() bool { return p.lease.running() }
-
-// judge names the conditions that were false. The rows that come back with them
-// settle the common case of a lost reply at no cost: META is what this
-// publication made it.
-func (p *publication) judge(_ context.Context, why refusal) (again bool, err error) {
+// judge says what conditions that were false mean: again, that another request may
+// get through; a nil error, that an earlier one is what made them false. The rows
+// that come back with them settle the common case of a lost reply at no cost: META
+// is what this publication made it.
+func (p *publication) judge(why refusal) (again bool, err error) {
 	meta, moved := why[opMeta]
 	lock, lost := why[opLock]
 	switch {
@@ -165,61 +184,12 @@ func (p *publication) judge(_ context.Context, why refusal) (again bool, err err
 	case why.of(opVersion):
 		return false, fmt.Errorf("there is a version %s already: the id of a generation is used once", p.next.GenerationID)
 	}
-	// Only the superseded version was not there any more.
-	p.forget()
+	if why.of(opSuperseded) {
+		p.forget() // it is gone
+	}
 	return true, nil
 }
 
 func (p *publication) isOurs(meta row) bool {
 	return meta.child(attrISR).text(attrGenerationID) == p.next.GenerationID
-}
-
-// preclude deletes LOCK, if it carries our token, until that is answered. From
-// then on no request of ours can land: each demands the token. If we crash
-// before that, the lease expires.
-func (p *publication) preclude(ctx context.Context, cause error) (answer, err error) {
-	gone, err := p.store.drop(ctx, p.lease)
-	if err != nil {
-		return nil, err
-	}
-	p.lease.end()
-	if gone {
-		return fmt.Errorf("%w: %w", isr.ErrLeaseLost, cause), nil
-	}
-	return cause, nil // it was given back
-}
-
-// landed looks for our generation on META.
-func (p *publication) landed(ctx context.Context, sent []*request) (bool, error) {
-	meta, err := p.store.readRow(ctx, false, p.lease.pk, skMeta)
-	if err != nil {
-		return false, err
-	}
-	if p.isOurs(meta) {
-		return true, nil
-	}
-	if v, ok := meta.version(); meta == nil || ok && v <= p.next.Version {
-		return false, nil // unchanged, or another writer took our number
-	}
-	if p.current != "" {
-		// The version row is ours, and written with META.
-		version, err := p.store.readRow(ctx, false, p.lease.pk, p.current)
-		if err != nil || version != nil {
-			return version != nil, err
-		}
-	}
-	// Somebody wrote META since: after us, or instead of us. DynamoDB remembers
-	// what it did under our client tokens, and repeating a request cannot do
-	// harm now: it is answered from memory, or fails its conditions.
-	for _, request := range sent {
-		err := p.store.repeat(ctx, false, request.send)
-		switch tabletheory.OutcomeOf(err) {
-		case tabletheory.Applied:
-			return true, nil
-		case tabletheory.ConditionFailed:
-		case tabletheory.Refused, tabletheory.Cancelled, tabletheory.Unknown:
-			return false, err
-		}
-	}
-	return false, nil
 }

@@ -155,7 +155,7 @@ func TestMalformedRequests(t *testing.T) {
 // the step is seen.
 func TestTakeoverOfAnother(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
-		hash := str(strings.Repeat("a", 64))
+		hash, later := str(strings.Repeat("a", 64)), num(seconds(time.Now().Add(time.Hour)))
 		for name, test := range map[string]struct {
 			before, after attrs
 			want          error
@@ -166,12 +166,12 @@ func TestTakeoverOfAnother(t *testing.T) {
 			"made by another": {nil, attrs{"request_hash": hash, "status": str("COMPLETED")}, isr.ErrRequestCompleted},
 			"taken over": {
 				attrs{"request_hash": hash, "status": str("FAILED"), "attempt_token": str("t1")},
-				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t2"), "in_progress_until": num("4000000000")},
+				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t2"), "in_progress_until": later},
 				isr.ErrRequestInProgress,
 			},
 			"extended after all": {
 				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t1"), "in_progress_until": num("1")},
-				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t1"), "in_progress_until": num("4000000000")},
+				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t1"), "in_progress_until": later},
 				isr.ErrRequestInProgress,
 			},
 			"another's after its time": {

@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/facetheory/isr/internal/pause"
@@ -36,7 +37,7 @@ func (s *Store) repeat(ctx context.Context, bounded bool, do func(context.Contex
 			return err
 		case tabletheory.Cancelled, tabletheory.Unknown:
 		}
-		if bounded && s.spent(attempt, started) || !s.pause(ctx, attempt) {
+		if bounded && s.spent(attempt, started) || errors.Is(err, errForgotten) || !s.pause(ctx, attempt) {
 			return err
 		}
 	}

@@ -2,9 +2,7 @@ package dynamostore
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -15,16 +13,21 @@ import (
 // Rollback implements [isr.MetaStore]. A generation that is current already is
 // pinned, or unpinned, as by Pin, whether it is kept or not. It costs eight
 // write units if the rows have at most 1 KB, two more if a version is superseded,
-// and three read units.
+// and five read units or more: SEQ, PURGE, the version, and the marks, which are two
+// queries (three for a tenant's page), and one read for each tag.
 //
-// Requests without an answer, and those that others' changes of the log have
-// overtaken, are repeated for SettleTimeout at most. If there is no answer even
-// then, the matter is settled as by Publish, but by means of the log: the
-// sequence is advanced, after which the transaction can no longer land, and the
-// log says whose it was.
+// Rollbacks and pins that are made at the same time share a transaction. One that
+// waits to be sent is not made if ctx ends, or after SettleTimeout. One that was
+// sent is carried through, whatever becomes of ctx: a request without an answer is
+// repeated for SettleTimeout at most. If there is no answer even then, the matter
+// is settled as by Publish, but by means of the log: the sequence is advanced,
+// after which the transaction can no longer land, and the log says whose it was.
 func (s *Store) Rollback(ctx context.Context, read isr.Record, to string, a isr.Assertion) (isr.Entry, error) {
 	ctx = s.during(ctx, "rollback")
 	f, err := fenceOf(read)
+	if err == nil {
+		err = checkPage(a.Key)
+	}
 	if err != nil {
 		return isr.Entry{}, fmt.Errorf("roll back to %s: %w", to, err)
 	}
@@ -41,9 +44,9 @@ func (s *Store) Rollback(ctx context.Context, read isr.Record, to string, a isr.
 }
 
 func (s *Store) rollback(ctx context.Context, f fence, known isr.Cover, to string, a isr.Assertion) (*isr.Entry, error) {
-	// In this order: a hard purge of the page that is not on PURGE when it is read
+	// In this order: a hard purge that is not on PURGE or a mark when it is read
 	// here has a higher sequence than this one, and so covers what the rollback
-	// makes. Other purges, by tag or site, are those that the caller knew.
+	// makes.
 	seen, err := s.readSequence(ctx)
 	if err != nil {
 		return nil, err
@@ -56,27 +59,36 @@ func (s *Store) rollback(ctx context.Context, f fence, known isr.Cover, to strin
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPurged(version, known.Merge(cover)); err != nil {
+	if version.OutlivesMarks(seen.MarkLifetime, s.config.Now()) {
+		return nil, fmt.Errorf("%w, as far as can be known: it was rendered at %s, and purges by tag are remembered for %s",
+			isr.ErrPurged, version.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
+	}
+	if err := s.checkPurged(ctx, version, known.Merge(cover), a.Key); err != nil {
 		return nil, err
 	}
 	next := *version
 	next.PurgeSeq, next.AssertedAt, next.PinnedUntil, next.Expires = seen.Seq, a.At, a.PinnedUntil, a.Expires
-	r, err := s.newReassertion(f, next, true, seen, a)
+	r, err := s.newReassertion(f, next, true, a)
 	if err != nil {
 		return nil, err
 	}
 	r.restored = version
-	return r.carryOut(ctx)
+	return r.carryOut(ctx, &seen)
 }
 
 // Pin implements [isr.MetaStore]. Neither the purge sequence of the entry moves
 // nor the time at which it was asserted: what was purged stays so. An entry of
 // another service has no place for a pin: regenerate it first. Errors of its own:
 // isr.ErrNoVersion, if there is no entry that could be pinned, and isr.ErrPurged,
-// if a hard purge covers it, but never of unpinning.
+// if a hard purge covers it, but never of unpinning. It costs six write units if
+// META has at most 1 KB, and a read unit; pinning reads the marks as well, which
+// is two units more, and one for each tag of the entry.
 func (s *Store) Pin(ctx context.Context, read isr.Record, a isr.Assertion) (isr.Entry, error) {
 	ctx = s.during(ctx, "pin")
 	f, err := fenceOf(read)
+	if err == nil {
+		err = checkPage(a.Key)
+	}
 	if err != nil {
 		return isr.Entry{}, fmt.Errorf("pin: %w", err)
 	}
@@ -93,75 +105,89 @@ func (s *Store) pin(ctx context.Context, f fence, read isr.Record, a isr.Asserti
 		return nil, fmt.Errorf("%w: the page has no entry", isr.ErrNoVersion)
 	case e.Foreign:
 		return nil, fmt.Errorf("%w: the entry was written by another service; regenerate the page first", isr.ErrNoVersion)
-	case !a.PinnedUntil.IsZero():
-		if err := checkPurged(e, read.Cover); err != nil {
+	case a.PinnedUntil.IsZero():
+		a.PinnedUntil = s.unpinned(e)
+	default:
+		if err := s.checkPurged(ctx, e, read.Cover, a.Key); err != nil {
 			return nil, err
 		}
-	}
-	seen, err := s.readSequence(ctx)
-	if err != nil {
-		return nil, err
 	}
 	next := *read.Entry
 	next.PinnedUntil, next.Expires = a.PinnedUntil, a.Expires
 	kept := f.meta.text(attrCurrent) == versionPrefix+next.GenerationID
-	r, err := s.newReassertion(f, next, kept, seen, a)
+	r, err := s.newReassertion(f, next, kept, a)
 	if err != nil {
 		return nil, err
 	}
-	return r.carryOut(ctx)
+	return r.carryOut(ctx, nil)
 }
 
-// checkPurged refuses a generation that a hard purge covers.
-func checkPurged(e *isr.Entry, c isr.Cover) error {
-	if c.HardSeq > e.PurgeSeq {
-		return fmt.Errorf("%w: it was rendered at sequence %d, and purged at %d", isr.ErrPurged, e.PurgeSeq, c.HardSeq)
+// checkPurged refuses a generation of the page k that a hard purge covers: one of
+// the page itself, or a mark.
+func (s *Store) checkPurged(ctx context.Context, e *isr.Entry, known isr.Cover, k isr.Key) error {
+	marked, err := s.hardMark(ctx, k, e.Tags)
+	if err != nil {
+		return err
+	}
+	if hard := max(known.HardSeq, marked); hard > e.PurgeSeq {
+		return fmt.Errorf("%w: it was rendered at sequence %d, and purged at %d", isr.ErrPurged, e.PurgeSeq, hard)
 	}
 	return nil
 }
 
-// A reassertion is a rollback or a pin: somebody's word that a generation is to
-// be current, which all nodes learn of by the log.
-type reassertion struct {
-	swap
-	assertion isr.Assertion
-	restored  *isr.Entry   // the version that returns; nil for a pin
-	seen      seenSequence // from which the next request advances
-	asked     seenSequence // from which the latest one does
-	id        string       // in the log
-	until     time.Time    // when it is given up
+// unpinned is the end of an entry's pin once it is unpinned: now, unless it ended
+// before. It stays on META, so that readers can tell an entry that outlived its
+// windows because of a pin: it may be served in place of a failure.
+func (s *Store) unpinned(e *isr.Entry) time.Time {
+	now := moment(floorSeconds(s.config.Now()))
+	if e.PinnedUntil.Before(now) {
+		return e.PinnedUntil
+	}
+	return now
 }
 
-var _ change = (*reassertion)(nil)
+// A reassertion is a rollback or a pin: a person's word that a generation is to be
+// current, which all nodes learn of by the log.
+type reassertion struct {
+	swap
+	page     isr.Key
+	restored *isr.Entry // the version that returns; nil for a pin
+}
 
-func (s *Store) newReassertion(f fence, next isr.Entry, kept bool, seen seenSequence, a isr.Assertion) (*reassertion, error) {
-	if err := isr.ValidKey(a.Key); err != nil {
-		return nil, fmt.Errorf("the page that the assertion is about: %w", err)
-	}
+var _ loggedChange = (*reassertion)(nil)
+
+func (s *Store) newReassertion(f fence, next isr.Entry, kept bool, a isr.Assertion) (*reassertion, error) {
 	w, err := s.newSwap(f, next, kept, a.Superseded)
 	if err != nil {
 		return nil, err
 	}
-	return &reassertion{swap: w, assertion: a, seen: seen, id: rand.Text(), until: time.Now().Add(s.config.SettleTimeout)}, nil
+	return &reassertion{swap: w, page: a.Key}, nil
 }
 
-func (r *reassertion) carryOut(ctx context.Context) (*isr.Entry, error) {
-	if err := r.store.carryOut(ctx, r); err != nil {
+// carryOut commits the reassertion. seen is as of groupCommit.commit.
+func (r *reassertion) carryOut(ctx context.Context, seen *seenSequence) (*isr.Entry, error) {
+	if err := r.store.log.commit(ctx, r, seen); err != nil {
 		return nil, err
 	}
 	return &r.next, nil
 }
 
-func (r *reassertion) name() []any {
-	return []any{slog.String("write", "rollback or pin"), slog.String("pk", r.fence.pk), slog.String("generation", r.next.GenerationID)}
+func (r *reassertion) items() []itemKey {
+	items := []itemKey{{r.fence.pk, skMeta}}
+	if r.restored != nil {
+		items = append(items, itemKey{r.fence.pk, r.current})
+	}
+	if r.superseded != "" {
+		items = append(items, itemKey{r.fence.pk, r.superseded})
+	}
+	return items
 }
 
-func (r *reassertion) request() *request {
-	r.asked = r.seen
+// write states the same at any sequence. The entry of a rollback keeps the one that
+// was read when the rollback began: a purge in between came after it was asked for.
+func (r *reassertion) write(context.Context, int64) ([]action, []logTarget, error) {
 	actions := append([]action{r.moveMeta()}, r.restoreVersion()...)
-	actions = append(actions, r.retireVersion()...)
-	reload := []logTarget{{Kind: kindReload, Tenant: r.assertion.Key.Tenant, Key: r.assertion.Key.Text}}
-	return r.store.newRequest(append(actions, r.store.advance(r.seen, r.id, reload)...))
+	return append(actions, r.retireVersion()...), []logTarget{reloadOf(r.page)}, nil
 }
 
 // restoreVersion keeps the version that returns from being collected, on
@@ -176,51 +202,21 @@ func (r *reassertion) restoreVersion() []action {
 	}}}
 }
 
-func (r *reassertion) running() bool { return time.Now().Before(r.until) }
+// recognizes reports whether META has the number that it was to get: perhaps by us,
+// if DynamoDB had forgotten our token.
+func (r *reassertion) recognizes(why refusal) bool {
+	v, ok := row(why[opMeta].Item).version()
+	return why.of(opMeta) && ok && v == r.next.Version
+}
 
-func (r *reassertion) judge(ctx context.Context, why refusal) (again bool, err error) {
+func (r *reassertion) judge(why refusal) error {
 	switch {
 	case why.of(opMeta):
-		if v, ok := row(why[opMeta].Item).version(); ok && v == r.next.Version {
-			// Perhaps by us: DynamoDB had forgotten our token.
-			switch landed, err := r.landed(ctx, nil); {
-			case err != nil:
-				return false, fmt.Errorf("%w: %w; looking whose change it was: %w", isr.ErrUnknownOutcome, isr.ErrMoved, err)
-			case landed:
-				return false, nil
-			}
-		}
-		return false, isr.ErrMoved
+		return isr.ErrMoved
 	case why.of(opRestored):
-		return false, fmt.Errorf("%w any more", isr.ErrNoVersion)
-	}
-	if why.of(opSuperseded) {
+		return fmt.Errorf("%w any more", isr.ErrNoVersion)
+	case why.of(opSuperseded):
 		r.forget()
 	}
-	if why.of(opSequence) {
-		// Somebody else wrote the log. The entry keeps the sequence from before:
-		// a purge in between came after the rollback was asked for.
-		if r.seen, err = r.store.readSequence(ctx); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// preclude advances the sequence, with nothing to tell, unless it has moved: from
-// then on no request of ours can land, since each demands the sequence that was
-// seen.
-func (r *reassertion) preclude(ctx context.Context, cause error) (answer, err error) {
-	void := r.store.newRequest(r.store.advance(r.asked, rand.Text(), []logTarget{}))
-	err = r.store.repeat(ctx, false, void.send)
-	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
-		err = nil
-	}
-	return cause, err
-}
-
-// landed looks for our id in the log, where the latest request would have written
-// it: there was another one before it only if those until then had not happened.
-func (r *reassertion) landed(ctx context.Context, _ []*request) (bool, error) {
-	return r.store.passed(ctx, r.asked, r.id)
+	return nil
 }

@@ -23,6 +23,11 @@ func (f *fixture) assertion() isr.Assertion {
 	return isr.Assertion{Key: isr.Key{Tenant: "t1", Text: "example.com/"}, At: now, Expires: now.Add(40 * 24 * time.Hour)}
 }
 
+// rollbackReads is how many calls a rollback of this file's page makes before its
+// transaction: SEQ, PURGE, the version, and four for the marks: of the page's tags,
+// of other kinds on both sides of those in sort order, and of sites.
+const rollbackReads = 7
+
 func (f *fixture) rollback(to string, a isr.Assertion) isr.Entry {
 	f.t.Helper()
 	got, err := f.store.Rollback(f.t.Context(), f.read(), to, a)
@@ -41,7 +46,7 @@ func TestRollbackRows(t *testing.T) {
 		row := f.raw.get(pk, "META")
 		row["x_custom"], row["version"] = set("a", "b"), num("5")
 		f.raw.put(pk, "META", row)
-		f.raw.put("PURGE", "SEQ", attrs{"seq": num("41"), "mark_lifetime": num("86400"), "x_custom": str("kept")})
+		f.raw.put("PURGE", "SEQ", attrs{"seq": num("41"), "mark_lifetime": num("3456000"), "x_custom": str("kept")})
 		a := f.assertion()
 		a.PinnedUntil, a.Superseded = isr.Forever(), f.clock.Now().Add(time.Hour)
 		got := f.rollback("g1", a)
@@ -56,7 +61,7 @@ func TestRollbackRows(t *testing.T) {
 		}
 		f.wantTTL("VER#g1", nil)
 		f.wantTTL("VER#g2", &a.Superseded)
-		if d := diff(attrs{"pk": str("PURGE"), "sk": str("SEQ"), "seq": num("42"), "mark_lifetime": num("86400"), "x_custom": str("kept")}, f.raw.get("PURGE", "SEQ")); d != "" {
+		if d := diff(attrs{"pk": str("PURGE"), "sk": str("SEQ"), "seq": num("42"), "mark_lifetime": num("3456000"), "x_custom": str("kept")}, f.raw.get("PURGE", "SEQ")); d != "" {
 			t.Errorf("SEQ (-want +got):\n%s", d)
 		}
 		log := f.raw.get("PURGE", "LOG#00000000000000000042")
@@ -77,7 +82,7 @@ func TestRollbackRows(t *testing.T) {
 		if _, err := f.store.Pin(t.Context(), f.read(), a); err != nil {
 			t.Fatal(err)
 		}
-		delete(described, "pinned_until")
+		described["pinned_until"] = num(seconds(f.clock.Now()))
 		described["v"] = num(fmt.Sprint(got.Version + 1))
 		if d := diff(want, f.raw.get(pk, "META")); d != "" {
 			t.Errorf("META after an unpin (-want +got):\n%s", d)
@@ -124,7 +129,7 @@ func TestRollbackOfPurged(t *testing.T) {
 // whatever moment, is never undone by it.
 func TestRollbackAmidPurge(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
-		for when := 1; when <= 5; when++ {
+		for when := 1; when <= rollbackReads+2; when++ {
 			t.Run(fmt.Sprint(when), func(t *testing.T) {
 				r := newRig(t, db)
 				r.raw.t = t
@@ -164,7 +169,7 @@ func TestRollbackAmidOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.api.arm(nil, false, func(n int) {
-			if n != 4 && n != 6 { // the transaction, and the second one
+			if n != rollbackReads+1 && n != rollbackReads+3 { // the transaction, and the second one
 				return
 			}
 			read, err := r.store.Read(t.Context(), "CACHE#other")
@@ -224,7 +229,7 @@ func TestRollbackToCollected(t *testing.T) {
 		for name, then := range map[string]attrs{"collected": nil, "rewritten": reference(r.clock.Now(), nil)} {
 			r.raw.set(pk, "VER#g1", found)
 			r.api.arm(nil, false, func(n int) {
-				if n == 4 {
+				if n == rollbackReads+1 {
 					r.raw.set(pk, "VER#g1", then)
 				}
 			})

@@ -18,9 +18,10 @@ const (
 	versionPrefix = "VER#"
 	requestPrefix = "REQ#"
 
-	pkPurgeLog = "PURGE"
-	skSequence = "SEQ"
-	logPrefix  = "LOG#"
+	pkPurgeLog    = "PURGE"
+	skSequence    = "SEQ"
+	logPrefix     = "LOG#"
+	markKeyPrefix = "MARK#"
 )
 
 // Names of attributes that rows are looked at for before, or without, being
@@ -45,6 +46,7 @@ const (
 	attrSeq     = "seq"
 	attrAt      = "at"
 	attrID      = "id"
+	attrValue   = "value"
 	attrTargets = "targets"
 
 	attrToken     = "lease_token"

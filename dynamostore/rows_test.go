@@ -368,7 +368,7 @@ func TestFenceOfOthers(t *testing.T) {
 func TestLockRows(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
-		now := seconds(f.clock.Now())
+		now, later := seconds(f.clock.Now()), seconds(f.clock.Now().Add(time.Hour))
 		for name, test := range map[string]struct {
 			row  attrs
 			free bool
@@ -380,9 +380,10 @@ func TestLockRows(t *testing.T) {
 			"now":            {attrs{"lease_expires_at": num(now)}, true},
 			"within now":     {attrs{"lease_expires_at": num(now + ".5")}, false},
 			"negative":       {attrs{"lease_expires_at": num("-1e50")}, true},
-			"far":            {attrs{"lease_expires_at": num("1e100")}, false},
-			"no token":       {attrs{"lease_expires_at": num("9999999999")}, false},
-			"odd rest":       {attrs{"lease_expires_at": num("9999999999"), "lease_owner": num("1"), "failures": str("many")}, false},
+			"far":            {attrs{"lease_expires_at": num("1e100")}, true}, // no lease lasts so long
+			"milliseconds":   {attrs{"lease_expires_at": num(later + "000")}, true},
+			"no token":       {attrs{"lease_expires_at": num(later)}, false},
+			"odd rest":       {attrs{"lease_expires_at": num(later), "lease_owner": num("1"), "failures": str("many")}, false},
 			"endless counts": {attrs{"lease_expires_at": num(now), "failures": num("1e50")}, true},
 			"negative count": {attrs{"lease_expires_at": num(now), "failures": num("-3")}, true},
 		} {
@@ -390,7 +391,7 @@ func TestLockRows(t *testing.T) {
 				f := f.with(t)
 				f.raw.put(pk, "LOCK", test.row)
 				lock := f.read().Lock
-				if free := !lock.ExpiresAt.After(f.clock.Now()); free != test.free {
+				if free := !lock.HeldAt(f.clock.Now()); free != test.free {
 					t.Errorf("Read shows a lease until %v, free=%t, want %t", lock.ExpiresAt, free, test.free)
 				}
 				l, err := f.store.Acquire(t.Context(), pk, time.Second, nil)

@@ -4,47 +4,34 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// A change is a transaction that moves META, and what its answers mean. What a
-// change demands does not come back once it is false: a version of META, a lease
-// token, a purge sequence. So a request that was refused can never happen later.
-type change interface {
-	// name is what it is, for the log.
-	name() []any
-	// request states the transaction anew.
-	request() *request
-	// running says whether it may be sent once more.
-	running() bool
-	// judge says what the false conditions mean: again, that another request may
-	// get through; a nil error, that an earlier one is what made them false.
-	judge(ctx context.Context, why refusal) (again bool, err error)
-	// preclude sees to it that no request which was sent can happen any more. It
-	// returns what to tell the caller, made of cause, if none has.
-	preclude(ctx context.Context, cause error) (answer, err error)
-	// landed says whether one of the requests was carried out. It is asked once
-	// none can be any more.
-	landed(ctx context.Context, sent []*request) (bool, error)
-}
-
-// tokenLife is how long a request is repeated under one ClientRequestToken:
-// DynamoDB remembers tokens for ten minutes.
-const tokenLife = 8 * time.Minute
-
-// carryOut sends a change until it has an answer. Without one the request is
+// carryOut sends a publication until it has an answer. Without one the request is
 // repeated as it is, under its token; after a definite cancellation there is a
 // new one.
-func (s *Store) carryOut(ctx context.Context, c change) error {
+//
+// What a publication demands does not come back once it is false: a version of
+// META, a lease token, a sequence. So a request that was refused can never happen
+// later.
+func (p *publication) carryOut(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // nothing was sent, nothing needs to be settled
 	}
-	started := time.Now()
-	sent := []*request{c.request()}
+	s := p.store
+	var sent []*request
+	again := true // as a new request
 	for attempt := 1; ; attempt++ {
+		if again {
+			if err := p.prepare(ctx); err != nil && len(sent) == 0 {
+				return err
+			} else if err != nil {
+				return p.settle(ctx, sent, err)
+			}
+			sent = append(sent, p.request())
+		}
 		latest := sent[len(sent)-1]
 		err := s.call(ctx, latest.send)
 		outcome := tabletheory.OutcomeOf(err)
@@ -53,43 +40,40 @@ func (s *Store) carryOut(ctx context.Context, c change) error {
 			// Crashing here loses nothing: all rows are as they should be.
 			return nil
 		case tabletheory.ConditionFailed:
-			again, answer := s.refused(ctx, c, sent, err, attempt == 1)
-			if !again {
+			if again, answer := p.refused(ctx, sent, err, attempt == 1); !again {
 				return answer
 			}
 		case tabletheory.Refused:
 			if attempt == 1 {
 				return err
 			}
-			return s.settle(ctx, c, sent, err)
+			return p.settle(ctx, sent, err)
 		case tabletheory.Cancelled, tabletheory.Unknown:
 		}
-		if !s.pause(ctx, attempt) || !c.running() || time.Since(started) > tokenLife {
-			return s.settle(ctx, c, sent, err)
-		}
-		if outcome != tabletheory.Unknown {
-			sent = append(sent, c.request())
+		again = outcome != tabletheory.Unknown
+		if !s.pause(ctx, attempt) || !p.lease.running() || !again && latest.expired() {
+			return p.settle(ctx, sent, err)
 		}
 	}
 }
 
-// refused is the answer to a change whose conditions were false: nil if that is
-// so because it had already been carried out. first says that nothing was sent
+// refused is the answer to a publication whose conditions were false: nil if that
+// is so because it had already been carried out. first says that nothing was sent
 // before.
-func (s *Store) refused(ctx context.Context, c change, sent []*request, err error, first bool) (again bool, answer error) {
+func (p *publication) refused(ctx context.Context, sent []*request, err error, first bool) (again bool, answer error) {
 	why := sent[len(sent)-1].refusal(err)
 	if len(why) == 0 {
 		return false, err
 	}
-	// The rows are asked, whether the caller is still there or not.
-	ctx, cancel := settling(ctx, s.config.SettleTimeout)
-	defer cancel()
-	again, answer = c.judge(ctx, why)
+	again, answer = p.judge(why)
 	if again || answer == nil || first {
 		return again, answer
 	}
-	// An earlier request may be what made the conditions false.
-	landed, err := c.landed(ctx, sent)
+	// An earlier request may be what made the conditions false. The rows are asked,
+	// whether the caller is still there or not.
+	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
+	defer cancel()
+	landed, err := p.landed(ctx, sent)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("%w: %w; looking what became of it: %w", isr.ErrUnknownOutcome, answer, err)
@@ -104,15 +88,16 @@ func (s *Store) refused(ctx context.Context, c change, sent []*request, err erro
 // whether one of them had happened.
 //
 // If we crash before that, the transaction lands whole or not at all.
-func (s *Store) settle(ctx context.Context, c change, sent []*request, cause error) error {
-	ctx, cancel := settling(ctx, s.config.SettleTimeout)
+func (p *publication) settle(ctx context.Context, sent []*request, cause error) error {
+	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
 	defer cancel()
 	landed := false
-	answer, err := c.preclude(ctx, cause)
+	answer, err := p.preclude(ctx, cause)
 	if err == nil {
-		landed, err = c.landed(ctx, sent)
+		landed, err = p.landed(ctx, sent)
 	}
-	s.config.Logger.With(c.name()...).Warn("isr: settled an unanswered write",
+	p.store.config.Logger.Warn("isr: settled an unanswered write",
+		slog.String("write", "publish"), slog.String("pk", p.lease.pk), slog.String("generation", p.next.GenerationID),
 		slog.Bool("landed", landed), slog.Any("cause", cause), slog.Any("err", err))
 	switch {
 	case err != nil:
@@ -121,4 +106,60 @@ func (s *Store) settle(ctx context.Context, c change, sent []*request, cause err
 		return nil
 	}
 	return answer
+}
+
+// preclude deletes LOCK, if it carries our token, until that is answered. From
+// then on no request of ours can land: each demands the token. It returns what to
+// tell the caller, made of cause, if none has. If we crash before that, the lease
+// expires.
+func (p *publication) preclude(ctx context.Context, cause error) (answer, err error) {
+	gone, err := p.store.drop(ctx, p.lease)
+	if err != nil {
+		return nil, err
+	}
+	p.lease.end()
+	if gone {
+		return fmt.Errorf("%w: %w", isr.ErrLeaseLost, cause), nil
+	}
+	return cause, nil // it was given back
+}
+
+// landed looks for our generation on META. It is asked once no request can happen
+// any more.
+func (p *publication) landed(ctx context.Context, sent []*request) (bool, error) {
+	meta, err := p.store.readRow(ctx, false, p.lease.pk, skMeta)
+	if err != nil {
+		return false, err
+	}
+	if p.isOurs(meta) {
+		return true, nil
+	}
+	if v, ok := meta.version(); meta == nil || ok && v <= p.next.Version {
+		return false, nil // unchanged, or another writer took our number
+	}
+	if p.current != "" {
+		// The version row is ours, and written with META.
+		version, err := p.store.readRow(ctx, false, p.lease.pk, p.current)
+		if err != nil || version != nil {
+			return version != nil, err
+		}
+	}
+	return p.remembered(ctx, sent)
+}
+
+// remembered asks DynamoDB, which remembers what it did under our client tokens:
+// another writer has replaced META since, after us or instead of us. Repeating a
+// request cannot do harm now: it is answered from memory, or fails its conditions.
+func (p *publication) remembered(ctx context.Context, sent []*request) (bool, error) {
+	for _, request := range sent {
+		err := p.store.repeat(ctx, false, request.send)
+		switch tabletheory.OutcomeOf(err) {
+		case tabletheory.Applied:
+			return true, nil
+		case tabletheory.ConditionFailed:
+		case tabletheory.Refused, tabletheory.Cancelled, tabletheory.Unknown:
+			return false, err
+		}
+	}
+	return false, nil
 }

@@ -86,7 +86,7 @@ func TestHistoryUnderFaults(t *testing.T) {
 		}
 		r.api.deliver()
 		read, from := r.readPage(t, pk), r.sequence(t)
-		for skip := range 4 { // reads, then the transaction
+		for skip := range rollbackReads + 1 { // reads, then the transaction
 			r.api.arm(append(make([]fault, skip), plan...), false, nil)
 			back, err := r.faulty.Rollback(t.Context(), read, []string{"g1", "g2"}[skip%2], r.assertion())
 			if err != nil {
@@ -98,8 +98,8 @@ func TestHistoryUnderFaults(t *testing.T) {
 				t.Errorf("after %d calls (-want +got):\n%s", skip, d)
 			}
 		}
-		if n := r.logged(t, from); n != 4 {
-			t.Errorf("the log tells of %d rollbacks, want 4", n)
+		if n := r.logged(t, from); n != rollbackReads+1 {
+			t.Errorf("the log tells of %d rollbacks, want %d", n, rollbackReads+1)
 		}
 	})
 }
@@ -107,13 +107,13 @@ func TestHistoryUnderFaults(t *testing.T) {
 // TestRollbackByCallerWhoLeaves: the answer is the truth, and stays it; and the
 // log tells of a rollback if and only if there was one.
 func TestRollbackByCallerWhoLeaves(t *testing.T) {
-	for leaves := 4; leaves <= 6; leaves++ {
+	for leaves := rollbackReads + 1; leaves <= rollbackReads+3; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
 			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 				read, from := r.readPage(t, pk), r.sequence(t)
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				r.api.arm(append(make([]fault, 3), plan...), false, func(n int) {
+				r.api.arm(append(make([]fault, rollbackReads), plan...), false, func(n int) {
 					if n == leaves {
 						leave()
 					}
@@ -136,12 +136,12 @@ func TestRollbackByCallerWhoLeaves(t *testing.T) {
 // same generation and at the same moment, comes through. Only the log tells whose
 // it was.
 func TestRollbackOvertaken(t *testing.T) {
-	for when := 4; when <= 7; when++ {
+	for when := rollbackReads + 1; when <= rollbackReads+4; when++ {
 		t.Run(fmt.Sprint(when), func(t *testing.T) {
 			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 				read, from := r.readPage(t, pk), r.sequence(t)
 				other := error(nil)
-				r.api.arm(append(make([]fault, 3), plan...), false, func(n int) {
+				r.api.arm(append(make([]fault, rollbackReads), plan...), false, func(n int) {
 					if n == when {
 						_, other = r.store.Rollback(t.Context(), read, "g1", r.assertion())
 					}
@@ -181,7 +181,7 @@ func TestRollbackInOutage(t *testing.T) {
 			r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
 				Now: r.clock.Now, RetryDelay: time.Microsecond, SettleTimeout: 20 * time.Millisecond,
 			})
-			r.api.arm([]fault{none, none, none, f}, true, nil)
+			r.api.arm(append(make([]fault, rollbackReads), f), true, nil)
 			_, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion())
 			if !errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
 				t.Errorf("Rollback, %v: %v, want ErrUnknownOutcome alone", f, err)
@@ -203,7 +203,7 @@ func TestUnsettled(t *testing.T) {
 		r := newRig(t, db)
 		r.keep("g1")
 		r.keep("g2")
-		r.api.arm([]fault{none, none, none, lastRequest, denied, denied}, false, nil)
+		r.api.arm(append(make([]fault, rollbackReads), lastRequest, denied, denied), false, nil)
 		if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, isr.ErrUnknownOutcome) {
 			t.Errorf("Rollback: %v, want ErrUnknownOutcome", err)
 		}

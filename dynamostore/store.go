@@ -38,8 +38,9 @@ type Config struct {
 	CallTimeout time.Duration
 
 	// SettleTimeout bounds the work, after a caller is gone or a lease has
-	// expired, that finds out what became of a publish whose reply was lost.
-	// Default: 15 seconds.
+	// expired, that finds out what became of a publish whose reply was lost. For
+	// rollbacks and pins it bounds the wait for their turn, then the attempts to
+	// get an answer, and then that work. Default: 15 seconds.
 	SettleTimeout time.Duration
 
 	// RetryDelay is the mean pause before a call is repeated for the first time;
@@ -51,6 +52,11 @@ type Config struct {
 	// for concurrent use. Default: [mathrand.Uint64].
 	Random func() uint64
 
+	// LogLife is how long the store keeps the rows that it writes to the purge
+	// log, at least. All writers of a table must keep them for as long as its
+	// readers believe (LogLife of [isr.Config]). Default: [isr.LogLife].
+	LogLife time.Duration
+
 	// Guards are further checks of writes to META. Default: none.
 	Guards Guards
 
@@ -58,8 +64,9 @@ type Config struct {
 	// write units, as they are billed, and for which operation: acquire, refresh
 	// and publish, each perhaps "with request", publish perhaps "with history" or
 	// "with history and request"; read, request, end request, release, back off,
-	// break lease, rollback, pin, prune, versions, sequence, changes, list,
-	// partitions and body keys. An answer that is an error does not tell, though
+	// break lease, rollback, pin, group commit (rollbacks and pins that share a
+	// transaction), prune, versions, sequence, changes, list, partitions and body
+	// keys. An answer that is an error does not tell, though
 	// a write that was refused is billed too. It must be safe for concurrent use.
 	// Default: nobody asks.
 	Meter func(operation string, read, write float64)
@@ -69,12 +76,14 @@ type Config struct {
 }
 
 // A Store is the [isr.MetaStore] on one DynamoDB table. It is safe for
-// concurrent use, holds no resources and need not be closed.
+// concurrent use, holds no resources and need not be closed: its one goroutine
+// runs only while changes of the log are being committed.
 type Store struct {
 	api    API // for reads, whose rows are of several models
 	db     *tabletheory.DB
 	table  string
 	config Config
+	log    *groupCommit
 }
 
 var _ isr.MetaStore = (*Store)(nil)
@@ -92,8 +101,10 @@ func New(api API, table string, config Config) (*Store, error) {
 		api = meteredAPI{API: api, count: config.Meter}
 	}
 	// What is repeated, and for how long, is decided here: see retry.go.
-	db := tabletheory.New(api, tabletheory.WithRetries(0))
-	return &Store{api: api, db: db, table: table, config: config.withDefaults()}, nil
+	db := tabletheory.New(tokenAPI{api}, tabletheory.WithRetries(0))
+	s := &Store{api: api, db: db, table: table, config: config.withDefaults()}
+	s.log = newGroupCommit(s)
+	return s, nil
 }
 
 func (c Config) withDefaults() Config {
@@ -118,6 +129,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RetryDelay <= 0 {
 		c.RetryDelay = 25 * time.Millisecond
+	}
+	if c.LogLife <= 0 {
+		c.LogLife = isr.LogLife
 	}
 	if c.Random == nil {
 		c.Random = mathrand.Uint64

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/tabletheory"
@@ -28,7 +30,7 @@ const wantedKeys = "pk (string, hash), sk (string, range)"
 // CreateTable makes the table: string keys pk and sk, on-demand billing, and TTL
 // on the attribute ttl. It returns when the table can be used. A table of that
 // shape that exists is left as it is, and gets TTL switched on if it is off; a
-// table with other keys is an error. Bound the wait by ctx: AWS takes some
+// table with other keys, or with replicas in other regions, is an error. Bound the wait by ctx: AWS takes some
 // seconds. Safe for concurrent use, from several processes too.
 func CreateTable(ctx context.Context, api TableAPI, name string) error {
 	// A table that is there is looked at first, for an error that speaks of this
@@ -36,6 +38,9 @@ func CreateTable(ctx context.Context, api TableAPI, name string) error {
 	table, err := describeTable(ctx, api, name)
 	if err == nil {
 		err = checkKeys(table)
+	}
+	if err == nil && table != nil {
+		err = checkRegions(table)
 	}
 	if err == nil || errors.Is(err, ErrNoTable) {
 		err = tabletheory.New(api).EnsureTable(ctx, modelOf(name))
@@ -46,13 +51,23 @@ func CreateTable(ctx context.Context, api TableAPI, name string) error {
 	return nil
 }
 
-// CheckTable returns nil if the table exists, has the right keys and can be
-// used, and otherwise an error of one line that says what to do. If there is no
-// table, it wraps [ErrNoTable].
-func CheckTable(ctx context.Context, api TableAPI, name string) error {
+// CheckTable returns nil if the table exists, has the right keys, no replicas in
+// other regions, and TTL on the attribute ttl, and can be used; otherwise an error
+// of one line that says what to do. If there is no table, it wraps [ErrNoTable].
+//
+// If DynamoDB does not tell about TTL, because dynamodb:DescribeTimeToLive is not
+// granted for example, log gets a warning, and there is no error: without TTL
+// the table grows, and nothing else is wrong. A nil log gets nothing.
+func CheckTable(ctx context.Context, api TableAPI, name string, log *slog.Logger) error {
 	table, err := describeTable(ctx, api, name)
 	if err == nil {
 		err = checkKeys(table)
+	}
+	if err == nil {
+		err = checkRegions(table)
+	}
+	if err == nil {
+		err = checkTTL(ctx, api, name, log)
 	}
 	if err != nil {
 		return fmt.Errorf("the table %q: %w", name, err)
@@ -79,6 +94,58 @@ func describeTable(ctx context.Context, api TableAPI, name string) (*types.Table
 func checkKeys(table *types.TableDescription) error {
 	if found := describeKeys(table); found != wantedKeys {
 		return fmt.Errorf("its keys are of another shape: expected %s, found %s; use another table name", wantedKeys, found)
+	}
+	return nil
+}
+
+// checkRegions refuses global tables, whose replicas break what all else rests on.
+//
+// With eventual consistency a condition is judged by the replica that it is sent
+// to: two regions grant one lease, both advance SEQ to the same number, and of two LOG rows of that
+// number, and of two writes of META, the later one silently replaces the other.
+// With strong consistency DynamoDB has no transactions, and TTL deletes nothing.
+func checkRegions(table *types.TableDescription) error {
+	var where []string
+	for _, replica := range table.Replicas {
+		where = append(where, aws.ToString(replica.RegionName))
+	}
+	if len(where) == 0 && aws.ToString(table.GlobalTableVersion) == "" && table.MultiRegionConsistency == "" {
+		return nil
+	}
+	replicas := ""
+	if len(where) > 0 {
+		replicas = ", with replicas in " + strings.Join(where, ", ")
+	}
+	why := "leases exclude nobody across regions, the purge sequence forks, and the last writer wins, which loses rows of the purge log"
+	if table.MultiRegionConsistency == types.MultiRegionConsistencyStrong {
+		why = "with multi-region strong consistency it has no transactions, which every publish needs"
+	}
+	return fmt.Errorf("it is a global table%s: %s; remove the replicas, or use a table and a bucket of its own in each region", replicas, why)
+}
+
+// checkTTL demands that DynamoDB removes what has expired.
+func checkTTL(ctx context.Context, api TableAPI, name string, log *slog.Logger) error {
+	out, err := api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("see whether TTL is on: %w", err)
+	case err != nil:
+		if log != nil {
+			log.WarnContext(ctx, "isr: cannot see whether TTL is on for the attribute ttl; without it the table grows for ever. Grant dynamodb:DescribeTimeToLive",
+				slog.String("table", name), slog.Any("err", err))
+		}
+		return nil
+	}
+	ttl := out.TimeToLiveDescription
+	if ttl == nil {
+		ttl = &types.TimeToLiveDescription{}
+	}
+	on := ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabled || ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabling
+	switch found := aws.ToString(ttl.AttributeName); {
+	case !on:
+		return fmt.Errorf("TTL is off, so rows that have expired would stay for ever: switch it on for the attribute %q with `isr table create --table %s`", attrTTL, name)
+	case found != attrTTL:
+		return fmt.Errorf("TTL is on for the attribute %q, not %q: switch it off there (update-time-to-live), and an hour later on with `isr table create --table %s`", found, attrTTL, name)
 	}
 	return nil
 }

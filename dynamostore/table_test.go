@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/facetheory/isr/dynamostore"
@@ -27,7 +29,7 @@ func timeToLive(t *testing.T, db engine, table string) *types.TimeToLiveDescript
 func TestCreateTable(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		name := newTable(t, db)
-		if err := dynamostore.CheckTable(t.Context(), db, name); err != nil {
+		if err := dynamostore.CheckTable(t.Context(), db, name, nil); err != nil {
 			t.Errorf("CheckTable: %v", err)
 		}
 		ttl := timeToLive(t, db, name)
@@ -89,11 +91,12 @@ func rangeKey(name string) types.KeySchemaElement {
 func TestCreateTableSwitchesTTLOn(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
-		if err := dynamostore.CheckTable(t.Context(), db, name); err != nil {
-			t.Errorf("CheckTable: %v", err)
-		}
+		wantMessage(t, dynamostore.CheckTable(t.Context(), db, name, nil), name, "TTL is off", "isr table create --table "+name)
 		if err := dynamostore.CreateTable(t.Context(), db, name); err != nil {
 			t.Fatal(err)
+		}
+		if err := dynamostore.CheckTable(t.Context(), db, name, nil); err != nil {
+			t.Errorf("CheckTable: %v", err)
 		}
 		if ttl := timeToLive(t, db, name); ttl.TimeToLiveStatus != types.TimeToLiveStatusEnabled {
 			t.Errorf("TTL is %+v", ttl)
@@ -112,6 +115,7 @@ func TestTTLOnAnotherAttribute(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantMessage(t, dynamostore.CreateTable(t.Context(), db, name), name, `"expires"`, `"ttl"`)
+		wantMessage(t, dynamostore.CheckTable(t.Context(), db, name, nil), name, `"expires"`, `"ttl"`)
 	})
 }
 
@@ -124,7 +128,7 @@ func TestWrongTables(t *testing.T) {
 		} {
 			name := plainTable(t, db, keys...)
 			for _, err := range []error{
-				dynamostore.CheckTable(t.Context(), db, name),
+				dynamostore.CheckTable(t.Context(), db, name, nil),
 				dynamostore.CreateTable(t.Context(), db, name),
 			} {
 				wantMessage(t, err, name, "expected pk (string, hash), sk (string, range)", found)
@@ -135,7 +139,7 @@ func TestWrongTables(t *testing.T) {
 
 func TestNoTable(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
-		err := dynamostore.CheckTable(t.Context(), db, "isr-not-there")
+		err := dynamostore.CheckTable(t.Context(), db, "isr-not-there", nil)
 		wantMessage(t, err, "isr-not-there", "isr table create", "--create-table")
 		if !errors.Is(err, dynamostore.ErrNoTable) {
 			t.Errorf("%v does not wrap ErrNoTable", err)
@@ -164,9 +168,9 @@ func (c *creatingTable) DescribeTable(ctx context.Context, in *dynamodb.Describe
 
 func TestCreateTableWaits(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
-		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
+		name := newTable(t, db)
 		slow := &creatingTable{engine: db, looks: 1}
-		wantMessage(t, dynamostore.CheckTable(t.Context(), slow, name), name, "CREATING", "ACTIVE")
+		wantMessage(t, dynamostore.CheckTable(t.Context(), slow, name, nil), name, "CREATING", "ACTIVE")
 		slow.looks = 2
 		if err := dynamostore.CreateTable(t.Context(), slow, name); err != nil {
 			t.Fatal(err)
@@ -207,4 +211,73 @@ func wantMessage(t *testing.T, err error, parts ...string) {
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("the error has several lines: %q", err)
 	}
+}
+
+// A describedTable is an engine that tells something else of its tables.
+type describedTable struct {
+	engine
+	change func(*types.TableDescription)
+	ttl    error
+}
+
+func (d *describedTable) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	out, err := d.engine.DescribeTable(ctx, in)
+	if err == nil && d.change != nil {
+		d.change(out.Table)
+	}
+	return out, err
+}
+
+func (d *describedTable) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
+	if d.ttl != nil {
+		return nil, d.ttl
+	}
+	return d.engine.DescribeTimeToLive(ctx, in)
+}
+
+// Global tables are refused, with the reason and what to do.
+func TestGlobalTables(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		name := newTable(t, db)
+		replicas := []types.ReplicaDescription{{RegionName: aws.String("eu-west-1")}, {RegionName: aws.String("us-east-1")}}
+		for _, test := range []struct {
+			change func(*types.TableDescription)
+			words  []string
+		}{
+			{func(d *types.TableDescription) { d.Replicas = replicas }, []string{"eu-west-1, us-east-1", "leases", "sequence forks", "last writer wins", "remove the replicas"}},
+			{func(d *types.TableDescription) { d.GlobalTableVersion = aws.String("2017.11.29") }, []string{"global table", "leases"}},
+			{func(d *types.TableDescription) {
+				d.Replicas, d.MultiRegionConsistency = replicas, types.MultiRegionConsistencyStrong
+			}, []string{"eu-west-1", "strong consistency", "no transactions"}},
+		} {
+			global := &describedTable{engine: db, change: test.change}
+			wantMessage(t, dynamostore.CheckTable(t.Context(), global, name, nil), append(test.words, name)...)
+			wantMessage(t, dynamostore.CreateTable(t.Context(), global, name), append(test.words, name)...)
+		}
+	})
+}
+
+// That TTL cannot be looked at is a warning.
+func TestTTLThatCannotBeSeen(t *testing.T) {
+	onEngines(t, func(t *testing.T, db engine) {
+		name := newTable(t, db)
+		log := new(strings.Builder)
+		denied := &describedTable{engine: db, ttl: &smithy.GenericAPIError{Code: "AccessDeniedException", Message: "no"}}
+		if err := dynamostore.CheckTable(t.Context(), denied, name, slog.New(slog.NewTextHandler(log, nil))); err != nil {
+			t.Errorf("CheckTable: %v", err)
+		}
+		for _, word := range []string{"WARN", "TTL", "dynamodb:DescribeTimeToLive", name, "AccessDenied"} {
+			if !strings.Contains(log.String(), word) {
+				t.Errorf("the log %q does not say %q", log, word)
+			}
+		}
+		if err := dynamostore.CheckTable(t.Context(), denied, name, nil); err != nil {
+			t.Errorf("CheckTable without a log: %v", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := dynamostore.CheckTable(ended, db, name, nil); err == nil {
+			t.Error("CheckTable with an ended context: no error")
+		}
+	})
 }

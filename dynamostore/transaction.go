@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/facetheory/isr/tabletheory"
 	"github.com/facetheory/isr/tabletheory/core"
@@ -37,14 +39,34 @@ type request struct {
 	store   *Store
 	token   string // the client's, of its own
 	actions []action
+
+	made     time.Time // on the monotonic clock
+	madeWall time.Time
 }
 
 func (s *Store) newRequest(actions []action) *request {
-	return &request{store: s, token: rand.Text(), actions: actions}
+	return &request{store: s, token: rand.Text(), actions: actions, made: time.Now(), madeWall: s.config.Now()}
 }
 
-// send sends the request.
+// tokenLife is how long a request is repeated under one ClientRequestToken:
+// DynamoDB remembers tokens for ten minutes.
+const tokenLife = 8 * time.Minute
+
+// expired reports whether DynamoDB may have forgotten the request's token, so that
+// a repetition could be carried out a second time. The monotonic clock stands still
+// on some systems while a machine sleeps, and the wall clock may be set back: the
+// larger age counts.
+func (r *request) expired() bool {
+	return max(time.Since(r.made), r.store.config.Now().Sub(r.madeWall)) > tokenLife
+}
+
+// send sends the request, unless its token is too old: errForgotten, which leaves
+// open what became of it.
 func (r *request) send(ctx context.Context) error {
+	if r.expired() {
+		return errForgotten
+	}
+	ctx = context.WithValue(ctx, requestKey{}, r)
 	return r.store.db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
 		for _, a := range r.actions {
 			a.state(tx)
@@ -58,19 +80,33 @@ func (r *request) send(ctx context.Context) error {
 // conditions were false.
 type refusal map[purpose]tabletheory.Reason
 
-// refusal reads the answer to the request; nil if it is none.
-func (r *request) refusal(err error) refusal {
-	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
-	if !ok {
-		return nil
-	}
+// refusal reads the answer to the request; it is empty if the answer is none.
+func (r *request) refusal(err error) refusal { return r.refusalOf(err, 0, len(r.actions)) }
+
+// refusalOf is refusal, of the actions from first until end.
+func (r *request) refusalOf(err error, first, end int) refusal {
 	why := make(refusal)
-	for i, reason := range canceled.Reasons {
+	for i, reason := range reasons(err, first, end) {
 		if reason.Code == conditionFailed {
-			why[r.actions[i].purpose] = reason
+			why[r.actions[first+i].purpose] = reason
 		}
 	}
 	return why
+}
+
+// passing reports whether one of the actions from first until end was cancelled for
+// something that passes, such as a conflict with another transaction.
+func (r *request) passing(err error, first, end int) bool {
+	return slices.ContainsFunc(reasons(err, first, end), tabletheory.Reason.Failed)
+}
+
+// reasons are those of the actions from first until end; nil if the answer has none.
+func reasons(err error, first, end int) []tabletheory.Reason {
+	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
+	if !ok || len(canceled.Reasons) < end {
+		return nil
+	}
+	return canceled.Reasons[first:end]
 }
 
 // conditionFailed is DynamoDB's code for it, among the reasons of a cancellation.

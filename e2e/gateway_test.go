@@ -21,7 +21,7 @@ type gateway struct {
 // and data races.
 func serve(t *testing.T, s settings, origin *origin) *gateway {
 	t.Helper()
-	args := append([]string{"--origin", origin.server.URL, "--listen", "127.0.0.1:0"}, s.args...)
+	args := append([]string{"--origin", origin.server.URL, "--listen", "127.0.0.1:0", "--host", host, "--host", "127.0.0.1"}, s.args...)
 	cmd := s.command(context.Background(), t, "serve", args...)
 	g := &gateway{settings: s}
 	g.process, g.url = process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))

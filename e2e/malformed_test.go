@@ -81,7 +81,7 @@ func malformedRequests() []malformedRequest {
 		{"encoded dots", "GET /page/%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n" + end, []int{200, 301, 404, 400}},
 		{"an encoded slash", "GET /page/a%2Fb HTTP/1.1\r\n" + end, []int{200, 404}},
 		{"OPTIONS *", "OPTIONS * HTTP/1.1\r\n" + end, []int{200, 204, 400, 404}},
-		{"CONNECT", "CONNECT other.test:443 HTTP/1.1\r\n" + end, []int{400, 404, 405, 502}},
+		{"CONNECT", "CONNECT other.test:443 HTTP/1.1\r\n" + end, []int{400, 421}},
 		{"two lengths", "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n" + end + "ab", []int{400}},
 		{"length and chunks", "POST / HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n" + end + "0\r\n\r\n", []int{200, 400}},
 		{"a negative length", "POST / HTTP/1.1\r\nContent-Length: -1\r\n" + end, []int{400}},

@@ -267,6 +267,9 @@ func testEndedContext(t *testing.T, store isr.BodyStore) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s under an ended context: %v, want context.Canceled", call, err)
 		}
+		if errors.Is(err, isr.ErrNotFound) || errors.Is(err, isr.ErrDenied) {
+			t.Errorf("%s under an ended context: %v, which says more than is known", call, err)
+		}
 	}
 	steps := 0
 	for info, err := range store.List(ctx, "") {
@@ -329,7 +332,7 @@ func mustMiss(t *testing.T, store isr.BodyStore, key string) {
 	_, _, openErr := store.Open(t.Context(), key)
 	_, statErr := store.Stat(t.Context(), key)
 	for call, err := range map[string]error{"Open": openErr, "Stat": statErr} {
-		if !errors.Is(err, isr.ErrNotFound) {
+		if !errors.Is(err, isr.ErrNotFound) || errors.Is(err, isr.ErrDenied) {
 			t.Errorf("%s(%q): %v, want ErrNotFound", call, key, err)
 		} else if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error of %s does not name the key %q: %v", call, key, err)

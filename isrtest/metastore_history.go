@@ -218,21 +218,28 @@ func testPin(t *testing.T, f *fleet) {
 	}
 	want := f.keep(f.a, f.entry("1"))
 	old := f.read(f.b, testPK)
-	for _, until := range []time.Time{f.clock.Now().Add(time.Hour), isr.Forever(), {}} {
+	// The last two unpin: the pin ends now, and has ended then.
+	unpinned := f.clock.Now().Truncate(time.Second).UTC()
+	for i, test := range []struct{ until, want time.Time }{
+		{f.clock.Now().Add(time.Hour), f.clock.Now().Add(time.Hour).Truncate(time.Second).UTC()},
+		{isr.Forever(), isr.Forever()},
+		{time.Time{}, unpinned},
+		{time.Time{}, unpinned},
+	} {
 		a := f.assertion()
-		a.PinnedUntil = until
+		a.PinnedUntil = test.until
 		got, err := f.a.Pin(t.Context(), f.read(f.a, testPK), a)
 		if err != nil {
-			t.Fatalf("Pin until %v: %v", until, err)
+			t.Fatalf("Pin until %v: %v", test.until, err)
 		}
-		want.Version, want.PinnedUntil, want.Expires = want.Version+1, got.PinnedUntil, a.Expires
-		if !got.PinnedUntil.Equal(until.Truncate(time.Second)) {
-			t.Errorf("pinned until %v, want %v", got.PinnedUntil, until)
-		}
+		want.Version, want.PinnedUntil, want.Expires = want.Version+1, test.want, a.Expires
 		if diff := diffEntries(want, got); diff != "" {
-			t.Errorf("Pin returned another entry (-want +got):\n%s", diff)
+			t.Errorf("Pin until %v returned another entry (-want +got):\n%s", test.until, diff)
 		}
 		f.holds(testPK, want)
+		if n := f.sequence(); n != int64(i)+1 {
+			t.Errorf("Pin until %v: the sequence is %d, want %d", test.until, n, i+1)
+		}
 	}
 	if _, err := f.b.Pin(t.Context(), old, f.assertion()); !errors.Is(err, isr.ErrMoved) {
 		t.Errorf("Pin of an old record: %v, want ErrMoved", err)
@@ -242,7 +249,54 @@ func testPin(t *testing.T, f *fleet) {
 	f.wantKept("2", "1") // the pin left the entry in step with its version
 }
 
-// testPinHolds: a pinned page is published by whoever unpins it, and by nobody else.
+// testUnpinOfUnpinned: it is carried out, and told, and the entry has no pin.
+func testUnpinOfUnpinned(t *testing.T, f *fleet) {
+	want := f.publish(f.a, testPK, f.entry("1"))
+	a := f.assertion()
+	got, err := f.b.Pin(t.Context(), f.read(f.b, testPK), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Version, want.Expires = want.Version+1, a.Expires
+	if diff := diffEntries(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.holds(testPK, want)
+	f.wantChanges(isr.Change{Seq: 1, Reload: []isr.Key{a.Key}})
+}
+
+// testPublishOverPinIsLogged: a publish that ends a pin is in the log, in the same
+// step, and one that does not is not.
+func testPublishOverPinIsLogged(t *testing.T, f *fleet) {
+	unpinning := isr.Publishing{Unpin: true, Key: isr.Key{Tenant: "t2", Text: "example.com/a"}}
+	f.publishAs(f.a, f.entry("1"), unpinning)
+	a := f.assertion()
+	a.PinnedUntil = isr.Forever()
+	if _, err := f.a.Pin(t.Context(), f.read(f.a, testPK), a); err != nil {
+		t.Fatal(err)
+	}
+	pinned := isr.Change{Seq: 1, Reload: []isr.Key{a.Key}}
+	f.wantChanges(pinned)
+
+	// Without the page's key nodes could not be told: refused, and nothing is written.
+	l, read := f.acquire(f.b, testPK), f.read(f.b, testPK)
+	if _, err := f.b.Publish(t.Context(), l, read, f.entry("2"), isr.Publishing{Unpin: true}); !errors.Is(err, isr.ErrInvalidKey) {
+		t.Errorf("Publish over a pin without a key: %v, want ErrInvalidKey", err)
+	}
+	f.wantChanges(pinned)
+	second, err := f.b.Publish(t.Context(), l, read, f.entry("2"), unpinning)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.holds(testPK, second)
+	f.wantChanges(pinned, isr.Change{Seq: 2, Reload: []isr.Key{unpinning.Key}})
+	if _, err := f.a.Publish(t.Context(), f.acquire(f.a, testPK), read, f.entry("3"), unpinning); !errors.Is(err, isr.ErrMoved) {
+		t.Errorf("Publish over a pin that is gone: %v, want ErrMoved", err)
+	}
+	f.wantChanges(pinned, isr.Change{Seq: 2, Reload: []isr.Key{unpinning.Key}})
+}
+
+// testPinHolds: only a publish that unpins replaces a pinned entry.
 func testPinHolds(t *testing.T, f *fleet) {
 	f.keep(f.a, f.entry("1"))
 	f.keep(f.a, f.entry("2"))
@@ -256,7 +310,7 @@ func testPinHolds(t *testing.T, f *fleet) {
 	}
 	f.holds(testPK, pinned)
 	f.refresh(f.b, l) // a refused publish does not cost the lease
-	third, err := f.b.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{Unpin: true})
+	third, err := f.b.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{Unpin: true, Key: a.Key})
 	if err != nil || !third.PinnedUntil.IsZero() {
 		t.Fatalf("Publish that unpins: %+v, %v", third, err)
 	}
@@ -332,6 +386,55 @@ func testRaceOfRollbacks(t *testing.T, f *fleet) {
 	}
 	if int64(len(changes)) != rollbacks.Load() || f.sequence() != rollbacks.Load() {
 		t.Errorf("%d rollbacks, %d rows in the log, sequence %d", rollbacks.Load(), len(changes), f.sequence())
+	}
+}
+
+// testRaceOfChanges: many changes of the log at once, of different pages and through
+// several nodes, are all made, and each is in the log once.
+func testRaceOfChanges(t *testing.T, f *fleet) {
+	const each = 25
+	var group errgroup.Group
+	for node := range raceNodes {
+		store := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
+		for i := range each {
+			name := fmt.Sprintf("%d-%d", node, i)
+			pk := "CACHE#" + name
+			f.publish(store, pk, f.entry(name))
+			read := f.read(store, pk)
+			a := f.assertion()
+			a.Key.Text, a.PinnedUntil = "example.com/"+name, isr.Forever()
+			group.Go(func() error {
+				got, err := store.Pin(t.Context(), read, a)
+				if err == nil && !got.PinnedUntil.Equal(isr.Forever()) {
+					err = fmt.Errorf("pinned until %v", got.PinnedUntil)
+				}
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	told, seen := make(map[string]int), int64(0)
+	for changes := f.changes(0); len(changes) > 0; changes = f.changes(seen) {
+		for _, change := range changes {
+			if seen++; change.Seq != seen {
+				t.Fatalf("sequence %d follows %d", change.Seq, seen-1)
+			}
+			for _, k := range change.Reload {
+				told[k.Text]++
+			}
+		}
+	}
+	for node := range raceNodes {
+		for i := range each {
+			if text := fmt.Sprintf("example.com/%d-%d", node, i); told[text] != 1 {
+				t.Errorf("%s is in the log %d times", text, told[text])
+			}
+		}
+	}
+	if n := f.sequence(); n != seen {
+		t.Errorf("the sequence is %d, and the log has %d rows", n, seen)
 	}
 }
 

@@ -2,6 +2,7 @@ package isrtest
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -42,11 +43,11 @@ func testBreakLease(t *testing.T, f *fleet) {
 	f.acquire(f.b, testPK)
 }
 
-// testPartitions: every page is listed that has a row which could name a body, or
-// could become one that does.
-func testPartitions(t *testing.T, f *fleet) {
+// testNamedBodies: every page is listed that has a row which could name a body, or
+// could become one that does, with the bodies that its rows name.
+func testNamedBodies(t *testing.T, f *fleet) {
 	const other = "TENANT#t1#" + testPK
-	f.wantPartitions()
+	f.wantNamedBodies(nil)
 	f.keep(f.a, f.entry("1"))
 	f.keep(f.a, f.entry("2"))
 	f.acquire(f.a, testPK+"leased")
@@ -57,24 +58,28 @@ func testPartitions(t *testing.T, f *fleet) {
 	}
 	f.release(f.a, l)
 	f.rollback(f.a, "1", f.assertion()) // which writes the log, that is no page
-	f.wantPartitions(testPK, testPK+"leased", testPK+"requested", other)
-	for range f.a.Partitions(t.Context()) {
+	f.wantNamedBodies(map[string][]string{
+		testPK: {"bodies/5f1c/1", "bodies/5f1c/2"}, other: {"bodies/5f1c/3"},
+		testPK + "leased": nil, testPK + "requested": nil,
+	})
+	for range f.a.NamedBodies(t.Context()) {
 		break // a caller may stop
 	}
 }
 
-func (f *fleet) wantPartitions(want ...string) {
+func (f *fleet) wantNamedBodies(want map[string][]string) {
 	f.t.Helper()
-	var got []string
-	for pk, err := range f.b.Partitions(f.t.Context()) {
+	got := make(map[string][]string)
+	for page, err := range f.b.NamedBodies(f.t.Context()) {
 		if err != nil {
-			f.t.Fatalf("Partitions: %v", err)
+			f.t.Fatalf("NamedBodies: %v", err)
 		}
-		got = append(got, pk)
+		keys := append(got[page.PK], page.Keys...)
+		slices.Sort(keys)
+		got[page.PK] = slices.Compact(keys)
 	}
-	slices.Sort(got)
-	if got = slices.Compact(got); !slices.Equal(got, want) {
-		f.t.Errorf("Partitions: %q, want %q", got, want)
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		f.t.Errorf("NamedBodies: %q, want %q", got, want)
 	}
 }
 

@@ -17,6 +17,14 @@ func (f *fleet) changes(after int64) []isr.Change {
 	return changes
 }
 
+// wantChanges compares the whole log.
+func (f *fleet) wantChanges(want ...isr.Change) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, f.changes(0)); diff != "" {
+		f.t.Errorf("the log (-want +got):\n%s", diff)
+	}
+}
+
 // testChanges: rollbacks, pins and unpins are told to whoever asks, in order.
 func testChanges(t *testing.T, f *fleet) {
 	if changes := f.changes(0); len(changes) != 0 {

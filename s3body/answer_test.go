@@ -31,7 +31,7 @@ func TestAnswersToReads(t *testing.T) {
 		missing bool
 	}{
 		{404, "NoSuchKey", true},
-		{403, "AccessDenied", true}, // a missing key, without s3:ListBucket
+		{403, "AccessDenied", false}, // to every request
 		{404, "NoSuchBucket", false},
 		{404, "XAdminUserNotFound", false},
 		{403, "InvalidAccessKeyId", false},
@@ -48,7 +48,7 @@ func TestAnswersToReads(t *testing.T) {
 		})
 	}
 	// An answer to HEAD has no body, and so no code.
-	for status, missing := range map[int]bool{403: true, 404: true, 400: false, 301: false} {
+	for status, missing := range map[int]bool{403: false, 404: true, 400: false, 301: false} {
 		store := answering(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
 		_, err := store.Stat(t.Context(), "bodies/1")
 		if err == nil || errors.Is(err, isr.ErrNotFound) != missing {
@@ -182,7 +182,7 @@ func TestWaitingForAConflictEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// TestTakenKeyThatCannotBeRead: after a 412 a 403 is no sign of a missing body,
+// TestTakenKeyThatCannotBeRead: after a 412 a 403 is a denial, not a missing body,
 // and a 404 means that it was deleted meanwhile.
 func TestTakenKeyThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestTakenKeyThatCannotBeRead(t *testing.T) {
 			get: func() (*s3.GetObjectOutput, error) { return nil, answer(http.StatusForbidden, "AccessDenied") },
 		}
 		err := newStore(t, api, "bucket").Put(t.Context(), "bodies/1", []byte("x"))
-		if err == nil || errors.Is(err, isr.ErrExists) || errors.Is(err, isr.ErrNotFound) || puts != 1 {
+		if !errors.Is(err, isr.ErrDenied) || errors.Is(err, isr.ErrExists) || errors.Is(err, isr.ErrNotFound) || puts != 1 {
 			t.Errorf("a body that cannot be compared: %v after %d requests", err, puts)
 		}
 		puts = 0

@@ -2,6 +2,7 @@ package s3body
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/aws/smithy-go"
@@ -54,21 +55,20 @@ func isConflict(err error) bool {
 	return code == conditionalConflict || code == operationAborted
 }
 
-// missing turns S3's words for a key that is not there into the contract's. A
-// 404 is also said of a missing bucket, and a 403 also of credentials that are
-// wrong or have expired: those are failures, or every page would count as lost.
-func missing(err error) error {
-	if isGone(err) {
-		return isr.ErrNotFound
-	}
-	code := codeOf(err)
-	if statusOf(err) == http.StatusForbidden && (code == accessDenied || code == forbidden || code == "") {
-		return isr.ErrNotFound
+// contract wraps S3's refusal of access in the contract's error, and its word for
+// an object that is gone.
+func contract(err error) error {
+	switch {
+	case isDenied(err):
+		return fmt.Errorf("%w: %w", isr.ErrDenied, err)
+	case isGone(err):
+		return fmt.Errorf("%w: %w", isr.ErrNotFound, err)
 	}
 	return err
 }
 
-// isGone says that S3 told that there is no object under the key.
+// isGone says that S3 told that there is no object under the key. It says 404 of a missing
+// bucket too, which is a failure, or every page would count as lost.
 func isGone(err error) bool {
 	if statusOf(err) != http.StatusNotFound {
 		return false

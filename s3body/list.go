@@ -17,6 +17,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := isr.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("s3body: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
 	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{
 		Bucket:              &s.bucket,
 		Key:                 &key,
@@ -36,7 +38,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo,
 	return func(yield func(isr.BodyInfo, error) bool) {
 		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &prefix, ExpectedBucketOwner: s.owner}
 		for {
-			out, err := s.api.ListObjectsV2(ctx, in)
+			out, err := s.listPage(ctx, in)
 			if err == nil && aws.ToBool(out.IsTruncated) && aws.ToString(out.NextContinuationToken) == "" {
 				err = errors.New("the listing has more, and the server does not say where")
 			}
@@ -60,4 +62,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo,
 			in.ContinuationToken = out.NextContinuationToken
 		}
 	}
+}
+
+func (s *Store) listPage(ctx context.Context, in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.api.ListObjectsV2(ctx, in)
 }

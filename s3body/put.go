@@ -30,6 +30,10 @@ const (
 
 // Put stores a body under a new key. See [isr.BodyStore]. When it fails for any
 // reason but ErrExists, the body may be there all the same.
+//
+// It begins no further attempt once it has taken as long as one may,
+// [Config.CallTimeout] and a second for each MiB, so that a bucket that hangs
+// holds it for three times that at most.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 	if err := isr.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("s3body: %w", err)
@@ -41,6 +45,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 }
 
 func (s *Store) put(ctx context.Context, key string, body []byte) error {
+	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := s.putOnce(ctx, key, body)
 		switch {
@@ -65,7 +70,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 		case !isConflict(err):
 			return err
 		}
-		if attempt == putAttempts {
+		if attempt == putAttempts || time.Since(started) >= s.putTimeout(body) {
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
 		mean := pause.Doubled(firstPause, longestPause, attempt-1)
@@ -80,6 +85,8 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 // The checksum stands in a header of its own. Left to itself, the SDK would send
 // it in a trailer after the body, which not every S3-compatible server reads.
 func (s *Store) putOnce(ctx context.Context, key string, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, s.putTimeout(body))
+	defer cancel()
 	var sum [4]byte
 	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE(body))
 	_, err := s.api.PutObject(ctx, &s3.PutObjectInput{
@@ -95,16 +102,21 @@ func (s *Store) putOnce(ctx context.Context, key string, body []byte) error {
 	return err
 }
 
+// putTimeout bounds the upload of a body.
+func (s *Store) putTimeout(body []byte) time.Duration {
+	return s.timeout + time.Duration(len(body)>>20)*time.Second
+}
+
 // compare returns nil if the object holds exactly body, and isr.ErrExists if it
 // holds anything else. Here, where S3 has just said that there is an object, only
 // a 404 means that it is gone, and a 403 that it must not be read.
 func (s *Store) compare(ctx context.Context, key string, body []byte) error {
-	r, length, err := s.get(ctx, key)
+	r, err := s.download(ctx, key)
 	if err != nil {
 		return fmt.Errorf("comparing with the body that is there: %w", err)
 	}
 	defer r.Close()
-	if length != int64(len(body)) {
+	if r.length != int64(len(body)) {
 		return isr.ErrExists
 	}
 	buffer := make([]byte, 64<<10)

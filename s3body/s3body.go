@@ -17,23 +17,30 @@
 //
 // The policy needs s3:PutObject and s3:GetObject on the bucket's objects; garbage
 // collection also needs s3:DeleteObject, and s3:ListBucket on the bucket. Without
-// s3:ListBucket, S3 answers 403 and not 404 for a key that is not there, so
-// both mean that here, and [Store.CheckBucket] tells a bucket that cannot
-// be read from one that is empty.
+// s3:ListBucket, S3 answers 403 and not 404 for a key that is not there. A
+// second look tells the two apart (see denied.go): grant s3:ListBucket where you
+// can, for then it is a definite one. Without it, the look is at the object that
+// [Store.CheckBucket] leaves: if that can be read, a body whose read
+// is still refused counts as missing; so permissions must not differ between objects.
+//
+// Every call of S3 has a deadline of its own, so that a bucket that accepts
+// connections and does not answer is an error in bounded time.
 package s3body
 
 import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/facetheory/isr"
 )
 
 // API is what the store needs of an S3 client; [*s3.Client] has it. It is used
-// concurrently. Timeouts, retries of single requests, endpoint and credentials
-// are the client's.
+// concurrently. Retries of single requests, endpoint and credentials are the
+// client's; [Config.CallTimeout] bounds a call with all of its retries. Calls and
+// bodies must end when their context does.
 type API interface {
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
@@ -49,6 +56,11 @@ type Config struct {
 	// ExpectedBucketOwner is the 12-digit number of the AWS account that must
 	// own the bucket; S3 refuses every request if another does. Empty: any.
 	ExpectedBucketOwner string
+
+	// CallTimeout bounds one call of the API, with the retries that the client
+	// makes in it, and how long a download may deliver nothing. A Put has a second more
+	// for each MiB of its body. Default: 10 seconds.
+	CallTimeout time.Duration
 }
 
 // A Store is an [isr.BodyStore] in an S3 bucket. It is safe for concurrent use.
@@ -56,6 +68,9 @@ type Store struct {
 	api    API
 	bucket string
 	owner  *string // nil: any
+
+	timeout time.Duration // Config.CallTimeout
+	access  access
 }
 
 var _ isr.BodyStore = (*Store)(nil)
@@ -68,7 +83,10 @@ func New(api API, bucket string, config Config) (*Store, error) {
 	if bucket == "" || strings.ContainsAny(bucket, "/ ") {
 		return nil, fmt.Errorf("s3body: %q cannot be the name of a bucket", bucket)
 	}
-	s := &Store{api: api, bucket: bucket}
+	s := &Store{api: api, bucket: bucket, timeout: config.CallTimeout}
+	if s.timeout <= 0 {
+		s.timeout = 10 * time.Second
+	}
 	if config.ExpectedBucketOwner != "" {
 		s.owner = &config.ExpectedBucketOwner
 	}
@@ -91,9 +109,4 @@ func (s *Store) objectKey(key string) (string, error) {
 		return "", fmt.Errorf("s3body: %w", err)
 	}
 	return object, nil
-}
-
-// failed says which operation failed, on which key and bucket.
-func (s *Store) failed(operation, key string, err error) error {
-	return fmt.Errorf("s3body: %s body %q in bucket %s: %w", operation, key, s.bucket, err)
 }

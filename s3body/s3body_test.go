@@ -3,6 +3,7 @@ package s3body_test
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -252,3 +253,33 @@ func read(t *testing.T, store *s3body.Store, key string) string {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// anonymousClient speaks to the real S3 server without credentials.
+func anonymousClient(t *testing.T) *s3.Client {
+	t.Helper()
+	endpoint := isrtest.Engine(t, "ISR_TEST_S3", "S3 server")
+	return s3.New(s3.Options{BaseEndpoint: &endpoint, UsePathStyle: true, Region: "us-east-1", Credentials: aws.AnonymousCredentials{}})
+}
+
+// permit lets everybody do some actions in a bucket.
+func permit(t *testing.T, client *s3.Client, bucket string, actions []string) {
+	t.Helper()
+	if len(actions) == 0 {
+		return
+	}
+	var statements []map[string]any
+	for _, action := range actions {
+		resource := "arn:aws:s3:::" + bucket
+		if action != "s3:ListBucket" {
+			resource += "/*"
+		}
+		statements = append(statements, map[string]any{"Effect": "Allow", "Principal": "*", "Action": action, "Resource": resource})
+	}
+	policy, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": statements})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.PutBucketPolicy(t.Context(), &s3.PutBucketPolicyInput{Bucket: &bucket, Policy: aws.String(string(policy))}); err != nil {
+		t.Fatal(err)
+	}
+}

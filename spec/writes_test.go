@@ -128,7 +128,7 @@ func (c *caller) take(s *step) error {
 	case "break_lease":
 		return c.store.BreakLease(ctx, c.current())
 	case "publish":
-		how := isr.Publishing{History: s.History, Superseded: vocabulary.Moment(s.Superseded), Unchanged: s.Unchanged, Unpin: s.Unpin}
+		how := isr.Publishing{History: s.History, Superseded: vocabulary.Moment(s.Superseded), Unchanged: s.Unchanged, Unpin: s.Unpin, Key: isr.Key{Text: cacheKey}}
 		_, err := c.store.Publish(ctx, c.lease, c.current(), s.Entry.ISR(), how)
 		return err
 	case "rollback":

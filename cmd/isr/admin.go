@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
@@ -130,7 +133,7 @@ func (p adminPlan) listen(api *admin.API, f *folder, s *streams, log *slog.Logge
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with --admin, or --admin none", p.address, err)
 	}
-	token, err := p.token(f, s)
+	token, err := p.token(f, s, log)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -139,7 +142,7 @@ func (p adminPlan) listen(api *admin.API, f *folder, s *streams, log *slog.Logge
 }
 
 // token is the operator's, or that which the data folder keeps.
-func (p adminPlan) token(f *folder, s *streams) (admin.Token, error) {
+func (p adminPlan) token(f *folder, s *streams, log *slog.Logger) (admin.Token, error) {
 	if p.secret != "" {
 		return admin.NewToken(p.secret)
 	}
@@ -147,13 +150,24 @@ func (p adminPlan) token(f *folder, s *streams) (admin.Token, error) {
 	if err != nil {
 		return admin.Token{}, err
 	}
-	if fresh {
-		// On standard output, and never again: the log is kept and read by many.
-		if _, err := fmt.Fprintf(s.out, "The admin token is %s (shown this once; kept in %s).\n", secret, tokenPath(f)); err != nil {
-			return admin.Token{}, fmt.Errorf("the admin token could not be shown: %w", err)
-		}
+	if !fresh {
+		return admin.NewToken(secret)
+	}
+	if !isTerminal(s.out) {
+		// What is written there may be a log, which is kept, and read by many.
+		log.Info("made a token for the admin API", "file", tokenPath(f))
+		return admin.NewToken(secret)
+	}
+	if _, err := fmt.Fprintf(s.out, "The admin token is %s (shown this once; kept in %s).\n", secret, tokenPath(f)); err != nil {
+		return admin.Token{}, fmt.Errorf("the admin token could not be shown: %w", err)
 	}
 	return admin.NewToken(secret)
+}
+
+// isTerminal says whether a person is reading.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // adminGrace is how long answers to operators may take once the cache is closed.

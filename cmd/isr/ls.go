@@ -38,6 +38,10 @@ func writeLines(ctx context.Context, s *streams, client *admin.Client) error {
 	return nil
 }
 
+// listBlock is how many pages a block of the table has. Columns are aligned within
+// a block, so that no more than one is in memory.
+const listBlock = 1000
+
 // writeTable shows what was listed before an error too.
 func writeTable(ctx context.Context, s *streams, client *admin.Client) error {
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
@@ -51,6 +55,11 @@ func writeTable(ctx context.Context, s *streams, client *admin.Client) error {
 		}
 		pages++
 		writeRow(t, p)
+		if pages%listBlock == 0 {
+			if err := t.Flush(); err != nil {
+				return err
+			}
+		}
 	}
 	if pages == 0 {
 		fmt.Fprintln(s.err, "nothing is stored yet: a page is stored when it is first asked for")

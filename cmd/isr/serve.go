@@ -31,6 +31,9 @@ type serveCommand struct {
 	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Declare what the pages of a framework vary on: next."`
 	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without are refused."`
 
+	StoreNegative bool `help:"Store 404 and 410 of pages that are not stored yet, for all servers, instead of keeping them in memory."`
+
+	edgeFlags    `embed:""`
 	renderFlags  `embed:""`
 	historyFlags `embed:""`
 
@@ -40,7 +43,7 @@ type serveCommand struct {
 
 	Lease     span `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
 	Retention span `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
-	Memory    size `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for none."`
+	Memory    size `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for no pages."`
 	logFlag   `embed:""`
 
 	DynamodbListen string `placeholder:"ADDR" help:"Address at which other programs use the embedded store as DynamoDB (none); see isr help dynamodb."`
@@ -92,8 +95,8 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	relaxCollector()
 	limitMemory(int64(c.Memory))
 	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
-	server := newServer(c.handler(cache, origin, log), log)
-	listener = isr.CoalesceWrites(server, listener)
+	server := newServer(c.edge(listener.Addr(), c.handler(cache, origin, log), log), log)
+	listener = c.accept(isr.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
 	return c.attend(ctx, start(server, listener), shared, cache, log)
 }
 
@@ -113,8 +116,8 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	if err := c.route().Validate(); err != nil {
 		return nil, usagef("%v", err)
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return nil, usagef("--listen %q is not an address; expected host:port, like 127.0.0.1:8080", c.Listen)
+	if err := c.edgeFlags.validate(c.Listen); err != nil {
+		return nil, err
 	}
 	if c.Demo {
 		return nil, nil
@@ -151,6 +154,7 @@ func (c *serveCommand) route() isr.Route {
 		IgnoreCookies: c.IgnoreCookie,
 		TenantHeader:  c.TenantHeader,
 		History:       c.History,
+		StoreNegative: c.StoreNegative,
 	})
 	if rt.Stale == 0 {
 		rt.Stale = -1 // on the command line, zero is none
@@ -184,7 +188,7 @@ func (c *serveCommand) handler(cache *isr.Cache, origin *url.URL, log *slog.Logg
 	if c.Demo {
 		return cache.Handler(rt, site.Handler(site.Config{}))
 	}
-	return gateway.New(cache, origin, rt, log)
+	return gateway.New(cache, rt, c.gateway(origin, log))
 }
 
 func (c *serveCommand) originText() string {

@@ -136,7 +136,7 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 	if create {
 		err = dynamostore.CreateTable(ctx, ddb, f.Table)
 	} else {
-		err = dynamostore.CheckTable(ctx, ddb, f.Table)
+		err = dynamostore.CheckTable(ctx, ddb, f.Table, log)
 	}
 	if err != nil {
 		return nil, unanswered(err, "DynamoDB", "--dynamodb-endpoint")

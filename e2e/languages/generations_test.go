@@ -2,6 +2,7 @@ package languages
 
 import (
 	"testing"
+	"time"
 
 	"github.com/facetheory/isr/internal/vocabulary"
 )
@@ -86,7 +87,10 @@ func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
 	}
 	unpinned := ask[vocabulary.Entry](t, other, command{Do: "unpin", Key: key})
 	want := pinned
-	want.PinnedUntil, want.Version = 0, pinned.Version+1
+	want.PinnedUntil, want.Version = unpinned.PinnedUntil, pinned.Version+1
+	if end := unpinned.PinnedUntil; end < pinned.AssertedAt || end > time.Now().Unix() {
+		t.Errorf("%s unpinned: the pin ends at %d, want now", other.language, end)
+	}
 	if diff := diffOf(want, unpinned); diff != "" {
 		t.Errorf("%s unpinned (-want +got):\n%s", other.language, diff)
 	}

@@ -51,7 +51,7 @@ func (c *crew) serve(t *testing.T) *site {
 	}))
 	t.Cleanup(origin.Close)
 	dir := t.TempDir()
-	cmd := exec.CommandContext(context.Background(), binary, "serve", "--data", dir, "--listen", "127.0.0.1:0",
+	cmd := exec.CommandContext(context.Background(), binary, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--host", host, "--host", "127.0.0.1",
 		"--origin", origin.URL, "--table", c.table, "--bucket", s.bucket, "--region", region,
 		"--dynamodb-endpoint", c.url, "--s3-endpoint", endpoint)
 	cmd.Dir = dir

@@ -29,6 +29,7 @@ func ErrorName(err error) string {
 		{isr.ErrRequestCompleted, "RequestCompleted"},
 		{isr.ErrRequestInProgress, "RequestInProgress"},
 		{isr.ErrRequestMismatch, "RequestMismatch"},
+		{isr.ErrDenied, "Denied"},
 		{isr.ErrInvalidKey, "InvalidKey"},
 		{isr.ErrInvalidInput, "InvalidInput"},
 	} {

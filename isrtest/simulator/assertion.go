@@ -3,6 +3,7 @@ package simulator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -30,6 +31,17 @@ func (w *world) assert(l *life, p *page) {
 	})
 }
 
+// hasten makes one of the changes of the log that come at once, so that they contend:
+// one step each, and none lets the others wait.
+func (w *world) hasten(l *life) {
+	w.rush--
+	if w.rng.IntN(4) == 0 {
+		w.purge(pick(w.rng, w.pages))
+		return
+	}
+	w.assert(l, pick(w.rng, w.pages))
+}
+
 func (w *world) assertion(l *life, p *page) (what string, do func(context.Context) (isr.Entry, error)) {
 	pin := w.pace.of(time.Duration(1+w.rng.IntN(60)) * time.Second)
 	switch w.rng.IntN(5) {
@@ -52,7 +64,7 @@ func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *g
 	w.checkVersion(p, c, before, g)
 	w.checkWhole(p, g)
 	w.checkUnmixed(p, before, g)
-	w.checkLogged(p)
+	w.checkLogged(p, g)
 	w.checkSuperseded(p, before, textOf(p.rows["META"], "current_sk"))
 	if g.bodyKey != earlier.bodyKey || g.sha256 != earlier.sha256 || g.generatedAt != earlier.generatedAt || g.etag != earlier.etag {
 		w.violate("a rollback brings a generation back as it was", "%s of %s is not what %s was", w.generationName(g), p.path, w.generationName(earlier))
@@ -63,20 +75,24 @@ func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *g
 	if a, b := before.lock(), p.rows.lock(); (a == nil) != (b == nil) || a != nil && *a != *b {
 		w.violate("a rollback takes nobody's lease", "LOCK of %s changed", p.path)
 	}
-	p.asserted, p.assertedAt = g.index, g.at
+	if w.isRendering(p) {
+		w.counts["rollback during a render"]++
+	}
 }
 
 // checkLogged: all nodes are told, in the very step.
-func (w *world) checkLogged(p *page) {
+func (w *world) checkLogged(p *page, g *generation) {
 	seq, targets := w.readLog()
 	if seq != w.seqBefore+1 {
 		w.violate("a rollback advances the log by one", "it was %d, and is %d", w.seqBefore, seq)
 		return
 	}
-	for _, key := range targets {
-		if key == p.key.Text {
-			return
-		}
+	if len(targets) > 1 {
+		w.counts["shared log row"]++
+	}
+	if slices.Contains(targets, p.key.Text) {
+		p.told = append(p.told, telling{seq: seq, index: g.index})
+		return
 	}
 	w.violate("all nodes are told of a rollback", "row %d of the log does not name %s", seq, p.path)
 }
@@ -106,6 +122,10 @@ func (w *world) checkPin(p *page, c *call, before partition, g *generation) {
 		w.violate("a pin ends with its generation", "%s of %s was published, and is pinned", w.generationName(g), p.path)
 	}
 	if was == nil || !was.ours || was.pinned <= w.clockOf(c) {
+		return
+	}
+	if c.life.pages[p].unpin {
+		w.counts["unpinned by a regeneration"]++
 		return
 	}
 	if purge := numberOf(p.rows["PURGE"], "seq"); was.purgeSeq >= purge {

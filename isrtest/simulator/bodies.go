@@ -62,7 +62,7 @@ var _ isr.BodyStore = (*gatedShelf)(nil)
 
 // passBody is pass for what has no row. The key is not told: it is random.
 func passBody[T any](ctx context.Context, l *life, op string, do func(*shelf) (T, error)) (T, error) {
-	c := &call{life: l, op: op, kind: body}
+	c := &call{life: l, op: op, kind: body, errand: storing}
 	return pass(ctx, l.w.gate, c, func() (T, error) { return do(l.w.shelf) })
 }
 

@@ -19,11 +19,11 @@ func collectBugs() []simulator.Bug {
 // about to.
 func collectUnleased(ctx context.Context, meta isr.MetaStore, bodies isr.BodyStore, _ isr.CollectOptions) (done isr.Collected, err error) {
 	named := make(map[string]bool)
-	for pk, err := range meta.Partitions(ctx) {
+	for page, err := range meta.NamedBodies(ctx) {
 		if err != nil {
 			return done, err
 		}
-		keys, err := meta.BodyKeys(ctx, pk)
+		keys, err := meta.BodyKeys(ctx, page.PK)
 		if err != nil {
 			return done, err
 		}

@@ -47,6 +47,10 @@ func (w *world) choices() []choice {
 		{"demand", some(p.demands), func() { w.demand(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"collect", some(p.collections), func() { w.collect(pick(w.rng, awake).life) }},
 		{"external", p.externals, func() { w.writeExternally(pick(w.rng, w.pages)) }},
+		{"cut", p.cuts, func() { w.cut(pick(w.rng, w.nodes)) }},
+		{"damage", p.damages, w.damage},
+		{"rush", p.rushes, func() { w.rush = 4 + w.rng.IntN(8) }},
+		{"hasten", some(min(w.rush, 1) * 300), func() { w.hasten(pick(w.rng, awake).life) }},
 		{"purge", p.purges, func() { w.purge(pick(w.rng, w.pages)) }},
 	}
 }
@@ -84,8 +88,8 @@ func (w *world) nextStep() {
 	w.step++
 	w.mu.Unlock()
 	w.align()
-	w.gate.look()
-	w.settle() // timers that ended at this very instant come before the step
+	w.settle()    // timers that ended at this very instant come before the step,
+	w.gate.look() // and so do the calls that they cause
 }
 
 // align lets time pass to the next tick.

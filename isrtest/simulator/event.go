@@ -22,13 +22,21 @@ type event struct {
 	render  *rendering // renderBegan
 	entry   isr.Entry  // of a publish or regeneration, or what was asserted
 	visitor *visitor   // who asked
-	token   string     // leaseLost, published: of the lease that the process believed in
+	token   string     // leaseLost, published, acquired: of the lease that the process believed in, or asked for
+	seq     int64      // logAsked, logAnswered: after which changes were asked for
+	known   int64      // logAnswered: where the log was when it was asked
+	changes []isr.Change
 }
 
 type eventKind int
 
 const (
-	renderBegan eventKind = iota
+	logAnswered eventKind = iota
+	sequenceAnswered
+	logAsked
+	sequenceAsked
+	renderBegan
+	acquired
 	published
 	leaseLost
 	regenerated
@@ -70,6 +78,16 @@ func (w *world) digestEvents() {
 	})
 	for _, e := range events {
 		switch e.kind {
+		case logAnswered:
+			w.checkChanges(e)
+		case sequenceAnswered:
+			e.life.log.answered(e)
+		case logAsked:
+			w.noteAsked(e)
+		case sequenceAsked:
+			e.life.log.asking++
+		case acquired:
+			w.checkAcquired(e)
 		case renderBegan:
 			w.checkRender(e.render)
 		case published:
@@ -125,33 +143,4 @@ func (w *world) checkLost(e event) {
 	if left := l.expires - e.at.Add(e.life.node.skew).Unix(); left > 0 {
 		w.violate("a lease is called lost only if it is", "%s was told so of %s, which has %d s left and is its own", e.life.name, w.trace.name("lease", l.token), left)
 	}
-}
-
-// checkRender: without faults a page is rendered only when it has expired, by
-// one process at a time.
-func (w *world) checkRender(rd *rendering) {
-	seen := rd.life.pages[rd.page]
-	seen.rendered = append(seen.rendered, rd)
-	w.counts["render"]++
-	w.log("%s renders %s, the %d. time: %s", rd.life.name, rd.page.path, rd.number, rd.content)
-	if !w.profile.calm() {
-		return
-	}
-	const invariant = "without faults there is one render per expiry"
-	if g := rd.page.current(); g != nil && rd.began.Unix() < g.generatedAt+g.revalidate {
-		w.violate(invariant, "%s renders %s, which is fresh for %d s", rd.life.name, rd.page.path, g.generatedAt+g.revalidate-rd.began.Unix())
-	}
-	for _, n := range w.nodes {
-		for _, other := range n.life.pages[rd.page].rendered {
-			if other != rd && !w.isOver(other) {
-				w.violate(invariant, "%s renders %s, and so does %s", rd.life.name, rd.page.path, n.life.name)
-			}
-		}
-	}
-}
-
-func (w *world) isOver(rd *rendering) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return rd.over
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,9 @@ func (w *world) deliver(c *call) {
 		if w.rng.Float64()*100 < w.profile.faults {
 			f = pick(w.rng, c.kind.fates())
 		}
+		if c.kind != reading && w.rng.Float64()*100 < w.profile.lost[c.errand] {
+			f = lostReply
+		}
 		w.meet(c, f)
 	}
 }
@@ -83,6 +87,9 @@ func (w *world) arriveLate(c *call) {
 func (w *world) meet(c *call, f fate) {
 	if f != served {
 		w.counts["fault"]++
+	}
+	if f == lostReply && c.errand != other {
+		w.counts["lost reply to "+string(c.errand)]++
 	}
 	switch f {
 	case lostRequest, throttled, conflict, busy:
@@ -121,8 +128,23 @@ func (w *world) carryOut(c *call, how string) outcome {
 	var o outcome
 	w.outside.do(func() { o.value, o.err = c.do() })
 	w.log("%s: %s%s: %s", c.life.name, c.op, how, summary(o.err))
+	w.countRefusal(c, o.err)
 	w.carriedOut(c)
 	return o
+}
+
+// countRefusal counts transactions that a condition refused, by what was asked for and
+// the row.
+func (w *world) countRefusal(c *call, err error) {
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return
+	}
+	for i, reason := range canceled.CancellationReasons {
+		if sk := c.rows[i]; aws.ToString(reason.Code) == "ConditionalCheckFailed" && (sk == "META" || sk == "LOCK" || sk == "SEQ") {
+			w.counts[string(c.errand)+" refused by "+sk]++
+		}
+	}
 }
 
 // errReset is a connection that broke.
@@ -138,11 +160,11 @@ func (c *call) refusal(w *world, f fate) error {
 		if f == throttled {
 			code = "ThrottlingError"
 		}
-		reasons := make([]types.CancellationReason, c.rows)
+		reasons := make([]types.CancellationReason, len(c.rows))
 		for i := range reasons {
 			reasons[i].Code = aws.String("None")
 		}
-		reasons[w.rng.IntN(c.rows)].Code = &code
+		reasons[w.rng.IntN(len(reasons))].Code = &code
 		return &types.TransactionCanceledException{CancellationReasons: reasons}
 	}
 	switch f {
@@ -152,6 +174,21 @@ func (c *call) refusal(w *world, f fate) error {
 		return &types.TransactionConflictException{}
 	}
 	return &types.ProvisionedThroughputExceededException{}
+}
+
+// outcomeIsFault says that an answer is none of the engine's.
+func outcomeIsFault(err error) bool {
+	if err == nil {
+		return false
+	}
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+		return slices.ContainsFunc(canceled.CancellationReasons, func(r types.CancellationReason) bool {
+			code := aws.ToString(r.Code)
+			return code != "None" && code != "ConditionalCheckFailed"
+		})
+	}
+	_, refused := errors.AsType[*types.ConditionalCheckFailedException](err)
+	return !refused && !errors.Is(err, isr.ErrNotFound) && !errors.Is(err, isr.ErrExists)
 }
 
 // summary is an answer in the trace: codes, and no texts.

@@ -26,12 +26,18 @@ func (w *world) regenerate(l *life, p *page) {
 	l.pages[p].force()
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p}
-	w.log("somebody asks %s to regenerate %s", l.name, p.path)
+	var options []isr.RegenerateOption
+	unpin := w.profile.assertions > 0 && w.rng.IntN(3) == 0
+	if unpin {
+		options = append(options, isr.WithUnpin())
+		l.pages[p].unpin = true
+	}
+	w.log("somebody asks %s to regenerate %s, unpin %t", l.name, p.path, unpin)
 	l.asking++
 	w.ended.Go(func() {
 		ctx, cancel := w.aside()
 		defer cancel()
-		entry, err := l.cache.Regenerate(ctx, p.key)
+		entry, err := l.cache.Regenerate(ctx, p.key, options...)
 		w.happened(event{kind: regenerated, life: l, page: p, entry: entry.Entry, visitor: v, err: err})
 	})
 }
@@ -39,7 +45,7 @@ func (w *world) regenerate(l *life, p *page) {
 // checkRegenerated: who is told of a new generation finds it from then on.
 func (w *world) checkRegenerated(e event) {
 	seen := e.life.pages[e.page]
-	seen.forcing = false
+	seen.forcing, seen.unpin = false, false
 	e.life.asking--
 	w.log("%s: regenerating %s: %s", e.life.name, e.page.path, summary(e.err))
 	if e.err != nil {

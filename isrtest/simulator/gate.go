@@ -26,10 +26,11 @@ func newGate(linger time.Duration) *gate {
 // A call is one request on its way to the table or to the bodies.
 type call struct {
 	life *life
-	op   string // for the trace: what is done to which row
-	pk   string // the partition, empty for bodies
+	op   string   // for the trace: what is done to which row
+	pks  []string // the partitions; none for bodies
 	kind kind
-	rows int // of a transaction: how many operations it has
+	errand
+	rows []string // of a transaction: the sort keys of its operations
 	// logged: it may move the log.
 	logged bool
 	// values are those of the condition of a deletion.
@@ -139,6 +140,7 @@ func (g *gate) leave(c *call) bool {
 }
 
 func (g *gate) abandonLocked(c *call) {
+	c.life.failed = time.Now()
 	c.gone.Store(true)
 	c.lingers = time.Now().Add(g.linger)
 }
@@ -173,7 +175,7 @@ func (g *gate) choosable(now time.Time) []*call {
 	})
 	var calls []*call
 	for _, c := range g.waiting {
-		if (c.gone.Load() || !c.life.frozen) && (c.gone.Load() || c.expired.Load() || !c.ready.After(now)) {
+		if c.gone.Load() || !c.life.frozen && (c.expired.Load() || !c.readyLocked().After(now)) {
 			calls = append(calls, c)
 		}
 	}
@@ -184,6 +186,15 @@ func (g *gate) choosable(now time.Time) []*call {
 	return calls
 }
 
+// readyLocked is when a call can go on at the earliest.
+func (c *call) readyLocked() time.Time {
+	ready := c.ready
+	if until := c.hangsUntilLocked(); until.After(ready) {
+		ready = until
+	}
+	return ready
+}
+
 // next is when a call that waits may be chosen at the earliest, if that is a
 // matter of time alone; zero if there is none.
 func (g *gate) next(now time.Time) time.Time {
@@ -191,8 +202,8 @@ func (g *gate) next(now time.Time) time.Time {
 	defer g.mu.Unlock()
 	var first time.Time
 	for _, c := range g.waiting {
-		if !c.gone.Load() && !c.life.frozen && c.ready.After(now) && (first.IsZero() || c.ready.Before(first)) {
-			first = c.ready
+		if ready := c.readyLocked(); !c.gone.Load() && !c.life.frozen && ready.After(now) && (first.IsZero() || ready.Before(first)) {
+			first = ready
 		}
 	}
 	return first
@@ -204,8 +215,19 @@ func (g *gate) answer(c *call, o outcome) {
 	defer g.mu.Unlock()
 	g.removeLocked(c)
 	if !c.gone.Load() {
+		if outcomeIsFault(o.err) {
+			c.life.failed = time.Now()
+		}
 		c.reply <- o
 	}
+}
+
+// lastFailure is when a call of the process was answered by no store, or given up,
+// for the last time.
+func (l *life) lastFailure() time.Time {
+	l.w.gate.mu.Lock()
+	defer l.w.gate.mu.Unlock()
+	return l.failed
 }
 
 // expire tells a caller that thawed that its context has ended.
@@ -233,7 +255,7 @@ func (g *gate) copyOf(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	second := &call{
-		life: c.life, op: c.op, pk: c.pk, kind: c.kind, rows: c.rows, logged: c.logged, at: c.at, do: c.do,
+		life: c.life, op: c.op, pks: c.pks, kind: c.kind, errand: c.errand, rows: c.rows, logged: c.logged, at: c.at, do: c.do,
 	}
 	g.abandonLocked(second)
 	g.waiting = append(g.waiting, second)

@@ -27,20 +27,22 @@ func (p *page) current() *generation {
 // carriedOut looks at the table after a call.
 func (w *world) carriedOut(c *call) {
 	w.noteSequence(c)
-	p := w.pageOf(c.pk)
-	if p == nil {
-		return
+	if c.kind == reading && c.note != nil && !c.gone.Load() {
+		c.note.seq.Store(w.seq)
 	}
 	if c.kind == reading {
-		if c.note != nil && !c.gone.Load() {
-			c.note.seq.Store(w.seq)
-		}
 		return
 	}
-	if c.op == "delete "+w.rowName(p.pk, "LOCK") {
-		w.checkRelease(p, c)
+	for _, pk := range c.pks {
+		p := w.pageOf(pk)
+		if p == nil {
+			continue
+		}
+		if c.op == "delete "+w.rowName(p.pk, "LOCK") {
+			w.checkRelease(p, c)
+		}
+		w.look(p, c)
 	}
-	w.look(p, c)
 }
 
 // look reads a page's rows, and holds what changed against the rules. The call

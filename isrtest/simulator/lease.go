@@ -1,9 +1,12 @@
 package simulator
 
 import (
+	"errors"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
 )
 
 // A grant is one lease, known by its token.
@@ -11,10 +14,13 @@ type grant struct {
 	token     string
 	page      *page
 	life      *life
-	pause     bool   // not a lease but what a failure left
-	request   string // the sort key of the request that it is for; empty for none
-	published int    // how often its holder has published
-	acked     bool   // and was told so
+	pause     bool      // not a lease but what a failure left
+	at        time.Time // when its holder asked for it
+	step      int       // in which it was taken
+	late      bool      // by a request whose caller was gone
+	request   string    // the sort key of the request that it is for; empty for none
+	published int       // how often its holder has published
+	acked     bool      // and was told so
 }
 
 // checkLock holds what became of LOCK against what its rules allow. The call is
@@ -61,12 +67,22 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 	}
 	g := w.grants[after.token]
 	if g == nil {
-		g = &grant{token: after.token, page: p, life: c.life, pause: pause}
+		g = &grant{token: after.token, page: p, life: c.life, pause: pause, at: c.at, step: w.step, late: c.gone.Load()}
 		w.grants[after.token] = g
 	}
 	if g.life != c.life || g.page != p {
 		w.violate("a token is one lease's", "%s has %s, which is %s's", c.life.name, w.trace.name("lease", after.token), g.life.name)
 	}
+}
+
+// checkAcquired: a process that has got the lease is told so, though the reply to its
+// request was lost; and one that is told that it has not leaves nothing behind.
+func (w *world) checkAcquired(e event) {
+	held := e.page.rows.lock()
+	if e.err == nil || held == nil || e.token == "" || held.token != e.token || w.grants[e.token].late || errors.Is(e.err, isr.ErrUnknownOutcome) {
+		return
+	}
+	w.violate("who has the lease is told so", "%s was told that it does not have that of %s (%s), and it has", e.life.name, e.page.path, summary(e.err))
 }
 
 // checkGivenUp: LOCK goes with a publish, or by its holder.

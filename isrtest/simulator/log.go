@@ -9,11 +9,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
+// logKey is the sort key of a row of the log.
+func logKey(seq int64) string { return fmt.Sprintf("LOG#%020d", seq) }
+
 // readLog reads the sequence, and the keys that its row of the log names.
 func (w *world) readLog() (seq int64, keys []string) {
 	row := w.readRow("PURGE", "SEQ")
 	seq = numberOf(row, "seq")
-	log := w.readRow("PURGE", fmt.Sprintf("LOG#%020d", seq))
+	log := w.readRow("PURGE", logKey(seq))
 	targets, ok := log["targets"].(*types.AttributeValueMemberL)
 	if !ok {
 		return seq, nil

@@ -20,6 +20,7 @@ type node struct {
 	skew time.Duration
 	runs int // processes so far
 	life *life
+	cut  cut // guarded by gate.mu
 }
 
 // now is what the node's clock shows.
@@ -40,6 +41,12 @@ type life struct {
 
 	frozen bool      // guarded by gate.mu; written by the driver
 	until  time.Time // the driver's own: when it thaws
+	thawed time.Time // the driver's own: when it did last
+	froze  time.Time // the driver's own: when it last did
+	leased int64     // the driver's own: until when it held a lease when it froze, in epoch seconds
+	failed time.Time // when a call failed last, but for its conditions; guarded by gate.mu
+
+	log hearing // the driver's own
 
 	asking  int        // regenerations and assertions that somebody waits for; the driver's own
 	closing chan error // holds the answer to Close
@@ -54,6 +61,7 @@ type view struct {
 	rendered []*rendering // as far as the driver has seen
 	purges   []warning    // ascending; the first is what was purged when the process started
 	asked    bool         // somebody has wanted the page
+	unpin    bool         // somebody has asked for a regeneration that unpins
 	waiting  int          // visitors who have no answer yet
 	forcing  bool         // somebody waits for a regeneration
 	forced   int          // how many renderings there were when that began
@@ -69,7 +77,7 @@ func (w *world) start(n *node) error {
 	for _, p := range w.pages {
 		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purges: []warning{{seq: p.hardSeq}}}
 	}
-	var api dynamostore.API = &gatedTable{life: l, engine: w.engine}
+	var api dynamostore.API = &gatedTable{life: l, engine: w.answering}
 	var bodies isr.BodyStore = &gatedShelf{life: l}
 	bug := w.bug
 	if bug.API != nil {
@@ -78,11 +86,12 @@ func (w *world) start(n *node) error {
 	if bug.Bodies != nil {
 		bodies = bug.Bodies(bodies)
 	}
+	l.log.since = time.Now()
 	quiet := slog.New(slog.DiscardHandler)
 	random := lockedRandom(w.rng.Uint64())
 	store, err := dynamostore.New(api, w.table, dynamostore.Config{
 		Owner: l.name, Now: n.now, Random: random, Logger: quiet,
-		CallTimeout: w.pace.callTimeout, SettleTimeout: w.pace.settleTimeout,
+		CallTimeout: w.pace.callTimeout, SettleTimeout: w.pace.settleTimeout, LogLife: w.pace.logLife,
 	})
 	if err != nil {
 		return err
@@ -94,7 +103,10 @@ func (w *world) start(n *node) error {
 	l.bodies = bodies
 	l.meta = &witness{MetaStore: meta, life: l, tokens: make(map[isr.Lease]string)}
 	l.cache, err = isr.New(l.meta, bodies, isr.Config{
-		Memory: 1 << 20, Lease: w.pace.lease(), RenderTimeout: w.pace.of(renderTimeout), Now: n.now, Logger: quiet, Random: random, Poll: w.pace.poll(),
+		Memory: 1 << 20, Lease: w.pace.lease(), RenderTimeout: w.pace.of(renderTimeout), Now: n.now, Logger: quiet, Random: random,
+		Poll: w.pace.poll(),
+		// Calls take as long as the driver likes: only those that fail are given up.
+		StoreTimeout: 24 * time.Hour, LogLife: w.pace.logLife,
 	})
 	if err != nil {
 		return err
@@ -180,6 +192,7 @@ func (w *world) freeze(l *life) {
 	d := w.pace.of(LeaseTime + 2*time.Second + time.Duration(w.rng.Int64N(int64(2*LeaseTime))))
 	w.log("%s freezes for %.3fs", l.name, d.Seconds())
 	l.until = time.Now().Add(d)
+	l.froze, l.leased = time.Now(), w.leaseEnd(l)
 	w.gate.freeze(l, true)
 }
 
@@ -189,8 +202,27 @@ func (w *world) thaw(all bool) {
 		if n.life.frozen && (all || !time.Now().Before(n.life.until)) {
 			w.log("%s thaws", n.life.name)
 			w.gate.freeze(n.life, false)
+			n.life.thawed = time.Now()
+			if end := n.life.leased; end > 0 && end <= n.now().Unix() {
+				w.counts["thaw after the lease"]++
+			}
+			if time.Since(n.life.froze) > w.pace.logLife/2 {
+				w.counts["thaw after half the log's life"]++
+			}
 		}
 	}
+}
+
+// leaseEnd is when the last lease that a process holds ends, in epoch seconds; 0 if it
+// holds none.
+func (w *world) leaseEnd(l *life) int64 {
+	var end int64
+	for _, p := range w.pages {
+		if held := p.rows.lock(); held != nil && w.holderOf(held) == l {
+			end = max(end, held.expires)
+		}
+	}
+	return end
 }
 
 // awake are the nodes whose processes run.

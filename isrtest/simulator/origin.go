@@ -23,7 +23,8 @@ type rendering struct {
 	seq     int64 // the purge sequence then
 	content string
 	began   time.Time // true time
-	over    bool
+	lease   *grant    // under which it is made, if that is known; the driver's own
+	over    bool      // guarded by world.mu
 }
 
 // visitorHeader names a visitor. It is in no key, so that the origin sees it in

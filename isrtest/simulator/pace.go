@@ -3,6 +3,8 @@ package simulator
 import (
 	"testing/synctest"
 	"time"
+
+	"github.com/facetheory/isr"
 )
 
 // A pace is how fast a world lives. What happens in it is told in the durations of
@@ -25,6 +27,9 @@ type pace struct {
 	// pollSlack is how much later than after a poll a node may have heard of a
 	// rollback, in a world whose table answers at once.
 	pollSlack time.Duration
+	// logLife is how long rows of the log are kept: in virtual time not for longer
+	// than a node may be frozen.
+	logLife time.Duration
 	// misdeeds is how many of them origins know (see origin.misbehave). The last
 	// is remembered for two minutes by a cache, whatever comes.
 	misdeeds int
@@ -51,7 +56,7 @@ func virtual(steps int) pace {
 		settle: synctest.Wait, speed: 1,
 		skew:        MaxSkew,
 		callTimeout: 5 * time.Second, settleTimeout: 15 * time.Second,
-		pollSlack: time.Second, misdeeds: 4, grudges: true,
+		pollSlack: time.Second, logLife: 2 * time.Minute, misdeeds: 4, grudges: true,
 		lead: time.Minute, steps: steps, life: forever, glance: forever,
 		recovery: 5 * time.Minute, patience: time.Hour, afterlife: time.Hour,
 	}
@@ -64,7 +69,7 @@ func realTime() pace {
 		speed:       15,
 		skew:        1500 * time.Millisecond,
 		callTimeout: time.Second, settleTimeout: 3 * time.Second,
-		pollSlack: time.Second, misdeeds: 3, margin: time.Second,
+		pollSlack: time.Second, logLife: isr.LogLife, misdeeds: 3, margin: time.Second,
 		steps: unlimited, life: RealTime, glance: 10 * time.Millisecond,
 		recovery: time.Minute, patience: time.Minute, afterlife: time.Second,
 	}

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -9,8 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// purge purges one page, by the rows that the design gives a purge: SEQ grows and
-// PURGE of the page remembers it, in one transaction.
+// purge purges one page, by the rows that the specification gives a purge of a key:
+// SEQ grows, PURGE of the page remembers it, and a row of the log tells all nodes to
+// drop their copies, in one transaction.
 func (w *world) purge(p *page) {
 	hard := w.rng.IntN(2) == 0
 	seq := w.seq + 1
@@ -27,13 +29,28 @@ func (w *world) purge(p *page) {
 				TableName: &w.table, Key: item{"pk": text("PURGE"), "sk": text("SEQ")}, UpdateExpression: aws.String("SET seq = :n, mark_lifetime = :l"),
 				ExpressionAttributeValues: item{":n": number(seq), ":l": number(int64(60 * 24 * time.Hour / time.Second))},
 			}},
+			{Put: &types.Put{TableName: &w.table, Item: w.reloadRow(seq, p)}},
 		}})
 		return err
 	})
 	w.mu.Lock()
 	w.seq = seq
 	w.mu.Unlock()
+	p.told = append(p.told, telling{seq: seq, index: -1, hard: hard})
+	if w.isRendering(p) {
+		w.counts["purge during a render"]++
+	}
 	w.look(p, nil)
+}
+
+// reloadRow is the row of the log that has nodes read a page again.
+func (w *world) reloadRow(seq int64, p *page) item {
+	target := &types.AttributeValueMemberM{Value: item{"kind": text("reload"), "key": text(p.key.Text)}}
+	return item{
+		"pk": text("PURGE"), "sk": text(logKey(seq)), "id": text(rand.Text()),
+		"targets": &types.AttributeValueMemberL{Value: []types.AttributeValue{target}},
+		"ttl":     number(trueNow() + int64(w.pace.logLife/time.Second)),
+	}
 }
 
 // A warning is a hard purge that a process has read.

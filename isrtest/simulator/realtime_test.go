@@ -134,4 +134,4 @@ func caughtInRealTime(cfg simulator.Config, start uint64) (caught *simulator.Vio
 }
 
 // profiles is how many there are: seeds that far apart have the same.
-const profiles = 10
+const profiles = 16

@@ -16,7 +16,8 @@ func (w *world) recover() {
 	w.recovered = true
 	w.mu.Unlock()
 	w.thaw(true)
-	w.profile.faults = 0
+	w.mend()
+	w.profile.faults, w.profile.lost = 0, nil
 	w.freshenAll()
 	if w.violation == nil {
 		w.closeCaches()

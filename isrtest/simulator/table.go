@@ -3,6 +3,8 @@ package simulator
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,7 +17,7 @@ import (
 // A gatedTable is the table as one life of a node reaches it.
 type gatedTable struct {
 	life   *life
-	engine Engine
+	engine Engine // the driver alone calls it
 }
 
 var _ tabletheory.API = (*gatedTable)(nil)
@@ -23,32 +25,40 @@ var _ tabletheory.API = (*gatedTable)(nil)
 type options = func(*dynamodb.Options)
 
 // call describes a request for one row.
-func (g *gatedTable) call(op string, k kind, key item) *call {
+func (g *gatedTable) call(op string, k kind, e errand, key item) *call {
 	pk, sk := textOf(key, "pk"), textOf(key, "sk")
-	return &call{life: g.life, op: op + " " + g.life.w.rowName(pk, sk), pk: pk, kind: k}
+	return &call{life: g.life, op: op + " " + g.life.w.rowName(pk, sk), pks: []string{pk}, kind: k, errand: e}
 }
 
 func (g *gatedTable) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...options) (*dynamodb.GetItemOutput, error) {
-	return pass(ctx, g.life.w.gate, g.call("get", reading, in.Key), func() (*dynamodb.GetItemOutput, error) {
+	return pass(ctx, g.life.w.gate, g.call("get", reading, g.life.w.errandOfRead(textOf(in.Key, "pk")), in.Key), func() (*dynamodb.GetItemOutput, error) {
 		return g.engine.GetItem(context.Background(), in)
 	})
 }
 
 func (g *gatedTable) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...options) (*dynamodb.PutItemOutput, error) {
 	noteLease(ctx, in.Item)
-	return pass(ctx, g.life.w.gate, g.call("put", writing, in.Item), func() (*dynamodb.PutItemOutput, error) {
+	e := other
+	if textOf(in.Item, "sk") == "LOCK" {
+		e = acquiring
+	}
+	return pass(ctx, g.life.w.gate, g.call("put", writing, e, in.Item), func() (*dynamodb.PutItemOutput, error) {
 		return g.engine.PutItem(context.Background(), in)
 	})
 }
 
 func (g *gatedTable) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...options) (*dynamodb.UpdateItemOutput, error) {
-	return pass(ctx, g.life.w.gate, g.call("update", writing, in.Key), func() (*dynamodb.UpdateItemOutput, error) {
+	return pass(ctx, g.life.w.gate, g.call("update", writing, errandOfUpdate(in), in.Key), func() (*dynamodb.UpdateItemOutput, error) {
 		return g.engine.UpdateItem(context.Background(), in)
 	})
 }
 
 func (g *gatedTable) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...options) (*dynamodb.DeleteItemOutput, error) {
-	c := g.call("delete", writing, in.Key)
+	e := other
+	if textOf(in.Key, "sk") == "LOCK" {
+		e = releasing
+	}
+	c := g.call("delete", writing, e, in.Key)
 	c.values = in.ExpressionAttributeValues
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.DeleteItemOutput, error) {
 		return g.engine.DeleteItem(context.Background(), in)
@@ -57,11 +67,11 @@ func (g *gatedTable) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInpu
 
 // Query is of one partition, whose key is the value that names a page.
 func (g *gatedTable) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...options) (*dynamodb.QueryOutput, error) {
-	c := &call{life: g.life, kind: reading, op: "query PURGE", aside: isAside(ctx), note: noteOf(ctx)}
+	c := &call{life: g.life, kind: reading, op: "query PURGE", errand: readingLog, aside: isAside(ctx), note: noteOf(ctx)}
 	for _, v := range in.ExpressionAttributeValues {
 		if s, ok := v.(*types.AttributeValueMemberS); ok && g.life.w.pageOf(s.Value) != nil {
-			c.pk = s.Value
-			c.op = "query " + g.life.w.rowName(s.Value, "")
+			c.pks = []string{s.Value}
+			c.op, c.errand = "query "+g.life.w.rowName(s.Value, ""), readingPage
 		}
 	}
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.QueryOutput, error) {
@@ -70,44 +80,49 @@ func (g *gatedTable) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...op
 }
 
 func (g *gatedTable) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...options) (*dynamodb.ScanOutput, error) {
-	c := &call{life: g.life, kind: reading, op: "scan"}
+	// The segments of a scan are asked for at once.
+	c := &call{life: g.life, kind: reading, op: fmt.Sprint("scan ", aws.ToInt32(in.Segment)), errand: other}
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.ScanOutput, error) { return g.engine.Scan(context.Background(), in) })
 }
 
 func (g *gatedTable) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...options) (*dynamodb.BatchGetItemOutput, error) {
-	c := &call{life: g.life, kind: reading, op: "batch get"}
+	c := &call{life: g.life, kind: reading, op: "batch get", errand: other}
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.BatchGetItemOutput, error) {
 		return g.engine.BatchGetItem(context.Background(), in)
 	})
 }
 
 func (g *gatedTable) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...options) (*dynamodb.BatchWriteItemOutput, error) {
-	c := &call{life: g.life, kind: writing, op: "batch write"}
+	c := &call{life: g.life, kind: writing, op: "batch write", errand: other}
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.BatchWriteItemOutput, error) {
 		return g.engine.BatchWriteItem(context.Background(), in)
 	})
 }
 
 func (g *gatedTable) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...options) (*dynamodb.TransactGetItemsOutput, error) {
-	c := &call{life: g.life, kind: reading, op: "transact get"}
+	c := &call{life: g.life, kind: reading, op: "transact get", errand: other}
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.TransactGetItemsOutput, error) {
 		return g.engine.TransactGetItems(context.Background(), in)
 	})
 }
 
 func (g *gatedTable) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...options) (*dynamodb.TransactWriteItemsOutput, error) {
-	c := &call{life: g.life, kind: transaction, rows: len(in.TransactItems)}
+	c := &call{life: g.life, kind: transaction}
 	var parts []string
+	actions := make(map[string]bool)
 	for _, action := range in.TransactItems {
 		verb, key := actionOf(action)
 		noteLease(ctx, key)
 		pk := textOf(key, "pk")
-		if g.life.w.pageOf(pk) != nil {
-			c.pk = pk
+		if !slices.Contains(c.pks, pk) {
+			c.pks = append(c.pks, pk)
 		}
 		c.logged = c.logged || pk == "PURGE"
+		c.rows = append(c.rows, textOf(key, "sk"))
+		actions[verb+" "+textOf(key, "sk")] = true
 		parts = append(parts, verb+" "+g.life.w.rowName(pk, textOf(key, "sk")))
 	}
+	c.errand = errandOfTransaction(actions)
 	c.op = "transact " + strings.Join(parts, ", ")
 	if in.ClientRequestToken == nil {
 		// As the SDK does: its attempts, here the copies of a call, share one.

@@ -11,13 +11,14 @@ import (
 
 // A visitor asks for a page once.
 type visitor struct {
-	number int
-	name   string
-	life   *life
-	page   *page
-	began  time.Time // true time
-	floor  int       // no generation before this one may be served; -1: any
-	purged int64     // the hard purge that the process cannot but know
+	number  int
+	name    string
+	life    *life
+	page    *page
+	began   time.Time // true time
+	floor   int       // no generation before this one may be served; -1: any
+	purged  int64     // the hard purge that the process cannot but know
+	covered int64     // the purge, hard or not, that it knows by the log
 
 	inputs string // of who asks for more than a page
 
@@ -40,9 +41,8 @@ func (w *world) visit(l *life, p *page) *visitor {
 		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(),
 		floor: max(seen.born, seen.served), purged: w.knownPurge(l, p), header: make(http.Header),
 	}
-	if w.profile.prompt && time.Since(p.assertedAt) > w.pace.poll()+w.pace.pollSlack {
-		v.floor = max(v.floor, p.asserted) // every node has heard of it
-	}
+	floor, covered, hard := l.told(p)
+	v.floor, v.covered, v.purged = max(v.floor, floor), covered, max(v.purged, hard)
 	ctx, cancel := context.WithCancel(context.Background())
 	if w.rng.IntN(20) == 0 {
 		// Never at the very instant at which a call times out.
@@ -110,8 +110,8 @@ func (w *world) checkAnswer(v *visitor) {
 	case !strings.HasPrefix(content, v.page.path+"@"):
 		w.violate("a reader gets the page it asked for", "%s asked for %s and got %s", v.name, v.page.path, content)
 	}
-	if strings.Contains(how, "detail=unpublished") {
-		return
+	if strings.Contains(how, "detail=unpublished") || strings.Contains(how, "fwd=") && strings.Contains(how, "detail=store-error") {
+		return // rendered for those who waited, and not stored
 	}
 	w.checkServed(v, content, how)
 }
@@ -147,11 +147,14 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		return
 	}
 	now := v.began.Add(v.life.node.skew).Unix() // looking for a page may take it past its end
-	if until := w.servableUntil(v.page, content); now > until {
+	if until := w.servableUntil(v.page, content); now > until && !w.replacesFailure(v.page, content, how) {
 		w.violate("no reader gets what is older than its stale window", "%s got %s %d s after that", v.name, w.generationName(g), now-until)
 	}
 	if g.ours && g.purgeSeq < v.purged {
 		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %s knew that %d had purged it", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.purged)
+	}
+	if g.ours && g.purgeSeq < v.covered && strings.Contains(how, "; hit") && !strings.Contains(how, "detail=") {
+		w.violate("what was purged is not served as fresh", "%s got %s of sequence %d, and %s had read in the log that %d has purged it", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.covered)
 	}
 	w.noteServed(v, g)
 }
@@ -171,6 +174,21 @@ func (w *world) servableUntil(p *page, content string) int64 {
 		until = max(until, g.generatedAt+g.revalidate+stale, g.pinned)
 	}
 	return until
+}
+
+// replacesFailure: what was pinned is served in place of a failure, and marked so, until
+// a render succeeds, however old it is.
+func (w *world) replacesFailure(p *page, content, how string) bool {
+	if !strings.Contains(how, "detail=") || strings.HasSuffix(how, "detail=stale") {
+		return false
+	}
+	for _, g := range p.history {
+		if g.meta != nil && g.content == content && g.pinned != 0 {
+			w.counts["pinned page in place of a failure"]++
+			return true
+		}
+	}
+	return false
 }
 
 // noteServed: from now on this process has no excuse for what is older. Of several

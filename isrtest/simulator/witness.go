@@ -79,6 +79,7 @@ func (m *witness) Acquire(ctx context.Context, pk string, d time.Duration, claim
 		m.tokens[l] = n.token
 		m.mu.Unlock()
 	}
+	m.life.w.happened(event{kind: acquired, life: m.life, page: m.life.w.pageOf(pk), token: n.token, err: err})
 	return l, err
 }
 
@@ -86,13 +87,6 @@ func (m *witness) token(l isr.Lease) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.tokens[l]
-}
-
-// Sequence implements [isr.MetaStore]. A process asks for it first of all.
-func (m *witness) Sequence(ctx context.Context) (isr.Sequence, error) {
-	seq, err := m.MetaStore.Sequence(ctx)
-	m.life.polled.Store(true)
-	return seq, err
 }
 
 // Refresh implements [isr.MetaStore].

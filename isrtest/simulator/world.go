@@ -30,21 +30,25 @@ type world struct {
 
 	outside *outside
 	engine  Engine // called by outside.do alone, but in newWorld and close
-	closeDB func() error
-	table   string
-	shelf   *shelf
-	gate    *gate
-	route   isr.Route
-	nodes   []*node
-	pages   []*page
-	grants  map[string]*grant // by token
-	ended   sync.WaitGroup    // all that the driver has set going
+	// answering is the engine as nodes meet it.
+	answering Engine
+	closeDB   func() error
+	table     string
+	shelf     *shelf
+	gate      *gate
+	route     isr.Route
+	nodes     []*node
+	pages     []*page
+	grants    map[string]*grant // by token
+	ended     sync.WaitGroup    // all that the driver has set going
 
 	trace     *trace
 	counts    map[string]int
 	violation *Violation
 	visitors  int   // so far
 	seqBefore int64 // the purge sequence before the latest call
+	damaged   bool  // somebody has deleted rows of the log, or made them unreadable
+	rush      int   // how many more changes of the log are to come at once
 	delays    delays
 
 	mu        sync.Mutex
@@ -67,10 +71,9 @@ type page struct {
 
 	externals int // contents of other services
 
-	declared   bool               // somebody has asked for a rollback or a pin
-	asserted   int                // the latest generation that a rollback or pin made; -1: none
-	assertedAt time.Time          // true time
-	demands    map[string]*demand // by the sort keys of their rows
+	declared bool               // somebody has asked for a rollback or a pin
+	told     []telling          // by the log, in its order
+	demands  map[string]*demand // by the sort keys of their rows
 
 	versions map[int64]string // of generations that nodes published
 	never    map[string]bool  // generations whose publish was said not to have happened
@@ -93,6 +96,10 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		w.bug = *cfg.Bug
 	}
 	w.open(cfg.Engine)
+	w.answering = w.engine
+	if w.profile.lags {
+		w.answering = newLaggingEngine(w)
+	}
 	w.route = isr.Route{
 		Name: "site", Revalidate: pace.seconds(time.Duration(10+w.rng.IntN(50)) * time.Second),
 		Stale: pace.seconds(time.Duration(30+w.rng.IntN(200)) * time.Second),
@@ -109,7 +116,7 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		w.pages = append(w.pages, &page{
 			path: path, key: key, pk: isr.HashedPartition(key), rows: make(partition),
 			versions: make(map[int64]string), never: make(map[string]bool),
-			asserted: -1, demands: make(map[string]*demand),
+			demands: make(map[string]*demand),
 		})
 	}
 	for i := range 2 + w.rng.IntN(3) {
@@ -153,6 +160,7 @@ func (w *world) run() Report {
 			break
 		}
 		w.drive()
+		w.checkPolls()
 	}
 	w.settle()
 	if w.violation == nil {

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+
+	"github.com/facetheory/isr/gateway"
+)
+
+// edgeFlags say which requests from the public are let in, and what they may hold.
+type edgeFlags struct {
+	Host                 []string `sep:"," placeholder:"NAME" help:"Host that is served: example.com, *.example.com, or * for any; repeatable. Others get 421. Needed beyond this machine; without it only localhost is served."`
+	TrustedProxy         []string `sep:"," placeholder:"CIDR" help:"Network whose X-Forwarded-* and Forwarded headers count, like 10.0.0.0/8; loopback and private are names for theirs; repeatable (none)."`
+	ProxyProtocol        bool     `help:"Expect the PROXY protocol, v1 or v2, on connections from --trusted-proxy."`
+	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme by which visitors reach the site, which renders are told: http or https (${default})."`
+	ClientTimeout        span     `default:"60s" placeholder:"TIME" help:"How long a client may take or send no byte of a body before its connection is closed (${default})."`
+	MaxOriginConnections int      `default:"256" placeholder:"N" help:"How many requests pass through to the origin at once (${default}); a client may have a quarter of them. Renders are bounded by --max-renders."`
+}
+
+func (f *edgeFlags) validate(listen string) error {
+	at, err := resolveListen(listen)
+	if err != nil {
+		return err
+	}
+	if _, err := gateway.ParseHosts(f.Host); err != nil {
+		return usagef("--host %v", err)
+	}
+	if _, err := gateway.ParseTrust(f.TrustedProxy); err != nil {
+		return usagef("--trusted-proxy %v", err)
+	}
+	switch {
+	case len(f.Host) == 0 && !at.IP.IsLoopback():
+		return usagef("--listen %s can be reached from other machines, and any name that leads there would be a site of its own; say which hosts are served, as in --host example.com", listen)
+	case f.ProxyProtocol && len(f.TrustedProxy) == 0:
+		return usagef("--proxy-protocol needs --trusted-proxy CIDR: anybody else could claim any address")
+	case f.ClientTimeout < span(time.Second):
+		return usagef("--client-timeout must be at least 1s (got %s)", time.Duration(f.ClientTimeout))
+	case f.MaxOriginConnections < 4 || f.MaxOriginConnections > 1<<20:
+		return usagef("--max-origin-connections must be between 4 and 1048576 (got %d)", f.MaxOriginConnections)
+	}
+	return nil
+}
+
+// resolveListen is the address that a server listens on.
+func resolveListen(listen string) (*net.TCPAddr, error) {
+	if _, _, err := net.SplitHostPort(listen); err != nil {
+		return nil, usagef("--listen %q is not an address; expected host:port, like 127.0.0.1:8080", listen)
+	}
+	at, err := net.ResolveTCPAddr("tcp", listen)
+	if err != nil {
+		return nil, usagef("--listen %q cannot be used: %v; expected host:port, like 127.0.0.1:8080", listen, err)
+	}
+	return at, nil
+}
+
+// gateway is how requests are carried to an origin.
+func (f *edgeFlags) gateway(origin *url.URL, log *slog.Logger) gateway.Config {
+	return gateway.Config{
+		Origin: origin, PublicScheme: f.PublicScheme, MaxConnections: f.MaxOriginConnections,
+		ClientTimeout: time.Duration(f.ClientTimeout), Logger: log,
+	}
+}
+
+// edge lets requests in that came by a listener.
+func (f *edgeFlags) edge(at net.Addr, next http.Handler, log *slog.Logger) http.Handler {
+	hosts := gateway.LoopbackHosts()
+	if len(f.Host) > 0 {
+		hosts, _ = gateway.ParseHosts(f.Host) // validated
+	}
+	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
+	return gateway.Edge(gateway.EdgeConfig{Hosts: hosts.WithListener(at), Trust: trust, Logger: log}, next)
+}
+
+// headerTime bounds the wait for the header of a request, and of the PROXY protocol.
+const headerTime = 10 * time.Second
+
+// accept wraps a listener in the PROXY protocol, if that is wanted: from trusted
+// peers, who must speak it. The connections of others are their own.
+func (f *edgeFlags) accept(l net.Listener) net.Listener {
+	if !f.ProxyProtocol {
+		return l
+	}
+	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
+	return &proxyproto.Listener{
+		Listener:          l,
+		ReadHeaderTimeout: headerTime,
+		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+			peer, err := netip.ParseAddrPort(o.Upstream.String())
+			if err == nil && trust.Trusts(peer.Addr()) {
+				return proxyproto.REQUIRE, nil
+			}
+			return proxyproto.SKIP, nil
+		},
+	}
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package dirbody_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/facetheory/isr"
+)
+
+// A file that may not be read is denied, and not missing.
+func TestDenied(t *testing.T) {
+	dir := t.TempDir()
+	store := open(t, dir)
+	if err := store.Put(t.Context(), "bodies/page/1", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, "bodies")
+	if err := os.Chmod(folder, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Chmod(folder, 0o700); err != nil {
+			t.Error(err)
+		}
+	})
+	unprivileged(t, func() {
+		_, _, openErr := store.Open(t.Context(), "bodies/page/1")
+		_, statErr := store.Stat(t.Context(), "bodies/page/2")
+		for call, err := range map[string]error{"Open": openErr, "Stat": statErr, "Delete": store.Delete(t.Context(), "bodies/page/1")} {
+			if !errors.Is(err, isr.ErrDenied) || errors.Is(err, isr.ErrNotFound) {
+				t.Errorf("%s: %v, want ErrDenied", call, err)
+			}
+		}
+	})
+}
+
+// unprivileged runs f as a user whom file permissions apply to: root's thread
+// takes another user's rights, and ends with its goroutine.
+func unprivileged(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: nobody else gets the thread
+		var err error
+		if os.Geteuid() == 0 {
+			const nobody = 65534
+			if _, _, errno := syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0); int(errno) != 0 {
+				err = errno
+			}
+		}
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

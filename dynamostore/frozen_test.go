@@ -1,0 +1,149 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/isrtest"
+	"github.com/facetheory/isr/localdynamo/localdynamotest"
+	"github.com/facetheory/isr/localdynamo/wire"
+)
+
+// A freezer is an engine whose process loses the replies to its next transactions
+// and then freezes for longer than DynamoDB remembers a token. The monotonic clock
+// stands still meanwhile, as it does on some systems, and the wall clock goes on.
+type freezer struct {
+	clock  *isrtest.Clock
+	client *dynamodb.Client
+	lost   int    // replies to transactions that are lost; the freeze follows the last
+	freeze func() // what others do meanwhile
+	tokens []string
+}
+
+const frozenFor = 11 * time.Minute
+
+// newFreezer is for a bubble of synctest.
+func newFreezer(t *testing.T) (*freezer, *dynamostore.Store) {
+	t.Helper()
+	f := &freezer{clock: isrtest.NewClock(time.Now())}
+	f.client = localdynamotest.New(t, localdynamotest.WithClock(f.clock.Now), localdynamotest.Intercept(f.intercept))
+	if err := dynamostore.CreateTable(t.Context(), f.client, "pages"); err != nil {
+		t.Fatal(err)
+	}
+	return f, newStore(t, f.client, "pages", dynamostore.Config{Now: f.clock.Now})
+}
+
+func (f *freezer) intercept(_ context.Context, call wire.Call, apply func()) error {
+	in, ok := call.Input.(*dynamodb.TransactWriteItemsInput)
+	if !ok {
+		return nil
+	}
+	f.tokens = append(f.tokens, aws.ToString(in.ClientRequestToken))
+	if f.lost == 0 {
+		return nil
+	}
+	f.lost--
+	apply()
+	if f.lost == 0 {
+		f.clock.Advance(frozenFor)
+		if f.freeze != nil {
+			f.freeze()
+		}
+	}
+	return errReset
+}
+
+// wantNoRepetition fails the test if a token was sent after the freeze that was sent before.
+func (f *freezer) wantNoRepetition(t *testing.T, lost int) {
+	t.Helper()
+	for _, token := range f.tokens[lost:] {
+		for _, old := range f.tokens[:lost] {
+			if token == old {
+				t.Errorf("a transaction was repeated under a token of %v ago", frozenFor)
+			}
+		}
+	}
+}
+
+// DynamoDB forgets client tokens after ten minutes. A transaction that is repeated
+// later is judged anew, and refused for what it has done itself: the repetition is
+// not sent, be it ours (after the SDK's three) or the SDK's own.
+func TestFrozenProcessDoesNotRepeatTokens(t *testing.T) {
+	for name, lost := range map[string]int{"the SDK would repeat it": 1, "the store would repeat it": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, store := newFreezer(t)
+				if _, err := store.Acquire(t.Context(), pk, time.Hour, nil); err != nil {
+					t.Fatal(err)
+				}
+				read, err := store.Read(t.Context(), pk)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.lost = lost
+				if err := store.BreakLease(t.Context(), read); err == nil || errors.Is(err, isr.ErrMoved) {
+					t.Errorf("BreakLease: %v, want an error that leaves open what became of it", err)
+				}
+				f.wantNoRepetition(t, lost)
+			})
+		})
+	}
+}
+
+// A publish whose fate only its token could tell is unknown once that is too old.
+func TestFrozenPublish(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost       int
+		overwrites bool // another service writes META during the freeze
+		want       error
+	}{
+		"its rows tell":                  {3, false, nil},
+		"its rows tell, under the SDK":   {1, false, nil},
+		"it was overwritten":             {3, true, isr.ErrUnknownOutcome},
+		"it was overwritten, in the SDK": {1, true, isr.ErrUnknownOutcome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, store := newFreezer(t)
+				l, read := begin(t, store, pk)
+				f.lost = test.lost
+				if test.overwrites {
+					f.freeze = func() { overwrite(t, f.client) }
+				}
+				next := isr.Entry{BodyKey: "bodies/g", GenerationID: "g", GeneratedAt: f.clock.Now(), Revalidate: time.Hour, Status: 200}
+				if _, err := store.Publish(t.Context(), l, read, next, isr.Publishing{}); !errors.Is(err, test.want) {
+					t.Errorf("Publish: %v, want %v", err, test.want)
+				} else if err != nil && !strings.Contains(err.Error(), "too old") {
+					t.Errorf("Publish: %v, which does not say why it is unknown", err)
+				}
+				f.wantNoRepetition(t, test.lost)
+			})
+		})
+	}
+}
+
+// overwrite publishes over META as a client with a fence would, in the second
+// generation after.
+func overwrite(t *testing.T, client *dynamodb.Client) {
+	_, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+		TableName: aws.String("pages"), Key: attrs{"pk": str(pk), "sk": str("META")},
+		UpdateExpression:         aws.String("SET #isr.#v = #isr.#v + :two, #isr.generation_id = :id"),
+		ExpressionAttributeNames: map[string]string{"#isr": "isr", "#v": "v"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":two": num("2"), ":id": str("another"),
+		},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

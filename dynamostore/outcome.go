@@ -1,0 +1,37 @@
+package dynamostore
+
+import (
+	"errors"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
+)
+
+// OutcomeOf judges the error of a method of [Store] that writes: what it says
+// about the write. It is [tabletheory.OutcomeOf] for errors that are not this
+// package's own; spec/vectors/outcomes.json has all of them.
+func OutcomeOf(err error) tabletheory.Outcome {
+	if errors.Is(err, isr.ErrUnknownOutcome) {
+		return tabletheory.Unknown // whatever it wraps
+	}
+	if _, held := errors.AsType[*isr.HeldError](err); held || isAny(err, isr.ErrLeaseLost, isr.ErrMoved) {
+		return tabletheory.ConditionFailed
+	}
+	if _, malformed := errors.AsType[*MalformedError](err); malformed || isAny(err,
+		isr.ErrPinned, isr.ErrPurged, isr.ErrNoVersion, isr.ErrForeignLease, isr.ErrDenied,
+		isr.ErrRequestCompleted, isr.ErrRequestInProgress, isr.ErrRequestMismatch,
+		isr.ErrInvalidInput, isr.ErrInvalidKey) {
+		return tabletheory.Refused
+	}
+	return tabletheory.OutcomeOf(err)
+}
+
+// isAny reports whether err is one of the sentinels.
+func isAny(err error, sentinels ...error) bool {
+	for _, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}

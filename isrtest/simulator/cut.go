@@ -1,0 +1,47 @@
+package simulator
+
+import "time"
+
+// A cut is what a machine cannot reach, and until when: calls are not refused, they
+// hang.
+type cut struct {
+	table, bodies time.Time
+}
+
+// cut has a machine lose the table, the bodies, or both for a while. Some of the
+// times are longer than a lease, and than any timeout.
+func (w *world) cut(n *node) {
+	longest := []time.Duration{4 * time.Second, 20 * time.Second, 100 * time.Second, 240 * time.Second}[w.rng.IntN(4)]
+	d := w.pace.of(time.Second + time.Duration(w.rng.Int64N(int64(longest))))
+	until := time.Now().Add(d)
+	what := []string{"the table", "the bodies", "the table and the bodies"}[w.rng.IntN(3)]
+	w.log("%s cannot reach %s for %.3fs", n.name, what, d.Seconds())
+	w.gate.mu.Lock()
+	defer w.gate.mu.Unlock()
+	if what != "the bodies" {
+		n.cut.table = until
+		w.counts["table hangs"]++
+	}
+	if what != "the table" {
+		n.cut.bodies = until
+		w.counts["bucket hangs"]++
+	}
+}
+
+// mend ends all cuts.
+func (w *world) mend() {
+	w.gate.mu.Lock()
+	defer w.gate.mu.Unlock()
+	for _, n := range w.nodes {
+		n.cut = cut{}
+	}
+}
+
+// hangsUntilLocked is until when a call cannot get anywhere; the zero time if it can.
+// It has to be called under gate.mu.
+func (c *call) hangsUntilLocked() time.Time {
+	if c.kind == body {
+		return c.life.node.cut.bodies
+	}
+	return c.life.node.cut.table
+}

@@ -1,0 +1,73 @@
+package simulator
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// damage has something happen to the log that no change of the log does: rows whose
+// time is over are trimmed, one is lost or made unreadable, or one appears behind
+// the end.
+func (w *world) damage() {
+	w.damaged = true
+	switch w.rng.IntN(5) {
+	case 0:
+		w.trim()
+	case 1, 2:
+		if seq := w.someSequence(); seq > 0 {
+			w.log("row %d of the log is lost", seq)
+			w.counts["log row lost"]++
+			w.external(func() error { return w.deleteRow("PURGE", logKey(seq)) })
+		}
+	case 3:
+		if seq := w.someSequence(); seq > 0 {
+			w.log("row %d of the log becomes unreadable", seq)
+			w.putLog(seq, text("all"))
+		}
+	default:
+		seq := w.seq + 1 + int64(w.rng.IntN(3))
+		w.log("a row appears behind the end of the log: %d", seq)
+		w.counts["log row behind SEQ"]++
+		w.putLog(seq, text("stray")) // a readable one would be taken for a change
+	}
+}
+
+// someSequence is one of the last of the log; 0 if there is none.
+func (w *world) someSequence() int64 {
+	return w.seq - int64(w.rng.IntN(int(min(max(w.seq, 1), 3))))
+}
+
+// trim deletes the rows of the log whose ttl is over, as DynamoDB does.
+func (w *world) trim() {
+	now, trimmed := trueNow(), 0
+	var rows partition
+	w.outside.do(func() { rows = w.readPartition("PURGE") })
+	for _, sk := range slices.Sorted(maps.Keys(rows)) {
+		if end := numberOf(rows[sk], "ttl"); end == 0 || end > now {
+			continue
+		}
+		trimmed++
+		w.external(func() error { return w.deleteRow("PURGE", sk) })
+	}
+	w.log("the log is trimmed by %d rows", trimmed)
+	w.counts["log row trimmed"] += trimmed
+}
+
+func (w *world) putLog(seq int64, targets types.AttributeValue) {
+	row := item{"pk": text("PURGE"), "sk": text(logKey(seq)), "id": text(rand.Text()), "targets": targets, "ttl": number(trueNow() + 3600)}
+	w.external(func() error {
+		_, err := w.engine.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &w.table, Item: row})
+		return err
+	})
+}
+
+func (w *world) deleteRow(pk, sk string) error {
+	_, err := w.engine.DeleteItem(context.Background(), &dynamodb.DeleteItemInput{TableName: aws.String(w.table), Key: item{"pk": text(pk), "sk": text(sk)}})
+	return err
+}

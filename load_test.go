@@ -1,0 +1,156 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+// A brokenDisk cannot read one body, though it is there.
+type brokenDisk struct {
+	isr.BodyStore
+	broken string // key
+	left   int    // how many more reads fail; negative: all
+	down   bool   // the whole store does not answer
+}
+
+var errDown = errors.New("the bodies cannot be reached")
+
+func (b *brokenDisk) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if b.down {
+		return nil, 0, errDown
+	}
+	rd, length, err := b.BodyStore.Open(ctx, key)
+	if err == nil && key == b.broken && b.left != 0 {
+		b.left--
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(rd, 3), failingReader{}), rd}, length, nil
+	}
+	return rd, length, err
+}
+
+func (b *brokenDisk) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+	if b.down {
+		return isr.BodyInfo{}, errDown
+	}
+	return b.BodyStore.Stat(ctx, key)
+}
+
+func (b *brokenDisk) Put(ctx context.Context, key string, body []byte) error {
+	if b.down {
+		return errDown
+	}
+	return b.BodyStore.Put(ctx, key, body)
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, syscall.EIO }
+
+// unchanging answers with the same content whenever it is asked.
+func unchanging(w http.ResponseWriter, _ *http.Request, _ int64) {
+	w.Header().Set("Cache-Control", "s-maxage=600")
+	fmt.Fprint(w, "the same")
+}
+
+func (p *peer) entry(t *testing.T) isr.Entry {
+	t.Helper()
+	rec, err := p.store.Read(t.Context(), isr.HashedPartition(page))
+	if err != nil || rec.Entry == nil {
+		t.Fatalf("the entry: %v, %v", rec.Entry, err)
+	}
+	return *rec.Entry
+}
+
+// A body that is there and cannot be read is replaced by a new one, be its content
+// the same: the page heals.
+func TestUnreadableBodiesHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(unchanging)
+		a := tb.peer("a", isr.Route{}, site, nil)
+		get(a, "/")
+		before := a.entry(t)
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: before.BodyKey, left: -1}
+		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
+		expect(t, get(b, "/"), "the same", "isr; fwd=miss; fwd-status=200; stored")
+		if after := a.entry(t); after.BodyKey == before.BodyKey {
+			t.Error("the entry names the unreadable body still")
+		}
+		c := tb.peerOn(disk, "c", isr.Route{}, site, nil)
+		expect(t, get(c, "/"), "the same", "isr; hit")
+		if n := site.renders.Load(); n != 2 {
+			t.Errorf("%d renders, want 2", n)
+		}
+	})
+}
+
+// A read that breaks off once is repeated.
+func TestBrokenReadsAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(unchanging)
+		a := tb.peer("a", isr.Route{}, site, nil)
+		get(a, "/")
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: a.entry(t).BodyKey, left: 2}
+		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
+		expect(t, get(b, "/"), "the same", "isr; hit")
+	})
+}
+
+// While no body can be read at all nothing is known of any of them: no page is
+// published anew for that.
+func TestOutageOfBodiesDamagesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(unchanging)
+		a := tb.peer("a", isr.Route{}, site, nil)
+		get(a, "/")
+		before := a.entry(t)
+		disk := &brokenDisk{BodyStore: tb.bodies, down: true}
+		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
+		if got := get(b, "/"); got.Code != http.StatusOK || strings.Contains(got.status(), "stored") {
+			t.Errorf("during the outage: %d %q", got.Code, got.status())
+		}
+		time.Sleep(10 * time.Second)
+		disk.down = false
+		expect(t, get(b, "/"), "the same", "isr; hit")
+		if after := a.entry(t); after.GenerationID != before.GenerationID {
+			t.Error("the page was published again")
+		}
+	})
+}
+
+// A pin is not overridden because its body cannot be read: it may be readable
+// again. One that is damaged is certainly lost.
+func TestPinsOutlastReadErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		pinned, err := a.Rollback(t.Context(), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: pinned.BodyKey, left: -1}
+		b := tb.peerOn(disk, "b", withHistory, site, nil)
+		get(b, "/")
+		if after := a.entry(t); after.GenerationID != pinned.GenerationID {
+			t.Errorf("generation %s was published over the pin of %s", after.GenerationID, pinned.GenerationID)
+		}
+		time.Sleep(time.Minute)
+		disk.left = 0
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+	})
+}

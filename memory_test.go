@@ -1,0 +1,169 @@
+package isr_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+)
+
+// countedBodies counts the bodies that are opened.
+type countedBodies struct {
+	isr.BodyStore
+	opens atomic.Int64
+}
+
+func (c *countedBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	c.opens.Add(1)
+	return c.BodyStore.Open(ctx, key)
+}
+
+// putReloads appends n reloads of distinct pages to the log, in rows of 100.
+func (tb *table) putReloads(n int) {
+	tb.t.Helper()
+	const perRow = 100
+	seq, err := tb.store("log").Sequence(tb.t.Context())
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+	for first := 0; first < n; first += perRow {
+		var targets []types.AttributeValue
+		for i := range min(perRow, n-first) {
+			targets = append(targets, reloadOf(fmt.Sprintf("example.com/other/%d/%d", seq.Seq, i)))
+		}
+		seq.Seq++
+		tb.putLogRow(seq.Seq, &types.AttributeValueMemberL{Value: targets})
+	}
+	tb.putSequence(seq.Seq)
+}
+
+// putReload appends the reload of one page to the log.
+func (tb *table) putReload(key string) {
+	tb.t.Helper()
+	tb.putLogRow(1, &types.AttributeValueMemberL{Value: []types.AttributeValue{reloadOf(key)}})
+	tb.putSequence(1)
+}
+
+// reloadOf is the target of a log row that has nodes drop a page.
+func reloadOf(key string) types.AttributeValue {
+	return &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{
+		"kind": &types.AttributeValueMemberS{Value: "reload"}, "key": &types.AttributeValueMemberS{Value: key},
+	}}
+}
+
+// A burst of rollbacks drops the pages that were rolled back, and no other.
+func TestManyReloadsDropNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		b := twoGenerations(t, tb, 1, nil)[0]
+		for range 10 {
+			tb.putReloads(1_000)
+			time.Sleep(time.Second)
+		}
+		before := b.store.reads.Load()
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+		if n := b.store.reads.Load() - before; n != 0 {
+			t.Errorf("the store was read %d times: the page was dropped with others", n)
+		}
+	})
+}
+
+// A page that is reloaded costs one read of META. Its body is in memory and
+// immutable, and so is not fetched again, nor after a gap in the log.
+func TestDroppedPagesKeepTheirBodies(t *testing.T) {
+	for name, happen := range map[string]func(t *testing.T, tb *table, other *peer){
+		"reload": func(t *testing.T, _ *table, other *peer) {
+			if _, err := other.Pin(t.Context(), page, 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"gap in the log": func(_ *testing.T, tb *table, _ *peer) { tb.putLog(5) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				bodies := &countedBodies{BodyStore: tb.bodies}
+				a, b := tb.peer("a", withHistory, site, nil), tb.peerOn(bodies, "b", withHistory, site, nil)
+				a.regenerate(t, 1)
+				expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+				happen(t, tb, a)
+				time.Sleep(isr.DefaultPoll)
+				reads, opens := b.store.reads.Load(), bodies.opens.Load()
+				for range 3 {
+					expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+				}
+				if n := b.store.reads.Load() - reads; n != 1 {
+					t.Errorf("META was read %d times, want once", n)
+				}
+				if n := bodies.opens.Load() - opens; n != 0 {
+					t.Errorf("%d bodies were fetched, want none", n)
+				}
+				// Another generation has another body.
+				time.Sleep(time.Second)
+				if _, err := a.Regenerate(t.Context(), page, isr.WithUnpin()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := a.Rollback(t.Context(), page, isr.RollbackTo(a.versions(t)[0].GenerationID)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(isr.DefaultPoll)
+				expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+			})
+		})
+	}
+}
+
+// Another service may write new content under the same body key: its body is
+// fetched again.
+func TestDroppedPagesOfOthersLoseTheirBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		bodies := &countedBodies{BodyStore: tb.bodies}
+		tb.putForeign(page, "pages/theirs.html", "theirs")
+		b := tb.peerOn(bodies, "b", withHistory, newSite(), nil)
+		expect(t, get(b, "/"), "theirs", "isr; hit")
+		tb.putLog(5)
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(b, "/"), "theirs", "isr; hit")
+		if n := bodies.opens.Load(); n != 2 {
+			t.Errorf("the body was fetched %d times, want 2", n)
+		}
+	})
+}
+
+// A read that began before its page was rolled back is never kept, however long it
+// takes and whatever else is reloaded meanwhile.
+func TestLateReadIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		slow := &slowBodies{BodyStore: tb.bodies}
+		b := tb.peerOn(slow, "b", withHistory, site, func(cfg *isr.Config) { cfg.StoreTimeout = 24 * time.Hour })
+		time.Sleep(time.Second)
+
+		slow.delay.Store(int64(2 * isr.LogLife))
+		early := make(chan answer)
+		go func() { early <- get(b, "/") }()
+		time.Sleep(time.Second)
+		slow.delay.Store(0)
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		tb.putReloads(10_000)
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		if late := <-early; !strings.Contains(late.Body.String(), "rendered") {
+			t.Errorf("the late visitor got %d %q", late.Code, late.Body)
+		}
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+	})
+}

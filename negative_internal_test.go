@@ -1,0 +1,108 @@
+package isr
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func testNegativeCache(t *testing.T, bytes int64) *negativeCache {
+	t.Helper()
+	f := new(floor)
+	f.raise(time.Now())
+	n, err := newNegativeCache(bytes, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Strangers who ask for failing, uncacheable and unknown URLs fill their own share
+// of the memory, and evict none of the site's pages.
+func TestNegativeEntriesAreBounded(t *testing.T) {
+	const bytes = 16 << 20
+	c, err := New(nil, nil, Config{Memory: bytes, Poll: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	pageOf := func(k Key, body string) *page {
+		return newPage(k, Entry{GeneratedAt: now, Revalidate: time.Minute, Status: 200, Header: http.Header{"Content-Type": {"image/png"}}}, Cover{}, reading{now, now}, []byte(body))
+	}
+	const pages = 100
+	for i := range pages {
+		c.memory.put(pageOf(Key{Text: fmt.Sprint("page", i)}, strings.Repeat("x", 1000)), new(flight))
+	}
+	for i := range 30_000 {
+		k := Key{Text: fmt.Sprint("key", i)}
+		e := &negativeEntry{readAt: now, until: now.Add(time.Minute)}
+		switch i % 3 {
+		case 0:
+			e.failed = &response{status: 500, header: http.Header{"X-A": {strings.Repeat("h", 8<<10)}}, body: make([]byte, maxFailedBody)}
+		case 1:
+			e.refused = refusedPrivate
+		case 2:
+			e.page = pageOf(k, strings.Repeat("y", 10<<10))
+		}
+		c.negative.put(k, e, new(flight))
+	}
+	c.negative.byKey.CleanUp()
+	c.memory.pages.CleanUp()
+	if w := c.negative.byKey.WeightedSize(); w > bytes/16 {
+		t.Errorf("negative entries weigh %d bytes, want at most %d", w, bytes/16)
+	}
+	var held int
+	for _, e := range c.negative.byKey.All() {
+		if e.failed != nil {
+			held += cap(e.failed.body)
+		}
+		if e.page != nil {
+			held += cap(e.page.body) + cap(e.page.gzip)
+		}
+	}
+	if held > bytes/16 {
+		t.Errorf("negative entries hold %d bytes of bodies", held)
+	}
+	if n := c.memory.pages.EstimatedSize(); n != pages {
+		t.Errorf("%d of the site's %d pages are left", n, pages)
+	}
+}
+
+// An entry that is too large for its share is kept without its body, or not at all.
+func TestLargeNegativeEntries(t *testing.T) {
+	n := testNegativeCache(t, 64<<10)
+	now := time.Now()
+	k, until := Key{Text: "h/"}, now.Add(time.Minute)
+	n.put(k, &negativeEntry{readAt: now, until: until, failed: &response{status: 503, body: make([]byte, maxFailedBody)}}, new(flight))
+	e := n.get(k, now)
+	if e == nil || e.failed.status != 503 || len(e.failed.body) > 200 {
+		t.Errorf("of a large failure %+v is remembered, want its status and a plain sentence", e)
+	}
+	large := newPage(k, Entry{Status: 404}, Cover{}, reading{now, now}, make([]byte, 9<<10))
+	if n.put(k, &negativeEntry{readAt: now, until: until, page: large}, new(flight)) || n.get(k, now) != nil {
+		t.Error("an answer is kept that would take more than its part, or what was remembered before is")
+	}
+}
+
+// A refusal that is renewed by what passed through is not put back behind a reload.
+func TestRenewedRefusalEndsWithAReload(t *testing.T) {
+	n := testNegativeCache(t, 1<<20)
+	now := time.Now()
+	k := Key{Text: "h/"}
+	refusal := func() *negativeEntry {
+		return &negativeEntry{readAt: now, until: now.Add(remembered), refused: refusedPrivate}
+	}
+	first, second, third := refusal(), refusal(), refusal()
+	n.put(k, first, new(flight))
+	n.renew(k, first, second)
+	if n.get(k, now) != second {
+		t.Error("the refusal is not renewed")
+	}
+	n.forget(k)
+	n.renew(k, second, third)
+	if n.get(k, now) != nil {
+		t.Error("the refusal is back")
+	}
+}

@@ -1,0 +1,361 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/facetheory/isr/internal/pause"
+)
+
+// An outage of a store costs visitors at most Config.StoreTimeout, and the origin
+// one render per page and flight:
+//
+//	visitor -> memory -> unpublished pages -> breaker closed: flight -> the store
+//	                           ^                                |
+//	                           |              it fails, or takes too long
+//	                           |                                v
+//	                           +--- render, not stored <- unstored flight
+//
+// A flight whose store calls have failed, or have taken longer than
+// Config.StoreTimeout in all, sends its waiters to the unstored flight of the key,
+// which renders once, within the origin's budget, and never asks a store. The
+// first flight goes on behind: a store that is slow, and not down, gets its page.
+// Once a store has failed several times in a row its circuit breaker opens, and no
+// flight asks it until a probe in the background has had an answer.
+
+const (
+	// keepUnpublished bounds how long a page that could not be published is served
+	// from this process. It is short because nobody else knows of that page: a
+	// purge or rollback that this process cannot hear of leaves it in place for
+	// that long, as does a newer page that another process publishes.
+	keepUnpublished = 5 * time.Second
+	// unpublishedShare is the part of Config.Memory that such pages may take, in
+	// addition to it.
+	unpublishedShare = 8
+	// storeFailures is how many failures in a row, of different pages, open the
+	// circuit breaker of a store. One success in between says that it is not down.
+	storeFailures = 3
+	// Probes begin a quarter of a second apart, with exponential backoff.
+	firstProbe   = 250 * time.Millisecond
+	maxProbe     = 10 * time.Second
+	probeTimeout = 5 * time.Second
+)
+
+var errStoreSlow = errors.New("the store did not answer in time")
+
+// A breaker is the circuit breaker of one store: the table, or the bodies. All
+// methods are safe for concurrent use.
+type breaker struct {
+	store string // in the log
+	log   *slog.Logger
+
+	isOpen   atomic.Bool
+	affected atomic.Int64 // requests that did without the store since it opened
+
+	mu     sync.Mutex
+	failed map[string]bool // guarded by mu: what could not be asked about since the last answer
+	since  time.Time       // guarded by mu: when it opened
+}
+
+// noteAnswer notes that the store answered. It does not close the breaker: the probe
+// does.
+func (b *breaker) noteAnswer() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.failed)
+}
+
+// noteFailure notes that the store could not be asked about something, which counts
+// once however often it fails in a row: one body that cannot be read is no outage.
+// If it says that the breaker opened, the caller begins to probe.
+func (b *breaker) noteFailure(about string, err error) (opened bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isOpen.Load() {
+		return false
+	}
+	if b.failed == nil {
+		b.failed = make(map[string]bool, storeFailures)
+	}
+	if b.failed[about] = true; len(b.failed) < storeFailures {
+		return false
+	}
+	b.since = time.Now()
+	b.affected.Store(0)
+	b.isOpen.Store(true)
+	b.log.Error("the store does not answer, and its circuit breaker opens: pages are rendered without being stored",
+		"store", b.store, "error", err)
+	return true
+}
+
+// probe asks the store, after first and then with exponential backoff, until it
+// answers. Then the breaker closes.
+func (b *breaker) probe(ctx context.Context, first time.Duration, ask func(context.Context) error, jitter func(time.Duration) time.Duration) {
+	for wait, round := first, 1; ; wait, round = jitter(pause.Doubled(firstProbe, maxProbe, round)), round+1 {
+		if pause.For(ctx, wait) != nil {
+			return
+		}
+		call, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := ask(call)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if !unreachable(err) {
+			break
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.failed)
+	b.isOpen.Store(false)
+	b.log.Info("the store answers, and its circuit breaker closes", "store", b.store,
+		"affected", b.affected.Load(), "after", time.Since(b.since).Round(time.Millisecond))
+}
+
+// unreachable says that an error means that the store could not be asked. All
+// errors of this package are answers.
+func unreachable(err error) bool {
+	if err == nil {
+		return false
+	}
+	for _, answer := range []error{
+		ErrLeaseLost, ErrMoved, ErrForeignLease, ErrPinned, ErrPurged, ErrNoVersion, ErrNoBody, ErrNotFound, ErrExists,
+		ErrInvalidKey, ErrInvalidInput, ErrClosed,
+	} {
+		if errors.Is(err, answer) {
+			return false
+		}
+	}
+	var held *HeldError
+	var earlier *RequestError
+	return !errors.As(err, &held) && !errors.As(err, &earlier)
+}
+
+// storeDown returns the breaker of a store that is not to be asked, or nil.
+func (c *Cache) storeDown() *breaker {
+	for _, b := range []*breaker{c.table, c.shelf} {
+		if b.isOpen.Load() {
+			return b
+		}
+	}
+	return nil
+}
+
+// A patience is how long the visitors of one flight still wait for the store. It
+// runs out only while it runs, which is while a store is being asked.
+type patience struct {
+	spent func() // called once, when it has run out
+
+	mu    sync.Mutex
+	left  time.Duration // guarded by mu
+	since time.Time     // guarded by mu: when it began to run; zero while it does not
+	timer *time.Timer   // guarded by mu
+}
+
+// run has the patience run out while a store is being asked. A nil patience has
+// no end.
+func (p *patience) run() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.since.IsZero() || p.left <= 0 {
+		return
+	}
+	p.since = time.Now()
+	p.timer = time.AfterFunc(p.left, p.runOut)
+}
+
+func (p *patience) runOut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() || time.Since(p.since) < p.left {
+		return // it rested in this very moment
+	}
+	p.since, p.left = time.Time{}, 0
+	p.spent()
+}
+
+// rest stops the patience: something else than a store is being waited for.
+func (p *patience) rest() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() {
+		return
+	}
+	p.timer.Stop()
+	p.left -= time.Since(p.since)
+	p.since = time.Time{}
+	if p.left <= 0 {
+		p.left = 0
+		p.spent()
+	}
+}
+
+// refill begins anew, unless it has run out: the store has answered.
+func (p *patience) refill(d time.Duration) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left > 0 {
+		p.left = d
+	}
+}
+
+// unpublishedPages are pages that were rendered for visitors and could not be
+// stored, for keepUnpublished each. They are no part of the memory tier: no other
+// process knows of them, and what the store has is right.
+type unpublishedPages struct {
+	floor *floor
+	byKey *otter.Cache[Key, *page] // nil: nothing is kept
+}
+
+func newUnpublishedPages(bytes int64, f *floor) (*unpublishedPages, error) {
+	if bytes <= 0 {
+		return &unpublishedPages{floor: f}, nil
+	}
+	byKey, err := otter.New(&otter.Options[Key, *page]{
+		MaximumWeight: uint64(bytes),
+		Weigher:       func(_ Key, p *page) uint32 { return p.weight() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the memory of unpublished pages: %w", err)
+	}
+	return &unpublishedPages{floor: f, byKey: byKey}, nil
+}
+
+// get returns a page that may still be served, or nil.
+func (u *unpublishedPages) get(k Key) *page {
+	if u.byKey == nil {
+		return nil
+	}
+	p, _ := u.byKey.GetIfPresent(k)
+	if p == nil {
+		return nil
+	}
+	if time.Since(p.read.ended) >= min(keepUnpublished, p.entry.Revalidate) || u.floor.above(p.read.began) {
+		u.forget(k)
+		return nil
+	}
+	return p
+}
+
+// put keeps a page that a flight has rendered, unless the page was reloaded since
+// the render began.
+func (u *unpublishedPages) put(p *page, f *flight) {
+	if u.byKey == nil {
+		return
+	}
+	u.byKey.Compute(p.key, func(old *page, _ bool) (*page, otter.ComputeOp) {
+		// Asked under the lock of the key, which forget takes after the reload was
+		// recorded.
+		if f.overtaken(p.read.began) {
+			return old, otter.CancelOp
+		}
+		return p, otter.WriteOp
+	})
+}
+
+func (u *unpublishedPages) forget(k Key) {
+	if u.byKey != nil {
+		u.byKey.Invalidate(k)
+	}
+}
+
+// unpublishedPage makes the page of an entry that the store does not have. It is
+// as old as its render.
+func unpublishedPage(k Key, e Entry, at timing, body []byte) *page {
+	return newPage(k, e, Cover{}, reading{at.began, at.began.Add(at.took)}, body)
+}
+
+func (s *search) keepUnpublished(p *page) { s.c.unpublished.put(p, s.f) }
+
+// unstoredRun is the whole of a search that asks no store: it renders the page for
+// those who wait now, by the same projection and under the same verdict as ever.
+func (s *search) unstoredRun(ctx context.Context) outcome {
+	defer s.leave(errNoVerdict)
+	s.since = time.Now()
+	if p := s.c.unpublished.get(s.key); p != nil {
+		return outcome{page: p, how: unpublished, detail: detailStoreError} // of the flight before
+	}
+	for come := false; !come; {
+		var err error
+		if come, err = s.awaitTurn(ctx, Record{}); err != nil {
+			return outcome{err: err, detail: detailOf(err)}
+		}
+	}
+	got, at := s.render(ctx)
+	s.leave(s.verdict(ctx, 0, got))
+	switch {
+	case ctx.Err() != nil:
+		return outcome{err: context.Cause(ctx), detail: detailClosing}
+	case got.failure != nil:
+		return s.failedUnstored(got, at)
+	case got.refused != "":
+		return s.refused(at.began, got.refused)
+	}
+	p := unpublishedPage(s.key, s.entry(got, at, 0), at, got.response.body)
+	s.keepUnpublished(p)
+	return outcome{page: p, how: unpublished, detail: detailStoreError}
+}
+
+// detailOf is the reason for which a turn at the origin did not come.
+func detailOf(err error) string {
+	var refused *BudgetError
+	if errors.As(err, &refused) {
+		return refused.detail()
+	}
+	return detailClosing
+}
+
+// failedUnstored remembers a failure in this process, since the table cannot hold
+// the back-off.
+func (s *search) failedUnstored(got rendering, at timing) outcome {
+	res := got.failed
+	if res == nil {
+		res = plainFailure(got.failure)
+	}
+	pause := s.c.backOff(0)
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
+	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, until: time.Now().Add(pause), failed: res}, s.f)
+	return outcome{err: got.failure, failed: res, detail: detailFailed}
+}
+
+// complaints are lines of the log about single pages that a store failed. There
+// may be thousands a second: all but one in a while are counted only.
+type complaints struct {
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	next time.Time // guarded by mu: when the next line may be written
+	held int       // guarded by mu: lines that were not, since the last one
+}
+
+// complaintPause is how far apart such lines are at least.
+const complaintPause = 10 * time.Second
+
+func (c *complaints) log(msg string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.Before(c.next) {
+		c.held++
+		return
+	}
+	c.logger.Error(msg, append(args, "more_since_last", c.held)...)
+	c.next, c.held = now.Add(complaintPause), 0
+}

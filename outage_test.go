@@ -1,0 +1,381 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+)
+
+var errRefused = errors.New("connection refused")
+
+// A brokenStore fails or hangs while it is told to.
+type brokenStore struct {
+	isr.MetaStore
+	fails    atomic.Bool // every call fails
+	hangs    atomic.Bool // every call waits until its context ends
+	sequence atomic.Bool // Sequence fails
+	delay    atomic.Int64
+	calls    atomic.Int64
+}
+
+func (b *brokenStore) ask(ctx context.Context) error {
+	b.calls.Add(1)
+	time.Sleep(time.Duration(b.delay.Load()))
+	if b.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if b.fails.Load() {
+		return errRefused
+	}
+	return nil
+}
+
+func (b *brokenStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+	if err := b.ask(ctx); err != nil {
+		return isr.Record{}, err
+	}
+	return b.MetaStore.Read(ctx, pk)
+}
+
+func (b *brokenStore) Request(ctx context.Context, pk, key string) (isr.Request, bool, error) {
+	if err := b.ask(ctx); err != nil {
+		return isr.Request{}, false, err
+	}
+	return b.MetaStore.Request(ctx, pk, key)
+}
+
+func (b *brokenStore) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+	if err := b.ask(ctx); err != nil {
+		return nil, err
+	}
+	return b.MetaStore.Acquire(ctx, pk, d, claim)
+}
+
+func (b *brokenStore) Release(ctx context.Context, l isr.Lease) error {
+	if err := b.ask(ctx); err != nil {
+		return err
+	}
+	return b.MetaStore.Release(ctx, l)
+}
+
+func (b *brokenStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	if err := b.ask(ctx); err != nil {
+		return isr.Entry{}, err
+	}
+	return b.MetaStore.Publish(ctx, l, read, next, how)
+}
+
+func (b *brokenStore) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+	if err := b.ask(ctx); err != nil {
+		return nil, err
+	}
+	return b.MetaStore.Changes(ctx, after)
+}
+
+func (b *brokenStore) Sequence(ctx context.Context) (isr.Sequence, error) {
+	if err := b.ask(ctx); err != nil {
+		return isr.Sequence{}, err
+	}
+	if b.sequence.Load() {
+		return isr.Sequence{}, errors.New("throughput exceeded")
+	}
+	return b.MetaStore.Sequence(ctx)
+}
+
+// A hangingShelf has its calls wait until their contexts end while it is told to.
+type hangingShelf struct {
+	isr.BodyStore
+	hangs atomic.Bool
+}
+
+func (b *hangingShelf) ask(ctx context.Context) error {
+	if b.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (b *hangingShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if err := b.ask(ctx); err != nil {
+		return nil, 0, err
+	}
+	return b.BodyStore.Open(ctx, key)
+}
+
+func (b *hangingShelf) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+	if err := b.ask(ctx); err != nil {
+		return isr.BodyInfo{}, err
+	}
+	return b.BodyStore.Stat(ctx, key)
+}
+
+func (b *hangingShelf) Put(ctx context.Context, key string, body []byte) error {
+	if err := b.ask(ctx); err != nil {
+		return err
+	}
+	return b.BodyStore.Put(ctx, key, body)
+}
+
+func oneTurn() *isr.Budget { return isr.NewBudget(isr.BudgetConfig{Renders: 1, Queue: 4}) }
+
+// expectUnstored checks that a visitor got a rendering that is not stored.
+func expectUnstored(t *testing.T, a answer, body string) {
+	t.Helper()
+	expect(t, a, body, "isr; ")
+	if strings.Contains(a.status(), "stored") || !strings.Contains(a.status(), "detail=store-error") && !strings.Contains(a.status(), "detail=unpublished") {
+		t.Errorf("status %q", a.status())
+	}
+}
+
+// Every way in which the store may fail costs one render for all who ask, within
+// the budget of the origin.
+func TestStoreFailureIsOneRender(t *testing.T) {
+	for name, outage := range map[string]func(*brokenStore){
+		"sequence":   func(b *brokenStore) { b.sequence.Store(true) },
+		"everything": func(b *brokenStore) { b.fails.Store(true) },
+		"hanging":    func(b *brokenStore) { b.hangs.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				store := &brokenStore{MetaStore: tb.store("a")}
+				h := tb.node(store, nil).Handler(isr.Route{Budget: oneTurn()}, site)
+				time.Sleep(time.Second)
+				outage(store)
+				for _, a := range crowd(200, []http.Handler{h}, "/") {
+					expectUnstored(t, a, "/ rendered 1")
+					if a.took > site.delay+isr.DefaultStoreTimeout {
+						t.Errorf("took %v", a.took)
+					}
+				}
+				for range 20 { // one after the other
+					a := get(h, "/")
+					expectUnstored(t, a, "/ rendered 1")
+					if a.took > 0 {
+						t.Errorf("took %v", a.took)
+					}
+				}
+				if n := site.renders.Load(); n != 1 {
+					t.Errorf("%d renders, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// A failing SEQ leaves no lease behind.
+func TestStoreFailureReleasesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &brokenStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{}, site)
+		time.Sleep(time.Second)
+		store.sequence.Store(true)
+		get(h, "/")
+		if lock := tb.record(page).Lock; lock != nil {
+			t.Errorf("the lease %+v was left behind", lock)
+		}
+	})
+}
+
+// What is uncacheable stays each visitor's own, and is remembered.
+func TestStoreFailureOfAnUncacheablePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, r *http.Request, _ int64) {
+			w.Header().Set("Set-Cookie", "id=1")
+			fmt.Fprint(w, "for ", r.Header.Get("X-Visitor"))
+		})
+		store := &brokenStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{}, site)
+		time.Sleep(time.Second)
+		store.fails.Store(true)
+		for range 3 {
+			a := get(h, "/", "X-Visitor: me")
+			expect(t, a, "for me", "isr; fwd=")
+			if !strings.Contains(a.status(), "detail=set-cookie") {
+				t.Errorf("status %q", a.status())
+			}
+		}
+		if n := site.renders.Load(); n != 4 {
+			t.Errorf("%d requests at the origin, want 4", n)
+		}
+	})
+}
+
+// An outage of the store and one of the origin: visitors get the failure, and the
+// origin is not asked for each of them.
+func TestStoreAndOriginFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(failing)
+		store := &brokenStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{}, site)
+		time.Sleep(time.Second)
+		store.fails.Store(true)
+		for _, a := range crowd(50, []http.Handler{h}, "/") {
+			if a.Code != 500 || a.Header().Get("Retry-After") == "" || a.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("got %d %v", a.Code, a.Header())
+			}
+		}
+		get(h, "/")
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d renders, want 1", n)
+		}
+	})
+}
+
+// Of an outage the log has two lines, whatever the number of visitors; meanwhile
+// the store is asked by one probe alone, and afterwards all is as before.
+func TestStoreOutageIsRemembered(t *testing.T) {
+	for name, outage := range map[string]func(*brokenStore, bool){
+		"failing": func(b *brokenStore, on bool) { b.fails.Store(on) },
+		"hanging": func(b *brokenStore, on bool) { b.hangs.Store(on) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				store := &brokenStore{MetaStore: tb.store("a")}
+				c := tb.node(store, func(cfg *isr.Config) { cfg.Poll = -1 })
+				h := c.Handler(isr.Route{}, site)
+				outage(store, true)
+				for i := range 3 {
+					get(h, fmt.Sprint("/opens/", i))
+				}
+				time.Sleep(20 * time.Second) // calls that hang have timed out
+				before := store.calls.Load()
+				for i := range 100 {
+					a := get(h, fmt.Sprint("/cold/", i))
+					if a.Code != http.StatusOK || a.took != site.delay {
+						t.Errorf("got %d after %v, want the page after the time of a render", a.Code, a.took)
+					}
+				}
+				if n := store.calls.Load() - before; n > 20 {
+					t.Errorf("the store was asked %d times in 100 seconds", n)
+				}
+				outage(store, false)
+				time.Sleep(time.Minute)
+				expect(t, get(h, "/"), fmt.Sprintf("/ rendered %d", site.renders.Load()), "isr; fwd=miss; fwd-status=200; stored")
+				begins := strings.Count(tb.log.String(), "circuit breaker opens")
+				ends := strings.Count(tb.log.String(), "circuit breaker closes")
+				if begins != 1 || ends != 1 || !strings.Contains(tb.log.String(), "affected=100") {
+					t.Errorf("%d lines of its beginning and %d of its end, want one of each:\n%s", begins, ends, tb.log)
+				}
+			})
+		})
+	}
+}
+
+// While the store is down, a stale page is served, marked, and not rendered.
+func TestStoreOutageServesStalePages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &brokenStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{Stale: time.Hour}, site)
+		get(h, "/")
+		store.fails.Store(true)
+		time.Sleep(2 * time.Minute)
+		for range 20 {
+			a := get(h, "/")
+			expect(t, a, "/ rendered 1", "isr; hit; ttl=-")
+			if a.took > 0 {
+				t.Errorf("took %v", a.took)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d renders, want 1", n)
+		}
+	})
+}
+
+// A store that is slow, and not down, makes no visitor wait for longer than his
+// bound, and pages are published all the same.
+func TestSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &brokenStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{Budget: oneTurn()}, site)
+		time.Sleep(time.Second)
+		store.delay.Store(int64(2 * time.Second))
+		for _, a := range crowd(20, []http.Handler{h}, "/") {
+			expectUnstored(t, a, "/ rendered 1")
+			if a.took > site.delay+isr.DefaultStoreTimeout {
+				t.Errorf("took %v", a.took)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		expect(t, get(h, "/"), "/ rendered 2", "isr; hit; ttl=")
+	})
+}
+
+// A node that reaches the table and not the bucket: its visitors get the page, and
+// the lease goes to another node.
+func TestHangingBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		shelf := &hangingShelf{BodyStore: tb.bodies}
+		cut := tb.nodeOn(tb.store("cut"), shelf, nil).Handler(isr.Route{}, site)
+		shelf.hangs.Store(true)
+		for _, a := range crowd(20, []http.Handler{cut}, "/") {
+			expectUnstored(t, a, "/ rendered 1")
+			if a.took > site.delay+isr.DefaultStoreTimeout {
+				t.Errorf("took %v", a.took)
+			}
+		}
+		if tb.record(page).Lock == nil {
+			t.Fatal("the cut-off node does not hold the lease: nothing is tested")
+		}
+		healthy := tb.node(tb.store("healthy"), nil).Handler(isr.Route{}, site)
+		a := get(healthy, "/")
+		expect(t, a, "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+		if a.took > 30*time.Second {
+			t.Errorf("the lease was given up after %v", a.took)
+		}
+		// What the table says is fresh cannot be read here.
+		a = get(cut, "/")
+		expectUnstored(t, a, "/ rendered 3")
+		if a.took > site.delay+isr.DefaultStoreTimeout {
+			t.Errorf("took %v", a.took)
+		}
+	})
+}
+
+// A rollback that this node hears of during an outage of the bucket ends what it
+// remembers of the page.
+func TestRollbackEndsUnpublishedPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		a := twoGenerations(t, tb, 1, nil)[0]
+		site := newSite()
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			w.Header().Set("Cache-Control", "s-maxage=60")
+			fmt.Fprint(w, "unpublished")
+		})
+		store := &brokenStore{MetaStore: tb.store("b")}
+		b := tb.node(store, func(cfg *isr.Config) { cfg.Memory = 8 << 20 }).Handler(withHistory, site)
+		time.Sleep(time.Second)
+		store.delay.Store(int64(isr.DefaultStoreTimeout + time.Millisecond))
+		expectUnstored(t, get(b, "/"), "unpublished")
+		store.delay.Store(0)
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * isr.DefaultPoll)
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit; ttl=")
+		if n := site.renders.Load(); n != 1 {
+			t.Errorf("%d renders", n)
+		}
+	})
+}

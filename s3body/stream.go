@@ -1,0 +1,80 @@
+package s3body
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// A stream is one answer to a GET. It ends with an error if S3 sends nothing for
+// the store's timeout, to the request or while a Read waits; the time between
+// Reads is the caller's own.
+type stream struct {
+	ctx     context.Context // of the request; its cause tells a stall
+	cancel  context.CancelCauseFunc
+	timeout time.Duration
+	timer   *time.Timer // cancels
+	body    io.ReadCloser
+}
+
+// get begins to read an object.
+func (s *Store) get(ctx context.Context, object string) (*stream, int64, error) {
+	st := &stream{timeout: s.timeout}
+	st.ctx, st.cancel = context.WithCancelCause(ctx)
+	st.timer = time.AfterFunc(s.timeout, func() {
+		st.cancel(fmt.Errorf("S3 sent nothing for %v: %w", s.timeout, context.DeadlineExceeded))
+	})
+	out, err := s.api.GetObject(st.ctx, &s3.GetObjectInput{
+		Bucket:              &s.bucket,
+		Key:                 &object,
+		ChecksumMode:        types.ChecksumModeEnabled, // the SDK then verifies it
+		ExpectedBucketOwner: s.owner,
+	})
+	st.timer.Stop()
+	if err == nil {
+		st.body = out.Body
+		if out.ContentLength == nil || *out.ContentLength < 0 {
+			err = errNoLength
+		}
+	}
+	if err != nil {
+		err = st.explain(err)
+		return nil, 0, errors.Join(err, st.Close())
+	}
+	return st, *out.ContentLength, nil
+}
+
+func (st *stream) Read(p []byte) (int, error) {
+	st.timer.Reset(st.timeout)
+	n, err := st.body.Read(p)
+	st.timer.Stop()
+	if err != nil {
+		err = st.explain(err)
+	}
+	return n, err
+}
+
+// explain returns why the request was ended, if it was, and err otherwise. The
+// SDK's error would be that the context was cancelled, as if by the caller.
+func (st *stream) explain(err error) error {
+	if cause := context.Cause(st.ctx); cause != nil && !errors.Is(err, io.EOF) {
+		return cause
+	}
+	return err
+}
+
+// Close closes the connection, or gives it back if the answer was read to its end.
+func (st *stream) Close() error {
+	st.timer.Stop()
+	var err error
+	if st.body != nil {
+		err = st.body.Close()
+	}
+	st.cancel(nil)
+	return err
+}

@@ -1,0 +1,69 @@
+package isr
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+)
+
+// rendered is what a recorder makes of a body that comes in small parts.
+func rendered(t *testing.T, coding string, body []byte) *response {
+	t.Helper()
+	rec := &recorder{
+		header: make(http.Header), limit: DefaultMaxBody, ended: make(chan struct{}),
+		judge: func(int, http.Header) verdict { return verdict{revalidate: 1} },
+	}
+	if coding != "" {
+		rec.header.Set("Content-Encoding", coding)
+	}
+	for part := range slices.Chunk(body, 1000) {
+		if _, err := rec.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec.finish()
+	got := rec.result()
+	if got.response == nil {
+		t.Fatalf("not rendered: %v, %s", got.failure, got.refused)
+	}
+	return got.response
+}
+
+// A body that is kept for long does not hold the room that its buffer grew to.
+func TestBodiesHoldNoMoreThanTheirContent(t *testing.T) {
+	plain := make([]byte, 1<<20+1) // a buffer that doubles has nearly twice that
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(plain)
+	var coded bytes.Buffer
+	zw := gzip.NewWriter(&coded)
+	_, _ = zw.Write(plain)
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for coding, body := range map[string][]byte{"": plain, "gzip": coded.Bytes()} {
+		got := rendered(t, coding, body).body
+		if !bytes.Equal(got, plain) {
+			t.Fatalf("coding %q: another body", coding)
+		}
+		if spare := cap(got) - len(got); spare > len(got)/8 {
+			t.Errorf("coding %q: a body of %d bytes holds %d more", coding, len(got), spare)
+		}
+	}
+	text := []byte(fmt.Sprintf("%x", plain))
+	if z := gzipBody("text/html", text); cap(z)-len(z) > len(z)/8 {
+		t.Errorf("a compressed body of %d bytes holds %d more", len(z), cap(z)-len(z))
+	}
+}
+
+// The weight of a page counts what its slices hold, not only what is in them.
+func TestWeightCountsCapacity(t *testing.T) {
+	body := make([]byte, 10_000, 30_000)
+	p := newPage(Key{Text: "h/"}, Entry{Tags: []string{string(make([]byte, 5_000))}}, Cover{}, reading{}, body)
+	if w := int(p.weight()); w < 30_000+5_000 || w > 30_000+5_000+4<<10 {
+		t.Errorf("weight %d of a page that holds 30,000 bytes of body and 5,000 of tags", w)
+	}
+}
