@@ -48,7 +48,9 @@ func TestShutdownUnderLoad(t *testing.T) {
 	g.terminate(t)
 
 	expectAll(t, "a cold page", <-slow, func(r reply) bool {
-		return r.status == http.StatusOK && strings.Contains(r.cache(), "; stored") && strings.HasSuffix(r.body, " lorem ipsum\n")
+		// On a busy machine the store may take longer than a visitor waits for it.
+		stored := strings.Contains(r.cache(), "; stored") || strings.HasSuffix(r.cache(), "detail=unpublished")
+		return r.status == http.StatusOK && stored && strings.HasSuffix(r.body, " lorem ipsum\n")
 	})
 	expectAll(t, "the form", []reply{<-posted}, func(r reply) bool { return r.status == http.StatusOK && r.body == bodyOf("/form", 1) })
 	readers.end(t)
@@ -57,7 +59,11 @@ func TestShutdownUnderLoad(t *testing.T) {
 		waiting, readers.served(), took.Round(time.Millisecond))
 
 	g = serve(t, s, o)
-	for path, n := range map[string]int{"/cold/0": 1, "/behind": 2} {
+	renders := map[string]int{"/behind": 2}
+	for _, path := range coldPages("", waiting) {
+		renders[path] = 1
+	}
+	for path, n := range renders {
 		if r := get(t, g.url+path); !r.hit() || r.body != bodyOf(path, n) {
 			t.Errorf("%s after the restart: got %s, expected what was rendered during the stop", path, r)
 		}
