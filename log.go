@@ -96,49 +96,68 @@ func (f *follower) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	found, err := f.c.meta.Changes(ctx, f.cursor)
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		if seq, err = f.endOf(ctx, found); err != nil {
+			return err
+		}
+	}
+	f.stray = f.stray && len(found) > 0
 	if seq < f.cursor {
 		return f.lost(ctx, "the log is shorter than it was", "cursor", f.cursor, "seq", seq)
 	}
-	for {
+	return f.advance(ctx, seq)
+}
+
+// endOf reads where the log ends, rows having been found after the cursor. What
+// happened is in the log up to SEQ. A row behind it is none of the log, whoever wrote
+// it: the change that comes to its number will replace it. The rows up to SEQ are
+// read once more, after SEQ, for one of those found may have been replaced so.
+func (f *follower) endOf(ctx context.Context, found []Change) (seq int64, err error) {
+	now := time.Now()
+	sequence, err := f.c.meta.Sequence(ctx)
+	if err != nil {
+		// It may be news. To read pages again costs less than to serve old ones.
+		for _, change := range found {
+			f.c.reload(change.Reload...)
+		}
+		return 0, err
+	}
+	f.auditAfter(now)
+	if first := found[0]; sequence.Seq == f.cursor && !f.stray {
+		f.stray = true
+		f.c.log.Warn("a row is ignored that is behind the end of the log", "seq", sequence.Seq, "found", first.Seq, "error", first.Malformed)
+	}
+	return sequence.Seq, nil
+}
+
+// advance does what the log says up to seq. A row that cannot be read, or is not the
+// next one, means that it is not known what happened.
+func (f *follower) advance(ctx context.Context, seq int64) error {
+	for f.cursor < seq {
 		changes, err := f.c.meta.Changes(ctx, f.cursor)
 		if err != nil {
 			return err
 		}
 		if len(changes) == 0 {
-			f.stray = false
-			break
+			return f.lost(ctx, "the end of the log is missing", "cursor", f.cursor, "seq", seq)
 		}
 		for _, change := range changes {
-			if change.Malformed != nil || change.Seq != f.cursor+1 {
-				return f.offTrack(ctx, change)
+			switch {
+			case f.cursor == seq:
+				return nil // what is behind SEQ is for a later poll, or for none
+			case change.Malformed != nil:
+				return f.lost(ctx, "a row of the log cannot be read", "cursor", f.cursor, "error", change.Malformed)
+			case change.Seq != f.cursor+1:
+				return f.lost(ctx, "the log has a gap", "cursor", f.cursor, "found", change.Seq)
 			}
 			f.c.reload(change.Reload...)
 			f.cursor = change.Seq
 		}
 	}
-	if f.cursor < seq {
-		return f.lost(ctx, "the end of the log is missing", "cursor", f.cursor, "seq", seq)
-	}
-	return nil
-}
-
-// offTrack deals with a row that is not the next of the log. If SEQ has gone on,
-// what happened is not known. If not, nothing has, and the row is none of the log,
-// whoever wrote it: pages are not to be dropped for it, least of all with every
-// poll, and the change that comes to its number will replace it.
-func (f *follower) offTrack(ctx context.Context, found Change) error {
-	sequence, err := f.c.meta.Sequence(ctx)
-	switch {
-	case err != nil:
-		return err
-	case sequence.Seq != f.cursor && found.Malformed != nil:
-		return f.lost(ctx, "a row of the log cannot be read", "cursor", f.cursor, "error", found.Malformed)
-	case sequence.Seq != f.cursor:
-		return f.lost(ctx, "the log has a gap", "cursor", f.cursor, "found", found.Seq)
-	case !f.stray:
-		f.c.log.Warn("a row is ignored that is behind the end of the log", "seq", sequence.Seq, "found", found.Seq, "error", found.Malformed)
-	}
-	f.stray = true
 	return nil
 }
 

@@ -324,7 +324,8 @@ func TestStrayRowsOfTheLog(t *testing.T) {
 	}{
 		"malformed, next":    {1, &types.AttributeValueMemberS{Value: "all"}},
 		"malformed, later":   {100, &types.AttributeValueMemberS{Value: "all"}},
-		"well formed, later": {100, &types.AttributeValueMemberL{}},
+		"well formed, next":  {1, &types.AttributeValueMemberL{Value: []types.AttributeValue{reloadOf(page.Text)}}},
+		"well formed, later": {100, &types.AttributeValueMemberL{Value: []types.AttributeValue{reloadOf(page.Text)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -357,7 +358,8 @@ func TestStrayRowsOfTheLog(t *testing.T) {
 	}
 }
 
-// A sequence that cannot be read is asked for once a minute, and the log in between.
+// A sequence that cannot be read is asked for once a minute, and the log in between:
+// rows that may be news are heeded.
 func TestUnreadableSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -374,6 +376,9 @@ func TestUnreadableSequence(t *testing.T) {
 		if b.store.reads.Load() != before {
 			t.Fatal("the page is not in memory")
 		}
+		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 2 {
+			t.Errorf("%d lines of the sequence in two minutes, want 2", n)
+		}
 		tb.putLogRow(2, &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberM{Value: map[string]types.AttributeValue{
 			"kind": &types.AttributeValueMemberS{Value: "reload"}, "key": &types.AttributeValueMemberS{Value: page.Text},
 		}}}})
@@ -381,9 +386,6 @@ func TestUnreadableSequence(t *testing.T) {
 		get(b, "/")
 		if b.store.reads.Load() == before {
 			t.Error("the page was served from memory")
-		}
-		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 2 {
-			t.Errorf("%d lines of the sequence in two minutes, want 2", n)
 		}
 	})
 }
