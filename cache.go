@@ -41,7 +41,10 @@ type Config struct {
 	MaxBody int64
 	// Poll is how often the node asks the log what others rolled back, pinned or
 	// unpinned, at least: for so long, and the time of an answer, it may serve
-	// from memory what was current before. A poll that finds nothing is a
+	// from memory what was current before. A node that has not read the log for four
+	// times Poll, or two seconds if that is more, because it was frozen or is cut
+	// off, polls before it serves a page from memory; if that fails, or takes
+	// StoreTimeout, it serves the page with detail=cut-off. A poll that finds nothing is a
 	// strongly consistent Query of nothing, one read unit; by jitter polls lie
 	// nine tenths of Poll apart on average, and every minute a second unit shows
 	// that nothing was missed. At 250ms that is 385,000 units a day and node.
@@ -177,6 +180,7 @@ type Cache struct {
 	log    *slog.Logger
 
 	floor       floor
+	marks       marks
 	memory      *memory
 	unpublished *unpublishedPages
 	negative    *negativeCache
@@ -259,9 +263,8 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 
 // follow begins to read the log, if that is wanted.
 func (c *Cache) follow() {
-	c.follower = &follower{c: c, begun: make(chan struct{})}
+	c.follower = &follower{c: c, staleness: newStaleness(c), begun: make(chan struct{})}
 	if c.cfg.Poll < 0 {
-		c.floor.raise(time.Now())
 		close(c.follower.begun)
 		return
 	}

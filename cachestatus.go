@@ -17,6 +17,7 @@ const (
 // Further reasons, as the detail of Cache-Status.
 const (
 	detailStale         = "stale"
+	detailCutOff        = "cut-off"
 	detailNegative      = "negative"
 	detailStaleIfError  = "stale-if-error"
 	detailStoreError    = "store-error"

@@ -1,6 +1,7 @@
 package isr_test
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -127,6 +128,50 @@ func TestKnownPurgesReachMemory(t *testing.T) {
 						t.Errorf("got %d %q, %q: a purged page, or no failure", a.Code, a.Body, a.status())
 					}
 				}
+			})
+		})
+	}
+}
+
+// marksLast has SEQ say that marks of purges are kept for d.
+func (tb *table) marksLast(d time.Duration) {
+	tb.putRow(map[string]types.AttributeValue{
+		"pk":            &types.AttributeValueMemberS{Value: "PURGE"},
+		"sk":            &types.AttributeValueMemberS{Value: "SEQ"},
+		"seq":           &types.AttributeValueMemberN{Value: "0"},
+		"mark_lifetime": &types.AttributeValueMemberN{Value: strconv.FormatInt(int64(d/time.Second), 10)},
+	})
+}
+
+// A page that may outlive the marks of purges that cover it is not fresh, be it read
+// from the store or in memory before that was known.
+func TestPagesDoNotOutliveMarks(t *testing.T) {
+	yearly := func(w http.ResponseWriter, r *http.Request, n int64) {
+		w.Header().Set("Cache-Control", "s-maxage=31536000")
+		fmt.Fprintf(w, "%s rendered %d", r.URL.Path, n)
+	}
+	const lifetime = 48 * time.Hour // less a day, in which a mark may be written
+	for name, known := range map[string]bool{"known at start": true, "learnt later": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.answers(yearly)
+				if known {
+					tb.marksLast(lifetime)
+				}
+				slowly := func(cfg *isr.Config) { cfg.Poll = time.Minute }
+				a := tb.node(tb.store("a"), slowly).Handler(isr.Route{}, site)
+				get(a, "/")
+				if !known {
+					tb.marksLast(lifetime)
+				}
+				time.Sleep(23*time.Hour + 50*time.Minute)
+				late := tb.node(tb.store("late"), slowly).Handler(isr.Route{}, site)
+				expect(t, get(late, "/"), "/ rendered 1", "isr; hit")
+				expect(t, get(a, "/"), "/ rendered 1", "isr; hit")
+				time.Sleep(20 * time.Minute)
+				expect(t, get(a, "/"), "/ rendered 2", "isr; fwd=stale")
+				expect(t, get(late, "/"), "/ rendered 2", "isr; hit")
 			})
 		})
 	}

@@ -1,6 +1,9 @@
 package isr
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Bounds of the table's arithmetic.
 const (
@@ -71,6 +74,27 @@ func (c Cover) Merge(o Cover) Cover {
 		At:           c.At,
 		MarkLifetime: max(c.MarkLifetime, o.MarkLifetime),
 	}
+}
+
+// marks are what this process knows of the life of purge marks. All methods are safe
+// for concurrent use.
+type marks struct {
+	lifetime atomic.Int64 // in nanoseconds; 0: SEQ does not say, or was not read yet
+}
+
+// note takes note of what SEQ says. The lifetime in it only grows.
+func (m *marks) note(seq Sequence) {
+	for old := m.lifetime.Load(); old < int64(seq.MarkLifetime); old = m.lifetime.Load() {
+		if m.lifetime.CompareAndSwap(old, int64(seq.MarkLifetime)) {
+			return
+		}
+	}
+}
+
+// lasting is a cover with the lifetime that is known by now. It is on the hit path.
+func (m *marks) lasting(c Cover) Cover {
+	c.MarkLifetime = max(c.MarkLifetime, time.Duration(m.lifetime.Load()))
+	return c
 }
 
 // Freshness is the one rule that decides what an entry is worth at a moment,

@@ -16,7 +16,8 @@ type handler struct {
 
 // ServeHTTP is the life of a request:
 //
-//	key -> memory -> fresh: write
+//	key -> memory -> the log was not read for too long: poll first
+//	              -> fresh: write
 //	              -> stale: write, and look for a newer one behind
 //	              -> none:  find or render the page, together with all who want it
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,16 +36,25 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	now := h.c.now()
 	p := h.c.memory.get(k)
+	cutOff := false
+	if f := h.c.follower; f.late(p, now) {
+		if f.polled.Load() == nil {
+			h.find(w, r, k, p)
+			return
+		}
+		cutOff = f.await(r.Context())
+		now, p = h.c.now(), h.c.memory.get(k)
+	}
 	if p == nil {
 		h.find(w, r, k, nil)
 		return
 	}
-	switch state := Freshness(&p.entry, p.cover, now); state {
+	switch state := Freshness(&p.entry, h.c.marks.lasting(p.cover), now); state {
 	case Fresh:
 		if h.route.EarlyRefresh > 0 {
 			h.refreshEarly(p, now)
 		}
-		p.serveHit(w, r, now, state)
+		p.serveHit(w, r, now, state, cutOff)
 	case Stale:
 		if known := h.c.negative.get(k, now); known != nil && known.refused != "" {
 			// The page became uncacheable: what is stored is not it any more.
@@ -56,7 +66,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		h.refreshBehind(p, now)
-		p.serveHit(w, r, now, state)
+		p.serveHit(w, r, now, state, cutOff)
 	default:
 		h.find(w, r, k, p)
 	}
@@ -141,7 +151,7 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old
 	case known.refused != "":
 		h.passRefused(w, r, k, known)
 	case known.page != nil && h.state(known.page) == Fresh:
-		known.page.serveHit(w, r, now, Fresh)
+		known.page.serveHit(w, r, now, Fresh, false)
 	case known.failed != nil && old == nil:
 		h.serveFailure(w, r, known.failed, cacheStatus{fwd: fwd, detail: detailBackOff}, known.until)
 	default:
@@ -180,7 +190,7 @@ func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k Key, ol
 
 // servable says whether a page may be served in place of a failure.
 func (h *handler) servable(p *page) bool {
-	return servable(&p.entry, p.cover, h.c.now())
+	return servable(&p.entry, h.c.marks.lasting(p.cover), h.c.now())
 }
 
 // await is what the route's policy has a visitor wait for of a flight: its end, or
@@ -249,7 +259,7 @@ func (h *handler) orStale(f *flight, o outcome, old *page) outcome {
 
 // state is what a page is worth now.
 func (h *handler) state(p *page) State {
-	return Freshness(&p.entry, p.cover, h.c.now())
+	return Freshness(&p.entry, h.c.marks.lasting(p.cover), h.c.now())
 }
 
 // answer serves the outcome of a flight to one who waited for it.
@@ -259,6 +269,9 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k Key, o outcom
 	case o.page != nil && o.err != nil && o.how != unpublished:
 		switch h.state(o.page) {
 		case Fresh:
+			if o.detail == detailStoreError {
+				status.detail = detailCutOff
+			}
 		case Stale:
 			status.detail = o.detail
 		default:
@@ -267,7 +280,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k Key, o outcom
 		status.hit, status.collapsed = true, false
 		o.page.serve(w, r, now, status)
 	case o.page != nil && o.how == fromStore:
-		o.page.serveHit(w, r, now, h.state(o.page))
+		o.page.serveHit(w, r, now, h.state(o.page), false)
 	case o.page != nil:
 		status.fwdStatus = o.page.status()
 		status.stored = o.how != unpublished

@@ -21,6 +21,7 @@ func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, reading, er
 	if err != nil {
 		return Record{}, at, fmt.Errorf("reading %s: %w", k, err)
 	}
+	rec.Cover = c.marks.lasting(rec.Cover)
 	// Those who put a page into memory look for what was learnt afterwards: either
 	// they see this, or this sees their page.
 	c.flights.learn(k, rec.Cover)
@@ -72,7 +73,7 @@ func (s *search) keep(p *page) error {
 // purged meanwhile.
 func (s *search) load(ctx context.Context, rec Record) (*page, error) {
 	e := rec.Entry
-	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, e) && p.cover == rec.Cover {
+	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, e) && p.cover == rec.Cover && !s.c.follower.late(p, s.c.now()) {
 		return p, nil
 	}
 	var p *page

@@ -3,8 +3,6 @@ package isr
 import (
 	"context"
 	"time"
-
-	"github.com/facetheory/isr/internal/pause"
 )
 
 // A follower reads the log, so that this node learns what others did to pages
@@ -15,10 +13,11 @@ import (
 //	 └────────────────────┘ too long away: drop all pages
 //
 // What is read of a page after SEQ was read has seen all that the log says up to
-// there, since a change and its row are one transaction. So nothing is served
-// from memory before the first SEQ is known, and nothing that was read before.
+// there, since a change and its row are one transaction. What was read before the
+// first SEQ was is good for a short time (see staleness.go), and read again then.
 type follower struct {
 	c *Cache
+	*staleness
 	// begun is closed when SEQ was read, or could not be, for the first time.
 	// Searches wait for it: what they read then may be kept.
 	begun chan struct{}
@@ -27,13 +26,8 @@ type follower struct {
 
 	cursor    int64     // what this node has done of the log
 	nextAudit time.Time // when SEQ is to be read again
-	// The last poll that succeeded began at this moment of the monotonic clock,
-	// and of the wall clock, which goes on while a machine sleeps; zero before
-	// the first.
-	polled     time.Time
-	polledWall time.Time
-	failing    bool // the last poll failed
-	stray      bool // the last poll found a row where the log has ended
+	failing   bool      // the last poll failed
+	stray     bool      // the last poll found a row where the log has ended
 }
 
 const (
@@ -50,9 +44,22 @@ const (
 func (f *follower) run(ctx context.Context) {
 	f.poll(ctx)
 	close(f.begun)
-	for pause.For(ctx, f.pause()) == nil {
+	for f.rest(ctx) {
 		f.poll(ctx)
 	}
+}
+
+// rest waits until the next poll is due, or wanted at once, and says whether there is
+// to be one.
+func (f *follower) rest(ctx context.Context) bool {
+	timer := time.NewTimer(f.pause())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.wanted:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // pause is a little less than the interval, by a random part of a fifth: nodes
@@ -63,33 +70,32 @@ func (f *follower) pause() time.Duration {
 }
 
 // poll does what the log says. While the store cannot be asked, pages are served
-// from memory as they are; what was missed is made up for afterwards.
+// from memory as they are (see staleness.go); what was missed is made up for afterwards.
 func (f *follower) poll(ctx context.Context) {
-	began, wall := time.Now(), f.c.now()
+	began := f.c.moment()
 	call, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	err := f.catchUp(call)
 	switch {
-	case err == nil:
-		f.polled, f.polledWall = began, wall
-		if f.failing {
-			f.c.log.Info("the log is read again")
-		}
 	case ctx.Err() != nil:
 		return // closing
-	case !f.failing:
+	case err == nil && (f.failing || f.said.Load()):
+		f.c.log.Info("the log is read again")
+	case err != nil && !f.failing:
 		f.c.log.Error("the log cannot be read: rollbacks by others are seen late", "error", err)
 	}
 	f.failing = err != nil
+	f.ended(began, err)
 }
 
 // catchUp reads the log from the cursor to its end. What was done before an error
 // is not repeated.
 func (f *follower) catchUp(ctx context.Context) error {
-	switch away := f.away(); {
-	case f.polled.IsZero():
+	last := f.polled.Load()
+	if last == nil {
 		return f.begin(ctx)
-	case away > f.c.cfg.LogLife/2:
+	}
+	if away := last.before(f.c.now()); away > f.c.cfg.LogLife/2 {
 		return f.lost(ctx, "the log was not read for too long", "away", away)
 	}
 	seq, err := f.audit(ctx)
@@ -159,13 +165,6 @@ func (f *follower) advance(ctx context.Context, seq int64) error {
 		}
 	}
 	return nil
-}
-
-// away is how long ago the last successful poll began. A frozen process stops the
-// monotonic clock on some systems, and somebody may set the other back: the
-// larger is right.
-func (f *follower) away() time.Duration {
-	return max(time.Since(f.polled), f.c.now().Sub(f.polledWall))
 }
 
 // audit reads SEQ now and then; in between it is taken to be where the cursor is.

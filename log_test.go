@@ -194,31 +194,6 @@ func TestUnreachableLog(t *testing.T) {
 	})
 }
 
-// Until a node knows where the log is, it serves what the store has, and nothing
-// from memory.
-func TestStartWithoutTheLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tb := newTable(t)
-		a := twoGenerations(t, tb, 1, nil)[0]
-		store := &faultyStore{MetaStore: tb.store("late")}
-		store.sequence.Store(new(errors.New("the store is down")))
-		b := tb.node(store, nil).Handler(withHistory, newSite())
-		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
-		if _, err := a.Rollback(t.Context(), page); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
-		store.sequence.Store(nil)
-		time.Sleep(isr.DefaultPoll)
-		get(b, "/")
-		before := store.reads.Load()
-		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
-		if store.reads.Load() != before {
-			t.Error("the page is not served from memory once the log is known")
-		}
-	})
-}
-
 // Pages of tenants and of sites without them do not meet in the log.
 func TestRollbackOfATenantsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,6 +56,7 @@ type representation struct {
 type stamp struct {
 	second int64
 	fresh  bool
+	cutOff bool
 	age    []string
 	status []string
 }
@@ -155,13 +156,16 @@ func claimTry(next *atomic.Int64, now time.Time) bool {
 	return now.UnixNano() >= at && next.CompareAndSwap(at, now.Add(maxPoll).UnixNano())
 }
 
-// serveHit answers from the cache, nothing having been asked of the renderer.
-func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, state State) {
+// serveHit answers from the cache, nothing having been asked of the renderer. cutOff:
+// it is not known whether the page is still current.
+func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, state State, cutOff bool) {
 	second := now.Unix()
 	s := p.stamp.Load()
-	if s == nil || s.second != second || s.fresh != (state == Fresh) {
+	if s == nil || s.second != second || s.fresh != (state == Fresh) || s.cutOff != cutOff {
 		status := cacheStatus{hit: true, hasTTL: true, ttl: p.entry.FreshUntil().Sub(now)}
 		switch {
+		case cutOff:
+			status.detail = detailCutOff
 		case state != Fresh:
 			status.detail = detailStale
 		case p.negative:
@@ -170,6 +174,7 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 		s = &stamp{
 			second: second,
 			fresh:  state == Fresh,
+			cutOff: cutOff,
 			age:    []string{p.age(now)},
 			status: []string{status.String()},
 		}

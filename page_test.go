@@ -53,7 +53,7 @@ func TestPageAnswersConditions(t *testing.T) {
 				}
 			})
 			w := httptest.NewRecorder()
-			p.serveHit(w, request("http://h/", tt.header), at(10), Fresh)
+			p.serveHit(w, request("http://h/", tt.header), at(10), Fresh, false)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d", w.Code, tt.status)
 			}
@@ -73,7 +73,7 @@ func TestPageAnswersConditions(t *testing.T) {
 func TestPageCodings(t *testing.T) {
 	p := testPage(nil)
 	w := httptest.NewRecorder()
-	p.serveHit(w, request("http://h/", "Accept-Encoding: br, gzip"), at(0), Fresh)
+	p.serveHit(w, request("http://h/", "Accept-Encoding: br, gzip"), at(0), Fresh, false)
 	h := w.Header()
 	if h.Get("Content-Encoding") != "gzip" || h.Get("Etag") != `"v1-gzip"` || h.Get("Vary") != "Accept-Encoding" || h.Get("X-Kept") != "yes" {
 		t.Fatalf("header %v", h)
@@ -88,7 +88,7 @@ func TestPageCodings(t *testing.T) {
 	}
 
 	w = httptest.NewRecorder()
-	p.serveHit(w, request("http://h/", "Accept-Encoding: br"), at(0), Fresh)
+	p.serveHit(w, request("http://h/", "Accept-Encoding: br"), at(0), Fresh, false)
 	if h := w.Header(); h.Get("Content-Encoding") != "" || h.Get("Etag") != `"v1"` || !bytes.Equal(w.Body.Bytes(), p.body) {
 		t.Errorf("without gzip: header %v, %d bytes", h, w.Body.Len())
 	}
@@ -98,7 +98,7 @@ func TestPageHead(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := request("http://h/", "")
 	r.Method = http.MethodHead
-	testPage(nil).serveHit(w, r, at(0), Fresh)
+	testPage(nil).serveHit(w, r, at(0), Fresh, false)
 	if w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") != "2800" {
 		t.Errorf("status %d, %d bytes, Content-Length %s", w.Code, w.Body.Len(), w.Header().Get("Content-Length"))
 	}

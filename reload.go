@@ -16,8 +16,7 @@ import (
 // All moments are those of this process's monotonic clock.
 
 // A floor is the moment before which nothing that was read is served, of whatever
-// page. Before it is raised for the first time nothing is served from memory at
-// all, whenever it was read.
+// page. There is none before it is raised for the first time.
 type floor struct {
 	at atomic.Pointer[time.Time]
 }
@@ -29,7 +28,7 @@ func (f *floor) raise(now time.Time) { f.at.Store(&now) }
 // it takes no lock.
 func (f *floor) above(readAt time.Time) bool {
 	at := f.at.Load()
-	return at == nil || readAt.Before(*at)
+	return at != nil && readAt.Before(*at)
 }
 
 // crossed says that the floor was raised during a read: what was read may be of

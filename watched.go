@@ -88,6 +88,9 @@ func (t *watchedTable) Sequence(ctx context.Context) (Sequence, error) {
 	defer cancel()
 	seq, err := t.MetaStore.Sequence(call)
 	t.logAnswered(ctx, err)
+	if err == nil {
+		t.c.marks.note(seq)
+	}
 	return seq, err
 }
 
