@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,14 +75,29 @@ def row(client: Any, table: str, store: FaceTheoryIsrMetaStore, sk: str) -> dict
 
 def fill(client: Any, table: str, items: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as they are."""
-    for item in items:
-        client.put_item(TableName=table, Item=dict(item))
+    _write(client, table, [{"PutRequest": {"Item": dict(item)}} for item in items])
 
 
 def clear(client: Any, table: str) -> None:
     """Delete all rows."""
-    for item in rows(client, table).values():
-        client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
+    restore(client, table, {})
+
+
+def restore(client: Any, table: str, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make the rows of a small table those that ``rows`` returned earlier."""
+    found = rows(client, table)
+    unwanted = [item for name, item in found.items() if name not in wanted]
+    changes: list[dict[str, Any]] = [
+        {"DeleteRequest": {"Key": {"pk": item["pk"], "sk": item["sk"]}}} for item in unwanted
+    ]
+    changes += [{"PutRequest": {"Item": dict(item)}} for name, item in wanted.items() if found.get(name) != item]
+    _write(client, table, changes)
+
+
+def _write(client: Any, table: str, changes: Sequence[Mapping[str, Any]]) -> None:
+    for first in range(0, len(changes), 25):
+        answer = client.batch_write_item(RequestItems={table: changes[first : first + 25]})
+        assert not answer.get("UnprocessedItems"), "no engine of the tests throttles"
 
 
 def held(lease: IsrLease | None) -> IsrLease:
