@@ -10,12 +10,19 @@ import (
 // directives are those of a Cache-Control field, lower-case name to argument.
 type directives map[string]string
 
+// malformed stands among the directives of a field whose quotes are not balanced: it
+// cannot be told what they hide. No directive has that name.
+const malformed = `"`
+
 // parseDirectives reads Cache-Control (RFC 9111, section 5.2) or a targeted
 // field such as CDN-Cache-Control (RFC 9213), which is written alike. Of a
 // directive given twice, the first counts.
 func parseDirectives(lines []string) directives {
 	d := make(directives)
 	for _, line := range lines {
+		if !balanced(line) {
+			d[malformed] = ""
+		}
 		for part := range splitList(line) {
 			name, value, _ := strings.Cut(part, "=")
 			name = strings.ToLower(strings.TrimSpace(name))
@@ -47,6 +54,20 @@ func splitList(line string) func(yield func(string) bool) {
 			}
 		}
 	}
+}
+
+// balanced says that each quoted string of a field is closed.
+func balanced(line string) bool {
+	quoted := false
+	for i := 0; i < len(line); i++ {
+		switch {
+		case line[i] == '"':
+			quoted = !quoted
+		case line[i] == '\\' && quoted:
+			i++
+		}
+	}
+	return !quoted
 }
 
 func (d directives) has(name string) bool {

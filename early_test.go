@@ -112,7 +112,7 @@ func TestEarlyRefreshIsRefused(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), soon).Handler(isr.Route{EarlyRefresh: 1}, site)
 		get(h, "/")
-		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Set-Cookie", "a=b") })
+		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Vary", "Accept-Language") })
 		time.Sleep(30 * time.Second)
 		for range 20 {
 			expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")

@@ -54,6 +54,10 @@ type Entry struct {
 	// RenderTime is how long the renderer took, in whole milliseconds and at least
 	// one; zero if that is not known. Early refreshes are timed by it.
 	RenderTime time.Duration
+	// Withdrawn: the origin has said that the page is gone, or not to be shared any
+	// more. The entry counts as missing, whatever its windows and pin say; BodyKey
+	// is that of the generation that was withdrawn.
+	Withdrawn bool
 	// AssertedAt is when a rollback last declared this generation current; zero
 	// for a generation that was published in the ordinary way.
 	AssertedAt time.Time

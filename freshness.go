@@ -24,7 +24,7 @@ const (
 type State int
 
 const (
-	// Missing: there is no entry.
+	// Missing: there is no entry, or it was withdrawn.
 	Missing State = iota
 	// Purged: a hard purge covers the entry; it is never served.
 	Purged
@@ -99,9 +99,10 @@ func (m *marks) lasting(c Cover) Cover {
 
 // Freshness is the one rule that decides what an entry is worth at a moment,
 // given the purges that cover it. It is pure, and everything that serves,
-// regenerates or explains asks it. A nil entry is [Missing].
+// regenerates or explains asks it. A nil entry is [Missing], and so is one that was
+// withdrawn.
 func Freshness(e *Entry, c Cover, now time.Time) State {
-	if e == nil {
+	if e == nil || e.Withdrawn {
 		return Missing
 	}
 	if e.coveredBy(c.HardSeq, c.At) {

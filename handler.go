@@ -182,7 +182,7 @@ func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k Key, ol
 		}
 		status.collapsed = f != nil && !began
 	}
-	if o.page == nil && o.refused == "" && old != nil && h.servable(old) {
+	if o.page == nil && o.refused == "" && old != nil && !old.dropped.Load() && h.servable(old) {
 		o.page, o.how = old, fromStore
 	}
 	h.answer(w, r, k, o, status)
@@ -249,9 +249,9 @@ var (
 )
 
 // orStale is an outcome, with an older page for a visitor who would get none and
-// may be served that.
+// may be served that. One that was dropped meanwhile may be withdrawn.
 func (h *handler) orStale(f *flight, o outcome, old *page) outcome {
-	if o.page == nil && o.refused == "" && old != nil && f.state(old, h.c.now()) >= Stale {
+	if o.page == nil && o.refused == "" && old != nil && !old.dropped.Load() && f.state(old, h.c.now()) >= Stale {
 		o.page, o.how = old, fromStore
 	}
 	return o

@@ -79,7 +79,9 @@ type Publishing struct {
 	// Unpin publishes even if the current entry is pinned. If it was, the log tells
 	// every node to drop its copy, in the same atomic step.
 	Unpin bool
-	// Key is the page, for the log. It is required where a pin is ended, and
-	// not looked at otherwise.
+	// Reload has the log tell every node to drop its copy, in the same atomic step.
+	Reload bool
+	// Key is the page, for the log. It is required with Reload and where a pin is
+	// ended, and not looked at otherwise.
 	Key Key
 }

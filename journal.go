@@ -25,8 +25,8 @@ type LogStore interface {
 // A Change is one row of the log.
 type Change struct {
 	Seq int64
-	// Reload are pages that were rolled back, pinned, unpinned or published over
-	// a pin: copies in memory that were read before are to be dropped. Changes
+	// Reload are pages that were rolled back, pinned, unpinned, published over a pin
+	// or withdrawn: copies in memory that were read before are to be dropped. Changes
 	// that several callers made at the same time may be one row.
 	Reload []Key
 	// Malformed says why the row could not be read, naming it and the attribute;

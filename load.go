@@ -25,7 +25,8 @@ func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, reading, er
 	// Those who put a page into memory look for what was learnt afterwards: either
 	// they see this, or this sees their page.
 	c.flights.learn(k, rec.Cover)
-	if p := c.memory.get(k); p != nil && Freshness(&p.entry, p.cover.Merge(rec.Cover), c.now()) == Purged {
+	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
+	if p := c.memory.get(k); p != nil && (withdrawn || Freshness(&p.entry, p.cover.Merge(rec.Cover), c.now()) == Purged) {
 		c.reload(k)
 	}
 	return rec, at, nil
@@ -46,6 +47,11 @@ func (s *search) read(ctx context.Context) (rec Record, err error) {
 		foreign := *e
 		foreign.Stale = s.route.projector.stale
 		rec.Entry = &foreign
+	}
+	if s.ended = s.endedHere(rec.Entry); s.ended {
+		gone := *rec.Entry
+		gone.Withdrawn = true
+		rec.Entry = &gone
 	}
 	rec.Cover = s.f.known(rec.Cover)
 	s.f.found(rec)

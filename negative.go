@@ -43,6 +43,9 @@ type negativeEntry struct {
 	refused string    // uncacheable, for this reason: straight through
 	failed  *response // the renderer's failure, to be shown again meanwhile
 	page    *page     // a negative answer, such as 404
+	// ended, beside any of them and beyond until: what was generated then or before
+	// is withdrawn, and the store does not know (see withdrawn.go).
+	ended time.Time
 }
 
 func (e *negativeEntry) weight(k Key) uint32 {
@@ -94,15 +97,25 @@ func (n *negativeCache) put(k Key, e *negativeEntry, f *flight) (kept bool) {
 		n.forget(k) // what was remembered before is not true any more either
 		return false
 	}
-	n.byKey.Compute(k, func(old *negativeEntry, _ bool) (*negativeEntry, otter.ComputeOp) {
+	n.byKey.Compute(k, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
 		// Asked under the lock of the key, which forget takes after the reload was
 		// recorded: either this sees the reload, or forget sees the entry.
-		if kept = !f.overtaken(e.readAt); kept {
-			return e, otter.WriteOp
+		if kept = !f.overtaken(e.readAt); !kept {
+			return old, otter.CancelOp
 		}
-		return old, otter.CancelOp
+		if found && e.ended.IsZero() {
+			e.ended = old.ended
+		}
+		return e, otter.WriteOp
 	})
 	return kept
+}
+
+// ended says that what was generated at a time is withdrawn, though the store does
+// not know.
+func (n *negativeCache) ended(k Key, generatedAt time.Time) bool {
+	e, ok := n.byKey.GetIfPresent(k)
+	return ok && !generatedAt.After(e.ended)
 }
 
 // fitting is an entry that is not too large, nil if there is none.
@@ -121,6 +134,7 @@ func (n *negativeCache) fitting(k Key, e *negativeEntry) *negativeEntry {
 
 // renew replaces an entry, if it is still there: a reload forgets it.
 func (n *negativeCache) renew(k Key, was, e *negativeEntry) {
+	e.ended = was.ended
 	n.byKey.Compute(k, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
 		if !found || old != was {
 			return old, otter.CancelOp

@@ -305,8 +305,14 @@ func (s *search) unstoredRun(ctx context.Context) outcome {
 		return outcome{err: context.Cause(ctx), detail: detailClosing}
 	case got.failure != nil:
 		return s.failedUnstored(got, at)
-	case got.refused != "":
+	case got.refused != "" && !got.verdict.withdraws:
 		return s.refused(at.began, got.refused)
+	}
+	if got.verdict.withdraws { // the store may have a copy, and cannot be told
+		s.endHere(at, got.refused)
+	}
+	if got.refused != "" {
+		return outcome{refused: got.refused}
 	}
 	p := unpublishedPage(s.key, s.entry(got, at, 0), at, got.response.body)
 	s.keepUnpublished(p)

@@ -26,7 +26,7 @@ func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k Key, kno
 		case v.refused != "":
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: h.c.now().Add(remembered), refused: v.refused})
 		case !v.failed && reason != refusedTooLarge && reason != refusedEmpty: // those are told by the body
-			h.c.negative.forget(k)
+			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt}) // which does not hold any more
 		}
 	}
 	h.route.renderer.ServeHTTP(pw, r)

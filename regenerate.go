@@ -45,6 +45,8 @@ type search struct {
 	mu   sync.Mutex
 	turn *turn // guarded by mu: the place in the origin's queue, or the turn; nil without
 
+	// ended: this process knows of a withdrawal of the entry that the store does not.
+	ended  bool
 	waited bool      // another process was found at work
 	polls  int       // how often it was looked for the end of that work
 	losses int       // how often another process was faster
@@ -360,7 +362,7 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 		return outcome{}, true
 	}
 	got, at := s.render(held)
-	if got.refused == refusedEmpty && rec.Entry != nil {
+	if got.refused == refusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn {
 		got = rendering{failure: errEmpty} // a blank page never replaces a good one
 	}
 	s.leave(s.verdict(held, lease.Failures(), got))
@@ -375,6 +377,9 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	case got.failure != nil:
 		stop() // a refresh would contend with the back-off, and hold the outcome up
 		return s.failed(ctx, lease, rec, got, took), false
+	case got.refused != "" && got.verdict.withdraws && s.withdrawable(rec):
+		stop()
+		return s.withdraw(ctx, lease, rec, seq, got, at)
 	case got.refused != "":
 		s.release(ctx, lease)
 		return s.refused(s.latest.began, got.refused), false
@@ -488,7 +493,9 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 // that nothing points at; after, everything is in place.
 func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, at timing) (o outcome, overtaken bool) {
 	told := reading{began: time.Now()}
-	published, err := s.c.meta.Publish(ctx, lease, read, next, s.publishing(read, &next))
+	how := s.publishing(read, &next)
+	how.Reload = got.verdict.withdraws && s.withdrawable(read)
+	published, err := s.c.meta.Publish(ctx, lease, read, next, how)
 	told.ended = time.Now()
 	switch {
 	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):

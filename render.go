@@ -23,7 +23,7 @@ type response struct {
 // A rendering is the end of one call of a renderer: exactly one of its cases.
 type rendering struct {
 	response *response // storable under verdict
-	verdict  verdict
+	verdict  verdict   // with response or refused
 	refused  string    // not to be stored, for this reason
 	failure  error     // the renderer failed
 	failed   *response // with a failure: what it answered, if that may be shown
@@ -167,7 +167,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 		r.overflow = true
 		return len(b), nil
 	case int64(r.body.Len()+len(b)) > r.limit:
-		r.verdict = verdict{refused: refusedTooLarge}
+		r.verdict = verdict{refused: refusedTooLarge, withdraws: r.verdict.withdraws}
 		r.endLocked(ErrUncacheable)
 		return 0, errBodyTooLarge
 	}
@@ -190,7 +190,7 @@ func (r *recorder) result() rendering {
 	defer r.mu.Unlock()
 	switch {
 	case errors.Is(r.err, ErrUncacheable):
-		return rendering{refused: r.verdict.refused}
+		return rendering{refused: r.verdict.refused, verdict: r.verdict}
 	case r.err != nil:
 		return rendering{failure: r.err}
 	case r.verdict.failed:
@@ -199,7 +199,7 @@ func (r *recorder) result() rendering {
 	body, err := decodeBody(r.sent.Get("Content-Encoding"), r.body.Bytes(), r.limit)
 	switch {
 	case errors.Is(err, errBodyTooLarge):
-		return rendering{refused: refusedTooLarge}
+		return rendering{refused: refusedTooLarge, verdict: r.verdict}
 	case err != nil:
 		return rendering{failure: fmt.Errorf("%w: %w", errTruncated, err)}
 	case len(body) == 0 && (r.status == http.StatusOK || r.status == http.StatusNonAuthoritativeInfo):
@@ -215,7 +215,7 @@ func (r *recorder) result() rendering {
 func (r *recorder) failedLocked() *response {
 	d, _ := forSharedCache(r.sent)
 	body, err := decodeBody(r.sent.Get("Content-Encoding"), r.body.Bytes(), maxFailedBody)
-	if r.overflow || err != nil || d.has("private") || len(r.sent["Set-Cookie"]) > 0 {
+	if r.overflow || err != nil || d.has("private") || d.has(malformed) || hasSetCookie(r.sent) {
 		return nil
 	}
 	return &response{status: r.status, header: storedHeader(r.sent), body: body}

@@ -70,6 +70,9 @@ func (c *Cache) rollback(ctx context.Context, k Key, r rollback) (Entry, error) 
 	if r.to != "" {
 		target, err = find(versions, r.to)
 	}
+	if err == nil && target.Withdrawn {
+		err = errWithdrawn()
+	}
 	if err != nil {
 		return Entry{}, err
 	}
@@ -120,6 +123,9 @@ func (c *Cache) repin(ctx context.Context, k Key, a Assertion) (Entry, error) {
 	return c.assert(ctx, k, func(rec Record) (Entry, error) {
 		if rec.Entry == nil {
 			return Entry{}, fmt.Errorf("%w: the page is not stored", ErrNoVersion)
+		}
+		if rec.Entry.Withdrawn {
+			return Entry{}, errWithdrawn()
 		}
 		return c.meta.Pin(ctx, rec, c.lasting(a, *rec.Entry))
 	})

@@ -1,6 +1,7 @@
 package isr
 
 import (
+	"errors"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -21,6 +22,7 @@ const (
 	refusedTooLarge    = "too-large"
 	refusedNoFreshness = "no-freshness"
 	refusedEmpty       = "empty"
+	refusedMalformed   = "malformed"
 )
 
 const (
@@ -35,6 +37,7 @@ const (
 type verdict struct {
 	refused    string // why it is not to be stored; empty if it may be
 	failed     bool   // the renderer failed: the page stays as it was
+	withdraws  bool   // it ends the stored copy (see withdrawn.go)
 	revalidate time.Duration
 	stale      time.Duration
 }
@@ -47,22 +50,25 @@ func (p *projector) judge(status int, h http.Header, maxBody int64) verdict {
 		return verdict{failed: true}
 	}
 	d, targeted := forSharedCache(h)
+	ends := withdraws(status, h, d)
 	if reason := p.refuse(status, h, d, maxBody); reason != "" {
-		return verdict{refused: reason}
+		return verdict{refused: reason, withdraws: ends}
 	}
 	revalidate := p.lifetime(status, h, d, targeted)
 	if revalidate <= 0 {
-		return verdict{refused: refusedNoFreshness}
+		return verdict{refused: refusedNoFreshness, withdraws: ends}
 	}
-	return verdict{revalidate: revalidate, stale: p.staleWindow(d)}
+	return verdict{revalidate: revalidate, stale: p.staleWindow(d), withdraws: ends}
 }
 
 func (p *projector) refuse(status int, h http.Header, d directives, maxBody int64) string {
 	switch {
 	case !storableStatus(status):
 		return refusedStatus
-	case len(h["Set-Cookie"]) > 0:
+	case hasSetCookie(h):
 		return refusedSetCookie
+	case d.has(malformed):
+		return refusedMalformed
 	case d.has("private"):
 		return refusedPrivate
 	case d.has("no-store"):
@@ -80,6 +86,9 @@ func (p *projector) refuse(status int, h http.Header, d directives, maxBody int6
 	}
 	return ""
 }
+
+// hasSetCookie: of RFC 6265, or of RFC 2965, which it made obsolete.
+func hasSetCookie(h http.Header) bool { return len(h["Set-Cookie"]) > 0 || len(h["Set-Cookie2"]) > 0 }
 
 // storableStatus: final answers about the page itself. Partial content and
 // answers about the request (401, 429, …) are for the visitor who asked.
@@ -117,7 +126,7 @@ func (p *projector) varyDeclared(lines []string) bool {
 // lifetime is the freshness window: what the response grants shared caches,
 // less the age it already has; else what the route grants.
 func (p *projector) lifetime(status int, h http.Header, d directives, targeted bool) time.Duration {
-	age := headerSeconds(h, "Age")
+	age := ageOf(h)
 	if v, ok := d.seconds("s-maxage"); ok {
 		return v - age
 	}
@@ -198,12 +207,16 @@ func headerBytes(h http.Header) int {
 	return n
 }
 
-func headerSeconds(h http.Header, name string) time.Duration {
-	n, err := strconv.ParseUint(h.Get(name), 10, 32)
-	if err != nil {
+// ageOf is the age that a response has already: the first that is given (RFC 9111,
+// section 5.1), zero if that is no number.
+func ageOf(h http.Header) time.Duration {
+	const longest = 1 << 31 // seconds: what a number that is too large counts as (section 1.2.2)
+	first, _, _ := strings.Cut(h.Get("Age"), ",")
+	n, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0
 	}
-	return min(time.Duration(n)*time.Second, maxInterval)
+	return time.Duration(min(n, longest)) * time.Second
 }
 
 // storedHeader is what is worth replaying of a response's header: not what

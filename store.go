@@ -68,8 +68,9 @@ type MetaStore interface {
 	// the request was made (ErrLeaseLost otherwise), and the entry is still exactly
 	// what read saw (ErrMoved otherwise). It returns next with the Version it was given.
 	// Attributes that are none of an Entry's survive. ErrPinned: the entry is
-	// pinned, and how does not unpin it. A publish that ends a pin is in the log
-	// (see LogStore) in the same atomic step.
+	// pinned, and how does not unpin it. A publish that ends a pin, or has others
+	// reload the page, is in the log (see LogStore) in the same atomic step. One that
+	// withdraws the page does not complete the lease's request.
 	Publish(ctx context.Context, l Lease, read Record, next Entry, how Publishing) (Entry, error)
 
 	HistoryStore

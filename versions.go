@@ -87,10 +87,17 @@ func find(versions []Version, prefix string) (Version, error) {
 		ErrNoVersion, prefix, len(found), found[0].GenerationID, found[1].GenerationID)
 }
 
-// previous returns the version that was published last before the current one.
-// Without a current one, all were before it. The error wraps ErrNoVersion.
+// previous returns the version that was published last before the current one, or
+// before the one that was withdrawn. Without a current one, all were before it. The
+// error wraps ErrNoVersion.
 func previous(versions []Version) (Version, error) {
-	next := slices.IndexFunc(versions, func(v Version) bool { return v.Current }) + 1
+	current := slices.IndexFunc(versions, func(v Version) bool { return v.Current })
+	next := current + 1
+	if next > 0 && versions[current].Withdrawn {
+		for next < len(versions) && versions[next].BodyKey == versions[current].BodyKey {
+			next++
+		}
+	}
 	if next == len(versions) {
 		return Version{}, fmt.Errorf("%w from before the current generation", ErrNoVersion)
 	}

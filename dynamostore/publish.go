@@ -17,8 +17,9 @@ import (
 // LOCK, if the lease is ours and has not expired. It costs four write units if
 // META has at most 1 KB. With history it also makes the generation's version
 // row, and lets that of the generation before expire: four units more. For a lease
-// with a request it completes that: two units more. If it ends a pin, the log
-// tells every node: four units more, and a read unit.
+// with a request it completes that, unless it withdraws the page: two units more. If
+// it ends a pin, or others are to reload the page, the log tells every node: four
+// units more, and a read unit.
 //
 // The entry that is returned is next as a reader will find it, its times in
 // whole seconds.
@@ -48,7 +49,9 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 		return isr.Entry{}, fmt.Errorf("publish %s: %w", held.pk, err)
 	}
 	held.end()
-	held.endRequest()
+	if !next.Withdrawn {
+		held.endRequest()
+	}
 	// Crashing from here on leaves versions to expire at their time.
 	if how.History && how.Keep > 0 {
 		s.prune(ctx, held.pk, how.Keep)
@@ -60,12 +63,12 @@ func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next 
 type publication struct {
 	swap
 	lease *lease
-	// unpinned: it ends a pin, and so is a change of the log, about page. The
-	// others are of no use to one that is not.
-	unpinned bool
-	page     isr.Key
-	seen     seenSequence // from which the next request advances
-	id       string       // in the log
+	// logged: it is a change of the log, about page. The others are of no use to
+	// one that is not.
+	logged bool
+	page   isr.Key
+	seen   seenSequence // from which the next request advances
+	id     string       // in the log
 }
 
 func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how isr.Publishing) (*publication, error) {
@@ -82,7 +85,8 @@ func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how is
 	if pinned && !how.Unpin {
 		return nil, fmt.Errorf("%w until %s", isr.ErrPinned, read.Entry.PinnedUntil.UTC().Format(time.RFC3339))
 	}
-	if pinned {
+	logged := pinned || how.Reload
+	if logged {
 		if err := checkPage(how.Key); err != nil {
 			return nil, err
 		}
@@ -93,12 +97,12 @@ func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how is
 	}
 	w.newer = s.config.Guards.Monotonic
 	w.replaced = how.History && how.Unchanged
-	return &publication{swap: w, lease: l, unpinned: pinned, page: how.Key, id: rand.Text()}, nil
+	return &publication{swap: w, lease: l, logged: logged, page: how.Key, id: rand.Text()}, nil
 }
 
 // operation is what the publication is for the meter.
 func (p *publication) operation() string {
-	switch requested := p.lease.request() != nil; {
+	switch requested := p.lease.request() != nil && !p.next.Withdrawn; {
 	case p.current != "" && requested:
 		return "publish with history and request"
 	case p.current != "":
@@ -109,10 +113,10 @@ func (p *publication) operation() string {
 	return "publish"
 }
 
-// prepare reads SEQ, if the publication ends a pin: nodes that have the pinned
+// prepare reads SEQ, if the publication is in the log: nodes that have a pinned
 // generation in memory would serve it for as long as the pin was to last.
 func (p *publication) prepare(ctx context.Context) (err error) {
-	if p.unpinned {
+	if p.logged {
 		p.seen, err = p.store.readSequence(ctx)
 	}
 	return err
@@ -131,7 +135,7 @@ func (p *publication) request() *request {
 	actions = append(actions, p.keepVersion()...)
 	actions = append(actions, p.retireVersion()...)
 	actions = append(actions, p.completeRequest()...)
-	if p.unpinned {
+	if p.logged {
 		actions = append(actions, p.store.advance(p.seen, p.id, []logTarget{reloadOf(p.page)})...)
 	}
 	return p.store.newRequest(actions)
@@ -149,10 +153,10 @@ func (p *publication) keepVersion() []action {
 }
 
 // completeRequest records the generation as the result of the request that the
-// lease was acquired for, if it is still to be ended.
+// lease was acquired for, if it is still to be ended. A withdrawal is no result.
 func (p *publication) completeRequest() []action {
 	a := p.lease.request()
-	if a == nil {
+	if a == nil || p.next.Withdrawn {
 		return nil
 	}
 	r, fields := a.finished(p.store, p.lease.pk, isr.RequestEnd{Result: &p.next})

@@ -62,6 +62,7 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"PinHolds", testPinHolds},
 		{"UnpinOfUnpinned", testUnpinOfUnpinned},
 		{"PublishOverPinIsLogged", testPublishOverPinIsLogged},
+		{"Withdrawal", testWithdrawal},
 		{"Keep", testKeep},
 		{"UnchangedVersion", testUnchangedVersion},
 		{"Changes", testChanges},

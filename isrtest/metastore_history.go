@@ -296,6 +296,40 @@ func testPublishOverPinIsLogged(t *testing.T, f *fleet) {
 	f.wantChanges(pinned, isr.Change{Seq: 2, Reload: []isr.Key{unpinning.Key}})
 }
 
+// testWithdrawal: it is a publish under the lease, which the log tells all nodes of,
+// and no result of the request that it was rendered for.
+func testWithdrawal(t *testing.T, f *fleet) {
+	f.publish(f.a, testPK, f.entry("1"))
+	l, err := f.a.Acquire(t.Context(), testPK, testLease, newClaim("r1", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := f.read(f.a, testPK)
+	next := *read.Entry
+	next.GenerationID, next.Withdrawn, next.Revalidate, next.Stale = "2", true, 0, 0
+	how := isr.Publishing{Reload: true, Key: isr.Key{Text: "example.com/a"}}
+	if _, err := f.a.Publish(t.Context(), l, read, next, isr.Publishing{Reload: true}); !errors.Is(err, isr.ErrInvalidKey) {
+		t.Errorf("a reload without a key: %v, want ErrInvalidKey", err)
+	}
+	got, err := f.a.Publish(t.Context(), l, read, next, how)
+	if err != nil || !got.Withdrawn || isr.Freshness(&got, isr.Cover{}, f.clock.Now()) != isr.Missing {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	f.holds(testPK, got)
+	f.wantChanges(isr.Change{Seq: 1, Reload: []isr.Key{how.Key}})
+	if r := f.recorded("r1"); r.State != isr.RequestStarted {
+		t.Errorf("the request is %s", r.State)
+	}
+	f.endRequest(f.a, l, isr.RequestEnd{Failure: "withdrawn"})
+	if r := f.recorded("r1"); r.State != isr.RequestFailed || r.Failure != "withdrawn" {
+		t.Errorf("the request is %s: %q", r.State, r.Failure)
+	}
+	f.holds(testPK, f.publish(f.b, testPK, f.entry("3")))
+	if _, err := f.a.Publish(t.Context(), f.acquire(f.a, testPK), read, next, how); !errors.Is(err, isr.ErrMoved) {
+		t.Errorf("a withdrawal of what was replaced: %v, want ErrMoved", err)
+	}
+}
+
 // testPinHolds: only a publish that unpins replaces a pinned entry.
 func testPinHolds(t *testing.T, f *fleet) {
 	f.keep(f.a, f.entry("1"))

@@ -87,6 +87,7 @@ func testPublishRoundTrip(t *testing.T, f *fleet) {
 		"pinned":       func(e *isr.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour) },
 		"pinned ever":  func(e *isr.Entry) { e.PinnedUntil = time.Unix(253402300799, 0) },
 		"render time":  func(e *isr.Entry) { e.RenderTime = 1234 * time.Millisecond },
+		"withdrawn":    func(e *isr.Entry) { e.Withdrawn = true },
 		"rolled back":  func(e *isr.Entry) { e.AssertedAt = e.GeneratedAt.Add(time.Hour) },
 		"ahead of now": func(e *isr.Entry) { e.GeneratedAt = e.GeneratedAt.Add(time.Hour) },
 	} {

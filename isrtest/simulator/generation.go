@@ -79,6 +79,8 @@ func (w *world) checkChange(p *page, c *call, before partition) {
 		w.violate("META stays", "%s deleted that of %s", c.life.name, p.path)
 	case earlier != nil:
 		w.checkAssertion(p, c, before, g, earlier)
+	case g.withdrawn:
+		w.checkWithdrawal(p, c, before, g)
 	default:
 		w.checkPublish(p, c, before, g)
 	}
@@ -87,7 +89,7 @@ func (w *world) checkChange(p *page, c *call, before partition) {
 // noteGeneration adds what META is now to the history.
 func (w *world) noteGeneration(p *page, by *life) *generation {
 	g := &generation{meta: p.rows.meta(), index: len(p.history), step: w.step, at: time.Now(), life: by}
-	if g.meta != nil {
+	if g.meta != nil && !g.withdrawn {
 		if b, err := w.shelf.get(g.bodyKey); err == nil {
 			g.content, _ = contentOf(b.content)
 		}
@@ -111,6 +113,29 @@ func (w *world) checkPublish(p *page, c *call, before partition, g *generation) 
 	w.checkDone(p, before, g)
 	if p.never[g.generation] {
 		w.violate("answers are definite", "%s of %s was published after its publish had been reported as failed for good", w.generationName(g), p.path)
+	}
+}
+
+// checkWithdrawal: only the holder of the lease withdraws what it has read, and all
+// nodes are told. From then on nobody is served what was there before (see told).
+func (w *world) checkWithdrawal(p *page, c *call, before partition, g *generation) {
+	w.counts["withdrawal"]++
+	w.checkRight(p, c, before.lock())
+	w.checkVersion(p, c, before, g)
+	w.checkPin(p, c, before, g)
+	w.checkLogged(p, g)
+	w.checkSuperseded(p, before, "")
+	const invariant = "a withdrawn page is nobody's"
+	was := before.meta()
+	switch {
+	case was == nil || was.withdrawn:
+		w.violate(invariant, "%s withdrew %s, and there was none", c.life.name, p.path)
+	case !g.ours || g.bodyKey != was.bodyKey:
+		w.violate(invariant, "%s is withdrawn, and has another body", p.path)
+	case g.revalidate != 0 || g.stale != 0 || g.pinned != 0 || textOf(p.rows["META"], "current_sk") != "":
+		w.violate(invariant, "%s is withdrawn, and may be served", p.path)
+	case p.never[g.generation]:
+		w.violate("answers are definite", "%s was withdrawn after that had been reported as failed for good", p.path)
 	}
 }
 

@@ -74,6 +74,9 @@ func (w *world) leaseOf(l *life, p *page) *grant {
 // freshFor is for how many more seconds a generation is fresh by a clock, or at most
 // zero.
 func (w *world) freshFor(p *page, g *generation, now time.Time) int64 {
+	if g.withdrawn {
+		return 0
+	}
 	purge := p.rows["PURGE"]
 	if seq := numberOf(purge, "seq"); g.ours && seq > g.purgeSeq || !g.ours && seq > 0 && g.generatedAt <= numberOf(purge, "at")+60 {
 		return 0

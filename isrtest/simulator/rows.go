@@ -110,6 +110,7 @@ type meta struct {
 	purgeSeq   int64
 	pinned     int64 // epoch seconds; 0: not
 	asserted   int64 // epoch seconds; 0: never
+	withdrawn  bool
 }
 
 // meta is nil if there is no META row.
@@ -135,6 +136,9 @@ func (p partition) meta() *meta {
 	m.purgeSeq = numberOf(ours, "purge_seq")
 	m.pinned = numberOf(ours, "pinned_until")
 	m.asserted = numberOf(ours, "asserted_at")
+	if b, ok := ours["withdrawn"].(*types.AttributeValueMemberBOOL); ok {
+		m.withdrawn = b.Value
+	}
 	if list, ok := mapOf(ours, "headers")["x-content"].(*types.AttributeValueMemberL); ok && len(list.Value) == 1 {
 		if s, ok := list.Value[0].(*types.AttributeValueMemberS); ok {
 			m.content = s.Value
