@@ -35,10 +35,10 @@ func (p *page) dueEarly(now time.Time, beta float64, random func() uint64) bool 
 
 // refreshEarly has a fresh page regenerated if the lot falls on this request.
 func (h *handler) refreshEarly(p *page, now time.Time) {
-	if !p.dueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !claimTry(&p.nextEarly, now) {
+	if !p.dueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.nextEarly.claim(p) {
 		return
 	}
-	if h.c.negative.get(p.key, now) != nil {
+	if h.c.negative.get(p.key, time.Now()) != nil {
 		return // the last attempt failed, or the page became uncacheable
 	}
 	if h.c.storeDown() != nil {

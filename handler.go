@@ -56,7 +56,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		p.serveHit(w, r, now, state, cutOff)
 	case Stale:
-		if known := h.c.negative.get(k, now); known != nil && known.refused != "" {
+		if known := h.c.negative.get(k, time.Now()); known != nil && known.refused != "" {
 			// The page became uncacheable: what is stored is not it any more.
 			h.passRefused(w, r, k, known)
 			return
@@ -65,7 +65,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.awaitFresh(w, r, p, now)
 			return
 		}
-		h.refreshBehind(p, now)
+		h.refreshBehind(p)
 		p.serveHit(w, r, now, state, cutOff)
 	default:
 		h.find(w, r, k, p)
@@ -74,8 +74,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refreshBehind begins the search for a newer page, for one of all the requests
 // that find it stale.
-func (h *handler) refreshBehind(p *page, now time.Time) {
-	if claimTry(&p.nextTry, now) && h.c.storeDown() == nil {
+func (h *handler) refreshBehind(p *page) {
+	if p.nextTry.claim(p) && h.c.storeDown() == nil {
 		h.c.join(&search{route: h.route, key: p.key})
 	}
 }
@@ -83,7 +83,7 @@ func (h *handler) refreshBehind(p *page, now time.Time) {
 // awaitFresh answers a request for a stale page where visitors wait for the new
 // one, unless that is known to be in vain.
 func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
-	if now.UnixNano() < p.nextTry.Load() {
+	if !p.nextTry.isDue(p) {
 		p.serve(w, r, now, cacheStatus{hit: true, detail: detailBackOff})
 		return
 	}
@@ -144,7 +144,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 // answerKnown answers a request from the negative cache, if that has an answer.
 func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old *page, fwd string) bool {
 	now := h.c.now()
-	known := h.c.negative.get(k, now)
+	known := h.c.negative.get(k, time.Now())
 	switch {
 	case known == nil:
 		return false
@@ -153,7 +153,7 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old
 	case known.page != nil && h.state(known.page) == Fresh:
 		known.page.serveHit(w, r, now, Fresh, false)
 	case known.failed != nil && old == nil:
-		h.serveFailure(w, r, known.failed, cacheStatus{fwd: fwd, detail: detailBackOff}, known.until)
+		h.serveFailure(w, r, known.failed, cacheStatus{fwd: fwd, detail: detailBackOff}, now.Add(time.Until(known.until)))
 	default:
 		return false
 	}

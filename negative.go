@@ -39,7 +39,7 @@ const (
 // A negativeEntry is what is remembered of one key: one of its cases.
 type negativeEntry struct {
 	readAt  time.Time // when the read that led to it began
-	until   time.Time
+	until   time.Time // by the monotonic clock, as time.Now has it
 	refused string    // uncacheable, for this reason: straight through
 	failed  *response // the renderer's failure, to be shown again meanwhile
 	page    *page     // a negative answer, such as 404
@@ -81,7 +81,8 @@ func newNegativeCache(bytes int64, f *floor) (*negativeCache, error) {
 	return &negativeCache{floor: f, largest: uint32(min(bytes/largestNegative, 1<<31)), byKey: byKey}, nil
 }
 
-// get returns an entry that still holds, or nil.
+// get returns an entry that still holds, or nil. now is time.Now(): a wall clock that
+// is set back would keep entries for as much longer.
 func (n *negativeCache) get(k Key, now time.Time) *negativeEntry {
 	e, ok := n.byKey.GetIfPresent(k)
 	if !ok || !now.Before(e.until) || n.floor.above(e.readAt) {
@@ -167,7 +168,7 @@ func (s *search) keepNegative(ctx context.Context, lease Lease, rec Record, next
 	if s.f.state(p, s.c.now()) == Purged {
 		return outcome{}, true
 	}
-	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: next.FreshUntil(), page: p}, s.f) {
+	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: time.Now().Add(next.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
 		s.c.memory.drop(s.key) // an entry that has gone from the store
 	}
 	return outcome{page: p, how: unpublished, detail: detailNegative}, false
@@ -179,7 +180,7 @@ func (s *search) knownNegative(rec Record) *page {
 	if s.force || rec.Entry != nil {
 		return nil
 	}
-	e := s.c.negative.get(s.key, s.c.now())
+	e := s.c.negative.get(s.key, time.Now())
 	if e == nil || e.page == nil || Freshness(&e.page.entry, e.page.cover.Merge(rec.Cover), s.c.now()) != Fresh {
 		return nil
 	}

@@ -31,13 +31,12 @@ type page struct {
 	dropped atomic.Bool
 	// stamp is Age and Cache-Status of a hit in the current second.
 	stamp atomic.Pointer[stamp]
-	// nextTry is the earliest moment, in Unix nanoseconds, at which this node
-	// looks again for a newer generation; it keeps a stale page from starting a
-	// flight per request.
-	nextTry atomic.Int64
+	// nextTry is the earliest moment at which this node looks again for a newer
+	// generation; it keeps a stale page from starting a flight per request.
+	nextTry attempt
 	// nextEarly is the same while the page is fresh: it must not keep those from
 	// waiting who find the page stale a moment later.
-	nextEarly atomic.Int64
+	nextEarly attempt
 }
 
 type headerField struct {
@@ -110,7 +109,7 @@ func makePage(k Key, e Entry, c Cover, read reading, body []byte, compress func(
 	if e.GeneratedAt.Sub(read.began) > clockTolerance {
 		// A clock that is ahead made this entry: it counts as stale, and is not
 		// regenerated for that reason more often than once per window.
-		p.nextTry.Store(read.began.Add(e.Revalidate).UnixNano())
+		p.nextTry.notBefore.Store(int64(e.Revalidate))
 	}
 	return p
 }
@@ -149,11 +148,27 @@ func textBytes(texts []string) int {
 	return n
 }
 
-// claimTry says whether this node may look for a newer page now, to one of all
-// requests that ask.
-func claimTry(next *atomic.Int64, now time.Time) bool {
-	at := next.Load()
-	return now.UnixNano() >= at && next.CompareAndSwap(at, now.Add(maxPoll).UnixNano())
+// An attempt is when something may be tried again with a page. It is counted from
+// when the page was read, by the monotonic clock: one that is set back would put it
+// off by as much.
+type attempt struct {
+	notBefore atomic.Int64 // in nanoseconds since p.read.began
+}
+
+// put puts the attempt off for d.
+func (a *attempt) put(p *page, d time.Duration) {
+	a.notBefore.Store(int64(time.Since(p.read.began) + d))
+}
+
+// isDue says whether it is time for the attempt.
+func (a *attempt) isDue(p *page) bool {
+	return int64(time.Since(p.read.began)) >= a.notBefore.Load()
+}
+
+// claim says whether to make the attempt now, to one of all requests that ask.
+func (a *attempt) claim(p *page) bool {
+	now, at := int64(time.Since(p.read.began)), a.notBefore.Load()
+	return now >= at && a.notBefore.CompareAndSwap(at, now+int64(maxPoll))
 }
 
 // serveHit answers from the cache, nothing having been asked of the renderer. cutOff:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"time"
 )
 
 // pass hands a request to the renderer as it is, and the answer to the visitor
@@ -24,7 +25,7 @@ func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k Key, kno
 		v := h.route.judge(status, header, h.c.cfg.MaxBody)
 		switch {
 		case v.refused != "":
-			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: h.c.now().Add(remembered), refused: v.refused})
+			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.refused})
 		case !v.failed && reason != refusedTooLarge && reason != refusedEmpty: // those are told by the body
 			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt}) // which does not hold any more
 		}

@@ -187,9 +187,9 @@ func (s *search) wait(ctx context.Context, rec Record) (outcome, bool) {
 	case s.force:
 		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailBackOff}, true
 	case backOff:
-		return s.postponed(ctx, rec, rec.Lock.ExpiresAt, &HeldError{Lock: *rec.Lock}, detailBackOff), true
+		return s.postponed(ctx, rec, min(rec.Lock.ExpiresAt.Sub(s.c.now()), longestPause), &HeldError{Lock: *rec.Lock}, detailBackOff), true
 	case s.behind():
-		return s.postponed(ctx, rec, s.c.now().Add(s.c.jitter(maxPoll)), nil, ""), true
+		return s.postponed(ctx, rec, s.c.jitter(maxPoll), nil, ""), true
 	case s.route.Policy == Fail:
 		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailHeld}, true
 	case time.Since(s.since) > s.c.cfg.Wait:
@@ -205,15 +205,15 @@ func (s *search) wait(ctx context.Context, rec Record) (outcome, bool) {
 	return outcome{}, false
 }
 
-// postponed ends a search that is not to be made before next: visitors who are
+// postponed ends a search that is not to be made again for a while: visitors who are
 // served a page are not told of it, and one of their later requests looks again.
-func (s *search) postponed(ctx context.Context, rec Record, next time.Time, cause error, detail string) outcome {
+func (s *search) postponed(ctx context.Context, rec Record, wait time.Duration, cause error, detail string) outcome {
 	stale := s.f.stale.Load()
 	switch {
 	case s.early != nil:
-		s.early.nextEarly.Store(next.UnixNano())
+		s.early.nextEarly.put(s.early, wait)
 	case stale != nil:
-		stale.nextTry.Store(next.UnixNano())
+		stale.nextTry.put(stale, wait)
 	}
 	if s.behind() {
 		return outcome{page: stale, how: fromStore}
@@ -296,7 +296,7 @@ func (s *search) notAdmitted(ctx context.Context, rec Record, err error) outcome
 	if !errors.As(err, &refused) {
 		return outcome{err: err, detail: detailOf(err)}
 	}
-	return s.postponed(ctx, rec, s.c.now().Add(refused.RetryAfter), err, detailOf(err))
+	return s.postponed(ctx, rec, refused.RetryAfter, err, detailOf(err))
 }
 
 // poll is how long to sleep before the next look at META: one process, one key,
@@ -337,6 +337,9 @@ const (
 	firstPoll   = 50 * time.Millisecond
 	unknownPoll = 400 * time.Millisecond
 	maxPoll     = time.Second
+	// longestPause bounds how long a page is left alone for a back-off that another
+	// process, whose clock may be another, has left.
+	longestPause = 2 * maxBackOff
 )
 
 // maxLosses bounds how often one search renders in vain.
@@ -641,16 +644,15 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 	if res == nil {
 		res = plainFailure(got.failure)
 	}
-	again := s.c.now().Add(pause)
 	if stale := s.f.stale.Load(); stale != nil {
-		stale.nextTry.Store(again.UnixNano())
+		stale.nextTry.put(stale, pause)
 	}
 	o := s.unavailable(ctx, rec, got.failure, detailFailed)
 	o.failed = res
 	if o.page == nil {
 		// Where there is a page to serve, visitors must not be shown the failure,
 		// though the page may be gone from memory by then.
-		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: again, failed: res}, s.f)
+		s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: time.Now().Add(pause), failed: res}, s.f)
 	}
 	return o
 }
