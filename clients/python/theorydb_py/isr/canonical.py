@@ -2,12 +2,14 @@
 
     host + path ['?' + query, sorted by names, percent-encoded] ['#' + variant]
 
-The host is in lower case, without a default port; there is no scheme.
+The host is a name or an IP address, in lower case, without a trailing dot and a
+default port; there is no scheme.
 """
 
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
 from urllib.parse import quote_from_bytes
 
 from theorydb_py.errors import InvalidInputError, InvalidKeyError
@@ -15,7 +17,9 @@ from theorydb_py.isr.keys import check_cache_key
 
 _LONGEST_HOST = 260
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
-_HOST = re.compile(r"[A-Za-z0-9\-._:\[\]]+")
+_LAST_PORT = 65535
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{0,5}))?")
+_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _PATH = re.compile(r"/[!$-;=@A-Z\[\]_a-z~]*")  # printable ASCII without " # < > ? \ ^ ` { | }
 _ESCAPE = re.compile(r"%(.{0,2})", re.DOTALL)
 _HEX = re.compile(r"[0-9A-Fa-f]{2}")
@@ -48,17 +52,27 @@ def _canonical_host(host: str, text: str) -> str:
         f"{text[:100]!r} does not begin with a host name: expected a URL like https://example.com/page "
         "or a key like example.com/page"
     )
-    if len(host) > _LONGEST_HOST or _HOST.fullmatch(host) is None:
+    found = _HOST.fullmatch(host)
+    if len(host) > _LONGEST_HOST or found is None:
         raise refused
-    host = host.lower()
-    # A colon outside the brackets of an IPv6 address begins the port.
-    name, port, colon = host, "", host.rfind(":")
-    if colon > host.rfind("]"):
-        name, port = host[:colon], host[colon + 1 :]
-    if name == "" or (name[0] != "[" and ":" in name) or port.strip("0123456789"):
+    name, port = found[1], found[2] or ""
+    if not name.startswith("["):
+        name = name.removesuffix(".")
+    if not (_is_ipv6(name) if name.startswith("[") else _NAME.fullmatch(name)):
         raise refused
+    if port and (port[0] == "0" or int(port) > _LAST_PORT):
+        raise refused
+    name = name.lower()
     # The key has no scheme, so that the default port of either is dropped.
-    return name if port in ("", "80", "443") else host
+    return name if port in ("", "80", "443") else f"{name}:{port}"
+
+
+def _is_ipv6(bracketed: str) -> bool:
+    try:
+        address = IPv6Address(bracketed[1:-1])
+    except ValueError:
+        return False
+    return address.scope_id is None
 
 
 def _canonical_path(path: str, text: str) -> str:

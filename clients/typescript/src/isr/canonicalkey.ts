@@ -1,3 +1,5 @@
+import { isIPv6 } from 'node:net';
+
 import { InvalidInputError, InvalidKeyError } from '../errors.js';
 import { shorten } from '../item.js';
 import { checkCacheKey } from './key.js';
@@ -47,26 +49,28 @@ function refuse(url: string, what: string): never {
   );
 }
 
-/** Lower case, and without the default port of either scheme: the key has no scheme. */
+/**
+ * The one form of a host that keys have: a registered name or an IP address in brackets
+ * or dotted, in lower case, without a trailing dot, and with a port (1 to 65535) unless
+ * it is the default of either scheme: the key has none.
+ */
 function canonicalHost(host: string, url: string): string {
-  if (!/^[A-Za-z0-9._:[\]-]{1,260}$/.test(host)) return refuse(url, 'does not begin with a host name');
-  return hostWithPort(host.toLowerCase(), url);
-}
-
-/** A colon outside the brackets of an IPv6 address begins the port. */
-function hostWithPort(host: string, url: string): string {
-  const colon = host.lastIndexOf(':');
-  if (colon <= host.lastIndexOf(']')) return checkName(host, host, url);
-  const name = host.slice(0, colon);
-  const port = host.slice(colon + 1);
-  if (!/^\d*$/.test(port)) return refuse(url, 'does not begin with a host name');
-  return checkName(name, port === '' || port === '80' || port === '443' ? name : host, url);
-}
-
-function checkName(name: string, host: string, url: string): string {
-  if (name === '' || (!name.startsWith('[') && name.includes(':')))
+  const [, given = '', port = ''] = /^(\[[^\]]*\]|[^:]*)(?::(\d*))?$/.exec(host) ?? [];
+  const name = given.startsWith('[') ? given : given.replace(/\.$/, '');
+  if (host.length > longestHost || !isHostName(name) || !/^(?:[1-9]\d{0,4})?$/.test(port) || Number(port) > 65535) {
     return refuse(url, 'does not begin with a host name');
-  return host;
+  }
+  const shown = port === '' || port === '80' || port === '443' ? '' : `:${port}`;
+  return name.toLowerCase() + shown;
+}
+
+/** The longest host with its port: the longest name that DNS has, and room for a dot and a port. */
+const longestHost = 260;
+
+/** Whether it is labels of letters, digits, `-` and `_`, joined by dots, or an IPv6 address in brackets, without a zone. */
+function isHostName(name: string): boolean {
+  if (name.startsWith('[')) return isIPv6(name.slice(1, -1)) && !name.includes('%');
+  return /^[\w-]+(?:\.[\w-]+)*$/.test(name);
 }
 
 /** RFC 3986, section 6.2.2: upper-case digits, nothing encoded that need not be. */
