@@ -36,6 +36,10 @@ type flight struct {
 	overdue  chan struct{}
 	rendered atomic.Pointer[func() *page]
 
+	// unstored is what those who did not wait for the store were given meanwhile. It
+	// may be published by this flight. Nil without.
+	unstored atomic.Pointer[page]
+
 	// forced: the page is rendered anew whatever is stored; a visitor who joined
 	// and got nothing begins an ordinary flight.
 	forced bool
@@ -125,6 +129,23 @@ func (fs *flights) learn(k Key, c Cover) {
 	for _, f := range fs.flying[k] {
 		f.cover.Store(new(f.known(c)))
 	}
+}
+
+// give hands what was rendered without the store to the key's flights, which are
+// still asking it.
+func (fs *flights) give(k Key, p *page) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, f := range fs.flying[k] {
+		f.unstored.Store(p)
+	}
+}
+
+// current returns the key's flight that can be joined, or nil.
+func (fs *flights) current(k Key) *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.byKey[k]
 }
 
 // retireAll lets nobody else join the flights under way, which may have read what

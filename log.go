@@ -2,6 +2,7 @@ package isr
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type follower struct {
 	// begun is closed when SEQ was read, or could not be, for the first time.
 	// Searches wait for it: what they read then may be kept.
 	begun chan struct{}
+	known atomic.Int64 // one more than the cursor of the last poll that succeeded; 0 before
 
 	// The rest belongs to the goroutine of run.
 
@@ -76,6 +78,9 @@ func (f *follower) poll(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	err := f.catchUp(call)
+	if err == nil {
+		f.known.Store(f.cursor + 1)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return // closing
@@ -165,6 +170,13 @@ func (f *follower) advance(ctx context.Context, seq int64) error {
 		}
 	}
 	return nil
+}
+
+// applied is a sequence up to which this node has done all that the log says; false if
+// there is none yet.
+func (f *follower) applied() (seq int64, ok bool) {
+	known := f.known.Load()
+	return max(known-1, 0), known > 0
 }
 
 // audit reads SEQ now and then; in between it is taken to be where the cursor is.

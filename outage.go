@@ -26,7 +26,8 @@ import (
 // A flight whose store calls have failed, or have taken longer than
 // Config.StoreTimeout in all, sends its waiters to the unstored flight of the key,
 // which renders once, within the origin's budget, and never asks a store. The
-// first flight goes on behind: a store that is slow, and not down, gets its page.
+// first flight goes on behind, and publishes what was rendered if the page is not
+// stored yet: a store that is slow, and not down, gets its page, by one render.
 // Once a store has failed several times in a row its circuit breaker opens, and no
 // flight asks it until a probe in the background has had an answer.
 
@@ -298,6 +299,7 @@ func (s *search) unstoredRun(ctx context.Context) outcome {
 			return outcome{err: err, detail: detailOf(err)}
 		}
 	}
+	seq, known := s.c.follower.applied() // before the render: a purge from now on has a higher number
 	got, at := s.render(ctx)
 	s.leave(s.verdict(ctx, 0, got))
 	switch {
@@ -314,9 +316,54 @@ func (s *search) unstoredRun(ctx context.Context) outcome {
 	if got.refused != "" {
 		return outcome{refused: got.refused}
 	}
-	p := unpublishedPage(s.key, s.entry(got, at, 0), at, got.response.body)
+	p := unpublishedPage(s.key, s.entry(got, at, seq), at, got.response.body)
 	s.keepUnpublished(p)
+	if known {
+		s.c.flights.give(s.key, p)
+	}
 	return outcome{page: p, how: unpublished, detail: detailStoreError}
+}
+
+// awaitUnstored waits for the unstored flight of the key, if there is one and the
+// store has kept visitors waiting for too long: this search is not to render what is
+// being rendered. It does so once. It reports whether it has waited.
+func (s *search) awaitUnstored(ctx context.Context) bool {
+	if s.force || s.gaveWay || !s.isOverdue() {
+		return false
+	}
+	f := s.c.unstored.current(s.key)
+	if f == nil {
+		return false
+	}
+	s.gaveWay = true
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+func (s *search) isOverdue() bool {
+	select {
+	case <-s.f.overdue:
+		return true
+	default:
+		return false
+	}
+}
+
+// unstored is what was rendered without the store while this search was asking it,
+// and may be published by the holder of the lease: nil unless the page is fresh, and
+// nothing is stored that it would replace. It has the sequence that was known before
+// the render, so that purges made since then cover it.
+func (s *search) unstored(rec Record) *page {
+	p := s.f.unstored.Load()
+	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
+		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
+		Freshness(&p.entry, s.f.known(rec.Cover), s.c.now()) != Fresh || s.staysInMemory(rec, &p.entry) {
+		return nil
+	}
+	return p
 }
 
 // detailOf is the reason for which a turn at the origin did not come.

@@ -301,7 +301,7 @@ func TestStoreOutageServesStalePages(t *testing.T) {
 }
 
 // A store that is slow, and not down, makes no visitor wait for longer than his
-// bound, and pages are published all the same.
+// bound, and what was rendered for them is published: by one render.
 func TestSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -315,6 +315,27 @@ func TestSlowStore(t *testing.T) {
 				t.Errorf("took %v", a.took)
 			}
 		}
+		time.Sleep(30 * time.Second)
+		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")
+		e := tb.record(page).Entry
+		if e == nil || e.RenderTime != site.delay || time.Since(e.GeneratedAt) < 30*time.Second {
+			t.Errorf("published %+v", e)
+		}
+	})
+}
+
+// What was rendered without the store is not published if a purge was made since its
+// render began, or another node has published meanwhile.
+func TestSlowStoreAndPurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		store := &brokenStore{MetaStore: tb.store("a")}
+		h := tb.node(store, nil).Handler(isr.Route{}, site)
+		time.Sleep(time.Second)
+		store.delay.Store(int64(2 * time.Second))
+		expectUnstored(t, get(h, "/"), "/ rendered 1")
+		tb.purge(page, 1)
+		store.delay.Store(0)
 		time.Sleep(30 * time.Second)
 		expect(t, get(h, "/"), "/ rendered 2", "isr; hit; ttl=")
 	})

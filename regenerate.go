@@ -46,13 +46,14 @@ type search struct {
 	turn *turn // guarded by mu: the place in the origin's queue, or the turn; nil without
 
 	// ended: this process knows of a withdrawal of the entry that the store does not.
-	ended  bool
-	waited bool      // another process was found at work
-	polls  int       // how often it was looked for the end of that work
-	losses int       // how often another process was faster
-	noBody string    // the key of a body that was found missing or damaged
-	since  time.Time // when the search began
-	latest reading   // of the record
+	ended   bool
+	waited  bool      // another process was found at work
+	gaveWay bool      // an unstored flight was waited for
+	polls   int       // how often it was looked for the end of that work
+	losses  int       // how often another process was faster
+	noBody  string    // the key of a body that was found missing or damaged
+	since   time.Time // when the search began
+	latest  reading   // of the record
 }
 
 // run is the whole of a search. Its context ends when the cache is closed by
@@ -118,11 +119,16 @@ func (s *search) run(ctx context.Context) outcome {
 // may have been while this one waited for its turn.
 func (s *search) attempt(ctx context.Context, rec Record) (o *outcome, held *Lock) {
 	end := func(o outcome) (*outcome, *Lock) { return &o, nil }
-	switch come, err := s.awaitTurn(ctx, rec); {
-	case err != nil:
-		return end(s.notAdmitted(ctx, rec, err))
-	case !come:
+	if s.awaitUnstored(ctx) {
 		return nil, nil
+	}
+	if s.unstored(rec) == nil {
+		switch come, err := s.awaitTurn(ctx, rec); {
+		case err != nil:
+			return end(s.notAdmitted(ctx, rec, err))
+		case !come:
+			return nil, nil
+		}
 	}
 	acquiredAt := time.Now()
 	lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, s.claim)
@@ -359,6 +365,10 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	if found != nil {
 		return *found, false
 	}
+	if p := s.unstored(rec); p != nil {
+		s.leave(errNoVerdict)
+		return s.store(ctx, held, stop, lease, rec, made{entry: p.entry, body: p.body, at: timing{began: p.read.began, took: p.entry.RenderTime}})
+	}
 	s.patience.rest()
 	if s.currentTurn() == nil { // the store was slow, and the turn was given up
 		s.release(ctx, lease)
@@ -393,16 +403,31 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	if s.staysInMemory(rec, &next) {
 		return s.keepNegative(ctx, lease, rec, next, got)
 	}
+	return s.store(ctx, held, stop, lease, rec, made{entry: next, body: got.response.body, at: at, withdraws: got.verdict.withdraws})
+}
+
+// made is a rendering that is to become the current generation.
+type made struct {
+	entry     Entry
+	body      []byte
+	at        timing
+	withdraws bool // the origin said that what is stored is not to be served any more
+}
+
+// store makes a rendering the current generation. stop ends the heartbeat that held
+// stands for.
+func (s *search) store(ctx, held context.Context, stop func(), lease Lease, rec Record, m made) (o outcome, overtaken bool) {
 	// Those who wait get this if it takes too long to store it.
-	s.f.rendered.Store(new(sync.OnceValue(func() *page { return unpublishedPage(s.key, next, at, got.response.body) })))
-	if err := s.putBody(held, rec.Entry, &next, got.response.body); err != nil {
+	unpublished := m // a copy: the body's key may change
+	s.f.rendered.Store(new(sync.OnceValue(func() *page { return unpublishedPage(s.key, unpublished.entry, m.at, m.body) })))
+	if err := s.putBody(held, rec.Entry, &m.entry, m.body); err != nil {
 		s.release(ctx, lease)
 		return s.notPublished(fmt.Errorf("storing the body of %s: %w", s.key, err)), false
 	}
 	// The heartbeat ends before the publish: the lease has two thirds of its
 	// lifetime left, and a refresh would contend with the transaction.
 	stop()
-	return s.publish(ctx, lease, rec, next, got, at)
+	return s.publish(ctx, lease, rec, m)
 }
 
 // A timing is when a render took place.
@@ -494,11 +519,11 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 
 // publish makes the generation current. If we crash before, the body is garbage
 // that nothing points at; after, everything is in place.
-func (s *search) publish(ctx context.Context, lease Lease, read Record, next Entry, got rendering, at timing) (o outcome, overtaken bool) {
+func (s *search) publish(ctx context.Context, lease Lease, read Record, m made) (o outcome, overtaken bool) {
 	told := reading{began: time.Now()}
-	how := s.publishing(read, &next)
-	how.Reload = got.verdict.withdraws && s.withdrawable(read)
-	published, err := s.c.meta.Publish(ctx, lease, read, next, how)
+	how := s.publishing(read, &m.entry)
+	how.Reload = m.withdraws && s.withdrawable(read)
+	published, err := s.c.meta.Publish(ctx, lease, read, m.entry, how)
 	told.ended = time.Now()
 	switch {
 	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
@@ -516,11 +541,15 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, next Ent
 		s.release(ctx, lease)
 		return s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err)), false
 	}
-	s.c.log.Info("rendered", "key", s.key.String(), "status", next.Status, "bytes", next.Length, "took", at.took.Round(time.Millisecond), "fresh", next.Revalidate)
-	p := newPage(s.key, published, s.f.known(read.Cover), told, got.response.body)
+	s.c.log.Info("rendered", "key", s.key.String(), "status", m.entry.Status, "bytes", m.entry.Length, "took", m.at.took.Round(time.Millisecond), "fresh", m.entry.Revalidate)
+	p := newPage(s.key, published, s.f.known(read.Cover), told, m.body)
 	s.c.negative.forget(s.key)
 	s.c.unpublished.forget(s.key)
-	if s.c.floor.above(s.latest.began) || s.f.overtaken(s.latest.began) {
+	since := s.latest.began
+	if m.at.began.Before(since) {
+		since = m.at.began // it was rendered before the lease was acquired
+	}
+	if s.c.floor.above(since) || s.f.overtaken(since) {
 		// The page was reloaded since META was read under the lease. A rollback or a
 		// pin would have refused the publish, so this is a purge, and may cover what
 		// was rendered: the waiters get that, and the next visitor what META says.
