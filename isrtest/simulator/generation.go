@@ -199,7 +199,13 @@ func (w *world) checkReplaced(p *page, c *call, g *generation) {
 	if g.purgeSeq > rd.seq {
 		w.violate("a purge during a render is not lost", "%s of %s has sequence %d, and its rendering began at %d", w.generationName(g), p.path, g.purgeSeq, rd.seq)
 	}
-	if in := w.intentOf(p); in != nil && g.purgeSeq < in.seq {
+	// What was rendered without the lease, for visitors who could not wait for the
+	// store, may become the first generation, with the sequence of its time.
+	unstored := g.index == 0 && rd.lease == nil
+	if unstored {
+		w.counts["publish of a render without the lease"]++
+	}
+	if in := w.intentOf(p); in != nil && g.purgeSeq < in.seq && !unstored {
 		w.violate("the sequence is read after META", "%s of %s has sequence %d, and META was read at %d", w.generationName(g), p.path, g.purgeSeq, in.seq)
 	}
 }
