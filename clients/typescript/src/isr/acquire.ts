@@ -1,11 +1,11 @@
 import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 
-import { UnknownOutcomeError } from '../errors.js';
+import { InvalidInputError, UnknownOutcomeError } from '../errors.js';
 import { answerOf } from '../outcome.js';
 import { type Backend, deletion, failureOf, keyOf, outcomeUnder, settling } from './backend.js';
 import { conditionOf } from './expression.js';
 import { HeldLease, leaseDuration } from './lease.js';
-import { expiry, hasToken, heldBy, isFree, readLock, storedLock } from './lockrow.js';
+import { expiry, hasToken, heldBy, isFree, LOCK_LINGER, readLock, storedLock } from './lockrow.js';
 import { SK } from './names.js';
 import { checkMoment } from './normalize.js';
 import { endRequest } from './request.js';
@@ -16,6 +16,25 @@ export interface Applicant {
   cacheKey: string;
   pk: string;
   owner: string;
+  /** How far the applicant's wall clock is ahead of the store's, in milliseconds. Default: 0. */
+  aheadMs?: number;
+}
+
+/** How far the clock of an applicant may be from the store's, in milliseconds. */
+const mostApartMs = LOCK_LINGER * 1000;
+
+/**
+ * How far an applicant's clock is ahead of the store's, in milliseconds: 0 of one that has none.
+ * @throws InvalidInputError if that is more than an hour, either way.
+ */
+export function aheadOf(b: Backend, nowMs: number | undefined): number {
+  if (nowMs === undefined) return 0;
+  checkMoment('nowMs', nowMs);
+  const aheadMs = nowMs - b.clock.now();
+  if (Math.abs(aheadMs) <= mostApartMs) return aheadMs;
+  throw new InvalidInputError(
+    `nowMs is ${nowMs}, ${Math.round(aheadMs / 1000)} s from the store's clock: expected at most ${LOCK_LINGER} s; a store can be given another clock`,
+  );
 }
 
 /** A lease that nobody has asked for yet. */
@@ -55,7 +74,7 @@ export async function acquire(b: Backend, signal: AbortSignal | undefined, who: 
 /** Asks for the LOCK row once. If we crash here, a lease expires. */
 async function take(lease: HeldLease, abortSignal: AbortSignal): Promise<void> {
   const b = lease.backend;
-  const now = b.clock.now();
+  const now = lease.applicantNow();
   const askedAt = b.clock.elapsed();
   const expiresAt = expiry(now, lease.leaseDurationMs);
   const answer = await b.ddb.send(

@@ -90,7 +90,7 @@ class Claiming {
     const stored = await readRow(b, signal, pk, sk);
     const storedLock = await readRow(b, signal, pk, SK.lock);
     const lock = readLock(storedLock);
-    const now = b.clock.now();
+    const now = this.#lease.applicantNow();
     const askedAt = b.clock.elapsed();
     if (lock.token === leaseToken) {
       this.#lease.granted(lock.expiresAt, askedAt);
@@ -136,10 +136,11 @@ class Claiming {
     }
     const row = why.get('request');
     const { claim } = this.#attempt;
-    const earlier = row && readRequest(row, claim.idempotencyKey, b.clock.now());
+    const now = this.#lease.applicantNow();
+    const earlier = row && readRequest(row, claim.idempotencyKey, now);
     if (!earlier) return refused;
     // Claimed since we looked, whatever became of it.
-    return standing(earlier, claim.requestHash, b.clock.now()) ?? inProgress(earlier);
+    return standing(earlier, claim.requestHash, now) ?? inProgress(earlier);
   }
 
   /**

@@ -38,6 +38,7 @@ export class HeldLease implements Lease {
   /** When the acquisition was begun, on the monotonic clock. */
   readonly acquiredAt: number;
   readonly #backend: Backend;
+  readonly #aheadMs: number;
   #attempt: Attempt | undefined;
   /** Epoch seconds. */
   #expiresAt = 0;
@@ -49,8 +50,14 @@ export class HeldLease implements Lease {
   #leaving = 0;
   #seen: { record: PageRecord; purgeSeq: number } | undefined;
 
-  constructor(b: Backend, of: { cacheKey: string; pk: string; owner: string }, token: string, durationMs: number) {
+  constructor(
+    b: Backend,
+    of: { cacheKey: string; pk: string; owner: string; aheadMs?: number },
+    token: string,
+    durationMs: number,
+  ) {
     this.#backend = b;
+    this.#aheadMs = of.aheadMs ?? 0;
     this.cacheKey = of.cacheKey;
     this.pk = of.pk;
     this.owner = of.owner;
@@ -66,6 +73,11 @@ export class HeldLease implements Lease {
 
   get leaseExpiresAtMs(): number {
     return this.#expiresAt * 1000;
+  }
+
+  /** What time it is for the applicant, in epoch milliseconds, by which the acquisition is judged. */
+  applicantNow(): number {
+    return this.#backend.clock.now() + this.#aheadMs;
   }
 
   get record(): PageRecord {

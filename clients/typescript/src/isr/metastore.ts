@@ -22,6 +22,12 @@ export interface Acquisition extends PageRef {
   /** Names the holder to people. Default: that of the store. */
   leaseOwner?: string;
   /**
+   * What time it is, in epoch milliseconds, at most an hour from the store's clock: by
+   * it another lease has ended or not, and the lifetime of this one begins; refreshes
+   * and publishes go by the store's clock. Default: the store's clock.
+   */
+  nowMs?: number;
+  /**
    * Carries out a request that is named so once, however often it is made, with
    * `inputs`, of which the hash is made, or `requestHash`.
    */

@@ -10,7 +10,7 @@ import {
   TheorydbError,
 } from '../errors.js';
 import { keepLease, lossOf } from '../heartbeat.js';
-import { acquire } from './acquire.js';
+import { acquire, aheadOf } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, failureOf, readRow } from './backend.js';
 import { acquireFor } from './claim.js';
@@ -91,7 +91,8 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   async acquireLease(a: Acquisition): Promise<Lease> {
     const pk = this.#pk(a.cacheKey);
     const claim = this.#claim(a);
-    const who = { cacheKey: a.cacheKey, pk, owner: a.leaseOwner ?? this.#settings.owner };
+    const aheadMs = aheadOf(this.#backend, a.nowMs);
+    const who = { cacheKey: a.cacheKey, pk, owner: a.leaseOwner ?? this.#settings.owner, aheadMs };
     const lease = await reading(
       `acquire the lease of ${pk}`,
       claim

@@ -35,6 +35,48 @@ onEngines('one of two gets the lease, and the other is told who has it', async (
   assert.equal((await itemAt(table, pk, 'LOCK'))?.['lease_owner']?.S, 'node-b');
 });
 
+onEngines('an acquisition goes by the time that it is given', async (table) => {
+  const now = 1_800_000_000_600;
+  const clock = new StoppedClock(now);
+  const [a, b] = [storeOn(table, { clock }), storeOn(table, { clock })];
+  const lease = await a.acquireLease({ cacheKey, leaseDurationMs: 30_000, nowMs: now + 5_000 });
+  assert.equal(lease.leaseExpiresAtMs, 1_800_000_036_000);
+  assert.equal((await itemAt(table, pk, 'LOCK'))?.['lease_expires_at']?.N, '1800000036');
+  const wanted = { cacheKey, leaseDurationMs: 30_000 };
+  clock.set(1_800_000_036_000);
+  assert.equal(await b.tryAcquireLease({ ...wanted, nowMs: 1_800_000_035_999 }), null);
+  clock.set(now);
+  const later = { nowMs: 1_800_000_036_000 };
+  const request = { idempotencyKey: 'r', requestHash: 'h' };
+  assert.equal(await b.tryAcquireLease({ ...wanted, ...request }), null);
+  const next = await b.acquireLease({ ...wanted, ...request, ...later });
+  assert.equal(next.leaseExpiresAtMs, 1_800_000_066_000);
+  assert.deepEqual(await b.refreshLease(next), { leaseExpiresAtMs: 1_800_000_031_000 }, "by the store's clock");
+  await b.releaseLease(next);
+  const third = await b.withLease({ ...wanted, nowMs: now - 10_000 }, async (held) => held.leaseExpiresAtMs);
+  assert.equal(third, 1_800_000_021_000);
+});
+
+onEngines('a time that is none, or far from the clock, is refused before anything is asked', async (table) => {
+  const now = 1_800_000_000_600;
+  const store = storeOn(table, { clock: new StoppedClock(now) });
+  const wanted = { cacheKey, leaseDurationMs: 30_000 };
+  for (const nowMs of [
+    Number.NaN,
+    -1,
+    Infinity,
+    now / 1000,
+    now + 3_600_001,
+    now - 3_600_001,
+    '5' as never,
+    null as never,
+  ]) {
+    await assert.rejects(store.tryAcquireLease({ ...wanted, nowMs }), InvalidInputError, String(nowMs));
+  }
+  assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
+  assert.ok(await store.tryAcquireLease({ ...wanted, nowMs: now + 3_600_000 }));
+});
+
 onEngines('a refresh moves the end, and a lease that has expired stays so', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
