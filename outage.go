@@ -150,6 +150,18 @@ func (c *Cache) storeDown() *breaker {
 	return nil
 }
 
+// StoresDown returns which stores are not asked at the moment, since they did not
+// answer: "table", "bodies". Visitors are served without them.
+func (c *Cache) StoresDown() []string {
+	var down []string
+	for _, b := range []*breaker{c.table, c.shelf} {
+		if b.isOpen.Load() {
+			down = append(down, b.store)
+		}
+	}
+	return down
+}
+
 // A patience is how long the visitors of one flight still wait for the store. It
 // runs out only while it runs, which is while a store is being asked.
 type patience struct {

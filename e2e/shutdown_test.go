@@ -14,8 +14,32 @@ import (
 	"time"
 )
 
-// grace is how long isr serve lets its work finish; it has no flag.
-const grace = 10 * time.Second
+// Told to stop, a server is not ready any more, serves on for --drain, and then takes
+// no more requests.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.set("/", page(3600, 0))
+	g := serve(t, embedded(t, "--health", "127.0.0.1:0", "--health-path", "/-/ready", "--drain", "2s"), o)
+	if r := get(t, g.url+"/-/ready"); r.status != http.StatusOK || !strings.Contains(r.body, `"ready"`) {
+		t.Errorf("before: %s %s", r, r.body)
+	}
+	g.terminate(t)
+	await(t, "not to be ready", patience, func() bool {
+		r := get(t, g.url+"/-/ready")
+		return r.status == http.StatusServiceUnavailable && strings.Contains(r.body, `"draining"`)
+	})
+	if code, status, _ := ready(t, g); code != http.StatusServiceUnavailable || status != "draining" {
+		t.Errorf("/readyz while draining: %d %s", code, status)
+	}
+	if r := get(t, g.url+"/"); r.status != http.StatusOK {
+		t.Errorf("a visitor while draining: %s", r)
+	}
+	g.awaitExit(t, patience)
+	if r := visit(t.Context(), browsers(t), http.MethodGet, g.url+"/"); !errors.Is(r.err, syscall.ECONNREFUSED) {
+		t.Errorf("after the end: %s", r)
+	}
+}
 
 // SIGTERM while visitors wait for renders, read pages and post forms: nobody is
 // cut off, and the regeneration that nobody waits for is published too.
@@ -85,7 +109,8 @@ func TestShutdownReleases(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
 	o.set("/", page(1, 0))
-	s := embedded(t)
+	const grace = 2 * time.Second
+	s := embedded(t, "--grace", "2s")
 	g := serve(t, s, o)
 	get(t, g.url+"/")
 	awaitClock(t, "the page to expire", o.times("/")[0].Add(time.Second))

@@ -167,6 +167,10 @@ func badClouds() []badStart {
 	flag := func(name string, value func(t *testing.T) string) func(t *testing.T) *exec.Cmd {
 		return with(func(t *testing.T, s *settings, _ *cloud) { s.args = append(s.args, name, value(t)) })
 	}
+	// Without --require-store it would start, and serve without them.
+	refusing := func(name string, value func(t *testing.T) string) func(t *testing.T) *exec.Cmd {
+		return with(func(t *testing.T, s *settings, _ *cloud) { s.args = append(s.args, "--require-store", name, value(t)) })
+	}
 	return []badStart{
 		{"no such table", with(func(_ *testing.T, s *settings, _ *cloud) { s.args = nil }), []string{"isr-e2e-", "isr table create", "--create-table"}},
 		{"a table that is another's", with(foreignTable), []string{"expected pk (string, hash), sk (string, range)", "use another table name"}},
@@ -178,10 +182,10 @@ func badClouds() []badStart {
 		{"no region", with(func(_ *testing.T, s *settings, c *cloud) {
 			s.store = []string{"--table", c.table, "--bucket", c.bucket, "--dynamodb-endpoint", c.dynamodb, "--s3-endpoint", c.s3}
 		}), []string{"--region", "AWS_REGION"}},
-		{"DynamoDB does not answer", flag("--dynamodb-endpoint", closedAddress), []string{"--dynamodb-endpoint", "connection refused"}},
-		{"DynamoDB hangs", flag("--dynamodb-endpoint", hangingAddress), []string{"--dynamodb-endpoint"}},
-		{"S3 does not answer", flag("--s3-endpoint", closedAddress), []string{"--s3-endpoint", "connection refused"}},
-		{"S3 hangs", flag("--s3-endpoint", hangingAddress), []string{"--s3-endpoint"}},
+		{"DynamoDB does not answer", refusing("--dynamodb-endpoint", closedAddress), []string{"--dynamodb-endpoint", "connection refused"}},
+		{"DynamoDB hangs", refusing("--dynamodb-endpoint", hangingAddress), []string{"--dynamodb-endpoint"}},
+		{"S3 does not answer", refusing("--s3-endpoint", closedAddress), []string{"--s3-endpoint", "connection refused"}},
+		{"S3 hangs", refusing("--s3-endpoint", hangingAddress), []string{"--s3-endpoint"}},
 	}
 }
 

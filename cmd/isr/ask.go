@@ -68,6 +68,11 @@ func (f *askFlags) askStore(ctx context.Context, do func(*admin.Client) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
+	if st.reach != nil {
+		if err := st.reach.mustRead(ctx); err != nil {
+			return err
+		}
+	}
 	api, err := admin.New(pages{st.meta}, st.bodies, admin.Config{Version: version(), Place: st.where, Logger: nobody})
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 	case <-ctx.Done():
 	}
 	log.Info("stopping", "grace", graceTime)
-	grace, cancel := withGrace(ctx)
+	grace, cancel := withGrace(ctx, graceTime)
 	defer cancel()
 	server.stop(grace, log)
 	log.Info("stopped")

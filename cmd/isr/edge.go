@@ -68,13 +68,16 @@ func (f *edgeFlags) gateway(origin *url.URL, log *slog.Logger) gateway.Config {
 }
 
 // edge lets requests in that came by a listener.
-func (f *edgeFlags) edge(at net.Addr, next http.Handler, log *slog.Logger) http.Handler {
+func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *health, log *slog.Logger) http.Handler {
 	hosts := gateway.LoopbackHosts()
 	if len(f.Host) > 0 {
 		hosts, _ = gateway.ParseHosts(f.Host) // validated
 	}
 	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
-	return gateway.Edge(gateway.EdgeConfig{Hosts: hosts.WithListener(at), Trust: trust, Logger: log}, next)
+	return gateway.Edge(gateway.EdgeConfig{
+		Hosts: hosts.WithListener(at), Trust: trust,
+		HealthPath: healthPath, Health: http.HandlerFunc(h.readyz), Logger: log,
+	}, next)
 }
 
 // headerTime bounds the wait for the header of a request, and of the PROXY protocol.

@@ -15,6 +15,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/examples/demosite/site"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/pause"
 	"github.com/facetheory/isr/localdynamo"
 )
 
@@ -41,6 +42,11 @@ type serveCommand struct {
 	storeFlags  `embed:""`
 	CreateTable bool `help:"Make the DynamoDB table if it is not there."`
 
+	StoreTimeout span `default:"300ms" placeholder:"TIME" help:"How long a visitor waits for the stores in all, before the page is rendered for him without being stored (${default})."`
+	RequireStore bool `help:"Refuse to start while the stores cannot be reached, instead of serving without them until they answer."`
+
+	healthFlags `embed:""`
+
 	Lease     span `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
 	Retention span `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
 	Memory    size `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for no pages."`
@@ -65,7 +71,13 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	defer folder.release()
-	st, err := c.open(ctx, c.CreateTable || c.Table == "", log)
+	health := newHealth()
+	probed, err := c.healthFlags.serve(health, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = probed.server.Close() }() // answers to the end
+	st, err := c.openStores(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -95,9 +107,41 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	relaxCollector()
 	limitMemory(int64(c.Memory))
 	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
-	server := newServer(c.edge(listener.Addr(), c.handler(cache, origin, log), log), log)
+	server := newServer(c.edge(listener.Addr(), c.handler(cache, origin, log), c.HealthPath, health, log), log)
+	at := listener.Addr()
 	listener = c.accept(isr.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
-	return c.attend(ctx, start(server, listener), shared, cache, log)
+	health.ready(func() []string { return degraded(st, cache) })
+	return c.attend(ctx, attended{start(server, listener), shared, probed, cache, health, c.drainTime(at)}, log)
+}
+
+// openStores opens the stores. Those that do not answer are served without.
+func (c *serveCommand) openStores(ctx context.Context, log *slog.Logger) (*stores, error) {
+	st, err := c.open(ctx, c.CreateTable || c.Table == "", log)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.reach == nil:
+		return st, nil
+	case c.RequireStore:
+		err = st.reach.must(ctx)
+	default:
+		err = st.reach.begin(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	return st, nil
+}
+
+// degraded says what a server does without.
+func degraded(st *stores, cache *isr.Cache) (reasons []string) {
+	if problem := st.reach.problem(); problem != "" {
+		reasons = append(reasons, "the stores are not used: "+problem)
+	}
+	for _, store := range cache.StoresDown() {
+		reasons = append(reasons, "the store of the "+store+" does not answer")
+	}
+	return reasons
 }
 
 func (c *serveCommand) validate() (*url.URL, error) {
@@ -110,8 +154,11 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	if err := c.validateSharing(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.renderFlags.validate(), c.historyFlags.validate()); err != nil {
+	if err := errors.Join(c.renderFlags.validate(), c.historyFlags.validate(), c.healthFlags.validate()); err != nil {
 		return nil, err
+	}
+	if c.StoreTimeout < span(time.Millisecond) || c.StoreTimeout > span(24*time.Hour) {
+		return nil, usagef("--store-timeout must be between 1ms and 24h (got %s)", time.Duration(c.StoreTimeout))
 	}
 	if err := c.route().Validate(); err != nil {
 		return nil, usagef("%v", err)
@@ -173,7 +220,9 @@ func (c *serveCommand) config(log *slog.Logger) isr.Config {
 		Memory:    int64(c.Memory),
 		Lease:     time.Duration(c.Lease),
 		Retention: time.Duration(c.Retention),
-		Logger:    log,
+
+		StoreTimeout: time.Duration(c.StoreTimeout),
+		Logger:       log,
 	})
 	cfg = c.historyFlags.config(cfg, c.Table == "", c.DynamodbListen != "")
 	if cfg.Memory == 0 {
@@ -207,27 +256,44 @@ func (c *serveCommand) share(engine *localdynamo.DB, log *slog.Logger) (*running
 	return c.dynamodbKeys.serve("--dynamodb-listen", c.DynamodbListen, engine, log)
 }
 
-// attend waits until ctx ends; then no more requests are taken, those in hand and
-// the regenerations finish, and the leases of the rest are given back. The shared
-// store is stopped last: the site may need it for its pages.
-func (c *serveCommand) attend(ctx context.Context, gateway, shared *running, cache *isr.Cache, log *slog.Logger) error {
+// attended is what a server runs.
+type attended struct {
+	gateway, shared, probed *running
+	cache                   *isr.Cache
+	health                  *health
+	drain                   time.Duration
+}
+
+// attend waits until ctx ends; then the server is not ready any more and serves on for
+// a while, until load balancers have noticed. After that no more requests are taken,
+// those in hand and the regenerations finish, and the leases of the rest are given
+// back. The shared store is stopped last: the site may need it for its pages.
+func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger) error {
 	select {
-	case err := <-gateway.failed:
+	case err := <-a.gateway.failed:
 		return fmt.Errorf("serving %s: %w", c.Listen, err)
-	case err := <-shared.failed:
+	case err := <-a.shared.failed:
 		return fmt.Errorf("serving %s: %w", c.DynamodbListen, err)
+	case err := <-a.probed.failed:
+		return fmt.Errorf("serving %s: %w", c.Health, err)
 	case <-ctx.Done():
 	}
-	log.Info("stopping", "grace", graceTime)
-	grace, cancel := withGrace(ctx)
+	a.health.drain()
+	if a.drain > 0 {
+		log.Info("draining: not ready, and serving on", "for", a.drain)
+		_ = pause.For(context.WithoutCancel(ctx), a.drain)
+	}
+	graceful := c.graceTime(time.Duration(c.RenderTimeout))
+	log.Info("stopping", "grace", graceful)
+	grace, cancel := withGrace(ctx, graceful)
 	defer cancel()
-	gateway.stop(grace, log)
-	if err := cache.Close(grace); err != nil {
+	a.gateway.stop(grace, log)
+	if err := a.cache.Close(grace); err != nil {
 		log.Warn("regenerations were cut off", "error", err)
 	}
-	grace, cancel = withGrace(ctx) // whoever uses it has not been told until now
+	grace, cancel = withGrace(ctx, graceTime) // whoever uses it has not been told until now
 	defer cancel()
-	shared.stop(grace, log)
+	a.shared.stop(grace, log)
 	log.Info("stopped")
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// graceTime is how long a server that is told to stop lets its work finish.
+// graceTime is how long a DynamoDB that is told to stop lets its work finish.
 const graceTime = 10 * time.Second
 
 // newServer is an HTTP server that clients cannot hold up for nothing.
@@ -52,8 +52,8 @@ func (r *running) stop(ctx context.Context, log *slog.Logger) {
 
 // withGrace returns the context of an orderly stop. That ctx has ended, which is
 // why there is a stop, does not matter to it.
-func withGrace(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), graceTime)
+func withGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
 
 // relaxCollector lets the heap of a server grow further between collections than

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -64,12 +63,14 @@ type stores struct {
 	bodies isr.BodyStore
 	meter  *admin.Meter    // of meta
 	engine *localdynamo.DB // nil on AWS
+	reach  *reach          // nil where the stores are in this process
 	where  string          // for people
 	close  func() error
 }
 
 // open opens the stores that validated flags name, and with create also makes the
 // table: the embedded one in a data folder that is there, or the one on DynamoDB.
+// Those on AWS cannot be asked before their reach allows it.
 func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -127,50 +128,55 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 	return &stores{meta: meta, bodies: bodies, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
+// openAWS makes no request but for credentials.
 func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
 	cfg, err := f.awsConfig(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	ddb := f.dynamoDB(cfg)
-	if create {
-		err = dynamostore.CreateTable(ctx, ddb, f.Table)
-	} else {
-		err = dynamostore.CheckTable(ctx, ddb, f.Table, log)
-	}
+	r := &reach{time: startTime, log: log}
+	checked, err := f.s3Bodies(cfg)
 	if err != nil {
-		return nil, unanswered(err, "DynamoDB", "--dynamodb-endpoint")
+		return nil, err
 	}
+	r.bucket = func(ctx context.Context) error { return unanswered(checked.CheckBucket(ctx), "S3", "--s3-endpoint") }
+	r.table = f.tableCheck(cfg, create, log)
+	gated := r.gated(cfg)
+	bodies, err := f.s3Bodies(gated)
+	if err != nil {
+		return nil, err
+	}
+	meter := new(admin.Meter)
+	meta, err := dynamostore.New(f.dynamoDB(gated), f.Table, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	where := fmt.Sprintf("table %s, bucket %s", f.Table, f.Bucket)
+	return &stores{meta: meta, bodies: bodies, meter: meter, reach: r, where: where, close: func() error { return nil }}, nil
+}
+
+// tableCheck returns what finds out whether the table is as it must be, and with
+// create makes it.
+func (f *storeFlags) tableCheck(cfg aws.Config, create bool, log *slog.Logger) func(context.Context) error {
+	ddb := f.dynamoDB(cfg)
+	return func(ctx context.Context) (err error) {
+		if create {
+			err = dynamostore.CreateTable(ctx, ddb, f.Table)
+		} else {
+			err = dynamostore.CheckTable(ctx, ddb, f.Table, log)
+		}
+		return unanswered(err, "DynamoDB", "--dynamodb-endpoint")
+	}
+}
+
+func (f *storeFlags) s3Bodies(cfg aws.Config) (*s3body.Store, error) {
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		if f.S3Endpoint != "" {
 			o.BaseEndpoint = &f.S3Endpoint
 			o.UsePathStyle = true // other servers have no host name per bucket
 		}
 	})
-	bodies, err := s3body.New(client, f.Bucket, s3body.Config{})
-	if err != nil {
-		return nil, err
-	}
-	if err := bodies.CheckBucket(ctx); err != nil {
-		return nil, unanswered(err, "S3", "--s3-endpoint")
-	}
-	meter := new(admin.Meter)
-	meta, err := dynamostore.New(ddb, f.Table, dynamostore.Config{Guards: guardsOf(f.Guard), Meter: meter.Count, Logger: log})
-	if err != nil {
-		return nil, err
-	}
-	where := fmt.Sprintf("table %s, bucket %s", f.Table, f.Bucket)
-	return &stores{meta: meta, bodies: bodies, meter: meter, where: where, close: func() error { return nil }}, nil
-}
-
-// unanswered adds to the error of a service that could not be reached what to
-// do about it.
-func unanswered(err error, service, flag string) error {
-	var send *url.Error
-	if errors.As(err, &send) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s does not answer; correct %s or --region, or see to the network: %w", service, flag, err)
-	}
-	return err
+	return s3body.New(client, f.Bucket, s3body.Config{})
 }
 
 // awsConfig is the SDK's ordinary configuration, with its own credentials chain.
