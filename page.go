@@ -239,7 +239,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		if _, ranged := r.Header["Range"]; ranged {
+		if field := r.Header.Get("Range"); field != "" && !wasteful(field, int64(len(p.body))) {
 			http.ServeContent(w, r, "", p.lastMod, bytes.NewReader(p.body))
 			return
 		}

@@ -3,6 +3,7 @@ package isr
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -44,6 +45,13 @@ func TestPageAnswersConditions(t *testing.T) {
 		{name: "a range", header: "Range: bytes=0-9", status: 206},
 		{name: "a range of another version", header: "Range: bytes=0-9\nIf-Range: \"v2\"", status: 200},
 		{name: "a range beyond the end", header: "Range: bytes=99999-", status: 416},
+		{name: "nonsense", header: "Range: bytes=5,6-", status: 416},
+		{name: "two ranges", header: "Range: bytes=0-9, 10-19,-5", status: 206},
+		{name: "the same range twice", header: "Range: bytes=0-9,0-9", status: 200},
+		{name: "overlapping ranges", header: "Range: bytes=100-199,0-100", status: 200},
+		{name: "ranges that overlap by their ends", header: "Range: bytes=5-,-5", status: 200},
+		{name: "as many ranges as there may be", header: "Range: bytes=" + everyOtherByte(32), status: 206},
+		{name: "too many ranges", header: "Range: bytes=" + everyOtherByte(33), status: 200},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,6 +75,26 @@ func TestPageAnswersConditions(t *testing.T) {
 				t.Errorf("Age %q, want 10", got)
 			}
 		})
+	}
+}
+
+// everyOtherByte names n ranges of one byte each.
+func everyOtherByte(n int) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = fmt.Sprintf("%d-%d", 2*i, 2*i)
+	}
+	return strings.Join(parts, ",")
+}
+
+// A Range field of 60 KB is no lever: what is sent is no larger than the page by much.
+func TestRangesDoNotAmplify(t *testing.T) {
+	for _, ranges := range []string{strings.Repeat("0-0,", 15_000) + "0-0", everyOtherByte(1400), everyOtherByte(32)} {
+		w := httptest.NewRecorder()
+		testPage(nil).serveHit(w, request("http://h/", "Range: bytes="+ranges), at(10), Fresh, false)
+		if n := w.Body.Len(); n > 2800+32*256 {
+			t.Errorf("%d bytes of ranges have an answer of %d, of a page of 2,800", len(ranges), n)
+		}
 	}
 }
 
