@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -88,12 +89,23 @@ func advice(path string, err error) string {
 		return "; restore it from a copy, or move it away to start afresh"
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("; create the folder %s first", filepath.Dir(path))
-	case errors.Is(err, syscall.ENOSPC):
+	case isFull(err):
 		return "; make room on that disk"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Sprintf("; the file and its folder %s must be writable", filepath.Dir(path))
 	}
 	return ""
+}
+
+// isFull says that there is no room on the disk. bbolt keeps of some errors the text
+// alone.
+func isFull(err error) bool {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if errors.Is(err, full) || strings.Contains(err.Error(), full.Error()) {
+			return true
+		}
+	}
+	return false
 }
 
 func newDB(path string, s store.Store, opts Options) (*DB, error) {

@@ -34,6 +34,8 @@
 // Errors of operations are the SDK's own types, such as
 // *types.ConditionalCheckFailedException; the ValidationException, for which
 // the SDK has no type, is a *smithy.GenericAPIError with that Code. A failure of
-// the disk wraps *types.InternalServerError. FIDELITY.md lists what is left out
-// and where the engine is known to differ from AWS.
+// the disk wraps *types.InternalServerError. If nothing was written, and repeating
+// the request is of no use, as on a full disk or in a damaged file, the error also
+// has a method Definite that returns true. FIDELITY.md lists what is left out and
+// where the engine is known to differ from AWS.
 package localdynamo

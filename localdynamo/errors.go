@@ -99,8 +99,22 @@ func notFound() error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found")}
 }
 
-// internal reports a failure of the store. Whether the write took place is
-// unknown to whoever gets it, as it is after an InternalServerError of AWS.
+// internal reports a failure of the store. Unless it says otherwise, whether the
+// write took place is unknown to whoever gets it, as it is after an
+// InternalServerError of AWS.
 func (db *DB) internal(err error) error {
-	return fmt.Errorf("localdynamo: %s: %w: %w", db.path, &types.InternalServerError{Message: aws.String("Internal server error")}, err)
+	answer := &types.InternalServerError{Message: aws.String("Internal server error")}
+	if errors.Is(err, store.ErrUncertain) {
+		return fmt.Errorf("localdynamo: %s: %w: %w", db.path, answer, err)
+	}
+	return &failure{fmt.Errorf("localdynamo: %s: %w: %w%s", db.path, answer, err, advice(db.path, err))}
 }
+
+// A failure is an error of the store after which nothing was written, and which
+// the same request would meet again.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// Definite says that the request was not carried out, and never will be.
+func (f *failure) Definite() bool { return true }

@@ -65,6 +65,9 @@ func OutcomeOf(err error) Outcome {
 	if errors.Is(err, ErrUnknownOutcome) {
 		return Unknown // whatever it wraps
 	}
+	if failed, ok := errors.AsType[definiteError](err); ok && failed.Definite() {
+		return Refused
+	}
 	if batch, ok := errors.AsType[*BatchError](err); ok && batch.Written > 0 {
 		return Unknown
 	}
@@ -79,6 +82,13 @@ func OutcomeOf(err error) Outcome {
 		return Unknown // network, deadline, cancellation, an answer that cannot be read
 	}
 	return outcomeOfAnswer(api, err)
+}
+
+// A definiteError is what package localdynamo returns if its disk is full, or its file
+// is damaged. What goes through HTTP is an InternalServerError like any other.
+type definiteError interface {
+	error
+	Definite() bool
 }
 
 func outcomeOfAnswer(api smithy.APIError, err error) Outcome {

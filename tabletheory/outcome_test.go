@@ -30,6 +30,7 @@ func TestOutcomeOf(t *testing.T) {
 		{&types.RequestLimitExceeded{}, tabletheory.Unknown},
 		{&types.ThrottlingException{}, tabletheory.Unknown},
 		{&types.InternalServerError{}, tabletheory.Unknown},
+		{fmt.Errorf("put: %w", &fullDisk{&types.InternalServerError{}}), tabletheory.Refused},
 		{&types.ResourceNotFoundException{}, tabletheory.Refused},
 		{&types.IdempotentParameterMismatchException{}, tabletheory.Refused},
 		{&types.ItemCollectionSizeLimitExceededException{}, tabletheory.Refused},
@@ -83,6 +84,12 @@ func TestOutcomesHaveNames(t *testing.T) {
 		names[outcome.String()] = outcome
 	}
 }
+
+// fullDisk is an error of an engine that knows that nothing was written.
+type fullDisk struct{ error }
+
+func (e *fullDisk) Unwrap() error  { return e.error }
+func (e *fullDisk) Definite() bool { return true }
 
 func reasons(codes ...string) error {
 	canceled := &types.TransactionCanceledException{}

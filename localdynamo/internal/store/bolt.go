@@ -260,11 +260,12 @@ func (b *Bolt) settle(id int, failure error) error {
 	tx, err := b.db.Begin(false)
 	if err != nil {
 		b.broken = fmt.Errorf("%w: %w", ErrBroken, err)
-		return failure
+		return fmt.Errorf("%w: %w", ErrUncertain, failure)
 	}
 	defer tx.Rollback()
 	if tx.ID() >= id {
 		b.broken = fmt.Errorf("%w: %w", ErrBroken, failure)
+		return fmt.Errorf("%w: %w", ErrUncertain, failure)
 	}
 	return failure
 }

@@ -17,6 +17,10 @@ var (
 // nobody can tell what is on disk. Only opening the file again tells.
 var ErrBroken = errors.New("an earlier write failed and its outcome is unknown; close and reopen the file")
 
+// ErrUncertain is in the error of the one Update whose commit failed in that way.
+// After any other error of Update nothing of it is on disk, nor ever will be.
+var ErrUncertain = errors.New("the outcome of the write is unknown")
+
 // Store is an ordered key-value store. View may be called concurrently with
 // itself and with Update; Update is for one goroutine at a time.
 type Store interface {
