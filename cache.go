@@ -37,7 +37,9 @@ type Config struct {
 	// render timeout and twice the lease.
 	Wait time.Duration
 	// MaxBody is the size of the largest body that is cached, in bytes; larger
-	// responses pass through. Zero means DefaultMaxBody.
+	// responses pass through, and so do requests for pages that another process,
+	// whose MaxBody is larger, has stored: give all the same. Zero means
+	// DefaultMaxBody.
 	MaxBody int64
 	// Poll is how often the node asks the log what others rolled back, pinned or
 	// unpinned, at least: for so long, and the time of an answer, it may serve

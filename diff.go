@@ -118,6 +118,9 @@ func (c *Cache) diffBodies(ctx context.Context, d *Diff) error {
 		case errors.Is(err, ErrNoBody):
 			d.Note = fmt.Sprintf("the body of %s is missing or damaged", e.GenerationID)
 			return nil
+		case errors.Is(err, errBeyondLimit):
+			d.Note = fmt.Sprintf("bodies of more than %d bytes are not compared", c.cfg.MaxBody)
+			return nil
 		case err != nil:
 			return err
 		}

@@ -125,8 +125,12 @@ func sameEntry(a, b *Entry) bool {
 		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
 }
 
-// errUnreadable: a body is there, and the store answers, but it cannot be read.
-var errUnreadable = errors.New("the body cannot be read")
+var (
+	// errUnreadable: a body is there, and the store answers, but it cannot be read.
+	errUnreadable = errors.New("the body cannot be read")
+	// errBeyondLimit: a body is there, of a node with a larger Config.MaxBody.
+	errBeyondLimit = errors.New("the body is larger than this node keeps")
+)
 
 const (
 	// bodyReads is how often a body is read before it counts as unreadable.
@@ -137,12 +141,13 @@ const (
 
 // readBody reads and checks the body of an entry. A read that fails is repeated, as
 // long as the store answers otherwise. ErrNoBody: the body is gone, or not what was
-// published. errUnreadable: every read failed, and the body is there. Other errors say
-// nothing of the body: the store does not answer, or denies access.
+// published. errUnreadable: every read failed, and the body is there. errBeyondLimit: it
+// is there and not read. Other errors say nothing of the body: the store does not answer,
+// or denies access.
 func (c *Cache) readBody(ctx context.Context, e *Entry) ([]byte, error) {
 	for attempt := 1; ; attempt++ {
 		body, err := c.readBodyOnce(ctx, e)
-		if err == nil || errors.Is(err, ErrNoBody) || errors.Is(err, ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
+		if err == nil || errors.Is(err, ErrNoBody) || errors.Is(err, errBeyondLimit) || errors.Is(err, ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
 			return body, err
 		}
 		if _, outage := c.bodies.Stat(ctx, e.BodyKey); outage != nil {
@@ -166,11 +171,11 @@ func (c *Cache) readBodyOnce(ctx context.Context, e *Entry) ([]byte, error) {
 		return nil, fmt.Errorf("opening the body %s: %w", e.BodyKey, err)
 	}
 	defer func() { _ = rd.Close() }() // read only
-	if length > c.cfg.MaxBody {
-		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read", ErrNoBody, e.BodyKey, length, c.cfg.MaxBody)
-	}
 	if !e.Foreign && length != e.Length {
 		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, e.BodyKey, length, e.Length)
+	}
+	if length > c.cfg.MaxBody {
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read (Config.MaxBody)", errBeyondLimit, e.BodyKey, length, c.cfg.MaxBody)
 	}
 	body := make([]byte, length)
 	if _, err := io.ReadFull(rd, body); err != nil {

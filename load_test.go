@@ -154,3 +154,50 @@ func TestPinsOutlastReadErrors(t *testing.T) {
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
 	})
 }
+
+// A node whose limit is smaller than that of others does not keep their larger pages,
+// and does not take them for lost either: they are not rendered over while they are
+// fresh, and pins hold.
+func TestLargerBodiesOfOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		large := func(w http.ResponseWriter, r *http.Request, n int64) {
+			w.Header().Set("Cache-Control", "s-maxage=60")
+			fmt.Fprintf(w, "%d %s", n, strings.Repeat("x", 20_000))
+		}
+		site.answers(large)
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		b := tb.peer("b", withHistory, site, func(cfg *isr.Config) { cfg.MaxBody = 10_000 })
+		site.answers(cacheable) // what the origin has now would fit
+		expectPassed := func() {
+			t.Helper()
+			before := a.entry(t)
+			for range 2 {
+				if got := get(b, "/"); got.Code != http.StatusOK || got.status() != "isr; fwd=miss; fwd-status=200; detail=too-large" &&
+					got.status() != "isr; fwd=bypass; fwd-status=200; detail=too-large" {
+					t.Errorf("%d %q", got.Code, got.status())
+				}
+			}
+			if after := a.entry(t); after.GenerationID != before.GenerationID || !after.PinnedUntil.Equal(before.PinnedUntil) {
+				t.Errorf("generation %s was published over %s, pinned until %v", after.GenerationID, before.GenerationID, before.PinnedUntil)
+			}
+		}
+		expectPassed()
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(isr.DefaultPoll)
+		expectPassed()
+		if _, err := b.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrPinned) {
+			t.Errorf("Regenerate of the pinned page: %v", err)
+		}
+		if _, err := b.Unpin(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := get(b, "/"); !strings.Contains(got.status(), "stored") {
+			t.Errorf("a page that is not fresh: %q", got.status())
+		}
+	})
+}

@@ -122,7 +122,9 @@ func (b *breaker) probe(ctx context.Context, first time.Duration, ask func(conte
 }
 
 // unreachable says that an error means that the store could not be asked. All
-// errors of this package are answers.
+// errors of this package are answers, but for [ErrDenied]: permissions are those of a
+// whole store, and one that denies access to one thing after the other is of no more use
+// to visitors than one that is down.
 func unreachable(err error) bool {
 	if err == nil {
 		return false

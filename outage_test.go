@@ -400,3 +400,102 @@ func TestRollbackEndsUnpublishedPage(t *testing.T) {
 		}
 	})
 }
+
+// A deniedShelf denies access while it is told to: to all bodies, or to one.
+type deniedShelf struct {
+	isr.BodyStore
+	all atomic.Bool
+	one atomic.Pointer[string] // its key
+}
+
+func (d *deniedShelf) check(key string) error {
+	if one := d.one.Load(); d.all.Load() || one != nil && *one == key {
+		return fmt.Errorf("%w: %s", isr.ErrDenied, key)
+	}
+	return nil
+}
+
+func (d *deniedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if err := d.check(key); err != nil {
+		return nil, 0, err
+	}
+	return d.BodyStore.Open(ctx, key)
+}
+
+func (d *deniedShelf) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+	if err := d.check(key); err != nil {
+		return isr.BodyInfo{}, err
+	}
+	return d.BodyStore.Stat(ctx, key)
+}
+
+func (d *deniedShelf) Put(ctx context.Context, key string, body []byte) error {
+	if err := d.check(key); err != nil {
+		return err
+	}
+	return d.BodyStore.Put(ctx, key, body)
+}
+
+// Access that is denied to three bodies in a row is denied to all, and the circuit
+// breaker opens as in an outage; a single body that is denied does not open it.
+// Either way nothing that is stored is rendered over, and pins hold.
+func TestDeniedBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+			w.Header().Set("Cache-Control", "s-maxage=86400")
+			fmt.Fprintf(w, "%s rendered %d", r.URL.Path, n)
+		})
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		for i := range 4 {
+			get(a, fmt.Sprint("/", i))
+		}
+		pinned, err := a.Rollback(t.Context(), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shelf := &deniedShelf{BodyStore: tb.bodies}
+		b := tb.peerOn(shelf, "b", withHistory, site, nil)
+		expectUnstored := func(path string) {
+			t.Helper()
+			if got := get(b, path); got.Code != http.StatusOK || strings.Contains(got.status(), "stored") && !strings.Contains(got.status(), "unpublished") {
+				t.Errorf("%s: %d %q", path, got.Code, got.status())
+			}
+		}
+		opened := func() bool { return strings.Contains(tb.log.String(), "circuit breaker opens") }
+
+		shelf.one.Store(&pinned.BodyKey)
+		for range 20 {
+			expectUnstored("/")
+			time.Sleep(6 * time.Second) // longer than what was rendered is served
+		}
+		if opened() {
+			t.Error("one body that is denied counts as an outage")
+		}
+		expect(t, get(b, "/3"), "/3 rendered 6", "isr; hit")
+
+		shelf.all.Store(true)
+		for _, path := range []string{"/", "/0", "/1"} {
+			expectUnstored(path)
+		}
+		if !opened() {
+			t.Error("three bodies that are denied are no outage")
+		}
+		before := b.store.reads.Load()
+		expectUnstored("/2")
+		if n := b.store.reads.Load() - before; n != 0 {
+			t.Errorf("the store was asked %d times while the breaker was open", n)
+		}
+		expect(t, get(b, "/3"), "/3 rendered 6", "isr; hit") // memory is served on
+
+		shelf.one.Store(nil)
+		shelf.all.Store(false)
+		time.Sleep(20 * time.Second)
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		expect(t, get(b, "/2"), "/2 rendered 5", "isr; hit")
+		if after := a.entry(t); after.GenerationID != pinned.GenerationID || !after.PinnedUntil.Equal(isr.Forever()) {
+			t.Errorf("the pinned generation %s was replaced by %s", pinned.GenerationID, after.GenerationID)
+		}
+	})
+}

@@ -85,6 +85,10 @@ func (s *search) run(ctx context.Context) outcome {
 				s.f.offer(p)
 			case errors.Is(err, ErrNoBody):
 				s.noBody = rec.Entry.BodyKey
+			case errors.Is(err, errBeyondLimit):
+				if state == Fresh && !s.wanted(rec) {
+					return s.tooLarge(err)
+				}
 			case errors.Is(err, ErrPurged):
 				continue // see what there is now
 			default:
@@ -453,6 +457,13 @@ func (s *search) refused(readAt time.Time, reason string) outcome {
 	return outcome{refused: reason}
 }
 
+// tooLarge has requests for a page pass through whose body others keep, and this node
+// does not. The page is there: it is not to be rendered over, least of all a pinned one.
+func (s *search) tooLarge(err error) outcome {
+	s.c.complaints.log("a page is not kept here that other nodes keep", "key", s.key.String(), "error", err)
+	return s.refused(s.latest.began, refusedTooLarge)
+}
+
 // verdict is what a render says of the origin. One that was cut off by us says
 // nothing; neither does a page that fails again, which has a back-off of its own,
 // unless it is the one that was to try the origin.
@@ -486,6 +497,8 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 			return end(outcome{page: p, how: s.foundHow()})
 		case errors.Is(err, ErrNoBody):
 			s.noBody = rec.Entry.BodyKey
+		case errors.Is(err, errBeyondLimit):
+			return end(s.tooLarge(err))
 		case errors.Is(err, ErrPurged): // meanwhile: to be rendered
 			rec.Cover = s.f.known(rec.Cover)
 		default:
