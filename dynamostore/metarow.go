@@ -49,7 +49,7 @@ type isrMap struct {
 	PinnedUntil  *horizon   `theorydb:"attr:pinned_until,omitempty"`
 	AssertedAt   *instant   `theorydb:"attr:asserted_at,omitempty"`
 	RenderTime   count      `theorydb:"attr:render_ms,omitempty"`
-	Withdrawn    bool       `theorydb:"attr:withdrawn,omitempty"`
+	Withdrawn    flag       `theorydb:"attr:withdrawn,omitempty"`
 }
 
 // newMetaRow is the META row of a normalized entry.
@@ -63,7 +63,7 @@ func newMetaRow(at location, e isr.Entry) *metaRow {
 		Version: count(e.Version), GenerationID: e.GenerationID, BodyKey: content.BodyKey, GeneratedAt: content.GeneratedAt,
 		Key: e.Key, Route: e.Route, Status: statusCode(e.Status), Header: header(e.Header), SHA256: e.SHA256,
 		Length: count(e.Length), Tags: e.Tags, Stale: period(interval(e.Stale)), PurgeSeq: count(e.PurgeSeq),
-		RenderTime: count(e.RenderTime / time.Millisecond), Withdrawn: e.Withdrawn,
+		RenderTime: count(e.RenderTime / time.Millisecond), Withdrawn: flag(e.Withdrawn),
 	}
 	if !e.Expires.IsZero() {
 		content.Expires = new(horizon(e.Expires.Unix()))
@@ -152,6 +152,6 @@ func (m *isrMap) describe(e *isr.Entry) {
 	e.SHA256, e.Length = m.SHA256, int64(m.Length)
 	e.Tags, e.Stale, e.PurgeSeq = m.Tags, m.Stale.duration(), int64(m.PurgeSeq)
 	e.PinnedUntil, e.AssertedAt = m.PinnedUntil.time(), m.AssertedAt.time()
-	e.Withdrawn = m.Withdrawn
+	e.Withdrawn = bool(m.Withdrawn)
 	e.RenderTime = time.Duration(min(m.RenderTime, maxInterval*1000)) * time.Millisecond
 }

@@ -22,6 +22,8 @@ type (
 	horizon int64
 	// period is a duration in seconds, clamped to [0, ten years].
 	period int64
+	// flag is a boolean.
+	flag bool
 )
 
 // expectation is the error of a value that is not what it should be, and says
@@ -34,6 +36,7 @@ const (
 	expectedInstant = expectation("a number of epoch seconds up to the year 9999")
 	expectedHorizon = expectation("a number of epoch seconds")
 	expectedPeriod  = expectation("a number of seconds")
+	expectedFlag    = expectation("a boolean")
 	expectedText    = expectation("a string that is not empty")
 )
 
@@ -58,6 +61,16 @@ func (c *statusCode) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) er
 		return expectedNumber(minStatus, maxStatus)
 	}
 	*c = statusCode(n)
+	return nil
+}
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (f *flag) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	b, ok := av.(*types.AttributeValueMemberBOOL)
+	if !ok && !isNull(av) {
+		return expectedFlag
+	}
+	*f = flag(ok && b.Value)
 	return nil
 }
 

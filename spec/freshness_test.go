@@ -37,5 +37,8 @@ func TestFreshness(t *testing.T) {
 				t.Errorf("there are %d decisions for %v", states[state.String()], state)
 			}
 		}
+		if states[isr.Missing.String()] == 0 {
+			t.Error("there is no decision for an entry that was withdrawn")
+		}
 	})
 }

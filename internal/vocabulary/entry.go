@@ -33,6 +33,7 @@ type Entry struct {
 	PinnedUntil  int64                    `json:"pinned_until,omitempty"`
 	AssertedAt   int64                    `json:"asserted_at,omitempty"`
 	RenderTime   int64                    `json:"render_ms,omitempty"`
+	Withdrawn    bool                     `json:"withdrawn,omitempty"`
 }
 
 // EntryOf describes e; nil if e is nil.
@@ -45,7 +46,7 @@ func EntryOf(e *isr.Entry) *Entry {
 		TTL: SecondOf(e.Expires), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: headerOf(e.Header), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: int64(e.Stale / time.Second), PurgeSeq: e.PurgeSeq, PinnedUntil: SecondOf(e.PinnedUntil),
-		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(),
+		AssertedAt: SecondOf(e.AssertedAt), RenderTime: e.RenderTime.Milliseconds(), Withdrawn: e.Withdrawn,
 	}
 }
 
@@ -56,7 +57,7 @@ func (e Entry) ISR() isr.Entry {
 		Expires: Moment(e.TTL), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: e.header(), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,
 		Stale: time.Duration(e.Stale) * time.Second, PurgeSeq: e.PurgeSeq, PinnedUntil: Moment(e.PinnedUntil),
-		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond,
+		AssertedAt: Moment(e.AssertedAt), RenderTime: time.Duration(e.RenderTime) * time.Millisecond, Withdrawn: e.Withdrawn,
 	}
 }
 

@@ -421,6 +421,25 @@ def test_rollback_pin_and_unpin(client: Any, table_name: str) -> None:
     assert [change.seq for change in store.changes(store.sequence().seq - 1)] == [store.sequence().seq]
 
 
+def test_what_its_origin_has_withdrawn_is_not_made_current_again(client: Any, table_name: str) -> None:
+    store = new_store(client, table_name)
+    publish(store, "g1", history=True)
+    publish(store, "g2", history=True)
+    client.update_item(
+        TableName=table_name,
+        Key={"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "META"}},
+        UpdateExpression="SET isr.withdrawn = :true",
+        ExpressionAttributeValues={":true": {"BOOL": True}},
+    )
+    read = store.read(KEY).entry
+    assert read is not None
+    assert read.withdrawn
+    for call in (store.pin, store.unpin):
+        with pytest.raises(NoVersionError):
+            call(KEY)
+    assert not store.rollback(KEY, "g1").withdrawn
+
+
 def test_a_page_without_history_has_nothing_to_roll_back_to(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     for call in (store.rollback, store.pin, store.unpin):

@@ -78,6 +78,8 @@ class Entry:
     """When a rollback last made this generation current."""
     render_ms: int = 0
     """How long rendering took, in milliseconds; 0 if that is not known."""
+    withdrawn: bool = False
+    """The origin said that the page is gone, or not to be shared any more: the entry counts as missing."""
 
     @property
     def html_pointer(self) -> str:

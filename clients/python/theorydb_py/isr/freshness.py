@@ -18,7 +18,7 @@ _MARK_MARGIN = 24 * 3600
 
 def freshness(entry: Entry | None, cover: Cover, now: float) -> State:
     """Judge an entry at a moment in epoch seconds, given the purges that cover it."""
-    if entry is None:
+    if entry is None or entry.withdrawn:
         return State.MISSING
     if _covered(entry, cover.hard_seq, cover.at):
         return State.PURGED
@@ -45,7 +45,7 @@ def serves_failures(entry: Entry, cover: Cover, now: float) -> bool:
     forgotten, is never served so.
     """
     purged = _covered(entry, cover.hard_seq, cover.at) or outlives_marks(entry, cover.mark_lifetime, now)
-    return entry.pinned_until is not None and not purged
+    return entry.pinned_until is not None and not purged and not entry.withdrawn
 
 
 def fresh_until(entry: Entry) -> int:

@@ -60,6 +60,15 @@ def text_of(value: Attribute) -> str:
     return str(value["S"])
 
 
+def flag_of(value: Attribute) -> bool:
+    """Read a flag; NULL is false."""
+    if is_null(value):
+        return False
+    if "BOOL" not in value:
+        raise unfit_attribute("a boolean", value)
+    return bool(value["BOOL"])
+
+
 def count_of(value: Attribute) -> int:
     """Read a sequence, a version or a length."""
     return _within(value, 0, MAX_COUNT, EXPECTED_COUNT)

@@ -41,6 +41,7 @@ def rollback(
     sequence = read_sequence(connection).sequence
     cover = read_cover(connection, fence.pk)
     version = _find_version(connection, fence.pk, to)
+    _check_withdrawn(fence.pk, version)
     if outlives_marks(version, sequence.mark_lifetime, connection.now()):
         raise PurgedError(
             f"generation {to} of {fence.pk} is too old: purges by tag are remembered for {sequence.mark_lifetime} s, "
@@ -70,6 +71,7 @@ def pin(connection: Connection, log: GroupCommit, record: Record, page: ReloadTa
         raise NoVersionError(f"pin {fence.pk}: the page has no entry: publish one")
     if entry.foreign:
         raise NoVersionError(f"pin {fence.pk}: the entry was written by another service: regenerate the page first")
+    _check_withdrawn(fence.pk, entry)
     until = assertion.pinned_until
     if until is None:
         until = unpinned(entry, connection.now())
@@ -105,6 +107,14 @@ def _find_version(connection: Connection, pk: str, to: str) -> Entry:
     if entry is None:
         raise missing
     return entry
+
+
+def _check_withdrawn(pk: str, entry: Entry) -> None:
+    """Refuse to make current again what the origin has withdrawn."""
+    if entry.withdrawn:
+        raise NoVersionError(
+            f"{pk} was withdrawn by its origin: roll back to an older generation, or regenerate the page"
+        )
 
 
 def _check_purged(connection: Connection, pk: str, entry: Entry, cover: Cover, page: ReloadTarget) -> None:

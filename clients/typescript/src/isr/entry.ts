@@ -53,6 +53,8 @@ export interface Entry extends Content {
   assertedAtMs?: number;
   /** How long rendering took, in milliseconds; 0 if that is not known. */
   renderMs: number;
+  /** The origin said that the page is gone, or not to be shared any more: the entry counts as missing. */
+  withdrawn?: true;
 }
 
 /**

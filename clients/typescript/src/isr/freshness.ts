@@ -3,6 +3,8 @@ import { BOUNDS } from './names.js';
 
 /** What an entry is worth at a moment. */
 export type State =
+  /** The origin has withdrawn it: there is nothing to serve. */
+  | 'missing'
   /** Served as it is. */
   | 'fresh'
   /** Served, while it is regenerated behind. */
@@ -15,7 +17,14 @@ export type State =
 /** What the rule looks at. */
 export type Dated = Pick<
   Entry,
-  'generatedAtMs' | 'revalidateSeconds' | 'staleSeconds' | 'foreign' | 'purgeSeq' | 'pinnedUntilMs' | 'assertedAtMs'
+  | 'generatedAtMs'
+  | 'revalidateSeconds'
+  | 'staleSeconds'
+  | 'foreign'
+  | 'purgeSeq'
+  | 'pinnedUntilMs'
+  | 'assertedAtMs'
+  | 'withdrawn'
 >;
 
 /** How far ahead a generated_at may lie before it is taken for the work of a wrong clock. */
@@ -33,6 +42,7 @@ export const NO_COVER: Cover = Object.freeze({ seq: 0, hardSeq: 0, atMs: 0, mark
  * milliseconds), given the purges that cover it. It is pure.
  */
 export function freshness(entry: Dated, cover: Cover, nowMs: number): State {
+  if (entry.withdrawn) return 'missing';
   if (covered(entry, cover.hardSeq, cover.atMs)) return 'purged';
   if (outlivesMarks(entry, cover.markLifetimeSeconds, nowMs)) return 'expired';
   const inTheFuture = entry.generatedAtMs - nowMs > clockToleranceMs;

@@ -6,6 +6,7 @@ import {
   child,
   countKind,
   demand,
+  flagKind,
   horizonKind,
   instantKind,
   N,
@@ -56,6 +57,7 @@ export function storedMap(e: Entry, version: bigint): AttributeValue {
     pinned_until: e.pinnedUntilMs === undefined ? undefined : N(e.pinnedUntilMs / 1000),
     asserted_at: e.assertedAtMs === undefined ? undefined : N(e.assertedAtMs / 1000),
     render_ms: e.renderMs > 0 ? N(e.renderMs) : undefined,
+    withdrawn: e.withdrawn ? { BOOL: true } : undefined,
   };
   return { M: present(members) };
 }
@@ -154,5 +156,6 @@ function readMap(row: Row): Map {
     ...(pinned > 0 ? { pinnedUntilMs: pinned * 1000 } : {}),
     ...(asserted > 0 ? { assertedAtMs: asserted * 1000 } : {}),
     renderMs: read(row, 'isr.render_ms', countKind),
+    ...(read(row, 'isr.withdrawn', flagKind) ? { withdrawn: true as const } : {}),
   };
 }

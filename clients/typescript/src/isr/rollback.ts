@@ -55,6 +55,7 @@ export async function rollback(
   const { seq, markLifetimeSeconds } = await readSequence(b, signal);
   const purge = await readRow(b, signal, fence.pk, SK.purge);
   const version = await findVersion(b, signal, fence.pk, to);
+  checkWithdrawn(version, a.page.key);
   const marks = await coverByMarks(b, signal, a.page, version.tags);
   checkPurged(version, [record.cover, purge ? coverOf(purge) : NO_COVER, marks]);
   if (outlivesMarks(version, markLifetimeSeconds, b.clock.now())) {
@@ -88,6 +89,7 @@ export async function pin(
   if (entry.foreign) {
     throw new NoVersionError(`the entry of ${a.page.key} was written by another service: regenerate the page first`);
   }
+  checkWithdrawn(entry, a.page.key);
   if (a.pinnedUntilMs !== undefined) {
     checkPurged(entry, [record.cover, await coverByMarks(b, signal, a.page, entry.tags)]);
   }
@@ -95,6 +97,15 @@ export async function pin(
   const next = asserted(entry, a.pinnedUntilMs ?? endedPin(entry, b.clock.now()), a);
   const swap = new Swap(b, fence, next, { kept, supersededAtMs: a.supersededAtMs });
   return reassert(on, signal, swap, a, undefined);
+}
+
+/** What the origin has withdrawn is not made current again. @throws NoVersionError */
+function checkWithdrawn(entry: Entry, key: string): void {
+  if (entry.withdrawn) {
+    throw new NoVersionError(
+      `the page ${key} was withdrawn by its origin: roll back to an older generation, or regenerate it`,
+    );
+  }
 }
 
 /** The end of a pin that is ended now, in whole seconds; undefined if there is none. */

@@ -34,6 +34,13 @@ export const textKind: Kind<string> = {
   read: (av) => av.S ?? (av.NULL === undefined ? undefined : ''),
 };
 
+/** A flag. NULL, and nothing, are false. */
+export const flagKind: Kind<boolean> = {
+  expected: 'a boolean',
+  none: false,
+  read: (av) => av.BOOL ?? (av.NULL === undefined ? undefined : false),
+};
+
 /** A sequence, a version or a length. */
 export const countKind: Kind<number> = bounded(0, BOUNDS.count);
 

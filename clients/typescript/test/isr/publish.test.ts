@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { DeleteItemCommand } from '@aws-sdk/client-dynamodb';
+import { DeleteItemCommand, UpdateItemCommand } from '@aws-sdk/client-dynamodb';
 
 import {
   ConditionFailedError,
@@ -342,6 +342,25 @@ onEngines('a mark that cannot be read refuses a rollback, and so do marks that m
   await assert.rejects(store.rollback({ cacheKey, to: 'g1' }), PurgedError);
   clock.advance(-1_000);
   assert.equal((await store.rollback({ cacheKey, to: 'g1' })).generationId, 'g1');
+});
+
+onEngines('what its origin has withdrawn is not made current again', async (table) => {
+  const store = storeOn(table);
+  await publish(store, generation('g1', Date.now()), { history: true });
+  await publish(store, generation('g2', Date.now()), { history: true });
+  await table.ddb.send(
+    new UpdateItemCommand({
+      TableName: table.tableName,
+      Key: { pk: { S: pk }, sk: { S: 'META' } },
+      UpdateExpression: 'SET isr.withdrawn = :true',
+      ExpressionAttributeValues: { ':true': { BOOL: true } },
+    }),
+  );
+  assert.equal((await store.get({ cacheKey }))?.state, 'missing');
+  await assert.rejects(store.pin({ cacheKey, untilMs: FOREVER_MS }), NoVersionError);
+  await assert.rejects(store.unpin({ cacheKey }), NoVersionError);
+  assert.equal((await store.rollback({ cacheKey, to: 'g1' })).generationId, 'g1');
+  assert.equal((await store.get({ cacheKey }))?.state, 'fresh');
 });
 
 onEngines('what was purged for good, or is not kept, does not come back', async (table) => {

@@ -93,7 +93,12 @@ export function nextOf(e: Vector): NextEntry {
 export function datedOf(e: Vector) {
   const { generatedAtMs, revalidateSeconds, staleSeconds = 0, purgeSeq = 0, ...rest } = nextOf(e);
   const dated = { generatedAtMs, revalidateSeconds, staleSeconds, purgeSeq, foreign: e['foreign'] ?? false };
-  return { ...dated, ...optional('pinnedUntilMs', rest.pinnedUntilMs), ...optional('assertedAtMs', rest.assertedAtMs) };
+  return {
+    ...dated,
+    ...optional('pinnedUntilMs', rest.pinnedUntilMs),
+    ...optional('assertedAtMs', rest.assertedAtMs),
+    ...optional('withdrawn', e['withdrawn']),
+  };
 }
 
 /** Epoch seconds in milliseconds; what is no number stays as it is. */
@@ -141,6 +146,7 @@ export function entryVector(e: Entry): Vector {
     pinned_until: (e.pinnedUntilMs ?? 0) / 1000,
     asserted_at: (e.assertedAtMs ?? 0) / 1000,
     render_ms: e.renderMs,
+    withdrawn: e.withdrawn,
   });
 }
 
