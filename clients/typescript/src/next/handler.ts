@@ -20,7 +20,7 @@ export interface CacheHandler {
   resetRequestCache(): void;
 }
 
-/** What Next constructs. */
+/** What Next constructs. It throws InvalidInputError if it is named in `cacheHandlers`. */
 export type CacheHandlerClass = new (ctx: HandlerContext) => CacheHandler;
 
 /**
@@ -31,34 +31,55 @@ export type CacheHandlerClass = new (ctx: HandlerContext) => CacheHandler;
 export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHandlerClass {
   let local: Local | undefined;
   let site: Site | undefined;
-  return class {
-    readonly #handler: CacheHandler;
+  return ofSingular(
+    class {
+      readonly #handler: CacheHandler;
 
-    /** @throws InvalidInputError InvalidKeyError if the table or the bucket is not named, or an option is wrong */
-    constructor(ctx: HandlerContext) {
-      if (isBuilding(ctx)) {
-        local ??= new Local();
-        this.#handler = ofLocal(local);
-        return;
+      /** @throws InvalidInputError InvalidKeyError if the table or the bucket is not named, or an option is wrong */
+      constructor(ctx: HandlerContext) {
+        if (isBuilding(ctx)) {
+          local ??= new Local();
+          this.#handler = ofLocal(local);
+          return;
+        }
+        site ??= new Site(settingsOf(options, process.env), ctx);
+        this.#handler = new Shared(site, ctx);
       }
-      site ??= new Site(settingsOf(options, process.env), ctx);
-      this.#handler = new Shared(site, ctx);
-    }
 
-    get(key: string, ctx: GetContext): Promise<Answer | null> {
-      return this.#handler.get(key, ctx);
-    }
+      get(key: string, ctx: GetContext): Promise<Answer | null> {
+        return this.#handler.get(key, ctx);
+      }
 
-    set(key: string, value: Value, ctx: SetContext): Promise<void> {
-      return this.#handler.set(key, value, ctx);
-    }
+      set(key: string, value: Value, ctx: SetContext): Promise<void> {
+        return this.#handler.set(key, value, ctx);
+      }
 
-    revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
-      return this.#handler.revalidateTag(tags, durations);
-    }
+      revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
+        return this.#handler.revalidateTag(tags, durations);
+      }
 
-    resetRequestCache(): void {}
-  };
+      resetRequestCache(): void {}
+    },
+  );
+}
+
+/** What Next looks for in handlers of `cacheHandlers`, and not in that of `cacheHandler`. */
+const methodsOfPlural: ReadonlySet<PropertyKey> = new Set(['refreshTags', 'getExpiration', 'updateTags']);
+
+/**
+ * Refuses to be one of `cacheHandlers`, those of 'use cache'. Next looks for their
+ * methods before it renders: what is thrown there ends `next build`, while a page that
+ * calls a method in vain hangs, and is tried three times for a minute each.
+ */
+function ofSingular(handler: CacheHandlerClass): CacheHandlerClass {
+  return new Proxy(handler, {
+    has(target, name) {
+      if (!methodsOfPlural.has(name)) return Reflect.has(target, name);
+      throw new InvalidInputError(
+        "cacheHandlers of next.config, which are for 'use cache', name the handler of @facetheory/tabletheory/next: expected it as cacheHandler, in the singular",
+      );
+    },
+  });
 }
 
 /** `next build`, in all of its processes, and `next dev`. */

@@ -572,6 +572,14 @@ onStores('paths of any length and any characters have keys', async ({ start }) =
   }
 });
 
+test('the handler refuses to be one of cacheHandlers, before Next calls a method in vain', () => {
+  const Handler = createCacheHandler();
+  for (const method of ['refreshTags', 'getExpiration', 'updateTags']) {
+    assert.throws(() => method in Handler, /expected it as cacheHandler, in the singular/, method);
+  }
+  assert.ok('prototype' in Handler);
+});
+
 test('next build and next dev need no table, and keep fetches in memory', async () => {
   const Handler = createCacheHandler();
   const dev = new Handler({ dev: true });

@@ -26,13 +26,19 @@ export const noNext = existsSync(next)
 
 /** Builds the site. It is told of no table: `next build` needs none. */
 export function buildSite(): void {
-  const built = spawnSync(process.execPath, [next, 'build'], {
+  const { status, output } = runBuild();
+  if (status !== 0) throw new Error(`next build failed:\n${output}`);
+}
+
+/** Runs `next build`, for five minutes at most. */
+export function runBuild(environment: Record<string, string> = {}): { status: number | null; output: string } {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [next, 'build'], {
     cwd: site,
-    env: { ...bare(), SITE_HANDLER: handler.href },
+    env: { ...bare(), SITE_HANDLER: handler.href, ...environment },
     encoding: 'utf8',
     timeout: 300_000,
   });
-  if (built.status !== 0) throw new Error(`next build failed:\n${built.stdout}\n${built.stderr}`);
+  return { status, output: `${stdout}\n${stderr}` };
 }
 
 /** The environment without what would name a store, or tell Next that it is tested. */

@@ -4,13 +4,32 @@ import { before, type TestContext, test } from 'node:test';
 import { DeleteObjectsCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 
 import { engines, newTable, noEngine, type TestTable } from '../engines.js';
-import { askToRevalidate, buildSite, type Fleet, newFleet, noNext, type Server, until, visit } from './servers.js';
+import {
+  askToRevalidate,
+  buildSite,
+  type Fleet,
+  newFleet,
+  noNext,
+  runBuild,
+  type Server,
+  until,
+  visit,
+} from './servers.js';
 import { newBucket, noBucket, type TestBucket } from './stores.js';
 
 const missing = noNext ?? noBucket ?? (engines().length === 0 ? noEngine : undefined);
 
 before(() => {
   if (!missing) buildSite();
+});
+
+test('a build with the handler in cacheHandlers, the plural, fails at once and says why', {
+  skip: noNext ?? false,
+}, () => {
+  const { status, output } = runBuild({ SITE_PLURAL: '1' });
+  assert.equal(status, 1, output);
+  assert.match(output, /expected it as cacheHandler, in the singular/);
+  assert.doesNotMatch(output, /because it took more than/);
 });
 
 /** Two servers of one site. */

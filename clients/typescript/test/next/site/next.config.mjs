@@ -8,4 +8,6 @@ export default {
   images: { customCacheHandler: true },
   // Each process keeps as little as it can, but for the test of what it keeps.
   cacheMaxMemorySize: Number(process.env.SITE_MEMORY ?? 0),
+  // The mistake of a site, with a folder of its own.
+  ...(process.env.SITE_PLURAL && { cacheHandlers: { default: here('./cache-handler.mjs') }, distDir: '.next/plural' }),
 };
