@@ -41,6 +41,9 @@ func (s settings) command(ctx context.Context, t *testing.T, subcommand string, 
 		"HOME=" + s.dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"AWS_EC2_METADATA_DISABLED=true",
 		"GORACE=atexit_sleep_ms=0", // else a binary with the race detector ends a second late
+		// The store of a busy machine is slow, and not down: pages are not to be
+		// rendered without it.
+		"ISR_STORE_TIMEOUT=10s",
 	}, s.env...)
 	return cmd
 }
