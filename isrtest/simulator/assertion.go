@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,8 @@ func (w *world) assert(l *life, p *page) {
 		ctx, cancel := w.aside()
 		defer cancel()
 		entry, err := do(ctx)
+		w.noteReload(l, p)
+		l.noteAnswered()
 		w.happened(event{kind: asserted, life: l, page: p, entry: entry, visitor: v, err: err})
 	})
 }
@@ -43,9 +46,9 @@ func (w *world) hasten(l *life) {
 }
 
 func (w *world) assertion(l *life, p *page) (what string, do func(context.Context) (isr.Entry, error)) {
-	pin := w.pace.of(time.Duration(1+w.rng.IntN(60)) * time.Second)
-	switch w.rng.IntN(5) {
-	case 0:
+	pin := w.pace.of(time.Duration(1+w.rng.IntN(120)) * time.Second)
+	switch w.rng.IntN(6) {
+	case 0, 5:
 		return fmt.Sprintf("pin for %v", pin), func(ctx context.Context) (isr.Entry, error) { return l.cache.Pin(ctx, p.key, pin) }
 	case 1, 2:
 		return "unpin", func(ctx context.Context) (isr.Entry, error) { return l.cache.Unpin(ctx, p.key) }
@@ -69,8 +72,8 @@ func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *g
 	if g.bodyKey != earlier.bodyKey || g.sha256 != earlier.sha256 || g.generatedAt != earlier.generatedAt || g.etag != earlier.etag {
 		w.violate("a rollback brings a generation back as it was", "%s of %s is not what %s was", w.generationName(g), p.path, w.generationName(earlier))
 	}
-	if was := earlier.purgeSeq; was < p.hardSeq && g.purgeSeq >= p.hardSeq {
-		w.violate("what was purged does not return", "%s of %s was purged at %d, and has sequence %d now", w.generationName(g), p.path, p.hardSeq, g.purgeSeq)
+	if was, hard := earlier.purgeSeq, max(p.hardSeq, w.marks[earlier.tag]); was < hard && g.purgeSeq >= hard {
+		w.violate("what was purged does not return", "%s of %s was purged at %d, and has sequence %d now", w.generationName(g), p.path, hard, g.purgeSeq)
 	}
 	if a, b := before.lock(), p.rows.lock(); (a == nil) != (b == nil) || a != nil && *a != *b {
 		w.violate("a rollback takes nobody's lease", "LOCK of %s changed", p.path)
@@ -80,11 +83,12 @@ func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *g
 	}
 }
 
-// checkLogged: all nodes are told, in the very step.
+// checkLogged: all nodes are told of the end of a pin, or its beginning, in the very
+// step.
 func (w *world) checkLogged(p *page, g *generation) {
 	seq, targets := w.readLog()
 	if seq != w.seqBefore+1 {
-		w.violate("a rollback advances the log by one", "it was %d, and is %d", w.seqBefore, seq)
+		w.violate("a change of a pin advances the log by one", "it was %d, and is %d", w.seqBefore, seq)
 		return
 	}
 	if len(targets) > 1 {
@@ -94,13 +98,16 @@ func (w *world) checkLogged(p *page, g *generation) {
 		p.told = append(p.told, telling{seq: seq, index: g.index})
 		return
 	}
-	w.violate("all nodes are told of a rollback", "row %d of the log does not name %s", seq, p.path)
+	w.violate("all nodes are told of a change of a pin", "row %d of the log does not name %s", seq, p.path)
 }
 
 // checkAsserted: who is told of a rollback finds it from then on, at that node.
 func (w *world) checkAsserted(e event) {
 	e.life.asking--
 	w.log("%s: asserting %s: %s", e.life.name, e.page.path, summary(e.err))
+	if errors.Is(e.err, isr.ErrPurged) {
+		w.counts["rollback refused for a purge"]++
+	}
 	if e.err != nil {
 		return
 	}
@@ -124,8 +131,13 @@ func (w *world) checkPin(p *page, c *call, before partition, g *generation) {
 	if was == nil || !was.ours || was.pinned <= w.clockOf(c) {
 		return
 	}
+	w.checkLogged(p, g)
 	if c.life.pages[p].unpin {
-		w.counts["unpinned by a regeneration"]++
+		w.counts["publish over a pin"]++
+		return
+	}
+	if _, err := w.shelf.get(was.bodyKey); err != nil {
+		w.counts["publish over a pin without its body"]++
 		return
 	}
 	if purge := numberOf(p.rows["PURGE"], "seq"); was.purgeSeq >= purge {

@@ -22,7 +22,8 @@ type shelf struct {
 	// rewritten names a key under which other content was put, which nobody may
 	// try: keys are used once.
 	rewritten string
-	deleted   bool // since it was looked at last
+	deleted   bool            // since it was looked at last
+	lost      map[string]bool // keys of bodies that were deleted by mistake
 }
 
 type storedBody struct {
@@ -30,7 +31,21 @@ type storedBody struct {
 	at      time.Time
 }
 
-func newShelf() *shelf { return &shelf{bodies: make(map[string]storedBody)} }
+func newShelf() *shelf {
+	return &shelf{bodies: make(map[string]storedBody), lost: make(map[string]bool)}
+}
+
+// loseBody deletes the body of a page, as a mistaken operator does.
+func (w *world) loseBody(p *page) {
+	g := p.current()
+	if g == nil {
+		return
+	}
+	w.log("the body of %s of %s is lost", w.generationName(g), p.path)
+	w.counts["body lost"]++
+	delete(w.shelf.bodies, g.bodyKey)
+	w.shelf.lost[g.bodyKey] = true
+}
 
 func (s *shelf) put(key string, content []byte) error {
 	if err := isr.ValidBodyKey(key); err != nil {
@@ -62,7 +77,7 @@ var _ isr.BodyStore = (*gatedShelf)(nil)
 
 // passBody is pass for what has no row. The key is not told: it is random.
 func passBody[T any](ctx context.Context, l *life, op string, do func(*shelf) (T, error)) (T, error) {
-	c := &call{life: l, op: op, kind: body, errand: storing}
+	c := &call{life: l, op: op, kind: body, errand: storing, aside: isAside(ctx)}
 	return pass(ctx, l.w.gate, c, func() (T, error) { return do(l.w.shelf) })
 }
 
@@ -73,9 +88,18 @@ func (g *gatedShelf) Put(ctx context.Context, key string, content []byte) error 
 }
 
 func (g *gatedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if !isAside(ctx) {
+		g.life.w.happened(event{kind: bodyWanted, life: g.life, page: g.life.w.pages[0], body: key})
+	}
 	b, err := passBody(ctx, g.life, "body open", func(s *shelf) (storedBody, error) { return s.get(key) })
 	if err != nil {
 		return nil, 0, err
+	}
+	if !isAside(ctx) {
+		for _, p := range g.life.w.pages {
+			g.life.w.noteReload(g.life, p) // it may be found to be purged
+		}
+		g.life.w.happened(event{kind: bodyOpened, life: g.life, page: g.life.w.pages[0], body: key})
 	}
 	return io.NopCloser(bytes.NewReader(b.content)), int64(len(b.content)), nil
 }
@@ -139,7 +163,10 @@ func (w *world) checkShelf() {
 func (w *world) checkWhole(p *page, g *generation) {
 	const invariant = "META points at a whole body"
 	b, err := w.shelf.get(g.bodyKey)
-	if errors.Is(err, isr.ErrNotFound) {
+	switch {
+	case err != nil && w.shelf.lost[g.bodyKey]:
+		return
+	case errors.Is(err, isr.ErrNotFound):
 		w.violate(invariant, "the body of %s of %s is not there", w.generationName(g), p.path)
 		return
 	}

@@ -20,7 +20,7 @@ func concat(lists ...[]simulator.Bug) (all []simulator.Bug) {
 }
 
 // maxBugSeeds is within how many seeds a bug has to be caught.
-const maxBugSeeds = 2000
+const maxBugSeeds = 400
 
 // TestBugs: every bug is caught by an invariant. A simulation that no bug can
 // make fail would prove nothing.

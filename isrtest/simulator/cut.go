@@ -1,23 +1,34 @@
 package simulator
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/facetheory/isr"
+)
 
 // A cut is what a machine cannot reach, and until when: calls are not refused, they
-// hang.
+// hang. What it is denied is refused.
 type cut struct {
 	table, bodies time.Time
+	denied        time.Time // the bodies
 }
 
-// cut has a machine lose the table, the bodies, or both for a while. Some of the
-// times are longer than a lease, and than any timeout.
+// cut has a machine lose the table, the bodies, or both, or its permission to use the
+// bodies, for a while. Some of the times are longer than a lease, and than any timeout.
 func (w *world) cut(n *node) {
 	longest := []time.Duration{4 * time.Second, 20 * time.Second, 100 * time.Second, 240 * time.Second}[w.rng.IntN(4)]
 	d := w.pace.of(time.Second + time.Duration(w.rng.Int64N(int64(longest))))
 	until := time.Now().Add(d)
-	what := []string{"the table", "the bodies", "the table and the bodies"}[w.rng.IntN(3)]
-	w.log("%s cannot reach %s for %.3fs", n.name, what, d.Seconds())
+	what := []string{"the table", "the bodies", "the table and the bodies", "denied"}[w.rng.IntN(4)]
 	w.gate.mu.Lock()
 	defer w.gate.mu.Unlock()
+	if what == "denied" {
+		w.log("%s is denied the bodies for %.3fs", n.name, d.Seconds())
+		n.cut.denied = until
+		return
+	}
+	w.log("%s cannot reach %s for %.3fs", n.name, what, d.Seconds())
 	if what != "the bodies" {
 		n.cut.table = until
 		w.counts["table hangs"]++
@@ -36,6 +47,16 @@ func (w *world) mend() {
 		n.cut = cut{}
 	}
 }
+
+// isDenied says that a call is refused for lack of a permission.
+func (w *world) isDenied(c *call) bool {
+	w.gate.mu.Lock()
+	defer w.gate.mu.Unlock()
+	return c.kind == body && c.life.node.cut.denied.After(time.Now())
+}
+
+// errDenied is the answer to such a call.
+var errDenied = fmt.Errorf("simulator: %w", isr.ErrDenied)
 
 // hangsUntilLocked is until when a call cannot get anywhere; the zero time if it can.
 // It has to be called under gate.mu.

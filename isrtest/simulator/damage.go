@@ -11,10 +11,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// damage has something happen to the log that no change of the log does: rows whose
-// time is over are trimmed, one is lost or made unreadable, or one appears behind
-// the end.
+// damage has something happen that no process does: rows of the log whose time is
+// over are trimmed, one is lost or made unreadable, one appears behind the end, or
+// the body of a page is lost.
 func (w *world) damage() {
+	if w.rng.IntN(3) == 0 {
+		w.loseBody(w.somePage())
+		if w.rng.IntN(2) == 0 {
+			w.crash(pick(w.rng, w.nodes)) // so that somebody needs it
+		}
+		return
+	}
 	w.damaged = true
 	switch w.rng.IntN(5) {
 	case 0:

@@ -70,6 +70,17 @@
 //   - Origins that answer with an empty page: these are remembered for longer than
 //     such a world lives.
 //
+// # Interleavings
+//
+// A check that never had a chance to fail proves nothing. [Interleavings] are what a
+// run has to meet with; TestSimulation reports how often it did, and in how many
+// worlds, and fails from 4,000 seeds on if one never occurred. A name that begins with
+// "judged" counts how often that invariant was applied.
+//
+// Stores in TypeScript and Python take no part in these worlds. Their own tests have
+// fault plans (lost requests and replies, throttling, conflicts, echoes) for the same
+// cases, on the same engine.
+//
 // # Running it
 //
 //	go test ./isrtest/simulator                                     200 seeds

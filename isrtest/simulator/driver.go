@@ -42,7 +42,7 @@ func (w *world) choices() []choice {
 		{"visit", some(15), func() { w.visitIfMay(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"crash", p.crashes, func() { w.crash(pick(w.rng, w.nodes)) }},
 		{"freeze", some(p.freezes), func() { w.freeze(pick(w.rng, awake).life) }},
-		{"regenerate", some(p.forces), func() { w.regenerate(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"regenerate", some(p.forces), func() { w.regenerate(pick(w.rng, awake).life, w.somePage()) }},
 		{"assert", some(p.assertions), func() { w.assert(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"demand", some(p.demands), func() { w.demand(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"collect", some(p.collections), func() { w.collect(pick(w.rng, awake).life) }},
@@ -52,6 +52,7 @@ func (w *world) choices() []choice {
 		{"rush", p.rushes, func() { w.rush = 4 + w.rng.IntN(8) }},
 		{"hasten", some(min(w.rush, 1) * 300), func() { w.hasten(pick(w.rng, awake).life) }},
 		{"purge", p.purges, func() { w.purge(pick(w.rng, w.pages)) }},
+		{"purge by tag", p.tagPurges, func() { w.purgeTag(pick(w.rng, tags())) }},
 	}
 }
 
@@ -129,6 +130,17 @@ func (w *world) idle(longest time.Duration) {
 	case <-timer.C:
 	}
 	w.delays.meant(min(time.Since(began), until.Sub(began)))
+}
+
+// somePage is any page, and one that is pinned more often than others.
+func (w *world) somePage() *page {
+	p := pick(w.rng, w.pages)
+	for _, other := range w.pages {
+		if g := other.current(); g != nil && g.pinned > trueNow() && w.rng.IntN(2) == 0 {
+			return other
+		}
+	}
+	return p
 }
 
 func pick[T any](rng *rand.Rand, of []T) T { return of[rng.IntN(len(of))] }

@@ -19,13 +19,15 @@ type event struct {
 	at    time.Time
 	since time.Time // leaseLost, published: when the process asked
 
-	render  *rendering // renderBegan
-	entry   isr.Entry  // of a publish or regeneration, or what was asserted
-	visitor *visitor   // who asked
-	token   string     // leaseLost, published, acquired: of the lease that the process believed in, or asked for
-	seq     int64      // logAsked, logAnswered: after which changes were asked for
-	known   int64      // logAnswered: where the log was when it was asked
-	changes []isr.Change
+	render   *rendering // renderBegan
+	entry    isr.Entry  // of a publish or regeneration, or what was asserted
+	visitor  *visitor   // who asked
+	body     string     // bodyWanted: its key
+	replayed bool       // demanded: the result is that of an earlier time
+	token    string     // leaseLost, published, acquired: of the lease that the process believed in, or asked for
+	seq      int64      // logAsked, logAnswered: after which changes were asked for
+	known    int64      // logAnswered: where the log was when it was asked
+	changes  []isr.Change
 }
 
 type eventKind int
@@ -43,6 +45,8 @@ const (
 	demanded
 	asserted
 	collected
+	bodyWanted
+	bodyOpened
 	answered
 )
 
@@ -102,8 +106,12 @@ func (w *world) digestEvents() {
 			w.checkAsserted(e)
 		case collected:
 			w.noteCollected(e)
+		case bodyWanted:
+			w.checkWanted(e)
+		case bodyOpened:
+			e.life.opening[e.body]--
 		case answered:
-			w.checkAnswer(e.visitor)
+			w.checkAnswer(e.visitor, e.at)
 		}
 	}
 }
@@ -119,6 +127,7 @@ func (w *world) checkAnswerToPublish(e event) {
 	case e.err == nil && (found.version != e.entry.Version || found.bodyKey != e.entry.BodyKey):
 		w.violate("an acknowledged publish is never lost", "%s was told that it had published version %d of %s, and it was %d", e.life.name, e.entry.Version, p.path, found.version)
 	case e.err == nil:
+		e.life.pages[p].kept = ""
 		if g := w.grants[e.token]; g != nil {
 			g.acked = true
 		}

@@ -60,6 +60,10 @@ func (w *world) deliver(c *call) {
 	case c.done != nil:
 		w.log("%s: %s: answered %s", c.life.name, c.op, summary(c.done.err))
 		w.gate.answer(c, *c.done)
+	case w.isDenied(c):
+		w.log("%s: %s [denied]", c.life.name, c.op)
+		w.counts["body denied"]++
+		w.gate.answer(c, outcome{err: errDenied})
 	default:
 		f := served
 		if w.rng.Float64()*100 < w.profile.faults {
@@ -125,6 +129,7 @@ func (w *world) delay() time.Duration {
 // saw before it called is looked at first: in real time that may be news.
 func (w *world) carryOut(c *call, how string) outcome {
 	w.digestEvents()
+	w.checkContention(c)
 	var o outcome
 	w.outside.do(func() { o.value, o.err = c.do() })
 	w.log("%s: %s%s: %s", c.life.name, c.op, how, summary(o.err))
@@ -133,18 +138,42 @@ func (w *world) carryOut(c *call, how string) outcome {
 	return o
 }
 
+// checkContention: a change of the log that another was faster than is made again of
+// what SEQ is then, read after the pause and not before: in between it moves.
+func (w *world) checkContention(c *call) {
+	if !c.again || c.gone.Load() || !w.pace.ordered() {
+		return
+	}
+	w.counts["judged contended"]++
+	if c.seqAge > 0 {
+		w.violate("SEQ is read after the pause", "%s sends a change %.3fs after it has read SEQ", c.life.name, c.seqAge.Seconds())
+	}
+}
+
 // countRefusal counts transactions that a condition refused, by what was asked for and
 // the row.
 func (w *world) countRefusal(c *call, err error) {
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
-		return
-	}
-	for i, reason := range canceled.CancellationReasons {
-		if sk := c.rows[i]; aws.ToString(reason.Code) == "ConditionalCheckFailed" && (sk == "META" || sk == "LOCK" || sk == "SEQ") {
+	for _, sk := range c.refusedBy(err) {
+		if sk == "META" || sk == "LOCK" || sk == "SEQ" {
 			w.counts[string(c.errand)+" refused by "+sk]++
 		}
 	}
+}
+
+// refusedBy are the sort keys of the rows whose conditions a transaction was refused
+// for.
+func (c *call) refusedBy(err error) []string {
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		return nil
+	}
+	var rows []string
+	for i, reason := range canceled.CancellationReasons {
+		if aws.ToString(reason.Code) == "ConditionalCheckFailed" {
+			rows = append(rows, c.rows[i])
+		}
+	}
+	return rows
 }
 
 // errReset is a connection that broke.
@@ -207,7 +236,7 @@ func summary(err error) string {
 		return api.ErrorCode()
 	}
 	for _, known := range []error{
-		isr.ErrLeaseLost, isr.ErrMoved, isr.ErrUnknownOutcome, isr.ErrUncacheable, isr.ErrNotFound, isr.ErrExists, isr.ErrClosed, errReset,
+		isr.ErrLeaseLost, isr.ErrMoved, isr.ErrUnknownOutcome, isr.ErrUncacheable, isr.ErrNotFound, isr.ErrExists, isr.ErrClosed, isr.ErrDenied, errReset,
 		context.DeadlineExceeded, context.Canceled,
 	} {
 		if errors.Is(err, known) {

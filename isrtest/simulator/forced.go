@@ -27,7 +27,7 @@ func (w *world) regenerate(l *life, p *page) {
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p}
 	var options []isr.RegenerateOption
-	unpin := w.profile.assertions > 0 && w.rng.IntN(3) == 0
+	unpin := w.profile.assertions > 0 && w.rng.IntN(2) == 0
 	if unpin {
 		options = append(options, isr.WithUnpin())
 		l.pages[p].unpin = true

@@ -38,6 +38,8 @@ type call struct {
 	at     time.Time
 	aside  bool                // it is somebody's who asks for more than a page
 	note   *note               // wants to know; may be nil
+	seqAge time.Duration       // how old what the process knew of SEQ was at that time
+	again  bool                // a rollback is made again that SEQ has refused
 	do     func() (any, error) // carries it out; called by the driver alone
 
 	reply chan outcome // holds one element once the caller is answered
@@ -93,12 +95,29 @@ func (g *gate) enter(c *call) bool {
 		return false
 	}
 	c.at = time.Now()
+	if c.errand == asserting {
+		c.seqAge, c.again = c.at.Sub(c.life.seqRead), c.isOneOf(c.life.refused)
+		c.life.refused = nil
+	}
 	g.waiting = append(g.waiting, c)
 	select {
 	case g.arrived <- struct{}{}:
 	default: // the driver knows of another
 	}
 	return true
+}
+
+// isOneOf says that a call is for a page of one of these partitions.
+func (c *call) isOneOf(pks []string) bool {
+	return slices.ContainsFunc(c.pks, func(pk string) bool { return pk != "PURGE" && slices.Contains(pks, pk) })
+}
+
+// noteAnswered notes that somebody is told what became of a rollback: what is sent next
+// may be another.
+func (l *life) noteAnswered() {
+	l.w.gate.mu.Lock()
+	defer l.w.gate.mu.Unlock()
+	l.refused = nil
 }
 
 // await is the caller's part.
@@ -218,6 +237,12 @@ func (g *gate) answer(c *call, o outcome) {
 		if outcomeIsFault(o.err) {
 			c.life.failed = time.Now()
 		}
+		if c.op == "get PURGE SEQ" {
+			c.life.seqRead = time.Now()
+		}
+		if c.errand == asserting && slices.Equal(c.refusedBy(o.err), []string{"SEQ"}) {
+			c.life.refused = c.pks
+		}
 		c.reply <- o
 	}
 }
@@ -228,6 +253,13 @@ func (l *life) lastFailure() time.Time {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()
 	return l.failed
+}
+
+// sequenceRead is when a read of SEQ was answered last.
+func (l *life) sequenceRead() time.Time {
+	l.w.gate.mu.Lock()
+	defer l.w.gate.mu.Unlock()
+	return l.seqRead
 }
 
 // expire tells a caller that thawed that its context has ended.

@@ -29,6 +29,9 @@ func (w *world) carriedOut(c *call) {
 	w.noteSequence(c)
 	if c.kind == reading && c.note != nil && !c.gone.Load() {
 		c.note.seq.Store(w.seq)
+		if len(c.pks) == 1 {
+			c.note.index.Store(int64(len(w.pageOf(c.pks[0]).history) - 1))
+		}
 	}
 	if c.kind == reading {
 		return
@@ -92,6 +95,8 @@ func (w *world) noteGeneration(p *page, by *life) *generation {
 	if g.meta != nil && !g.withdrawn {
 		if b, err := w.shelf.get(g.bodyKey); err == nil {
 			g.content, _ = contentOf(b.content)
+		} else if w.shelf.lost[g.bodyKey] {
+			g.content = g.meta.content
 		}
 		w.log("  META of %s: %s, version %s, made at %+ds for %ds, sequence %d", p.path, g.content, w.versionName(g.version), w.seconds(g.generatedAt), g.revalidate, g.purgeSeq)
 	}
@@ -103,6 +108,12 @@ func (w *world) noteGeneration(p *page, by *life) *generation {
 // promises.
 func (w *world) checkPublish(p *page, c *call, before partition, g *generation) {
 	w.counts["publish"]++
+	for _, n := range w.nodes {
+		if n.life.collecting > 0 {
+			w.counts["publish beside a collection"]++
+			break
+		}
+	}
 	w.checkRight(p, c, before.lock())
 	w.checkVersion(p, c, before, g)
 	w.checkReplaced(p, c, g)

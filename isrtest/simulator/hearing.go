@@ -21,6 +21,7 @@ type hearing struct {
 	reach  int64     // how far the rows go that it was given
 	asking int       // reads of the log that are under way
 	since  time.Time // when the latest one ended, or the process began
+	heard  time.Time // when it heard of something; guarded by world.mu
 }
 
 // Changes implements [isr.MetaStore].
@@ -31,6 +32,7 @@ func (m *witness) Changes(ctx context.Context, after int64) ([]isr.Change, error
 	w.mu.Unlock()
 	w.happened(event{kind: logAsked, life: m.life, page: w.pages[0], seq: after})
 	changes, err := m.MetaStore.Changes(ctx, after)
+	w.noteHeard(m.life)
 	w.happened(event{kind: logAnswered, life: m.life, page: w.pages[0], seq: after, known: known, changes: changes, err: err})
 	return changes, err
 }
@@ -40,9 +42,17 @@ func (m *witness) Sequence(ctx context.Context) (isr.Sequence, error) {
 	w := m.life.w
 	w.happened(event{kind: sequenceAsked, life: m.life, page: w.pages[0]})
 	seq, err := m.MetaStore.Sequence(ctx)
+	w.noteHeard(m.life)
 	w.happened(event{kind: sequenceAnswered, life: m.life, page: w.pages[0], err: err})
 	m.life.polled.Store(true)
 	return seq, err
+}
+
+// noteHeard notes that a process may hear of changes. It is safe for concurrent use.
+func (w *world) noteHeard(l *life) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.log.heard = time.Now()
 }
 
 // noteAsked: a process that asks for the changes after a sequence has done what the

@@ -21,6 +21,8 @@ type grant struct {
 	request   string    // the sort key of the request that it is for; empty for none
 	published int       // how often its holder has published
 	acked     bool      // and was told so
+	early     bool      // somebody took it whose clock is ahead of the holder's
+	told      time.Time // when its holder was told that it has it; zero before
 }
 
 // checkLock holds what became of LOCK against what its rules allow. The call is
@@ -44,11 +46,26 @@ func (w *world) checkLock(p *page, c *call, before, after *lock, metaChanged boo
 			w.violate("a lease is refreshed by its holder", "%s refreshed %s, which is %s's", c.life.name, w.trace.name("lease", before.token), w.holderName(before))
 		}
 		w.counts["heartbeat"]++
+		w.checkPatience(c, w.grants[before.token])
 		if before.expires <= w.earliestOf(c) {
 			w.violate("a lease that has ended stays so", "%s refreshed %s, which had ended %d s before by its clock", c.life.name, w.trace.name("lease", before.token), now-before.expires)
 		}
 	}
 }
+
+// checkPatience: a lease is extended for as long as its work may take, and no longer,
+// whatever hangs.
+func (w *world) checkPatience(c *call, g *grant) {
+	longest := w.pace.of(renderTimeout) + storeTime + w.pace.margin
+	if g == nil || g.told.IsZero() || c.at.Sub(g.told) <= longest {
+		return
+	}
+	w.violate("a lease is given up when its work does not get on", "%s extends that of %s, which it has had for %.3fs",
+		c.life.name, g.page.path, c.at.Sub(g.told).Seconds())
+}
+
+// storeTime is what the calls of the stores under a lease may take, beside the render.
+const storeTime = 30 * time.Second
 
 // checkTaken: a lease is taken if nobody has it, or becomes the pause after a
 // failure by its holder.
@@ -62,8 +79,9 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 	} else if before != nil && before.expires > now {
 		w.violate("a lease is taken only if it has ended", "%s took that of %s, which had %d s left by its clock", c.life.name, w.holderName(before), before.expires-now)
 	}
-	if !pause && before != nil && w.holderOf(before) != nil {
+	if before != nil && !pause && w.holderOf(before) != nil {
 		w.counts["takeover"]++
+		w.grants[before.token].early = c.life.node.skew > w.holderOf(before).node.skew
 	}
 	g := w.grants[after.token]
 	if g == nil {
@@ -78,6 +96,13 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 // checkAcquired: a process that has got the lease is told so, though the reply to its
 // request was lost; and one that is told that it has not leaves nothing behind.
 func (w *world) checkAcquired(e event) {
+	if g := w.grants[e.token]; g != nil && e.err == nil {
+		g.told = e.at
+		e.life.pages[e.page].lease = g
+		if w.lastRead(e.life, e.page) < len(e.page.history)-1 {
+			w.counts["page changed before its lease was taken"]++
+		}
+	}
 	held := e.page.rows.lock()
 	if e.err == nil || held == nil || e.token == "" || held.token != e.token || w.grants[e.token].late || errors.Is(e.err, isr.ErrUnknownOutcome) {
 		return

@@ -48,6 +48,13 @@ type life struct {
 
 	log hearing // the driver's own
 
+	opening map[string]int // bodies that were asked for, less the answers; the driver's own
+
+	seqRead time.Time // when a read of SEQ was answered last; guarded by gate.mu
+	refused []string  // the partitions of a rollback that SEQ has refused, until somebody is answered; guarded by gate.mu
+
+	collecting int // collections of garbage that are under way; the driver's own
+
 	asking  int        // regenerations and assertions that somebody waits for; the driver's own
 	closing chan error // holds the answer to Close
 
@@ -56,15 +63,21 @@ type life struct {
 
 // A view is what one process has to do with one page.
 type view struct {
-	born     int          // the generation that was current when the process started
-	served   int          // the newest generation that a request of it has ended with
-	rendered []*rendering // as far as the driver has seen
-	purges   []warning    // ascending; the first is what was purged when the process started
-	asked    bool         // somebody has wanted the page
-	unpin    bool         // somebody has asked for a regeneration that unpins
-	waiting  int          // visitors who have no answer yet
-	forcing  bool         // somebody waits for a regeneration
-	forced   int          // how many renderings there were when that began
+	born      int          // the generation that was current when the process started
+	served    int          // the newest generation that a request of it has ended with
+	rendered  []*rendering // as far as the driver has seen
+	purges    []warning    // ascending; the first is what was purged when the process started
+	lease     *grant       // that the process was told last that it has; the driver's own
+	read      int          // the generation that was current when it read the page last
+	readAt    time.Time    // when that was
+	withdrawn bool         // its origin has said that the page is not to be stored; guarded by world.mu
+	reloaded  time.Time    // when it may have had its flights of the page retired last
+	kept      string       // the key of the body that it has in memory, if that is known; the driver's own
+	asked     bool         // somebody has wanted the page
+	unpin     bool         // somebody has asked for a regeneration that unpins
+	waiting   int          // visitors who have no answer yet
+	forcing   bool         // somebody waits for a regeneration
+	forced    int          // how many renderings there were when that began
 }
 
 // start runs a new process on the node.
@@ -72,7 +85,7 @@ func (w *world) start(n *node) error {
 	n.runs++
 	l := &life{
 		w: w, node: n, name: fmt.Sprintf("%s.%d", n.name, n.runs),
-		dead: make(chan struct{}), pages: make(map[*page]*view),
+		dead: make(chan struct{}), pages: make(map[*page]*view), opening: make(map[string]int),
 	}
 	for _, p := range w.pages {
 		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purges: []warning{{seq: p.hardSeq}}}
@@ -187,9 +200,33 @@ func (w *world) end(l *life) {
 }
 
 // freeze stops a process for longer than a lease: all of its goroutines, as far
-// as anybody can tell.
+// as anybody can tell. Some that have rendered a page, and are about to publish it, take
+// the whole fleet with them, as the machine that they all run on does, so that nobody
+// takes the lease over.
 func (w *world) freeze(l *life) {
 	d := w.pace.of(LeaseTime + 2*time.Second + time.Duration(w.rng.Int64N(int64(2*LeaseTime))))
+	if storing := w.storing(); storing != nil && w.rng.IntN(2) == 0 {
+		for _, n := range w.awake() {
+			w.stop(n.life, d)
+		}
+		return
+	}
+	w.stop(l, d)
+}
+
+// storing is a process that has rendered a page and is storing its body, nil if there
+// is none.
+func (w *world) storing() *life {
+	for _, c := range w.gate.choosable(time.Now()) {
+		if c.op == "body put" && !c.gone.Load() {
+			return c.life
+		}
+	}
+	return nil
+}
+
+// stop stops a process.
+func (w *world) stop(l *life, d time.Duration) {
 	w.log("%s freezes for %.3fs", l.name, d.Seconds())
 	l.until = time.Now().Add(d)
 	l.froze, l.leased = time.Now(), w.leaseEnd(l)

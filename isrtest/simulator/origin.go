@@ -50,13 +50,14 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h := w.Header()
-	if world.profile.failures && rng.IntN(8) == 0 && !world.recovering() {
-		o.misbehave(w, rng, rd.content)
+	if world.profile.failures && rng.IntN(world.failing) == 0 && !world.recovering() {
+		o.misbehave(w, rng, rd)
 		return
 	}
 	h.Set("Content-Type", "text/html")
 	h.Set("X-Content", rd.content)
 	h.Set("Etag", etagOf(rd.content))
+	h.Set("Surrogate-Key", tagOf(rd.content))
 	content := bodyOf(rd.content)
 	half := len(content) / 2
 	_, _ = w.Write(content[:half]) // an error is of a render that was given up
@@ -67,7 +68,8 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // misbehave answers with what must not become a page.
-func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, content string) {
+func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, rd *rendering) {
+	content := rd.content
 	switch rng.IntN(o.life.w.pace.misdeeds) {
 	case 0:
 		w.WriteHeader(http.StatusInternalServerError)
@@ -75,10 +77,19 @@ func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, content string
 		w.Header().Set("Content-Length", "100000") // it ends before
 		_, _ = w.Write(bodyOf(content))
 	case 2:
+		o.life.w.noteWithdrawn(rd)
 		w.Header().Set("Cache-Control", "private, no-store")
 		_, _ = w.Write(bodyOf(content))
 	default: // empty
 	}
+}
+
+// noteWithdrawn notes that a process is told that a page is not to be stored. It may
+// not be able to tell the store so.
+func (w *world) noteWithdrawn(rd *rendering) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rd.life.pages[rd.page].withdrawn = true
 }
 
 // renderTime is mostly a moment, sometimes longer than a third of a lease, and

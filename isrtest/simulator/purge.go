@@ -15,42 +15,91 @@ import (
 // drop their copies, in one transaction.
 func (w *world) purge(p *page) {
 	hard := w.rng.IntN(2) == 0
-	seq := w.seq + 1
-	row := item{"pk": text(p.pk), "sk": text("PURGE"), "seq": number(seq), "hard_seq": number(p.hardSeq), "at": number(trueNow()), "ttl": number(trueNow() + 86400)}
-	if hard {
-		p.hardSeq = seq
-		row["hard_seq"] = number(seq)
+	w.log("%s is purged, hard %t: sequence %d", p.path, hard, w.seq+1)
+	w.purgePages([]*page{p}, hard)
+}
+
+// purgeTag purges all that has a tag, hard: a mark remembers it, for what is not
+// current now.
+func (w *world) purgeTag(tag string) {
+	var covered []*page
+	for _, p := range w.pages {
+		if g := p.current(); g != nil && g.ours && g.tag == tag {
+			covered = append(covered, p)
+		}
 	}
-	w.log("%s is purged, hard %t: sequence %d", p.path, hard, seq)
+	seq := w.seq + 1
+	w.log("the tag %s is purged: sequence %d", tag, seq)
+	w.marks[tag] = seq
+	w.purgePages(covered, true, types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: item{
+		"pk": text("PURGE"), "sk": text("MARK##tag#" + digest([]byte(tag))), "value": text(tag),
+		"seq": number(seq), "hard_seq": number(seq), "at": number(trueNow()), "ttl": number(trueNow() + markLifetime),
+	}}})
+}
+
+// markLifetime is how long marks are kept, in seconds.
+const markLifetime = 60 * 24 * 60 * 60
+
+// purgePages advances the log by one, for all these pages, and writes what else
+// belongs to the purge.
+func (w *world) purgePages(pages []*page, hard bool, more ...types.TransactWriteItem) {
+	seq := w.seq + 1
+	actions := append(more,
+		types.TransactWriteItem{Update: &types.Update{
+			TableName: &w.table, Key: item{"pk": text("PURGE"), "sk": text("SEQ")}, UpdateExpression: aws.String("SET seq = :n, mark_lifetime = :l"),
+			ExpressionAttributeValues: item{":n": number(seq), ":l": number(markLifetime)},
+		}},
+		types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: w.reloadRow(seq, pages)}},
+	)
+	for _, p := range pages {
+		if hard {
+			p.hardSeq = seq
+		}
+		actions = append(actions, types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: item{
+			"pk": text(p.pk), "sk": text("PURGE"), "seq": number(seq), "hard_seq": number(p.hardSeq), "at": number(trueNow()), "ttl": number(trueNow() + 86400),
+		}}})
+	}
 	w.external(func() error {
-		_, err := w.engine.TransactWriteItems(context.Background(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
-			{Put: &types.Put{TableName: &w.table, Item: row}},
-			{Update: &types.Update{
-				TableName: &w.table, Key: item{"pk": text("PURGE"), "sk": text("SEQ")}, UpdateExpression: aws.String("SET seq = :n, mark_lifetime = :l"),
-				ExpressionAttributeValues: item{":n": number(seq), ":l": number(int64(60 * 24 * time.Hour / time.Second))},
-			}},
-			{Put: &types.Put{TableName: &w.table, Item: w.reloadRow(seq, p)}},
-		}})
+		_, err := w.engine.TransactWriteItems(context.Background(), &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 		return err
 	})
 	w.mu.Lock()
 	w.seq = seq
 	w.mu.Unlock()
-	p.told = append(p.told, telling{seq: seq, index: -1, hard: hard})
-	if w.isRendering(p) {
-		w.counts["purge during a render"]++
+	for _, p := range pages {
+		p.told = append(p.told, telling{seq: seq, index: -1, hard: hard})
+		if w.isRendering(p) {
+			w.counts["purge during a render"]++
+		}
+		w.look(p, nil)
 	}
-	w.look(p, nil)
 }
 
-// reloadRow is the row of the log that has nodes read a page again.
-func (w *world) reloadRow(seq int64, p *page) item {
-	target := &types.AttributeValueMemberM{Value: item{"kind": text("reload"), "key": text(p.key.Text)}}
+// reloadRow is the row of the log that has nodes read pages again.
+func (w *world) reloadRow(seq int64, pages []*page) item {
+	targets := []types.AttributeValue{}
+	for _, p := range pages {
+		targets = append(targets, &types.AttributeValueMemberM{Value: item{"kind": text("reload"), "key": text(p.key.Text)}})
+	}
 	return item{
 		"pk": text("PURGE"), "sk": text(logKey(seq)), "id": text(rand.Text()),
-		"targets": &types.AttributeValueMemberL{Value: []types.AttributeValue{target}},
+		"targets": &types.AttributeValueMemberL{Value: targets},
 		"ttl":     number(trueNow() + int64(w.pace.logLife/time.Second)),
 	}
+}
+
+// noteRead notes which generation was current when a process read a page last. It is
+// safe for concurrent use.
+func (w *world) noteRead(l *life, p *page, index int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.pages[p].read, l.pages[p].readAt = index, time.Now()
+}
+
+func (w *world) lastRead(l *life, p *page) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return l.pages[p].read
 }
 
 // A warning is a hard purge that a process has read.

@@ -38,7 +38,7 @@ func (w *world) demand(l *life, p *page) {
 		ctx, cancel := w.aside()
 		defer cancel()
 		got, err := l.cache.Regenerate(ctx, p.key, isr.WithIdempotencyKey(v.name), isr.WithInputs(inputs))
-		w.happened(event{kind: demanded, life: l, page: p, entry: got.Entry, visitor: v, err: err})
+		w.happened(event{kind: demanded, life: l, page: p, entry: got.Entry, replayed: got.Replayed, visitor: v, err: err})
 	})
 }
 
@@ -51,6 +51,9 @@ func (w *world) checkDemanded(e event) {
 	w.log("%s: %s of %s: %s", e.life.name, name, e.page.path, summary(e.err))
 	if e.err != nil {
 		return
+	}
+	if e.replayed {
+		w.counts["request replayed"]++
 	}
 	d := e.page.demands["REQ#"+name]
 	if d == nil || d.generation == "" {

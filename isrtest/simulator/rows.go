@@ -104,6 +104,7 @@ type meta struct {
 	version    int64
 	generation string
 	content    string // of the header x-content
+	tag        string // the only one
 	sha256     string
 	length     int64
 	stale      int64 // seconds
@@ -138,6 +139,9 @@ func (p partition) meta() *meta {
 	m.asserted = numberOf(ours, "asserted_at")
 	if b, ok := ours["withdrawn"].(*types.AttributeValueMemberBOOL); ok {
 		m.withdrawn = b.Value
+	}
+	if tags, ok := ours["tags"].(*types.AttributeValueMemberL); ok && len(tags.Value) == 1 {
+		m.tag = textOf(item{"tag": tags.Value[0]}, "tag")
 	}
 	if list, ok := mapOf(ours, "headers")["x-content"].(*types.AttributeValueMemberL); ok && len(list.Value) == 1 {
 		if s, ok := list.Value[0].(*types.AttributeValueMemberS); ok {

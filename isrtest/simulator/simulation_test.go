@@ -32,7 +32,7 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	total := make(map[string]int)
+	total, worlds := make(map[string]int), make(map[string]int)
 	var mu sync.Mutex
 	each(t, *startFlag, uint64(*seedsFlag), func(t *testing.T, seed uint64) bool {
 		r := simulator.Run(t, simulator.Config{Seed: seed, Steps: *stepsFlag})
@@ -41,6 +41,7 @@ func TestSimulation(t *testing.T) {
 		total["steps"] += r.Steps
 		for name, n := range r.Counts {
 			total[name] += n
+			worlds[name] += min(n, 1)
 		}
 		if r.Violation != nil {
 			t.Error(r.Violation)
@@ -48,6 +49,25 @@ func TestSimulation(t *testing.T) {
 		return r.Violation == nil
 	})
 	t.Logf("%v seeds: %s", *seedsFlag, counts(total))
+	reportInterleavings(t, total, worlds)
+}
+
+// demandedFrom is the number of seeds from which on every interleaving has to occur: the
+// rarest is in one world of a thousand.
+const demandedFrom = 4000
+
+// reportInterleavings says how often each interleaving occurred, and fails if one never
+// did.
+func reportInterleavings(t *testing.T, total, worlds map[string]int) {
+	t.Helper()
+	var report strings.Builder
+	for _, name := range simulator.Interleavings() {
+		fmt.Fprintf(&report, "%8d in %5d worlds  %s\n", total[name], worlds[name], name)
+		if total[name] == 0 && *seedsFlag >= demandedFrom && !t.Failed() {
+			defer t.Errorf("in none of %v worlds there was what is counted as %q: they prove less than they should", *seedsFlag, name)
+		}
+	}
+	t.Logf("interleavings:\n%s", report.String())
 }
 
 // each runs seeds on all processors until one of the runs is false.

@@ -84,7 +84,7 @@ func (v *visitor) Write(b []byte) (int, error) {
 }
 
 // checkAnswer holds what a visitor got against what it may get.
-func (w *world) checkAnswer(v *visitor) {
+func (w *world) checkAnswer(v *visitor, at time.Time) {
 	// What is said of collapsed requests depends on who of several was first.
 	how := strings.ReplaceAll(v.header.Get("Cache-Status"), "; collapsed", "")
 	v.ended = true
@@ -114,6 +114,9 @@ func (w *world) checkAnswer(v *visitor) {
 		return // rendered for those who waited, and not stored
 	}
 	w.checkServed(v, content, how)
+	if at.Equal(v.began) && w.pace.ordered() && !v.life.pages[v.page].forcing && strings.Contains(how, "; hit") && !strings.Contains(how, "detail=") {
+		w.noteKept(v, content)
+	}
 }
 
 // checkPassed: what passes through is rendered for this visitor and nobody else.

@@ -24,6 +24,7 @@ type witness struct {
 // brings back what only the table can tell.
 type note struct {
 	seq   atomic.Int64 // the purge sequence when the rows were read; set by the driver
+	index atomic.Int64 // the generation that was current then; set by the driver
 	token string       // the lease that was asked for
 }
 
@@ -58,6 +59,9 @@ func (m *witness) Read(ctx context.Context, pk string) (isr.Record, error) {
 	ctx, n := withNote(ctx)
 	rec, err := m.MetaStore.Read(ctx, pk)
 	m.life.w.learn(m.life, m.life.w.pageOf(pk), rec.Cover.HardSeq)
+	if err == nil && !isAside(ctx) {
+		m.life.w.noteRead(m.life, m.life.w.pageOf(pk), int(n.index.Load()))
+	}
 	rec.Fence = witnessed{rec.Fence, n.seq.Load()}
 	return rec, err
 }
@@ -112,6 +116,7 @@ func (m *witness) Publish(ctx context.Context, l isr.Lease, read isr.Record, nex
 	e := event{kind: published, life: m.life, page: w.pageOf(l.PK()), entry: next, token: token, since: began, err: err}
 	if err == nil {
 		e.entry = got
+		w.noteReload(m.life, e.page)
 	}
 	w.happened(e)
 	return got, err

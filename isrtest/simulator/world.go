@@ -37,9 +37,11 @@ type world struct {
 	shelf     *shelf
 	gate      *gate
 	route     isr.Route
+	failing   int // where renderers fail, one of so many renders does
 	nodes     []*node
 	pages     []*page
 	grants    map[string]*grant // by token
+	marks     map[string]int64  // the newest hard purge of each tag
 	ended     sync.WaitGroup    // all that the driver has set going
 
 	trace     *trace
@@ -89,7 +91,7 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 	w := &world{
 		seed: cfg.Seed, pace: pace, profile: profileOf(cfg.Seed), outside: outside,
 		rng:   mathrand.New(mathrand.NewPCG(cfg.Seed, 0)),
-		shelf: newShelf(), gate: newGate(pace.of(Linger)), grants: make(map[string]*grant), intents: make(map[string]*intent),
+		shelf: newShelf(), gate: newGate(pace.of(Linger)), grants: make(map[string]*grant), marks: make(map[string]int64), intents: make(map[string]*intent),
 		trace: newTrace(), counts: make(map[string]int),
 	}
 	if cfg.Bug != nil {
@@ -107,6 +109,7 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 	if w.rng.IntN(4) == 0 {
 		w.route.Stale = -1
 	}
+	w.failing = []int{8, 8, 2}[w.rng.IntN(3)]
 	if w.rng.IntN(2) == 0 || w.profile.assertions > 0 {
 		w.route.History = 2 + w.rng.IntN(3)
 	}

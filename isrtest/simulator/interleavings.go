@@ -1,0 +1,52 @@
+package simulator
+
+// Interleavings are the names in [Report.Counts] of what a run of worlds of all kinds
+// has to meet with: an invariant that never had a chance to fail proves nothing.
+func Interleavings() []string {
+	return []string{
+		// Renders and leases.
+		"page changed before its lease was taken",
+		"takeover",
+		"thaw after the lease",
+		"acquire refused by LOCK",
+		"publish refused by META",
+		"publish refused by LOCK",
+		"lost reply to acquire",
+		"lost reply to refresh",
+		"lost reply to publish",
+		"lost reply to rollback",
+		"late",
+		"judged due",
+		"judged alone",
+		// Stores that fail, hang, lag or deny.
+		"table hangs",
+		"bucket hangs",
+		"body denied",
+		"body lost",
+		"render without the lease",
+		"weak read of the past",
+		// The log.
+		"log gap",
+		"log lost",
+		"log row trimmed",
+		"log row malformed",
+		"log row behind SEQ",
+		"thaw after half the log's life",
+		"shared log row",
+		"rollback refused by SEQ",
+		"judged contended",
+		// Rollbacks, pins and purges.
+		"rollback during a render",
+		"rollback refused by META",
+		"rollback refused for a purge",
+		"publish over a pin",
+		"publish over a pin without its body",
+		"pinned page in place of a failure",
+		"purge during a render",
+		"purge by tag",
+		// Memory, requests, and the collection of garbage.
+		"served from memory",
+		"request replayed",
+		"publish beside a collection",
+	}
+}
