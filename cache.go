@@ -187,7 +187,8 @@ type Cache struct {
 	unpublished *unpublishedPages
 	negative    *negativeCache
 	flights     flights
-	unstored    flights // those that ask no store
+	lookUps     chan struct{} // holds an element for each read that searches have under way
+	unstored    flights       // those that ask no store
 	follower    *follower
 
 	table, shelf *breaker // of the two stores
@@ -234,6 +235,7 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 		now:        cfg.Now,
 		log:        cfg.Logger,
 		flights:    newFlights(),
+		lookUps:    make(chan struct{}, maxLookUps),
 		unstored:   newFlights(),
 		table:      &breaker{store: "table", log: cfg.Logger},
 		shelf:      &breaker{store: "bodies", log: cfg.Logger},

@@ -32,6 +32,28 @@ func (c *Cache) read(ctx context.Context, k Key, pk string) (Record, reading, er
 	return rec, at, nil
 }
 
+// maxLookUps bounds the reads of this process that searches have under way, beside
+// those under a lease. After a gap in the log each page in memory is read again when it
+// is asked for, and all may be asked for at once: the table, and the connections to it,
+// are not to bear that in one moment.
+const maxLookUps = 128
+
+// lookUp is read, once there is room for it. Whoever waits for that waits for the store:
+// the patience of visitors runs, and a place is not waited for longer than a read takes.
+func (s *search) lookUp(ctx context.Context) (Record, error) {
+	timer := time.NewTimer(tableTimeout)
+	defer timer.Stop()
+	select {
+	case s.c.lookUps <- struct{}{}:
+		defer func() { <-s.c.lookUps }()
+		return s.read(ctx)
+	case <-timer.C:
+		return Record{}, fmt.Errorf("reading %s: %d other reads are under way: %w", s.key, maxLookUps, errStoreSlow)
+	case <-ctx.Done():
+		return Record{}, context.Cause(ctx)
+	}
+}
+
 // read is that of the cache, made again if the page was reloaded meanwhile.
 func (s *search) read(ctx context.Context) (rec Record, err error) {
 	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {

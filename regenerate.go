@@ -69,7 +69,7 @@ func (s *search) run(ctx context.Context) outcome {
 	case <-ctx.Done():
 	}
 	for {
-		rec, err := s.read(ctx)
+		rec, err := s.lookUp(ctx)
 		if err != nil {
 			return s.storeFailed(ctx, err)
 		}
