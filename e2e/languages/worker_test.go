@@ -45,16 +45,28 @@ func languages() []language {
 	}
 }
 
-// installed is the worker in TypeScript, in a folder in which the client is installed
-// beside the SDK that it was developed with: both are found by their names, and the
-// SDK once.
+// installed is the worker in TypeScript, beside the client.
 func installed(t *testing.T) (script string) {
 	t.Helper()
-	client := isrtest.Engine(t, "ISR_TEST_TYPESCRIPT", "built TypeScript client")
+	dir, _ := clientFolder(t)
+	text, err := os.ReadFile("worker.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script = filepath.Join(dir, "worker.mjs")
+	write(t, script, string(text))
+	return script
+}
+
+// clientFolder is a folder in which the client in TypeScript is installed beside the
+// SDK that it was developed with: both are found by their names, and the SDK once.
+func clientFolder(t *testing.T) (dir, client string) {
+	t.Helper()
+	client = isrtest.Engine(t, "ISR_TEST_TYPESCRIPT", "built TypeScript client")
 	if _, err := os.Stat(filepath.Join(client, "dist", "index.js")); err != nil {
 		t.Fatalf("the TypeScript client in %s is not built: run npm ci and npm run build there: %v", client, err)
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	for name, target := range map[string]string{
 		"node_modules/@aws-sdk":                filepath.Join(client, "node_modules", "@aws-sdk"),
 		"node_modules/@facetheory/tabletheory": client,
@@ -67,15 +79,7 @@ func installed(t *testing.T) (script string) {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile("worker.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script = filepath.Join(dir, "worker.mjs")
-	if err := os.WriteFile(script, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return script
+	return dir, client
 }
 
 func absolute(t *testing.T, path string) string {

@@ -108,15 +108,16 @@ def test_the_quick_start(installed: Path, engine: Engine, table_name: str, tmp_p
     assert written is not None
     program = tmp_path / "quickstart.py"
     program.write_text(written[1])
-    said = run(
-        installed,
-        "-P",
-        program,
-        PYTHONPATH=DEPENDENCIES,
-        AWS_ENDPOINT_URL_DYNAMODB=engine.url,
-        AWS_DEFAULT_REGION="us-east-1",
-        AWS_ACCESS_KEY_ID="test",
-        AWS_SECRET_ACCESS_KEY="test",  # noqa: S106 any does
-        FACETHEORY_CACHE_TABLE_NAME=table_name,
-    )
-    assert said.splitlines() == ["fresh", "Sinnerman 1965"]
+    for _ in range(2):
+        said = run(
+            installed,
+            "-P",
+            program,
+            PYTHONPATH=DEPENDENCIES,
+            AWS_ENDPOINT_URL_DYNAMODB=engine.url,
+            AWS_DEFAULT_REGION="us-east-1",
+            AWS_ACCESS_KEY_ID="test",
+            AWS_SECRET_ACCESS_KEY="test",  # noqa: S106 any does
+            FACETHEORY_CACHE_TABLE_NAME=table_name,
+        )
+        assert said.splitlines() == ["fresh", "Sinnerman 1965"]

@@ -21,6 +21,9 @@ const compilerOptions = {
   types: ['node'],
 };
 
+/** The name by which the reference documents import what this package has. */
+const reference = '@theory-cloud/tabletheory-ts';
+
 /** An empty folder, which is gone after the test. */
 function emptyFolder(t: TestContext): string {
   const folder = mkdtempSync(path.join(tmpdir(), 'tabletheory-'));
@@ -43,7 +46,8 @@ async function install(folder: string, packed: string): Promise<void> {
     (name) => `${name}@${devDependencies[name]}`,
   );
   const flags = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'];
-  await run('npm', ['install', ...flags, `./${packed}`, ...beside], { cwd: folder });
+  const alias = `${reference}@file:./${packed}`;
+  await run('npm', ['install', ...flags, `./${packed}`, alias, ...beside], { cwd: folder });
 }
 
 /** Type-checks all programs of a folder, and compiles them. */
@@ -79,12 +83,16 @@ test('the package has what it needs, installs, and runs the reference documents 
   const folder = emptyFolder(t);
   const packed = await pack(folder);
   await t.test('what is in it', () => checkContents(folder, packed));
+  const text = readFileSync(path.join(packageFolder(), 'README.md'), 'utf8');
+  assert.ok(text.includes(`clients/typescript/${packed}`), `the README installs ${packed}`);
   await install(folder, packed);
   const [quickStart = '', pages = '', leases = ''] = readme();
   writeFileSync(path.join(folder, 'quickstart.ts'), quickStart);
   writeFileSync(path.join(folder, 'pages.ts'), pages);
   writeFileSync(path.join(folder, 'leases.ts'), leases);
   cpSync(path.join(packageFolder(), 'test/installed'), folder, { recursive: true });
+  const store = readFileSync(path.join(folder, 'store.ts'), 'utf8');
+  writeFileSync(path.join(folder, 'alias.ts'), store.replace("'@facetheory/tabletheory'", `'${reference}'`));
   await compile(folder);
   if (engines().length === 0) {
     await t.test('what its programs do', { skip: noEngine });
@@ -110,9 +118,12 @@ async function checkContents(folder: string, packed: string): Promise<void> {
 }
 
 async function checkPrograms(folder: string, table: TestTable): Promise<void> {
-  assert.equal(await output(folder, 'quickstart.js', table), 'fresh\nSinnerman 1965\n');
+  for (let i = 0; i < 2; i++) {
+    assert.equal(await output(folder, 'quickstart.js', table), 'fresh\nSinnerman 1965\n');
+  }
   assert.equal(await output(folder, 'pages.js', table), 'bodies/request-1.html\nbodies/request-1.html\n');
   assert.equal(await output(folder, 'leases.js', table), 'importing until the signal says stop false\n');
   assert.equal(await output(folder, 'transact.js', table), 'published\n');
   assert.equal(await output(folder, 'store.js', table), 'fresh\n');
+  assert.equal(await output(folder, 'alias.js', table), 'fresh\n');
 }
