@@ -94,15 +94,20 @@ func (s *staleness) late(p *page, now time.Time) bool {
 
 // ended takes note of what came of a poll. Those who wait for one look again.
 func (s *staleness) ended(began moment, err error) {
-	if err == nil {
+	switch {
+	case err == nil:
 		s.polled.Store(&began)
 		s.silent.Store(nil)
 		s.said.Store(false)
-	} else {
+	case began.before(s.c.now()) <= s.bound: // else the process was frozen meanwhile
 		s.noteSilence(began)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	select {
+	case <-s.wanted: // by somebody who has waited for this poll
+	default:
+	}
 	close(s.next)
 	s.next = make(chan struct{})
 }
@@ -118,6 +123,19 @@ func (s *staleness) nextPoll() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.next
+}
+
+// want has the follower poll at once, unless the poll that next stands for has ended.
+func (s *staleness) want(next <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next != s.next {
+		return
+	}
+	select {
+	case s.wanted <- struct{}{}:
+	default: // somebody has asked
+	}
 }
 
 // await has a request that came late wait for a poll. cutOff: the log cannot be read,
@@ -137,10 +155,7 @@ func (s *staleness) await(ctx context.Context) (cutOff bool) {
 			s.tell()
 			return true
 		}
-		select {
-		case s.wanted <- struct{}{}:
-		default: // somebody has asked
-		}
+		s.want(next)
 		select {
 		case <-next:
 		case <-ctx.Done():
