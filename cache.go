@@ -21,6 +21,12 @@ type Config struct {
 	// not stored take up to an eighth in addition. Zero means DefaultMemory, a
 	// negative value that no pages are kept, and the rest takes 1 MiB at most.
 	Memory int64
+	// MinUses is how often a page must be asked for, within half an hour to an hour, to
+	// be stored: pages that nobody asks for again, such as invented URLs, then leave
+	// nothing behind. Until then this process renders the page for those who ask, and
+	// serves it for five seconds. What the stores have is served at once. It is counted
+	// per process, in 4 MiB. At most 100; zero means 1: every page is stored.
+	MinUses int
 	// Lease is how long the right to regenerate a page lasts without a sign of
 	// life of its holder: how long a page waits for a crashed process. At least
 	// a second; zero means DefaultLease.
@@ -147,6 +153,9 @@ func (cfg Config) validate() error {
 	if cfg.RenderTimeout < 0 || cfg.RenderTimeout > 24*time.Hour {
 		errs = append(errs, fmt.Errorf("the render timeout %s is not between 0 and 24h", cfg.RenderTimeout))
 	}
+	if cfg.MinUses < 0 || cfg.MinUses > maxMinUses {
+		errs = append(errs, fmt.Errorf("%d uses before a page is stored are not between 0 and %d", cfg.MinUses, maxMinUses))
+	}
 	if cfg.Wait < 0 {
 		errs = append(errs, fmt.Errorf("the wait %s is negative", cfg.Wait))
 	}
@@ -193,6 +202,7 @@ type Cache struct {
 
 	table, shelf *breaker // of the two stores
 	complaints   *complaints
+	uses         *useCounter // nil: every page is stored
 
 	// ctx is that of all flights; it ends when Close runs out of patience.
 	ctx   context.Context
@@ -241,6 +251,9 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 		shelf:      &breaker{store: "bodies", log: cfg.Logger},
 		complaints: &complaints{logger: cfg.Logger},
 		routes:     make(map[string]*boundRoute),
+	}
+	if cfg.MinUses > 1 {
+		c.uses = newUseCounter()
 	}
 	c.meta, c.bodies = &watchedTable{meta, c}, &watchedShelf{bodies, c}
 	var err error

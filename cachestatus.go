@@ -21,6 +21,7 @@ const (
 	detailNegative      = "negative"
 	detailStaleIfError  = "stale-if-error"
 	detailStoreError    = "store-error"
+	detailMinUses       = "min-uses"
 	detailBackOff       = "back-off"
 	detailFailed        = "render-failed"
 	detailTimeout       = "timeout"

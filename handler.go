@@ -100,7 +100,9 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 	if h.answerKnown(w, r, k, old, fwd) {
 		return
 	}
-	if p := h.c.unpublished.get(k); p != nil {
+	// Once a page is asked for often enough, it is to be stored.
+	due := h.c.uses != nil && h.c.uses.add(k) >= h.c.cfg.MinUses
+	if p := h.c.unpublished.get(k); p != nil && !due {
 		p.serve(w, r, h.c.now(), cacheStatus{hit: true, detail: detailUnpublished})
 		return
 	}

@@ -2,6 +2,7 @@ package isr
 
 import (
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -48,6 +49,21 @@ func (m *memory) last(k Key) *page {
 	}
 	p, _ := m.pages.GetIfPresent(k)
 	return p
+}
+
+// lastUses are when the pages were served last, by key, rounded up to whole
+// seconds, for those that were.
+func (m *memory) lastUses() iter.Seq2[Key, time.Time] {
+	return func(yield func(Key, time.Time) bool) {
+		if m.pages == nil {
+			return
+		}
+		for k, p := range m.pages.All() {
+			if hit := p.stamp.Load(); hit != nil && !yield(k, time.Unix(hit.second+1, 0)) {
+				return
+			}
+		}
+	}
 }
 
 func (m *memory) isDropped(p *page) bool {

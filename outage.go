@@ -313,6 +313,7 @@ func (s *search) unstoredRun(ctx context.Context) outcome {
 			return outcome{err: err, detail: detailOf(err)}
 		}
 	}
+	s.patience.rest()                    // no store is waited for
 	seq, known := s.c.follower.applied() // before the render: a purge from now on has a higher number
 	got, at := s.render(ctx)
 	s.leave(s.verdict(ctx, 0, got))

@@ -98,6 +98,13 @@ func (s *search) run(ctx context.Context) outcome {
 		if s.refusedByPin(rec) {
 			return outcome{err: pinnedUntil(rec.Entry)}
 		}
+		if s.tooFewUses(rec) {
+			o := s.unstoredRun(ctx)
+			if o.detail == detailStoreError {
+				o.detail = detailMinUses
+			}
+			return o
+		}
 		// The lock row just read spares a conditional write that would fail.
 		// Only Acquire decides.
 		if lock := rec.Lock; lock == nil || !lock.HeldAt(now) {

@@ -7,12 +7,19 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/facetheory/isr"
 )
 
+// usedEvery is how exactly the use of a body is noted.
+const usedEvery = 10 * time.Minute
+
 // Open opens a body. See [isr.BodyStore]. The reader is an [*os.File], which
 // net/http sends without copying; it outlives a Delete, and Close of the store.
+//
+// It notes the use as the body's time of modification, every ten minutes at most:
+// [isr.Evict] goes by it, after a restart too.
 func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := isr.ValidBodyKey(key); err != nil {
 		return nil, 0, fmt.Errorf("dirbody: %w", err)
@@ -23,6 +30,9 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	f, length, err := s.openFile(fileName(key))
 	if err != nil {
 		return nil, 0, s.failed("open", key, err)
+	}
+	if info, err := f.Stat(); err == nil && time.Since(info.ModTime()) > usedEvery {
+		_ = s.root.Chtimes(fileName(key), time.Time{}, time.Now()) // it may be read-only to us
 	}
 	return f, length, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -47,9 +48,11 @@ type serveCommand struct {
 
 	healthFlags `embed:""`
 
-	Lease     span `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
-	Retention span `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
-	Memory    size `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for no pages."`
+	Lease     span  `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
+	Retention span  `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
+	Memory    size  `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for no pages."`
+	Disk      *size `placeholder:"BYTES" help:"Size of the embedded store; beyond it the least recently used pages are removed (a tenth of the free space, at least 1GiB)."`
+	MinUses   int   `default:"1" placeholder:"N" help:"Store a page from its Nth request within half an hour on (${default}: from the first)."`
 	logFlag   `embed:""`
 
 	DynamodbListen string `placeholder:"ADDR" help:"Address at which other programs use the embedded store as DynamoDB (none); see isr help dynamodb."`
@@ -91,6 +94,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
+	defer c.keepDisk(ctx, st, cache, log)()
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w; give another address with --listen", c.Listen, err)
@@ -133,6 +137,25 @@ func (c *serveCommand) openStores(ctx context.Context, log *slog.Logger) (*store
 	return st, nil
 }
 
+// keepDisk keeps an embedded store within its bound, until the function that it
+// returns is called.
+func (c *serveCommand) keepDisk(ctx context.Context, st *stores, cache *isr.Cache, log *slog.Logger) (stop func()) {
+	if st.disk == nil {
+		return func() {}
+	}
+	bound := int64(0)
+	if c.Disk != nil {
+		bound = int64(*c.Disk)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	keeping.Go(func() { st.disk.keep(ctx, bound, c.Data, cache, st.meta) })
+	return func() {
+		cancel()
+		keeping.Wait()
+	}
+}
+
 // degraded says what a server does without.
 func degraded(st *stores, cache *isr.Cache) (reasons []string) {
 	if problem := st.reach.problem(); problem != "" {
@@ -147,6 +170,14 @@ func degraded(st *stores, cache *isr.Cache) (reasons []string) {
 func (c *serveCommand) validate() (*url.URL, error) {
 	if err := c.storeFlags.validate(); err != nil {
 		return nil, err
+	}
+	switch {
+	case c.Disk != nil && c.Table != "":
+		return nil, usagef("--disk bounds the embedded store, and --table has none; use a lifecycle rule of the bucket, and --retention")
+	case c.MinUses < 1:
+		return nil, usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
+	case c.Disk != nil && *c.Disk < 1<<20:
+		return nil, usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
 	}
 	if c.CreateTable && c.Table == "" {
 		return nil, usagef("--create-table needs --table NAME")
@@ -221,6 +252,7 @@ func (c *serveCommand) config(log *slog.Logger) isr.Config {
 		Lease:     time.Duration(c.Lease),
 		Retention: time.Duration(c.Retention),
 
+		MinUses:      c.MinUses,
 		StoreTimeout: time.Duration(c.StoreTimeout),
 		Logger:       log,
 	})

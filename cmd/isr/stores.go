@@ -64,6 +64,7 @@ type stores struct {
 	meter  *admin.Meter    // of meta
 	engine *localdynamo.DB // nil on AWS
 	reach  *reach          // nil where the stores are in this process
+	disk   *disk           // the bodies where they are in a folder, else nil
 	where  string          // for people
 	close  func() error
 }
@@ -125,7 +126,8 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 		return nil, err
 	}
 	closeAll := func() error { return errors.Join(bodies.Close(), db.Close()) }
-	return &stores{meta: meta, bodies: bodies, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
+	counted := &disk{BodyStore: bodies, log: log}
+	return &stores{meta: meta, bodies: counted, disk: counted, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
 // openAWS makes no request but for credentials.

@@ -1,0 +1,85 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/tabletheory"
+	"github.com/facetheory/isr/tabletheory/core"
+)
+
+var _ isr.Forgetter = (*Store)(nil)
+
+// Forget implements [isr.Forgetter]. It costs four write units, and one for each
+// version. If the reply to the deletion is lost, the error may be ErrMoved though the
+// entry is gone.
+func (s *Store) Forget(ctx context.Context, l isr.Lease, read isr.Record) error {
+	ctx = s.during(ctx, "forget")
+	held, err := s.own(l)
+	if err != nil {
+		return fmt.Errorf("forget a page: %w", err)
+	}
+	f, err := fenceOf(read)
+	if err == nil && f.pk != held.pk {
+		err = fmt.Errorf("the record was not read from this partition")
+	}
+	if err == nil && f.meta != nil {
+		err = s.deleteMeta(ctx, held, f)
+	}
+	// If we crash here, the versions are those of a page that is not there: they expire.
+	if err == nil {
+		err = s.deleteVersions(ctx, held.pk)
+	}
+	if err != nil {
+		return fmt.Errorf("forget %s: %w", held.pk, err)
+	}
+	return nil
+}
+
+// deleteMeta deletes META, if it is still what was read, under a lease that is still
+// held.
+func (s *Store) deleteMeta(ctx context.Context, l *lease, f fence) error {
+	meta, same := &metaRow{contentRow: contentRow{location: s.at(l.pk, skMeta)}}, f.condition()
+	lock, isOurs := &lockRow{location: s.at(l.pk, skLock)}, tabletheory.ConditionExpression(isHeld, l.heldAt(s.config.Now()))
+	request := s.newRequest([]action{
+		{opMeta, func(tx core.TransactionBuilder) { tx.Delete(meta, same) }},
+		{opLock, func(tx core.TransactionBuilder) { tx.ConditionCheck(lock, isOurs) }},
+	})
+	err := s.try(ctx, request.send)
+	if why := request.refusal(err); why.of(opLock) {
+		return isr.ErrLeaseLost
+	} else if why.of(opMeta) {
+		return isr.ErrMoved
+	}
+	return err
+}
+
+// deleteVersions deletes the versions that there are now. A rollback to one of them
+// has happened before its row went, or demands in vain that it is there.
+func (s *Store) deleteVersions(ctx context.Context, pk string) error {
+	rows, err := s.query(ctx, &dynamodb.QueryInput{
+		TableName:              &s.table,
+		ConsistentRead:         aws.Bool(true),
+		KeyConditionExpression: aws.String("pk = :pk AND begins_with(sk, :prefix)"),
+		ProjectionExpression:   aws.String("sk"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":pk": stringOf(pk), ":prefix": stringOf(versionPrefix),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for _, found := range rows {
+		version := &contentRow{location: s.at(pk, found.text(attrSK))}
+		err := s.try(ctx, func(ctx context.Context) error { return s.db.WithContext(ctx).Model(version).Delete() })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
