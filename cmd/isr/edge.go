@@ -76,7 +76,7 @@ func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *h
 	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
 	return gateway.Edge(gateway.EdgeConfig{
 		Hosts: hosts.WithListener(at), Trust: trust,
-		HealthPath: healthPath, Health: http.HandlerFunc(h.readyz), Logger: log,
+		HealthPath: healthPath, Health: http.HandlerFunc(h.public), Logger: log,
 	}, next)
 }
 

@@ -14,7 +14,7 @@ import (
 // alive and ready, and how it ends.
 type healthFlags struct {
 	Health     string `placeholder:"ADDR" help:"Address of /livez and /readyz, which need no token, like 127.0.0.1:9181 (none)."`
-	HealthPath string `placeholder:"PATH" help:"Path of the site's own address that answers as /readyz does, like /-/ready (none)."`
+	HealthPath string `placeholder:"PATH" help:"Path of the site's own address that answers as /readyz does, like /-/ready, without the reasons (none)."`
 	Drain      *span  `placeholder:"TIME" help:"How long to serve on, not ready, when told to stop, so that load balancers notice (5s if --listen can be reached from other machines, else 0)."`
 	Grace      *span  `placeholder:"TIME" help:"How long requests and renders may then take to finish (--render-timeout and 5s)."`
 }
@@ -51,7 +51,7 @@ func (f *healthFlags) graceTime(render time.Duration) time.Duration {
 	return render + 5*time.Second
 }
 
-// listen serves /livez and /readyz, if that is wanted. Otherwise what it returns never
+// serve answers /livez and /readyz, if that is wanted. Otherwise what it returns never
 // fails and has nothing to stop.
 func (f *healthFlags) serve(h *health, log *slog.Logger) (*running, error) {
 	if f.Health == "" {
@@ -115,17 +115,23 @@ func (h *health) handler() http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		writeHealth(w, http.StatusOK, healthReport{Status: "alive"})
 	})
-	mux.Handle("GET /readyz", http.HandlerFunc(h.readyz))
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		code, report := h.report()
+		writeHealth(w, code, report)
+	})
 	return mux
 }
 
-func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
+// public answers as /readyz does, but tells strangers no reasons: these have the
+// addresses of stores.
+func (h *health) public(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "Method not allowed: expected GET or HEAD.", http.StatusMethodNotAllowed)
 		return
 	}
 	code, report := h.report()
+	report.Reasons = nil
 	writeHealth(w, code, report)
 }
 

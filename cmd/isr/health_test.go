@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,6 +18,11 @@ func TestReadiness(t *testing.T) {
 		h.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
 		if w.Code != code || w.Body.String() != body+"\n" {
 			t.Errorf("/readyz: %d %s, want %d %s", w.Code, w.Body, code, body)
+		}
+		public := httptest.NewRecorder()
+		h.public(public, httptest.NewRequest(http.MethodGet, "/-/ready", http.NoBody))
+		if public.Code != code || strings.Contains(public.Body.String(), "reasons") {
+			t.Errorf("to strangers: %d %s, want %d and no reasons", public.Code, public.Body, code)
 		}
 		alive := httptest.NewRecorder()
 		h.handler().ServeHTTP(alive, httptest.NewRequest(http.MethodHead, "/livez", http.NoBody))
@@ -32,7 +38,7 @@ func TestReadiness(t *testing.T) {
 	h.drain()
 	expect(503, `{"status":"draining","reasons":["the server was told to stop"]}`)
 	w := httptest.NewRecorder()
-	h.readyz(w, httptest.NewRequest(http.MethodPost, "/-/ready", http.NoBody))
+	h.public(w, httptest.NewRequest(http.MethodPost, "/-/ready", http.NoBody))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
 	}
