@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -21,13 +22,22 @@ type BudgetConfig struct {
 	Renders int
 	// Queue is how many further pages wait for their turn. Pages of which a copy
 	// is served meanwhile take at most half of it, so that a mass expiry leaves
-	// room for those who have nothing to look at. Zero means DefaultQueue, a
-	// negative number that nobody waits.
+	// room for those who have nothing to look at; pages that have never rendered take
+	// at most three quarters. Zero means DefaultQueue, a negative number that nobody
+	// waits.
+	//
+	// Turns alternate between pages that have rendered before and others. Where
+	// Route.Client tells clients apart, the turn goes to the client that has the fewest
+	// pages rendered just now, and one client has at most half of Renders and a quarter
+	// of Queue.
 	Queue int
 	// Failures is how many renders fail in a row before the origin is left alone.
-	// A page that fails again and again counts once: it has a back-off of its own,
-	// and says nothing of other pages. Zero means DefaultBreakerFailures, a
-	// negative number never.
+	// Connection errors (see [OriginUnreachable]) and timeouts count, and error
+	// answers of pages that have rendered before. Error answers of other pages do not,
+	// since strangers can ask for any URL; and of failures of such pages that one client
+	// causes within a second, one counts, unless the origin could not be connected
+	// to. A page that fails again and again counts once: it has a back-off of its own.
+	// Zero means DefaultBreakerFailures, a negative number never.
 	Failures int
 	// Pause is for how long the origin is left alone, before one render tries
 	// whether it is well again. Zero or less means DefaultBreakerPause.
@@ -60,15 +70,22 @@ const (
 // concurrent use.
 type Budget struct {
 	renders, room int
+	limit         int // of failures in a row
+	log           *slog.Logger
 	breaker       *gobreaker.TwoStepCircuitBreaker[struct{}]
 	pause         time.Duration
 
 	// mu is taken under the breaker's own lock when that changes its state: the
 	// breaker is never called under mu.
-	mu        sync.Mutex
-	rendering int       // guarded by mu: turns that are taken
-	queue     list.List // guarded by mu: of *turn, those that wait, in order of arrival
-	reopens   time.Time // guarded by mu: when the breaker, if it is open, lets a render through
+	mu         sync.Mutex
+	rendering  int                           // guarded by mu: turns that are taken
+	queue      list.List                     // guarded by mu: of *turn, those that wait, in order of arrival
+	unknown    int                           // guarded by mu: of these, pages that have never rendered
+	lastKnown  bool                          // guarded by mu: the last turn that was waited for was a known page's
+	clients    map[netip.Prefix]*clientShare // guarded by mu: those that have turns or places
+	blamed     map[netip.Prefix]time.Time    // guarded by mu: when a failure of theirs counted last, since the last success
+	complained time.Time                     // guarded by mu: of a client that has its whole share
+	reopens    time.Time                     // guarded by mu: when the breaker, if it is open, lets a render through
 }
 
 // NewBudget makes a budget, to be given to the routes of one origin.
@@ -76,7 +93,10 @@ func NewBudget(cfg BudgetConfig) *Budget {
 	b := &Budget{
 		renders: boundOf(cfg.Renders, DefaultRenders, math.MaxInt),
 		room:    boundOf(cfg.Queue, DefaultQueue, 0),
+		limit:   boundOf(cfg.Failures, DefaultBreakerFailures, math.MaxInt),
 		pause:   cfg.Pause,
+		clients: make(map[netip.Prefix]*clientShare),
+		blamed:  make(map[netip.Prefix]time.Time),
 	}
 	if b.pause <= 0 {
 		b.pause = DefaultBreakerPause
@@ -85,14 +105,14 @@ func NewBudget(cfg BudgetConfig) *Budget {
 	if log == nil {
 		log = slog.Default()
 	}
-	limit := boundOf(cfg.Failures, DefaultBreakerFailures, math.MaxInt)
+	b.log = log.With("origin", cfg.Origin)
 	b.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:     b.pause,
 		MaxRequests: 1,
-		ReadyToTrip: func(n gobreaker.Counts) bool { return uint64(n.ConsecutiveFailures) >= uint64(limit) },
+		ReadyToTrip: func(n gobreaker.Counts) bool { return uint64(n.ConsecutiveFailures) >= uint64(b.limit) },
 		IsExcluded:  func(err error) bool { return errors.Is(err, errNoVerdict) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			b.changed(from, to, log.With("origin", cfg.Origin, "failures", limit, "pause", b.pause))
+			b.changed(from, to, b.log.With("failures", b.limit, "pause", b.pause))
 		},
 	})
 	return b
@@ -154,33 +174,35 @@ type turn struct {
 	// ready is closed when the turn has come.
 	ready chan struct{}
 	place *list.Element // guarded by b.mu: the place in the queue, nil once the turn has come
+	asker asker         // its client is guarded by b.mu
 
 	verdict func(error) // tells the breaker, once begin has succeeded
 	probe   bool        // the one render that tries whether the origin is well again
 }
 
-// enter takes a turn, or a place in the queue. yielding: a copy of the page is
-// served meanwhile, and others come first. The error is a *BudgetError.
-func (b *Budget) enter(yielding bool) (*turn, error) {
+// enter takes a turn, or a place in the queue, for the one of these clients that has
+// the least, if there are any. The error is a *BudgetError.
+func (b *Budget) enter(a asker, clients ...netip.Prefix) (*turn, error) {
 	if b.breaker.State() == gobreaker.StateOpen {
 		return nil, b.openError()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := &turn{b: b, ready: make(chan struct{})}
-	if b.rendering < b.renders {
-		b.rendering++
-		close(t.ready)
-		return t, nil
+	for i, client := range clients {
+		if i == 0 || b.loadLocked(client) < b.loadLocked(a.client) {
+			a.client = client
+		}
 	}
-	room := b.room
-	if yielding {
-		room /= 2
-	}
-	if b.queue.Len() >= room {
+	t := &turn{b: b, ready: make(chan struct{}), asker: a}
+	switch {
+	case b.rendering < b.renders && b.mayRenderLocked(a.client):
+		b.startLocked(t)
+	case b.mayWaitLocked(a):
+		b.queueLocked(t)
+	default:
+		b.complainLocked(a.client)
 		return nil, errBusy()
 	}
-	t.place = b.queue.PushBack(t)
 	return t, nil
 }
 
@@ -203,23 +225,23 @@ func (t *turn) begin() error {
 // answered, errNoVerdict if that cannot be said, and otherwise its failure. It is
 // to be called once.
 func (t *turn) leave(verdict error) {
-	if t.verdict != nil {
-		t.verdict(verdict)
-	}
 	b := t.b
+	if t.verdict != nil {
+		t.verdict(b.weigh(t, verdict))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.place != nil {
-		b.queue.Remove(t.place)
+		b.unqueueLocked(t)
+		b.tidyLocked(t.asker.client)
 		return
 	}
 	b.rendering--
-	if first := b.queue.Front(); first != nil {
-		next := b.queue.Remove(first).(*turn)
-		next.place = nil
-		b.rendering++
-		close(next.ready)
+	if c := b.clients[t.asker.client]; c != nil {
+		c.rendering--
+		b.tidyLocked(t.asker.client)
 	}
+	b.advanceLocked()
 }
 
 // busyRetry is when it is worth to try again where nobody knows better.

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -202,7 +205,8 @@ func TestStalePagesYield(t *testing.T) {
 		tb, m := newTable(t), &meter{Handler: newSite()}
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1, Queue: 8})}, m)
 		all := paths(8)
-		inTurn(h, all...)
+		inTurn(h, all[:4]...) // cold pages do not take the whole queue
+		inTurn(h, all[4:]...)
 		time.Sleep(2 * time.Minute)
 		for i, a := range inTurn(h, all...) {
 			if a.took > 0 || !strings.HasSuffix(a.status(), "detail=stale") {
@@ -216,7 +220,8 @@ func TestStalePagesYield(t *testing.T) {
 			}
 		}
 		expectRefused(t, cold[4], "origin-busy", "1")
-		if want := append(slices.Clone(all[:5]), "/cold1", "/cold2", "/cold3", "/cold4"); !slices.Equal(m.asked()[len(all):], want) {
+		// Known pages and others take turns.
+		if want := []string{"/00", "/01", "/cold1", "/02", "/cold2", "/03", "/cold3", "/04", "/cold4"}; !slices.Equal(m.asked()[len(all):], want) {
 			t.Errorf("rendered %v, want %v", m.asked()[len(all):], want)
 		}
 		inTurn(h, all...) // the pages that had to yield come later
@@ -261,6 +266,12 @@ func TestCloseEndsTheQueue(t *testing.T) {
 	})
 }
 
+// unreachable is the answer of a renderer that could not connect to its origin.
+func unreachable(w http.ResponseWriter, r *http.Request, n int64) {
+	isr.OriginUnreachable(w, errors.New("connection reset"))
+	failing(w, r, n)
+}
+
 // The life of a breaker: it opens, lets one through, stays open, and closes.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -269,7 +280,7 @@ func TestBreaker(t *testing.T) {
 		h := tb.node(tb.store("a"), nil).Handler(rt, site)
 		get(h, "/")
 		time.Sleep(2 * time.Minute)
-		site.answers(failing)
+		site.answers(unreachable)
 		for _, path := range paths(3) {
 			if a := get(h, path); a.Code != 500 || !strings.HasSuffix(a.status(), "detail=render-failed") {
 				t.Errorf("%s: %d %q", path, a.Code, a.status())
@@ -327,7 +338,7 @@ func TestBreakerVerdicts(t *testing.T) {
 	}
 	// twice fails two pages, one short of what opens the breaker.
 	twice := func(h http.Handler, site *site, prefix string) {
-		site.answers(failing)
+		site.answers(unreachable)
 		inTurn(h, prefix+"1", prefix+"2")
 	}
 	setup := func(t *testing.T) (*table, *faultyStore, *site, http.Handler) {
@@ -354,7 +365,7 @@ func TestBreakerVerdicts(t *testing.T) {
 	t.Run("one page counts once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, _, site, h := setup(t)
-			site.answers(failing)
+			site.answers(unreachable)
 			for range 5 {
 				time.Sleep(time.Minute)
 				get(h, "/broken")
@@ -412,4 +423,223 @@ func TestBreakerVerdicts(t *testing.T) {
 			}
 		})
 	})
+}
+
+// An error answer counts against its page. It opens the breaker together with those of
+// pages that had rendered before, and strangers' URLs never do.
+func TestBreakerKnowsPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Stale: -1, Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+		known := paths(3)
+		inTurn(h, known...)
+		time.Sleep(2 * time.Minute)
+		site.answers(failing)
+		for i := range 20 {
+			if a := get(h, fmt.Sprint("/broken", i)); a.Code != 500 {
+				t.Errorf("an unknown page got %d %q", a.Code, a.status())
+			}
+		}
+		for _, path := range known {
+			if a := get(h, path); a.Code != 500 {
+				t.Errorf("%s: %d %q", path, a.Code, a.status())
+			}
+		}
+		expectRefused(t, get(h, "/cold"), "origin-failing", "5")
+
+		// A probe that fails with an unknown page says nothing, and another comes.
+		time.Sleep(6 * time.Second)
+		get(h, "/broken-probe")
+		site.answers(cacheable)
+		if a := get(h, "/good"); a.Code != http.StatusOK {
+			t.Errorf("the next probe got %d %q", a.Code, a.status())
+		}
+	})
+}
+
+// Timeouts count at once, also those of unknown pages.
+func TestBreakerCountsTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = time.Hour
+		c := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.RenderTimeout = 5 * time.Second })
+		h := c.Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+		inTurn(h, paths(3)...)
+		expectRefused(t, get(h, "/cold"), "origin-failing", "5")
+	})
+}
+
+// byAddress tells clients apart by their addresses, which have no port here.
+func byAddress(r *http.Request) netip.Prefix {
+	return netip.PrefixFrom(netip.MustParseAddr(r.RemoteAddr), 32)
+}
+
+// getFrom is get of a visitor with an address.
+func getFrom(h http.Handler, client, path string) answer {
+	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, http.NoBody)
+	r.RemoteAddr = client
+	w := httptest.NewRecorder()
+	began := time.Now()
+	h.ServeHTTP(w, r)
+	return answer{w, time.Since(began)}
+}
+
+// What one client's pages do at once counts as one failure, unless the origin cannot
+// be connected to.
+func TestBreakerBlamesClients(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		open bool
+	}{
+		"broken off":  {errors.New("connection reset"), false},
+		"not reached": {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Failures: 3})}
+				h := tb.node(tb.store("a"), nil).Handler(rt, site)
+				site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+					isr.OriginUnreachable(w, test.err)
+					failing(w, r, n)
+				})
+				var wg sync.WaitGroup
+				for _, path := range paths(8) {
+					wg.Go(func() { getFrom(h, "192.0.2.1", path) })
+				}
+				wg.Wait()
+				site.answers(cacheable)
+				if a := getFrom(h, "192.0.2.2", "/"); (a.Code != http.StatusOK) != test.open {
+					t.Errorf("another client got %d %q", a.Code, a.status())
+				}
+			})
+		})
+	}
+}
+
+// One client has half of the turns and a quarter of the queue at most, and the turns go
+// round.
+func TestQueueIsFairToClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, m := newTable(t), &meter{Handler: newSite()}
+		rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Renders: 4, Queue: 16})}
+		h := tb.node(tb.store("a"), nil).Handler(rt, m)
+		var wg sync.WaitGroup
+		refused := 0
+		visit := func(client, path string) {
+			wg.Go(func() {
+				if a := getFrom(h, client, path); a.Code != http.StatusOK {
+					expectRefused(t, a, "origin-busy", "1")
+					refused++
+				}
+			})
+			synctest.Wait()
+		}
+		for _, path := range paths(10) {
+			visit("192.0.2.1", path)
+		}
+		if n := m.now.Load(); n != 2 || refused != 4 {
+			t.Errorf("one client has %d renders at once, and %d pages were refused; want 2 and 4", n, refused)
+		}
+		visit("192.0.2.2", "/b1")
+		visit("192.0.2.2", "/b2")
+		visit("192.0.2.2", "/b3") // waits
+		visit("192.0.2.3", "/c1") // waits, behind all of these
+		wg.Wait()
+		asked := m.asked()
+		if !slices.Equal(asked[2:4], []string{"/b1", "/b2"}) || !slices.Contains(asked[4:7], "/c1") || !slices.Contains(asked[4:8], "/b3") {
+			t.Errorf("rendered in the order %v", asked)
+		}
+	})
+}
+
+// A visitor who joins the flight of a client that has used up its share is not held up
+// by that, and does not get its refusal.
+func TestJoiningPaysForAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, m := newTable(t), &meter{Handler: newSite()}
+		site := newSite()
+		site.delay = 10 * time.Second
+		m.Handler = site
+		rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Renders: 4, Queue: 16})}
+		h := tb.node(tb.store("a"), nil).Handler(rt, m)
+		var wg sync.WaitGroup
+		for _, path := range append(paths(5), "/wanted") { // the last waits
+			wg.Go(func() { getFrom(h, "192.0.2.1", path) })
+			synctest.Wait()
+		}
+		a := getFrom(h, "192.0.2.2", "/wanted")
+		expect(t, a, "/wanted rendered 3", "isr; fwd=miss; fwd-status=200; stored; collapsed")
+		if a.took != site.delay {
+			t.Errorf("it took %v", a.took)
+		}
+		wg.Wait()
+	})
+}
+
+// An attacker at 100 requests a second from one address, for broken, slow and unknown
+// URLs, does not keep others from healthy pages that nobody has asked for before.
+func TestAttackerDoesNotStarveOthers(t *testing.T) {
+	first := func(t *testing.T, attacked bool) []time.Duration {
+		tb := newTable(t)
+		var n atomic.Int64
+		origin := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			wait := 100 * time.Millisecond
+			if strings.HasPrefix(r.URL.Path, "/slow") {
+				wait = time.Minute
+			}
+			select {
+			case <-time.After(wait):
+			case <-r.Context().Done():
+				return
+			}
+			switch {
+			case strings.HasPrefix(r.URL.Path, "/broken"):
+				failing(w, r, n.Add(1))
+			case strings.HasPrefix(r.URL.Path, "/unknown"):
+				http.NotFound(w, r)
+			default:
+				cacheable(w, r, n.Add(1))
+			}
+		})
+		rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{})}
+		h := tb.node(tb.store("a"), nil).Handler(rt, origin)
+		var wg sync.WaitGroup
+		over := make(chan struct{})
+		if attacked {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-over:
+						return
+					case <-time.After(10 * time.Millisecond):
+					}
+					wg.Go(func() { getFrom(h, "192.0.2.1", fmt.Sprintf("/%s%d", []string{"broken", "slow", "unknown"}[i%3], i)) })
+				}
+			})
+		}
+		time.Sleep(40 * time.Second) // renders time out by now
+		took := make([]time.Duration, 100)
+		for i := range took {
+			a := getFrom(h, fmt.Sprintf("198.51.100.%d", i), fmt.Sprint("/healthy", i))
+			took[i] = a.took
+			if a.Code != http.StatusOK {
+				took[i] = time.Hour
+			}
+			time.Sleep(time.Second)
+		}
+		close(over)
+		wg.Wait()
+		return took
+	}
+	var without, with []time.Duration
+	synctest.Test(t, func(t *testing.T) { without = first(t, false) })
+	synctest.Test(t, func(t *testing.T) { with = first(t, true) })
+	slices.Sort(without)
+	slices.Sort(with)
+	if with[94] > 2*without[94] {
+		t.Errorf("95 of 100 visitors are answered within %v, and without the attacker within %v", with[94], without[94])
+	}
+	t.Logf("of 100 visitors, the 50th, 95th and last: %v; without the attacker %v",
+		[]time.Duration{with[49], with[94], with[99]}, []time.Duration{without[49], without[94], without[99]})
 }

@@ -346,7 +346,7 @@ func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
 // join finds the flight of a key, or begins one with a search that says what is
 // wanted; nil once the cache is closed.
 func (c *Cache) join(s *search) (f *flight, began bool) {
-	return c.flights.join(s.key, s.force, func(f *flight) outcome {
+	return c.flights.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
 		return s.run(c.ctx)
 	})
@@ -354,7 +354,7 @@ func (c *Cache) join(s *search) (f *flight, began bool) {
 
 // joinUnstored is join for a search that asks no store.
 func (c *Cache) joinUnstored(s *search) (f *flight, began bool) {
-	return c.unstored.join(s.key, false, func(f *flight) outcome {
+	return c.unstored.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
 		return s.unstoredRun(c.ctx)
 	})

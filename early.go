@@ -2,6 +2,7 @@ package isr
 
 import (
 	"math"
+	"net/http"
 	"time"
 )
 
@@ -34,7 +35,7 @@ func (p *page) dueEarly(now time.Time, beta float64, random func() uint64) bool 
 }
 
 // refreshEarly has a fresh page regenerated if the lot falls on this request.
-func (h *handler) refreshEarly(p *page, now time.Time) {
+func (h *handler) refreshEarly(r *http.Request, p *page, now time.Time) {
 	if !p.dueEarly(now, h.route.EarlyRefresh, h.c.cfg.Random) || !p.nextEarly.claim(p) {
 		return
 	}
@@ -44,5 +45,5 @@ func (h *handler) refreshEarly(p *page, now time.Time) {
 	if h.c.storeDown() != nil {
 		return // it could not be stored
 	}
-	h.c.join(&search{route: h.route, key: p.key, early: p})
+	h.c.join(&search{route: h.route, key: p.key, early: p, clients: h.clients(r)})
 }

@@ -44,6 +44,9 @@ type flight struct {
 	// and got nothing begins an ordinary flight.
 	forced bool
 
+	// search is what the flight does, for those who join it.
+	search *search
+
 	// done is closed at the end; outcome is set before.
 	done    chan struct{}
 	outcome outcome
@@ -84,7 +87,8 @@ func newFlights() flights {
 
 // join returns the key's flight, beginning one by calling run in a goroutine of
 // its own if there is none. began says which; nil after close.
-func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *flight, began bool) {
+func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, began bool) {
+	k := s.key
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f := fs.byKey[k]; f != nil {
@@ -94,7 +98,7 @@ func (fs *flights) join(k Key, forced bool, run func(*flight) outcome) (f *fligh
 		return nil, false
 	}
 	f = &flight{
-		forced: forced, usable: make(chan struct{}), making: make(chan struct{}),
+		search: s, forced: s.force, usable: make(chan struct{}), making: make(chan struct{}),
 		overdue: make(chan struct{}), done: make(chan struct{}),
 	}
 	fs.byKey[k] = f

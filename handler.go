@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 )
@@ -52,7 +53,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch state := Freshness(&p.entry, h.c.marks.lasting(p.cover), now); state {
 	case Fresh:
 		if h.route.EarlyRefresh > 0 {
-			h.refreshEarly(p, now)
+			h.refreshEarly(r, p, now)
 		}
 		p.serveHit(w, r, now, state, cutOff)
 	case Stale:
@@ -65,7 +66,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.awaitFresh(w, r, p, now)
 			return
 		}
-		h.refreshBehind(p)
+		h.refreshBehind(r, p)
 		p.serveHit(w, r, now, state, cutOff)
 	default:
 		h.find(w, r, k, p)
@@ -74,10 +75,30 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refreshBehind begins the search for a newer page, for one of all the requests
 // that find it stale.
-func (h *handler) refreshBehind(p *page) {
+func (h *handler) refreshBehind(r *http.Request, p *page) {
 	if p.nextTry.claim(p) && h.c.storeDown() == nil {
-		h.c.join(&search{route: h.route, key: p.key})
+		h.c.join(&search{route: h.route, key: p.key, clients: h.clients(r)})
 	}
+}
+
+// clients is the client that a request comes from, if clients are told apart.
+func (h *handler) clients(r *http.Request) []netip.Prefix {
+	if h.route.Client == nil {
+		return nil
+	}
+	if client := h.route.Client(r); client.IsValid() {
+		return []netip.Prefix{client}
+	}
+	return nil
+}
+
+// joinFor begins the flight of a visitor, or joins it by one of the two.
+func (h *handler) joinFor(r *http.Request, k Key, join func(*search) (*flight, bool)) (f *flight, began bool) {
+	s := &search{route: h.route, key: k, clients: h.clients(r)}
+	if f, began = join(s); f != nil && !began && len(s.clients) > 0 {
+		f.search.join(s.clients[0])
+	}
+	return f, began
 }
 
 // awaitFresh answers a request for a stale page where visitors wait for the new
@@ -111,8 +132,8 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		h.withoutStore(w, r, k, old, cacheStatus{fwd: fwd})
 		return
 	}
-	for {
-		f, began := h.c.join(&search{route: h.route, key: k})
+	for again := 0; ; again++ {
+		f, began := h.joinFor(r, k, h.c.join)
 		if f == nil {
 			o := h.orStale(new(flight), outcome{err: ErrClosed, detail: detailClosing}, old)
 			h.answer(w, r, k, o, cacheStatus{fwd: fwd})
@@ -137,6 +158,9 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		}
 		if f.forced && !began && o.page == nil && o.detail != detailHeld {
 			continue // that it had to be made now was not this visitor's wish
+		}
+		if !began && o.page == nil && o.detail == detailOriginBusy && again < maxPayers {
+			continue // there may be room for this visitor where there is none for another
 		}
 		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
 		return
@@ -168,7 +192,7 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old
 func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k Key, old *page, status cacheStatus) {
 	o := h.orStale(new(flight), outcome{err: errStoreSlow, detail: detailStoreError}, old)
 	if o.page == nil {
-		f, began := h.c.joinUnstored(&search{route: h.route, key: k})
+		f, began := h.joinFor(r, k, h.c.joinUnstored)
 		switch {
 		case f == nil:
 			o = outcome{err: ErrClosed, detail: detailClosing}

@@ -95,6 +95,53 @@ func TestScannerLeavesNothing(t *testing.T) {
 	}
 }
 
+// One client that asks for unknown, failing and uncacheable URLs, with large answers,
+// evicts no page of the site from memory.
+func TestScannerEvictsNoPages(t *testing.T) {
+	tb, site := newTable(t), newSite()
+	site.delay = 0
+	large := strings.Repeat("x", 20_000)
+	site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+		cacheable(w, r, n)
+		fmt.Fprint(w, large)
+	})
+	p := tb.peer("a", isr.Route{}, site, func(cfg *isr.Config) { cfg.Memory = 4 << 20 })
+	pages := paths(50)
+	for range 3 {
+		inTurn(p, pages...)
+	}
+	site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
+		switch n % 3 {
+		case 0:
+			w.Header().Set("Cache-Control", "s-maxage=600")
+			w.WriteHeader(http.StatusNotFound)
+		case 1:
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			w.Header().Set("Cache-Control", "private")
+		}
+		fmt.Fprint(w, large)
+	})
+	var wg sync.WaitGroup
+	for client := range 8 {
+		wg.Go(func() {
+			for i := range 250 {
+				get(p, fmt.Sprintf("/scan%d-%d", client, i))
+			}
+		})
+	}
+	wg.Wait()
+	reads := p.store.reads.Load()
+	for _, a := range inTurn(p, pages...) {
+		if !strings.HasPrefix(a.status(), "isr; hit; ttl=") {
+			t.Errorf("%d %q", a.Code, a.status())
+		}
+	}
+	if n := p.store.reads.Load() - reads; n != 0 {
+		t.Errorf("%d pages of 50 were read again after 2,000 unknown URLs", n)
+	}
+}
+
 // A 404 replaces an entry for the whole fleet, and is forgotten a day after its
 // windows.
 func TestNegativeAnswerReplacesAnEntry(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -40,10 +41,14 @@ type search struct {
 	claim *Claim // the request that this is for; may be nil
 	early *page  // render even if this page, the current one, is fresh; may be nil
 
+	known    bool      // the page had rendered before, when the turn was asked for
 	patience *patience // of those who wait, with the store; nil: without end
 
 	mu   sync.Mutex
 	turn *turn // guarded by mu: the place in the origin's queue, or the turn; nil without
+	// clients are those that wait for the page, the first few; none if it is made for
+	// nobody, or clients are not told apart.
+	clients []netip.Prefix // guarded by mu
 
 	// ended: this process knows of a withdrawal of the entry that the store does not.
 	ended   bool
@@ -247,12 +252,10 @@ func (s *search) awaitTurn(ctx context.Context, rec Record) (come bool, err erro
 	defer s.patience.run()
 	turn := s.currentTurn()
 	if turn == nil {
-		if turn, err = s.route.budget.enter(s.behind()); err != nil {
+		s.known = s.isKnown(rec)
+		if turn, err = s.enter(); err != nil {
 			return false, err
 		}
-		s.mu.Lock()
-		s.turn = turn
-		s.mu.Unlock()
 	}
 	select {
 	case <-turn.ready:
@@ -275,6 +278,17 @@ func (s *search) awaitTurn(ctx context.Context, rec Record) (come bool, err erro
 		return false, context.Cause(ctx)
 	}
 	return false, nil
+}
+
+// enter takes a turn, or a place in the queue. No client can join between its choice of
+// whom to charge and the record of the turn.
+func (s *search) enter() (*turn, error) {
+	a := asker{known: s.known, yielding: s.behind()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turn, err := s.route.budget.enter(a, s.clients...)
+	s.turn = turn
+	return turn, err
 }
 
 // leave gives up the turn, or the place in the queue, if there is one; verdict is
@@ -473,12 +487,15 @@ func (s *search) tooLarge(err error) outcome {
 
 // verdict is what a render says of the origin. One that was cut off by us says
 // nothing; neither does a page that fails again, which has a back-off of its own,
-// unless it is the one that was to try the origin.
+// unless it is the one that was to try the origin; nor an error answer for a page that
+// has never rendered, which may be of a URL that a stranger has made up.
 func (s *search) verdict(held context.Context, failures int, got rendering) error {
 	switch {
 	case held.Err() != nil, errors.Is(got.failure, ErrInvalidKey):
 		return errNoVerdict
 	case got.failure != nil && failures > 0 && !s.currentTurn().probe:
+		return errNoVerdict
+	case got.failure != nil && !got.outage && !s.known:
 		return errNoVerdict
 	}
 	return got.failure

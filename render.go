@@ -27,6 +27,7 @@ type rendering struct {
 	refused  string    // not to be stored, for this reason
 	failure  error     // the renderer failed
 	failed   *response // with a failure: what it answered, if that may be shown
+	outage   bool      // with a failure: the origin was not reached, or not in time
 }
 
 // maxFailedBody bounds the body of a failed response that is kept to be shown
@@ -38,6 +39,7 @@ var (
 	errTruncated    = errors.New("the response ended before it was complete")
 	errEmpty        = errors.New("the response is empty, and a good one exists")
 	errRenderStatus = errors.New("the renderer failed")
+	errUnreached    = errors.New("the origin was not reached")
 )
 
 // render calls a renderer with the request that a key stands for, and reads its
@@ -83,7 +85,36 @@ type recorder struct {
 	status   int
 	verdict  verdict
 	body     bytes.Buffer
-	overflow bool // a failed response longer than what is kept of one
+	overflow bool  // a failed response longer than what is kept of one
+	outage   error // the origin was not reached, for this reason
+}
+
+// OriginUnreachable is for a renderer that asks an origin over the network: it tells
+// the cache that the origin could not be asked, and why. What the renderer answers is
+// shown as the page's failure, as a 5xx is, but the failure counts against the origin,
+// and not against the page alone (see [BudgetConfig]). w is the renderer's own
+// ResponseWriter, or one that unwraps to it (see [http.ResponseController]); nothing is
+// done where it is not that of a render.
+func OriginUnreachable(w http.ResponseWriter, err error) {
+	for {
+		switch inner := w.(type) {
+		case *recorder:
+			inner.unreachable(err)
+			return
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return
+		}
+	}
+}
+
+func (r *recorder) unreachable(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.outage == nil {
+		r.outage = err
+	}
 }
 
 // run calls the renderer and settles the result when it returns or panics.
@@ -191,8 +222,14 @@ func (r *recorder) result() rendering {
 	switch {
 	case errors.Is(r.err, ErrUncacheable):
 		return rendering{refused: r.verdict.refused, verdict: r.verdict}
+	case r.outage != nil:
+		failed := rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
+		if r.verdict.failed {
+			failed.failed = r.failedLocked()
+		}
+		return failed
 	case r.err != nil:
-		return rendering{failure: r.err}
+		return rendering{failure: r.err, outage: errors.Is(r.err, errRenderTime)}
 	case r.verdict.failed:
 		return rendering{failure: fmt.Errorf("%w with status %d", errRenderStatus, r.status), failed: r.failedLocked()}
 	}

@@ -3,6 +3,8 @@ package isr
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -42,6 +44,13 @@ type Route struct {
 	// Budget bounds what the pages of this route, and of all others that are given
 	// the same one, ask of their origin. Nil: there is no bound.
 	Budget *Budget
+
+	// Client names the client that a request comes from, such as the network of its
+	// address, so that one client cannot keep others from their turn at the origin (see
+	// [BudgetConfig]). It is called for requests that wait for a page, and is safe for
+	// concurrent use. The zero prefix is no client. Nil: clients are not told apart,
+	// which is right where RemoteAddr is the address of a proxy.
+	Client func(*http.Request) netip.Prefix
 
 	// EarlyRefresh has pages that are asked for often regenerated a little before
 	// they expire, at a random moment (XFetch), so that hardly anybody sees them

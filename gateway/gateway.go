@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -79,13 +80,17 @@ func ParseOrigin(s string) (*url.URL, error) {
 
 // New returns a handler that serves the origin's pages from the cache by the
 // rules of the route, whose name is set to [RouteName]. In front of the public it
-// belongs behind an [Edge].
+// belongs behind an [Edge]. Unless the route tells clients apart itself, an IPv4 address
+// is a client, and so is an IPv6 /64.
 //
 // An origin behind plain http sees the Host that the visitor asked for; one
 // behind https sees its own, because its certificate and virtual host are chosen
 // by it. In both cases X-Forwarded-Host is the visitor's.
 func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
 	route.Name = RouteName
+	if route.Client == nil {
+		route.Client = func(r *http.Request) netip.Prefix { return clientOf(r.RemoteAddr) }
+	}
 	return cache.Handler(route, Renderer(cfg))
 }
 

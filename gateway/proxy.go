@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr"
 )
 
 // headerTimeout bounds the wait for the origin's answer to begin, for requests
@@ -174,10 +176,13 @@ func internalHeader(name string) bool {
 	return strings.HasPrefix(name, "X-Middleware-") || strings.HasPrefix(name, "X-Isr-")
 }
 
+// errStatus: the origin was reached, and one of its pages is broken.
+var errStatus = errors.New("the origin answered with the status")
+
 // receive checks and adapts what the origin answers. An error is answered with 502.
 func (p *proxy) receive(res *http.Response) error {
 	if res.StatusCode < 100 || res.StatusCode > 599 { // RFC 9110, section 15
-		return fmt.Errorf("the origin answered with the status %03d, expected one between 100 and 599", res.StatusCode)
+		return fmt.Errorf("%w %03d, expected one between 100 and 599", errStatus, res.StatusCode)
 	}
 	p.relocate(res)
 	if res.StatusCode != http.StatusSwitchingProtocols {
@@ -237,6 +242,9 @@ func (p *proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 		// The client, or the cache, has given up: there is no reader.
 		w.WriteHeader(http.StatusBadGateway)
 		return
+	}
+	if !errors.Is(err, errStatus) {
+		isr.OriginUnreachable(w, err)
 	}
 	p.cfg.Logger.Warn("the origin did not answer", "origin", p.cfg.Origin.String(), "method", r.Method, "path", r.URL.Path, "error", err)
 	status := http.StatusBadGateway
