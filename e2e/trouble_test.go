@@ -21,6 +21,7 @@ type trouble struct {
 	coldAgain string                  // the next one
 	kept      string                  // the first visitor once a stale copy is there
 	keptAgain string                  // the next, when its regeneration has come to its end
+	withdraws bool                    // it ends the copy
 }
 
 const (
@@ -49,6 +50,8 @@ func troubles() []trouble {
 	down.behave = nil
 	hanging := failed("hanging", http.StatusGatewayTimeout, plain, nil)
 	hanging.behave = func(o *origin) behaviour { return o.hang }
+	cookie := refused("Set-Cookie", "set-cookie", setCookie)
+	cookie.withdraws = true
 	blank := refused("an empty page", "empty", empty)
 	blank.keptAgain = theStaleCopy // a blank page never takes the place of a good one
 	return []trouble{
@@ -57,7 +60,7 @@ func troubles() []trouble {
 		failed("half a body", http.StatusBadGateway, plain, halfBody),
 		failed("chunks cut off", http.StatusBadGateway, plain, chunksCutOff),
 		failed("500", http.StatusInternalServerError, originsOwn, internalError),
-		refused("Set-Cookie", "set-cookie", setCookie),
+		cookie,
 		refused("Vary: Cookie", "vary", greeting),
 		refused("50 MB", "too-large", big(true)),
 		refused("50 MB in chunks", "too-large", big(false)),
@@ -86,6 +89,10 @@ func TestOriginTrouble(t *testing.T) {
 			}
 			got := tr.visitors(t, g)
 			expectReplies(t, tr, got)
+			if tr.withdraws {
+				expectWithdrawn(t, g)
+				return
+			}
 			expectStoredAsBefore(t, g, before)
 		})
 	}
@@ -142,6 +149,16 @@ func describe(r reply) string {
 	}
 	ttl := regexp.MustCompile(`; ttl=-?\d+`)
 	return fmt.Sprintf("%d %s | %s", r.status, whose, ttl.ReplaceAllString(r.cache(), ""))
+}
+
+// expectWithdrawn fails the test unless the page with a copy has none any more, and no
+// other page is stored.
+func expectWithdrawn(t *testing.T, g *gateway) {
+	t.Helper()
+	after := g.stored(t)
+	if kept := after[host+"/kept"]; len(after) != 1 || kept.State != "missing" || kept.Status != http.StatusGone {
+		t.Errorf("stored are %+v, expected one page that was withdrawn", after)
+	}
 }
 
 // expectStoredAsBefore fails the test if the store has other pages, or other
