@@ -2,6 +2,7 @@ package localdynamo_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -239,5 +240,94 @@ func TestOrderOfKeyConditions(t *testing.T) {
 	var missing *types.ResourceNotFoundException
 	if !errors.As(err, &missing) {
 		t.Errorf("got %v, want that there is no such table", err)
+	}
+}
+
+// TestScanOfAnotherSegment: a parallel Scan goes on from keys of its own segment
+// only; of another, the rows in between would be lost in silence.
+func TestScanOfAnotherSegment(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	for i := range 40 {
+		put(t, db, item{"pk": str(fmt.Sprint(i)), "sk": str("x")})
+	}
+	const total = 4
+	scan := func(segment int32, start item) (*dynamodb.ScanOutput, error) {
+		return db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, Segment: &segment, TotalSegments: aws.Int32(total), ExclusiveStartKey: start})
+	}
+	for segment := range int32(total) {
+		all, err := scan(segment, nil)
+		if err != nil || len(all.Items) < 2 {
+			t.Fatalf("segment %d: %v, %v", segment, all, err)
+		}
+		for at, it := range all.Items {
+			rest, err := scan(segment, it)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, len(rest.Items), len(all.Items)-at-1)
+			other := (segment + 1) % total
+			_, err = scan(other, it)
+			mustSay(t, err, fmt.Sprintf("The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. TotalSegments: %d Segment: %d", total, other))
+		}
+	}
+}
+
+// TestQueryOfOneItem: a table without a range key has one item for a Query at most,
+// and so there is no next page.
+func TestQueryOfOneItem(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	name := aws.String("hashed")
+	if _, err := db.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName: name, BillingMode: types.BillingModePayPerRequest,
+		KeySchema: []types.KeySchemaElement{{AttributeName: aws.String("pk"), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String("pk"), AttributeType: types.ScalarAttributeTypeS},
+			{AttributeName: aws.String("g"), AttributeType: types.ScalarAttributeTypeS},
+		},
+		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
+			IndexName:  aws.String("by-g"),
+			KeySchema:  []types.KeySchemaElement{{AttributeName: aws.String("g"), KeyType: types.KeyTypeHash}},
+			Projection: &types.Projection{ProjectionType: types.ProjectionTypeAll},
+		}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pk := range []string{"a", "b"} {
+		if _, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: name, Item: item{"pk": str(pk), "g": str("x")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(change func(in *dynamodb.QueryInput)) (*dynamodb.QueryOutput, error) {
+		in := &dynamodb.QueryInput{
+			TableName: name, KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("a")}, Limit: aws.Int32(1),
+		}
+		change(in)
+		return db.Query(t.Context(), in)
+	}
+	out, err := ask(func(*dynamodb.QueryInput) {})
+	if err != nil || len(out.Items) != 1 || out.LastEvaluatedKey != nil {
+		t.Errorf("%v, %v; want one item and no last key", out, err)
+	}
+	for _, reverse := range []bool{false, true} {
+		_, err = ask(func(in *dynamodb.QueryInput) {
+			in.ExclusiveStartKey, in.ScanIndexForward = item{"pk": str("a")}, aws.Bool(!reverse)
+		})
+		mustSay(t, err, "The query can return at most one row and cannot be restarted")
+	}
+	_, err = ask(func(in *dynamodb.QueryInput) { in.ExclusiveStartKey = item{"pk": str("b")} })
+	mustSay(t, err, "The provided starting key is outside query boundaries based on provided conditions")
+
+	// Of an index without a range key there may be many.
+	var start item
+	for _, want := range []string{"a", "b"} {
+		out, err := ask(func(in *dynamodb.QueryInput) {
+			in.IndexName, in.KeyConditionExpression, in.ExclusiveStartKey = aws.String("by-g"), aws.String("g = :p"), start
+			in.ExpressionAttributeValues = item{":p": str("x")}
+		})
+		if err != nil || len(out.Items) != 1 {
+			t.Fatalf("%v, %v", out, err)
+		}
+		equal(t, out.Items[0], item{"pk": str(want), "g": str("x")})
+		start = out.LastEvaluatedKey
 	}
 }

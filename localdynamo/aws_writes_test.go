@@ -1,6 +1,7 @@
 package localdynamo_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -179,5 +180,38 @@ func TestNumbersAsWritten(t *testing.T) {
 	} {
 		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: valued(num(given))})
 		mustSay(t, err, "1 validation error detected: Number "+want+" than supported range")
+	}
+}
+
+// TestTakingFromNothing: an update that only takes away does nothing to an absent
+// item, however deep its paths go.
+func TestTakingFromNothing(t *testing.T) {
+	db := open(t, localdynamo.Options{})
+	values := item{":s": &types.AttributeValueMemberSS{Value: []string{"x"}}}
+	for _, update := range []string{"REMOVE a.b", "REMOVE a[0], b", "DELETE a.b :s", "REMOVE a.b DELETE c :s"} {
+		given := values
+		if !strings.Contains(update, ":s") {
+			given = nil
+		}
+		out, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: things, Key: key("absent", "x"), UpdateExpression: &update, ExpressionAttributeValues: given, ReturnValues: types.ReturnValueAllNew,
+		})
+		if err != nil || out.Attributes != nil {
+			t.Errorf("%s: %v, %v; want nothing", update, out, err)
+		}
+		_, err = db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{{Update: &types.Update{
+			TableName: things, Key: key("absent", "x"), UpdateExpression: &update, ExpressionAttributeValues: given,
+		}}}})
+		if err != nil {
+			t.Errorf("%s in a transaction: %v", update, err)
+		}
+		equal(t, get(t, db, "absent", "x"), item(nil))
+		// What makes an item needs its paths.
+		adding := update + " SET d = :s"
+		_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("absent", "x"), UpdateExpression: &adding, ExpressionAttributeValues: values})
+		mustRefuse(t, err, "invalid for update")
+		put(t, db, key("there", "x"))
+		_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("there", "x"), UpdateExpression: &update, ExpressionAttributeValues: given})
+		mustRefuse(t, err, "invalid for update")
 	}
 }

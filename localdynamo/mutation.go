@@ -233,6 +233,9 @@ func (m *mutation) updated(old value.Item) ([]byte, error) {
 	if err := m.checkKeyUntouched(); err != nil {
 		return nil, err
 	}
+	if old == "" && !m.update.Creates() {
+		return nil, nil // there is nothing to take away from, whatever the paths
+	}
 	fields, err := decode(old)
 	if err != nil {
 		return nil, err
@@ -251,9 +254,6 @@ func (m *mutation) updated(old value.Item) ([]byte, error) {
 	}
 	if value.ItemSize(fields) > value.MaxItemSize {
 		return nil, invalid("Item size to update has exceeded the maximum allowed size")
-	}
-	if old == "" && !m.update.Creates() {
-		return nil, nil // there was nothing to take away from
 	}
 	return value.Encode(nil, fields), nil
 }

@@ -26,6 +26,7 @@ type page struct {
 	limit      int                             // items to look at; 0 is no limit
 	start      map[string]types.AttributeValue // canonical; nil is the beginning
 	fetch      bool                            // the source is a local index, and more is wanted than it holds
+	single     bool                            // there is one item at most, and so no next page
 	within     func(value.Item) bool
 
 	items   []map[string]types.AttributeValue
@@ -52,6 +53,9 @@ func (p *page) read(r store.Reader, lo, hi []byte, reverse bool) error {
 		}
 		if (p.limit == 0 || p.scanned < p.limit) && p.bytes < maxPage {
 			return true
+		}
+		if p.single {
+			return false
 		}
 		// The last key is given even if nothing follows: AWS does not look.
 		p.last, p.fault = p.lastKey(copyOf(item))

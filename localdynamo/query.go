@@ -82,6 +82,7 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	if q.lo, q.hi, err = s.key().span(key); err != nil {
 		return nil, err
 	}
+	q.single = s.index == nil && s.key().Range == nil
 	return q, q.startAfter(q.start)
 }
 
@@ -156,6 +157,9 @@ func (q *query) startAfter(given map[string]types.AttributeValue) error {
 	}
 	if bytes.Compare(at, q.lo) < 0 || q.hi != nil && bytes.Compare(at, q.hi) >= 0 {
 		return invalid("The provided starting key is outside query boundaries based on provided conditions")
+	}
+	if q.single {
+		return invalid("The query can return at most one row and cannot be restarted")
 	}
 	if q.reverse {
 		q.hi = at

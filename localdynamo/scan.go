@@ -68,6 +68,10 @@ func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error)
 	}
 	if aws.ToInt32(in.TotalSegments) > 1 {
 		p.within = p.key().segment(uint32(*in.Segment), uint32(*in.TotalSegments))
+		if p.start != nil && !p.within(value.View(value.Encode(nil, p.start))) {
+			return nil, nil, invalid("%s: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. TotalSegments: %d Segment: %d",
+				startKeyInvalid, *in.TotalSegments, *in.Segment)
+		}
 	}
 	return p, from, nil
 }
