@@ -85,6 +85,8 @@ type Budget struct {
 	clients    map[netip.Prefix]*clientShare // guarded by mu: those that have turns or places
 	blamed     map[netip.Prefix]time.Time    // guarded by mu: when a failure of theirs counted last, since the last success
 	complained time.Time                     // guarded by mu: of a client that has its whole share
+	prober     netip.Prefix                  // guarded by mu: whose probe said nothing last
+	yieldsTill time.Time                     // guarded by mu: until when that client lets others try
 	reopens    time.Time                     // guarded by mu: when the breaker, if it is open, lets a render through
 }
 
@@ -176,8 +178,9 @@ type turn struct {
 	place *list.Element // guarded by b.mu: the place in the queue, nil once the turn has come
 	asker asker         // its client is guarded by b.mu
 
-	verdict func(error) // tells the breaker, once begin has succeeded
+	verdict func(error) // tells the breaker, once begin has succeeded; only the first time counts
 	probe   bool        // the one render that tries whether the origin is well again
+	limit   *time.Timer // ends the probe of an unknown page; nil if it is none
 }
 
 // enter takes a turn, or a place in the queue, for the one of these clients that has
@@ -209,15 +212,23 @@ func (b *Budget) enter(a asker, clients ...netip.Prefix) (*turn, error) {
 // begin asks whether the origin may be asked, now that the turn has come: it may
 // have failed while others waited. The error is a *BudgetError.
 func (t *turn) begin() error {
-	verdict, err := t.b.breaker.Allow()
+	b := t.b
+	if b.breaker.State() == gobreaker.StateHalfOpen && b.triedInVain(t) {
+		return &BudgetError{Open: true, RetryAfter: busyRetry}
+	}
+	verdict, err := b.breaker.Allow()
 	switch {
 	case errors.Is(err, gobreaker.ErrOpenState):
-		return t.b.openError()
+		return b.openError()
 	case err != nil: // another render is the probe
 		return &BudgetError{Open: true, RetryAfter: busyRetry}
 	}
-	t.verdict = verdict
-	t.probe = t.b.breaker.State() == gobreaker.StateHalfOpen
+	var once sync.Once
+	t.verdict = func(err error) { once.Do(func() { verdict(err) }) }
+	t.probe = b.breaker.State() == gobreaker.StateHalfOpen
+	if t.probe && !t.asker.known {
+		t.limit = time.AfterFunc(b.pause, t.giveWay)
+	}
 	return nil
 }
 
@@ -226,6 +237,9 @@ func (t *turn) begin() error {
 // to be called once.
 func (t *turn) leave(verdict error) {
 	b := t.b
+	if t.limit != nil && t.limit.Stop() && errors.Is(verdict, errNoVerdict) {
+		t.giveWay()
+	}
 	if t.verdict != nil {
 		t.verdict(b.weigh(t, verdict))
 	}

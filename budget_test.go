@@ -517,6 +517,52 @@ func TestBreakerBlamesClients(t *testing.T) {
 	}
 }
 
+// Once the origin is well again, a client that asks for pages that hang, or fail, does
+// not take every probe: another's closes the breaker soon.
+func TestProbesAreShared(t *testing.T) {
+	for name, probe := range map[string]string{"hangs": "/slow", "fails": "/broken"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(t)
+				var down atomic.Bool
+				origin := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case down.Load():
+						unreachable(w, r, 0)
+					case strings.HasPrefix(r.URL.Path, "/slow"):
+						<-r.Context().Done()
+					case strings.HasPrefix(r.URL.Path, "/broken"):
+						failing(w, r, 0)
+					default:
+						cacheable(w, r, 0)
+					}
+				})
+				rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Failures: 3})}
+				h := tb.node(tb.store("a"), nil).Handler(rt, origin)
+				down.Store(true)
+				for i := range 3 {
+					getFrom(h, fmt.Sprintf("198.51.100.%d", i), fmt.Sprint("/", i))
+				}
+				expectRefused(t, getFrom(h, "198.51.100.9", "/cold"), "origin-failing", "5")
+				down.Store(false)
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				for i := range 1500 { // for 15 s
+					if i%50 == 49 {
+						if a := getFrom(h, "198.51.100.9", "/good"); a.Code == http.StatusOK {
+							t.Logf("the first page after %v", time.Duration(i)*10*time.Millisecond)
+							return
+						}
+					}
+					wg.Go(func() { getFrom(h, "192.0.2.1", fmt.Sprint(probe, i)) })
+					time.Sleep(10 * time.Millisecond)
+				}
+				t.Error("a visitor got no page within 15 s")
+			})
+		})
+	}
+}
+
 // One client has half of the turns and a quarter of the queue at most, and the turns go
 // round.
 func TestQueueIsFairToClients(t *testing.T) {

@@ -197,6 +197,25 @@ func (b *Budget) weigh(t *turn, verdict error) error {
 	return verdict
 }
 
+// giveWay ends the time of a probe that says nothing of the origin: a page that has
+// never rendered, and fails or hangs. The next probe is another client's, if there is
+// one: a client that asks for nothing but such pages does not keep the breaker open.
+func (t *turn) giveWay() {
+	b := t.b
+	b.mu.Lock()
+	b.prober, b.yieldsTill = t.asker.client, time.Now().Add(busyRetry)
+	b.mu.Unlock()
+	t.verdict(errNoVerdict)
+}
+
+// triedInVain says that a client has just had its try at an origin that failed.
+func (b *Budget) triedInVain(t *turn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	client := t.asker.client
+	return client.IsValid() && client == b.prober && time.Now().Before(b.yieldsTill)
+}
+
 // maxBlamed bounds how many clients are remembered.
 const maxBlamed = 1024
 

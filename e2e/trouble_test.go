@@ -156,7 +156,7 @@ func describe(r reply) string {
 func expectWithdrawn(t *testing.T, g *gateway) {
 	t.Helper()
 	after := g.stored(t)
-	if kept := after[host+"/kept"]; len(after) != 1 || kept.State != "missing" || kept.Status != http.StatusGone {
+	if kept := after[host+"/kept"]; len(after) != 1 || kept.State != "withdrawn" || kept.Status != http.StatusGone {
 		t.Errorf("stored are %+v, expected one page that was withdrawn", after)
 	}
 }

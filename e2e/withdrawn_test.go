@@ -18,7 +18,7 @@ func TestWithdrawnPageStaysAway(t *testing.T) {
 	awaitClock(t, "the page to expire", o.times("/kept")[0].Add(time.Second))
 	o.set("/kept", forbidden)
 	get(t, g.url+"/kept") // the last who gets the copy
-	await(t, "the page to be withdrawn", patience, func() bool { return g.get(t, host+"/kept").State == "missing" })
+	await(t, "the page to be withdrawn", patience, func() bool { return g.get(t, host+"/kept").State == "withdrawn" })
 	if r := get(t, g.url+"/kept"); r.status != http.StatusForbidden {
 		t.Errorf("after the withdrawal: %s", r)
 	}

@@ -14,7 +14,7 @@ import (
 type Page struct {
 	Key       string `json:"key,omitempty" doc:"The page's key. Missing where a row says nothing of it."`
 	Partition string `json:"pk" doc:"The partition key of its rows."`
-	State     string `json:"state" doc:"fresh, stale, expired, purged or missing."`
+	State     string `json:"state" doc:"fresh, stale, expired, purged, withdrawn (by the origin) or missing."`
 
 	Status      int         `json:"status,omitempty" doc:"HTTP status of the page."`
 	GeneratedAt time.Time   `json:"generated_at,omitzero" doc:"When its rendering began."`
@@ -96,6 +96,9 @@ func (a *API) describe(pk string, rec isr.Record) Page {
 	e := rec.Entry
 	if e == nil {
 		return p
+	}
+	if e.Withdrawn {
+		p.State = "withdrawn"
 	}
 	p.Key, p.Status, p.Generation, p.ETag = e.Key, e.Status, e.GenerationID, e.ETag
 	p.GeneratedAt = e.GeneratedAt.UTC()
