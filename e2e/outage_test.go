@@ -124,7 +124,10 @@ func (w *weather) settings(t *testing.T, args ...string) settings {
 			"--dynamodb-endpoint", w.dynamodb.url(), "--s3-endpoint", w.s3.url(),
 		},
 		args: append([]string{"--create-table"}, args...),
-		env:  []string{"AWS_ACCESS_KEY_ID=" + os.Getenv("ISR_TEST_S3_ACCESS_KEY"), "AWS_SECRET_ACCESS_KEY=" + os.Getenv("ISR_TEST_S3_SECRET_KEY")},
+		env: []string{
+			"AWS_ACCESS_KEY_ID=" + os.Getenv("ISR_TEST_S3_ACCESS_KEY"), "AWS_SECRET_ACCESS_KEY=" + os.Getenv("ISR_TEST_S3_SECRET_KEY"),
+			"ISR_STORE_TIMEOUT=300ms", // which is what these tests are about
+		},
 	}
 }
 
