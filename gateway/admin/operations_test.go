@@ -206,7 +206,8 @@ func TestRegenerateWithinTheBudget(t *testing.T) {
 	cache := f.node()
 	budget := isr.NewBudget(isr.BudgetConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
 	cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, Budget: budget}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusInternalServerError)
+		isr.OriginUnreachable(w, errors.New("connection refused"))
+		w.WriteHeader(http.StatusBadGateway)
 	}))
 	f.serve(admin.Config{Cache: cache})
 	if a := f.ask("POST", "/-/regenerate", `{"key":"example.com/1"}`); a.code != "regeneration_failed" {
