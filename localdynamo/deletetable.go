@@ -41,6 +41,8 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 	}
 	d := t.description(held)
 	d.TableStatus = types.TableStatusDeleting
+	// AWS tells of a table that goes what it holds, and not what it was like.
+	d.AttributeDefinitions, d.KeySchema, d.CreationDateTime = nil, nil, nil
 	d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes = nil, nil
 	return &dynamodb.DeleteTableOutput{TableDescription: d}, nil
 }

@@ -39,6 +39,12 @@ func TestDeleteTable(t *testing.T) {
 	if d.TableStatus != types.TableStatusDeleting || d.GlobalSecondaryIndexes != nil || d.LocalSecondaryIndexes != nil {
 		t.Errorf("described as %v with indexes %v, %v", d.TableStatus, d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes)
 	}
+	if d.AttributeDefinitions != nil || d.KeySchema != nil || d.CreationDateTime != nil {
+		t.Errorf("described with %v, %v, %v", d.AttributeDefinitions, d.KeySchema, d.CreationDateTime)
+	}
+	if *d.TableName != "games" || *d.ItemCount != 1 || *d.TableId != *id || d.TableArn == nil || d.ProvisionedThroughput == nil {
+		t.Errorf("described as %+v", d)
+	}
 	_, err = deleteTable(t, db, "games")
 	mustNotFind(t, err)
 	_, err = db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("games"), Key: item{"player": str("ann"), "game": str("chess")}})

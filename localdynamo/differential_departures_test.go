@@ -202,13 +202,14 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "indexes of a deleted table",
-		why:  "AWS's answer to DeleteTable describes the table without its indexes; DynamoDB Local's with them",
+		name: "what a deleted table was like",
+		why:  "AWS's answer to DeleteTable describes the table without its keys, indexes and time of creation; DynamoDB Local's with them",
 		amend: func(c inquiry, ours, theirs *reply) {
 			if _, ok := c.in.(*dynamodb.DeleteTableInput); ok {
 				theirs.content = eachMember(theirs.content, func(m map[string]any) map[string]any {
-					delete(m, "GlobalSecondaryIndexes")
-					delete(m, "LocalSecondaryIndexes")
+					for _, name := range []string{"AttributeDefinitions", "KeySchema", "CreationDateTime", "GlobalSecondaryIndexes", "LocalSecondaryIndexes"} {
+						delete(m, name)
+					}
 					return m
 				})
 			}

@@ -11,7 +11,7 @@
 //
 //	POST /, X-Amz-Target: DynamoDB_20120810.GetItem
 //	   │ target known? Authorization well formed?
-//	   ├─ body, at most 16 MiB, unpacked if gzip ─ signature, if there is a key
+//	   ├─ body, at most 16 MiB, unpacked if gzip or deflate ─ signature, if there is a key
 //	   ├─ JSON ─► *dynamodb.GetItemInput ─ required members there?
 //	   ├─ (*localdynamo.DB).GetItem
 //	   └─ *dynamodb.GetItemOutput or error ─► JSON, CRC-32, request id

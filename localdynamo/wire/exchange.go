@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
 )
 
 const (
@@ -26,9 +27,8 @@ const (
 	// keptBuffer is the largest buffer that an exchange keeps for the next.
 	keptBuffer = 1 << 20
 
-	// gzipFrom is the smallest answer that is worth packing: less than that
-	// is little more than one packet anyway.
-	gzipFrom = 2 << 10
+	// packFrom is the smallest answer that is packed, as on AWS.
+	packFrom = 4 << 10
 )
 
 const (
@@ -42,12 +42,18 @@ type exchange struct {
 	out     []byte // the answer's
 	spare   []byte // for packing and unpacking
 	decoder decoder
-	packer  *gzip.Writer // nil until first used
-	gunzip  *gzip.Reader // nil until first used
+	packers map[string]packer // by their coding, once used
+	gunzip  *gzip.Reader      // nil until first used
+}
+
+// packer is what the writers of both codings have in common.
+type packer interface {
+	io.WriteCloser
+	Reset(w io.Writer)
 }
 
 func newExchange() *exchange {
-	return &exchange{in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10)}
+	return &exchange{in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10), packers: make(map[string]packer, 1)}
 }
 
 func (x *exchange) reset() {
@@ -106,25 +112,31 @@ func (x *exchange) unpack(coding string) error {
 	switch coding {
 	case "", "identity":
 		return nil
-	case "gzip":
+	case codingGzip, codingDeflate:
 	default:
-		return malformed("Unknown Content-Encoding " + strconv.Quote(coding) + "; send gzip, or none")
+		return malformed("Unknown Content-Encoding " + strconv.Quote(coding) + "; send gzip or deflate, or none")
 	}
-	if err := x.openPacked(); err != nil {
-		return malformed("The body is not what gzip makes: " + err.Error())
+	packed, err := x.openPacked(coding)
+	if err != nil {
+		return malformed("The body is not what " + coding + " makes: " + err.Error())
 	}
-	plain, err := readBounded(x.spare, x.gunzip, -1)
+	plain, err := readBounded(x.spare, packed, -1)
 	x.in, x.spare = plain, x.in[:0]
 	return err
 }
 
-func (x *exchange) openPacked() (err error) {
+// openPacked reads x.in. Requests in deflate are rare, and keep no reader.
+func (x *exchange) openPacked(coding string) (_ io.Reader, err error) {
 	packed := bytes.NewReader(x.in)
-	if x.gunzip == nil {
+	switch {
+	case coding == codingDeflate:
+		return zlib.NewReader(packed)
+	case x.gunzip == nil:
 		x.gunzip, err = gzip.NewReader(packed)
-		return err
+	default:
+		err = x.gunzip.Reset(packed)
 	}
-	return x.gunzip.Reset(packed)
+	return x.gunzip, err
 }
 
 // reply sends x.out. An error of writing is the client's going away, of which
@@ -132,10 +144,12 @@ func (x *exchange) openPacked() (err error) {
 func (x *exchange) reply(w http.ResponseWriter, r *http.Request, status int, contentType string) {
 	header := w.Header()
 	body := x.out
-	if len(body) >= gzipFrom && acceptsGzip(r.Header) {
-		if packed, err := x.pack(); err == nil {
-			body = packed
-			header["Content-Encoding"] = []string{"gzip"}
+	if len(body) >= packFrom {
+		if coding := acceptedCoding(r.Header); coding != "" {
+			if packed, err := x.pack(coding); err == nil {
+				body = packed
+				header["Content-Encoding"] = []string{coding}
+			}
 		}
 	}
 	setHeaders(header, body, contentType)
@@ -155,11 +169,12 @@ func setHeaders(header http.Header, body []byte, contentType string) {
 	sum := len(text)
 	text = strconv.AppendInt(text, int64(len(body)), 10)
 	all := string(text)
-	values := [...]string{all[:requestIDLength], all[requestIDLength:sum], all[sum:], contentType}
+	values := [...]string{all[:requestIDLength], all[requestIDLength:sum], all[sum:], contentType, "Server"}
 	header["X-Amzn-Requestid"] = values[0:1:1]
 	header["X-Amz-Crc32"] = values[1:2:2]
 	header["Content-Length"] = values[2:3:3]
 	header["Content-Type"] = values[3:4:4]
+	header["Server"] = values[4:5:5] // AWS's calls itself so
 }
 
 func appendRequestID(dst []byte) []byte {
@@ -175,33 +190,58 @@ func appendRequestID(dst []byte) []byte {
 	return dst
 }
 
-// acceptsGzip reports whether the client wants packed answers.
-func acceptsGzip(header http.Header) bool {
+// The codings of answers and requests. Deflate is that of HTTP: zlib's format.
+const (
+	codingGzip    = "gzip"
+	codingDeflate = "deflate"
+)
+
+// acceptedCoding is the one that the client wants most, "" if it wants neither.
+func acceptedCoding(header http.Header) string {
+	best, most := "", 0.0
 	for _, line := range header["Accept-Encoding"] {
 		for offer := range strings.SplitSeq(line, ",") {
-			coding, weight, _ := strings.Cut(offer, ";")
-			if strings.TrimSpace(coding) == "gzip" {
-				q, given := strings.CutPrefix(strings.ReplaceAll(weight, " ", ""), "q=")
-				return !given || strings.Trim(q, "0.") != ""
+			coding, parameters, _ := strings.Cut(offer, ";")
+			coding = strings.ToLower(strings.TrimSpace(coding))
+			if coding != codingGzip && coding != codingDeflate {
+				continue
+			}
+			if weight := weightIn(parameters); weight > most || weight == most && weight > 0 && coding == codingGzip {
+				best, most = coding, weight
 			}
 		}
 	}
-	return false
+	return best
 }
 
-// pack returns x.out packed.
-func (x *exchange) pack() ([]byte, error) {
-	packed := bytes.NewBuffer(x.spare[:0])
-	if x.packer == nil {
-		var err error
-		if x.packer, err = gzip.NewWriterLevel(packed, gzip.BestSpeed); err != nil {
-			return nil, err
-		}
-	} else {
-		x.packer.Reset(packed)
+// weightIn is the weight of an offer, 1 unless it says another one.
+func weightIn(parameters string) float64 {
+	text, given := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(parameters, " ", "")), "q=")
+	if !given {
+		return 1
 	}
-	_, err := x.packer.Write(x.out)
-	err = errors.Join(err, x.packer.Close())
+	weight, err := strconv.ParseFloat(text, 64)
+	if err != nil || weight < 0 || weight > 1 {
+		return 0
+	}
+	return weight
+}
+
+// pack returns x.out in a coding.
+func (x *exchange) pack(coding string) ([]byte, error) {
+	packed := bytes.NewBuffer(x.spare[:0])
+	w := x.packers[coding]
+	switch {
+	case w != nil:
+		w.Reset(packed)
+	case coding == codingDeflate:
+		w = zlib.NewWriter(packed)
+	default:
+		w = gzip.NewWriter(packed)
+	}
+	x.packers[coding] = w
+	_, err := w.Write(x.out)
+	err = errors.Join(err, w.Close())
 	x.spare = packed.Bytes()
 	return x.spare, err
 }

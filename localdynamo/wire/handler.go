@@ -111,6 +111,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.exchanges.Get().(*exchange)
 	defer h.release(x)
 	switch {
+	case headSize(r) > maxHead:
+		x.out = append(x.out, "Bad Request\n"...)
+		x.reply(w, r, http.StatusBadRequest, plainText)
 	case r.Method == http.MethodGet:
 		x.out = append(append(append(x.out, "healthy: "...), r.Host...), ' ')
 		x.reply(w, r, http.StatusOK, plainText)
@@ -124,6 +127,20 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		x.reply(w, r, status, amzJSON)
 	}
+}
+
+// maxHead is how many bytes the URL and the headers of a request may have, as on AWS.
+const maxHead = 16 << 10
+
+// headSize is how many bytes the URL and the headers of a request have, more or less.
+func headSize(r *http.Request) int {
+	size := len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value)
+		}
+	}
+	return size
 }
 
 // speaksJSON reports whether the body claims to be what the protocol is made

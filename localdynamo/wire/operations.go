@@ -119,7 +119,11 @@ func (o *operation) decode(d *decoder, body []byte) (any, error) {
 	return in.Interface(), d.complaint
 }
 
-// encode appends the body of an answer.
+// encode appends the body of an answer: nothing, as on AWS, of an operation that has
+// nothing to say, such as TagResource.
 func (o *operation) encode(dst []byte, out any) []byte {
+	if len(o.out.members.list) == 0 {
+		return dst
+	}
 	return o.out.encode(dst, reflect.ValueOf(out).Elem())
 }

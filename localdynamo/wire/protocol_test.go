@@ -2,13 +2,16 @@ package wire_test
 
 import (
 	"bytes"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
 
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
@@ -304,7 +307,17 @@ func TestPackedRequest(t *testing.T) {
 		if status, _, body := send(t, h, r); status != http.StatusOK {
 			t.Errorf("got %d %s", status, body)
 		}
-		for coding, body := range map[string]string{"gzip": "not gzip at all", "br": "{}"} {
+		var deflated bytes.Buffer
+		w := zlib.NewWriter(&deflated)
+		if _, err := io.WriteString(w, `{"TableName":"things"}`); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		r = request("DescribeTable", &deflated)
+		r.Header.Set("Content-Encoding", "deflate")
+		if status, _, body := send(t, h, r); status != http.StatusOK {
+			t.Errorf("deflate: got %d %s", status, body)
+		}
+		for coding, body := range map[string]string{"gzip": "not gzip at all", "deflate": "no zlib", "br": "{}"} {
 			r := request("DescribeTable", strings.NewReader(body))
 			r.Header.Set("Content-Encoding", coding)
 			if status, _, got := send(t, h, r); status != http.StatusBadRequest || !strings.HasPrefix(got, serialization) {
@@ -316,41 +329,61 @@ func TestPackedRequest(t *testing.T) {
 
 func TestPackedAnswer(t *testing.T) {
 	h := newHandler(t, wire.Config{})
-	large := `{"pk":{"S":"large"},"v":{"S":"` + strings.Repeat("x", 10_000) + `"}}`
-	for name, it := range map[string]string{"large": large, "small": `{"pk":{"S":"small"}}`} {
+	frame := len(`{"Item":{"pk":{"S":"edge-"},"v":{"S":""}}}`)
+	for name, v := range map[string]string{
+		"large": strings.Repeat("x", 10_000), "small": "", "edge-": strings.Repeat("x", 4<<10-frame), "below": strings.Repeat("x", 4<<10-frame-1),
+	} {
+		it := `{"pk":{"S":"` + name + `"},"v":{"S":"` + v + `"}}`
 		if status, got := ask(t, h, "PutItem", `{"TableName":"things","Item":`+it+`}`); status != http.StatusOK {
 			t.Fatal(name, got)
 		}
 	}
-	for _, test := range []struct {
-		pk, accept string
-		packed     bool
-	}{
-		{"large", "", false},
-		{"large", "identity", false},
-		{"large", "gzip;q=0", false},
-		{"large", "gzip", true},
-		{"large", "deflate, gzip;q=0.5", true},
-		{"small", "gzip", false},
+	for _, test := range []struct{ pk, accept, coding string }{
+		{"large", "", ""},
+		{"large", "identity", ""},
+		{"large", "gzip;q=0", ""},
+		{"large", "gzip; q=0.000, br", ""},
+		{"large", "gzip;q=none", ""},
+		{"large", "gzip", "gzip"},
+		{"large", "GZIP", "gzip"},
+		{"large", "deflate", "deflate"},
+		{"large", "deflate", "deflate"}, // by the first one's writer
+		{"large", "deflate, gzip", "gzip"},
+		{"large", "deflate, gzip;q=0.5", "deflate"},
+		{"large", "deflate;q=0, gzip;q=0.001", "gzip"},
+		{"edge-", "gzip", "gzip"},
+		{"below", "gzip", ""},
+		{"small", "gzip", ""},
 	} {
 		r := request("GetItem", strings.NewReader(`{"TableName":"things","Key":{"pk":{"S":"`+test.pk+`"}}}`))
 		r.Header.Set("Accept-Encoding", test.accept)
 		status, header, body := send(t, h, r)
-		if got := header.Get("Content-Encoding") == "gzip"; status != http.StatusOK || got != test.packed {
-			t.Errorf("%s with %q: %d, packed: %t, want %t", test.pk, test.accept, status, got, test.packed)
+		if got := header.Get("Content-Encoding"); status != http.StatusOK || got != test.coding {
+			t.Errorf("%s with %q: %d, coding %q, want %q", test.pk, test.accept, status, got, test.coding)
+			continue
 		}
-		if test.packed {
-			body = unpacked(t, body)
+		if sum := strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(body))), 10); header.Get("X-Amz-Crc32") != sum {
+			t.Errorf("%s with %q: the checksum is not that of what is sent", test.pk, test.accept)
 		}
-		if !strings.HasPrefix(body, `{"Item":{`) || len(body) < 20 {
+		if test.coding != "" && len(body) > 500 {
+			t.Errorf("%s with %q: packed to %d bytes", test.pk, test.accept, len(body))
+		}
+		if body = unpacked(t, test.coding, body); !strings.HasPrefix(body, `{"Item":{`) || !strings.HasSuffix(body, "}}}") {
 			t.Errorf("%s with %q: got %.100s", test.pk, test.accept, body)
 		}
 	}
 }
 
-func unpacked(t testing.TB, s string) string {
+func unpacked(t testing.TB, coding, s string) string {
 	t.Helper()
-	r, err := gzip.NewReader(strings.NewReader(s))
+	var r io.Reader = strings.NewReader(s)
+	var err error
+	switch coding {
+	case "gzip":
+		r, err = gzip.NewReader(r)
+	case "deflate":
+		r, err = zlib.NewReader(r)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,6 +392,82 @@ func unpacked(t testing.TB, s string) string {
 		t.Fatal(err)
 	}
 	return string(plain)
+}
+
+// TestServer: what all answers have, and those of operations that have nothing to say.
+func TestServer(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	arn := `"ResourceArn":"arn:aws:dynamodb:local:000000000000:table/things"`
+	for _, test := range []struct{ operation, body string }{
+		{"TagResource", `{` + arn + `,"Tags":[{"Key":"a","Value":"b"}]}`},
+		{"UntagResource", `{` + arn + `,"TagKeys":["a"]}`},
+	} {
+		status, header, body := send(t, h, request(test.operation, strings.NewReader(test.body)))
+		if status != http.StatusOK || body != "" || header.Get("Content-Length") != "0" || header.Get("X-Amz-Crc32") != "0" {
+			t.Errorf("%s: got %d %q, %v", test.operation, status, body, header)
+		}
+		if got := header.Get("Server"); got != "Server" {
+			t.Errorf("the server is %q", got)
+		}
+	}
+	if status, got := ask(t, h, "DeleteItem", `{"TableName":"things","Key":{"pk":{"S":"absent"}}}`); status != http.StatusOK || got != "{}" {
+		t.Errorf("DeleteItem: got %d %q", status, got)
+	}
+}
+
+// TestDepartures: what FIDELITY.md says of requests.
+func TestDepartures(t *testing.T) {
+	h := newHandler(t, wire.Config{AccessKey: "AK", SecretKey: "secret"})
+	const text = `{"TableName":"things"}`
+
+	presigned := request("DescribeTable", strings.NewReader(text))
+	presigned.Header.Del("Authorization")
+	query := presigned.URL.Query()
+	query.Set("X-Amz-Algorithm", "AWS4-HMAC-SHA256")
+	query.Set("X-Amz-Signature", "0")
+	presigned.URL.RawQuery = query.Encode()
+	if status, _, body := send(t, h, presigned); status != http.StatusBadRequest || !strings.Contains(body, "MissingAuthenticationTokenException") {
+		t.Errorf("presigned: got %d %s", status, body)
+	}
+
+	crossOrigin := signedRequest(t, text)
+	crossOrigin.Header.Set("Origin", "https://example.com")
+	if status, header, body := send(t, h, crossOrigin); status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("of another origin: got %d %s, %v", status, body, header)
+	}
+	preflight := httptest.NewRequest(http.MethodOptions, "http://localhost:8000/", nil)
+	preflight.Header.Set("Origin", "https://example.com")
+	if status, header, _ := send(t, h, preflight); status != http.StatusNotFound || header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("preflight: got %d, %v", status, header)
+	}
+
+	elsewhere := request("DescribeTable", strings.NewReader(text))
+	elsewhere.URL.Path = "/any/path"
+	if status, _, body := send(t, newHandler(t, wire.Config{}), elsewhere); status != http.StatusOK || !strings.Contains(body, `"TableId":"00000000-0000-0000-0000-0000`) {
+		t.Errorf("another path: got %d %s", status, body)
+	}
+}
+
+// TestLargeHead: the URL and the headers have 16 KB together at most.
+func TestLargeHead(t *testing.T) {
+	h := newHandler(t, wire.Config{})
+	for _, test := range []struct{ name, path, value string }{
+		{"a header", "/", strings.Repeat("x", 16<<10)},
+		{"the URL", "/?" + strings.Repeat("x", 16<<10), ""},
+		{"both", "/?" + strings.Repeat("x", 8<<10), strings.Repeat("x", 8<<10)},
+	} {
+		r := request("DescribeTable", strings.NewReader(`{"TableName":"things"}`))
+		r.RequestURI = test.path
+		r.Header.Set("X-Large", test.value)
+		if status, _, body := send(t, h, r); status != http.StatusBadRequest || body != "Bad Request\n" {
+			t.Errorf("%s: got %d %.100q", test.name, status, body)
+		}
+	}
+	r := request("DescribeTable", strings.NewReader(`{"TableName":"things"}`))
+	r.Header.Set("X-Large", strings.Repeat("x", 15<<10))
+	if status, _, body := send(t, h, r); status != http.StatusOK {
+		t.Errorf("15 KB: got %d %.100q", status, body)
+	}
 }
 
 func TestNew(t *testing.T) {
