@@ -9,7 +9,7 @@ import (
 // bugs are what TestBugs seeds, one at a time: each breaks one thing that a
 // promise stands on. A new operation of the fleet comes with bugs of its own.
 func bugs() []simulator.Bug {
-	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs(), historyBugs(), requestBugs(), collectBugs())
+	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs(), historyBugs(), requestBugs(), collectBugs(), withdrawalBugs())
 }
 
 func concat(lists ...[]simulator.Bug) (all []simulator.Bug) {

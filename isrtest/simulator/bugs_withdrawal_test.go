@@ -1,0 +1,36 @@
+package simulator_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/isrtest/simulator"
+)
+
+// withdrawalBugs break what a withdrawal stands on.
+func withdrawalBugs() []simulator.Bug {
+	return []simulator.Bug{
+		{Name: "a withdrawal is forgotten", Meta: func(s isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return forgivingStore{s} }},
+		{Name: "no node is told of a withdrawal", Meta: func(s isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return secretStore{s} }},
+	}
+}
+
+// A forgivingStore takes what was withdrawn for a page.
+type forgivingStore struct{ isr.MetaStore }
+
+func (s forgivingStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+	rec, err := s.MetaStore.Read(ctx, pk)
+	if e := rec.Entry; e != nil && e.Withdrawn {
+		e.Withdrawn, e.Revalidate, e.Status = false, time.Hour, 200
+	}
+	return rec, err
+}
+
+// A secretStore leaves withdrawals out of the log.
+type secretStore struct{ isr.MetaStore }
+
+func (s secretStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+	how.Reload = false
+	return s.MetaStore.Publish(ctx, l, read, next, how)
+}
