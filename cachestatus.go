@@ -22,6 +22,7 @@ const (
 	detailStaleIfError  = "stale-if-error"
 	detailStoreError    = "store-error"
 	detailMinUses       = "min-uses"
+	detailPinned        = "pinned"
 	detailBackOff       = "back-off"
 	detailFailed        = "render-failed"
 	detailTimeout       = "timeout"

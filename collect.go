@@ -92,6 +92,7 @@ type Collected struct {
 	Bodies int   // deleted, or to be deleted
 	Bytes  int64 // their length
 	Kept   int   // bodies old enough that are named
+	Young  int   // bodies that are not old enough to be looked at
 	Busy   int   // pages with garbage that were left alone, since others had the lease
 }
 
@@ -162,7 +163,11 @@ func (c *collector) run(ctx context.Context) error {
 			return err
 		}
 		_, folder, ok := folderOfBody(info.Key)
-		if !ok || !info.ModifiedAt.Before(c.before) {
+		if !ok {
+			continue
+		}
+		if !info.ModifiedAt.Before(c.before) {
+			c.done.Young++
 			continue
 		}
 		found.add(folder, info.Key)

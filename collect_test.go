@@ -76,7 +76,7 @@ func TestCollect(t *testing.T) {
 		}
 		before := tb.bodyKeys(t)
 
-		if done, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, isr.CollectOptions{}); err != nil || done != (isr.Collected{}) {
+		if done, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, isr.CollectOptions{}); err != nil || done != (isr.Collected{Young: 5}) {
 			t.Errorf("of young bodies: %+v, %v", done, err)
 		}
 		dry, _ := tb.collect(t, isr.CollectOptions{DryRun: true})

@@ -45,6 +45,8 @@ var (
 
 	// ErrNoRenderer: nobody is registered to render this key.
 	ErrNoRenderer = errors.New("no renderer for this key")
+	// ErrUnreachable: no visitor's request leads to this page.
+	ErrUnreachable = errors.New("no visitor can reach this page")
 	// ErrUncacheable: the response says, or shows, that it must not be stored.
 	ErrUncacheable = errors.New("the response is not cacheable")
 	// ErrClosed: the cache was closed.

@@ -81,7 +81,7 @@ func TestRollbackIsSeenEverywhereWithinAPoll(t *testing.T) {
 		}
 		time.Sleep(24 * time.Minute) // pinned, it does not age
 		for _, p := range peers {
-			expect(t, get(p, "/"), "/ rendered 1", "isr; hit; ttl=-")
+			expect(t, get(p, "/"), "/ rendered 1", "isr; hit; detail=pinned")
 		}
 
 		if e, err := peers[2].Unpin(t.Context(), page); err != nil || e.PinnedUntil.After(time.Now()) || e.Expires.IsZero() {

@@ -186,3 +186,15 @@ func (s *search) knownNegative(rec Record) *page {
 	}
 	return e.page
 }
+
+// FailingKeys returns the keys of pages that fail, as far as this process knows, by
+// partition key. Their rows do not name them: they have no content.
+func (c *Cache) FailingKeys() map[string]Key {
+	keys := make(map[string]Key)
+	for k, e := range c.negative.byKey.All() {
+		if e.failed != nil {
+			keys[c.cfg.Partition(k)] = k
+		}
+	}
+	return keys
+}

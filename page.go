@@ -58,6 +58,7 @@ type stamp struct {
 	cutOff bool
 	age    []string
 	status []string
+	pinned []string // Cache-Control in place of the page's own; nil for that
 }
 
 // What a page costs in memory beside its texts and bodies, as measured.
@@ -185,6 +186,8 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 			status.detail = detailStale
 		case p.negative:
 			status.detail = detailNegative
+		case status.ttl <= 0: // fresh all the same
+			status.detail, status.hasTTL = detailPinned, false
 		}
 		s = &stamp{
 			second: second,
@@ -193,12 +196,15 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 			age:    []string{p.age(now)},
 			status: []string{status.String()},
 		}
+		if status.detail == detailPinned {
+			s.age, s.pinned = []string{"0"}, []string{pinnedControl}
+		}
 		p.stamp.Store(s)
 	}
 	h := w.Header()
 	h["Age"] = s.age
 	h["Cache-Status"] = s.status
-	p.write(w, r)
+	p.write(w, r, s.pinned)
 }
 
 // serve answers with what a flight brought.
@@ -208,19 +214,29 @@ func (p *page) serve(w http.ResponseWriter, r *http.Request, now time.Time, stat
 	h := w.Header()
 	h["Age"] = []string{p.age(now)}
 	h["Cache-Status"] = []string{status.String()}
-	p.write(w, r)
+	p.write(w, r, nil)
 }
+
+// pinnedControl is the Cache-Control of a page that is pinned beyond its freshness: its
+// own would have caches on the way to the visitor take it for stale, or, without its
+// age, keep it long after it is unpinned.
+const pinnedControl = "max-age=10"
 
 func (p *page) age(now time.Time) string {
 	return strconv.FormatInt(int64(p.entry.Age(now)/time.Second), 10)
 }
 
 // write sends the page, as the request's conditions want it (RFC 9110, section
-// 13.2.2).
-func (p *page) write(w http.ResponseWriter, r *http.Request) {
+// 13.2.2), with another Cache-Control than its own if control is not nil.
+func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 	h := w.Header()
 	for _, f := range p.fields {
 		h[f.name] = f.values
+	}
+	if control != nil {
+		h["Cache-Control"] = control
+		delete(h, "Cdn-Cache-Control")
+		delete(h, "Expires")
 	}
 	status := p.status()
 	body, rep := p.body, p.etag

@@ -317,3 +317,40 @@ func TestUnreachableStoreIsNotALostLease(t *testing.T) {
 		expect(t, get(h, "/"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
 	})
 }
+
+// A page that no visitor can reach is not rendered: nobody would be served it.
+func TestRegenerateUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		p := tb.peer("a", isr.Route{Name: "site", Query: []string{"page"}, Vary: []string{"RSC"}}, site, nil)
+		for text, want := range map[string]string{
+			"example.com/?sort=1":             "expected only page",
+			"example.com/?page=1&utm_source=": "requests for it get example.com/?page=1",
+			"example.com/#accept=x":           "",
+		} {
+			k, err := isr.ParseKey("", text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = p.Regenerate(t.Context(), k)
+			if want == "" && !errors.Is(err, isr.ErrInvalidKey) || want != "" && (!errors.Is(err, isr.ErrUnreachable) || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		if _, err := p.Regenerate(t.Context(), isr.Key{Tenant: "a", Text: "example.com/"}); err == nil {
+			t.Error("a page of a tenant, on a site without, is rendered")
+		}
+		if n := site.renders.Load(); n != 0 {
+			t.Errorf("%d renders", n)
+		}
+		for _, text := range []string{"example.com/?page=1", "example.com/#rsc=1"} {
+			k, err := isr.ParseKey("", text)
+			if err == nil {
+				_, err = p.Regenerate(t.Context(), k)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // A Regeneration is what [Cache.Regenerate] came to.
@@ -55,7 +56,8 @@ func WithUnpin() RegenerateOption {
 // The renderer is that of the route by which the stored page was rendered; for
 // a page that is not stored, or whose entry names no route, that of the cache's only
 // route. Errors: wrapping
-// [ErrNoRenderer], if there is none; [ErrPinned], if the page is pinned, and not
+// [ErrNoRenderer], if there is none; [ErrUnreachable], if no request has the key, for
+// example because of a query parameter that the route does not declare; [ErrPinned], if the page is pinned, and not
 // to be unpinned; [ErrUncacheable], with the reason, if the response must not be
 // stored; [*HeldError], if another process is regenerating the page, or it is in
 // back-off; [*BudgetError], if the origin is to be spared; [ErrLeaseLost] or
@@ -84,6 +86,9 @@ func (c *Cache) regenerate(ctx context.Context, k Key, r regeneration) (Regenera
 	if err != nil {
 		return Regeneration{}, err
 	}
+	if err := route.reachable(ctx, k); err != nil {
+		return Regeneration{}, err
+	}
 	claim, err := c.claim(k, route, r)
 	if err != nil {
 		return Regeneration{}, err
@@ -97,6 +102,29 @@ func (c *Cache) regenerate(ctx context.Context, k Key, r regeneration) (Regenera
 		return Regeneration{}, err
 	}
 	return Regeneration{Entry: e}, nil
+}
+
+// reachable returns an error wrapping ErrUnreachable unless the request that a key
+// stands for leads back to the key: otherwise what is rendered is served to nobody.
+func (p *projector) reachable(ctx context.Context, k Key) error {
+	r, err := p.request(ctx, k)
+	if err != nil {
+		return err
+	}
+	got, bypass, err := p.project(r)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	case bypass == bypassQuery && len(p.Query) == 0:
+		return fmt.Errorf("%w: it has a query parameter, and none is declared to be part of the key", ErrUnreachable)
+	case bypass == bypassQuery:
+		return fmt.Errorf("%w: it has a query parameter that is not declared to be part of the key; expected only %s", ErrUnreachable, strings.Join(p.Query, ", "))
+	case bypass != "":
+		return fmt.Errorf("%w: requests for it pass through (%s)", ErrUnreachable, bypass)
+	case got != k:
+		return fmt.Errorf("%w: requests for it get %s", ErrUnreachable, got)
+	}
+	return nil
 }
 
 // renderNow waits until there is a flight of this very search, and for its end.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/gateway/admin"
 )
 
@@ -83,8 +84,10 @@ type administration struct {
 }
 
 // administer opens the admin API of a cache.
-func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, s *streams, log *slog.Logger) (*administration, error) {
-	api, err := admin.New(pages{st.meta}, st.bodies, admin.Config{Cache: cache, Version: version(), Place: st.where, Meter: st.meter, Logger: log})
+func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, hosts gateway.Hosts, s *streams, log *slog.Logger) (*administration, error) {
+	api, err := admin.New(pages{st.meta}, st.bodies, admin.Config{
+		Cache: cache, Serve: hosts.Serve, Hosts: hosts.String(), Version: version(), Place: st.where, Meter: st.meter, Logger: log,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,9 @@ func hangUp(ts *testscript.TestScript, _ bool, args []string) {
 				return // the end of the script
 			}
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
+			if _, err := conn.Read(make([]byte, 1)); err != nil {
+				continue // it was only to see whether somebody listens
+			}
 			select {
 			case asked <- conn:
 			case <-ctx.Done():

@@ -67,15 +67,20 @@ func (f *edgeFlags) gateway(origin *url.URL, log *slog.Logger) gateway.Config {
 	}
 }
 
-// edge lets requests in that came by a listener.
-func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *health, log *slog.Logger) http.Handler {
+// hosts are those that are served by a listener.
+func (f *edgeFlags) hosts(at net.Addr) gateway.Hosts {
 	hosts := gateway.LoopbackHosts()
 	if len(f.Host) > 0 {
 		hosts, _ = gateway.ParseHosts(f.Host) // validated
 	}
+	return hosts.WithListener(at)
+}
+
+// edge lets requests in that came by a listener.
+func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *health, log *slog.Logger) http.Handler {
 	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
 	return gateway.Edge(gateway.EdgeConfig{
-		Hosts: hosts.WithListener(at), Trust: trust,
+		Hosts: f.hosts(at), Trust: trust,
 		HealthPath: healthPath, Health: http.HandlerFunc(h.public), Logger: log,
 	}, next)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -14,10 +15,18 @@ type logFlag struct {
 // logger is also the default of the process from then on: net/http and others write
 // some lines to that.
 func (f logFlag) logger(s *streams) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
+	s.debug = f.LogLevel <= slog.LevelDebug
+	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if err, ok := a.Value.Any().(error); ok && !s.debug {
+			return slog.String(a.Key, withoutRequestIDs(err.Error()))
+		}
+		if f.Log == "json" {
+			return millisecondsOf(a)
+		}
+		return a
+	}}
 	var handler slog.Handler = slog.NewTextHandler(s.err, options)
 	if f.Log == "json" {
-		options.ReplaceAttr = millisecondsOf
 		handler = slog.NewJSONHandler(s.err, options)
 	}
 	log := slog.New(handler)
@@ -27,9 +36,29 @@ func (f logFlag) logger(s *streams) *slog.Logger {
 
 // millisecondsOf gives durations a unit, which slog writes as nanoseconds in JSON:
 // "took": 1500000 becomes "took_ms": 1.5.
-func millisecondsOf(_ []string, a slog.Attr) slog.Attr {
+func millisecondsOf(a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
 		return a
 	}
 	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration())/float64(time.Millisecond))
+}
+
+// withoutRequestIDs removes the ids from the text of an AWS error, which are for AWS's
+// support and make a line unreadable: "StatusCode: 403, RequestID: 4Z…, HostID: k7…==,
+// api error AccessDenied: …".
+func withoutRequestIDs(text string) string {
+	for _, name := range []string{"RequestID: ", "HostID: "} {
+		for {
+			before, after, found := strings.Cut(text, name)
+			if !found {
+				break
+			}
+			_, rest, more := strings.Cut(after, ", ")
+			if !more {
+				return strings.TrimSuffix(before, ", ")
+			}
+			text = before + rest
+		}
+	}
+	return text
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,5 +29,29 @@ func TestJSONLog(t *testing.T) {
 	}
 	if len(lines) != 2 || lines[0]["took_ms"] != 1.5 || lines[1]["msg"] != "a line of net/http's own" {
 		t.Errorf("%v", lines)
+	}
+}
+
+func TestRequestIDsAreForDebuggers(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	failure := errors.New("operation error S3: GetObject, https response error StatusCode: 403, RequestID: 4ZF0, HostID: k7/x==, api error AccessDenied: no")
+	for level, want := range map[slog.Level]string{
+		slog.LevelInfo:  "operation error S3: GetObject, https response error StatusCode: 403, api error AccessDenied: no",
+		slog.LevelDebug: failure.Error(),
+	} {
+		for _, format := range []string{"text", "json"} {
+			var out bytes.Buffer
+			logFlag{Log: format, LogLevel: level}.logger(&streams{err: &out}).Error("failed", "error", failure)
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("at %s in %s: %s", level, format, out.String())
+			}
+		}
+	}
+	if got := withoutRequestIDs("a, RequestID: , request send failed"); got != "a, request send failed" {
+		t.Errorf("%q", got)
+	}
+	if got := withoutRequestIDs("a, RequestID: x"); got != "a" {
+		t.Errorf("%q", got)
 	}
 }

@@ -1,33 +1,153 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/facetheory/isr/gateway/admin"
 )
 
 type lsCommand struct {
-	JSON bool `name:"json" help:"Write JSON, a page a line."`
+	Sort   string `enum:"key,age,size,none" default:"key" env:"-" placeholder:"ORDER" help:"Order of the pages: key, age (the oldest first), size (the largest first), or none, which shows them as they come (${default})."`
+	Limit  int    `default:"0" env:"-" placeholder:"N" help:"Show so many pages at most (${default}: all)."`
+	Prefix string `env:"-" placeholder:"TEXT" help:"Show the pages whose key begins so, like example.com/news."`
+	JSON   bool   `name:"json" help:"Write JSON, a page a line."`
 
 	askFlags `embed:""`
 }
 
+func (c *lsCommand) Help() string {
+	return `The whole store is read, whatever is shown of it. To be sorted, pages are held in memory: up to
+100,000 of them, or --limit. A longer list is shown in no order.`
+}
+
+// maxSorted bounds how many pages are held in memory to be sorted.
+const maxSorted = 100_000
+
 func (c *lsCommand) Run(ctx context.Context, s *streams) error {
+	if c.Limit < 0 || c.Limit > maxSorted {
+		return usagef("--limit must be between 1 and %d, or 0 for all (got %d)", maxSorted, c.Limit)
+	}
 	return c.ask(ctx, func(client *admin.Client) error {
+		pages := c.pages(client.Pages(ctx), s)
 		if c.JSON {
-			return writeLines(ctx, s, client)
+			return writeLines(s, pages)
 		}
-		return writeTable(ctx, s, client)
+		return writeTable(s, pages)
 	})
 }
 
-func writeLines(ctx context.Context, s *streams, client *admin.Client) error {
+// pages are those of a list that are to be shown, in their order. Before an error, what
+// came until then is shown.
+func (c *lsCommand) pages(all iter.Seq2[admin.Page, error], s *streams) iter.Seq2[admin.Page, error] {
+	selected := func(yield func(admin.Page, error) bool) {
+		prefix := keyPrefix(c.Prefix)
+		for p, err := range all {
+			if (err != nil || strings.HasPrefix(p.Key, prefix)) && !yield(p, err) {
+				return
+			}
+		}
+	}
+	if c.Sort == "none" {
+		return limited(selected, c.Limit)
+	}
+	return func(yield func(admin.Page, error) bool) { c.sorted(selected, s, yield) }
+}
+
+// sorted yields pages in their order.
+func (c *lsCommand) sorted(pages iter.Seq2[admin.Page, error], s *streams, yield func(admin.Page, error) bool) {
+	var held []admin.Page
+	flush := func() bool {
+		slices.SortStableFunc(held, c.compare)
+		if c.Limit > 0 {
+			held = held[:min(len(held), c.Limit)]
+		}
+		for _, p := range held {
+			if !yield(p, nil) {
+				return false
+			}
+		}
+		held = nil
+		return true
+	}
+	streaming := false
+	for p, err := range pages {
+		switch {
+		case err != nil:
+			if flush() {
+				yield(admin.Page{}, err)
+			}
+			return
+		case streaming:
+			if !yield(p, nil) {
+				return
+			}
+			continue
+		}
+		held = append(held, p)
+		switch {
+		case c.Limit > 0 && len(held) >= 2*c.Limit+listBlock:
+			slices.SortStableFunc(held, c.compare)
+			held = held[:c.Limit]
+		case c.Limit == 0 && len(held) > maxSorted:
+			fmt.Fprintf(s.err, "there are more than %d pages, which are shown in no order; give --prefix or --limit\n", maxSorted)
+			streaming = true
+			for _, p := range held {
+				if !yield(p, nil) {
+					return
+				}
+			}
+			held = nil
+		}
+	}
+	flush()
+}
+
+func (c *lsCommand) compare(a, b admin.Page) int {
+	switch c.Sort {
+	case "age":
+		return cmp.Or(cmp.Compare(b.AgeSeconds, a.AgeSeconds), cmp.Compare(a.Key, b.Key))
+	case "size":
+		return cmp.Or(cmp.Compare(b.BodyBytes, a.BodyBytes), cmp.Compare(a.Key, b.Key))
+	}
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Partition, b.Partition))
+}
+
+// limited yields so many pages at most; 0 is all.
+func limited(pages iter.Seq2[admin.Page, error], limit int) iter.Seq2[admin.Page, error] {
+	if limit == 0 {
+		return pages
+	}
+	return func(yield func(admin.Page, error) bool) {
+		n := 0
+		for p, err := range pages {
+			if n++; !yield(p, err) || n == limit {
+				return
+			}
+		}
+	}
+}
+
+// keyPrefix is the beginning of keys that a prefix means, which may be that of a URL.
+func keyPrefix(prefix string) string {
+	for _, scheme := range []string{"http://", "https://"} {
+		if rest, ok := strings.CutPrefix(prefix, scheme); ok {
+			return rest
+		}
+	}
+	return prefix
+}
+
+func writeLines(s *streams, pages iter.Seq2[admin.Page, error]) error {
 	out := json.NewEncoder(s.out)
-	for p, err := range client.Pages(ctx) {
+	for p, err := range pages {
 		if err != nil {
 			return err
 		}
@@ -43,10 +163,10 @@ func writeLines(ctx context.Context, s *streams, client *admin.Client) error {
 const listBlock = 1000
 
 // writeTable shows what was listed before an error too.
-func writeTable(ctx context.Context, s *streams, client *admin.Client) error {
+func writeTable(s *streams, list iter.Seq2[admin.Page, error]) error {
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	pages := 0
-	for p, err := range client.Pages(ctx) {
+	for p, err := range list {
 		if err != nil {
 			return errors.Join(err, t.Flush())
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -48,13 +49,17 @@ func main() {
 // run is the whole program: 0 for success, 1 for a failure, 2 for a command
 // line that cannot be used.
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "--version":
+		args = []string{"version"}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 
+	out := &streams{out: stdout, err: stderr}
 	exit := -1 // set when kong has answered by itself, as to --help
 	var cli commands
 	parser, err := kong.New(&cli,
@@ -65,7 +70,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(&streams{out: stdout, err: stderr}),
+		kong.Bind(out),
 	)
 	if err != nil {
 		fmt.Fprintf(stderr, "isr: %v\n", err)
@@ -76,7 +81,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exit
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "isr: %v (see: isr help)\n", err)
+		fmt.Fprintf(stderr, "isr: %v%s (see: isr help)\n", err, otherName(err.Error()))
 		return 2
 	}
 	err = parsed.Run(parser)
@@ -88,12 +93,35 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "isr: %v\n", err)
 		return 2
 	}
-	fmt.Fprintf(stderr, "isr: %v\n", err)
+	text := err.Error()
+	if !out.debug {
+		text = withoutRequestIDs(text)
+	}
+	fmt.Fprintf(stderr, "isr: %s\n", text)
 	return 1
 }
 
+// otherName suggests the flag that somebody means who gives one of another program.
+func otherName(text string) string {
+	for meant, names := range map[string][]string{
+		"--listen": {"--addr", "--address", "--bind", "--port", "--host-port"},
+		"--origin": {"--upstream", "--backend", "--target", "--url"},
+		"--data":   {"--dir", "--data-dir", "--folder"},
+	} {
+		for _, name := range names {
+			if strings.HasPrefix(text, "unknown flag "+name) && !strings.Contains(text, "did you mean") {
+				return ", did you mean " + meant + "?"
+			}
+		}
+	}
+	return ""
+}
+
 // streams are where a command writes.
-type streams struct{ out, err io.Writer }
+type streams struct {
+	out, err io.Writer
+	debug    bool // what is of use to debuggers alone is written too
+}
 
 // A usageError is a command line that cannot be used.
 type usageError struct{ text string }

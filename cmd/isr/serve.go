@@ -21,7 +21,7 @@ import (
 )
 
 type serveCommand struct {
-	Origin string `placeholder:"URL" xor:"origin" help:"Address of the site to serve, like http://127.0.0.1:3000."`
+	Origin string `placeholder:"URL" help:"Address of the site to serve, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
 	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
 
@@ -99,7 +99,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w; give another address with --listen", c.Listen, err)
 	}
-	administration, err := plan.administer(folder, st, cache, s, log)
+	administration, err := plan.administer(folder, st, cache, c.hosts(listener.Addr()), s, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -114,8 +114,30 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	server := newServer(c.edge(listener.Addr(), c.handler(cache, origin, log), c.HealthPath, health, log), log)
 	at := listener.Addr()
 	listener = c.accept(isr.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
+	go warnOfOrigin(ctx, origin, log)
 	health.ready(func() []string { return degraded(st, cache) })
 	return c.attend(ctx, attended{start(server, listener), shared, probed, cache, health, c.drainTime(at)}, log)
+}
+
+// warnOfOrigin looks once whether anybody listens at an origin, nil for none, and says so
+// if not: the site may be started later, and be meant to be elsewhere.
+func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
+	if origin == nil {
+		return
+	}
+	port := origin.Port()
+	if port == "" {
+		port = origin.Scheme // a name for the port, too
+	}
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(origin.Hostname(), port))
+	if err == nil {
+		_ = conn.Close()
+		return
+	}
+	if ctx.Err() == nil {
+		log.Warn("the origin cannot be connected to: start the site, or correct --origin", "origin", origin.String(), "error", err)
+	}
 }
 
 // openStores opens the stores. Those that do not answer are served without.
@@ -196,6 +218,9 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	}
 	if err := c.edgeFlags.validate(c.Listen); err != nil {
 		return nil, err
+	}
+	if c.Demo && c.Origin != "" {
+		return nil, usagef("--demo and the origin %s are both given; use one of --demo and --origin, and see whether ISR_ORIGIN or ISR_DEMO is set", c.Origin)
 	}
 	if c.Demo {
 		return nil, nil

@@ -30,6 +30,11 @@ type Config struct {
 	// Cache renders pages anew, and carries out what else changes them. Without one,
 	// nothing can be regenerated.
 	Cache *isr.Cache
+	// Serve says whether visitors can ask for a host, with its port if it has one; pages
+	// of others are not regenerated. Hosts lists those that they can, for people. Nil:
+	// any host.
+	Serve func(host string) bool
+	Hosts string
 	// Partition derives partition keys, as the cache does. Nil means
 	// isr.HashedPartition.
 	Partition isr.Partition

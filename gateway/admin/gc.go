@@ -32,6 +32,7 @@ type Collected struct {
 	Bodies int   `json:"bodies" doc:"Bodies that were deleted, or would be."`
 	Bytes  int64 `json:"bytes" doc:"Their size."`
 	Kept   int   `json:"kept" doc:"Bodies old enough that rows name."`
+	Young  int   `json:"young" doc:"Bodies that are not old enough to be looked at."`
 	Busy   int   `json:"busy" doc:"Pages with garbage that were left alone, since they are being regenerated."`
 }
 
@@ -76,7 +77,7 @@ func (a *API) collect(ctx context.Context, in Collect, report func(Garbage) bool
 			}
 		},
 	})
-	return Collected{Bodies: done.Bodies, Bytes: done.Bytes, Kept: done.Kept, Busy: done.Busy}, left, err
+	return Collected{Bodies: done.Bodies, Bytes: done.Bytes, Kept: done.Kept, Young: done.Young, Busy: done.Busy}, left, err
 }
 
 func collectError(err error) error {

@@ -35,7 +35,7 @@ func (f *fixture) collect(in admin.Collect) (bodies []string, sum admin.Collecte
 func TestCollect(t *testing.T) {
 	f := newFixture(t)
 	made := f.generations("example.com/", 5) // three are kept
-	if bodies, sum := f.collect(admin.Collect{}); len(bodies) != 0 || sum != (admin.Collected{}) {
+	if bodies, sum := f.collect(admin.Collect{}); len(bodies) != 0 || sum != (admin.Collected{Young: 5}) {
 		t.Errorf("of young bodies: %q, %+v", bodies, sum)
 	}
 	f.serve(admin.Config{Cache: f.cache, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})

@@ -18,12 +18,17 @@ func (a *API) listPages() operation {
 		details: "Reads the whole table, and on DynamoDB costs as much. A list that ends with an error is not whole.",
 	}, func(r *http.Request, _ struct{}) iter.Seq2[Page, error] {
 		return func(yield func(Page, error) bool) {
+			failing := a.cache.FailingKeys()
 			for listed, err := range a.store.List(r.Context()) {
 				if err != nil {
 					yield(Page{}, err)
 					return
 				}
-				if !yield(a.describe(listed.PK, listed.Record), nil) {
+				p := a.describe(listed.PK, listed.Record)
+				if k, ok := failing[listed.PK]; ok && p.Key == "" {
+					p.Key = k.String() // its back-off does not name it
+				}
+				if !yield(p, nil) {
 					return
 				}
 			}

@@ -3,7 +3,9 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/facetheory/isr"
@@ -97,6 +99,9 @@ func (a *API) regeneratePage() operation {
 		if a.cfg.Cache == nil {
 			return Regenerated{}, errNobodyRenders()
 		}
+		if err := a.served(k); err != nil {
+			return Regenerated{}, err
+		}
 		made, err := a.cache.Regenerate(r.Context(), k, in.options(k)...)
 		if err != nil {
 			return Regenerated{}, a.regenerateError(err)
@@ -105,6 +110,25 @@ func (a *API) regeneratePage() operation {
 		p.Key, p.Header = k.String(), made.Header
 		return Regenerated{Page: p, Replayed: made.Replayed}, nil
 	})
+}
+
+// served returns an error for a page of a host that no visitor can ask for.
+func (a *API) served(k isr.Key) error {
+	if a.cfg.Serve == nil {
+		return nil
+	}
+	host := k.Text
+	if end := strings.IndexAny(host, "/?#"); end >= 0 {
+		host = host[:end]
+	}
+	if a.cfg.Serve(host) {
+		return nil
+	}
+	return &Error{
+		Status: http.StatusUnprocessableEntity, Code: "unreachable",
+		Message: fmt.Sprintf("no visitor can reach %s: the host %s is not served; expected one of %s", k, host, a.cfg.Hosts),
+		Hint:    "name the page as visitors do, with the port if it is neither 80 nor 443; or have the host served: isr serve --host " + host,
+	}
 }
 
 func errNobodyRenders() *Error {
@@ -140,6 +164,11 @@ func (a *API) regenerateError(err error) error {
 		return &Error{
 			Status: http.StatusUnprocessableEntity, Code: "uncacheable", Message: err.Error(),
 			Hint: "the page is asked of the site each time; see docs/caching.md",
+		}
+	case errors.Is(err, isr.ErrUnreachable):
+		return &Error{
+			Status: http.StatusUnprocessableEntity, Code: "unreachable", Message: err.Error(),
+			Hint: "name the page as visitors do; or declare the parameter: isr serve --query NAME",
 		}
 	case errors.Is(err, isr.ErrNoRenderer):
 		return &Error{
