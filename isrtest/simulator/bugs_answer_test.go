@@ -19,7 +19,7 @@ import (
 // answerBugs are those of taking answers for what they are not.
 func answerBugs() []simulator.Bug {
 	return []simulator.Bug{
-		{Name: "a conflict is taken for a lost lease", API: edit(editedAPI{answered: func(rows []string, err error) error {
+		{Name: "a conflict is taken for a lost lease", Profile: "storm", API: edit(editedAPI{answered: func(rows []string, err error) error {
 			if isConflict(err) {
 				return cancelled(rows, "LOCK")
 			}

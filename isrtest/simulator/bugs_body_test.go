@@ -2,6 +2,8 @@ package simulator_test
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/isrtest/simulator"
@@ -16,7 +18,19 @@ func bodyBugs() []simulator.Bug {
 		{Name: "bodies are not stored whole", Bodies: func(inner isr.BodyStore) isr.BodyStore { return shortShelf{inner} }},
 		{Name: "bodies are acknowledged before they are there", Bodies: func(inner isr.BodyStore) isr.BodyStore { return hastyShelf{inner} }},
 		{Name: "a body's key is used again", Bodies: func(inner isr.BodyStore) isr.BodyStore { return oneShelf{inner} }},
+		{Name: "a body that is denied is taken for missing", Profile: "hanging", Bodies: func(inner isr.BodyStore) isr.BodyStore { return credulousShelf{inner} }},
 	}
+}
+
+// A credulousShelf has nothing that it is not given.
+type credulousShelf struct{ isr.BodyStore }
+
+func (s credulousShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	r, n, err := s.BodyStore.Open(ctx, key)
+	if errors.Is(err, isr.ErrDenied) {
+		err = isr.ErrNotFound
+	}
+	return r, n, err
 }
 
 // A soreStore takes the body of a publish that failed away.

@@ -12,6 +12,7 @@ func collectBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "garbage is collected without the lease", Collect: collectUnleased},
 		{Name: "versions are not asked which bodies they name", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return shortSighted{inner} }},
+		{Name: "the results of requests are not asked which bodies they name", Profile: "garbage", API: edit(editedAPI{unlisted: "REQ#"})},
 	}
 }
 

@@ -2,14 +2,18 @@ package simulator_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest/simulator"
 )
 
@@ -44,6 +48,14 @@ func historyBugs() []simulator.Bug {
 				}
 			})
 		}})},
+		{Name: "a publish over a pin is not in the log", Profile: "lagging", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
+			return slices.Contains(rows, "LOCK") && action.Put != nil && strings.HasPrefix(sortKey(action.Put.Item), "LOG#")
+		}})},
+		{Name: "a rollback does not look at the marks of tags", Profile: "rollbacks", API: edit(editedAPI{unlisted: "MARK#"})},
+		{Name: "the cursor advances over a gap", Profile: "log", Meta: meta(func(inner isr.MetaStore) isr.MetaStore { return gaplessLog{inner} })},
+		{Name: "SEQ is read before the pause", Profile: "contention", API: func(inner dynamostore.API) dynamostore.API {
+			return &earlyReader{API: inner}
+		}},
 		{Name: "pins are not looked at", Meta: meta(func(inner isr.MetaStore) isr.MetaStore { return loosePins{inner} })},
 		{Name: "the log is not read", Meta: meta(func(inner isr.MetaStore) isr.MetaStore { return silentLog{inner} })},
 	}
@@ -60,6 +72,46 @@ func (s loosePins) Read(ctx context.Context, pk string) (isr.Record, error) {
 		rec.Entry = &e
 	}
 	return rec, err
+}
+
+// A gaplessLog has a row for every sequence, which says nothing where there was none.
+type gaplessLog struct{ isr.MetaStore }
+
+func (s gaplessLog) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+	found, err := s.MetaStore.Changes(ctx, after)
+	var all []isr.Change
+	for _, change := range found {
+		for next := after + 1; next < change.Seq; next++ {
+			all = append(all, isr.Change{Seq: next})
+		}
+		all, after = append(all, change), change.Seq
+	}
+	return all, err
+}
+
+// An earlyReader pauses after it has read SEQ again, which had moved, and not before.
+type earlyReader struct {
+	dynamostore.API
+	contended atomic.Bool
+}
+
+func (a *earlyReader) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...options) (*dynamodb.GetItemOutput, error) {
+	out, err := a.API.GetItem(ctx, in, o...)
+	if sortKey(in.Key) == "SEQ" && a.contended.CompareAndSwap(true, false) {
+		time.Sleep(200 * time.Millisecond)
+	}
+	return out, err
+}
+
+func (a *earlyReader) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, o ...options) (*dynamodb.TransactWriteItemsOutput, error) {
+	out, err := a.API.TransactWriteItems(ctx, in, o...)
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	for i, action := range in.TransactItems {
+		if ok && sortKey(keyOf(action)) == "SEQ" && aws.ToString(canceled.CancellationReasons[i].Code) == "ConditionalCheckFailed" {
+			a.contended.Store(true)
+		}
+	}
+	return out, err
 }
 
 // A silentLog has nothing to tell, and is never found to be short.

@@ -1,12 +1,18 @@
 package simulator_test
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
+	"strconv"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
+	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/isrtest/simulator"
 )
 
@@ -34,7 +40,40 @@ func lockBugs() []simulator.Bug {
 			in.ConditionExpression, in.ExpressionAttributeValues, in.ExpressionAttributeNames = nil, nil, nil
 			in.ReturnValuesOnConditionCheckFailure = ""
 		}})},
+		{Name: "an echoed acquisition is called held", Profile: "network", API: edit(editedAPI{taken: func(in *dynamodb.PutItemInput, err error) error {
+			refused, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
+			if !ok || text(refused.Item, "lease_token") != text(in.Item, "lease_token") {
+				return err
+			}
+			return &types.ConditionalCheckFailedException{Item: lockOfAnother()}
+		}})},
+		{Name: "an acquisition whose reply was lost is called held", Profile: "replies", API: edit(editedAPI{taken: func(_ *dynamodb.PutItemInput, err error) error {
+			if _, answered := errors.AsType[smithy.APIError](err); err == nil || answered || errors.Is(err, context.Canceled) {
+				return err
+			}
+			return &types.ConditionalCheckFailedException{Item: lockOfAnother()}
+		}})},
+		{Name: "a heartbeat has no clock of its own", Profile: "hanging", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return hopefulStore{inner} }},
 	}
+}
+
+// lockOfAnother is a LOCK row that is not ours.
+func lockOfAnother() item {
+	return item{
+		"pk": &types.AttributeValueMemberS{Value: "another"}, "sk": &types.AttributeValueMemberS{Value: "LOCK"},
+		"lease_token":      &types.AttributeValueMemberS{Value: "another"},
+		"lease_expires_at": &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Unix()+5, 10)},
+	}
+}
+
+// A hopefulStore takes a lease for extended unless it is told that it is lost.
+type hopefulStore struct{ isr.MetaStore }
+
+func (s hopefulStore) Refresh(ctx context.Context, l isr.Lease) error {
+	if err := s.MetaStore.Refresh(ctx, l); errors.Is(err, isr.ErrLeaseLost) {
+		return err
+	}
+	return nil
 }
 
 func withoutCondition(in *dynamodb.UpdateItemInput) {

@@ -16,7 +16,7 @@ import (
 func publishBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "a publish without the fence", API: edit(editedAPI{meta: unconditional})},
-		{Name: "a publish does not check the lease's expiry", API: edit(editedAPI{lock: func(action *types.TransactWriteItem) {
+		{Name: "a publish does not check the lease's expiry", Profile: "freezes", API: edit(editedAPI{lock: func(action *types.TransactWriteItem) {
 			relock(action, "lease_token = :x", isText)
 		}})},
 		{Name: "a publish does not check the lease's token", API: edit(editedAPI{lock: func(action *types.TransactWriteItem) {

@@ -15,28 +15,39 @@ type cut struct {
 }
 
 // cut has a machine lose the table, the bodies, or both, or its permission to use the
-// bodies, for a while. Some of the times are longer than a lease, and than any timeout.
+// bodies, for a while. Some of the times are longer than a lease, and than any timeout, and some begin when a page is
+// about to be published.
 func (w *world) cut(n *node) {
 	longest := []time.Duration{4 * time.Second, 20 * time.Second, 100 * time.Second, 240 * time.Second}[w.rng.IntN(4)]
 	d := w.pace.of(time.Second + time.Duration(w.rng.Int64N(int64(longest))))
 	until := time.Now().Add(d)
 	what := []string{"the table", "the bodies", "the table and the bodies", "denied"}[w.rng.IntN(4)]
+	if l := w.storing(); l != nil && w.rng.IntN(4) > 0 {
+		n, what, until = l.node, "the bodies", until.Add(w.pace.of(2*renderTimeout))
+	}
 	w.gate.mu.Lock()
 	defer w.gate.mu.Unlock()
 	if what == "denied" {
 		w.log("%s is denied the bodies for %.3fs", n.name, d.Seconds())
-		n.cut.denied = until
+		n.cut.denied = later(n.cut.denied, until)
 		return
 	}
-	w.log("%s cannot reach %s for %.3fs", n.name, what, d.Seconds())
+	w.log("%s cannot reach %s for %.3fs", n.name, what, time.Until(until).Seconds())
 	if what != "the bodies" {
-		n.cut.table = until
+		n.cut.table = later(n.cut.table, until)
 		w.counts["table hangs"]++
 	}
 	if what != "the table" {
-		n.cut.bodies = until
+		n.cut.bodies = later(n.cut.bodies, until)
 		w.counts["bucket hangs"]++
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // mend ends all cuts.

@@ -26,12 +26,15 @@ func (w *world) damage() {
 	switch w.rng.IntN(5) {
 	case 0:
 		w.trim()
-	case 1, 2:
+	case 1:
 		if seq := w.someSequence(); seq > 0 {
-			w.log("row %d of the log is lost", seq)
-			w.counts["log row lost"]++
-			w.external(func() error { return w.deleteRow("PURGE", logKey(seq)) })
+			w.loseRow(seq)
 		}
+	case 2:
+		// A gap, and nothing else that tells of the page.
+		w.purge(w.keptPage())
+		w.loseRow(w.seq)
+		w.purgePages(nil, false)
 	case 3:
 		if seq := w.someSequence(); seq > 0 {
 			w.log("row %d of the log becomes unreadable", seq)
@@ -43,6 +46,12 @@ func (w *world) damage() {
 		w.counts["log row behind SEQ"]++
 		w.putLog(seq, text("stray")) // a readable one would be taken for a change
 	}
+}
+
+func (w *world) loseRow(seq int64) {
+	w.log("row %d of the log is lost", seq)
+	w.counts["log row lost"]++
+	w.external(func() error { return w.deleteRow("PURGE", logKey(seq)) })
 }
 
 // someSequence is one of the last of the log; 0 if there is none.

@@ -9,7 +9,7 @@ import (
 
 // TestDeterminism: the same seed gives the same history, to the byte.
 func TestDeterminism(t *testing.T) {
-	each(t, *startFlag, 100, func(t *testing.T, seed uint64) bool {
+	each(t, seeds(t)[:min(100, int(*seedsFlag))], func(t *testing.T, seed uint64) bool {
 		first := simulator.Run(t, simulator.Config{Seed: seed})
 		second := simulator.Run(t, simulator.Config{Seed: seed})
 		if first.Hash == second.Hash {

@@ -77,6 +77,15 @@
 // worlds, and fails from 4,000 seeds on if one never occurred. A name that begins with
 // "judged" counts how often that invariant was applied.
 //
+// # Seeded bugs
+//
+// TestBugs and TestMutants break one thing at a time, and demand that an invariant
+// notices within 400 worlds of one kind. A [Bug] sits between two layers of a node; a
+// mutant is an edit of package isr, compiled into a copy of these tests by go's -overlay.
+// Two things are left to tests of their packages: that remembered failures are weighed
+// (package isr), and echoes of versioned writes (package tabletheory), which a world
+// makes only of leases.
+//
 // Stores in TypeScript and Python take no part in these worlds. Their own tests have
 // fault plans (lost requests and replies, throttling, conflicts, echoes) for the same
 // cases, on the same engine.
@@ -85,6 +94,7 @@
 //
 //	go test ./isrtest/simulator                                     200 seeds
 //	go test ./isrtest/simulator -run 'TestSimulation$' -seeds 1e6   a long run
+//	go test ./isrtest/simulator -run 'TestSimulation$' -kind log    worlds of one kind
 //	go test ./isrtest/simulator -run 'TestSimulation$' -seed 42 -v  one history
 //	go test ./isrtest/simulator -run 'TestRealTime$' -start 100     other worlds
 //

@@ -29,7 +29,10 @@ func (w *world) choices() []choice {
 		return weight
 	}
 	p := w.profile
-	deliver, wait := 0, 20
+	deliver, wait, visits := 0, 20, 15
+	if p.quiet {
+		visits = 4
+	}
 	if len(calls) > 0 {
 		deliver = 60
 		if p.prompt {
@@ -39,7 +42,7 @@ func (w *world) choices() []choice {
 	return []choice{
 		{"deliver", deliver, func() { w.deliver(w.oneOf(calls)) }},
 		{"wait", wait, w.pass},
-		{"visit", some(15), func() { w.visitIfMay(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
+		{"visit", some(visits), func() { w.visitIfMay(pick(w.rng, awake).life, pick(w.rng, w.pages)) }},
 		{"crash", p.crashes, func() { w.crash(pick(w.rng, w.nodes)) }},
 		{"freeze", some(p.freezes), func() { w.freeze(pick(w.rng, awake).life) }},
 		{"regenerate", some(p.forces), func() { w.regenerate(pick(w.rng, awake).life, w.somePage()) }},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -31,9 +32,11 @@ type editedAPI struct {
 	lock     func(*types.TransactWriteItem)     // of LOCK, in a transaction
 	answered func(rows []string, e error) error // to a transaction on rows of these sort keys
 	drop     func(action types.TransactWriteItem, rows []string) bool
-	request  func(*dynamodb.UpdateItemInput) // of REQ#, alone
-	claim    func(*types.Update)             // of REQ#, in a transaction
-	hidden   string                          // rows whose sort keys begin so are not found; empty: none
+	request  func(*dynamodb.UpdateItemInput)           // of REQ#, alone
+	claim    func(*types.Update)                       // of REQ#, in a transaction
+	hidden   string                                    // rows whose sort keys begin so are not found; empty: none
+	taken    func(*dynamodb.PutItemInput, error) error // the answer to a put of LOCK
+	unlisted string                                    // rows whose sort keys begin so are in no answer of several; empty: none
 }
 
 // edit makes an API that alters the requests of each node alike.
@@ -60,7 +63,52 @@ func (e *editedAPI) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ..
 		e.put(&altered)
 		in = &altered
 	}
-	return e.API.PutItem(ctx, in, o...)
+	out, err := e.API.PutItem(ctx, in, o...)
+	if e.taken != nil && sortKey(in.Item) == "LOCK" {
+		err = e.taken(in, err)
+	}
+	return out, err
+}
+
+// listed are the rows of an answer without those that are not to be seen.
+func (e *editedAPI) listed(rows []item) []item {
+	if e.unlisted == "" {
+		return rows
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(row item) bool { return strings.HasPrefix(sortKey(row), e.unlisted) })
+}
+
+func (e *editedAPI) Query(ctx context.Context, in *dynamodb.QueryInput, o ...options) (*dynamodb.QueryOutput, error) {
+	out, err := e.API.Query(ctx, in, o...)
+	if err != nil {
+		return nil, err
+	}
+	seen := *out
+	seen.Items = e.listed(out.Items)
+	return &seen, nil
+}
+
+func (e *editedAPI) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...options) (*dynamodb.ScanOutput, error) {
+	out, err := e.API.Scan(ctx, in, o...)
+	if err != nil {
+		return nil, err
+	}
+	seen := *out
+	seen.Items = e.listed(out.Items)
+	return &seen, nil
+}
+
+func (e *editedAPI) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, o ...options) (*dynamodb.BatchGetItemOutput, error) {
+	out, err := e.API.BatchGetItem(ctx, in, o...)
+	if err != nil {
+		return nil, err
+	}
+	seen := *out
+	seen.Responses = make(map[string][]item)
+	for table, rows := range out.Responses {
+		seen.Responses[table] = e.listed(rows)
+	}
+	return &seen, nil
 }
 
 func (e *editedAPI) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...options) (*dynamodb.UpdateItemOutput, error) {
@@ -137,8 +185,11 @@ func keyOf(action types.TransactWriteItem) item {
 	return nil
 }
 
-func sortKey(key item) string {
-	s, _ := key["sk"].(*types.AttributeValueMemberS)
+func sortKey(key item) string { return text(key, "sk") }
+
+// text is the string attribute of that name, or empty.
+func text(row item, name string) string {
+	s, _ := row[name].(*types.AttributeValueMemberS)
 	if s == nil {
 		return ""
 	}

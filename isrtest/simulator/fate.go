@@ -72,8 +72,29 @@ func (w *world) deliver(c *call) {
 		if c.kind != reading && w.rng.Float64()*100 < w.profile.lost[c.errand] {
 			f = lostReply
 		}
+		if f == served && w.profile.slowSEQ && c.op == "get PURGE SEQ" && w.besideSEQ(c) {
+			return
+		}
 		w.meet(c, f)
 	}
+}
+
+// besideSEQ has a page be read, and then purged, while a read of SEQ is under way, which
+// is not given up for that. It says that the read is to wait.
+func (w *world) besideSEQ(c *call) bool {
+	switch {
+	case !c.ready.IsZero():
+		if w.rng.IntN(3) == 0 {
+			w.purge(pick(w.rng, w.pages))
+		}
+		return false
+	case w.rng.IntN(2) == 0:
+		return false
+	}
+	c.ready = time.Now().Add(time.Duration(w.rng.Int64N(int64(w.pace.callTimeout * 3 / 5))))
+	w.log("%s: %s%s", c.life.name, c.op, slow)
+	w.visitIfMay(c.life, pick(w.rng, w.pages))
+	return true
 }
 
 // arriveLate carries out, or loses, a request that nobody waits for.

@@ -19,6 +19,18 @@ func (w *world) noteKept(v *visitor, content string) {
 	}
 }
 
+// keptPage is a page that is in the memory of a process, if one is known.
+func (w *world) keptPage() *page {
+	for _, p := range w.pages {
+		for _, n := range w.nodes {
+			if n.life.pages[p].kept != "" {
+				return p
+			}
+		}
+	}
+	return pick(w.rng, w.pages)
+}
+
 // checkWanted: bodies are immutable, and memory has room for all: what a process has
 // there it does not fetch again, whatever is said of the page.
 func (w *world) checkWanted(e event) {

@@ -14,6 +14,9 @@ type profile struct {
 	prompt   bool    // no time passes while a call waits
 	skew     bool    // clocks differ
 	failures bool    // renderers fail, refuse, and are slow
+	lasting  bool    // pages stay fresh for minutes, so that memory has many
+	slowSEQ  bool    // reads of SEQ take their time
+	quiet    bool    // few visitors come, so that more time passes
 	lags     bool    // reads that are not strong are answered as of before
 	// lost is how many of a hundred replies are lost, by what was asked for, beside
 	// the faults.
@@ -37,13 +40,17 @@ func profiles() []profile {
 		{name: "requests", faults: 15, failures: true, crashes: 1, freezes: 1, demands: 8},
 		{name: "chaos", faults: 12, skew: true, failures: true, crashes: 1, freezes: 1, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},
 		{name: "storm", faults: 40, skew: true, failures: true, crashes: 2, freezes: 2, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},
-		{name: "hanging", cuts: 3, failures: true, forces: 1, assertions: 2, demands: 1},
+		{name: "hanging", quiet: true, cuts: 1, failures: true, forces: 1, assertions: 1, demands: 1},
 		{name: "replies", lost: map[errand]float64{acquiring: 30, refreshing: 15, publishing: 20, asserting: 20, backingOff: 20, releasing: 20}, forces: 2, assertions: 2, demands: 2},
-		{name: "log", damages: 3, freezes: 2, faults: 3, failures: true, forces: 2, assertions: 4, purges: 3},
+		{name: "log", lasting: true, slowSEQ: true, damages: 3, freezes: 1, faults: 3, failures: true, forces: 2, assertions: 4, purges: 1},
 		{name: "lagging", lags: true, forces: 3, assertions: 2, purges: 2, demands: 2, collections: 2},
 		{name: "contention", rushes: 3, forces: 2, assertions: 2, purges: 3, faults: 2},
 		{name: "garbage", demands: 6, forces: 5, collections: 5, externals: 1},
 	}
+}
+
+func isNamed(name string) func(profile) bool {
+	return func(p profile) bool { return p.name == name }
 }
 
 // profileOf is the profile that a seed stands for.

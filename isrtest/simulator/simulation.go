@@ -3,6 +3,8 @@ package simulator
 import (
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,6 +57,8 @@ type Config struct {
 type Bug struct {
 	// Name says what is broken, for people.
 	Name string
+	// Profile names the kind of misfortune that shows it. Empty: any.
+	Profile string
 	// API changes the requests of a node before they leave it.
 	API func(dynamostore.API) dynamostore.API
 	// Meta changes what the cache asks of its store, and is answered.
@@ -63,6 +67,19 @@ type Bug struct {
 	Bodies func(isr.BodyStore) isr.BodyStore
 	// Collect takes the place of isr.Collect.
 	Collect func(context.Context, isr.MetaStore, isr.BodyStore, isr.CollectOptions) (isr.Collected, error)
+}
+
+// Seeds are the seeds of one kind of misfortune, ascending from start on; all of them if
+// it has no name. There are none if no kind has that name.
+func Seeds(profile string, start uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		known := profile == "" || slices.ContainsFunc(profiles(), isNamed(profile))
+		for seed := start; known; seed++ {
+			if (profile == "" || isNamed(profile)(profileOf(seed))) && !yield(seed) {
+				return
+			}
+		}
+	}
 }
 
 // A Report is what came of a simulation.

@@ -19,6 +19,7 @@ var (
 	seedsFlag = flag.Float64("seeds", 200, "how many seeds TestSimulation runs")
 	startFlag = flag.Uint64("start", 0, "the first of them")
 	seedFlag  = flag.Int64("seed", -1, "the one seed that TestSimulation runs instead")
+	kindFlag  = flag.String("kind", "", "the kind of misfortune that TestSimulation is about; empty for all")
 	stepsFlag = flag.Int("steps", simulator.DefaultSteps, "how many steps each takes, without its end")
 )
 
@@ -34,7 +35,7 @@ func TestSimulation(t *testing.T) {
 	}
 	total, worlds := make(map[string]int), make(map[string]int)
 	var mu sync.Mutex
-	each(t, *startFlag, uint64(*seedsFlag), func(t *testing.T, seed uint64) bool {
+	each(t, seeds(t), func(t *testing.T, seed uint64) bool {
 		r := simulator.Run(t, simulator.Config{Seed: seed, Steps: *stepsFlag})
 		mu.Lock()
 		defer mu.Unlock()
@@ -63,16 +64,32 @@ func reportInterleavings(t *testing.T, total, worlds map[string]int) {
 	var report strings.Builder
 	for _, name := range simulator.Interleavings() {
 		fmt.Fprintf(&report, "%8d in %5d worlds  %s\n", total[name], worlds[name], name)
-		if total[name] == 0 && *seedsFlag >= demandedFrom && !t.Failed() {
+		if total[name] == 0 && *seedsFlag >= demandedFrom && *kindFlag == "" && !t.Failed() {
 			defer t.Errorf("in none of %v worlds there was what is counted as %q: they prove less than they should", *seedsFlag, name)
 		}
 	}
 	t.Logf("interleavings:\n%s", report.String())
 }
 
-// each runs seeds on all processors until one of the runs is false.
-func each(t *testing.T, start, n uint64, run func(*testing.T, uint64) bool) {
+// seeds are those that the flags ask for.
+func seeds(t *testing.T) (all []uint64) {
 	t.Helper()
+	for seed := range simulator.Seeds(*kindFlag, *startFlag) {
+		if len(all) >= int(*seedsFlag) {
+			break
+		}
+		all = append(all, seed)
+	}
+	if len(all) == 0 {
+		t.Fatalf("no worlds: there is no kind %q, or -seeds is 0", *kindFlag)
+	}
+	return all
+}
+
+// each runs seeds on all processors until one of the runs is false.
+func each(t *testing.T, seeds []uint64, run func(*testing.T, uint64) bool) {
+	t.Helper()
+	n := uint64(len(seeds))
 	var next atomic.Uint64
 	var over atomic.Bool
 	t.Run("seeds", func(t *testing.T) {
@@ -80,7 +97,7 @@ func each(t *testing.T, start, n uint64, run func(*testing.T, uint64) bool) {
 			t.Run(fmt.Sprint(worker), func(t *testing.T) {
 				t.Parallel()
 				for i := next.Add(1) - 1; i < n && !over.Load(); i = next.Add(1) - 1 {
-					if !run(t, start+i) {
+					if !run(t, seeds[i]) {
 						over.Store(true)
 					}
 				}

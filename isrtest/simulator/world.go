@@ -106,6 +106,9 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		Name: "site", Revalidate: pace.seconds(time.Duration(10+w.rng.IntN(50)) * time.Second),
 		Stale: pace.seconds(time.Duration(30+w.rng.IntN(200)) * time.Second),
 	}
+	if w.profile.lasting {
+		w.route.Revalidate *= 10
+	}
 	if w.rng.IntN(4) == 0 {
 		w.route.Stale = -1
 	}
@@ -157,7 +160,7 @@ func (w *world) run() Report {
 	for _, n := range w.nodes {
 		w.log("the clock of %s is off by %v", n.name, n.skew)
 	}
-	for steps, began := 0, time.Now(); steps < w.pace.steps && time.Since(began) < w.pace.life; steps++ {
+	for steps, began := 0, time.Now(); w.goesOn(steps, time.Since(began)); steps++ {
 		w.settle()
 		if w.violation != nil {
 			break
@@ -172,6 +175,18 @@ func (w *world) run() Report {
 	w.close()
 	return w.report()
 }
+
+// goesOn says that the faults have not lasted long enough.
+func (w *world) goesOn(steps int, since time.Duration) bool {
+	if w.profile.quiet && since < w.pace.of(quietLife) {
+		steps /= 4
+	}
+	return steps < w.pace.steps && since < w.pace.life
+}
+
+// quietLife is how long the faults of a world with few visitors last, unless that takes
+// four times as many steps as usual.
+const quietLife = 3 * time.Minute
 
 // settle waits until nothing moves, where there is such a moment, and looks at what
 // happened.

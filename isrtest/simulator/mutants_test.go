@@ -1,0 +1,171 @@
+package simulator_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A mutant is a bug inside package isr, where no wrapper can put it.
+type mutant struct {
+	name    string // the value of ISR_MUTANT that it waits for
+	profile string // the kind of misfortune that shows it
+	edits   []edited
+}
+
+// An edited text has to be in its file once.
+type edited struct{ file, text, mutated string }
+
+// mutants are what TestMutants compiles into one program, each to be switched on by its
+// name. What they call is in mutantSource.
+func mutants() []mutant {
+	return []mutant{
+		{"META is not read again under the lease", "lagging", []edited{
+			{"regenerate.go", "rec, err := s.read(held)", "rec, err := s.mutantRead(held)"},
+			{"load.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
+		}},
+		{"the floor is raised before SEQ is read", "log", []edited{
+			{"log.go", "func (f *follower) begin(ctx context.Context) error {\n", "func (f *follower) begin(ctx context.Context) error {\n\tf.mutantRaise(true)\n"},
+			{"log.go", "\tf.c.floor.raise(time.Now())\n\tselect", "\tf.mutantRaise(false)\n\tselect"},
+		}},
+		{"visitors who cannot wait for the store render alone", "network", []edited{
+			{"cache.go", "c.unstored.join(", "c.mutantUnstored().join("},
+		}},
+		{"a reload throws bodies away", "rollbacks", []edited{
+			{"memory.go", "return p, otter.CancelOp\n\t})\n}\n\n// A reading", "return p, mutantDrop()\n\t})\n}\n\n// A reading"},
+		}},
+		{"a lease is kept while the bucket hangs", "hanging", []edited{
+			{"regenerate.go", "s.c.cfg.RenderTimeout+storeTime", "mutantTime(s.c.cfg.RenderTimeout+storeTime)"},
+			{"watched.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
+		}},
+	}
+}
+
+const mutantSource = `package isr
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+)
+
+func mutated(name string) bool { return os.Getenv("ISR_MUTANT") == name }
+
+var mutantSeen sync.Map // of Record by *search
+
+func (s *search) mutantRead(ctx context.Context) (Record, error) {
+	if rec, ok := mutantSeen.Load(s); ok && mutated("META is not read again under the lease") {
+		return rec.(Record), nil
+	}
+	return s.read(ctx)
+}
+
+func (f *follower) mutantRaise(before bool) {
+	if before == mutated("the floor is raised before SEQ is read") {
+		f.c.floor.raise(time.Now())
+	}
+}
+
+func (c *Cache) mutantUnstored() *flights {
+	if mutated("visitors who cannot wait for the store render alone") {
+		alone := newFlights()
+		return &alone
+	}
+	return &c.unstored
+}
+
+func mutantDrop() otter.ComputeOp {
+	if mutated("a reload throws bodies away") {
+		return otter.InvalidateOp
+	}
+	return otter.CancelOp
+}
+
+func mutantTime(d time.Duration) time.Duration {
+	if mutated("a lease is kept while the bucket hangs") {
+		return 24 * time.Hour
+	}
+	return d
+}
+`
+
+// TestMutants: every mutant is caught by an invariant.
+func TestMutants(t *testing.T) {
+	program := compileMutants(t)
+	for _, m := range mutants() {
+		t.Run(m.name, func(t *testing.T) {
+			run := exec.Command(program, "-test.run", "^TestSimulation$", "-kind", m.profile, "-seeds", fmt.Sprint(maxBugSeeds))
+			run.Env = append(os.Environ(), "ISR_MUTANT="+m.name)
+			out, err := run.CombinedOutput()
+			violation := regexp.MustCompile(`seed \d+ \(.*\), step .*`).Find(out)
+			if err == nil || violation == nil {
+				t.Fatalf("no invariant noticed it within %d seeds: %v\n%s", maxBugSeeds, err, out)
+			}
+			t.Logf("caught by %s", violation)
+		})
+	}
+}
+
+// compileMutants compiles these tests with all mutants in place of what they break.
+func compileMutants(t *testing.T) (program string) {
+	t.Helper()
+	module, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	replaced := map[string]string{filepath.Join(module, "mutant.go"): mutantSource}
+	for _, m := range mutants() {
+		for _, e := range m.edits {
+			file := filepath.Join(module, e.file)
+			source, known := replaced[file]
+			if !known {
+				source = readText(t, file)
+			}
+			if n := strings.Count(source, e.text); n != 1 {
+				t.Fatalf("%s: %s has the text that it changes %d times, not once:\n%s", m.name, e.file, n, e.text)
+			}
+			replaced[file] = strings.Replace(source, e.text, e.mutated, 1)
+		}
+	}
+	overlay := struct{ Replace map[string]string }{make(map[string]string)}
+	for file, source := range replaced {
+		overlay.Replace[file] = filepath.Join(folder, filepath.Base(file))
+		writeText(t, overlay.Replace[file], source)
+	}
+	list, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, filepath.Join(folder, "overlay.json"), string(list))
+	program = filepath.Join(folder, "mutants")
+	out, err := exec.Command("go", "test", "-c", "-overlay", filepath.Join(folder, "overlay.json"), "-o", program, ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("compiling the mutants: %v\n%s", err, out)
+	}
+	return program
+}
+
+func readText(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func writeText(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
