@@ -45,3 +45,19 @@ func BenchmarkHit(b *testing.B) {
 		})
 	}
 }
+
+// A poll of the log, or a second that passes, allocates as well: once for many hits.
+func TestHitAllocatesOnce(t *testing.T) {
+	tb, site := newTable(t), newSite()
+	site.delay = 0
+	h := tb.node(tb.store("a"), nil).Handler(isr.Route{EarlyRefresh: 1}, site)
+	r := httptest.NewRequest(http.MethodGet, "http://example.com/", http.NoBody)
+	w := &discard{header: make(http.Header)}
+	h.ServeHTTP(w, r)
+	if n := testing.AllocsPerRun(10_000, func() {
+		clear(w.header)
+		h.ServeHTTP(w, r)
+	}); n > 1 {
+		t.Errorf("a hit allocates %v times", n)
+	}
+}
