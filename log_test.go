@@ -455,3 +455,32 @@ func (tb *table) deleteRow(pk, sk string) {
 		tb.t.Fatal(err)
 	}
 }
+
+// A poll that finds a change reads SEQ and the log once more, and no page that the
+// change is not about.
+func TestCostOfAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		peers := twoGenerations(t, tb, 2, nil)
+		log := peers[1].store
+		time.Sleep(5 * time.Second)
+		polls, sequences := log.polls.Load(), log.sequences.Load()
+		time.Sleep(10 * time.Second)
+		quiet := log.polls.Load() - polls
+		if n := log.sequences.Load() - sequences; n != 0 {
+			t.Errorf("SEQ was read %d times while nothing happened", n)
+		}
+		began := time.Now()
+		polls, sequences = log.polls.Load(), log.sequences.Load()
+		if _, err := peers[0].Pin(t.Context(), page, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Second - time.Since(began))
+		if n := log.polls.Load() - polls - quiet; n > 3 { // jitter makes two more or less
+			t.Errorf("the log was read %d times more than without the change", n)
+		}
+		if n := log.sequences.Load() - sequences; n != 1 {
+			t.Errorf("SEQ was read %d times for a change, want once", n)
+		}
+	})
+}

@@ -173,9 +173,11 @@ type faultyStore struct {
 	acquire, rollback      func()                // called before
 	changes, sequence      atomic.Pointer[error] // of the log
 	reads, polls           atomic.Int64
+	sequences              atomic.Int64
 }
 
 func (f *faultyStore) Sequence(ctx context.Context) (isr.Sequence, error) {
+	f.sequences.Add(1)
 	if err := f.sequence.Load(); err != nil {
 		return isr.Sequence{}, *err
 	}
