@@ -25,14 +25,15 @@ import (
 // If the store cannot be told, this process remembers the withdrawal in the negative
 // cache, and tells the store when it renders the page next.
 
-// withdraws says whether a response ends the stored copy of its page.
+// withdraws says whether a response ends the stored copy of its page. What an error
+// such as 429 says of caching is about that answer, and not about the page.
 func withdraws(status int, h http.Header, d directives) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 		http.StatusUnavailableForLegalReasons:
 		return true
 	}
-	return hasSetCookie(h) || d.has("private") || d.has("no-store")
+	return status < http.StatusBadRequest && (hasSetCookie(h) || d.has("private") || d.has("no-store"))
 }
 
 // withdrawable says that there is an entry to be withdrawn.

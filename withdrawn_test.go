@@ -100,6 +100,32 @@ func withdraw(t *testing.T, answer func(http.ResponseWriter, *http.Request, int6
 	}
 }
 
+// What is refused for other reasons leaves the copy as it is: an origin that is busy
+// has said nothing about the page.
+func TestOtherRefusalsWithdrawNothing(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
+		"429, not to be stored": answerOf(http.StatusTooManyRequests, "Cache-Control: private, no-store"),
+		"429, with a cookie":    answerOf(http.StatusTooManyRequests, "Set-Cookie: limit=1"),
+		"400":                   answerOf(http.StatusBadRequest, ""),
+		"undeclared Vary":       answerOf(http.StatusOK, "Vary: Accept-Language"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				site.delay = 0
+				p := tb.peer("a", isr.Route{Name: "site", Revalidate: time.Minute}, site, nil)
+				get(p, "/")
+				site.answers(answer)
+				time.Sleep(10 * time.Minute)
+				get(p, "/")
+				time.Sleep(5 * time.Minute) // the refusal is forgotten
+				site.answers(broken)
+				expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
+			})
+		})
+	}
+}
+
 // What the origin answers does not end a pin.
 func TestPinnedPageIsNotWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
