@@ -132,6 +132,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		h.withoutStore(w, r, k, old, cacheStatus{fwd: fwd})
 		return
 	}
+	came := time.Now()
 	for again := 0; ; again++ {
 		f, began := h.joinFor(r, k, h.c.join)
 		if f == nil {
@@ -159,8 +160,9 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		if f.forced && !began && o.page == nil && o.detail != detailHeld {
 			continue // that it had to be made now was not this visitor's wish
 		}
-		if !began && o.page == nil && o.detail == detailOriginBusy && again < maxPayers {
-			continue // there may be room for this visitor where there is none for another
+		if !began && o.page == nil && o.detail == detailOriginBusy && h.route.Client != nil &&
+			again < maxPayers && time.Since(came) < h.c.cfg.Wait {
+			continue // there may be room for this client where there is none for another
 		}
 		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
 		return
