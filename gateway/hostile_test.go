@@ -131,6 +131,22 @@ func TestStatusesThatAreNone(t *testing.T) {
 	}
 }
 
+// Interim responses are passed on, and not without end.
+func TestInterimResponsesAreBounded(t *testing.T) {
+	for hints, want := range map[int]int{2: http.StatusOK, 10_000: http.StatusBadGateway} {
+		origin := scripted(t, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n", hints)+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		address := frontOf(t, gateway.Config{}, "http://"+origin)
+		res, err := http.Get("http://" + address + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%d hints: %d, want %d", hints, res.StatusCode, want)
+		}
+	}
+}
+
 // scripted is a server that answers every connection's first request with these
 // bytes.
 func scripted(t *testing.T, response string) (address string) {

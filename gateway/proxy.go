@@ -45,6 +45,7 @@ type proxy struct {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(boundInterim(r.Context()))
 	if r.RemoteAddr == "" { // a render: the cache has its own bounds
 		p.reverse.ServeHTTP(w, r)
 		return

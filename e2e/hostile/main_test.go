@@ -1,0 +1,201 @@
+// Package hostile attacks the real isr binary, as strangers would who reach its port,
+// and as an origin would that is broken or taken over:
+//
+//	hostile clients (raw sockets) ──► isr serve ──► hostile origins (raw sockets)
+//	                                      ▲
+//	                              an honest visitor, after each attack
+//
+// Every attack is bounded in time and number. What it must not achieve is said in its
+// test; after each one, the same process must serve a page that nobody has asked for
+// before. Attacks that need no process are in the tests of package gateway.
+package hostile
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr/e2e/internal/process"
+)
+
+// binaryEnv names the binary that is tested. Where it is not set, TestMain builds one,
+// with the race detector if the tests have it.
+const binaryEnv = "ISR_TEST_BINARY"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	// Attacks spend their time waiting: more of them at once than there are processors,
+	// unless the command line says how many.
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set("6"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	if os.Getenv(binaryEnv) != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "isr-hostile-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary, err := process.Build(dir, process.Race)
+	if err == nil {
+		err = os.Setenv(binaryEnv, binary)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// patience bounds all that an attack waits for.
+const patience = 20 * time.Second
+
+// site is the host that is served.
+const site = "site.test"
+
+// A target is an isr serve under attack.
+type target struct {
+	t       *testing.T
+	process *process.Process
+	address string
+	data    string
+	asked   atomic.Int64 // honest visits so far
+}
+
+// attacked starts isr serve in front of an origin.
+func attacked(t *testing.T, origin string, args ...string) *target {
+	t.Helper()
+	process.ReadSources(t, "../..")
+	dir := t.TempDir()
+	line := append([]string{"serve", "--data", "data", "--origin", origin, "--listen", "127.0.0.1:0", "--host", site, "--admin", "none"}, args...)
+	cmd := exec.CommandContext(context.Background(), os.Getenv(binaryEnv), line...)
+	cmd.Dir = dir
+	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "GORACE=atexit_sleep_ms=0"}
+	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
+	t.Cleanup(p.Kill) // an orderly stop would wait for origins that hang
+	g := &target{t: t, process: p, address: strings.TrimPrefix(url, "http://"), data: filepath.Join(dir, "data")}
+	return g
+}
+
+// healthy makes an honest visit to a page that nobody has asked for.
+func (g *target) healthy() {
+	g.t.Helper()
+	path := fmt.Sprintf("/healthy/%d", g.asked.Add(1))
+	began := time.Now()
+	res := g.raw("GET " + path + " HTTP/1.1\r\nHost: " + site + "\r\nConnection: close\r\n\r\n")
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK || string(body) != "healthy "+path {
+		g.t.Errorf("an honest visitor of %s gets %d %.100q, %v", path, res.StatusCode, body, err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		g.t.Errorf("an honest visitor of %s waits %s", path, took)
+	}
+}
+
+// healthyPage answers honest visits; false for other paths.
+func healthyPage(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, "/healthy/") {
+		return false
+	}
+	w.Header().Set("Cache-Control", "s-maxage=60")
+	_, _ = io.WriteString(w, "healthy "+r.URL.Path)
+	return true
+}
+
+// honest is an origin that serves healthy pages, and otherwise h. It counts what is
+// asked of h.
+func honest(t *testing.T, h http.HandlerFunc) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !healthyPage(w, r) {
+			asked.Add(1)
+			h(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL, asked
+}
+
+func (g *target) dial() net.Conn {
+	g.t.Helper()
+	conn, err := net.Dial("tcp", g.address)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		g.t.Fatal(err)
+	}
+	return conn
+}
+
+// raw sends bytes on a connection of their own, and returns the first response that is
+// not interim.
+func (g *target) raw(request string) *http.Response {
+	g.t.Helper()
+	res, err := g.tryRaw(request)
+	if err != nil {
+		g.t.Fatalf("%.80q: %v", request, err)
+	}
+	return res
+}
+
+func (g *target) tryRaw(request string) (*http.Response, error) {
+	g.t.Helper()
+	conn := g.dial()
+	if _, err := io.WriteString(conn, request); err != nil {
+		return nil, err
+	}
+	for in := bufio.NewReader(conn); ; {
+		res, err := http.ReadResponse(in, nil)
+		if err != nil || res.StatusCode >= 200 || res.StatusCode == http.StatusSwitchingProtocols {
+			return res, err
+		}
+	}
+}
+
+// stored is what isr ls shows, a line for each page.
+func (g *target) stored() string {
+	g.t.Helper()
+	cmd := exec.CommandContext(g.t.Context(), os.Getenv(binaryEnv), "ls", "--json", "--data", g.data)
+	cmd.Env = []string{"HOME=" + g.data, "GORACE=atexit_sleep_ms=0"}
+	out, err := cmd.Output()
+	if err != nil {
+		g.t.Fatalf("isr ls: %v", err)
+	}
+	return string(out)
+}
+
+// await polls until done says so. It is the one place in which attacks wait.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for began := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatalf("waited %s in vain for %s", patience, what)
+		}
+	}
+}
