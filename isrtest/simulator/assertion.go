@@ -95,7 +95,7 @@ func (w *world) checkLogged(p *page, g *generation) {
 		w.counts["shared log row"]++
 	}
 	if slices.Contains(targets, p.key.Text) {
-		p.told = append(p.told, telling{seq: seq, index: g.index})
+		p.told = append(p.told, telling{seq: seq, index: g.index, at: time.Now()})
 		return
 	}
 	w.violate("all nodes are told of a change of a pin", "row %d of the log does not name %s", seq, p.path)

@@ -23,19 +23,20 @@ func (w *world) damage() {
 		return
 	}
 	w.damaged = true
-	switch w.rng.IntN(5) {
+	if w.trim() > 0 {
+		return
+	}
+	switch w.rng.IntN(4) {
 	case 0:
-		w.trim()
-	case 1:
 		if seq := w.someSequence(); seq > 0 {
 			w.loseRow(seq)
 		}
-	case 2:
+	case 1:
 		// A gap, and nothing else that tells of the page.
 		w.purge(w.keptPage())
 		w.loseRow(w.seq)
 		w.purgePages(nil, false)
-	case 3:
+	case 2:
 		if seq := w.someSequence(); seq > 0 {
 			w.log("row %d of the log becomes unreadable", seq)
 			w.putLog(seq, text("all"))
@@ -59,9 +60,10 @@ func (w *world) someSequence() int64 {
 	return w.seq - int64(w.rng.IntN(int(min(max(w.seq, 1), 3))))
 }
 
-// trim deletes the rows of the log whose ttl is over, as DynamoDB does.
-func (w *world) trim() {
-	now, trimmed := trueNow(), 0
+// trim deletes the rows of the log whose ttl is over, as DynamoDB does, and says how
+// many.
+func (w *world) trim() (trimmed int) {
+	now := trueNow()
 	var rows partition
 	w.outside.do(func() { rows = w.readPartition("PURGE") })
 	for _, sk := range slices.Sorted(maps.Keys(rows)) {
@@ -71,8 +73,11 @@ func (w *world) trim() {
 		trimmed++
 		w.external(func() error { return w.deleteRow("PURGE", sk) })
 	}
-	w.log("the log is trimmed by %d rows", trimmed)
-	w.counts["log row trimmed"] += trimmed
+	if trimmed > 0 {
+		w.log("the log is trimmed by %d rows", trimmed)
+		w.counts["log row trimmed"] += trimmed
+	}
+	return trimmed
 }
 
 func (w *world) putLog(seq int64, targets types.AttributeValue) {

@@ -12,6 +12,7 @@ type telling struct {
 	seq   int64
 	index int  // of the generation that is current since; -1 for a purge
 	hard  bool // a hard purge
+	at    time.Time
 }
 
 // A hearing is what a process knows of the log. The driver owns it.

@@ -46,6 +46,8 @@ func Interleavings() []string {
 		"purge by tag",
 		// Memory, requests, and the collection of garbage.
 		"served from memory",
+		"served cut off",
+		"hit after a long silence",
 		"request replayed",
 		"publish beside a collection",
 	}

@@ -39,6 +39,9 @@ func mutants() []mutant {
 		{"a reload throws bodies away", "rollbacks", []edited{
 			{"memory.go", "return p, otter.CancelOp\n\t})\n}\n\n// A reading", "return p, mutantDrop()\n\t})\n}\n\n// A reading"},
 		}},
+		{"a process that was frozen serves what it had", "freezes", []edited{
+			{"staleness.go", "\tif s.bound == 0 {", "\tif s.bound == 0 || mutated(\"a process that was frozen serves what it had\") {"},
+		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
 			{"regenerate.go", "s.c.cfg.RenderTimeout+storeTime", "mutantTime(s.c.cfg.RenderTimeout+storeTime)"},
 			{"watched.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},

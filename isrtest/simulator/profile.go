@@ -34,7 +34,7 @@ func profiles() []profile {
 		{name: "network", faults: 20, assertions: 1, demands: 1},
 		{name: "skew", skew: true, failures: true, forces: 2, assertions: 1, demands: 1},
 		{name: "crashes", crashes: 3, faults: 5, demands: 2, collections: 1},
-		{name: "freezes", freezes: 4, faults: 5, failures: true, forces: 1, assertions: 2, demands: 1},
+		{name: "freezes", freezes: 4, faults: 5, failures: true, forces: 1, purges: 1, assertions: 2, demands: 1},
 		{name: "writers", externals: 4, purges: 4, tagPurges: 1, forces: 3, faults: 5, assertions: 2, collections: 1},
 		{name: "rollbacks", prompt: true, failures: true, forces: 4, tagPurges: 1, assertions: 4, collections: 2},
 		{name: "requests", faults: 15, failures: true, crashes: 1, freezes: 1, demands: 8},

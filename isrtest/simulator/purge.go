@@ -67,7 +67,7 @@ func (w *world) purgePages(pages []*page, hard bool, more ...types.TransactWrite
 	w.seq = seq
 	w.mu.Unlock()
 	for _, p := range pages {
-		p.told = append(p.told, telling{seq: seq, index: -1, hard: hard})
+		p.told = append(p.told, telling{seq: seq, index: -1, hard: hard, at: time.Now()})
 		if w.isRendering(p) {
 			w.counts["purge during a render"]++
 		}

@@ -64,7 +64,8 @@ func (v *visitor) isFresh() bool {
 	}
 	status := v.header.Get("Cache-Status")
 	late := strings.Contains(status, "; stored") && strings.Contains(status, "; ttl=-") // it took too long
-	return v.status == 200 && strings.Contains(status, "; ttl=") && !strings.Contains(status, "detail=") && !late
+	said := strings.Contains(status, "; ttl=") || strings.HasSuffix(status, "detail=pinned")
+	return v.status == 200 && said && isFresh(status) && !late
 }
 
 // until takes steps without faults until it is so, or nothing happens.

@@ -15,10 +15,11 @@ type visitor struct {
 	name    string
 	life    *life
 	page    *page
-	began   time.Time // true time
-	floor   int       // no generation before this one may be served; -1: any
-	purged  int64     // the hard purge that the process cannot but know
-	covered int64     // the purge, hard or not, that it knows by the log
+	began   time.Time     // true time
+	floor   int           // no generation before this one may be served; -1: any
+	purged  int64         // the hard purge that the process cannot but know
+	silent  time.Duration // for how long the process had not read the log
+	covered int64         // the purge, hard or not, that it knows by the log
 
 	inputs string // of who asks for more than a page
 
@@ -38,7 +39,7 @@ func (w *world) visit(l *life, p *page) *visitor {
 	seen.asked = true
 	seen.waiting++
 	v := &visitor{
-		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(),
+		number: w.visitors, name: fmt.Sprintf("visitor%d", w.visitors), life: l, page: p, began: time.Now(), silent: time.Since(l.log.since),
 		floor: max(seen.born, seen.served), purged: w.knownPurge(l, p), header: make(http.Header),
 	}
 	floor, covered, hard := l.told(p)
@@ -114,7 +115,7 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 		return // rendered for those who waited, and not stored
 	}
 	w.checkServed(v, content, how)
-	if at.Equal(v.began) && w.pace.ordered() && !v.life.pages[v.page].forcing && strings.Contains(how, "; hit") && !strings.Contains(how, "detail=") {
+	if at.Equal(v.began) && w.pace.ordered() && !v.life.pages[v.page].forcing && strings.Contains(how, "; hit") && isFresh(how) {
 		w.noteKept(v, content)
 	}
 }
@@ -143,6 +144,7 @@ func (w *world) checkServed(v *visitor, content, how string) {
 	if g.index < v.floor {
 		w.violate("no reader goes back", "%s got %s, and before it asked, %s had started with, or served, generation %d", v.name, w.generationName(g), v.life.name, v.floor)
 	}
+	w.checkBound(v, g, how)
 	if strings.Contains(how, "; stored") {
 		// Rendered for those who waited, though it may have taken so long that
 		// it had expired when it came.
@@ -156,10 +158,15 @@ func (w *world) checkServed(v *visitor, content, how string) {
 	if g.ours && g.purgeSeq < v.purged {
 		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %s knew that %d had purged it", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.purged)
 	}
-	if g.ours && g.purgeSeq < v.covered && strings.Contains(how, "; hit") && !strings.Contains(how, "detail=") {
+	if g.ours && g.purgeSeq < v.covered && strings.Contains(how, "; hit") && isFresh(how) {
 		w.violate("what was purged is not served as fresh", "%s got %s of sequence %d, and %s had read in the log that %d has purged it", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.covered)
 	}
 	w.noteServed(v, g)
+}
+
+// isFresh says of a Cache-Status that what was served is nothing less than fresh.
+func isFresh(how string) bool {
+	return !strings.Contains(how, "detail=") || strings.HasSuffix(how, "detail=pinned")
 }
 
 // servableUntil is the end of the stale window of a content: the latest of those
@@ -182,7 +189,7 @@ func (w *world) servableUntil(p *page, content string) int64 {
 // replacesFailure: what was pinned is served in place of a failure, and marked so, until
 // a render succeeds, however old it is.
 func (w *world) replacesFailure(p *page, content, how string) bool {
-	if !strings.Contains(how, "detail=") || strings.HasSuffix(how, "detail=stale") {
+	if isFresh(how) || strings.HasSuffix(how, "detail=stale") {
 		return false
 	}
 	for _, g := range p.history {

@@ -106,8 +106,8 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		Name: "site", Revalidate: pace.seconds(time.Duration(10+w.rng.IntN(50)) * time.Second),
 		Stale: pace.seconds(time.Duration(30+w.rng.IntN(200)) * time.Second),
 	}
-	if w.profile.lasting {
-		w.route.Revalidate *= 10
+	if w.profile.lasting || w.profile.freezes > 0 && w.rng.IntN(2) == 0 {
+		w.route.Revalidate *= 10 // so that memory has many when a process thaws
 	}
 	if w.rng.IntN(4) == 0 {
 		w.route.Stale = -1

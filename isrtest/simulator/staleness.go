@@ -1,0 +1,42 @@
+package simulator
+
+import (
+	"strings"
+	"time"
+)
+
+// staleBound is for how long a process serves from memory what others have rolled back
+// or purged, unless it says that it is cut off: by the words of the design, four
+// intervals of reading the log, and 2 s at least.
+func (p pace) staleBound() time.Duration { return max(4*p.poll(), 2*time.Second) }
+
+// checkBound: what is served from memory was not rolled back or purged longer ago than
+// the bound, though the process was frozen or its machine could reach nothing, unless it
+// says that it is cut off.
+func (w *world) checkBound(v *visitor, g *generation, how string) {
+	stale := strings.HasSuffix(how, "detail=stale")
+	switch {
+	case !strings.Contains(how, "; hit"), !w.pace.ordered():
+		return
+	case strings.HasSuffix(how, "detail=cut-off"):
+		w.counts["served cut off"]++
+		return
+	case !stale && !isFresh(how):
+		return
+	}
+	if v.silent > w.pace.staleBound() {
+		w.counts["hit after a long silence"]++
+	}
+	before := v.began.Add(-w.pace.staleBound())
+	for _, t := range v.page.told {
+		switch {
+		case !t.at.Before(before):
+		case g.index < t.index:
+			w.violate("the staleness of memory is bounded", "%s got %s, which generation %d had replaced %v before it asked",
+				v.name, w.generationName(g), t.index, v.began.Sub(t.at))
+		case t.index < 0 && g.ours && g.purgeSeq < t.seq && (t.hard || !stale):
+			w.violate("the staleness of memory is bounded", "%s got %s of sequence %d, which was purged at %d, %v before it asked",
+				v.name, w.generationName(g), g.purgeSeq, t.seq, v.began.Sub(t.at))
+		}
+	}
+}
