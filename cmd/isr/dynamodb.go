@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gateway"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
 )
@@ -118,7 +120,7 @@ func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.
 	}
 	server, credentials := newServer(handler, log), "those of "+k.AccessKey
 	if k.AccessKey == "" {
-		server.Handler, credentials = withoutBrowsers(handler), "any"
+		server.Handler, credentials = withoutBrowsers(handler, gateway.LoopbackHosts().WithListener(listener.Addr())), "any"
 	}
 	server.ReadTimeout, server.WriteTimeout = requestTime, 2*requestTime // both from the request's header on
 	url := "http://" + displayAddress(listener.Addr())
@@ -126,13 +128,19 @@ func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.
 	return start(server, listener), nil
 }
 
-// withoutBrowsers refuses what pages in a browser send, which always names their
-// origin, and no AWS SDK's requests do. A page from anywhere, whose name was made
-// to lead to this machine, could otherwise use tables that ask for no credentials.
-func withoutBrowsers(h http.Handler) http.Handler {
+// withoutBrowsers refuses what pages in a browser send, which names their origin or
+// site, and no AWS SDK's requests do; and what is not addressed to this machine by a
+// name of its own. A page from anywhere, whose name was made to lead to this machine
+// (DNS rebinding), could otherwise use tables that ask for no credentials.
+func withoutBrowsers(h http.Handler, hosts gateway.Hosts) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Origin") != "" {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if r.Header.Get("Origin") != "" || site == "cross-site" || site == "same-site" {
 			http.Error(w, "isr: pages in a browser may not use tables that ask for no credentials", http.StatusForbidden)
+			return
+		}
+		if host, ok := isr.CanonicalHost(r.Host); !ok || !hosts.Serve(host) {
+			http.Error(w, "isr: tables that ask for no credentials are for this machine alone; ask for them as 127.0.0.1 or localhost", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -11,12 +11,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/facetheory/isr/gateway"
 )
 
 // callDynamoDB sends a request as an SDK does, and prints the status and the body
@@ -160,4 +164,36 @@ func gone(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		return errors.Join(errors.New("somebody still listens"), conn.Close())
 	})
+}
+
+// Tables that ask for no credentials are for programs on this machine: not for pages in
+// a browser, and not by a name that was made to lead here.
+func TestTablesWithoutKeysAreForThisMachine(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8000}
+	h := withoutBrowsers(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), gateway.LoopbackHosts().WithListener(at))
+	for _, tt := range []struct {
+		host, header, value string
+		want                int
+	}{
+		{"127.0.0.1:8000", "", "", 200},
+		{"localhost:8000", "", "", 200},
+		{"[::1]:8000", "", "", 200},
+		{"localhost:8000", "Sec-Fetch-Site", "none", 200},
+		{"localhost:8000", "Origin", "http://evil.example", 403},
+		{"localhost:8000", "Sec-Fetch-Site", "cross-site", 403},
+		{"evil.example:8000", "", "", 403},
+		{"127.0.0.1.evil.example", "", "", 403},
+		{"[", "", "", 403},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+		r.Host = tt.host
+		if tt.header != "" {
+			r.Header.Set(tt.header, tt.value)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("%+v: %d", tt, w.Code)
+		}
+	}
 }

@@ -7,9 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
@@ -44,6 +44,8 @@ type exchange struct {
 	decoder decoder
 	packers map[string]packer // by their coding, once used
 	gunzip  *gzip.Reader      // nil until first used
+	bodies  *budget
+	held    int64 // of bodies
 }
 
 // packer is what the writers of both codings have in common.
@@ -52,11 +54,13 @@ type packer interface {
 	Reset(w io.Writer)
 }
 
-func newExchange() *exchange {
-	return &exchange{in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10), packers: make(map[string]packer, 1)}
+func newExchange(bodies *budget) *exchange {
+	return &exchange{bodies: bodies, in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10), packers: make(map[string]packer, 1)}
 }
 
 func (x *exchange) reset() {
+	x.bodies.give(x.held)
+	x.held = 0
 	x.in, x.out, x.spare = kept(x.in), kept(x.out), kept(x.spare)
 	x.decoder.reset(nil)
 }
@@ -73,25 +77,57 @@ func errTooLarge() error {
 	return clientFault(codeTooLarge, "The request has more than %d bytes, packed or unpacked; split it into smaller ones", maxBody)
 }
 
+// A body may take bodyTime in all, and stallTime without a byte.
+const (
+	bodyTime  = 5 * time.Minute
+	stallTime = 30 * time.Second
+)
+
 // read takes in the body.
-func (x *exchange) read(r *http.Request) error {
+func (x *exchange) read(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > maxBody {
 		return errTooLarge()
 	}
+	body := &movingBody{body: r.Body, connection: http.NewResponseController(w), end: time.Now().Add(bodyTime)}
 	var err error
-	x.in, err = readBounded(x.in, r.Body, int(r.ContentLength))
+	x.in, err = x.readBounded(x.in, body, int(r.ContentLength))
+	if err == nil {
+		// The connection is only watched from now on, for its end.
+		_ = body.connection.SetReadDeadline(time.Time{})
+	}
 	return err
+}
+
+// A movingBody ends when nothing comes any more. Where there is no connection, as in
+// tests, nothing is awaited.
+type movingBody struct {
+	body       io.Reader
+	connection *http.ResponseController
+	end        time.Time
+}
+
+func (b *movingBody) Read(p []byte) (int, error) {
+	stall := time.Now().Add(stallTime)
+	if stall.After(b.end) {
+		stall = b.end
+	}
+	_ = b.connection.SetReadDeadline(stall)
+	return b.body.Read(p)
 }
 
 // readBounded appends all of body to dst; length is how much there will be,
 // or -1. What does not come in full cannot be decoded either.
-func readBounded(dst []byte, body io.Reader, length int) ([]byte, error) {
+func (x *exchange) readBounded(dst []byte, body io.Reader, length int) (_ []byte, err error) {
 	if length > 0 {
-		dst = slices.Grow(dst, min(length, firstRead))
+		if dst, err = x.grow(dst, min(length, firstRead)); err != nil {
+			return dst, err
+		}
 	}
 	for length < 0 || len(dst) < length {
 		if len(dst) == cap(dst) {
-			dst = slices.Grow(dst, max(512, cap(dst)))
+			if dst, err = x.grow(dst, max(512, cap(dst))); err != nil {
+				return dst, err
+			}
 		}
 		n, err := body.Read(dst[len(dst):cap(dst)])
 		dst = dst[:len(dst)+n]
@@ -120,7 +156,7 @@ func (x *exchange) unpack(coding string) error {
 	if err != nil {
 		return malformed("The body is not what " + coding + " makes: " + err.Error())
 	}
-	plain, err := readBounded(x.spare, packed, -1)
+	plain, err := x.readBounded(x.spare, packed, -1)
 	x.in, x.spare = plain, x.in[:0]
 	return err
 }

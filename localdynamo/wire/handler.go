@@ -28,6 +28,11 @@ type Config struct {
 	// default is time.Now. It must be safe for concurrent use.
 	Now func() time.Time
 
+	// MaxBodies bounds what the bodies of all requests in flight take in memory, in
+	// bytes, beyond 64 KiB of each; requests for which there is no room get a
+	// ThrottlingException, which SDKs repeat. Zero means 256 MiB.
+	MaxBodies int64
+
 	// Logger gets the failures of the store, which clients see only as an
 	// InternalServerError. By default they are logged nowhere.
 	Logger *slog.Logger
@@ -67,6 +72,7 @@ type Handler struct {
 	log        *slog.Logger
 	intercept  Interceptor
 	errors     errorCodec
+	bodies     *budget
 	exchanges  sync.Pool // of *exchange
 }
 
@@ -95,7 +101,11 @@ func New(db *localdynamo.DB, config Config) (*Handler, error) {
 		intercept:  config.Intercept,
 		errors:     codec,
 	}
-	h.exchanges.New = func() any { return newExchange() }
+	if config.MaxBodies == 0 {
+		config.MaxBodies = 256 << 20
+	}
+	h.bodies = &budget{left: config.MaxBodies}
+	h.exchanges.New = func() any { return newExchange(h.bodies) }
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -122,7 +132,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.reply(w, r, http.StatusNotFound, plainText)
 	default:
 		status := http.StatusOK
-		if err := h.serve(x, r); err != nil {
+		if err := h.serve(x, w, r); err != nil {
 			status = h.fail(x, r, err)
 		}
 		x.reply(w, r, status, amzJSON)
@@ -156,7 +166,7 @@ func speaksJSON(r *http.Request) bool {
 
 // serve does what the request asks for, and leaves the answer in x.out. The
 // checks come in the order of AWS.
-func (h *Handler) serve(x *exchange, r *http.Request) error {
+func (h *Handler) serve(x *exchange, w http.ResponseWriter, r *http.Request) error {
 	op, err := h.target(r.Header.Get("X-Amz-Target"))
 	if err != nil {
 		return err
@@ -165,7 +175,11 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := x.read(r); err != nil {
+	// Strangers are refused before they have sent anything that is kept.
+	if err := h.signatures.admit(auth); err != nil {
+		return err
+	}
+	if err := x.read(w, r); err != nil {
 		return err
 	}
 	if err := h.signatures.verify(r, auth, x.in); err != nil {

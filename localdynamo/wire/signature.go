@@ -110,9 +110,9 @@ func newVerifier(config Config) *verifier {
 	return v
 }
 
-// verify signs what the request says it has signed, and compares. The body is
-// as it was sent, not unpacked.
-func (v *verifier) verify(r *http.Request, a authorization, body []byte) error {
+// admit checks what can be checked before the body has come: date, scope, access key,
+// and that what decides about the request is signed.
+func (v *verifier) admit(a authorization) error {
 	if v == nil {
 		return nil
 	}
@@ -125,6 +125,22 @@ func (v *verifier) verify(r *http.Request, a authorization, body []byte) error {
 	}
 	if subtle.ConstantTimeCompare([]byte(a.accessKey), []byte(v.credentials.AccessKeyID)) != 1 {
 		return clientFault("UnrecognizedClientException", "The security token included in the request is invalid.")
+	}
+	if !strings.Contains(";"+strings.ToLower(a.signedHeaders)+";", ";x-amz-target;") {
+		return clientFault("InvalidSignatureException", "'X-Amz-Target' must be a 'SignedHeader' in the AWS Authorization.")
+	}
+	return nil
+}
+
+// verify signs what the request, which was admitted, says it has signed, and compares.
+// The body is as it was sent, not unpacked.
+func (v *verifier) verify(r *http.Request, a authorization, body []byte) error {
+	if v == nil {
+		return nil
+	}
+	signed, err := time.Parse(signatureTime, a.signed)
+	if err != nil {
+		return fmt.Errorf("wire: verify signature: %w", err) // it was admitted
 	}
 	again, err := signedPart(r, a)
 	if err != nil {
