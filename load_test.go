@@ -155,6 +155,28 @@ func TestPinsOutlastReadErrors(t *testing.T) {
 	})
 }
 
+// Nor is a pin overridden that was made after the body could not be read.
+func TestLatePinsOutlastReadErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 1)
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: a.entry(t).BodyKey, left: -1}
+		b := tb.peerOn(disk, "b", withHistory, site, nil)
+		b.store.acquire = func() {
+			b.store.acquire = nil
+			if _, err := a.Pin(t.Context(), page, time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+		pinned := a.entry(t)
+		get(b, "/")
+		if after := a.entry(t); after.GenerationID != pinned.GenerationID || after.PinnedUntil.IsZero() {
+			t.Errorf("generation %s was published over the pin of %s", after.GenerationID, pinned.GenerationID)
+		}
+	})
+}
+
 // A node whose limit is smaller than that of others does not keep their larger pages,
 // and does not take them for lost either: they are not rendered over while they are
 // fresh, and pins hold.

@@ -57,6 +57,7 @@ type search struct {
 	polls   int       // how often it was looked for the end of that work
 	losses  int       // how often another process was faster
 	noBody  string    // the key of a body that was found missing or damaged
+	unread  bool      // it is there, and could not be read: no pin is lost for that
 	since   time.Time // when the search began
 	latest  reading   // of the record
 }
@@ -89,7 +90,7 @@ func (s *search) run(ctx context.Context) outcome {
 			case err == nil:
 				s.f.offer(p)
 			case errors.Is(err, ErrNoBody):
-				s.noBody = rec.Entry.BodyKey
+				s.missBody(rec.Entry.BodyKey, err)
 			case errors.Is(err, errBeyondLimit):
 				if state == Fresh && !s.wanted(rec) {
 					return s.tooLarge(err)
@@ -169,6 +170,12 @@ func (s *search) attempt(ctx context.Context, rec Record) (o *outcome, held *Loc
 	return end(s.unavailable(ctx, rec, ErrLeaseLost, detailTimeout))
 }
 
+// missBody notes that a body is missing, damaged or cannot be read.
+func (s *search) missBody(key string, err error) {
+	s.unread = errors.Is(err, errUnreadable) || s.unread && key == s.noBody
+	s.noBody = key
+}
+
 // wanted says that a fresh page is to be made anew all the same: somebody asked
 // for that, or it is the very one that is to be refreshed early.
 func (s *search) wanted(rec Record) bool {
@@ -179,7 +186,7 @@ func (s *search) wanted(rec Record) bool {
 // it, and its body is there.
 func (s *search) pinned(rec Record) bool {
 	e, now := rec.Entry, s.c.now()
-	return e != nil && e.PinnedUntil.After(now) && e.BodyKey != s.noBody && Freshness(e, rec.Cover, now) == Fresh
+	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && Freshness(e, rec.Cover, now) == Fresh
 }
 
 // refusedByPin says, before anything is rendered, that it could not be published.
@@ -520,7 +527,7 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 		case err == nil:
 			return end(outcome{page: p, how: s.foundHow()})
 		case errors.Is(err, ErrNoBody):
-			s.noBody = rec.Entry.BodyKey
+			s.missBody(rec.Entry.BodyKey, err)
 		case errors.Is(err, errBeyondLimit):
 			return end(s.tooLarge(err))
 		case errors.Is(err, ErrPurged): // meanwhile: to be rendered
