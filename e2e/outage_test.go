@@ -252,6 +252,22 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// To look at pages writes nothing to the bucket, and does not even ask it.
+func TestListNeedsNoBucket(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.set("/page", page(3600, 0))
+	w := newWeather(t)
+	w.up(t)
+	g := serve(t, w.settings(t), o)
+	get(t, g.url+"/page")
+	await(t, "the page to be stored", patience, func() bool { return len(g.stored(t)) == 1 })
+	w.s3.stop()
+	if pages := g.stored(t); len(pages) != 1 {
+		t.Errorf("without the bucket: %v", pages)
+	}
+}
+
 // Brown-outs: every tenth call of DynamoDB takes two seconds, or is throttled. No
 // visitor waits beyond the bound, and no page is rendered twice.
 func TestBrownOuts(t *testing.T) {
