@@ -36,7 +36,7 @@ func profiles() []profile {
 		{name: "crashes", crashes: 3, faults: 5, demands: 2, collections: 1},
 		{name: "freezes", freezes: 4, faults: 5, failures: true, forces: 1, purges: 1, assertions: 2, demands: 1},
 		{name: "writers", externals: 4, purges: 4, tagPurges: 1, forces: 3, faults: 5, assertions: 2, collections: 1},
-		{name: "rollbacks", prompt: true, failures: true, forces: 4, tagPurges: 1, assertions: 4, collections: 2},
+		{name: "rollbacks", prompt: true, failures: true, forces: 3, tagPurges: 1, assertions: 4, collections: 2},
 		{name: "requests", faults: 15, failures: true, crashes: 1, freezes: 1, demands: 8},
 		{name: "chaos", faults: 12, skew: true, failures: true, crashes: 1, freezes: 1, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},
 		{name: "storm", faults: 40, skew: true, failures: true, crashes: 2, freezes: 2, forces: 2, externals: 2, purges: 2, assertions: 2, demands: 2, collections: 1},

@@ -19,9 +19,9 @@ func (w *world) purge(p *page) {
 	w.purgePages([]*page{p}, hard)
 }
 
-// purgeTag purges all that has a tag, hard: a mark remembers it, for what is not
-// current now.
+// purgeTag purges all that has a tag: a mark remembers it, for what is not current now.
 func (w *world) purgeTag(tag string) {
+	hard := w.rng.IntN(2) == 0
 	var covered []*page
 	for _, p := range w.pages {
 		if g := p.current(); g != nil && g.ours && g.tag == tag {
@@ -29,11 +29,13 @@ func (w *world) purgeTag(tag string) {
 		}
 	}
 	seq := w.seq + 1
-	w.log("the tag %s is purged: sequence %d", tag, seq)
-	w.marks[tag] = seq
-	w.purgePages(covered, true, types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: item{
+	w.log("the tag %s is purged, hard %t: sequence %d", tag, hard, seq)
+	if hard {
+		w.marks[tag] = seq
+	}
+	w.purgePages(covered, hard, types.TransactWriteItem{Put: &types.Put{TableName: &w.table, Item: item{
 		"pk": text("PURGE"), "sk": text("MARK##tag#" + digest([]byte(tag))), "value": text(tag),
-		"seq": number(seq), "hard_seq": number(seq), "at": number(trueNow()), "ttl": number(trueNow() + markLifetime),
+		"seq": number(seq), "hard_seq": number(w.marks[tag]), "at": number(trueNow()), "ttl": number(trueNow() + markLifetime),
 	}}})
 }
 

@@ -16,6 +16,7 @@ func (w *world) checkRender(rd *rendering) {
 	}
 	switch {
 	case !w.pace.ordered() && !w.profile.prompt:
+	case rd.lease == nil && !w.pace.ordered(): // it may be that of a search, or not
 	case rd.lease == nil:
 		w.checkUnstored(rd, seen)
 	default:

@@ -54,7 +54,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // demandedFrom is the number of seeds from which on every interleaving has to occur: the
-// rarest is in one world of a thousand.
+// rarest is in two worlds of a thousand.
 const demandedFrom = 4000
 
 // reportInterleavings says how often each interleaving occurred, and fails if one never

@@ -113,6 +113,9 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		w.route.Stale = -1
 	}
 	w.failing = []int{8, 8, 2}[w.rng.IntN(3)]
+	if !pace.ordered() {
+		w.failing = 8 // such a world is too short for many failures
+	}
 	if w.rng.IntN(2) == 0 || w.profile.assertions > 0 {
 		w.route.History = 2 + w.rng.IntN(3)
 	}
