@@ -236,8 +236,9 @@ func (e *evictor) forget(ctx context.Context, p *evictable, rank int) error {
 		}
 		listed = append(listed, info)
 	}
-	// The deletions end with the lease.
-	held, cancel := context.WithTimeout(ctx, DefaultLease)
+	// The deletions end with the lease. Whoever ends the eviction waits for the pages
+	// that are being forgotten: a lease whose answer is not awaited has to be settled.
+	held, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultLease)
 	defer cancel()
 	lease, err := e.meta.Acquire(held, p.pk, DefaultLease, nil)
 	if errors.As(err, new(*HeldError)) {
@@ -247,7 +248,7 @@ func (e *evictor) forget(ctx context.Context, p *evictable, rank int) error {
 		return err
 	}
 	err = e.leased(held, lease, p, rank, listed)
-	if errors.Is(err, ErrMoved) || errors.Is(err, ErrLeaseLost) || held.Err() != nil && ctx.Err() == nil {
+	if errors.Is(err, ErrMoved) || errors.Is(err, ErrLeaseLost) || held.Err() != nil {
 		err = nil
 	}
 	settle, cancelSettle := context.WithTimeout(context.WithoutCancel(ctx), settleTime)

@@ -23,7 +23,7 @@ func TestDisk(t *testing.T) {
 		get(t, g.url+path)
 	}
 	g.output(t, "pin", host+"/pinned")
-	const rounds, each = 10, 100 // 10 MB or so
+	const rounds, each = 30, 16 // 5 MB or so; one client has a few places in the queue for the origin
 	for i := range rounds {
 		urls := make([]string, each)
 		for j := range urls {

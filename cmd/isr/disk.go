@@ -21,7 +21,10 @@ type disk struct {
 	limit int64        // 0 until it is known
 	log   *slog.Logger
 
+	// Of keep alone.
 	collected time.Time // when garbage was collected last
+	removed   int       // pages, since the last line of the log about them
+	said      time.Time // when that was
 }
 
 var _ isr.BodyStore = (*disk)(nil)
@@ -111,18 +114,12 @@ func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta isr.Forgette
 			return err
 		}
 	}
-	pages, said := 0, time.Now()
 	if d.bytes.Load() > goal {
 		uses, wanted := cache.LastUses(), d.bytes.Load()-goal
 		freed, err := isr.Evict(ctx, meta, d, isr.EvictOptions{
 			Free:    wanted,
 			LastUse: func(pk string) time.Time { return uses[pk] },
-			Report: func(isr.Evicted) {
-				if pages++; time.Since(said) > progressEvery {
-					said = time.Now()
-					d.log.Info("making room on disk", "pages", pages, "used", bytesText(d.bytes.Load()), "goal", bytesText(goal))
-				}
-			},
+			Report:  func(isr.Evicted) { d.progress(1) },
 		})
 		if err == nil && freed < wanted {
 			err = fmt.Errorf("%s of %s were freed: the rest is in use", bytesText(freed), bytesText(wanted))
@@ -131,8 +128,19 @@ func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta isr.Forgette
 			return err
 		}
 	}
-	d.log.Info("made room on disk: the least recently used pages were removed", "pages", pages, "used", bytesText(d.bytes.Load()), "bound", bytesText(d.limit))
+	d.progress(0)
 	return nil
+}
+
+// progress tells of pages that were removed, in a line now and then: there may be
+// thousands a second.
+func (d *disk) progress(pages int) {
+	if d.removed += pages; d.removed == 0 || time.Since(d.said) < progressEvery {
+		return
+	}
+	d.log.Info("made room on disk: the least recently used pages were removed", "pages", d.removed,
+		"used", bytesText(d.bytes.Load()), "bound", bytesText(d.limit))
+	d.removed, d.said = 0, time.Now()
 }
 
 // freeSpace is how many bytes this user may still write to the file system of a
