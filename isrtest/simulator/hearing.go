@@ -105,7 +105,7 @@ func (w *world) checkPolls() {
 		return
 	}
 	for _, n := range w.nodes {
-		if h := n.life.log; h.asking == 0 && time.Since(h.since) > w.pace.poll()+w.pace.pollSlack {
+		if h := &n.life.log; h.asking == 0 && time.Since(h.since) > w.pace.poll()+w.pace.pollSlack {
 			w.violate("a node reads the log at its interval", "%s has not for %v", n.life.name, time.Since(h.since))
 		}
 	}
