@@ -27,6 +27,12 @@ type Config struct {
 	// serves it for five seconds. What the stores have is served at once. It is counted
 	// per process, in 4 MiB. At most 100; zero means 1: every page is stored.
 	MinUses int
+	// Full says that the stores have no room: a page that they do not have is then not
+	// stored, and served as one that was not asked for often enough (see MinUses).
+	// Pages that they have are regenerated as ever. It is called for every page that
+	// is about to be rendered for the first time, must not block, and must be safe for
+	// concurrent use. Nil means that there is always room.
+	Full func() bool
 	// Lease is how long the right to regenerate a page lasts without a sign of
 	// life of its holder: how long a page waits for a crashed process. At least
 	// a second; zero means DefaultLease.

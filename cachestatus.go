@@ -22,6 +22,7 @@ const (
 	detailStaleIfError  = "stale-if-error"
 	detailStoreError    = "store-error"
 	detailMinUses       = "min-uses"
+	detailNoRoom        = "no-room"
 	detailPinned        = "pinned"
 	detailBackOff       = "back-off"
 	detailFailed        = "render-failed"

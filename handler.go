@@ -122,7 +122,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		return
 	}
 	// Once a page is asked for often enough, it is to be stored.
-	due := h.c.uses != nil && h.c.uses.add(k) >= h.c.cfg.MinUses
+	due := h.c.uses != nil && h.c.uses.add(k) >= h.c.cfg.MinUses && !h.c.full()
 	if p := h.c.unpublished.get(k); p != nil && !due {
 		p.serve(w, r, h.c.now(), cacheStatus{hit: true, detail: detailUnpublished})
 		return

@@ -104,10 +104,10 @@ func (s *search) run(ctx context.Context) outcome {
 		if s.refusedByPin(rec) {
 			return outcome{err: pinnedUntil(rec.Entry)}
 		}
-		if s.tooFewUses(rec) {
+		if why := s.notWorthStoring(rec); why != "" {
 			o := s.unstoredRun(ctx)
 			if o.detail == detailStoreError {
-				o.detail = detailMinUses
+				o.detail = why
 			}
 			return o
 		}

@@ -97,7 +97,19 @@ func (u *useCounter) turnLocked() {
 	u.begun, u.added = time.Now(), 0
 }
 
-// tooFewUses says that a page that is not stored was not asked for often enough to be.
-func (s *search) tooFewUses(rec Record) bool {
-	return s.c.uses != nil && rec.Entry == nil && !s.force && s.c.uses.count(s.key) < s.c.cfg.MinUses
+// notWorthStoring says why a page that is not stored is not to be: it was not asked for
+// often enough, or there is no room. Empty if it is to be stored.
+func (s *search) notWorthStoring(rec Record) (detail string) {
+	switch {
+	case rec.Entry != nil || s.force:
+		return ""
+	case s.c.uses != nil && s.c.uses.count(s.key) < s.c.cfg.MinUses:
+		return detailMinUses
+	case s.c.full():
+		return detailNoRoom
+	}
+	return ""
 }
+
+// full says that the stores have no room for another page.
+func (c *Cache) full() bool { return c.cfg.Full != nil && c.cfg.Full() }

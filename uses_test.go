@@ -2,6 +2,8 @@ package isr_test
 
 import (
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +57,49 @@ func TestMinUsesAgainstInventedURLs(t *testing.T) {
 		get(h, "/")
 		if n := len(tb.bodyKeys(t)); n != before+1 {
 			t.Errorf("a page that was asked for twice is not stored: %d bodies, %d before", n, before)
+		}
+	})
+}
+
+// While there is no room, pages that are not stored are served without being stored.
+// Those that are stored are regenerated, and a page is stored once there is room.
+func TestNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, uses := range []int{0, 2} {
+			tb, site := newTable(t), newSite()
+			full := new(atomic.Bool)
+			h := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.MinUses, cfg.Full = uses, full.Load }).Handler(isr.Route{}, quick(site))
+			stored := isr.Key{Text: "example.com/new"}
+			get(h, "/")
+			time.Sleep(6 * time.Second)
+			get(h, "/")
+			full.Store(true)
+			for range 3 {
+				if a := get(h, "/new"); !strings.Contains(a.status(), "fwd=miss") || !strings.Contains(a.status(), "detail=no-room") {
+					if uses == 0 || !strings.Contains(a.status(), "detail=min-uses") {
+						t.Errorf("with no room: %q", a.status())
+					}
+				}
+				if a := get(h, "/new"); !strings.Contains(a.status(), "hit") || !strings.Contains(a.status(), "detail=unpublished") {
+					t.Errorf("a moment later: %q", a.status())
+				}
+				time.Sleep(6 * time.Second)
+			}
+			if rec := tb.record(stored); rec.Entry != nil || rec.Lock != nil || len(tb.bodyKeys(t)) != 1 {
+				t.Errorf("stored: %+v, %q", rec, tb.bodyKeys(t))
+			}
+			before := tb.record(page).Entry.GenerationID
+			time.Sleep(5 * time.Minute)
+			get(h, "/")
+			time.Sleep(time.Second)
+			if tb.record(page).Entry.GenerationID == before {
+				t.Error("a stored page was not regenerated")
+			}
+			full.Store(false)
+			get(h, "/new")
+			if tb.record(stored).Entry == nil {
+				t.Error("not stored though there is room")
+			}
 		}
 	})
 }

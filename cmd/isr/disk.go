@@ -18,7 +18,7 @@ import (
 type disk struct {
 	isr.BodyStore
 	bytes atomic.Int64 // in footprints; of what this process put and deleted, and once it has counted, of all
-	limit int64        // 0 until it is known
+	limit atomic.Int64 // 0 until it is known
 	log   *slog.Logger
 
 	// Of keep alone.
@@ -64,6 +64,13 @@ func (d *disk) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
+// full says that the bound is exceeded by an eighth: pages come faster than room is made
+// for them. No new ones are stored until there is.
+func (d *disk) full() bool {
+	limit := d.limit.Load()
+	return limit > 0 && d.bytes.Load() > limit+limit/8
+}
+
 // keep makes room whenever there is too little, until ctx ends. A bound of 0 is a tenth
 // of the space in the folder that is free or ours, and at least leastDisk.
 func (d *disk) keep(ctx context.Context, bound int64, folder string, cache *isr.Cache, meta isr.Forgetter) {
@@ -71,18 +78,19 @@ func (d *disk) keep(ctx context.Context, bound int64, folder string, cache *isr.
 		d.log.Error("the bodies on disk could not be counted: --disk is not kept to", "error", err)
 		return
 	}
-	if d.limit = bound; bound == 0 {
+	if bound == 0 {
 		free, err := freeSpace(folder)
 		if err != nil {
 			d.log.Error("the free space on disk is not known: give a bound with --disk", "error", err)
 			return
 		}
-		d.limit = max((free+d.bytes.Load())/10, leastDisk)
+		bound = max((free+d.bytes.Load())/10, leastDisk)
 	}
-	d.log.Debug("bound of the disk", "bytes", d.limit, "used", d.bytes.Load())
+	d.limit.Store(bound)
+	d.log.Debug("bound of the disk", "bytes", bound, "used", d.bytes.Load())
 	for wait := roomEvery; pause.For(ctx, wait) == nil; {
 		wait = roomEvery
-		if d.bytes.Load() > d.limit {
+		if d.bytes.Load() > bound {
 			if err := d.makeRoom(ctx, cache, meta); err != nil && ctx.Err() == nil {
 				d.log.Error("no room could be made on disk, trying again later", "error", err)
 				wait = roomPause
@@ -107,7 +115,8 @@ func (d *disk) count(ctx context.Context) error {
 
 // makeRoom frees a tenth of the disk, garbage first.
 func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta isr.Forgetter) error {
-	goal := d.limit - d.limit/10
+	limit := d.limit.Load()
+	goal := limit - limit/10
 	if time.Since(d.collected) > garbageEvery {
 		d.collected = time.Now()
 		if _, err := isr.Collect(ctx, meta, d, isr.CollectOptions{Grace: time.Hour}); err != nil && !errors.Is(err, isr.ErrForeignBodies) {

@@ -90,7 +90,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 			log.Error("the store did not close well", "error", err)
 		}
 	}()
-	cache, err := isr.New(st.meta, st.bodies, c.config(log))
+	cache, err := isr.New(st.meta, st.bodies, c.config(st, log))
 	if err != nil {
 		return usagef("%v", err)
 	}
@@ -271,7 +271,7 @@ func (c *serveCommand) route() isr.Route {
 	return rt
 }
 
-func (c *serveCommand) config(log *slog.Logger) isr.Config {
+func (c *serveCommand) config(st *stores, log *slog.Logger) isr.Config {
 	cfg := c.renderFlags.config(isr.Config{
 		Memory:    int64(c.Memory),
 		Lease:     time.Duration(c.Lease),
@@ -284,6 +284,9 @@ func (c *serveCommand) config(log *slog.Logger) isr.Config {
 	cfg = c.historyFlags.config(cfg, c.Table == "", c.DynamodbListen != "")
 	if cfg.Memory == 0 {
 		cfg.Memory = -1
+	}
+	if st.disk != nil {
+		cfg.Full = st.disk.full
 	}
 	return cfg
 }
