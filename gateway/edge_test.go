@@ -70,7 +70,7 @@ func TestEdgeTellsTheClient(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "http://h/", http.NoBody)
 		r.RemoteAddr = test.remote
-		r.Header = http.Header{"X-Forwarded-For": {"127.0.0.1, 192.0.2.1"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"site.example"}, "X-Real-Ip": {"192.0.2.1"}}
+		r.Header = http.Header{"X-Forwarded-For": {"127.0.0.1, 192.0.2.1"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"site.example"}, "X-Real-Ip": {"127.0.0.1"}}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if got := w.Body.String(); got != test.want {

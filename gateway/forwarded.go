@@ -111,10 +111,13 @@ func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, named := r.Header["X-Real-Ip"]
 	for _, name := range forwardingFields() {
-		if name != "X-Real-Ip" {
-			delete(r.Header, name)
-		}
+		delete(r.Header, name)
+	}
+	if named {
+		// A peer that does not write this field passes on what the client wrote.
+		r.Header["X-Real-Ip"] = []string{h.client.String()}
 	}
 	if h.scheme != "" {
 		r.Header["X-Forwarded-Proto"] = []string{h.scheme}
