@@ -12,7 +12,8 @@ import (
 // shared any more. That ends the stored copy: an entry that is withdrawn counts as
 // missing, for every node and after every restart, until a render is published.
 //
-//	render -> 401, 403, 404, 410, 451, private, no-store or Set-Cookie
+//	render -> 401, 403, 404, 410, 451, a redirect, private, no-store, no-cache, Set-Cookie,
+//	          or a Cache-Control that cannot be read
 //	       -> publish META as withdrawn, with a reload in the log, and give up LOCK
 //
 // It is a publish like any other: only the holder of the lease can make it, and the
@@ -20,7 +21,8 @@ import (
 // stronger: a pinned page is not withdrawn. Nor does an answer withdraw a page that
 // was never stored: strangers leave no rows.
 //
-// A storable 404 or 410 needs no such entry, since it takes the page's place itself.
+// A storable 404, 410 or redirect needs no such entry, since it takes the page's place
+// itself.
 //
 // If the store cannot be told, this process remembers the withdrawal in the negative
 // cache, and tells the store when it renders the page next.
@@ -30,10 +32,14 @@ import (
 func withdraws(status int, h http.Header, d directives) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
-		http.StatusUnavailableForLegalReasons:
+		http.StatusUnavailableForLegalReasons,
+		// Many sites send those who may not see a page to their login.
+		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		return true
 	}
-	return status < http.StatusBadRequest && (hasSetCookie(h) || d.has("private") || d.has("no-store"))
+	return status < http.StatusBadRequest &&
+		(hasSetCookie(h) || d.has("private") || d.has("no-store") || d.has("no-cache") || d.has(malformed))
 }
 
 // withdrawable says that there is an entry to be withdrawn.

@@ -47,15 +47,19 @@ func notOld(t *testing.T, when string, a answer) {
 // stored copy: no node serves it again, whatever happens, until a render succeeds.
 func TestWithdrawnPageDoesNotReturn(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
-		"401":          answerOf(http.StatusUnauthorized, ""),
-		"403":          answerOf(http.StatusForbidden, ""),
-		"404":          answerOf(http.StatusNotFound, "Cache-Control: max-age=0"),
-		"404 storable": answerOf(http.StatusNotFound, "Cache-Control: s-maxage=60"),
-		"410":          answerOf(http.StatusGone, ""),
-		"451":          answerOf(http.StatusUnavailableForLegalReasons, ""),
-		"private":      answerOf(http.StatusOK, "Cache-Control: private"),
-		"no-store":     answerOf(http.StatusOK, "Cache-Control: no-store"),
-		"Set-Cookie":   answerOf(http.StatusOK, "Set-Cookie: session=1"),
+		"401":                        answerOf(http.StatusUnauthorized, ""),
+		"403":                        answerOf(http.StatusForbidden, ""),
+		"404":                        answerOf(http.StatusNotFound, "Cache-Control: max-age=0"),
+		"404 storable":               answerOf(http.StatusNotFound, "Cache-Control: s-maxage=60"),
+		"410":                        answerOf(http.StatusGone, ""),
+		"451":                        answerOf(http.StatusUnavailableForLegalReasons, ""),
+		"private":                    answerOf(http.StatusOK, "Cache-Control: private"),
+		"no-store":                   answerOf(http.StatusOK, "Cache-Control: no-store"),
+		"no-cache":                   answerOf(http.StatusOK, "Cache-Control: no-cache"),
+		"Set-Cookie":                 answerOf(http.StatusOK, "Set-Cookie: session=1"),
+		"a quote that hides private": answerOf(http.StatusOK, `Cache-Control: foo="bar, private`),
+		"a redirect":                 answerOf(http.StatusFound, "Location: /login"),
+		"a redirect, storable":       answerOf(http.StatusMovedPermanently, "Cache-Control: s-maxage=60"),
 	} {
 		for _, history := range []int{0, 3} {
 			t.Run(fmt.Sprintf("%s, history %d", name, history), func(t *testing.T) {

@@ -148,7 +148,7 @@ func (d *disk) progress(pages int) {
 		return
 	}
 	d.log.Info("made room on disk: the least recently used pages were removed", "pages", d.removed,
-		"used", bytesText(d.bytes.Load()), "bound", bytesText(d.limit))
+		"used", bytesText(d.bytes.Load()), "bound", bytesText(d.limit.Load()))
 	d.removed, d.said = 0, time.Now()
 }
 
