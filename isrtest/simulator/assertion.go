@@ -24,6 +24,7 @@ func (w *world) assert(l *life, p *page) {
 	what, do := w.assertion(l, p)
 	w.log("somebody asks %s to %s %s", l.name, what, p.path)
 	l.asking++
+	l.pages[p].asserting++
 	w.ended.Go(func() {
 		ctx, cancel := w.aside()
 		defer cancel()
@@ -104,6 +105,7 @@ func (w *world) checkLogged(p *page, g *generation) {
 // checkAsserted: who is told of a rollback finds it from then on, at that node.
 func (w *world) checkAsserted(e event) {
 	e.life.asking--
+	e.life.pages[e.page].asserting--
 	w.log("%s: asserting %s: %s", e.life.name, e.page.path, summary(e.err))
 	if errors.Is(e.err, isr.ErrPurged) {
 		w.counts["rollback refused for a purge"]++

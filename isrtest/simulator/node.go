@@ -76,6 +76,7 @@ type view struct {
 	asked     bool         // somebody has wanted the page
 	unpin     bool         // somebody has asked for a regeneration that unpins
 	waiting   int          // visitors who have no answer yet
+	asserting int          // rollbacks and pins that somebody waits for
 	forcing   bool         // somebody waits for a regeneration
 	forced    int          // how many renderings there were when that began
 }
@@ -147,6 +148,13 @@ func (l *life) isDead() bool {
 	default:
 		return false
 	}
+}
+
+// mayVisit keeps visitors apart from those who ask for a rollback of the same page before
+// the process has read the log (see mayAssert), too.
+func (l *life) mayVisit(p *page) bool {
+	v := l.pages[p]
+	return v.mayVisit() && (l.polled.Load() || v.asserting == 0)
 }
 
 // mayVisit and mayForce keep visitors apart from those who ask for a regeneration

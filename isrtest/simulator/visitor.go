@@ -63,7 +63,7 @@ func (w *world) visit(l *life, p *page) *visitor {
 
 // visitIfMay is visit, unless the seed could not tell what comes of it.
 func (w *world) visitIfMay(l *life, p *page) {
-	if !w.pace.ordered() || l.pages[p].mayVisit() {
+	if !w.pace.ordered() || l.mayVisit(p) {
 		w.visit(l, p)
 	}
 }
