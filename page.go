@@ -255,7 +255,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		if field := r.Header.Get("Range"); field != "" && !wasteful(field, int64(len(p.body))) {
+		if field := r.Header.Get("Range"); field != "" && r.Method == http.MethodGet && !wasteful(field, int64(len(p.body))) {
 			http.ServeContent(w, r, "", p.lastMod, bytes.NewReader(p.body))
 			return
 		}

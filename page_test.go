@@ -2,6 +2,7 @@ package isr
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ func TestPageAnswersConditions(t *testing.T) {
 	const lastModified = "Sat, 21 Nov 2026 10:00:00 GMT"
 	tests := []struct {
 		name   string
+		method string // GET, if empty
 		header string
 		etag   string // of the entry, if another
 		status int
@@ -46,6 +48,8 @@ func TestPageAnswersConditions(t *testing.T) {
 		{name: "a range of another version", header: "Range: bytes=0-9\nIf-Range: \"v2\"", status: 200},
 		{name: "a range beyond the end", header: "Range: bytes=99999-", status: 416},
 		{name: "nonsense", header: "Range: bytes=5,6-", status: 416},
+		{name: "ranges of another unit", header: "Range: lines=1-2", status: 200},
+		{name: "a range of HEAD, which has none", method: http.MethodHead, header: "Range: bytes=0-9", status: 200},
 		{name: "two ranges", header: "Range: bytes=0-9, 10-19,-5", status: 206},
 		{name: "the same range twice", header: "Range: bytes=0-9,0-9", status: 200},
 		{name: "overlapping ranges", header: "Range: bytes=100-199,0-100", status: 200},
@@ -61,7 +65,9 @@ func TestPageAnswersConditions(t *testing.T) {
 				}
 			})
 			w := httptest.NewRecorder()
-			p.serveHit(w, request("http://h/", tt.header), at(10), Fresh, false)
+			r := request("http://h/", tt.header)
+			r.Method = cmp.Or(tt.method, r.Method)
+			p.serveHit(w, r, at(10), Fresh, false)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d", w.Code, tt.status)
 			}

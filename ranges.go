@@ -15,12 +15,15 @@ const maxRanges = 32
 // it names more than maxRanges ranges, or some that overlap, which would send the same
 // bytes twice (RFC 9110, section 14.2). A field that cannot be read is not: net/http
 // says what is wrong with it.
+//
+// Ranges of another unit than bytes are ignored, too: net/http would refuse them (RFC
+// 9110, section 14.2).
 func wasteful(field string, length int64) bool {
-	if strings.Count(field, ",") >= maxRanges {
+	list, isBytes := strings.CutPrefix(field, "bytes=")
+	if !isBytes || strings.Count(field, ",") >= maxRanges {
 		return true
 	}
-	list, isBytes := strings.CutPrefix(field, "bytes=")
-	if !isBytes || !strings.Contains(list, ",") {
+	if !strings.Contains(list, ",") {
 		return false
 	}
 	var spans []span

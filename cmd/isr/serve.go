@@ -196,7 +196,7 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	switch {
 	case c.Disk != nil && c.Table != "":
 		return nil, usagef("--disk bounds the embedded store, and --table has none; use a lifecycle rule of the bucket, and --retention")
-	case c.MinUses < 1:
+	case c.MinUses < 1 || c.MinUses > 100:
 		return nil, usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
 	case c.Disk != nil && *c.Disk < 1<<20:
 		return nil, usagef("--disk must be at least 1MiB (got %d bytes)", *c.Disk)
