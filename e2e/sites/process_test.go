@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +74,11 @@ func (g gate) stored(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("isr ls: %v\n%s", err, out)
 	}
-	return string(out)
+	var stored strings.Builder
+	for line := range strings.Lines(string(out)) {
+		if !strings.Contains(line, `"state":"missing"`) { // else it is a back-off alone
+			stored.WriteString(line)
+		}
+	}
+	return stored.String()
 }
