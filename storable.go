@@ -46,7 +46,7 @@ type verdict struct {
 // shared, before any of its body is read and before anybody waiting for it is
 // answered (RFC 9111, section 3, on the strict side).
 func (p *projector) judge(status int, h http.Header, maxBody int64) verdict {
-	if status >= 500 {
+	if failedStatus(status) {
 		return verdict{failed: true}
 	}
 	d, targeted := forSharedCache(h)
@@ -87,11 +87,21 @@ func (p *projector) refuse(status int, h http.Header, d directives, maxBody int6
 	return ""
 }
 
+// failedStatus: answers that say nothing of the page but that it cannot be had now. An
+// origin that limits this cache (429) must not be asked by each visitor instead.
+func failedStatus(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
 // hasSetCookie: of RFC 6265, or of RFC 2965, which it made obsolete.
 func hasSetCookie(h http.Header) bool { return len(h["Set-Cookie"]) > 0 || len(h["Set-Cookie2"]) > 0 }
 
 // storableStatus: final answers about the page itself. Partial content and
-// answers about the request (401, 429, …) are for the visitor who asked.
+// answers about the request (401, 416, …) are for the visitor who asked.
 func storableStatus(status int) bool {
 	switch status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusNoContent,

@@ -84,7 +84,6 @@ func TestJudge(t *testing.T) {
 		{name: "moved for now, opted in", route: opted, status: 302, refused: refusedNoFreshness},
 		{name: "moved for now, by itself", status: 302, header: "Cache-Control: s-maxage=60", revalidate: time.Minute},
 		{name: "forbidden", status: 403, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
-		{name: "too many requests", status: 429, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
 		{name: "partial content", status: 206, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
 		{name: "not modified", status: 304, header: "Cache-Control: s-maxage=60", refused: refusedStatus},
 	}
@@ -107,8 +106,10 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s leaves a stale window of %v", directive, v.stale)
 		}
 	}
-	if v := newProjector(opted).judge(503, headerOf("Cache-Control: s-maxage=60"), 1000); !v.failed || v.refused != "" {
-		t.Errorf("status 503: %+v, want a failure", v)
+	for _, status := range []int{408, 425, 429, 500, 503} {
+		if v := newProjector(opted).judge(status, headerOf("Cache-Control: private, s-maxage=60\nSet-Cookie: a=1"), 1000); !v.failed || v.refused != "" || v.withdraws {
+			t.Errorf("status %d: %+v, want a failure", status, v)
+		}
 	}
 }
 

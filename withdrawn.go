@@ -28,7 +28,7 @@ import (
 // cache, and tells the store when it renders the page next.
 
 // withdraws says whether a response ends the stored copy of its page. What an error
-// such as 429 says of caching is about that answer, and not about the page.
+// such as 400 says of caching is about that answer, and not about the page.
 func withdraws(status int, h http.Header, d directives) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,

@@ -108,9 +108,8 @@ func withdraw(t *testing.T, answer func(http.ResponseWriter, *http.Request, int6
 // has said nothing about the page.
 func TestOtherRefusalsWithdrawNothing(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
-		"429, not to be stored": answerOf(http.StatusTooManyRequests, "Cache-Control: private, no-store"),
-		"429, with a cookie":    answerOf(http.StatusTooManyRequests, "Set-Cookie: limit=1"),
-		"400":                   answerOf(http.StatusBadRequest, ""),
+		"400, not to be stored": answerOf(http.StatusBadRequest, "Cache-Control: private, no-store"),
+		"400, with a cookie":    answerOf(http.StatusBadRequest, "Set-Cookie: limit=1"),
 		"undeclared Vary":       answerOf(http.StatusOK, "Vary: Accept-Language"),
 	} {
 		t.Run(name, func(t *testing.T) {

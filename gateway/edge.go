@@ -15,6 +15,10 @@ type EdgeConfig struct {
 	Hosts Hosts
 	// Trust are the peers whose forwarding fields count.
 	Trust Trust
+	// Unnamed says of a request, if it is not nil, that the peer has not named the
+	// client whose connection it passes on (PROXY protocol: UNKNOWN or LOCAL). The
+	// forwarding fields may then be the client's own, and do not count.
+	Unnamed func(*http.Request) bool
 	// HealthPath is a path at which Health answers, on every host; empty for none.
 	HealthPath string
 	// Health answers at HealthPath.
@@ -47,7 +51,11 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.cfg.Health.ServeHTTP(w, r)
 		return
 	}
-	r, err := e.cfg.Trust.resolve(r)
+	trust := e.cfg.Trust
+	if e.cfg.Unnamed != nil && e.cfg.Unnamed(r) {
+		trust = Trust{}
+	}
+	r, err := trust.resolve(r)
 	if err != nil {
 		plain(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
 		return

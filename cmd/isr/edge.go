@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -80,7 +81,7 @@ func (f *edgeFlags) hosts(at net.Addr) gateway.Hosts {
 func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *health, log *slog.Logger) http.Handler {
 	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
 	return gateway.Edge(gateway.EdgeConfig{
-		Hosts: f.hosts(at), Trust: trust,
+		Hosts: f.hosts(at), Trust: trust, Unnamed: unnamed,
 		HealthPath: healthPath, Health: http.HandlerFunc(h.public), Logger: log,
 	}, next)
 }
@@ -88,11 +89,18 @@ func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *h
 // headerTime bounds the wait for the header of a request, and of the PROXY protocol.
 const headerTime = 10 * time.Second
 
-// accept wraps a listener in the PROXY protocol, if that is wanted: from trusted
-// peers, who must speak it. The connections of others are their own.
-func (f *edgeFlags) accept(l net.Listener) net.Listener {
+// accept wraps a server's listener in the PROXY protocol, if that is wanted: from
+// trusted peers, who must speak it. The connections of others are their own.
+func (f *edgeFlags) accept(s *http.Server, l net.Listener) net.Listener {
 	if !f.ProxyProtocol {
 		return l
+	}
+	outer := s.ConnContext
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if outer != nil {
+			ctx = outer(ctx, c)
+		}
+		return context.WithValue(ctx, proxiedKey{}, c)
 	}
 	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
 	return &proxyproto.Listener{
@@ -106,4 +114,18 @@ func (f *edgeFlags) accept(l net.Listener) net.Listener {
 			return proxyproto.SKIP, nil
 		},
 	}
+}
+
+// proxiedKey is the key of a request's connection in its context.
+type proxiedKey struct{}
+
+// unnamed says that a request came by the PROXY protocol without the address of a
+// client, for a check by the proxy itself, or of one that it does not know.
+func unnamed(r *http.Request) bool {
+	c, _ := r.Context().Value(proxiedKey{}).(*proxyproto.Conn)
+	if c == nil {
+		return false
+	}
+	header := c.ProxyHeader() // which was read before the request
+	return header != nil && (header.Command.IsLocal() || header.TransportProtocol.IsUnspec())
 }

@@ -113,7 +113,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
 	server := newServer(c.edge(listener.Addr(), c.handler(cache, origin, log), c.HealthPath, health, log), log)
 	at := listener.Addr()
-	listener = c.accept(isr.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
+	listener = c.accept(server, isr.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
 	go warnOfOrigin(ctx, origin, log)
 	health.ready(func() []string { return degraded(st, cache) })
 	return c.attend(ctx, attended{start(server, listener), shared, probed, cache, health, c.drainTime(at)}, log)

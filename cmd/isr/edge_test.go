@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A client whose address the PROXY protocol does not say may have written the
+// forwarding fields of its requests itself.
+func TestUnnamedClients(t *testing.T) {
+	flags := edgeFlags{Host: []string{"*"}, TrustedProxy: []string{"loopback"}, ProxyProtocol: true}
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %q", r.RemoteAddr, r.Header["X-Forwarded-Proto"])
+	})
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newServer(flags.edge(inner.Addr(), echo, "", newHealth(), slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	go func() { _ = server.Serve(flags.accept(server, inner)) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for header, want := range map[string]string{
+		"PROXY TCP4 127.0.0.9 127.0.0.1 1 2\r\n": `192.0.2.1:0 ["https"]`,
+		"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n": `192.0.2.7:1 []`,
+		"PROXY UNKNOWN\r\n":                      `127.0.0.1:PORT []`,
+		"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00": `127.0.0.1:PORT []`, // version 2, LOCAL
+	} {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, header+"GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nConnection: close\r\n\r\n")
+		answer, err := io.ReadAll(c)
+		port := c.LocalAddr().(*net.TCPAddr).Port
+		c.Close()
+		if want = strings.Replace(want, "PORT", fmt.Sprint(port), 1); err != nil || !strings.HasSuffix(string(answer), "\r\n\r\n"+want) {
+			t.Errorf("%q: got %q, %v, want %s", header, answer, err, want)
+		}
+	}
+}
