@@ -26,7 +26,9 @@ func TestAttackFromOneAddress(t *testing.T) {
 	with := firstVisits(t, g, "during", 100)
 	stop()
 	usual, late := without[len(without)*95/100], with[94]
-	if late > 2*usual {
+	// A busy machine delays any visitor, but not by what a hanging page takes. Twice the
+	// usual time is held in virtual time, by TestAttackerDoesNotStarveOthers.
+	if late > max(2*usual, 2*time.Second) {
 		t.Errorf("95 of 100 visitors are answered within %s, and without the attacker within %s", late, usual)
 	}
 	t.Logf("95 of 100 within %s, the last in %s; without the attacker within %s", late, with[99], usual)
