@@ -57,9 +57,9 @@ func (c *gcCommand) writeSum(s *streams, sum admin.Collected) error {
 	}
 	young := ""
 	if sum.Young > 0 {
-		young = fmt.Sprintf(", %d are younger than %s", sum.Young, time.Duration(c.Grace))
+		young = fmt.Sprintf("; not checked: %d younger than %s", sum.Young, time.Duration(c.Grace))
 	}
-	_, err := fmt.Fprintf(s.out, "%s %d bodies, %s; %d are needed%s\n", did, sum.Bodies, bytesText(sum.Bytes), sum.Kept, young)
+	_, err := fmt.Fprintf(s.out, "%s %d of %d bodies, %s%s\n", did, sum.Bodies, sum.Bodies+sum.Kept, bytesText(sum.Bytes), young)
 	if sum.Busy > 0 {
 		fmt.Fprintf(s.err, "%d pages are being regenerated, and were left alone; run isr gc again later\n", sum.Busy)
 	}
