@@ -48,6 +48,7 @@ func TestPageAnswersConditions(t *testing.T) {
 		{name: "a range of another version", header: "Range: bytes=0-9\nIf-Range: \"v2\"", status: 200},
 		{name: "a range beyond the end", header: "Range: bytes=99999-", status: 416},
 		{name: "nonsense", header: "Range: bytes=5,6-", status: 416},
+		{name: "the last no bytes", header: "Range: bytes=-0", status: 200},
 		{name: "ranges of another unit", header: "Range: lines=1-2", status: 200},
 		{name: "a range of HEAD, which has none", method: http.MethodHead, header: "Range: bytes=0-9", status: 200},
 		{name: "two ranges", header: "Range: bytes=0-9, 10-19,-5", status: 206},

@@ -23,6 +23,9 @@ func wasteful(field string, length int64) bool {
 	if !isBytes || strings.Count(field, ",") >= maxRanges {
 		return true
 	}
+	if strings.TrimSpace(list) == "-0" {
+		return true // the last no bytes: net/http would send an empty part
+	}
 	if !strings.Contains(list, ",") {
 		return false
 	}
