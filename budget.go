@@ -23,8 +23,8 @@ type BudgetConfig struct {
 	// Queue is how many further pages wait for their turn. Pages of which a copy
 	// is served meanwhile take at most half of it, so that a mass expiry leaves
 	// room for those who have nothing to look at; pages that have never rendered take
-	// at most three quarters. Zero means DefaultQueue, a negative number that nobody
-	// waits.
+	// at most three quarters. Zero means DefaultQueue, a negative number that none
+	// does.
 	//
 	// Turns alternate between pages that have rendered before and others. Where
 	// Route.Client tells clients apart, the turn goes to the client that has the fewest
@@ -192,7 +192,7 @@ func (b *Budget) enter(a asker, clients ...netip.Prefix) (*turn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, client := range clients {
-		if i == 0 || b.loadLocked(client) < b.loadLocked(a.client) {
+		if i == 0 || b.ofLocked(client).load() < b.ofLocked(a.client).load() {
 			a.client = client
 		}
 	}

@@ -624,7 +624,7 @@ func TestJoiningPaysForAPlace(t *testing.T) {
 }
 
 // An attacker at 100 requests a second from one address, for broken, slow and unknown
-// URLs, does not keep others from healthy pages that nobody has asked for before.
+// URLs, does not keep others from healthy pages that were never requested before.
 func TestAttackerDoesNotStarveOthers(t *testing.T) {
 	first := func(t *testing.T, attacked bool) []time.Duration {
 		tb := newTable(t)

@@ -22,7 +22,7 @@ type Config struct {
 	// negative value that no pages are kept, and the rest takes 1 MiB at most.
 	Memory int64
 	// MinUses is how often a page must be asked for, within half an hour to an hour, to
-	// be stored: pages that nobody asks for again, such as invented URLs, then leave
+	// be stored: pages that are not requested again, such as invented URLs, then leave
 	// nothing behind. Until then this process renders the page for those who ask, and
 	// serves it for five seconds. What the stores have is served at once. It is counted
 	// per process, in 4 MiB. At most 100; zero means 1: every page is stored.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Evict makes room on a disk that has a bound: it forgets whole pages, rows and
@@ -198,29 +200,24 @@ func (e *evictor) forgetAll(ctx context.Context, pages []*evictable, rank int) e
 	return nil
 }
 
-// forgetBatch forgets pages, several at once.
+// forgetBatch forgets pages, several at once. The first error ends it.
 func (e *evictor) forgetBatch(ctx context.Context, pages []*evictable, rank int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := make(chan *evictable)
-	var working sync.WaitGroup
-	for range min(lookers, len(pages)) {
-		working.Go(func() {
-			for p := range next {
-				if err := e.forget(ctx, p, rank); err != nil {
-					cancel(fmt.Errorf("partition %s: %w", p.pk, err))
-				}
-			}
-		})
-	}
+	working, each := errgroup.WithContext(ctx)
+	working.SetLimit(lookers)
 	for _, p := range pages {
-		if ctx.Err() != nil {
+		if each.Err() != nil {
 			break
 		}
-		next <- p
+		working.Go(func() error {
+			if err := e.forget(each, p, rank); err != nil {
+				return fmt.Errorf("partition %s: %w", p.pk, err)
+			}
+			return nil
+		})
 	}
-	close(next)
-	working.Wait()
+	if err := working.Wait(); err != nil {
+		return err
+	}
 	return context.Cause(ctx)
 }
 

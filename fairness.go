@@ -29,22 +29,31 @@ type asker struct {
 // clientShare is what one client has of a budget.
 type clientShare struct{ rendering, waiting int }
 
+// ofLocked is what a client has, which is nothing where it is not known.
+func (b *Budget) ofLocked(client netip.Prefix) clientShare {
+	if c := b.clients[client]; c != nil {
+		return *c
+	}
+	return clientShare{}
+}
+
+// load is how much of the budget it is.
+func (c clientShare) load() int { return c.rendering + c.waiting }
+
 // mayRenderLocked says whether one more page may be rendered for a client.
 func (b *Budget) mayRenderLocked(client netip.Prefix) bool {
-	c := b.clients[client]
-	return c == nil || c.rendering < max(b.renders/2, 1)
+	return b.ofLocked(client).rendering < max(b.renders/2, 1)
 }
 
 // mayWaitLocked says whether there is a place in the queue.
 func (b *Budget) mayWaitLocked(a asker) bool {
-	c := b.clients[a.client]
 	switch {
 	case a.yielding && b.queue.Len() >= b.room/2, b.queue.Len() >= b.room:
 		return false
 	case !a.known && b.unknown >= (3*b.room+3)/4:
 		return false
 	}
-	return c == nil || c.waiting < b.placesOfOne()
+	return b.ofLocked(a.client).waiting < b.placesOfOne()
 }
 
 // placesOfOne is how many places of the queue one client may have.
@@ -53,21 +62,13 @@ func (b *Budget) placesOfOne() int { return (b.room + 3) / 4 }
 // complainLocked tells the log, once a minute at most, of a client that has all the
 // places it may have: a load balancer that is not known to be one stands for everybody.
 func (b *Budget) complainLocked(client netip.Prefix) {
-	c, now := b.clients[client], time.Now()
-	if c == nil || c.waiting < b.placesOfOne() || now.Sub(b.complained) < time.Minute {
+	c, now := b.ofLocked(client), time.Now()
+	if c.load() == 0 || c.waiting < b.placesOfOne() || now.Sub(b.complained) < time.Minute {
 		return
 	}
 	b.complained = now
 	b.log.Warn("one client has all the renders that it may have, and further ones are refused; "+
 		"if it is a load balancer, its forwarding fields must be trusted", "client", client, "renders", c.rendering, "waiting", c.waiting)
-}
-
-// loadLocked is how much a client has of the budget.
-func (b *Budget) loadLocked(client netip.Prefix) int {
-	if c := b.clients[client]; c != nil {
-		return c.rendering + c.waiting
-	}
-	return 0
 }
 
 // shareLocked is that of a client, to be changed; nobody's is thrown away.
@@ -107,9 +108,7 @@ func (b *Budget) queueLocked(t *turn) {
 func (b *Budget) unqueueLocked(t *turn) {
 	b.queue.Remove(t.place)
 	t.place = nil
-	if c := b.clients[t.asker.client]; c != nil {
-		c.waiting--
-	}
+	b.shareLocked(t.asker.client).waiting--
 	if !t.asker.known {
 		b.unknown--
 	}
@@ -137,7 +136,7 @@ func (b *Budget) nextLocked() *turn {
 		if t.asker.known {
 			first = &known
 		}
-		if b.mayRenderLocked(t.asker.client) && (*first == nil || b.rendersLocked(t) < b.rendersLocked(*first)) {
+		if b.mayRenderLocked(t.asker.client) && (*first == nil || b.ofLocked(t.asker.client).rendering < b.ofLocked((*first).asker.client).rendering) {
 			*first = t
 		}
 	}
@@ -147,13 +146,6 @@ func (b *Budget) nextLocked() *turn {
 	return known
 }
 
-func (b *Budget) rendersLocked(t *turn) int {
-	if c := b.clients[t.asker.client]; c != nil {
-		return c.rendering
-	}
-	return 0
-}
-
 // charge lets another client that waits for the same page pay for the place in the
 // queue, if it has less of the budget.
 func (t *turn) charge(client netip.Prefix) {
@@ -161,7 +153,7 @@ func (t *turn) charge(client netip.Prefix) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	payer := t.asker.client
-	if t.place == nil || !payer.IsValid() || b.loadLocked(client) >= b.loadLocked(payer)-1 {
+	if t.place == nil || !payer.IsValid() || b.ofLocked(client).load() >= b.ofLocked(payer).load()-1 {
 		return
 	}
 	b.clients[payer].waiting--

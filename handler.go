@@ -326,11 +326,7 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k Key, o outcom
 	default:
 		status.collapsed = status.collapsed && o.detail != detailHeld
 		status.detail = o.detail
-		res := o.failed
-		if res == nil {
-			res = plainFailure(o.err)
-		}
-		h.serveFailure(w, r, res, status, retryAt(o.err, now))
+		h.serveFailure(w, r, orPlain(o.failed, o.err), status, retryAt(o.err, now))
 	}
 }
 
@@ -351,6 +347,14 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(res.body)
 	}
+}
+
+// orPlain is what visitors are shown of a failure: the renderer's answer, if there is one.
+func orPlain(failed *response, err error) *response {
+	if failed != nil {
+		return failed
+	}
+	return plainFailure(err)
 }
 
 // plainFailure is what a visitor sees where the renderer had nothing to show.

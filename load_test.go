@@ -73,14 +73,21 @@ func (p *peer) entry(t *testing.T) isr.Entry {
 	return *rec.Entry
 }
 
+// storedPage is a page of a node that is the same whenever it is rendered.
+func storedPage(t *testing.T) (tb *table, origin *site, a *peer) {
+	t.Helper()
+	tb, origin = newTable(t), newSite()
+	origin.answers(unchanging)
+	a = tb.peer("a", isr.Route{}, origin, nil)
+	get(a, "/")
+	return tb, origin, a
+}
+
 // A body that is there and cannot be read is replaced by a new one, be its content
 // the same: the page heals.
 func TestUnreadableBodiesHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, site := newTable(t), newSite()
-		site.answers(unchanging)
-		a := tb.peer("a", isr.Route{}, site, nil)
-		get(a, "/")
+		tb, site, a := storedPage(t)
 		before := a.entry(t)
 		disk := &brokenDisk{BodyStore: tb.bodies, broken: before.BodyKey, left: -1}
 		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
@@ -99,10 +106,7 @@ func TestUnreadableBodiesHeal(t *testing.T) {
 // A read that breaks off once is repeated.
 func TestBrokenReadsAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, site := newTable(t), newSite()
-		site.answers(unchanging)
-		a := tb.peer("a", isr.Route{}, site, nil)
-		get(a, "/")
+		tb, site, a := storedPage(t)
 		disk := &brokenDisk{BodyStore: tb.bodies, broken: a.entry(t).BodyKey, left: 2}
 		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
 		expect(t, get(b, "/"), "the same", "isr; hit")
@@ -113,10 +117,7 @@ func TestBrokenReadsAreRepeated(t *testing.T) {
 // published anew for that.
 func TestOutageOfBodiesDamagesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, site := newTable(t), newSite()
-		site.answers(unchanging)
-		a := tb.peer("a", isr.Route{}, site, nil)
-		get(a, "/")
+		tb, site, a := storedPage(t)
 		before := a.entry(t)
 		disk := &brokenDisk{BodyStore: tb.bodies, down: true}
 		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)

@@ -98,21 +98,7 @@ func TestRollbackIsSeenEverywhereWithinAPoll(t *testing.T) {
 // visitor gets, and no one else.
 func TestOlderReadCannotSlipIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, site := newTable(t), newSite()
-		a := tb.peer("a", withHistory, site, nil)
-		a.regenerate(t, 2)
-		slow := &slowBodies{BodyStore: tb.bodies}
-		b := tb.peerOn(slow, "b", withHistory, site, func(cfg *isr.Config) { cfg.StoreTimeout = 24 * time.Hour })
-		time.Sleep(time.Second)
-
-		slow.delay.Store(int64(10 * time.Second))
-		early := make(chan answer)
-		go func() { early <- get(b, "/") }()
-		time.Sleep(time.Second)
-		slow.delay.Store(0)
-		if _, err := a.Rollback(t.Context(), page); err != nil {
-			t.Fatal(err)
-		}
+		_, b, early := rolledBackDuringRead(t, 10*time.Second)
 		time.Sleep(isr.DefaultPoll)
 		// Nobody joins the flight that has read too early, nor finds what it read.
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
@@ -409,6 +395,28 @@ func TestAloneWithoutTheLog(t *testing.T) {
 		}
 		expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
 	})
+}
+
+// rolledBackDuringRead has a node roll the page back while another one, b, reads a body
+// that takes a delay. early is what the visitor of b gets whose request began that read.
+func rolledBackDuringRead(t *testing.T, delay time.Duration) (tb *table, b *peer, early chan answer) {
+	t.Helper()
+	tb, site := newTable(t), newSite()
+	a := tb.peer("a", withHistory, site, nil)
+	a.regenerate(t, 2)
+	slow := &slowBodies{BodyStore: tb.bodies}
+	b = tb.peerOn(slow, "b", withHistory, site, func(cfg *isr.Config) { cfg.StoreTimeout = 24 * time.Hour })
+	time.Sleep(time.Second)
+
+	slow.delay.Store(int64(delay))
+	early = make(chan answer)
+	go func() { early <- get(b, "/") }()
+	time.Sleep(time.Second)
+	slow.delay.Store(0)
+	if _, err := a.Rollback(t.Context(), page); err != nil {
+		t.Fatal(err)
+	}
+	return tb, b, early
 }
 
 // slowBodies opens bodies late.

@@ -20,17 +20,22 @@ type memory struct {
 }
 
 func newMemory(bytes int64, f *floor) (*memory, error) {
-	if bytes <= 0 {
-		return &memory{floor: f}, nil
-	}
-	pages, err := otter.New(&otter.Options[Key, *page]{
-		MaximumWeight: uint64(bytes),
-		Weigher:       func(_ Key, p *page) uint32 { return p.weight() },
-	})
+	pages, err := newPages(bytes)
 	if err != nil {
 		return nil, fmt.Errorf("the memory tier: %w", err)
 	}
 	return &memory{floor: f, pages: pages}, nil
+}
+
+// newPages returns a map of pages that is bounded by their weight, nil without room.
+func newPages(bytes int64) (*otter.Cache[Key, *page], error) {
+	if bytes <= 0 {
+		return nil, nil
+	}
+	return otter.New(&otter.Options[Key, *page]{
+		MaximumWeight: uint64(bytes),
+		Weigher:       func(_ Key, p *page) uint32 { return p.weight() },
+	})
 }
 
 // get returns the page to be served, or nil.

@@ -143,21 +143,7 @@ func TestDroppedPagesOfOthersLoseTheirBodies(t *testing.T) {
 // takes and whatever else is reloaded meanwhile.
 func TestLateReadIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, site := newTable(t), newSite()
-		a := tb.peer("a", withHistory, site, nil)
-		a.regenerate(t, 2)
-		slow := &slowBodies{BodyStore: tb.bodies}
-		b := tb.peerOn(slow, "b", withHistory, site, func(cfg *isr.Config) { cfg.StoreTimeout = 24 * time.Hour })
-		time.Sleep(time.Second)
-
-		slow.delay.Store(int64(2 * isr.LogLife))
-		early := make(chan answer)
-		go func() { early <- get(b, "/") }()
-		time.Sleep(time.Second)
-		slow.delay.Store(0)
-		if _, err := a.Rollback(t.Context(), page); err != nil {
-			t.Fatal(err)
-		}
+		tb, b, early := rolledBackDuringRead(t, 2*isr.LogLife)
 		tb.putReloads(10_000)
 		time.Sleep(isr.DefaultPoll)
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")

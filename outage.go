@@ -240,13 +240,7 @@ type unpublishedPages struct {
 }
 
 func newUnpublishedPages(bytes int64, f *floor) (*unpublishedPages, error) {
-	if bytes <= 0 {
-		return &unpublishedPages{floor: f}, nil
-	}
-	byKey, err := otter.New(&otter.Options[Key, *page]{
-		MaximumWeight: uint64(bytes),
-		Weigher:       func(_ Key, p *page) uint32 { return p.weight() },
-	})
+	byKey, err := newPages(bytes)
 	if err != nil {
 		return nil, fmt.Errorf("the memory of unpublished pages: %w", err)
 	}
@@ -393,11 +387,7 @@ func detailOf(err error) string {
 // failedUnstored remembers a failure in this process, since the table cannot hold
 // the back-off.
 func (s *search) failedUnstored(got rendering, at timing) outcome {
-	res := got.failed
-	if res == nil {
-		res = plainFailure(got.failure)
-	}
-	pause := s.c.backOff(0)
+	res, pause := orPlain(got.failed, got.failure), s.c.backOff(0)
 	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
 	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, until: time.Now().Add(pause), failed: res}, s.f)
 	return outcome{err: got.failure, failed: res, detail: detailFailed}

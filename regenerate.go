@@ -713,10 +713,7 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 	if err := s.c.meta.BackOff(settle, lease, pause); err != nil {
 		s.c.log.Error("the back-off could not be stored", "key", s.key.String(), "error", err)
 	}
-	res := got.failed
-	if res == nil {
-		res = plainFailure(got.failure)
-	}
+	res := orPlain(got.failed, got.failure)
 	if stale := s.f.stale.Load(); stale != nil {
 		stale.nextTry.put(stale, pause)
 	}

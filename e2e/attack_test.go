@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -22,7 +23,8 @@ func TestAttackFromOneAddress(t *testing.T) {
 	g := serve(t, embedded(t, "--trusted-proxy", "loopback", "--render-timeout", "3s"), o)
 	without := firstVisits(t, g, "before", 30)
 	stop := attack(t, g)
-	time.Sleep(4 * time.Second) // slow pages time out by now
+	timedOut := regexp.MustCompile(`msg="rendering failed" key=\S+/slow/`)
+	g.process.Await(t, "slow pages to time out", patience, func() bool { return timedOut.MatchString(g.process.Log()) })
 	with := firstVisits(t, g, "during", 100)
 	stop()
 	usual, late := without[len(without)*95/100], with[94]
@@ -34,7 +36,7 @@ func TestAttackFromOneAddress(t *testing.T) {
 	t.Logf("95 of 100 within %s, the last in %s; without the attacker within %s", late, with[99], usual)
 }
 
-// firstVisits are visits to pages that nobody has asked for, each from an address of its
+// firstVisits are visits to pages that were never requested, each from an address of its
 // own. It returns how long they took, in order; an hour, if the page did not come.
 func firstVisits(t *testing.T, g *gateway, name string, n int) []time.Duration {
 	t.Helper()

@@ -69,12 +69,15 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.reverse.ServeHTTP(w, r)
 }
 
+// allowed are the methods that are forwarded.
+const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+
 // answerHere answers what is not to be forwarded: TRACE, which would show a page's
 // scripts the headers that are added here, and OPTIONS that has gone as far as its
 // sender wants (RFC 9110, section 7.6.2). Of other OPTIONS it counts a hop.
 func answerHere(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodTrace {
-		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		w.Header().Set("Allow", allowed)
 		plain(w, http.StatusMethodNotAllowed, "TRACE is not allowed here.")
 		return true
 	}
@@ -88,7 +91,7 @@ func answerHere(w http.ResponseWriter, r *http.Request) bool {
 		plain(w, http.StatusBadRequest, "Bad request: Max-Forwards is not a number.")
 		return true
 	case left == 0:
-		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		w.Header().Set("Allow", allowed)
 		w.WriteHeader(http.StatusNoContent)
 		return true
 	}

@@ -172,7 +172,7 @@ def test_a_refusal_of_a_retry_that_is_no_echo_is_unknown(retrying: tuple[Faults,
     with pytest.raises(UnknownOutcomeError, match="delete Person"):
         people.delete("p", "s", expected_version=1)
     people.create(Person("p", "s", "Eve", version=2))
-    faults.drop("PutItem")  # it never arrived, but nobody can tell from the answer to the retry
+    faults.drop("PutItem")  # it never arrived, but the answer to the retry does not tell
     with pytest.raises(UnknownOutcomeError) as failed:
         people.put(first)
     assert outcome_of(failed.value) is Outcome.UNKNOWN

@@ -312,7 +312,7 @@ def test_publish_over_a_pin(client: Any, table_name: str, history: bool, subtest
 
 @pytest.mark.parametrize("operation", ["pin", "publish"])
 def test_the_sequence_is_read_after_the_pause(client: Any, table_name: str, operation: str) -> None:
-    """Another process changes the log before the first request and during every pause, and yet starves nobody."""
+    """Another process changes the log before the first request and during every pause, and yet every change is made in the end."""
     fleet = new_fleet(client, table_name)
     publish(fleet.rival, "g1")
     fleet.rival.pin(KEY)
