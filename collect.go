@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // Bodies are garbage once no row names them: their page was published again, its
@@ -414,7 +414,7 @@ func (c *collector) discard(ctx context.Context, infos []BodyInfo, r *looked) er
 
 // collectNowAndThen deletes garbage at an interval until ctx ends.
 func (c *Cache) collectNowAndThen(ctx context.Context) {
-	for next := c.cfg.Collect / 10; pause.For(ctx, next) == nil; next = c.jitter(c.cfg.Collect) {
+	for next := c.cfg.Collect / 10; backoff.Wait(ctx, next) == nil; next = c.jitter(c.cfg.Collect) {
 		done, err := Collect(ctx, c.meta, c.bodies, CollectOptions{Now: c.now})
 		if err != nil && ctx.Err() == nil {
 			c.log.Error("garbage could not be collected, trying again later", "error", err)

@@ -9,7 +9,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // read asks the store for the record of a key, and says when that was. From here on
@@ -178,7 +178,7 @@ func (c *Cache) readBody(ctx context.Context, e *Entry) ([]byte, error) {
 		if attempt == bodyReads {
 			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 		}
-		if pause.For(ctx, c.jitter(pause.Doubled(firstReread, time.Second, attempt-1))) != nil {
+		if backoff.Wait(ctx, c.jitter(backoff.Exponential(firstReread, time.Second, attempt-1))) != nil {
 			return nil, err
 		}
 	}

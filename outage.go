@@ -11,7 +11,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // An outage of a store costs visitors at most Config.StoreTimeout, and the origin
@@ -99,8 +99,8 @@ func (b *breaker) noteFailure(about string, err error) (opened bool) {
 // probe asks the store, after first and then with exponential backoff, until it
 // answers. Then the breaker closes.
 func (b *breaker) probe(ctx context.Context, first time.Duration, ask func(context.Context) error, jitter func(time.Duration) time.Duration) {
-	for wait, round := first, 1; ; wait, round = jitter(pause.Doubled(firstProbe, maxProbe, round)), round+1 {
-		if pause.For(ctx, wait) != nil {
+	for wait, round := first, 1; ; wait, round = jitter(backoff.Exponential(firstProbe, maxProbe, round)), round+1 {
+		if backoff.Wait(ctx, wait) != nil {
 			return
 		}
 		call, cancel := context.WithTimeout(ctx, probeTimeout)

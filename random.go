@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // below draws a number in [0, n).
@@ -16,7 +16,7 @@ func (c *Cache) below(n uint64) uint64 {
 
 // jitter spreads d over half to one and a half of it.
 func (c *Cache) jitter(d time.Duration) time.Duration {
-	return pause.Jitter(d, c.cfg.Random())
+	return backoff.Jitter(d, c.cfg.Random())
 }
 
 // shorten takes a random part of at most share off a freshness window, in whole

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // A search is one flight's work: it finds the page of a key, or makes it. This
@@ -228,7 +228,7 @@ func (s *search) wait(ctx context.Context, rec Record) (outcome, bool) {
 	s.patience.rest()
 	defer s.patience.run()
 	s.patience.refill(s.c.cfg.StoreTimeout)
-	if err := pause.For(ctx, s.poll(rec)); err != nil {
+	if err := backoff.Wait(ctx, s.poll(rec)); err != nil {
 		return outcome{err: err, detail: detailClosing}, true
 	}
 	return outcome{}, false
@@ -346,10 +346,10 @@ func (s *search) poll(rec Record) time.Duration {
 	s.polls++
 	expected := s.expected(rec)
 	if expected == 0 {
-		return s.c.jitter(pause.Doubled(unknownPoll, maxPoll, n))
+		return s.c.jitter(backoff.Exponential(unknownPoll, maxPoll, n))
 	}
 	if n > 0 {
-		return s.c.jitter(pause.Doubled(min(max(expected/4, firstPoll), maxPoll), maxPoll, n-1))
+		return s.c.jitter(backoff.Exponential(min(max(expected/4, firstPoll), maxPoll), maxPoll, n-1))
 	}
 	left := expected
 	if rec.Lock != nil && !rec.Lock.IsBackOff() {

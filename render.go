@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // A response is what a renderer gave, read to its clean end.
@@ -262,7 +262,7 @@ func (r *recorder) failedLocked() *response {
 // second to half a minute, and jittered, so that a fleet and its pages do not
 // come back in step.
 func (c *Cache) backOff(failures int) time.Duration {
-	return c.jitter(pause.Doubled(time.Second, maxBackOff, failures))
+	return c.jitter(backoff.Exponential(time.Second, maxBackOff, failures))
 }
 
 const maxBackOff = 30 * time.Second

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // A loggedChange is a change that the log tells of: a rollback, a pin or an unpin.
@@ -161,7 +161,7 @@ func (g *groupCommit) run() {
 			// Another process advanced SEQ. The pause comes before SEQ is read again:
 			// what is read before a pause is out of date after it. Whatever arrives
 			// meanwhile is in the next transaction.
-			_ = pause.For(context.Background(), g.backoff(refused)) // it cannot end early
+			_ = backoff.Wait(context.Background(), g.backoff(refused)) // it cannot end early
 			refused++
 		default:
 			refused = 0
@@ -172,7 +172,7 @@ func (g *groupCommit) run() {
 // backoff is a pause after so many others, exponential and with full jitter.
 func (g *groupCommit) backoff(before int) time.Duration {
 	first := g.store.config.RetryDelay
-	return pause.Full(pause.Doubled(first, longestPause*first, before), g.store.config.Random())
+	return backoff.FullJitter(backoff.Exponential(first, longestPause*first, before), g.store.config.Random())
 }
 
 // sleep waits for a delayed change, or for one that arrives.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -54,8 +54,8 @@ const longestPause = 32
 // pause waits before the attempt after this one, the first of which is 1, and says
 // whether there is still a caller to make it for.
 func (s *Store) pause(ctx context.Context, attempt int) bool {
-	mean := pause.Doubled(s.config.RetryDelay, longestPause*s.config.RetryDelay, attempt-1)
-	return pause.For(ctx, pause.Jitter(mean, s.config.Random())) == nil
+	mean := backoff.Exponential(s.config.RetryDelay, longestPause*s.config.RetryDelay, attempt-1)
+	return backoff.Wait(ctx, backoff.Jitter(mean, s.config.Random())) == nil
 }
 
 // settling is the context of work that finds out what became of a write. It

@@ -9,7 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // maxResumes is how often a download goes on after its connection was cut or
@@ -74,8 +74,8 @@ func (d *download) next(p []byte) (int, error) {
 		if n > 0 || err == nil || !d.canResume(err) {
 			return n, err
 		}
-		mean := pause.Doubled(firstPause, longestPause, d.resumes-1)
-		if err := pause.For(d.ctx, pause.Jitter(mean, rand.Uint64())); err != nil {
+		mean := backoff.Exponential(firstPause, longestPause, d.resumes-1)
+		if err := backoff.Wait(d.ctx, backoff.Jitter(mean, rand.Uint64())); err != nil {
 			return 0, err
 		}
 	}

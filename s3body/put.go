@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // Puts that S3 refuses only because another write to the key is under way are
@@ -73,8 +73,8 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 		if attempt == putAttempts || time.Since(started) >= s.putTimeout(body) {
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
-		mean := pause.Doubled(firstPause, longestPause, attempt-1)
-		if err := pause.For(ctx, pause.Jitter(mean, rand.Uint64())); err != nil {
+		mean := backoff.Exponential(firstPause, longestPause, attempt-1)
+		if err := backoff.Wait(ctx, backoff.Jitter(mean, rand.Uint64())); err != nil {
 			return err
 		}
 	}

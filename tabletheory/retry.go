@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // The mean pause between attempts: that of the first, and of the longest, to which
@@ -22,8 +22,8 @@ const tokenLife = 9 * time.Minute
 // pausedAfter waits before the attempt after this one, the first of which is 1, and
 // says whether there is still a caller to make it for.
 func pausedAfter(ctx context.Context, attempt int) bool {
-	mean := pause.Doubled(firstPause, longestPause, attempt-1)
-	return pause.For(ctx, pause.Jitter(mean, rand.Uint64())) == nil
+	mean := backoff.Exponential(firstPause, longestPause, attempt-1)
+	return backoff.Wait(ctx, backoff.Jitter(mean, rand.Uint64())) == nil
 }
 
 // repeat makes a transaction's call, and again while its answer is that of

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // A disk keeps the bodies of an embedded store within a bound: it counts what is put
@@ -88,7 +88,7 @@ func (d *disk) keep(ctx context.Context, bound int64, folder string, cache *isr.
 	}
 	d.limit.Store(bound)
 	d.log.Debug("bound of the disk", "bytes", bound, "used", d.bytes.Load())
-	for wait := roomEvery; pause.For(ctx, wait) == nil; {
+	for wait := roomEvery; backoff.Wait(ctx, wait) == nil; {
 		wait = roomEvery
 		if d.bytes.Load() > bound {
 			if err := d.makeRoom(ctx, cache, meta); err != nil && ctx.Err() == nil {

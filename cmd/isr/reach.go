@@ -15,7 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // A reach says whether the stores of a server may be asked: not before a check has
@@ -125,7 +125,7 @@ func (r *reach) settle(ctx context.Context, err error) {
 			mistake = text
 			r.log.Error("the stores answer, and cannot be used: serving goes on without them", "error", err)
 		}
-		if pause.For(ctx, pause.Doubled(firstCheck, lastCheck, round)) != nil {
+		if backoff.Wait(ctx, backoff.Exponential(firstCheck, lastCheck, round)) != nil {
 			return
 		}
 		err = r.check(ctx)

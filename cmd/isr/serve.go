@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/examples/demosite/site"
 	"github.com/facetheory/isr/gateway"
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/localdynamo"
 )
 
@@ -341,7 +341,7 @@ func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger)
 	a.health.drain()
 	if a.drain > 0 {
 		log.Info("draining: not ready, and serving on", "for", a.drain)
-		_ = pause.For(context.WithoutCancel(ctx), a.drain)
+		_ = backoff.Wait(context.WithoutCancel(ctx), a.drain)
 	}
 	graceful := c.graceTime(time.Duration(c.RenderTimeout))
 	log.Info("stopping", "grace", graceful)

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // race is a contender: it takes the lease again and again, and publishes. What others
@@ -31,7 +31,7 @@ func (w *goWorker) race(ctx context.Context, pk string, c command) (any, error) 
 				result.Told[nameOf(err)]++
 			}
 		}
-		if err := pause.For(ctx, rand.N(60*time.Millisecond)); err != nil {
+		if err := backoff.Wait(ctx, rand.N(60*time.Millisecond)); err != nil {
 			return nil, err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
 // renderTimeout bounds one rendering of a cache.
@@ -46,7 +46,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer world.endRender(rd)
-	if pause.For(r.Context(), world.pace.of(rd.page.renderTime(rng, world.profile.failures && !world.recovering()))) != nil { // given up meanwhile
+	if backoff.Wait(r.Context(), world.pace.of(rd.page.renderTime(rng, world.profile.failures && !world.recovering()))) != nil { // given up meanwhile
 		return
 	}
 	h := w.Header()
@@ -61,7 +61,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	content := bodyOf(rd.content)
 	half := len(content) / 2
 	_, _ = w.Write(content[:half]) // an error is of a render that was given up
-	if pause.For(r.Context(), world.pace.of(time.Duration(rng.Int64N(int64(time.Second))))) != nil {
+	if backoff.Wait(r.Context(), world.pace.of(time.Duration(rng.Int64N(int64(time.Second))))) != nil {
 		return
 	}
 	_, _ = w.Write(content[half:])

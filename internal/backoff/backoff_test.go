@@ -1,4 +1,4 @@
-package pause_test
+package backoff_test
 
 import (
 	"context"
@@ -11,23 +11,23 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/facetheory/isr/internal/pause"
+	"github.com/facetheory/isr/internal/backoff"
 )
 
-func TestFor(t *testing.T) {
+func TestWait(t *testing.T) {
 	cause := errors.New("closing")
 	for name, test := range map[string]struct {
 		d     time.Duration
-		ends  time.Duration // when the context does; negative: it has, 0: it does not
+		ends  time.Duration // when the context is done; negative: before the call, 0: never
 		waits time.Duration
 		want  error
 	}{
-		"to its end":             {time.Minute, 0, time.Minute, nil},
-		"until the context ends": {time.Minute, time.Second, time.Second, cause},
-		"too late":               {time.Second, -1, 0, cause},
-		"no time":                {0, 0, 0, nil},
-		"less than none":         {-time.Hour, 0, 0, nil},
-		"no time, and too late":  {0, -1, 0, cause},
+		"full delay":                  {time.Minute, 0, time.Minute, nil},
+		"canceled while waiting":      {time.Minute, time.Second, time.Second, cause},
+		"canceled before":             {time.Second, -1, 0, cause},
+		"zero delay":                  {0, 0, 0, nil},
+		"negative delay":              {-time.Hour, 0, 0, nil},
+		"zero delay, canceled before": {0, -1, 0, cause},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, end := context.WithCancelCause(t.Context())
@@ -39,7 +39,7 @@ func TestFor(t *testing.T) {
 				end(cause)
 			}
 			began := time.Now()
-			if err := pause.For(ctx, test.d); !errors.Is(err, test.want) {
+			if err := backoff.Wait(ctx, test.d); !errors.Is(err, test.want) {
 				t.Errorf("%s: %v, want %v", name, err, test.want)
 			}
 			if waited := time.Since(began); waited != test.waits {
@@ -62,13 +62,13 @@ func TestJitter(t *testing.T) {
 		{0, math.MaxUint64, 0},
 		{-time.Second, math.MaxUint64, 0},
 	} {
-		if got := pause.Jitter(test.mean, test.random); got != test.want {
-			t.Errorf("Jitter(%v, %x) is %v, want %v", test.mean, test.random, got, test.want)
+		if got := backoff.Jitter(test.mean, test.random); got != test.want {
+			t.Errorf("Jitter(%v, %x) = %v, want %v", test.mean, test.random, got, test.want)
 		}
 	}
 }
 
-func TestFull(t *testing.T) {
+func TestFullJitter(t *testing.T) {
 	for _, test := range []struct {
 		bound  time.Duration
 		random uint64
@@ -81,22 +81,22 @@ func TestFull(t *testing.T) {
 		{0, math.MaxUint64, 0},
 		{-time.Second, math.MaxUint64, 0},
 	} {
-		if got := pause.Full(test.bound, test.random); got != test.want {
-			t.Errorf("Full(%v, %x) is %v, want %v", test.bound, test.random, got, test.want)
+		if got := backoff.FullJitter(test.bound, test.random); got != test.want {
+			t.Errorf("FullJitter(%v, %x) = %v, want %v", test.bound, test.random, got, test.want)
 		}
 	}
 }
 
-func TestDoubled(t *testing.T) {
+func TestExponential(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		first := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "first"))
-		longest := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "longest"))
-		times := rapid.IntRange(0, 100).Draw(t, "times")
-		want := new(big.Int).Lsh(big.NewInt(int64(first)), uint(times))
-		if bound := big.NewInt(int64(longest)); want.Cmp(bound) > 0 {
+		base := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "base"))
+		maximum := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "maximum"))
+		retries := rapid.IntRange(0, 100).Draw(t, "retries")
+		want := new(big.Int).Lsh(big.NewInt(int64(base)), uint(retries))
+		if bound := big.NewInt(int64(maximum)); want.Cmp(bound) > 0 {
 			want = bound
 		}
-		if got := pause.Doubled(first, longest, times); want.Cmp(big.NewInt(int64(got))) != 0 {
+		if got := backoff.Exponential(base, maximum, retries); want.Cmp(big.NewInt(int64(got))) != 0 {
 			t.Fatalf("%d, want %d", got, want)
 		}
 	})
