@@ -1,9 +1,9 @@
 // Engine measures localdynamo against AWS's DynamoDB Local and against dynalite:
 // operations per second and latency of the same calls, on one machine, in turns.
 //
-//	go run ./bench/engine            operations, the whole table
-//	go run ./bench/engine -start     time from exec to the first answer
-//	go run ./bench/engine -million   memory, file and opening of a million items
+//	go run -C bench ./engine            operations, the whole table
+//	go run -C bench ./engine -start     time from exec to the first answer
+//	go run -C bench ./engine -million   memory, file and opening of a million items
 //
 // Every server is a process of its own, started by this command and ended with
 // it, and only one at a time has anything to do. The load comes from here: once
@@ -13,7 +13,7 @@
 // server is measured.
 //
 // It needs java, node and npm, and DynamoDB Local in .tools, where ./test puts
-// it; dynalite it installs there itself. Run it from the repository's root. The
+// it; dynalite it installs there itself. Run it in the folder bench. The
 // figures that count are the ratios: machines differ, and a shared one differs
 // from minute to minute.
 package main

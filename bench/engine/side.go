@@ -16,6 +16,7 @@ import (
 )
 
 const (
+	root          = ".."                                // of the repository, from the folder bench, where this runs
 	dynamoDBLocal = "amplify-dynamodb-simulator@2.9.30" // as in ./test; its folder "emulator"
 	dynalite      = "dynalite@4.0.0"
 )
@@ -78,7 +79,7 @@ func (s side) can(op operation) bool { return op.name != transactRow || !s.untra
 // isr builds the command that people run.
 func isr(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
 	binary := filepath.Join(dir, "isr")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/facetheory/isr/cmd/isr").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", root, "-o", binary, "./cmd/isr").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return func(address string) *exec.Cmd {
@@ -109,12 +110,12 @@ func javaOnDisk(ctx context.Context, dir string) (func(string) *exec.Cmd, error)
 }
 
 func java(ctx context.Context, arguments ...string) (func(string) *exec.Cmd, error) {
-	folder, err := filepath.Abs(filepath.Join(".tools", dynamoDBLocal))
+	folder, err := filepath.Abs(filepath.Join(root, ".tools", dynamoDBLocal))
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(folder, "DynamoDBLocal.jar")); err != nil {
-		return nil, fmt.Errorf("DynamoDB Local is missing; run ./test once, and this from the repository's root: %w", err)
+		return nil, fmt.Errorf("DynamoDB Local is missing; run ./test once, and this command in the folder bench: %w", err)
 	}
 	return func(address string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "java", append([]string{
@@ -127,11 +128,11 @@ func java(ctx context.Context, arguments ...string) (func(string) *exec.Cmd, err
 }
 
 func node(ctx context.Context, _ string) (func(string) *exec.Cmd, error) {
-	folder := filepath.Join(".tools", dynalite)
+	folder := filepath.Join(root, ".tools", dynalite)
 	script := filepath.Join(folder, "node_modules", "dynalite", "cli.js")
 	if _, err := os.Stat(script); errors.Is(err, os.ErrNotExist) {
 		fmt.Fprintln(os.Stderr, "installing", dynalite)
-		install := exec.CommandContext(ctx, "npm", "install", "--prefix", folder, "--cache", filepath.Join(".tools", "npm"), "--no-audit", "--no-fund", "--loglevel=error", dynalite)
+		install := exec.CommandContext(ctx, "npm", "install", "--prefix", folder, "--cache", filepath.Join(root, ".tools", "npm"), "--no-audit", "--no-fund", "--loglevel=error", dynalite)
 		if out, err := install.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("npm install %s: %w\n%s", dynalite, err, out)
 		}

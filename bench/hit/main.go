@@ -2,7 +2,7 @@
 // gateway, of nginx's proxy_cache, and of a bare net/http handler that writes
 // the same page, all behind the same wrk in the same run, in turns.
 //
-//	go run ./bench/hit
+//	go run -C bench ./hit
 //
 // It needs nginx and wrk. The figures that count are the ratios: machines differ,
 // and a shared one differs from minute to minute.
@@ -170,7 +170,7 @@ func freeAddress() (string, error) {
 
 func startISR(ctx context.Context, dir, origin string) (peer, error) {
 	binary := filepath.Join(dir, "isr")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/facetheory/isr/cmd/isr").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/isr").CombinedOutput(); err != nil {
 		return peer{}, fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	address, err := freeAddress()

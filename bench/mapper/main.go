@@ -2,8 +2,8 @@
 // DynamoDB items: the SDK's attributevalue and expression, guregu/dynamo, and
 // code written by hand for the one struct.
 //
-//	go run ./bench/mapper                 the whole table
-//	go run ./bench/mapper -rows unmarshal only rows whose name contains this
+//	go run -C bench ./mapper                 the whole table
+//	go run -C bench ./mapper -rows unmarshal only rows whose name contains this
 //
 // Nothing is sent. Rows that end in "SDK" are whole calls of a real client of
 // the SDK, whose transport answers at once with constant JSON, so that all sides
