@@ -104,7 +104,7 @@ func cleanKeys(names []string, requests map[string]types.KeysAndAttributes) ([][
 			if given == nil {
 				return nil, errNullKey()
 			}
-			key, err := value.CleanItem(given)
+			key, err := value.NormalizeItem(given)
 			if err != nil {
 				return nil, asInvalid(err)
 			}

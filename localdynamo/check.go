@@ -83,7 +83,7 @@ func (t *table) checkItem(key, stored []byte) error {
 	if err != nil {
 		return err
 	}
-	canonical, err := value.CleanItem(fields)
+	canonical, err := value.NormalizeItem(fields)
 	if err != nil {
 		return err
 	}

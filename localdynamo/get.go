@@ -22,7 +22,7 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
 		return nil, err
 	}
-	given, err := value.CleanItem(in.Key)
+	given, err := value.NormalizeItem(in.Key)
 	if err != nil {
 		return nil, asInvalid(err)
 	}
@@ -82,7 +82,7 @@ func (l *lookup) found(item value.Item) (map[string]types.AttributeValue, error)
 		return decode(item)
 	}
 	s := &stored{item: item}
-	return l.projection.Of(s), s.fault
+	return l.projection.Apply(s), s.fault
 }
 
 // checkThere is for a reader that has found nothing: the table may have been
@@ -106,7 +106,7 @@ func (db *DB) projection(text *string, names map[string]string) (*expr.Projectio
 	if err != nil {
 		return nil, asInvalid(err)
 	}
-	return projection, asInvalid(scope.Done())
+	return projection, asInvalid(scope.CheckUnused())
 }
 
 func errNullKey() error { return errNull("key") }

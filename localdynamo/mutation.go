@@ -92,7 +92,7 @@ func (db *DB) check(o *operation) (*mutation, error) {
 
 // clean checks the values of the new item, or of the key.
 func (m *mutation) clean(given map[string]types.AttributeValue) (err error) {
-	m.fields, err = value.CleanItem(given)
+	m.fields, err = value.NormalizeItem(given)
 	m.payload += value.ItemSize(m.fields)
 	return asInvalid(err)
 }
@@ -164,7 +164,7 @@ func (db *DB) bind(o *operation, m *mutation) error {
 		return asInvalid(err)
 	}
 	m.payload += scope.Size()
-	return asInvalid(scope.Done())
+	return asInvalid(scope.CheckUnused())
 }
 
 // effect is what a mutation does to the item it found, and to the indexes.

@@ -97,7 +97,7 @@ func (p *page) add(r store.Reader, view value.Item) error {
 	}
 	s.item = copyOf(view)
 	if p.projection != nil {
-		p.items = append(p.items, p.projection.Of(s))
+		p.items = append(p.items, p.projection.Apply(s))
 		return s.fault
 	}
 	fields, err := decode(s.item)
@@ -157,7 +157,7 @@ func (p *page) checkFields(in *reading) error {
 	if err != nil || in.start == nil {
 		return err
 	}
-	p.start, err = value.CleanItem(in.start)
+	p.start, err = value.NormalizeItem(in.start)
 	return asInvalid(err)
 }
 

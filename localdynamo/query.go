@@ -107,7 +107,7 @@ func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (terms *expr.KeyTerms,
 			return nil, asInvalid(err)
 		}
 	}
-	return terms, asInvalid(scope.Done())
+	return terms, asInvalid(scope.CheckUnused())
 }
 
 // bindKey makes of the terms, or of the legacy form, a condition on a key.
@@ -119,7 +119,7 @@ func bindKey(in *dynamodb.QueryInput, terms *expr.KeyTerms, schema *keySchema) (
 	if terms == nil {
 		return expr.KeyConditions(in.KeyConditions, schema.Hash.Name, rangeName)
 	}
-	return terms.Of(schema.Hash.Name, rangeName)
+	return terms.Resolve(schema.Hash.Name, rangeName)
 }
 
 // checkFilter refuses a filter that looks at what the key condition decides.
@@ -177,7 +177,7 @@ func (k *keySchema) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
 	}
 	r := key.Range
 	if r == nil {
-		return hash, value.After(hash), nil
+		return hash, value.PrefixEnd(hash), nil
 	}
 	if r.Operator == "begins_with" {
 		return k.prefixSpan(hash, r.Low)
@@ -188,18 +188,18 @@ func (k *keySchema) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
 	}
 	switch r.Operator {
 	case "=":
-		return low, value.After(low), nil
+		return low, value.PrefixEnd(low), nil
 	case "<":
 		return hash, low, nil
 	case "<=":
-		return hash, value.After(low), nil
+		return hash, value.PrefixEnd(low), nil
 	case ">":
-		return value.After(low), value.After(hash), nil
+		return value.PrefixEnd(low), value.PrefixEnd(hash), nil
 	case ">=":
-		return low, value.After(hash), nil
+		return low, value.PrefixEnd(hash), nil
 	}
 	high, err := appendConditionKey(hash, *k.Range, r.High, maxRangeSize)
-	return low, value.After(high), err
+	return low, value.PrefixEnd(high), err
 }
 
 // prefixSpan is for begins_with.
@@ -211,7 +211,7 @@ func (k *keySchema) prefixSpan(hash []byte, prefix types.AttributeValue) (lo, hi
 		return nil, nil, err
 	}
 	lo, err = value.AppendKeyPrefix(hash, prefix)
-	return lo, value.After(lo), asInvalid(err)
+	return lo, value.PrefixEnd(lo), asInvalid(err)
 }
 
 // appendConditionKey adds a value that a key condition compares with.

@@ -90,7 +90,7 @@ func (db *DB) bindScan(in *dynamodb.ScanInput, p *page) error {
 	if err := p.bindLegacy(in.AttributesToGet, expr.KindScanFilter, in.ScanFilter, in.ConditionalOperator); err != nil {
 		return err
 	}
-	return asInvalid(scope.Done())
+	return asInvalid(scope.CheckUnused())
 }
 
 func checkSegments(segment, total *int32) error {

@@ -74,7 +74,7 @@ func (o *operation) digest(sum hash.Hash) {
 	// The operation has been planned, so that all of its values are valid. A
 	// map of nothing and no map at all were told apart there.
 	fields := func(m map[string]types.AttributeValue) {
-		clean, _ := value.CleanItem(m)
+		clean, _ := value.NormalizeItem(m)
 		encoded := value.Encode(nil, clean)
 		sum.Write(binary.AppendUvarint(nil, uint64(len(encoded))))
 		sum.Write(encoded)

@@ -81,7 +81,7 @@ func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]lookup, error
 	keys := make([]map[string]types.AttributeValue, len(requests))
 	for i, request := range requests {
 		var err error
-		if keys[i], err = value.CleanItem(request.Get.Key); err != nil {
+		if keys[i], err = value.NormalizeItem(request.Get.Key); err != nil {
 			return nil, asInvalid(err)
 		}
 		if plans[i].projection, err = db.projection(request.Get.ProjectionExpression, request.Get.ExpressionAttributeNames); err != nil {

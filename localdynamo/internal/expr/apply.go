@@ -35,7 +35,7 @@ func (s *Scope) Update(text *string) (*Update, error) {
 	}
 	u := &Update{binding: b, touched: Projection{root: &branch{}}}
 	for _, a := range b.actions {
-		if err := b.plant(u.touched.root, a.path); err != nil {
+		if err := b.insert(u.touched.root, a.path); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func (u *Update) Touched(d Document) map[string]types.AttributeValue {
 	if u == nil {
 		return nil
 	}
-	return u.touched.Of(d)
+	return u.touched.Apply(d)
 }
 
 // Fields is a decoded item as a Document.
@@ -113,7 +113,7 @@ func (u *Update) Apply(item map[string]types.AttributeValue) error {
 			return err
 		}
 	}
-	e.settle()
+	e.closeGaps()
 	return nil
 }
 
@@ -231,11 +231,11 @@ type appended struct {
 // write puts v where the action's path leads; nil removes what is there.
 func (e *edit) write(a action, v types.AttributeValue) error {
 	last := len(a.path) - 1
-	return e.place(e.descend(e.root, a.path[:last]), a.path[last], v)
+	return e.assign(e.descend(e.root, a.path[:last]), a.path[last], v)
 }
 
-// place changes a container; a path that led nowhere has none.
-func (e *edit) place(container types.AttributeValue, s step, v types.AttributeValue) error {
+// assign changes a container; a path that led nowhere has none.
+func (e *edit) assign(container types.AttributeValue, s step, v types.AttributeValue) error {
 	switch c := container.(type) {
 	case *types.AttributeValueMemberM:
 		switch {
@@ -251,13 +251,13 @@ func (e *edit) place(container types.AttributeValue, s step, v types.AttributeVa
 		if s.kind != stepIndex {
 			return errBadPath
 		}
-		e.placeInList(c, s.index, v)
+		e.assignElement(c, s.index, v)
 		return nil
 	}
 	return errBadPath
 }
 
-func (e *edit) placeInList(list *types.AttributeValueMemberL, index int, v types.AttributeValue) {
+func (e *edit) assignElement(list *types.AttributeValueMemberL, index int, v types.AttributeValue) {
 	beyond := index >= len(list.Value)
 	if !beyond {
 		list.Value[index] = v
@@ -275,8 +275,8 @@ func (e *edit) placeInList(list *types.AttributeValueMemberL, index int, v types
 	e.lists[list] = pending
 }
 
-// settle closes the gaps and appends what was noted, in the order of indexes.
-func (e *edit) settle() {
+// closeGaps closes the gaps and appends what was noted, in the order of indexes.
+func (e *edit) closeGaps() {
 	for list, pending := range e.lists {
 		list.Value = slices.DeleteFunc(list.Value, func(v types.AttributeValue) bool { return v == nil })
 		slices.SortFunc(pending, func(a, b appended) int { return cmp.Compare(a.index, b.index) })

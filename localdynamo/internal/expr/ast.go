@@ -64,36 +64,36 @@ const (
 	operandSubtract    // x - y
 )
 
-// cond is a node of a condition: and, or and not have kids, all else args.
+// cond is a node of a condition: and, or and not have children, all else args.
 type cond struct {
-	op   op
-	kids []*cond
-	args []*operand
+	op       op
+	children []*cond
+	args     []*operand
 }
 
 // op is an operator or function, as it is written.
 type op string
 
 const (
-	opAnd         op = "AND"
-	opOr          op = "OR"
-	opNot         op = "NOT"
-	opEqual       op = "="
-	opNotEqual    op = "<>"
-	opLess        op = "<"
-	opLessEqual   op = "<="
-	opMore        op = ">"
-	opMoreEqual   op = ">="
-	opBetween     op = "BETWEEN"
-	opIn          op = "IN"
-	opExists      op = "attribute_exists"
-	opNotExists   op = "attribute_not_exists"
-	opType        op = "attribute_type"
-	opBeginsWith  op = "begins_with"
-	opContains    op = "contains"
-	opSize        op = "size"
-	opIfNotExists op = "if_not_exists"
-	opListAppend  op = "list_append"
+	opAnd          op = "AND"
+	opOr           op = "OR"
+	opNot          op = "NOT"
+	opEqual        op = "="
+	opNotEqual     op = "<>"
+	opLess         op = "<"
+	opLessEqual    op = "<="
+	opGreater      op = ">"
+	opGreaterEqual op = ">="
+	opBetween      op = "BETWEEN"
+	opIn           op = "IN"
+	opExists       op = "attribute_exists"
+	opNotExists    op = "attribute_not_exists"
+	opType         op = "attribute_type"
+	opBeginsWith   op = "begins_with"
+	opContains     op = "contains"
+	opSize         op = "size"
+	opIfNotExists  op = "if_not_exists"
+	opListAppend   op = "list_append"
 )
 
 // function is what the grammar knows about a function.

@@ -24,12 +24,12 @@ const (
 // typeSet is how messages list the names of types.
 const typeSet = "{B,NULL,SS,BOOL,L,BS,N,NS,S,M}"
 
-func within(set, name string) bool { return strings.Contains(set, " "+name+" ") }
+func hasType(set, name string) bool { return strings.Contains(set, " "+name+" ") }
 
 // checkCond refuses what no item could make right.
 func (b *binding) checkCond(c *cond) error {
-	for _, kid := range c.kids {
-		if err := b.checkCond(kid); err != nil {
+	for _, child := range c.children {
+		if err := b.checkCond(child); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func (b *binding) checkCond(c *cond) error {
 	switch c.op {
 	case opExists, opNotExists:
 		return b.checkIsPath(c.op, c.args[0])
-	case opLess, opLessEqual, opMore, opMoreEqual:
+	case opLess, opLessEqual, opGreater, opGreaterEqual:
 		return b.checkTypes(c.op, ordered, c.args)
 	case opBetween:
 		if err := b.checkTypes(c.op, ordered, c.args); err != nil {
@@ -68,7 +68,7 @@ func (b *binding) checkDistinct(c *cond) error {
 	}
 	for _, arg := range c.args[1:] {
 		if arg.kind == operandPath && b.samePath(first.path, arg.path) {
-			return b.errorf("The first operand must be distinct from the remaining operands for this operator or function; operator: %s, first operand: %s", c.op, b.describe(first.path))
+			return b.errorf("The first operand must be distinct from the remaining operands for this operator or function; operator: %s, first operand: %s", c.op, b.formatPath(first.path))
 		}
 	}
 	return nil
@@ -96,7 +96,7 @@ func (b *binding) typeOf(o *operand) string {
 
 func (b *binding) checkTypes(op op, allowed string, args []*operand) error {
 	for _, arg := range args {
-		if name := b.typeOf(arg); name != "" && !within(allowed, name) {
+		if name := b.typeOf(arg); name != "" && !hasType(allowed, name) {
 			return b.errorf("Incorrect operand type for operator or function; operator or function: %s, operand type: %s", op, name)
 		}
 	}
@@ -116,11 +116,11 @@ func (b *binding) checkBounds(lowOperand, highOperand *operand) error {
 	if !ok {
 		what = "requires same data type for lower and upper bounds"
 	}
-	return b.errorf("The BETWEEN operator %s; lower bound operand: AttributeValue: %s, upper bound operand: AttributeValue: %s", what, show(low), show(high))
+	return b.errorf("The BETWEEN operator %s; lower bound operand: AttributeValue: %s, upper bound operand: AttributeValue: %s", what, formatScalar(low), formatScalar(high))
 }
 
-// show writes a scalar as AWS does in its messages.
-func show(v types.AttributeValue) string {
+// formatScalar writes a scalar as AWS does in its messages.
+func formatScalar(v types.AttributeValue) string {
 	text := ""
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -142,7 +142,7 @@ func (b *binding) checkTypeName(o *operand) error {
 		return err
 	}
 	name, ok := b.value(o).(*types.AttributeValueMemberS)
-	if ok && !within(allTypes, name.Value) {
+	if ok && !hasType(allTypes, name.Value) {
 		return b.errorf("Invalid attribute type name found; type: %s, valid types: %s", name.Value, typeSet)
 	}
 	return nil
@@ -213,14 +213,14 @@ func (b *binding) checkAction(a action) error {
 	case verbDelete:
 		allowed = deletable
 	}
-	if v := b.value(a.arg); v != nil && !within(allowed, value.Type(v)) {
-		return b.errorf("Incorrect operand type for operator or function; operator: %s, operand type: %s, typeSet: ALLOWED_FOR_%s_OPERAND", a.verb, longName(v), a.verb)
+	if v := b.value(a.arg); v != nil && !hasType(allowed, value.Type(v)) {
+		return b.errorf("Incorrect operand type for operator or function; operator: %s, operand type: %s, typeSet: ALLOWED_FOR_%s_OPERAND", a.verb, legacyTypeName(v), a.verb)
 	}
 	return nil
 }
 
-// longName is what AWS calls a type in messages about ADD and DELETE.
-func longName(v types.AttributeValue) string {
+// legacyTypeName is what AWS calls a type in messages about ADD and DELETE.
+func legacyTypeName(v types.AttributeValue) string {
 	switch value.Type(v) {
 	case "S":
 		return "STRING"

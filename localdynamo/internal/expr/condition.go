@@ -38,7 +38,7 @@ func (p *parser) chain(word string, op op, inner func() (term, error)) (term, er
 	if err != nil {
 		return term{}, err
 	}
-	kids := []*cond{c}
+	children := []*cond{c}
 	for p.acceptKeyword(word) {
 		p.countOperator()
 		t, err := inner()
@@ -48,9 +48,9 @@ func (p *parser) chain(word string, op op, inner func() (term, error)) (term, er
 		if c, err = p.asCond(t); err != nil {
 			return term{}, err
 		}
-		kids = append(kids, c)
+		children = append(children, c)
 	}
-	return term{cond: &cond{op: op, kids: kids}}, nil
+	return term{cond: &cond{op: op, children: children}}, nil
 }
 
 func (p *parser) not() (term, error) {
@@ -67,7 +67,7 @@ func (p *parser) not() (term, error) {
 		return term{}, err
 	}
 	c, err := p.asCond(t)
-	return term{cond: &cond{op: opNot, kids: []*cond{c}}}, err
+	return term{cond: &cond{op: opNot, children: []*cond{c}}}, err
 }
 
 func (p *parser) predicate() (term, error) {
@@ -92,7 +92,7 @@ func (p *parser) isComparator() bool {
 		return false
 	}
 	switch op(t.text) {
-	case opEqual, opNotEqual, opLess, opLessEqual, opMore, opMoreEqual:
+	case opEqual, opNotEqual, opLess, opLessEqual, opGreater, opGreaterEqual:
 		return true
 	}
 	return false
@@ -149,7 +149,7 @@ func (p *parser) in(left term) (term, error) {
 		}
 	}
 	if n := len(args) - 1; n > maxIn {
-		p.later(rankOperand, "The IN operator is provided with too many operands; number of operands: %d", n)
+		p.deferError(rankOperand, "The IN operator is provided with too many operands; number of operands: %d", n)
 	}
 	return term{cond: &cond{op: opIn, args: args}}, p.expectSymbol(")")
 }
@@ -202,7 +202,7 @@ func (p *parser) function() (term, error) {
 	}
 	f, known := lookUpFunction(name)
 	if f.update {
-		p.later(rankWord, "The function is not allowed in a condition expression; function: %s", name)
+		p.deferError(rankWord, "The function is not allowed in a condition expression; function: %s", name)
 	}
 	if !known || f.operand || f.update {
 		return term{operand: &operand{kind: operandSize, args: args}, call: name}, nil
@@ -235,5 +235,5 @@ func (p *parser) asOperand(t term) (*operand, error) {
 }
 
 func (p *parser) misplaced(name op) {
-	p.later(rankWord, "The function is not allowed to be used this way in an expression; function: %s", name)
+	p.deferError(rankWord, "The function is not allowed to be used this way in an expression; function: %s", name)
 }

@@ -59,7 +59,7 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 		if err != nil {
 			return "", err
 		}
-		out = func() (string, error) { return showItem(p.Of(expr.Fields(item))), nil }
+		out = func() (string, error) { return showItem(p.Apply(expr.Fields(item))), nil }
 	case "update":
 		u, err := scope.Update(&text)
 		if err != nil {
@@ -71,7 +71,7 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 		if err != nil {
 			return "", err
 		}
-		k, err := terms.Of("pk", "sk")
+		k, err := terms.Resolve("pk", "sk")
 		if err != nil {
 			return "", err
 		}
@@ -79,18 +79,18 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 	default:
 		return "", fmt.Errorf("no command %q", command)
 	}
-	if err := scope.Done(); err != nil {
+	if err := scope.CheckUnused(); err != nil {
 		return "", err
 	}
 	return out()
 }
 
 func showKey(k *expr.KeyCondition) string {
-	s := "hash " + show(k.Hash)
+	s := "hash " + formatScalar(k.Hash)
 	if r := k.Range; r != nil {
-		s += ", range " + r.Operator + " " + show(r.Low)
+		s += ", range " + r.Operator + " " + formatScalar(r.Low)
 		if r.High != nil {
-			s += " " + show(r.High)
+			s += " " + formatScalar(r.High)
 		}
 	}
 	return s
@@ -119,7 +119,7 @@ func definitions(t *testing.T, input string) (text string, names map[string]stri
 }
 
 func copyItem(item map[string]types.AttributeValue) map[string]types.AttributeValue {
-	out, err := value.CleanItem(item)
+	out, err := value.NormalizeItem(item)
 	if err != nil {
 		panic(err)
 	}
@@ -190,7 +190,7 @@ func showItem(item map[string]types.AttributeValue) string {
 	return string(b)
 }
 
-func show(v types.AttributeValue) string {
+func formatScalar(v types.AttributeValue) string {
 	b, err := json.Marshal(plain(v))
 	if err != nil {
 		panic(err)

@@ -53,11 +53,11 @@ func evaluate(scope *expr.Scope, kind expr.Kind, text string) {
 		}
 	case expr.KindKeyCondition:
 		if terms, err := scope.KeyTerms(text); err == nil {
-			_, _ = terms.Of("a", "b")
+			_, _ = terms.Resolve("a", "b")
 		}
 	case expr.KindProjection:
 		if p, err := scope.Projection(&text); err == nil {
-			p.Of(item)
+			p.Apply(item)
 		}
 	case expr.KindUpdate:
 		if u, err := scope.Update(&text); err == nil {

@@ -51,9 +51,9 @@ func (s *Scope) KeyTerms(text string) (*KeyTerms, error) {
 // maxKeyTerms is how many attributes a key has at most.
 const maxKeyTerms = 2
 
-// Of returns the condition on a key of these attributes; rangeName is "" if
+// Resolve returns the condition on a key of these attributes; rangeName is "" if
 // there is only a hash key.
-func (t *KeyTerms) Of(hashName, rangeName string) (*KeyCondition, error) {
+func (t *KeyTerms) Resolve(hashName, rangeName string) (*KeyCondition, error) {
 	attributes := maxKeyTerms
 	if rangeName == "" {
 		attributes--
@@ -61,11 +61,11 @@ func (t *KeyTerms) Of(hashName, rangeName string) (*KeyCondition, error) {
 	if len(t.terms) > maxKeyTerms {
 		return nil, fmt.Errorf("The number of query conditions (%d) exceeds the number of key attributes defined in the schema (%d)", len(t.terms), attributes)
 	}
-	return assemble(t.terms, hashName, rangeName)
+	return resolveTerms(t.terms, hashName, rangeName)
 }
 
-// assemble makes a key condition of its terms, which are of distinct names.
-func assemble(terms []keyTerm, hashName, rangeName string) (*KeyCondition, error) {
+// resolveTerms makes a key condition of its terms, which are of distinct names.
+func resolveTerms(terms []keyTerm, hashName, rangeName string) (*KeyCondition, error) {
 	var hash, rng *keyTerm
 	stranger := false
 	for i := range terms {
@@ -80,11 +80,11 @@ func assemble(terms []keyTerm, hashName, rangeName string) (*KeyCondition, error
 	}
 	switch {
 	case hash == nil:
-		return nil, errKeyMissed(hashName)
+		return nil, errMissingKey(hashName)
 	case stranger && rangeName == "":
 		return nil, errKeyOperator
 	case stranger:
-		return nil, errKeyMissed(rangeName)
+		return nil, errMissingKey(rangeName)
 	}
 	return newKeyCondition(hash, rng)
 }
@@ -109,7 +109,7 @@ func newKeyCondition(hash, rng *keyTerm) (*KeyCondition, error) {
 	return out, nil
 }
 
-func errKeyMissed(name string) error {
+func errMissingKey(name string) error {
 	return fmt.Errorf("Query condition missed key schema element: %s", name)
 }
 
@@ -118,7 +118,7 @@ var errKeyOperator = errors.New("Query key condition not supported")
 // indexable reports whether the order of an index answers the operator.
 func indexable(o op) bool {
 	switch o {
-	case opEqual, opLess, opLessEqual, opMore, opMoreEqual, opBetween, opBeginsWith:
+	case opEqual, opLess, opLessEqual, opGreater, opGreaterEqual, opBetween, opBeginsWith:
 		return true
 	}
 	return false
@@ -136,8 +136,8 @@ func (b *binding) keyTerms(c *cond, terms []keyTerm) ([]keyTerm, error) {
 	switch {
 	case c.op == opAnd:
 		var err error
-		for _, kid := range c.kids {
-			if terms, err = b.keyTerms(kid, terms); err != nil {
+		for _, child := range c.children {
+			if terms, err = b.keyTerms(child, terms); err != nil {
 				return nil, err
 			}
 		}
@@ -183,12 +183,12 @@ func (b *binding) keyTerm(c *cond) (keyTerm, error) {
 func mirrored(o op) op {
 	switch o {
 	case opLess:
-		return opMore
+		return opGreater
 	case opLessEqual:
-		return opMoreEqual
-	case opMore:
+		return opGreaterEqual
+	case opGreater:
 		return opLess
-	case opMoreEqual:
+	case opGreaterEqual:
 		return opLessEqual
 	}
 	return o

@@ -75,7 +75,7 @@ func KeyConditions(conditions map[string]types.Condition, hashName, rangeName st
 	for _, c := range comparisons {
 		terms = append(terms, keyTerm{name: c.name, op: c.op, values: c.args})
 	}
-	return assemble(terms, hashName, rangeName)
+	return resolveTerms(terms, hashName, rangeName)
 }
 
 // AttributesToGet makes a projection of top-level attributes, whose names are
@@ -146,7 +146,7 @@ func (l *legacy) join(conds []*cond, operator types.ConditionalOperator) (*Condi
 	case len(conds) == 0:
 		return nil, nil
 	}
-	l.Parsed.cond = &cond{op: joined, kids: conds}
+	l.Parsed.cond = &cond{op: joined, children: conds}
 	return &Condition{l.binding}, nil
 }
 
@@ -248,9 +248,9 @@ func (l *legacy) cond(c comparison) *cond {
 		return compare
 	}
 	// An attribute that is absent neither contains a value nor fails to.
-	return &cond{op: opAnd, kids: []*cond{
+	return &cond{op: opAnd, children: []*cond{
 		{op: opExists, args: []*operand{attribute}},
-		{op: opNot, kids: []*cond{compare}},
+		{op: opNot, children: []*cond{compare}},
 	}}
 }
 
@@ -281,9 +281,9 @@ func lookUpOperator(name types.ComparisonOperator) (operator, bool) {
 	case types.ComparisonOperatorLt:
 		return operator{op: opLess, min: 1, max: 1, types: ordered}, true
 	case types.ComparisonOperatorGe:
-		return operator{op: opMoreEqual, min: 1, max: 1, types: ordered}, true
+		return operator{op: opGreaterEqual, min: 1, max: 1, types: ordered}, true
 	case types.ComparisonOperatorGt:
-		return operator{op: opMore, min: 1, max: 1, types: ordered}, true
+		return operator{op: opGreater, min: 1, max: 1, types: ordered}, true
 	case types.ComparisonOperatorIn:
 		return operator{op: opIn, min: 1, max: math.MaxInt, types: ordered}, true
 	case types.ComparisonOperatorBetween:
@@ -311,7 +311,7 @@ func newComparison(name string, named types.ComparisonOperator, args []types.Att
 		return c, err
 	}
 	for _, arg := range args {
-		v, err := value.Clean(arg)
+		v, err := value.Normalize(arg)
 		if err != nil {
 			return c, err
 		}
@@ -329,7 +329,7 @@ func newComparison(name string, named types.ComparisonOperator, args []types.Att
 			return c, invalidValue("AttributeValues inside AttributeValueList must be of same type")
 		}
 	}
-	if !within(o.types, first) {
+	if !hasType(o.types, first) {
 		return c, invalidValue("ComparisonOperator %s is not valid for %s AttributeValue type", named, first)
 	}
 	if o.op == opBetween {

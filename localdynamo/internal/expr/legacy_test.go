@@ -46,7 +46,7 @@ func runLegacy(t *testing.T, d *datadriven.TestData, item expr.Fields) (out stri
 	case "get":
 		p, e := expr.AttributesToGet(strings.Fields(d.Input))
 		if err = e; e == nil {
-			out = showItem(p.Of(item))
+			out = showItem(p.Apply(item))
 		}
 	default:
 		return "", false, nil

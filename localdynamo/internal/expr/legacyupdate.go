@@ -32,7 +32,7 @@ func AttributeUpdates(updates map[string]types.AttributeValueUpdate) (*Update, e
 			return nil, err
 		}
 		l.actions = append(l.actions, a)
-		if err := l.plant(touched.root, a.path); err != nil {
+		if err := l.insert(touched.root, a.path); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +52,7 @@ func (l *legacy) update(name string, u types.AttributeValueUpdate) (action, erro
 		a.verb = verbRemove
 		return a, nil
 	}
-	v, err := value.Clean(u.Value)
+	v, err := value.Normalize(u.Value)
 	if err != nil {
 		return a, err
 	}
@@ -60,12 +60,12 @@ func (l *legacy) update(name string, u types.AttributeValueUpdate) (action, erro
 	switch u.Action {
 	case types.AttributeActionAdd:
 		a.verb = verbAdd
-		if kind := value.Type(v); !within(addable, kind) && !within(lists, kind) {
+		if kind := value.Type(v); !hasType(addable, kind) && !hasType(lists, kind) {
 			return a, invalidValue("ADD action is not supported for the type %s", kind)
 		}
 	case types.AttributeActionDelete:
 		a.verb = verbDelete
-		if kind := value.Type(v); !within(deletable, kind) {
+		if kind := value.Type(v); !hasType(deletable, kind) {
 			return a, invalidValue("DELETE action with value is not supported for the type %s", kind)
 		}
 	}

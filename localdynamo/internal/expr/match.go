@@ -53,8 +53,8 @@ func (c *Condition) Mentions(names ...string) string {
 }
 
 func (b *binding) mentions(c *cond, names []string) string {
-	for _, kid := range c.kids {
-		if found := b.mentions(kid, names); found != "" {
+	for _, child := range c.children {
+		if found := b.mentions(child, names); found != "" {
 			return found
 		}
 	}
@@ -77,21 +77,21 @@ func (b *binding) mentions(c *cond, names []string) string {
 func (b *binding) match(c *cond, d Document) bool {
 	switch c.op {
 	case opAnd:
-		for _, kid := range c.kids {
-			if !b.match(kid, d) {
+		for _, child := range c.children {
+			if !b.match(child, d) {
 				return false
 			}
 		}
 		return true
 	case opOr:
-		for _, kid := range c.kids {
-			if b.match(kid, d) {
+		for _, child := range c.children {
+			if b.match(child, d) {
 				return true
 			}
 		}
 		return false
 	case opNot:
-		return !b.match(c.kids[0], d)
+		return !b.match(c.children[0], d)
 	case opExists:
 		return b.find(c.args[0].path, d) != nil
 	case opNotExists:
@@ -137,7 +137,7 @@ func inOrder(op op, x, y types.AttributeValue) bool {
 		return order < 0
 	case opLessEqual:
 		return order <= 0
-	case opMore:
+	case opGreater:
 		return order > 0
 	}
 	return order >= 0

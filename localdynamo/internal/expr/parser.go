@@ -20,7 +20,7 @@ const (
 // Parse reads text, which must stand in the parameter kind.
 func Parse(kind Kind, text string) (*Parsed, error) {
 	p := &parser{out: &Parsed{kind: kind}, text: text}
-	if err := p.run(); err != nil {
+	if err := p.parse(); err != nil {
 		return nil, fmt.Errorf("Invalid %s: %w", kind, err)
 	}
 	for _, fault := range p.faults {
@@ -58,7 +58,7 @@ type parser struct {
 	faults    [ranks]error
 }
 
-func (p *parser) run() error {
+func (p *parser) parse() error {
 	if p.text == "" {
 		return errors.New("The expression can not be empty;")
 	}
@@ -151,8 +151,8 @@ func (p *parser) unexpected() error {
 	return fmt.Errorf("Syntax error; token: %q, near: %q", name, p.text[from:to])
 }
 
-// later keeps an error of meaning.
-func (p *parser) later(r rank, format string, args ...any) {
+// deferError keeps an error of meaning.
+func (p *parser) deferError(r rank, format string, args ...any) {
 	if p.faults[r] == nil {
 		p.faults[r] = fmt.Errorf(format, args...)
 	}
@@ -223,7 +223,7 @@ func (p *parser) path() (path, error) {
 			steps = append(steps, s)
 		default:
 			if len(steps) > maxPath {
-				p.later(rankOperand, "The document path has too many nesting levels; nesting levels: %d", len(steps))
+				p.deferError(rankOperand, "The document path has too many nesting levels; nesting levels: %d", len(steps))
 			}
 			return steps, nil
 		}
@@ -238,7 +238,7 @@ func (p *parser) pathName() (step, error) {
 	case t.kind == tokenIdentifier && !isGrammarWord(t.text):
 		p.next()
 		if isReserved(t.text) {
-			p.later(rankWord, "Attribute name is a reserved keyword; reserved keyword: %s", t.text)
+			p.deferError(rankWord, "Attribute name is a reserved keyword; reserved keyword: %s", t.text)
 		}
 		return step{kind: stepName, name: t.text}, nil
 	}
@@ -260,7 +260,7 @@ func (p *parser) pathIndex() (step, error) {
 	p.next()
 	index, err := strconv.Atoi(t.text)
 	if err != nil || index > maxIndex {
-		p.later(rankWord, "List index is not within the allowable range; index: [%s]", t.text)
+		p.deferError(rankWord, "List index is not within the allowable range; index: [%s]", t.text)
 	}
 	return step{kind: stepIndex, index: index}, p.expectSymbol("]")
 }
@@ -295,9 +295,9 @@ func (p *parser) call(argument func() (*operand, error)) (op, []*operand, error)
 	f, known := lookUpFunction(name)
 	switch {
 	case !known:
-		p.later(rankWord, "Invalid function name; function: %s", name)
+		p.deferError(rankWord, "Invalid function name; function: %s", name)
 	case f.args != len(args):
-		p.later(rankOperand, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
+		p.deferError(rankOperand, "Incorrect number of operands for operator or function; operator or function: %s, number of operands: %d", name, len(args))
 	}
 	return name, args, nil
 }

@@ -84,9 +84,9 @@ func (p *printer) update() string {
 func (p *printer) condition(c *cond) string {
 	switch c.op {
 	case opAnd, opOr:
-		return join(" "+string(c.op)+" ", c.kids, p.kid)
+		return join(" "+string(c.op)+" ", c.children, p.child)
 	case opNot:
-		return "NOT " + p.kid(c.kids[0])
+		return "NOT " + p.child(c.children[0])
 	case opBetween:
 		return p.operand(c.args[0]) + " BETWEEN " + p.operand(c.args[1]) + " AND " + p.operand(c.args[2])
 	case opIn:
@@ -98,8 +98,8 @@ func (p *printer) condition(c *cond) string {
 	return p.operand(c.args[0]) + " " + string(c.op) + " " + p.operand(c.args[1])
 }
 
-// kid is a condition inside of another.
-func (p *printer) kid(c *cond) string {
+// child is a condition inside of another.
+func (p *printer) child(c *cond) string {
 	if c.op == opAnd || c.op == opOr {
 		return "(" + p.condition(c) + ")"
 	}

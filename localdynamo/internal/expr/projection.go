@@ -32,32 +32,32 @@ func (s *Scope) Projection(text *string) (*Projection, error) {
 	}
 	root := &branch{}
 	for _, p := range b.paths {
-		if err := b.plant(root, p); err != nil {
+		if err := b.insert(root, p); err != nil {
 			return nil, err
 		}
 	}
 	return &Projection{root: root}, nil
 }
 
-// plant checks a path and adds it to the tree. Two paths overlap if one begins the other,
+// insert checks a path and adds it to the tree. Two paths overlap if one begins the other,
 // and conflict if one takes a map where the other takes a list.
-func (b *binding) plant(root *branch, p path) error {
+func (b *binding) insert(root *branch, p path) error {
 	if err := b.checkPath(p); err != nil {
 		return err
 	}
 	at := root
 	for i, s := range p {
 		if at.leaf {
-			return b.clash("overlap", at.first, p)
+			return b.pathError("overlap", at.first, p)
 		}
 		next, ok := at.step(s, b)
 		if !ok {
-			return b.clash("conflict", at.first, p)
+			return b.pathError("conflict", at.first, p)
 		}
 		if next.first == nil {
 			next.first = p
 		} else if i == len(p)-1 {
-			return b.clash("overlap", next.first, p)
+			return b.pathError("overlap", next.first, p)
 		}
 		at = next
 	}
@@ -65,8 +65,8 @@ func (b *binding) plant(root *branch, p path) error {
 	return nil
 }
 
-func (b *binding) clash(how string, one, two path) error {
-	return b.errorf("Two document paths %s with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", how, b.describe(one), b.describe(two))
+func (b *binding) pathError(how string, one, two path) error {
+	return b.errorf("Two document paths %s with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", how, b.formatPath(one), b.formatPath(two))
 }
 
 // step returns the branch that s leads to, which it makes if need be.
@@ -75,15 +75,15 @@ func (n *branch) step(s step, b *binding) (*branch, bool) {
 		if n.names != nil {
 			return nil, false
 		}
-		return grow(&n.indexes, s.index), true
+		return child(&n.indexes, s.index), true
 	}
 	if n.indexes != nil {
 		return nil, false
 	}
-	return grow(&n.names, b.name(s)), true
+	return child(&n.names, b.name(s)), true
 }
 
-func grow[K comparable](m *map[K]*branch, key K) *branch {
+func child[K comparable](m *map[K]*branch, key K) *branch {
 	if *m == nil {
 		*m = make(map[K]*branch)
 	}
@@ -95,9 +95,9 @@ func grow[K comparable](m *map[K]*branch, key K) *branch {
 	return next
 }
 
-// Of returns what the projection leaves of a document: maps keep the members
+// Apply returns what the projection leaves of a document: maps keep the members
 // that were named, lists close up. It shares values with the document.
-func (p *Projection) Of(d Document) map[string]types.AttributeValue {
+func (p *Projection) Apply(d Document) map[string]types.AttributeValue {
 	out := make(map[string]types.AttributeValue, len(p.root.names))
 	for name, n := range p.root.names {
 		if v := n.prune(d.Attribute(name)); v != nil {

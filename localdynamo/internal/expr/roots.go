@@ -24,8 +24,8 @@ func (c *Condition) Roots() []string {
 }
 
 func (b *binding) roots(c *cond, found map[string]struct{}) {
-	for _, kid := range c.kids {
-		b.roots(kid, found)
+	for _, child := range c.children {
+		b.roots(child, found)
 	}
 	for _, arg := range c.args {
 		for arg.kind == operandSize {

@@ -68,16 +68,16 @@ func NewScope(cache *Cache, names map[string]string, values map[string]types.Att
 			return nil, err
 		}
 	}
-	clean, err := cleanValues(values)
+	clean, err := normalizeValues(values)
 	if err != nil {
 		return nil, err
 	}
 	return &Scope{cache: cache, names: names, values: clean}, nil
 }
 
-// cleanValues checks and copies all values, used or not. Of several faults it
+// normalizeValues checks and copies all values, used or not. Of several faults it
 // reports the one whose key comes first.
-func cleanValues(values map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
+func normalizeValues(values map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
 	if values == nil {
 		return nil, nil
 	}
@@ -85,7 +85,7 @@ func cleanValues(values map[string]types.AttributeValue) (map[string]types.Attri
 	var faulty string
 	var fault error
 	for key, raw := range values {
-		v, err := value.Clean(raw)
+		v, err := value.Normalize(raw)
 		if err != nil && (fault == nil || key < faulty) {
 			faulty, fault = key, err
 		}
@@ -116,8 +116,8 @@ func (s *Scope) Size() int {
 	return n
 }
 
-// Done reports names and values that no expression used.
-func (s *Scope) Done() error {
+// CheckUnused reports names and values that no expression used.
+func (s *Scope) CheckUnused() error {
 	if len(s.used) == 0 {
 		switch {
 		case s.names != nil:
@@ -128,18 +128,18 @@ func (s *Scope) Done() error {
 		return nil
 	}
 	names := func(p *Parsed) []string { return p.names }
-	if unused := leftOver(s.names, s.used, names); unused != "" {
+	if unused := unusedKeys(s.names, s.used, names); unused != "" {
 		return fmt.Errorf("Value provided in ExpressionAttributeNames unused in expressions: keys: {%s}", unused)
 	}
 	values := func(p *Parsed) []string { return p.values }
-	if unused := leftOver(s.values, s.used, values); unused != "" {
+	if unused := unusedKeys(s.values, s.used, values); unused != "" {
 		return fmt.Errorf("Value provided in ExpressionAttributeValues unused in expressions: keys: {%s}", unused)
 	}
 	return nil
 }
 
-// leftOver lists the keys of given that no expression mentions.
-func leftOver[V any](given map[string]V, used []*Parsed, mentioned func(*Parsed) []string) string {
+// unusedKeys lists the keys of given that no expression mentions.
+func unusedKeys[V any](given map[string]V, used []*Parsed, mentioned func(*Parsed) []string) string {
 	if len(used) == 1 && len(mentioned(used[0])) == len(given) {
 		return "" // everything mentioned was found in given when it was bound
 	}
@@ -204,8 +204,8 @@ func (b *binding) name(s step) string {
 	return s.name
 }
 
-// describe writes a path as AWS does in its messages: [a, b, [2]].
-func (b *binding) describe(p path) string {
+// formatPath writes a path as AWS does in its messages: [a, b, [2]].
+func (b *binding) formatPath(p path) string {
 	parts := make([]string, len(p))
 	for i, s := range p {
 		if s.kind == stepIndex {

@@ -14,7 +14,7 @@ func (p *parser) update() error {
 			return p.unexpected()
 		}
 		if seen[verb] {
-			p.later(rankSection, "The %q section can only be used once in an update expression;", string(verb))
+			p.deferError(rankSection, "The %q section can only be used once in an update expression;", string(verb))
 		}
 		seen[verb] = true
 		for {
@@ -69,8 +69,8 @@ type setTerm struct {
 	enclosed bool
 }
 
-// inner checks a term that is part of another.
-func (p *parser) inner(t setTerm) {
+// checkNested checks a term that is part of another.
+func (p *parser) checkNested(t setTerm) {
 	if t.operand.kind == operandListAppend {
 		p.misplaced(opListAppend)
 	}
@@ -101,7 +101,7 @@ func (p *parser) sum() (setTerm, error) {
 	default:
 		return left, nil
 	}
-	p.inner(left)
+	p.checkNested(left)
 	p.countOperator()
 	right, err := p.setOperand()
 	return setTerm{operand: &operand{kind: kind, args: []*operand{left.operand, right}}, sum: true}, err
@@ -113,7 +113,7 @@ func (p *parser) setOperand() (*operand, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.inner(t)
+	p.checkNested(t)
 	return t.operand, nil
 }
 
@@ -163,7 +163,7 @@ func (p *parser) setFunction() (*operand, error) {
 		return &operand{kind: operandListAppend, args: args}, nil
 	}
 	if _, known := lookUpFunction(name); known {
-		p.later(rankWord, "The function is not allowed in an update expression; function: %s", name)
+		p.deferError(rankWord, "The function is not allowed in an update expression; function: %s", name)
 	}
 	return &operand{}, nil
 }

@@ -97,7 +97,7 @@ func checkKeyOrder(t tester, a, b, tail types.AttributeValue) {
 	if want != 0 && bytes.HasPrefix(y, x) {
 		t.Fatalf("%x begins %x", x, y)
 	}
-	above := value.After(x)
+	above := value.PrefixEnd(x)
 	if above != nil && (bytes.Compare(strung, above) >= 0 || want < 0 && bytes.Compare(y, above) < 0) {
 		t.Fatalf("after %x: %x", x, above)
 	}

@@ -89,9 +89,9 @@ func appendNumberKey(dst []byte, canonical string) ([]byte, error) {
 	return append(dst, invert), nil
 }
 
-// After returns the least key above every key that begins with prefix, or nil
+// PrefixEnd returns the least key above every key that begins with prefix, or nil
 // if there is none.
-func After(prefix []byte) []byte {
+func PrefixEnd(prefix []byte) []byte {
 	n := len(prefix)
 	for n > 0 && prefix[n-1] == 0xff {
 		n--

@@ -66,20 +66,20 @@ func Type(v types.AttributeValue) string {
 	return ""
 }
 
-// Clean checks v and returns a canonical deep copy of it.
-func Clean(v types.AttributeValue) (types.AttributeValue, error) {
-	return clean(v, 1)
+// Normalize checks v and returns a canonical deep copy of it.
+func Normalize(v types.AttributeValue) (types.AttributeValue, error) {
+	return normalize(v, 1)
 }
 
-// CleanItem checks and copies a whole item or key. Of several faults it reports
+// NormalizeItem checks and copies a whole item or key. Of several faults it reports
 // the name of an attribute first, and the name of a member of a map last.
-func CleanItem(item map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
+func NormalizeItem(item map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
 	for name := range item {
 		if err := CheckName(name); err != nil {
 			return nil, err
 		}
 	}
-	out, err := cleanMap(item, 1)
+	out, err := normalizeMap(item, 1)
 	if errors.Is(err, ErrNoName) {
 		if deep := CheckDepth(item); deep != nil {
 			err = deep
@@ -88,8 +88,8 @@ func CleanItem(item map[string]types.AttributeValue) (map[string]types.Attribute
 	return out, err
 }
 
-// clean works on a value that depth maps and lists enclose.
-func clean(v types.AttributeValue, depth int) (types.AttributeValue, error) {
+// normalize works on a value that depth maps and lists enclose.
+func normalize(v types.AttributeValue, depth int) (types.AttributeValue, error) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
 		if v != nil {
@@ -117,26 +117,26 @@ func clean(v types.AttributeValue, depth int) (types.AttributeValue, error) {
 		}
 	case *types.AttributeValueMemberL:
 		if v != nil {
-			return cleanList(v.Value, depth+1)
+			return normalizeList(v.Value, depth+1)
 		}
 	case *types.AttributeValueMemberM:
 		if v != nil {
-			m, err := cleanMap(v.Value, depth+1)
+			m, err := normalizeMap(v.Value, depth+1)
 			return &types.AttributeValueMemberM{Value: m}, err
 		}
 	default:
-		return cleanSet(v)
+		return normalizeSet(v)
 	}
 	return nil, ErrNoType
 }
 
-func cleanList(in []types.AttributeValue, depth int) (types.AttributeValue, error) {
+func normalizeList(in []types.AttributeValue, depth int) (types.AttributeValue, error) {
 	if depth > MaxDepth {
 		return nil, ErrTooDeep
 	}
 	out := make([]types.AttributeValue, len(in))
 	for i, e := range in {
-		c, err := clean(e, depth)
+		c, err := normalize(e, depth)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func cleanList(in []types.AttributeValue, depth int) (types.AttributeValue, erro
 	return &types.AttributeValueMemberL{Value: out}, nil
 }
 
-func cleanMap(in map[string]types.AttributeValue, depth int) (map[string]types.AttributeValue, error) {
+func normalizeMap(in map[string]types.AttributeValue, depth int) (map[string]types.AttributeValue, error) {
 	if depth > MaxDepth {
 		return nil, ErrTooDeep
 	}
@@ -154,7 +154,7 @@ func cleanMap(in map[string]types.AttributeValue, depth int) (map[string]types.A
 		if err := CheckName(name); err != nil {
 			return nil, err
 		}
-		c, err := clean(e, depth)
+		c, err := normalize(e, depth)
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +174,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-func cleanSet(v types.AttributeValue) (types.AttributeValue, error) {
+func normalizeSet(v types.AttributeValue) (types.AttributeValue, error) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberSS:
 		if v == nil {
@@ -195,7 +195,7 @@ func cleanSet(v types.AttributeValue) (types.AttributeValue, error) {
 		if len(v.Value) == 0 {
 			return nil, errEmptyNS
 		}
-		return cleanNumberSet(v.Value)
+		return normalizeNumberSet(v.Value)
 	case *types.AttributeValueMemberBS:
 		if v == nil {
 			return nil, ErrNoType
@@ -203,12 +203,12 @@ func cleanSet(v types.AttributeValue) (types.AttributeValue, error) {
 		if len(v.Value) == 0 {
 			return nil, errEmptyBS
 		}
-		return cleanBinarySet(v.Value)
+		return normalizeBinarySet(v.Value)
 	}
 	return nil, ErrNoType
 }
 
-func cleanNumberSet(in []string) (types.AttributeValue, error) {
+func normalizeNumberSet(in []string) (types.AttributeValue, error) {
 	out := make([]string, len(in))
 	for i, n := range in {
 		c, err := Canonical(n)
@@ -225,7 +225,7 @@ func cleanNumberSet(in []string) (types.AttributeValue, error) {
 	return &types.AttributeValueMemberNS{Value: out}, nil
 }
 
-func cleanBinarySet(in [][]byte) (types.AttributeValue, error) {
+func normalizeBinarySet(in [][]byte) (types.AttributeValue, error) {
 	set := sortedBinaries(in)
 	for i := 1; i < len(set); i++ {
 		if bytes.Equal(set[i-1], set[i]) {

@@ -211,7 +211,7 @@ func anyItem(depth int) *rapid.Generator[map[string]types.AttributeValue] {
 
 func TestItemsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		item, err := value.CleanItem(anyItem(3).Draw(t, "item"))
+		item, err := value.NormalizeItem(anyItem(3).Draw(t, "item"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +305,7 @@ func TestDepth(t *testing.T) {
 		return map[string]types.AttributeValue{"v": v}
 	}
 	for n, ok := range map[int]bool{31: true, 32: false} {
-		item, err := value.CleanItem(nested(n))
+		item, err := value.NormalizeItem(nested(n))
 		if (err == nil) != ok {
 			t.Errorf("%d levels: %v", n, err)
 		}
@@ -324,7 +324,7 @@ func TestDepth(t *testing.T) {
 // items that were written when they stood in that of their texts.
 func TestNumberSetsInOrder(t *testing.T) {
 	set := func(members ...string) types.AttributeValue { return &types.AttributeValueMemberNS{Value: members} }
-	clean, err := value.Clean(set("10", "9", "-1", "0.5", "-20"))
+	clean, err := value.Normalize(set("10", "9", "-1", "0.5", "-20"))
 	if err != nil {
 		t.Fatal(err)
 	}
