@@ -1,4 +1,4 @@
-/** Batches: many reads, or many unconditional writes, in few requests. */
+/** Batched reads and unconditional batched writes. */
 
 import {
   BatchGetItemCommand,
@@ -23,21 +23,21 @@ import { answerOf, isThrottling, outcomeOf } from './outcome.js';
 import type { Calls } from './retry.js';
 import { unconditionalPutOf } from './write.js';
 
-/** Bounds of one request, in items. */
+/** DynamoDB's limits per request, in items. */
 const maxGets = 100;
 const maxWrites = 25;
 
-/** How often a request is made of which nothing at all is carried out. */
-const maxFutile = 8;
+/** How many requests in a row may return everything unprocessed before the batch fails. */
+const maxStalledRequests = 8;
 
-/** Where batches go. */
+/** The client and retry settings that a batch runs with. */
 export interface Target {
   ddb: DynamoDBClient;
   calls: Calls;
   signal: AbortSignal | undefined;
 }
 
-/** Reads items by their keys; the answer has them in the order of the keys, undefined where there is none. */
+/** Reads items by key. The result is in the order of the keys, undefined for missing items. */
 export async function batchGet(
   { ddb, calls, signal }: Target,
   model: Model,
@@ -50,7 +50,7 @@ export async function batchGet(
   );
   const found = new Map<string, Item>();
   const name = `get ${wanted.length} items of ${model.name} in table ${model.tableName}`;
-  await inParts(calls, signal, maxGets, [...wanted], name, async (part) => {
+  await inRequests(calls, signal, maxGets, [...wanted], name, async (part) => {
     const request = { [model.tableName]: { Keys: part, ConsistentRead: consistent } };
     const answer = await calls.call(signal, (abortSignal) =>
       ddb.send(new BatchGetItemCommand({ RequestItems: request }), { abortSignal }),
@@ -65,19 +65,19 @@ export async function batchGet(
   return wanted.map((key) => found.get(identityOf(key)));
 }
 
-/** The key of an item as it is stored. */
+/** Returns the key of a stored item. */
 function encodedKey(model: Model, item: Item): Item {
   return Object.fromEntries(model.keys.map(({ attribute }) => [attribute, item[attribute]])) as Item;
 }
 
-/** One write of a batch, and what the caller gave for it. */
+/** One write of a batch, with the caller's argument. */
 interface BatchedWrite {
   key: Item;
   request: WriteRequest;
   given: unknown;
 }
 
-/** Puts and deletes items, whatever is stored; what is written stays written if the rest fails. */
+/** Puts and deletes items unconditionally. Writes that succeeded stay if the rest fails. */
 export async function batchWrite({ ddb, calls, signal }: Target, model: Model, given: Unprocessed): Promise<void> {
   const writes = [
     ...given.puts.map((item) => putRequest(model, item)),
@@ -89,7 +89,7 @@ export async function batchWrite({ ddb, calls, signal }: Target, model: Model, g
   );
   const pending = new Map(writes.map((write) => [identityOf(write.key), write]));
   const name = `write ${writes.length} items of ${model.name} in table ${model.tableName}`;
-  await inParts(calls, signal, maxWrites, writes, name, async (part) => {
+  await inRequests(calls, signal, maxWrites, writes, name, async (part) => {
     const request = { [model.tableName]: part.map((write) => write.request) };
     const answer = await calls.call(signal, (abortSignal) =>
       ddb.send(new BatchWriteItemCommand({ RequestItems: request }), { abortSignal }),
@@ -122,16 +122,16 @@ function keyOf(model: Model, write: WriteRequest): Item {
   return encodedKey(model, write.PutRequest?.Item ?? write.DeleteRequest?.Key ?? {});
 }
 
-/** The error of writes that were not all carried out. */
+/** Returns the error of a batch that was not written completely. */
 function writeBatchFailure(name: string, error: unknown, pending: BatchedWrite[], total: number): unknown {
   const isPut = (write: BatchedWrite) => write.request.PutRequest !== undefined;
   const unprocessed = {
     puts: pending.filter(isPut).map((write) => write.given),
     deletes: pending.filter((write) => !isPut(write)).map((write) => write.given),
   };
-  const done = `${total - pending.length} are written, ${pending.length} are not known to be, see unprocessed`;
+  const done = `${total - pending.length} were written, ${pending.length} may not have been (see unprocessed)`;
   if (error instanceof ThrottledError) {
-    return new ThrottledError(`${name}: DynamoDB throttles; ${done}`, { cause: error.cause, unprocessed });
+    return new ThrottledError(`${name}: throttled; ${done}`, { cause: error.cause, unprocessed });
   }
   const failure = readFailure(name, error);
   if (pending.length === total && outcomeOf(error) === 'refused' && !(failure instanceof TableNotFoundError)) {
@@ -143,10 +143,11 @@ function writeBatchFailure(name: string, error: unknown, pending: BatchedWrite[]
 }
 
 /**
- * Carries out a batch part by part. What comes back unprocessed goes first in the
- * next request, after a pause that gets longer while nothing at all is carried out.
+ * Sends a batch in requests of `size` items. Unprocessed items go first in the next
+ * request, after exponential backoff that resets as soon as part of a request is
+ * processed.
  */
-async function inParts<T>(
+async function inRequests<T>(
   calls: Calls,
   signal: AbortSignal | undefined,
   size: number,
@@ -154,26 +155,26 @@ async function inParts<T>(
   name: string,
   send: (part: T[]) => Promise<T[]>,
 ): Promise<void> {
-  let futile = 0;
+  let stalled = 0;
   for (let pending = work; pending.length > 0; ) {
     const part = pending.slice(0, size);
-    const { left, cause } = await unprocessed(part, send);
+    const { left, cause } = await unprocessedOf(part, send);
     pending = [...left, ...pending.slice(size)];
     if (left.length === 0) {
-      futile = 0;
+      stalled = 0;
       continue;
     }
-    futile = left.length === part.length ? futile + 1 : 1;
-    if (futile >= maxFutile || !(await calls.pause(signal, futile))) {
-      throw new ThrottledError(`${name}: DynamoDB throttles; ${pending.length} are left`, {
+    stalled = left.length === part.length ? stalled + 1 : 1;
+    if (stalled >= maxStalledRequests || !(await calls.backoff(signal, stalled))) {
+      throw new ThrottledError(`${name}: throttled; ${pending.length} items remain`, {
         cause: signal?.reason ?? cause,
       });
     }
   }
 }
 
-/** Sends a part; throttling is DynamoDB's word for nothing of it was carried out. */
-async function unprocessed<T>(part: T[], send: (part: T[]) => Promise<T[]>): Promise<{ left: T[]; cause?: unknown }> {
+/** Sends one request and returns its unprocessed items; a throttled request processed none. */
+async function unprocessedOf<T>(part: T[], send: (part: T[]) => Promise<T[]>): Promise<{ left: T[]; cause?: unknown }> {
   try {
     return { left: await send(part) };
   } catch (error) {
@@ -185,13 +186,13 @@ async function unprocessed<T>(part: T[], send: (part: T[]) => Promise<T[]>): Pro
   }
 }
 
-/** Refuses a batch that names an item twice. */
+/** Rejects a batch that contains an item twice. */
 function distinct(model: Model, keys: Item[]): Item[] {
   const seen = new Set<string>();
   for (const key of keys) {
     const identity = identityOf(key);
     if (seen.has(identity)) {
-      throw new InvalidQueryError(`${nameOf(model, key)} is twice in the batch: a batch names an item once`);
+      throw new InvalidQueryError(`${nameOf(model, key)} is in the batch twice; a batch may contain an item once`);
     }
     seen.add(identity);
   }

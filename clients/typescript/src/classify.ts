@@ -1,4 +1,4 @@
-/** DynamoDB's answers, as errors that callers branch on. */
+/** Maps DynamoDB's error responses to the errors that callers branch on. */
 
 import {
   ConditionFailedError,
@@ -25,36 +25,35 @@ import {
   reasonsOf,
 } from './outcome.js';
 
-/** What an item was demanded to be. */
-export interface Demand {
-  /** For people: what was tried, on which item. */
+/** The precondition of a write, for error messages. */
+export interface Precondition {
+  /** What was tried, on which item. */
   name: string;
-  /** Says that a version was demanded, and the stored item, if there is one, has another. */
+  /** Reports whether the write required a version that the stored item does not have. */
   conflicts(item: Item | undefined): boolean;
 }
 
 /**
- * The error of a write of some items. Answers of which this package has no error,
- * such as a missing permission, are the SDK's own.
+ * Returns the error of a write. Responses without an error class in this package, such as
+ * a missing permission, stay the SDK's own errors.
  */
-export function writeFailure(name: string, demands: readonly Demand[], error: unknown): unknown {
-  const failure = failureOf(name, demands, error);
-  const isSaid = failure instanceof TheorydbError && outcomeOf(failure) === 'unknown';
-  if (outcomeOf(error) !== 'unknown' || isSaid) {
+export function writeFailure(name: string, preconditions: readonly Precondition[], error: unknown): unknown {
+  const failure = failureOf(name, preconditions, error);
+  const isUnknown = failure instanceof TheorydbError && outcomeOf(failure) === 'unknown';
+  if (outcomeOf(error) !== 'unknown' || isUnknown) {
     return failure;
   }
-  return new UnknownOutcomeError(
-    `${name}: no answer tells whether it happened; read what is stored before you repeat it`,
-    { cause: error },
-  );
+  return new UnknownOutcomeError(`${name}: the outcome is unknown; read the stored item before you retry`, {
+    cause: error,
+  });
 }
 
-/** The error of a read. */
+/** Returns the error of a read. */
 export function readFailure(name: string, error: unknown): unknown {
   return failureOf(name, [], error);
 }
 
-function failureOf(name: string, demands: readonly Demand[], error: unknown): unknown {
+function failureOf(name: string, preconditions: readonly Precondition[], error: unknown): unknown {
   const answer = answerOf(error);
   if (answer === undefined || error instanceof TheorydbError) {
     return error;
@@ -62,60 +61,61 @@ function failureOf(name: string, demands: readonly Demand[], error: unknown): un
   const cause = { cause: error };
   switch (answer.name) {
     case 'ConditionalCheckFailedException':
-      return refused(demands[0], answer.Item, cause);
+      return refused(preconditions[0], answer.Item, cause);
     case 'TransactionCanceledException':
-      return cancelled(name, demands, answer, error);
+      return cancelled(name, preconditions, answer, error);
     case 'ResourceNotFoundException':
       return new TableNotFoundError(
-        `${name}: there is no such table or index, or it cannot be used yet: ${answer.message}`,
+        `${name}: the table or index does not exist or is not active yet: ${answer.message}`,
         cause,
       );
     case 'ValidationException':
-      return new InvalidQueryError(`${name}: DynamoDB refuses the request: ${answer.message}`, cause);
+      return new InvalidQueryError(`${name}: DynamoDB rejected the request: ${answer.message}`, cause);
   }
   if (isConflict(answer)) {
-    return new TransactionConflictError(`${name}: another transaction is at work on the item; try again`, cause);
+    return new TransactionConflictError(`${name}: conflict with another transaction on the item; try again`, cause);
   }
   if (isThrottling(answer)) {
-    return new ThrottledError(
-      `${name}: DynamoDB throttles; the capacity of the table or the account is exhausted`,
-      cause,
-    );
+    return new ThrottledError(`${name}: throttled; the capacity of the table or the account is exhausted`, cause);
   }
   return error;
 }
 
-/** The error of a write of one item whose condition failed. */
-function refused(demand: Demand | undefined, item: Item | undefined, refusal: Refusal): ConditionFailedError {
-  const name = demand?.name ?? 'the write';
-  const stored = item === undefined ? ': there is none' : '';
-  if (demand?.conflicts(item)) {
+/** Returns the error of a write of one item whose condition failed. */
+function refused(
+  precondition: Precondition | undefined,
+  item: Item | undefined,
+  refusal: Refusal,
+): ConditionFailedError {
+  const name = precondition?.name ?? 'the write';
+  const stored = item === undefined ? ': no such item' : '';
+  if (precondition?.conflicts(item)) {
     const change = item === undefined ? 'deleted' : 'changed';
     return new VersionConflictError(`${name}: the item was ${change} since it was read; read it again`, {
       ...refusal,
       item,
     });
   }
-  return new ConditionFailedError(`${name}: the stored item is not as the condition demands${stored}`, {
+  return new ConditionFailedError(`${name}: the stored item does not meet the condition${stored}`, {
     ...refusal,
     item,
   });
 }
 
 /**
- * The error of a cancelled transaction: that of its first failed condition, else what
- * all of it met. An internal error of DynamoDB is the SDK's own.
+ * Returns the error of a cancelled transaction: that of its first failed condition if
+ * there is one. An internal error of DynamoDB stays the SDK's own.
  */
-function cancelled(name: string, demands: readonly Demand[], answer: Answer, error: unknown): unknown {
+function cancelled(name: string, preconditions: readonly Precondition[], answer: Answer, error: unknown): unknown {
   const reasons = reasonsOf(answer);
   const refusal = { cause: error, reasons };
   const failed = reasons.find((reason) => reason.code === conditionFailed);
   if (failed !== undefined) {
-    const demand = demands[failed.index];
-    const action = demand && { ...demand, name: `${name}: action ${failed.index}, ${demand.name}` };
+    const precondition = preconditions[failed.index];
+    const action = precondition && { ...precondition, name: `${name}: action ${failed.index}, ${precondition.name}` };
     return refused(action, failed.item as Item | undefined, refusal);
   }
-  const text = `${name}: the transaction was cancelled, and nothing of it happened: ${listed(reasons)}`;
+  const text = `${name}: the transaction was cancelled and not applied: ${formatReasons(reasons)}`;
   if (reasons.some(isConflictReason)) {
     return new TransactionConflictError(text, refusal);
   }
@@ -125,7 +125,7 @@ function cancelled(name: string, demands: readonly Demand[], answer: Answer, err
   return outcomeOf(error) === 'refused' ? new InvalidQueryError(text, refusal) : error;
 }
 
-function listed(reasons: readonly Reason[]): string {
+function formatReasons(reasons: readonly Reason[]): string {
   return reasons
     .filter((reason) => reason.code !== 'None')
     .map((reason) => `action ${reason.index}: ${reason.code}${reason.message === '' ? '' : `: ${reason.message}`}`)

@@ -1,11 +1,10 @@
 /**
- * TheorydbClient: typed calls on the items of registered models.
+ * TheorydbClient: typed operations on the items of registered models.
  *
- * Each call either does what it says or is an error that was thrown before anything
- * was sent. Conditions are never dropped, no read becomes a scan, values come back as
- * they went in. What is sent twice because an answer was lost happens once where
- * DynamoDB can know it, in transactions; elsewhere `outcomeOf` tells whether a write
- * can have happened.
+ * Invalid arguments throw before anything is sent. Conditions are never dropped, no read
+ * becomes a scan, and values round-trip exactly. A retry after a lost reply is applied
+ * once where DynamoDB supports idempotency, which is in transactions; elsewhere
+ * `outcomeOf` tells whether a write may have been applied.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -34,55 +33,57 @@ import { TokenAge } from './token.js';
 import { checkToken, type ModelName, type TransactAction, transactItem, writesOf } from './transact.js';
 import { createOf, deleteOf, putOf, type SingleWrite, updateOf } from './write.js';
 
-/** Adjusts a client; every member has a default. */
+/** Options of a client. Every member has a default. */
 export interface TheorydbClientOptions<M extends Model = Model> extends RetryOptions {
-  /** The models of the client; more can be registered. */
+  /** The models of the client; `register` adds more. */
   models?: readonly M[];
 }
 
-/** What every call takes. */
+/** Options of every call. */
 export interface CallOptions {
-  /** Ends the call. Whether a write that was ended happened is unknown. */
+  /** Cancels the call. The outcome of a cancelled write is unknown. */
   signal?: AbortSignal;
 }
 
-/** What every read takes. */
+/** Options of every read. */
 export interface ReadOptions extends CallOptions {
-  /** Whether every write that was answered before is seen. Default: true, which costs twice as much. */
+  /** Strongly consistent reads, which cost twice as much. Default: true. */
   consistentRead?: boolean;
 }
 
-/** What every write of one item takes: what the stored item has to be besides. */
+/** Options of every write of one item: an additional condition on the stored item. */
 export type WriteOptions = CallOptions & RawCondition;
 
-/** What a transaction takes. */
+/** Options of a transaction. */
 export interface TransactOptions extends CallOptions {
   /**
-   * By which DynamoDB knows a transaction that is sent twice within ten minutes, 1 to
-   * 36 characters. Default: a random one.
+   * The idempotency token, 1 to 36 characters. DynamoDB applies a transaction that is sent
+   * twice within ten minutes under one token once. Default: a random token.
    */
   clientRequestToken?: string;
 }
 
-/** The models of a client to which others were added: those alone, if it had none that are known. */
+/** The model types of a client after `register`: only the new ones if none were known before. */
 type Registered<M extends Model, N extends Model> = Model extends M ? N : M | N;
 
-/** The model that a name stands for. */
+/** The model with a name. */
 type Named<M extends Model, N> = N extends Model ? N : Model extends M ? Model : Extract<M, { name: N }>;
 
 /**
- * A client for the items of some models. It is never changed but by `register`, holds
- * no connections of its own, and need not be closed.
+ * A client for the items of some models. Only `register` changes it. It holds no
+ * connections of its own and need not be closed.
  */
 export class TheorydbClient<M extends Model = Model> {
   readonly #ddb: DynamoDBClient;
   readonly #calls: Calls;
   readonly #models = new Map<string, Model>();
 
-  /** @throws InvalidModelError if two models have one name. */
+  /** @throws InvalidModelError if two models have the same name. */
   constructor(ddb: DynamoDBClient, options: TheorydbClientOptions<M> = {}) {
     if (typeof ddb?.send !== 'function') {
-      throw new InvalidInputError('a TheorydbClient takes a DynamoDBClient of @aws-sdk/client-dynamodb first');
+      throw new InvalidInputError(
+        'the first argument of TheorydbClient must be a DynamoDBClient of @aws-sdk/client-dynamodb',
+      );
     }
     this.#ddb = ddb;
     this.#calls = new Calls(systemClock(), options);
@@ -90,16 +91,16 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Registers models, and returns the client as one that knows their types.
+   * Registers models and returns this client, typed with them.
    *
-   * @throws InvalidModelError if another model has the name.
+   * @throws InvalidModelError if another model has the same name.
    */
   register<const N extends readonly Model[]>(...models: N): TheorydbClient<Registered<M, N[number]>> {
     for (const model of models) {
       const known = this.#models.get(model.name);
       if (known !== undefined && known !== model) {
         throw new InvalidModelError(
-          `another model is registered as ${model.name} already; models of one client have names of their own`,
+          `another model named ${model.name} is already registered; names must be unique within a client`,
         );
       }
       this.#models.set(model.name, model);
@@ -110,7 +111,7 @@ export class TheorydbClient<M extends Model = Model> {
   /**
    * Reads one item.
    *
-   * @throws ItemNotFoundError if there is none, MalformedRowError if it is not as the model says.
+   * @throws ItemNotFoundError if it does not exist, MalformedRowError if it does not match the model.
    */
   async get<N extends ModelName<M>>(
     model: N,
@@ -121,13 +122,13 @@ export class TheorydbClient<M extends Model = Model> {
     if (found === null) {
       const known = this.#model(model);
       throw new ItemNotFoundError(
-        `get ${nameOf(known, encodeKey(known, key))} in table ${known.tableName}: there is no such item`,
+        `get ${nameOf(known, encodeKey(known, key))} in table ${known.tableName}: no such item`,
       );
     }
     return found;
   }
 
-  /** Reads one item; null if there is none. */
+  /** Reads one item; null if it does not exist. */
   async getOrNull<N extends ModelName<M>>(
     model: N,
     key: KeyOf<Named<M, N>>,
@@ -148,8 +149,8 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Stores a whole item over whatever is there. With a version it has to be as it was
-   * read; an item without one has to be new.
+   * Stores an item, replacing the stored one. With a version, the stored item must be
+   * unchanged since it was read; an item whose version is missing must be new.
    *
    * @returns the item with its new version.
    * @throws VersionConflictError, ConditionFailedError, UnknownOutcomeError, …
@@ -164,7 +165,7 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Stores an item that may not exist yet.
+   * Stores an item that must not exist.
    *
    * @returns the item with its version, 1 unless it had one.
    * @throws ConditionFailedError if it exists.
@@ -179,12 +180,12 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Sets attributes of an item that exists, by name, to what `item` has, and removes
-   * those that are undefined there. Attributes that are not named, or that the model
-   * does not know, stay as they are. With a version the item has to be as it was read.
+   * Sets the attributes in `fields` of an existing item to the values in `item`, and
+   * removes those that are undefined there. All other attributes stay. With a version, the
+   * stored item must be unchanged since it was read.
    *
-   * @returns what was given, with the new version.
-   * @throws ConditionFailedError if there is no such item, VersionConflictError
+   * @returns `item` with the new version.
+   * @throws ConditionFailedError if the item does not exist, VersionConflictError
    */
   async update<N extends ModelName<M>, I extends KeyOf<Named<M, N>> & Partial<ItemOf<Named<M, N>>>>(
     model: N,
@@ -197,8 +198,8 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Deletes an item; that there is none is no error. A version that is given with the
-   * key is demanded.
+   * Deletes an item. Deleting a missing item is not an error. If the key comes with a
+   * version, the stored item must have it.
    *
    * @throws VersionConflictError, ConditionFailedError
    */
@@ -210,16 +211,16 @@ export class TheorydbClient<M extends Model = Model> {
     await this.#send(deleteOf(this.#model(model), key, options), options);
   }
 
-  /** Begins a query of one partition. */
+  /** Starts a query of one partition. */
   query<N extends ModelName<M>>(model: N): Query<Named<M, N>> {
     return new Query({ ddb: this.#ddb, calls: this.#calls }, this.#model(model) as Named<M, N>);
   }
 
   /**
-   * Reads items by their keys, in as few requests as there can be.
+   * Reads items by key, in as few requests as possible.
    *
-   * @returns the items in the order of the keys, undefined where there is none.
-   * @throws ThrottledError if DynamoDB leaves keys unprocessed again and again.
+   * @returns the items in the order of the keys, undefined for missing items.
+   * @throws ThrottledError if DynamoDB repeatedly leaves keys unprocessed.
    */
   async batchGet<N extends ModelName<M>>(
     model: N,
@@ -233,11 +234,11 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Puts and deletes items, whatever is stored: batches cannot demand anything. A
-   * version is counted, so that who read the item notices.
+   * Puts and deletes items unconditionally: DynamoDB's batches have no conditions. Versions
+   * are incremented, so that a later conditional write detects the change.
    *
-   * @throws ThrottledError or UnknownOutcomeError, whose `unprocessed` has what is not
-   * known to be written; the rest is, and stays so.
+   * @throws ThrottledError or UnknownOutcomeError; `unprocessed` lists the writes that are
+   * not known to be applied. The others were applied.
    */
   async batchWrite<N extends ModelName<M>>(
     model: N,
@@ -249,9 +250,9 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Carries out actions, all or none of them. A transaction that was cancelled only
-   * for reasons that pass, or whose answer was lost, is sent again, a few times at
-   * most, as the same request with the same token: so it happens at most once.
+   * Applies all actions or none. A transaction that was cancelled only for transient
+   * reasons, or whose reply was lost, is retried a few times as the same request with the
+   * same client token, so that it is applied at most once.
    *
    * @throws ConditionFailedError (VersionConflictError) with a reason per action,
    * TransactionConflictError, ThrottledError, UnknownOutcomeError
@@ -267,7 +268,7 @@ export class TheorydbClient<M extends Model = Model> {
     const age = new TokenAge(this.#calls.clock);
     let unanswered: unknown;
     try {
-      await this.#calls.try(options.signal, async (abortSignal) => {
+      await this.#calls.retry(options.signal, async (abortSignal) => {
         age.check();
         await this.#ddb.send(command, { abortSignal }).catch((error: unknown) => {
           if (outcomeOf(error) === 'unknown') unanswered = error;
@@ -275,10 +276,10 @@ export class TheorydbClient<M extends Model = Model> {
         });
       });
     } catch (error) {
-      // A refusal, by credentials that have expired meanwhile, says nothing of an attempt before it.
+      // A refusal, such as expired credentials, says nothing about an earlier unanswered attempt.
       const decisive = outcomeOf(error) === 'refused' ? (unanswered ?? error) : error;
-      const demands = writes.map((write) => write.demand);
-      throw writeFailure(`write a transaction of ${writes.length} actions`, demands, decisive);
+      const preconditions = writes.map((write) => write.precondition);
+      throw writeFailure(`write a transaction of ${writes.length} actions`, preconditions, decisive);
     }
   }
 
@@ -297,16 +298,16 @@ export class TheorydbClient<M extends Model = Model> {
   }
 
   /**
-   * Sends one write, once: what was not answered may have happened. The SDK repeats it by
-   * itself, so that a false condition may be the work of its own first attempt: then the
-   * stored item tells, or nothing does.
+   * Sends one write, without retries of our own: an unanswered write may have been applied.
+   * The SDK does retry, so a failed condition may be the echo of its first attempt; the
+   * stored item then decides, if it can.
    */
   async #send(write: SingleWrite, options: CallOptions): Promise<void> {
     options.signal?.throwIfAborted();
     try {
       await this.#calls.call(options.signal, (abortSignal) => send(this.#ddb, write, abortSignal));
     } catch (error) {
-      if (!isEcho(write, error)) throw writeFailure(write.demand.name, [write.demand], error);
+      if (!isEcho(write, error)) throw writeFailure(write.precondition.name, [write.precondition], error);
     }
   }
 
@@ -315,7 +316,7 @@ export class TheorydbClient<M extends Model = Model> {
     if (known?.attributes === undefined) {
       const names = [...this.#models.keys()].join(', ') || 'none';
       throw new InvalidModelError(
-        `no model ${String(model)} is registered; registered: ${names}. Give it to the client's models, or to register`,
+        `the model ${String(model)} is not registered (registered: ${names}); pass it in models, or to register`,
       );
     }
     return known;

@@ -1,22 +1,22 @@
 /**
- * Time as this package has it: the wall clock becomes data, the monotonic clock
- * measures how long this process has waited. Both are injected.
+ * Time. The wall clock is for timestamps that are stored, the monotonic clock for
+ * measuring how long this process has waited. Both are injected.
  */
 
-/** Where time comes from. */
+/** A source of time. */
 export interface Clock {
   /** The wall clock, in epoch milliseconds. */
   now(): number;
-  /** Milliseconds since some moment, on a clock that nobody sets. */
+  /** The monotonic clock, in milliseconds since an arbitrary moment. */
   elapsed(): number;
   /**
-   * Waits so many milliseconds. It resolves with true when they have passed, and
-   * with false as soon as the signal is aborted; it never rejects.
+   * Resolves with true after the given time, or with false as soon as the signal is
+   * aborted. It never rejects.
    */
   sleep(milliseconds: number, signal: AbortSignal | undefined): Promise<boolean>;
 }
 
-/** The clock of this machine; `now`, if it is given, takes the place of `Date.now`. */
+/** The clock of this machine. `now` replaces `Date.now`. */
 export function systemClock(now: () => number = Date.now): Clock {
   return { now, elapsed: () => performance.now(), sleep };
 }
@@ -38,12 +38,12 @@ function sleep(milliseconds: number, signal: AbortSignal | undefined): Promise<b
   });
 }
 
-/** The second that a time in milliseconds lies in. */
+/** Converts milliseconds to whole seconds, rounded down. */
 export function floorSeconds(milliseconds: number): number {
   return Math.floor(milliseconds / 1000);
 }
 
-/** The first whole second that is not before a time in milliseconds. */
+/** Converts milliseconds to whole seconds, rounded up. */
 export function ceilSeconds(milliseconds: number): number {
   return Math.ceil(milliseconds / 1000);
 }

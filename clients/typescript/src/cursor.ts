@@ -1,11 +1,10 @@
 /**
- * Cursors: where a page ended, as text that is safe in a URL.
+ * Pagination cursors: the position where a page ended, as URL-safe text.
  *
- * A cursor belongs to its query, whose hash it carries: the table, the index, the
- * partition and the direction. It has of the position only what the query does not
- * say, so it cannot be made to read anything that the query itself does not read. It
- * is not secret, nor signed: who makes up another position in the partition begins
- * there.
+ * A cursor is bound to its query by a hash of table, index, partition and direction. It
+ * holds only the part of the position that the query does not fix, so a forged cursor
+ * cannot read outside the query's partition. It is neither secret nor signed: a client can
+ * start at any position in the partition.
  */
 
 import { createHash } from 'node:crypto';
@@ -16,12 +15,12 @@ import { identityOf } from './identity.js';
 import type { Item } from './item.js';
 import type { AttributeDefinition } from './model.js';
 
-/** What a cursor belongs to. */
+/** The query that a cursor is bound to. */
 export interface CursorScope {
   table: string;
   index: string | undefined;
   descending: boolean;
-  /** The partition's key attribute and its value. */
+  /** The partition key attribute and its value. */
   partition: Item;
   /** The other key attributes of a position, in order. */
   fields: readonly AttributeDefinition[];
@@ -29,19 +28,19 @@ export interface CursorScope {
 
 const version = 1;
 
-/** Bounds a cursor, in characters: DynamoDB's longest keys need less. */
+/** The maximum length of a cursor, in characters. DynamoDB's longest keys need less. */
 const maxCursor = 8 << 10;
 
-/** The cursor of a position. */
+/** Encodes a position as a cursor. */
 export function cursorOf(scope: CursorScope, position: Item): string {
   const parts = scope.fields.map((field) => textOf(position[field.attribute]));
   return Buffer.from(JSON.stringify([version, bindingOf(scope), ...parts])).toString('base64url');
 }
 
 /**
- * The position that a cursor means.
+ * Decodes a cursor.
  *
- * @throws InvalidQueryError if it is none, or belongs to another query.
+ * @throws InvalidQueryError if it is malformed or belongs to another query.
  */
 export function positionOf(scope: CursorScope, cursor: string): Item {
   const [found, binding, ...parts] = partsOf(cursor);
@@ -50,7 +49,7 @@ export function positionOf(scope: CursorScope, cursor: string): Item {
   }
   if (binding !== bindingOf(scope)) {
     throw new InvalidQueryError(
-      'the cursor belongs to another query: table, index, partition key and direction must be those of the page that it came with',
+      'the cursor belongs to another query: use the table, index, partition key and direction of the page that returned it',
     );
   }
   const entries = scope.fields.map((field, i) => [field.attribute, storedOf(field, parts[i] as string)] as const);
@@ -70,7 +69,7 @@ function partsOf(cursor: string): unknown[] {
 }
 
 function unreadable(): InvalidQueryError {
-  return new InvalidQueryError('the cursor is none that a page has returned; begin at the first page');
+  return new InvalidQueryError('the cursor is malformed; start at the first page');
 }
 
 function bindingOf(scope: CursorScope): string {

@@ -1,26 +1,26 @@
 /**
- * Numbers as DynamoDB has them: decimals of up to 38 digits, between 1E-130 and
- * 9.99…E+125, written out in full. They are compared and checked as text, so that
- * nothing is rounded on the way.
+ * DynamoDB's numbers: decimals of up to 38 digits, between 1E-130 and 9.99…E+125 in
+ * magnitude, written without an exponent. They are compared and checked as text, so that
+ * nothing is rounded.
  */
 
-/** How many digits a number has at most, without the zeros around them. */
+/** The maximum number of significant digits. */
 const maxDigits = 38;
 
 /** The exponents of the first digit of the smallest and of the largest number. */
 const minExponent = -130;
 const maxExponent = 125;
 
-/** Bounds the text of a number before it is looked at: longer than any that is written out. */
+/** The maximum length of a number's text, checked before parsing. No number in canonical form is longer. */
 const maxText = 512;
 
-/** What a number has to be, for error messages. */
+/** A description of valid numbers for error messages. */
 export const expectedDecimal = 'a number of at most 38 digits, between 1E-130 and 9.99E+125 in magnitude';
 
 /**
- * Writes a decimal in full and without superfluous zeros: `1.50` is `1.5`, `1e2` is
- * `100`, `-0` is `0`. It is undefined if the text is no number, or one that
- * DynamoDB cannot hold.
+ * Returns the canonical form of a decimal, without exponent and superfluous zeros: `1.50`
+ * is `1.5`, `1e2` is `100`, `-0` is `0`. It returns undefined if the text is not a number,
+ * or DynamoDB cannot store it.
  */
 export function canonicalDecimal(text: string): string | undefined {
   if (text.length > maxText) {
@@ -43,11 +43,11 @@ export function canonicalDecimal(text: string): string | undefined {
   if (digits.length > maxDigits || first < minExponent || first > maxExponent) {
     return undefined;
   }
-  return sign + writtenOut(digits, first);
+  return sign + withoutExponent(digits, first);
 }
 
-/** Writes digits in full, the first of which counts 10 to the power of `first`. */
-function writtenOut(digits: string, first: number): string {
+/** Writes digits without an exponent. The first digit has the weight 10^`first`. */
+function withoutExponent(digits: string, first: number): string {
   if (first < 0) {
     return `0.${'0'.repeat(-first - 1)}${digits}`;
   }
@@ -57,8 +57,8 @@ function writtenOut(digits: string, first: number): string {
 }
 
 /**
- * The number that a stored text is, if a JavaScript number says the same: integers
- * up to 2^53 - 1 in magnitude, and fractions that come back as they were written.
+ * Parses a stored number, undefined if no JavaScript number equals it exactly: integers up
+ * to 2^53 - 1 in magnitude, and fractions that round-trip, do.
  */
 export function exactNumber(text: string): number | undefined {
   const value = Number(text);
@@ -69,7 +69,7 @@ export function exactNumber(text: string): number | undefined {
   return written !== undefined && canonicalDecimal(String(value)) === written ? value : undefined;
 }
 
-/** The integer that a stored text is, of whatever size; undefined if it is none. */
+/** Parses a stored integer of any size; undefined if the text is not an integer. */
 export function exactInteger(text: string): bigint | undefined {
   const written = canonicalDecimal(text);
   return written === undefined || written.includes('.') ? undefined : BigInt(written);

@@ -1,6 +1,6 @@
 /**
- * Echoes: the SDK repeats a write whose reply was lost, and the condition of the
- * repetition fails because of what the first attempt has stored.
+ * Echoes: the SDK retries a write whose reply was lost, and the retry's condition fails
+ * because the first attempt was applied.
  */
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
@@ -11,10 +11,10 @@ import { answerOf, attemptsOf, isConditionFailed } from './outcome.js';
 import type { SingleWrite } from './write.js';
 
 /**
- * Whether a failed condition shows that the write was carried out by an earlier attempt
- * of the SDK: what is stored is what was sent. A deletion never shows that, as an item
- * that is not there does not tell who deleted it; nor does an update without a version,
- * which another writer may have made as well.
+ * Reports whether a failed condition proves that an earlier attempt of the SDK applied the
+ * write: the stored item equals the one that was sent. A delete never proves that, since
+ * another writer may have deleted the item; nor does an update without a version, since
+ * another writer may have made the same change.
  */
 export function isEcho(write: SingleWrite, error: unknown): boolean {
   const answer = answerOf(error);
@@ -38,12 +38,12 @@ function shows(stored: Item, { set, remove }: { set: Item; remove: readonly stri
   );
 }
 
-/** Whether two attributes are the same to DynamoDB, which writes numbers in its own way and has sets in any order. */
+/** Reports whether two attributes are equal to DynamoDB, which normalizes numbers and does not order sets. */
 function isEqual(sent: AttributeValue, stored: AttributeValue | undefined): boolean {
   return stored !== undefined && canonical(sent) === canonical(stored);
 }
 
-/** A text that equal attributes have in common, and no others. */
+/** Returns the same text for two attributes if and only if they are equal. */
 function canonical(value: AttributeValue): string {
   return JSON.stringify(plain(value));
 }

@@ -1,13 +1,10 @@
 /**
- * What callers branch on: by class (`error instanceof LeaseLostError`) or by
- * `code`, which is the name of the class without its ending, the same in Go,
- * TypeScript and Python.
- *
- * Nothing here is thrown for a message alone: a message names the thing, what was
- * expected, what was found, and what to do.
+ * The errors that callers branch on, by class (`error instanceof LeaseLostError`) or by
+ * `code`, the class name without `Error`. The codes are the same in Go, TypeScript and
+ * Python. Messages name the object, what was expected, what was found, and what to do.
  */
 
-/** The codes of all errors. */
+/** The codes of this package's errors. */
 export type ErrorCode =
   | 'InvalidInput'
   | 'InvalidKey'
@@ -32,12 +29,12 @@ export type ErrorCode =
   | 'ResultGone'
   | 'MalformedRow';
 
-/** What an error was caused by; the SDK's own error as a rule. */
+/** The cause of an error, usually the SDK's error. */
 export interface Caused {
   cause?: unknown;
 }
 
-/** Every error of this package. */
+/** The base class of this package's errors. */
 export abstract class TheorydbError extends Error {
   abstract readonly code: ErrorCode;
 
@@ -48,60 +45,60 @@ export abstract class TheorydbError extends Error {
 }
 
 /**
- * An argument has the wrong type or is out of bounds: a negative interval, one
- * beyond ten years, a clock in milliseconds where seconds belong, a value that no
- * attribute can say exactly. Nothing was sent.
+ * An argument has the wrong type or is out of range: a negative interval, one beyond ten
+ * years, milliseconds in place of seconds, a value that cannot be stored exactly. Nothing
+ * was sent.
  */
 export class InvalidInputError extends TheorydbError {
   readonly code = 'InvalidInput';
 }
 
-/** A text cannot be a key: of a page, a tenant, a lease or a request. Nothing was sent. */
+/** A cache key, tenant, lease key or idempotency key is invalid. Nothing was sent. */
 export class InvalidKeyError extends TheorydbError {
   readonly code = 'InvalidKey';
 }
 
-/** A model does not fit together, or is not registered. Nothing was sent. */
+/** A model is inconsistent or not registered. Nothing was sent. */
 export class InvalidModelError extends TheorydbError {
   readonly code = 'InvalidModel';
 }
 
-/** The parts of a query, an update or a transaction do not go together, or DynamoDB says so. Nothing happened. */
+/** A query, update or transaction is invalid, by this package's checks or by DynamoDB's. Nothing was changed. */
 export class InvalidQueryError extends TheorydbError {
   readonly code = 'InvalidQuery';
 }
 
-/** There is no such item. */
+/** The item does not exist. */
 export class ItemNotFoundError extends TheorydbError {
   readonly code = 'ItemNotFound';
 }
 
-/** Why one action of a transaction was, or would have been, refused; see {@link ConditionFailedError.reasons}. */
+/** The cancellation reason of one action of a transaction; see {@link ConditionFailedError.reasons}. */
 export interface Reason {
-  /** The action, from 0. */
+  /** The index of the action, from 0. */
   index: number;
-  /** DynamoDB's code: `None` if nothing was wrong with this action. */
+  /** DynamoDB's code; `None` if this action did not fail. */
   code: string;
-  /** DynamoDB's text, for people; empty if it gave none. */
+  /** DynamoDB's message, or empty. */
   message: string;
-  /** The stored item, as it is stored, if a condition failed and there is one. */
+  /** The stored item in attribute values, if a condition failed and the item exists. */
   item?: Readonly<Record<string, unknown>>;
 }
 
-/** What is known of a write that was refused. */
+/** Details of a refused write. */
 export interface Refusal extends Caused {
-  /** The stored item, as it is stored (`{ S: … }`), if there is one. */
+  /** The stored item in attribute values (`{ S: … }`), if it exists. */
   item?: Readonly<Record<string, unknown>> | undefined;
-  /** Of a transaction: one entry per action, in order. */
+  /** For a transaction: one entry per action, in order. */
   reasons?: readonly Reason[];
 }
 
-/** The stored item is not as a condition demands, and nothing was changed. */
+/** A condition failed on the stored item. Nothing was changed. */
 export class ConditionFailedError extends TheorydbError {
   readonly code: 'ConditionFailed' | 'VersionConflict' = 'ConditionFailed';
-  /** The stored item, as it is stored, if there is one; of a transaction that of the first action whose condition failed. */
+  /** The stored item in attribute values, if it exists; in a transaction, that of the first action whose condition failed. */
   readonly item: Readonly<Record<string, unknown>> | undefined;
-  /** Of a transaction: one entry per action, in order; empty otherwise. */
+  /** For a transaction: one entry per action, in order; empty otherwise. */
   readonly reasons: readonly Reason[];
 
   constructor(message: string, refusal: Refusal = {}) {
@@ -111,15 +108,15 @@ export class ConditionFailedError extends TheorydbError {
   }
 }
 
-/** The stored item has another version: it was changed since it was read. Read it again. */
+/** The stored item has a different version: it was changed since it was read. Read it again. */
 export class VersionConflictError extends ConditionFailedError {
   override readonly code = 'VersionConflict';
 }
 
-/** Another transaction was at work on an item, in every attempt; nothing was changed. */
+/** Every attempt conflicted with another transaction. Nothing was changed. */
 export class TransactionConflictError extends TheorydbError {
   readonly code = 'TransactionConflict';
-  /** Of a transaction: one entry per action, in order; empty otherwise. */
+  /** For a transaction: one entry per action, in order; empty otherwise. */
   readonly reasons: readonly Reason[];
 
   constructor(message: string, refusal: Refusal = {}) {
@@ -128,21 +125,21 @@ export class TransactionConflictError extends TheorydbError {
   }
 }
 
-/** What a batch has not carried out, as it was given: to be tried again. */
+/** The writes of a batch that were not applied, as the caller passed them, for a retry. */
 export interface Unprocessed {
   puts: readonly unknown[];
   deletes: readonly unknown[];
 }
 
-/** What is known of work that was not finished. */
+/** Details of an incomplete batch. */
 export interface Unfinished extends Caused {
   unprocessed?: Unprocessed;
 }
 
-/** The table or the account is at the limit of its capacity, after all attempts. */
+/** The table or the account was throttled in every attempt. */
 export class ThrottledError extends TheorydbError {
   readonly code = 'Throttled';
-  /** Of a batch of writes: those that were not carried out. */
+  /** For a batch write: the writes that were not applied. */
   readonly unprocessed: Unprocessed | undefined;
 
   constructor(message: string, unfinished: Unfinished = {}) {
@@ -151,15 +148,15 @@ export class ThrottledError extends TheorydbError {
   }
 }
 
-/** There is no such table, or it cannot be used yet. */
+/** The table does not exist or is not active yet. */
 export class TableNotFoundError extends TheorydbError {
   readonly code = 'TableNotFound';
 }
 
-/** The store stopped answering before a write could be settled: it may or may not have happened. */
+/** The store stopped responding before the outcome of a write was settled: it may or may not have been applied. */
 export class UnknownOutcomeError extends TheorydbError {
   readonly code = 'UnknownOutcome';
-  /** Of a batch of writes: those that are not known to have been carried out; some of them may have been. */
+  /** For a batch write: the writes that are not known to be applied; some may have been. */
   readonly unprocessed: Unprocessed | undefined;
 
   constructor(message: string, unfinished: Unfinished = {}) {
@@ -168,24 +165,24 @@ export class UnknownOutcomeError extends TheorydbError {
   }
 }
 
-/** What is known of a lease that somebody else has. */
+/** Details of a lease that another process holds. */
 export interface Held extends Caused {
-  /** `lease_owner` of the row; empty if its holder did not say. */
+  /** `lease_owner` of the row; empty if the holder set none. */
   owner: string;
-  /** When it ends, in epoch seconds. */
+  /** When the lease ends, in epoch seconds. */
   expiresAt: number;
-  /** Of a back-off: how many regenerations failed in a row; else 0. */
+  /** The number of consecutive failures if the page is in backoff, else 0. */
   failures: number;
 }
 
-/** Somebody else has the lease, or a failure's pause is not over. */
+/** Another process holds the lease, or the page is in backoff after a failure. */
 export class LeaseHeldError extends TheorydbError {
   readonly code = 'LeaseHeld';
-  /** `lease_owner` of the row; empty if its holder did not say. */
+  /** `lease_owner` of the row; empty if the holder set none. */
   readonly owner: string;
-  /** When it ends, in epoch seconds. */
+  /** When the lease ends, in epoch seconds. */
   readonly expiresAt: number;
-  /** Of a back-off: how many regenerations failed in a row; else 0. */
+  /** The number of consecutive failures if the page is in backoff, else 0. */
   readonly failures: number;
 
   constructor(message: string, held: Held) {
@@ -196,22 +193,22 @@ export class LeaseHeldError extends TheorydbError {
   }
 }
 
-/** The lease expired or was taken by another holder, and cannot come back. */
+/** The lease expired or another holder acquired it. A lost lease never becomes valid again. */
 export class LeaseLostError extends TheorydbError {
   readonly code = 'LeaseLost';
 }
 
-/** The entry is no longer what was read before the write; another writer was there first. Read it again. */
+/** Another writer changed the entry since it was read. Read it again. */
 export class MovedError extends TheorydbError {
   readonly code = 'Moved';
 }
 
-/** The current entry is pinned, and the write does not unpin it. */
+/** The current entry is pinned and the write does not unpin it. */
 export class PinnedError extends TheorydbError {
   readonly code = 'Pinned';
 }
 
-/** A hard purge covers the generation, which may never be served again. */
+/** A hard purge covers the generation: it must never be served again. */
 export class PurgedError extends TheorydbError {
   readonly code = 'Purged';
 }
@@ -221,15 +218,15 @@ export class NoVersionError extends TheorydbError {
   readonly code = 'NoVersion';
 }
 
-/** What a request with an idempotency key came to. */
+/** The result of a request with an idempotency key. */
 export interface RequestResult {
-  /** `result_s3_key` of the row: the body that was published. */
+  /** `result_s3_key` of the row: the published body. */
   s3Key: string;
-  /** The generation that was published; empty if another writer recorded the result. */
+  /** The published generation; empty if another writer recorded the result. */
   generationId: string;
 }
 
-/** The request was carried out before; `result` is what it came to. */
+/** The request was already completed, with `result`. */
 export class RequestCompletedError extends TheorydbError {
   readonly code = 'RequestCompleted';
   readonly result: RequestResult;
@@ -240,10 +237,10 @@ export class RequestCompletedError extends TheorydbError {
   }
 }
 
-/** The request is being carried out by somebody else. */
+/** Another process is working on the request. */
 export class RequestInProgressError extends TheorydbError {
   readonly code = 'RequestInProgress';
-  /** Until when, at the latest, in epoch seconds; after it the request may be taken over. */
+  /** When the request may be taken over at the latest, in epoch seconds. */
   readonly until: number;
 
   constructor(message: string, progress: Caused & { until: number }) {
@@ -252,29 +249,29 @@ export class RequestInProgressError extends TheorydbError {
   }
 }
 
-/** The idempotency key was used before for a request with other inputs. */
+/** The idempotency key was already used for a request with different inputs. */
 export class RequestMismatchError extends TheorydbError {
   readonly code = 'RequestMismatch';
 }
 
-/** The request was carried out before, and what it came to is not there any more. */
+/** The request was already completed, but its result no longer exists. */
 export class ResultGoneError extends TheorydbError {
   readonly code = 'ResultGone';
 }
 
-/** What is wrong with a row. */
+/** Details of a malformed row. */
 export interface Malformed extends Caused {
   pk: string;
   sk: string;
   /** The path of the attribute: `generated_at`, `isr.v`. */
   attribute: string;
-  /** For people: what it should be, such as `a number of epoch seconds up to the year 9999`. */
+  /** A description of the expected value, such as `a number of epoch seconds up to the year 9999`. */
   expected: string;
-  /** For people: what is there, shortened. */
+  /** A description of the stored value, shortened. */
   found: string;
 }
 
-/** A row was written by somebody who has another idea of it. It is named, and never trusted. */
+/** A stored row does not have the expected form. It is never trusted. */
 export class MalformedRowError extends TheorydbError {
   readonly code = 'MalformedRow';
   readonly pk: string;

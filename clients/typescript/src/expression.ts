@@ -1,29 +1,29 @@
-/** Expressions of requests: placeholders, and conditions joined with those that callers write. */
+/** Builds expressions: allocates placeholders, and joins our conditions with the caller's. */
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { InvalidQueryError } from './errors.js';
 
-/** A condition in DynamoDB's own words, with its placeholders. Values are as they are stored: `{ S: … }`. */
+/** A raw condition expression with its placeholders. Values are attribute values: `{ S: … }`. */
 export interface RawCondition {
   conditionExpression?: string | undefined;
   expressionAttributeNames?: Readonly<Record<string, string>> | undefined;
   expressionAttributeValues?: Readonly<Record<string, AttributeValue>> | undefined;
 }
 
-/** The placeholders of one request, as the SDK takes them: absent if there are none. */
+/** The placeholders of one request, as the SDK takes them; absent if empty. */
 export interface Placeholders {
   ExpressionAttributeNames?: Record<string, string>;
   ExpressionAttributeValues?: Record<string, AttributeValue>;
 }
 
-/** Collects the placeholders of one request. Ours begin with `#_` and `:_`, which callers leave alone. */
+/** Collects the placeholders of one request. The prefixes `#_` and `:_` are reserved for this package. */
 export class Expressions {
   readonly #names = new Map<string, string>();
   readonly #values = new Map<string, AttributeValue>();
   readonly #placeholders = new Map<string, string>();
 
-  /** The placeholder of an attribute. */
+  /** Returns the placeholder of an attribute name. */
   name(attribute: string): string {
     const known = this.#placeholders.get(attribute);
     if (known !== undefined) {
@@ -35,17 +35,17 @@ export class Expressions {
     return placeholder;
   }
 
-  /** The placeholder of a value. */
+  /** Returns a new placeholder for a value. */
   value(value: AttributeValue): string {
     const placeholder = `:_${this.#values.size}`;
     this.#values.set(placeholder, value);
     return placeholder;
   }
 
-  /** Takes over the placeholders of an expression that a caller wrote. */
-  take(raw: RawCondition): void {
-    adopt(this.#names, raw.expressionAttributeNames);
-    adopt(this.#values, raw.expressionAttributeValues);
+  /** Adds the placeholders of a caller's expression. */
+  merge(raw: RawCondition): void {
+    mergePlaceholders(this.#names, raw.expressionAttributeNames);
+    mergePlaceholders(this.#values, raw.expressionAttributeValues);
   }
 
   placeholders(): Placeholders {
@@ -56,32 +56,32 @@ export class Expressions {
   }
 }
 
-function adopt<T>(into: Map<string, T>, given: Readonly<Record<string, T>> | undefined): void {
+function mergePlaceholders<T>(into: Map<string, T>, given: Readonly<Record<string, T>> | undefined): void {
   for (const [placeholder, meaning] of Object.entries(given ?? {})) {
     if (/^[#:]_/.test(placeholder)) {
       throw new InvalidQueryError(
-        `the placeholder ${placeholder} is taken: those that begin with ${placeholder.slice(0, 2)} are this package's`,
+        `the placeholder ${placeholder} is reserved: placeholders must not start with ${placeholder.slice(0, 2)}`,
       );
     }
     into.set(placeholder, meaning);
   }
 }
 
-/** Joins conditions, all of which must hold; undefined if there are none. */
+/** Joins conditions with AND; undefined if there are none. */
 export function allOf(...conditions: readonly (string | undefined)[]): string | undefined {
   const given = conditions.filter((condition) => condition !== undefined);
   if (given.length <= 1) {
     return given[0];
   }
-  return given.map((condition) => (hasOr(condition) ? `(${condition})` : condition)).join(' AND ');
+  return given.map((condition) => (hasTopLevelOr(condition) ? `(${condition})` : condition)).join(' AND ');
 }
 
 /**
- * Says that an OR stands outside of all parentheses, where an AND beside it would
- * take a part of the condition away. Parentheses around everything are left alone:
- * DynamoDB refuses redundant ones.
+ * Reports whether a condition has an OR outside all parentheses, so that joining it with
+ * AND needs parentheses. They are not added otherwise: DynamoDB rejects redundant
+ * parentheses.
  */
-function hasOr(condition: string): boolean {
+function hasTopLevelOr(condition: string): boolean {
   let outside = condition;
   for (let before = ''; before !== outside; ) {
     before = outside;

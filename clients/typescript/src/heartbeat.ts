@@ -1,44 +1,44 @@
-/** Keeps a lease for as long as a job runs, and tells the job when it is lost. */
+/** Heartbeats: extend a lease while a job runs, and abort the job's signal when the lease is lost. */
 
 import type { Clock } from './clock.js';
 import { LeaseLostError } from './errors.js';
 
-/** A lease that is to be kept. */
-export interface Keeping {
-  /** For error messages: whose lease it is. */
+/** The lease that a heartbeat extends. */
+export interface HeartbeatOptions {
+  /** Names the lease in error messages. */
   name: string;
-  /** The lifetime that the lease was acquired for, and is extended by, in milliseconds. */
+  /** The lifetime that the acquisition and each extension grant, in milliseconds. */
   durationMs: number;
-  /** When the acquisition was begun, on the monotonic clock. */
+  /** When the acquisition startedAt, on the monotonic clock. */
   acquiredAt: number;
   clock: Clock;
   /**
-   * Extends the lease. A {@link LeaseLostError} ends it; any other error leaves open
-   * whether it was extended, and it is tried again until the monotonic clock says
-   * that somebody else may have the lease.
+   * Extends the lease. A {@link LeaseLostError} ends the heartbeat. After any other error
+   * the outcome is unknown; the extension is retried until, by the monotonic clock,
+   * another holder may have acquired the lease.
    */
   refresh: (signal: AbortSignal) => Promise<unknown>;
 }
 
-/** A lease that is being kept. */
+/** A running heartbeat. */
 export interface Heartbeat {
-  /** Aborted with the outer signal, and with a {@link LeaseLostError} as its reason once the lease is lost. */
+  /** Aborted with the outer signal, or with a {@link LeaseLostError} as its reason when the lease is lost. */
   readonly signal: AbortSignal;
-  /** Ends the heartbeat. It resolves when no extension is under way any more, and may be called again. */
+  /** Stops the heartbeat and resolves when no extension is in flight. It may be called more than once. */
   stop(): Promise<void>;
 }
 
-/** Extends a lease at a third of its lifetime until it is stopped or lost, or the outer signal is aborted. */
-export function keepLease(keeping: Keeping, outer?: AbortSignal): Heartbeat {
+/** Extends a lease every third of its lifetime until the heartbeat is stopped, the lease is lost, or the outer signal is aborted. */
+export function startHeartbeat(options: HeartbeatOptions, outer?: AbortSignal): Heartbeat {
   const held = new AbortController();
   const quit = new AbortController();
   const onAbort = () => held.abort(outer?.reason);
   held.signal.addEventListener('abort', () => quit.abort(), { once: true });
   outer?.addEventListener('abort', onAbort);
   if (outer?.aborted) {
-    onAbort(); // it was, before anybody listened
+    onAbort(); // aborted before the listener was added
   }
-  const ended = beat(keeping, held, quit.signal);
+  const ended = run(options, held, quit.signal);
   return {
     signal: held.signal,
     async stop() {
@@ -49,41 +49,41 @@ export function keepLease(keeping: Keeping, outer?: AbortSignal): Heartbeat {
   };
 }
 
-async function beat(keeping: Keeping, held: AbortController, quit: AbortSignal): Promise<void> {
-  const { clock, durationMs } = keeping;
-  let deadline = keeping.acquiredAt + durationMs;
-  let next = keeping.acquiredAt + durationMs / 3;
+async function run(options: HeartbeatOptions, held: AbortController, quit: AbortSignal): Promise<void> {
+  const { clock, durationMs } = options;
+  let deadline = options.acquiredAt + durationMs;
+  let next = options.acquiredAt + durationMs / 3;
   while (await clock.sleep(Math.max(0, next - clock.elapsed()), quit)) {
-    const began = clock.elapsed();
-    const failure = await extend(keeping, deadline - began, quit);
+    const startedAt = clock.elapsed();
+    const failure = await extend(options, deadline - startedAt, quit);
     if (failure === undefined) {
-      // The store counts from when it saw the call, which is later.
-      deadline = began + durationMs;
-      next = began + durationMs / 3;
+      // Conservative: the store counts from the later moment at which it saw the call.
+      deadline = startedAt + durationMs;
+      next = startedAt + durationMs / 3;
       continue;
     }
-    // Unreachable is not lost: the same token may be refreshed again, until our own
-    // clock says that somebody else may have it.
+    // An unreachable store is not a lost lease: the same token may be refreshed until, by
+    // our own clock, another holder may have acquired the lease.
     if (failure instanceof LeaseLostError || clock.elapsed() >= deadline) {
-      held.abort(lost(keeping, failure));
+      held.abort(lost(options, failure));
       return;
     }
     next = Math.min(clock.elapsed() + durationMs / 10, deadline);
   }
 }
 
-/** Extends the lease once, within so many milliseconds; it returns the error, if there is one. */
-async function extend(keeping: Keeping, leftMs: number, quit: AbortSignal): Promise<unknown> {
+/** Extends the lease once, within `leftMs` milliseconds. It returns the error, undefined on success. */
+async function extend(options: HeartbeatOptions, leftMs: number, quit: AbortSignal): Promise<unknown> {
   const call = new AbortController();
   const onQuit = () => call.abort(quit.reason);
   quit.addEventListener('abort', onQuit);
-  const overdue = keeping.clock.sleep(leftMs, call.signal).then((passed) => {
+  const overdue = options.clock.sleep(leftMs, call.signal).then((passed) => {
     if (passed) {
-      call.abort(new DOMException('the lease ran out', 'TimeoutError'));
+      call.abort(new DOMException('the lease expired', 'TimeoutError'));
     }
   });
   try {
-    await keeping.refresh(call.signal);
+    await options.refresh(call.signal);
     return undefined;
   } catch (error) {
     return error;
@@ -94,22 +94,22 @@ async function extend(keeping: Keeping, leftMs: number, quit: AbortSignal): Prom
   }
 }
 
-function lost(keeping: Keeping, failure: unknown): LeaseLostError {
+function lost(options: HeartbeatOptions, failure: unknown): LeaseLostError {
   if (failure instanceof LeaseLostError) {
     return failure;
   }
   return new LeaseLostError(
-    `the lease of ${keeping.name} is lost: it ran out before an extension was confirmed; stop, and let the next holder do the work`,
+    `the lease of ${options.name} is lost: it expired before an extension was confirmed; stop, and let the next holder do the work`,
     { cause: failure },
   );
 }
 
 /**
- * Why a job failed whose signal was aborted because its lease is lost; undefined if the
- * lease is not. The job's own error, if it is another one, is the cause, beside what the
- * loss was caused by.
+ * Returns the LeaseLostError with which a job's signal was aborted, undefined if its lease
+ * was not lost. A different error of the job becomes the cause, next to the cause of the
+ * loss.
  */
-export function lossOf(signal: AbortSignal, failure?: unknown): LeaseLostError | undefined {
+export function leaseLossOf(signal: AbortSignal, failure?: unknown): LeaseLostError | undefined {
   const { reason } = signal;
   if (!(reason instanceof LeaseLostError)) {
     return undefined;

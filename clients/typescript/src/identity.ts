@@ -1,11 +1,11 @@
-/** Tells whether two keys are those of one item. */
+/** The identity of an item, to compare keys. */
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { canonicalDecimal } from './decimal.js';
 import type { Item } from './item.js';
 
-/** A text that two keys of one table have in common if and only if they are those of one item. */
+/** Returns the same text for two keys of one table if and only if they are the keys of one item. */
 export function identityOf(key: Item): string {
   return JSON.stringify(
     Object.keys(key)

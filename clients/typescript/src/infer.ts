@@ -1,15 +1,15 @@
-/** The types of items, inferred from their models. They exist only while compiling. */
+/** Item types inferred from models. They exist only at compile time. */
 
 import type { AttributeDefinition, Model, ModelDefinition } from './model.js';
 import type { DocumentList, DocumentMap } from './value.js';
 
-/** An item of a model whose definition the compiler does not know. */
+/** An item of a model whose definition is not known at compile time. */
 export type LooseItem = Record<string, unknown>;
 
-/** An item of a model, as reads return it: required members, and optional ones. */
+/** An item as reads return it, with required and optional members. */
 export type ItemOf<M extends Model> = Known<M, Shape<DefinitionOf<M>, OptionalIn<AttributeOf<M>>>>;
 
-/** An item of a model, as writes take it: as {@link ItemOf}, but its version may be left out, which is that it has none yet. */
+/** An item as writes take it: {@link ItemOf}, but without the version if the item is new. */
 export type InputOf<M extends Model> = Known<
   M,
   Shape<DefinitionOf<M>, OptionalIn<AttributeOf<M>> | VersionIn<AttributeOf<M>>>
@@ -18,7 +18,7 @@ export type InputOf<M extends Model> = Known<
 /** The key of an item of a model. */
 export type KeyOf<M extends Model> = Known<M, Simplify<{ [K in KeyIn<DefinitionOf<M>>]: MemberOf<AttributeOf<M>, K> }>>;
 
-/** The names of a model's attributes that are no keys. */
+/** The names of a model's non-key attributes. */
 export type FieldOf<M extends Model> =
   IsLoose<M> extends true ? string : Exclude<AttributeOf<M>['attribute'], KeyIn<DefinitionOf<M>>>;
 

@@ -1,11 +1,11 @@
-/** Items as DynamoDB has them. */
+/** Items as DynamoDB stores them. */
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
-/** An item, or the key of one, as it is stored: `{ pk: { S: 'CACHE#…' }, … }`. */
+/** A stored item or its key: `{ pk: { S: 'CACHE#…' }, … }`. */
 export type Item = Record<string, AttributeValue>;
 
-/** A value for an error message: its type, and itself if it is short. */
+/** Describes an attribute for an error message: its type and its shortened value. */
 export function describe(value: AttributeValue | undefined): string {
   if (value === undefined) {
     return 'nothing';
@@ -31,10 +31,10 @@ export function describe(value: AttributeValue | undefined): string {
   return value.L === undefined ? 'a set' : `a list of ${value.L.length}`;
 }
 
-const longestShown = 48;
+const maxShown = 48;
 
-/** Cuts a text that would make a message unreadable. */
+/** Truncates a text for an error message. */
 export function shorten(text: string): string {
-  const characters = [...text.slice(0, 2 * longestShown)];
-  return characters.length <= longestShown ? text : `${characters.slice(0, longestShown).join('')}…`;
+  const characters = [...text.slice(0, 2 * maxShown)];
+  return characters.length <= maxShown ? text : `${characters.slice(0, maxShown).join('')}…`;
 }

@@ -1,13 +1,13 @@
 /**
- * LeaseManager: leases for other jobs of a service, such as a nightly import that one
- * of many processes is to run. They are kept in the table of the pages, or in one of
- * their own, as the leases of pages are, with the same guarantees: at most one
- * unexpired lease per key, whose holder finds out when it has lost it.
+ * LeaseManager: leases for jobs other than page rendering, such as a nightly import that
+ * one of many processes runs. They live in the table of the pages or in a table of their
+ * own, with the guarantees of page leases: at most one unexpired lease per key, and the
+ * holder learns when it has lost it.
  *
  *     pk = JOB#<key>   sk = LOCK   lease_token, lease_expires_at, lease_owner, ttl
  *
- * A lease does not stop a holder that was frozen from writing elsewhere after it has
- * expired: what a job writes should be made conditional as well.
+ * A lease does not stop a frozen holder from writing elsewhere after it has expired: a
+ * job's own writes should be conditional writes.
  */
 
 import { hostname } from 'node:os';
@@ -16,67 +16,67 @@ import type { DynamoDBClient } from '@aws-sdk/client-dynamodb';
 import { readFailure } from './classify.js';
 import { systemClock } from './clock.js';
 import { InvalidInputError, InvalidKeyError, LeaseLostError } from './errors.js';
-import { keepLease, lossOf } from './heartbeat.js';
+import { leaseLossOf, startHeartbeat } from './heartbeat.js';
 import { acquire } from './isr/acquire.js';
 import { type Backend, randomText, settling, type Warn } from './isr/backend.js';
 import { refresh, release } from './isr/hold.js';
 import { HeldLease, leaseDuration } from './isr/lease.js';
 import { Calls, type RetryOptions } from './retry.js';
-import { shown } from './value.js';
+import { formatValue } from './value.js';
 
-/** Where a lease is. */
+/** The row of a lease. */
 export interface LeaseKey {
   pk: string;
-  /** `LOCK`, which is the default. */
+  /** Only `LOCK`, the default. */
   sk?: string;
 }
 
-/** A lease as it was last acknowledged. It is never changed. */
+/** A lease as it was last acknowledged. It is immutable. */
 export interface JobLease {
   readonly key: Required<LeaseKey>;
-  /** Proves who holds the lease; unchanged for as long as it is held. */
+  /** Proves that the caller holds the lease. It stays the same for the life of the lease. */
   readonly token: string;
-  /** When it ends, in epoch seconds. */
+  /** In epoch seconds. */
   readonly expiresAt: number;
-  /** The lifetime that it was acquired for, in whole seconds. */
+  /** The lifetime that the acquisition and each refresh grant, in whole seconds. */
   readonly leaseSeconds: number;
 }
 
-/** How long a lease lasts. */
+/** The lifetime of a lease. */
 export interface LeaseTerm {
-  /** In seconds, more than 0; rounded up to whole ones, and no more than ten years. */
+  /** In seconds, above 0; rounded up to whole seconds, and capped at ten years. */
   leaseSeconds: number;
-  /** Ends the call; of `withLease`, the job. */
+  /** Cancels the call, or in `withLease` the job. */
   signal?: AbortSignal | undefined;
 }
 
-/** Adjusts a manager; every member has a default. */
+/** Options of a LeaseManager. Every member has a default. */
 export interface LeaseManagerOptions extends RetryOptions {
   /** The wall clock, in epoch milliseconds. Default: `Date.now`. */
   now?: () => number;
-  /** Makes a text that nobody can guess and that never returns, of at least 128 random bits. Default: 128 random bits. */
+  /** Returns an unguessable, unique text of at least 128 random bits. Default: 128 random bits in hex. */
   newToken?: () => string;
-  /** Names this process to people and to other holders. It decides nothing. Default: host name and process id. */
+  /** Identifies this process in logs and errors; informational only. Default: host name and process id. */
   leaseOwner?: string;
-  /** Hears of lost replies, and of extensions and releases that failed. Default: nobody. */
+  /** Called for lost replies and for extensions and releases that failed. Default: no-op. */
   warn?: Warn;
 }
 
 const jobPrefix = 'JOB#';
 const lockSk = 'LOCK';
 
-/** Bounds of keys, in bytes of UTF-8. */
+/** Maximum lengths of keys, in bytes of UTF-8. */
 const maxJobKey = 1024;
 const maxPk = 2048;
 
-/** Gives leases. It holds no resources, may be shared, and need not be closed. */
+/** Acquires and keeps leases. It is safe for concurrent use, holds no resources and need not be closed. */
 export class LeaseManager {
   readonly #backend: Backend;
   readonly #owner: string;
-  /** What this process knows of the leases that it acquired: one that is over does not come back. */
+  /** The state of the leases that this process acquired. An ended lease never becomes valid again. */
   readonly #held = new WeakMap<JobLease, HeldLease>();
 
-  /** @throws InvalidInputError if there is no client or no table name. */
+  /** @throws InvalidInputError if the client or the table name is missing. */
   constructor(ddb: DynamoDBClient, tableName: string, options: LeaseManagerOptions = {}) {
     if (typeof ddb?.send !== 'function' || typeof tableName !== 'string' || tableName === '') {
       throw new InvalidInputError('a LeaseManager takes a DynamoDBClient and the name of a table');
@@ -88,16 +88,16 @@ export class LeaseManager {
     this.#owner = options.leaseOwner ?? `${hostname()}:${process.pid}`;
   }
 
-  /** The key of the lease of a partition, such as that of a page. */
+  /** Returns the lease key of a partition, such as a page's. */
   lockKey(pk: string): Required<LeaseKey> {
     return { pk, sk: lockSk };
   }
 
   /**
-   * Takes the lease of a job, text of 1 to 1,024 bytes, or of a partition. It does not
-   * wait. A reply that was lost is settled before this returns.
+   * Acquires the lease of a job (text of 1 to 1,024 bytes) or of a partition. It does not
+   * wait for a held lease. If a reply is lost, the outcome is settled before this returns.
    *
-   * @throws LeaseHeldError if somebody else has it, InvalidKeyError, InvalidInputError,
+   * @throws LeaseHeldError if another process holds it, InvalidKeyError, InvalidInputError,
    * UnknownOutcomeError
    */
   async acquire(key: string | LeaseKey, term: LeaseTerm): Promise<JobLease> {
@@ -108,18 +108,17 @@ export class LeaseManager {
   }
 
   /**
-   * Extends a lease, counted from now, by the time that it was acquired for, or by
-   * `leaseSeconds`. An error other than LeaseLostError leaves open whether it was
-   * extended; call it again.
+   * Extends a lease to `leaseSeconds` from now, by default the lifetime it was acquired
+   * with. After an error other than LeaseLostError the outcome is unknown: call it again.
    *
-   * @throws LeaseLostError if it expired or was taken: it cannot come back.
+   * @throws LeaseLostError if it expired or another process acquired it. It stays lost.
    */
   async refresh(lease: JobLease, term: Partial<LeaseTerm> = {}): Promise<JobLease> {
     const key = keyOf(lease?.key);
     const known = this.#known(lease);
     const duration = durationOf(term.leaseSeconds ?? lease.leaseSeconds);
     if (known.ended) {
-      throw new LeaseLostError(`the lease of ${key.pk} is lost: it was given up; acquire it again`);
+      throw new LeaseLostError(`the lease of ${key.pk} is lost: it was released; acquire it again`);
     }
     const held = known.leaseDurationMs === duration ? known : this.#heldBy(key.pk, lease.token, duration);
     try {
@@ -133,20 +132,20 @@ export class LeaseManager {
     return this.#lease(key, held);
   }
 
-  /** Gives a lease up. One that is lost already is none of ours: no error. */
+  /** Releases a lease. Releasing a lost lease is not an error. */
   async release(lease: JobLease, options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
     const key = keyOf(lease?.key);
     await this.#classified(key, release(this.#known(lease), options.signal));
   }
 
   /**
-   * Acquires a lease, does the job, extending the lease at a third of its lifetime
-   * meanwhile, and releases it. The job's signal is aborted with the one that was
-   * given, and with a LeaseLostError as its reason once the lease is lost.
+   * Acquires a lease, runs the job while a heartbeat extends the lease every third of its
+   * lifetime, and releases it. The job's signal is aborted with `term.signal`, or with a
+   * LeaseLostError as its reason when the lease is lost.
    *
-   * @throws what `acquire` throws, if the job was not begun; a LeaseLostError, caused
-   * by the job's error if there was one, if the lease was lost before the job ended,
-   * whatever the job made of that; else what the job throws.
+   * @throws the errors of `acquire` before the job starts; LeaseLostError, with the job's
+   * error as its cause, if the lease was lost before the job ended, even if the job
+   * ignored it; otherwise the job's own error.
    */
   async withLease<T>(
     key: string | LeaseKey,
@@ -157,21 +156,21 @@ export class LeaseManager {
     const acquiredAt = clock.elapsed();
     const lease = await this.acquire(key, term);
     const held = this.#known(lease);
-    const keeping = {
+    const options = {
       name: lease.key.pk,
       durationMs: held.leaseDurationMs,
       acquiredAt,
       clock,
       refresh: (signal: AbortSignal) => this.#extend(held, signal),
     };
-    const heartbeat = keepLease(keeping, term.signal);
+    const heartbeat = startHeartbeat(options, term.signal);
     try {
       const done = await job(lease, heartbeat.signal);
-      const lost = lossOf(heartbeat.signal);
+      const lost = leaseLossOf(heartbeat.signal);
       if (lost) throw lost;
       return done;
     } catch (error) {
-      throw lossOf(heartbeat.signal, error) ?? error;
+      throw leaseLossOf(heartbeat.signal, error) ?? error;
     } finally {
       await heartbeat.stop();
       await this.#finish(held);
@@ -182,17 +181,17 @@ export class LeaseManager {
     try {
       await this.#classified({ pk: held.pk }, refresh(held, signal));
     } catch (failure) {
-      this.#backend.warn('a lease could not be extended', { pk: held.pk, failure });
+      this.#backend.warn('failed to extend a lease', { pk: held.pk, failure });
       throw failure;
     }
   }
 
-  /** Releases a lease, whether or not the caller is still there. If that fails, it expires. */
+  /** Releases a lease even if the caller's signal is aborted. If that fails, the lease expires. */
   async #finish(held: HeldLease): Promise<void> {
     try {
       await settling(this.#backend.calls.timeoutMs, (signal) => release(held, signal));
     } catch (failure) {
-      this.#backend.warn('a lease could not be released and is left to expire', { pk: held.pk, failure });
+      this.#backend.warn('failed to release a lease; it will expire', { pk: held.pk, failure });
       held.end();
     }
   }
@@ -208,7 +207,7 @@ export class LeaseManager {
     return lease;
   }
 
-  /** What is known of a lease; of another process's, its token. */
+  /** Returns the state of a lease; for another process's lease only the token is known. */
   #known(lease: JobLease): HeldLease {
     const known = this.#held.get(lease);
     if (known !== undefined) {
@@ -216,7 +215,7 @@ export class LeaseManager {
     }
     if (typeof lease.token !== 'string' || lease.token === '') {
       throw new InvalidInputError(
-        `the token of the lease of ${keyOf(lease.key).pk} is missing; give what acquire returned`,
+        `the lease of ${keyOf(lease.key).pk} has no token; pass the lease that acquire returned`,
       );
     }
     return this.#heldBy(keyOf(lease.key).pk, lease.token, durationOf(lease.leaseSeconds ?? 1));
@@ -235,30 +234,30 @@ export class LeaseManager {
   }
 }
 
-/** The key of a job's lease, or that of a partition's. */
+/** Returns the key of a job's or a partition's lease. */
 function keyOf(key: string | LeaseKey): Required<LeaseKey> {
   if (typeof key === 'string') {
     return { pk: jobPrefix + checkText('the key of a lease', key, maxJobKey), sk: lockSk };
   }
   if (key?.sk !== undefined && key.sk !== lockSk) {
-    throw new InvalidKeyError(`a lease is in the row ${lockSk} of its partition, not in ${shown(key.sk)}`);
+    throw new InvalidKeyError(`the sort key of a lease must be ${lockSk} (got ${formatValue(key.sk)})`);
   }
   return { pk: checkText('the partition key of a lease', key?.pk, maxPk), sk: lockSk };
 }
 
 function checkText(name: string, text: unknown, longest: number): string {
   if (typeof text !== 'string') {
-    throw new InvalidInputError(`${name} is text, not ${shown(text)}`);
+    throw new InvalidInputError(`${name} must be a string (got ${formatValue(text)})`);
   }
   if (text === '' || !text.isWellFormed() || Buffer.byteLength(text) > longest) {
-    throw new InvalidKeyError(`${name} is text of 1 to ${longest} bytes, not ${shown(text)}`);
+    throw new InvalidKeyError(`${name} must be well-formed text of 1 to ${longest} bytes (got ${formatValue(text)})`);
   }
   return text;
 }
 
 function durationOf(leaseSeconds: number): number {
   if (typeof leaseSeconds !== 'number' || !(leaseSeconds > 0)) {
-    throw new InvalidInputError(`leaseSeconds: expected a number of seconds above 0, found ${shown(leaseSeconds)}`);
+    throw new InvalidInputError(`leaseSeconds must be a number above 0 (got ${formatValue(leaseSeconds)})`);
   }
   return leaseDuration(leaseSeconds * 1000);
 }

@@ -1,4 +1,4 @@
-/** Items and keys of models, to and from what DynamoDB stores. */
+/** Marshals items and keys of models to and from DynamoDB's attribute values. */
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
@@ -6,16 +6,16 @@ import { canonicalDecimal } from './decimal.js';
 import { InvalidInputError, MalformedRowError } from './errors.js';
 import { describe, type Item } from './item.js';
 import { type AttributeDefinition, isOptional, type Model } from './model.js';
-import { decode, encode, Mismatch, shown } from './value.js';
+import { decode, encode, formatValue, Mismatch } from './value.js';
 
-/** The last second of the year 9999. A larger ttl is a clock in milliseconds. */
+/** The last second of the year 9999. A larger ttl is in milliseconds by mistake. */
 const maxMoment = 253402300799;
 
 /**
- * Encodes a whole item. A member that is undefined counts as absent.
+ * Encodes an item. Undefined members count as absent.
  *
- * @throws InvalidInputError for a value that does not fit, a member without an
- * attribute, or a required one that is missing.
+ * @throws InvalidInputError for a value of the wrong type, a member that the model does
+ * not declare, or a missing required attribute.
  */
 export function encodeItem(model: Model, item: unknown): Item {
   const given = membersOf(model, item);
@@ -32,7 +32,7 @@ export function encodeItem(model: Model, item: unknown): Item {
   return Object.fromEntries(entries);
 }
 
-/** Encodes the key of an item, or of an item that is given whole. */
+/** Encodes the key of an item. Other members are ignored. */
 export function encodeKey(model: Model, key: unknown): Item {
   const given = membersOf(model, key);
   return Object.fromEntries(
@@ -40,14 +40,14 @@ export function encodeKey(model: Model, key: unknown): Item {
   ) as Item;
 }
 
-/** Encodes one attribute; undefined: items are to be without it. A version that is missing is the caller's to give. */
+/** Encodes one attribute. It returns undefined if the attribute is to be absent, or is a version that the caller fills in. */
 export function encodeMember(model: Model, declared: AttributeDefinition, value: unknown): AttributeValue | undefined {
   const path = `${model.name}.${declared.attribute}`;
   if (value === undefined || (declared.omit_empty && isEmpty(declared, value))) {
     if (isOptional(declared) || declared === model.version) {
       return undefined;
     }
-    throw new InvalidInputError(`${path}: it is required, and missing`);
+    throw new InvalidInputError(`${path} is required`);
   }
   const stored = encode(declared, value, path);
   checkMember(model, declared, stored, path);
@@ -56,14 +56,14 @@ export function encodeMember(model: Model, declared: AttributeDefinition, value:
 
 function checkMember(model: Model, declared: AttributeDefinition, stored: AttributeValue, path: string): void {
   if (model.keys.includes(declared) && (stored.S === '' || stored.B?.length === 0)) {
-    throw new InvalidInputError(`${path}: a key cannot be empty`);
+    throw new InvalidInputError(`${path}: a key must not be empty`);
   }
   const role = declared.roles?.find((role) => role === 'ttl' || role === 'version');
   const highest = role === 'ttl' ? maxMoment : Number.MAX_SAFE_INTEGER;
   const n = Number(stored.N);
   if (role !== undefined && !(Number.isInteger(n) && n >= 0 && n <= highest)) {
-    const expected = role === 'ttl' ? 'epoch seconds up to the year 9999, a whole number' : 'a version, a whole number';
-    throw new InvalidInputError(`${path}: expected ${expected}, found ${stored.N}; milliseconds are divided by 1,000`);
+    const expected = role === 'ttl' ? 'whole epoch seconds up to the year 9999' : 'a version, a whole number';
+    throw new InvalidInputError(`${path}: expected ${expected}, found ${stored.N}; divide milliseconds by 1,000`);
   }
 }
 
@@ -83,7 +83,7 @@ function isEmpty(declared: AttributeDefinition, value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** The attribute of that name. */
+/** Returns the attribute of that name. @throws InvalidInputError if the model does not declare it. */
 export function attributeOf(model: Model, name: string): AttributeDefinition {
   const declared = model.attributes.get(name);
   if (declared === undefined) {
@@ -96,18 +96,17 @@ export function attributeOf(model: Model, name: string): AttributeDefinition {
 
 function membersOf(model: Model, item: unknown): Record<string, unknown> {
   if (typeof item !== 'object' || item === null || Array.isArray(item)) {
-    throw new InvalidInputError(`an item of the model ${model.name} is an object, not ${shown(item)}`);
+    throw new InvalidInputError(`an item of the model ${model.name} must be an object (got ${formatValue(item)})`);
   }
   return item as Record<string, unknown>;
 }
 
 /**
- * Decodes an item. Attributes that the model does not have are passed over, and
- * NULL is the same as no attribute where one is optional. A version that nobody
- * has stored is 0.
+ * Decodes an item. Attributes that the model does not declare are ignored. For optional
+ * attributes NULL means absent. A missing version is 0.
  *
- * @throws MalformedRowError if an attribute has another type than the model says,
- * a required one is missing, or JavaScript cannot say a number exactly.
+ * @throws MalformedRowError if an attribute does not have its declared type, a required
+ * attribute is missing, or a number has no exact JavaScript value.
  */
 export function decodeItem(model: Model, stored: Item): Record<string, unknown> {
   const entries: [string, unknown][] = [];
@@ -122,7 +121,7 @@ export function decodeItem(model: Model, stored: Item): Record<string, unknown> 
   return Object.fromEntries(entries);
 }
 
-/** Decodes a key, such as one that a batch has left. */
+/** Decodes a key, such as an unprocessed key of a batch. */
 export function decodeKey(model: Model, stored: Item): Record<string, unknown> {
   return Object.fromEntries(model.keys.map((declared) => [declared.attribute, decodeMember(model, declared, stored)]));
 }
@@ -131,7 +130,7 @@ function decodeMember(model: Model, declared: AttributeDefinition, stored: Item)
   const value = stored[declared.attribute];
   try {
     if (value === undefined) {
-      throw new Mismatch('', 'an attribute that is required', undefined);
+      throw new Mismatch('', 'a required attribute', undefined);
     }
     return decode(declared, value);
   } catch (error) {
@@ -144,12 +143,12 @@ function decodeMember(model: Model, declared: AttributeDefinition, stored: Item)
   }
 }
 
-/** The value of a key as text, for error messages. */
+/** Formats the value of a key for error messages. */
 function textOf(value: AttributeValue | undefined): string {
   return value?.S ?? value?.N ?? describe(value);
 }
 
-/** Names an item for people: its model, and its key. */
+/** Formats the model and the key of an item for error messages. */
 export function nameOf(model: Model, stored: Item): string {
   const keys = model.keys.map((key) => `${key.attribute}=${textOf(stored[key.attribute])}`);
   return `${model.name} ${keys.join(' ')}`;

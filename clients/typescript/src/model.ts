@@ -1,39 +1,39 @@
 /**
- * Models: what the items of a table are, said once. A model is checked when it is
- * defined; the type of its items is inferred, see `ItemOf`.
+ * Models declare the items of a table. A model is validated when it is defined; the type
+ * of its items is inferred, see `ItemOf`.
  */
 
 import { InvalidModelError } from './errors.js';
 import type { AttributeType, NumberForm } from './value.js';
 
 /**
- * What an attribute is for:
+ * The role of an attribute:
  *
- * - `pk`, `sk`: the table's keys, as `keys` names them.
- * - `version`: N; counts the writes of an item. A write demands the version that
- *   was read and stores the next one; who is late gets a `VersionConflictError`.
- * - `ttl`: N; when DynamoDB may delete the item, in epoch seconds. Garbage
- *   collection, never a bound of correctness.
+ * - `pk`, `sk`: the table's keys, as named by `keys`.
+ * - `version`: N; optimistic locking. A write requires the version that was read and
+ *   stores the next one; a concurrent writer gets a `VersionConflictError`.
+ * - `ttl`: N; when DynamoDB may delete the item, in epoch seconds. It is for garbage
+ *   collection; correctness never depends on it.
  */
 export type Role = 'pk' | 'sk' | 'version' | 'ttl';
 
-/** A key, by the name of its attribute. */
+/** A key attribute. */
 export interface KeyDefinition {
   readonly attribute: string;
   readonly type: 'S' | 'N' | 'B';
 }
 
-/** An attribute. It is required, unless it is optional. */
+/** An attribute. It is required unless `optional` or `omit_empty` is set. */
 export interface AttributeDefinition {
   readonly attribute: string;
   readonly type: AttributeType;
-  /** Of N and NS: what its numbers are in JavaScript, if not `number`. */
+  /** For N and NS: the JavaScript type of its numbers. Default: `number`. */
   readonly as?: NumberForm;
   readonly roles?: readonly Role[];
   readonly required?: boolean;
-  /** Items need not have it. */
+  /** Items may lack it. */
   readonly optional?: boolean;
-  /** It is left out of items, and so optional, while it is false, 0, '', or has no bytes or members. */
+  /** Omits the attribute while its value is false, 0, '', or has no bytes or members. It implies `optional`. */
   readonly omit_empty?: boolean;
 }
 
@@ -45,9 +45,9 @@ export interface IndexDefinition {
   readonly sort?: KeyDefinition;
 }
 
-/** What `defineModel` takes. */
+/** The argument of `defineModel`. */
 export interface ModelDefinition {
-  /** By which the model is named in calls; for people as well. */
+  /** The name that calls and error messages use. */
   readonly name: string;
   readonly table: { readonly name: string };
   readonly keys: { readonly partition: KeyDefinition; readonly sort?: KeyDefinition };
@@ -55,33 +55,33 @@ export interface ModelDefinition {
   readonly indexes?: readonly IndexDefinition[];
 }
 
-/** A model that was checked. It is never changed, and may be shared. */
+/** A validated model. It is immutable and may be shared. */
 export interface Model<D extends ModelDefinition = ModelDefinition> {
   readonly name: D['name'];
   readonly tableName: string;
   readonly definition: D;
-  /** By their names. */
+  /** The attributes by name. */
   readonly attributes: ReadonlyMap<string, AttributeDefinition>;
-  /** The attributes of the table's keys, one or two. */
+  /** The one or two key attributes of the table. */
   readonly keys: readonly AttributeDefinition[];
-  /** The attribute that has the role `version`. */
+  /** The attribute with the role `version`. */
   readonly version: AttributeDefinition | undefined;
 }
 
 /**
  * Defines a model.
  *
- * @throws InvalidModelError, which names the model and the attribute.
+ * @throws InvalidModelError naming the model and the attribute.
  */
 export function defineModel<const D extends ModelDefinition>(definition: D): Model<D> {
   const fail = (problem: string): never => {
     throw new InvalidModelError(`the model ${definition?.name || 'without a name'}: ${problem}`);
   };
   if (!definition?.name) {
-    fail('it has no name; give one by which calls name it');
+    fail('name is missing');
   }
   if (!definition.table?.name) {
-    fail('table.name is empty or missing; is the environment variable set that it is taken from?');
+    fail('table.name is empty or missing; if it comes from an environment variable, is that set?');
   }
   const attributes = attributesOf(definition, fail);
   const { partition, sort } = definition.keys ?? {};
@@ -97,7 +97,7 @@ export function defineModel<const D extends ModelDefinition>(definition: D): Mod
     definition,
     attributes,
     keys,
-    version: theOne('version', attributes, fail),
+    version: attributeWithRole('version', attributes, fail),
   });
 }
 
@@ -111,7 +111,7 @@ function attributesOf(definition: ModelDefinition, fail: Fail): Attributes {
   const attributes = new Map<string, AttributeDefinition>();
   for (const declared of definition.attributes ?? []) {
     if (!declared?.attribute) {
-      fail(`attribute ${attributes.size} has no name in its member attribute`);
+      fail(`attributes[${attributes.size}].attribute is missing`);
     }
     if (attributes.has(declared.attribute)) {
       fail(`the attribute ${declared.attribute} is declared twice`);
@@ -133,44 +133,44 @@ function checkAttribute(declared: AttributeDefinition, fail: Fail): void {
     fail(`has as: ${declared.as}; expected bigint or string`);
   }
   if (declared.as !== undefined && !['N', 'NS'].includes(declared.type)) {
-    fail(`has as: ${declared.as}, which is for the types N and NS, not ${declared.type}`);
+    fail(`has as: ${declared.as}, which only the types N and NS allow, not ${declared.type}`);
   }
   for (const role of declared.roles ?? []) {
     if (!roles.includes(role)) {
       fail(`has the role ${role}; expected one of ${roles.join(', ')}`);
     }
     if ((role === 'version' || role === 'ttl') && (declared.type !== 'N' || declared.as !== undefined)) {
-      fail(`has the role ${role}, which is for the type N, as a number`);
+      fail(`has the role ${role}, which needs the type N without as`);
     }
   }
 }
 
-/** The attribute of a key. */
+/** Returns the attribute of a key. */
 function keyOf(key: KeyDefinition, attributes: Attributes, fail: Fail): AttributeDefinition {
   const declared = attributes.get(key.attribute) ?? fail(`the key ${key.attribute} is not among the attributes`);
   if (declared.type !== key.type) {
-    fail(`the key ${key.attribute} is ${key.type}, and its attribute is ${declared.type}`);
+    fail(`the key ${key.attribute} has the type ${key.type}, but its attribute ${declared.type}`);
   }
   if (!['S', 'N', 'B'].includes(key.type)) {
-    fail(`the key ${key.attribute} is ${key.type}; keys are S, N or B`);
+    fail(`the key ${key.attribute} has the type ${key.type}; expected S, N or B`);
   }
   return declared;
 }
 
-/** Demands that the roles pk and sk are those of the table's keys, each of which is always there. */
+/** Checks that the roles pk and sk match the table's keys, and that key attributes are not optional. */
 function checkKeyRoles(definition: ModelDefinition, attributes: Attributes, fail: Fail): void {
   const { partition, sort } = definition.keys;
   if (partition.attribute === sort?.attribute) {
-    fail(`${partition.attribute} is both of its keys`);
+    fail(`${partition.attribute} is both the partition key and the sort key`);
   }
   for (const [role, key] of [
     ['pk', partition],
     ['sk', sort],
   ] as const) {
-    const named = theOne(role, attributes, fail);
+    const named = attributeWithRole(role, attributes, fail);
     if (named !== undefined && named.attribute !== key?.attribute) {
       fail(
-        `the attribute ${named.attribute} has the role ${role}, which is that of ${key?.attribute ?? 'no attribute'}`,
+        `the attribute ${named.attribute} has the role ${role}, which belongs to ${key?.attribute ?? 'no attribute'}`,
       );
     }
     const declared = key && attributes.get(key.attribute);
@@ -178,11 +178,11 @@ function checkKeyRoles(definition: ModelDefinition, attributes: Attributes, fail
       fail(`the key ${declared.attribute} cannot be optional`);
     }
   }
-  theOne('ttl', attributes, fail);
+  attributeWithRole('ttl', attributes, fail);
 }
 
-/** The only attribute that has a role, if one has it. */
-function theOne(role: Role, attributes: Attributes, fail: Fail): AttributeDefinition | undefined {
+/** Returns the attribute with a role, which at most one may have. */
+function attributeWithRole(role: Role, attributes: Attributes, fail: Fail): AttributeDefinition | undefined {
   const [first, second] = [...attributes.values()].filter((declared) => declared.roles?.includes(role));
   if (first !== undefined && second !== undefined) {
     fail(`${first.attribute} and ${second.attribute} both have the role ${role}`);
@@ -205,7 +205,7 @@ function checkIndexes(indexes: readonly IndexDefinition[], attributes: Attribute
   }
 }
 
-/** Says that items need not have the attribute. */
+/** Reports whether items may lack the attribute. */
 export function isOptional(declared: AttributeDefinition): boolean {
   return declared.optional === true || declared.omit_empty === true;
 }

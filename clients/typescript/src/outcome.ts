@@ -1,5 +1,5 @@
 /**
- * What an error says about a write. It goes by names and codes, never by message
+ * Classifies errors of writes by their outcome. It uses names and codes, never message
  * texts, which differ between regions and engines.
  */
 
@@ -7,34 +7,33 @@ import { type ErrorCode, type Reason, TheorydbError } from './errors.js';
 import type { Item } from './item.js';
 
 /**
- * What the answer to a write says about it:
+ * The outcome of a write:
  *
- * - `applied`: it happened.
- * - `condition failed`: it did not happen, because its condition was false.
- * - `refused`: it did not happen, and would not if it were repeated.
- * - `cancelled`: it did not happen, because of something that passes (another
- *   transaction on the item, capacity); a new attempt is a new request.
- * - `unknown`: nobody can tell whether it happened or still will. The same request
- *   may be repeated if it is idempotent. Throttling counts as unknown, although
- *   DynamoDB says it of requests that it did not carry out: the SDK retries by
- *   itself and shows the last answer alone, and the reply to an attempt before it
- *   may have been lost.
+ * - `applied`: it was applied.
+ * - `condition failed`: it was not applied, because its condition was false.
+ * - `refused`: it was not applied, and a retry would not be either.
+ * - `cancelled`: it was not applied, for a transient reason (another transaction on the
+ *   item, capacity). A new attempt is a new request.
+ * - `unknown`: it may or may not have been applied, and may still be. The same request may
+ *   be retried if it is idempotent. Throttling counts as unknown although DynamoDB does
+ *   not apply throttled requests: the SDK retries internally and reports only the last
+ *   response, and the reply to an earlier attempt may have been lost.
  */
 export type Outcome = 'applied' | 'condition failed' | 'refused' | 'cancelled' | 'unknown';
 
-/** An answer of DynamoDB that is an error, as the SDK has it. */
+/** An error response of DynamoDB, as the SDK represents it. */
 export interface Answer {
   name: string;
   message: string;
   $fault: 'client' | 'server';
   $metadata?: { httpStatusCode?: number; attempts?: number };
-  /** Of a failed condition: the stored item. */
+  /** The stored item, for a failed condition. */
   Item?: Item;
-  /** Of a cancelled transaction. */
+  /** For a cancelled transaction. */
   CancellationReasons?: readonly { Code?: string; Message?: string; Item?: Item }[];
 }
 
-/** Codes of reasons for which transactions are cancelled. */
+/** Cancellation reason codes of transactions. */
 export const conditionFailed = 'ConditionalCheckFailed';
 const transactionConflict = 'TransactionConflict';
 const serverError = 'InternalServerError';
@@ -62,10 +61,10 @@ const unsettled: readonly string[] = [
   'RequestTimeoutException',
 ];
 
-/** The status of throttling by whatever name. */
+/** The HTTP status of throttling, whatever the error's name. */
 const tooManyRequests = 429;
 
-/** What the errors of this package say, whatever they were caused by. */
+/** The outcomes of this package's own errors, whatever their cause. */
 const outcomes: Readonly<Record<ErrorCode, Outcome>> = {
   InvalidInput: 'refused',
   InvalidKey: 'refused',
@@ -92,12 +91,12 @@ const outcomes: Readonly<Record<ErrorCode, Outcome>> = {
 };
 
 /**
- * Judges the error of one write; `undefined`, none, is `applied`. It takes the SDK's
- * errors and those of this package.
+ * Classifies the error of one write, the SDK's or this package's; `undefined` is `applied`.
  *
- * The SDK repeats a request whose reply was lost, and shows the last answer alone: after
- * more than one attempt that answer does not tell what became of the first, which may
- * be what made a condition false. Transactions are the exception, by their client token.
+ * The SDK retries a request whose reply was lost and reports only the last response. After
+ * more than one attempt that response does not tell whether the first was applied, which
+ * may be what made the condition false. Transactions are the exception: their client token
+ * makes them idempotent.
  */
 export function outcomeOf(error: unknown): Outcome {
   if (error === undefined) {
@@ -107,7 +106,7 @@ export function outcomeOf(error: unknown): Outcome {
     return outcomes[error.code];
   }
   if (!isAnswer(error)) {
-    return 'unknown'; // network, deadline, cancellation
+    return 'unknown'; // network error, timeout, cancellation
   }
   if (error.name === 'TransactionCanceledException') {
     return outcomeOfReasons(reasonsOf(error));
@@ -115,12 +114,12 @@ export function outcomeOf(error: unknown): Outcome {
   return attemptsOf(error) > 1 ? 'unknown' : outcomeOfAnswer(error);
 }
 
-/** How often the SDK sent the request that an error answers; 1 if it does not say. */
+/** Returns how many attempts the SDK made for the request; 1 if unknown. */
 export function attemptsOf(error: unknown): number {
   return answerOf(error)?.$metadata?.attempts ?? 1;
 }
 
-/** Says that the condition of a write of one item was false, whether or not an earlier attempt made it so. */
+/** Reports whether the condition of a write of one item failed, possibly because of an earlier attempt. */
 export function isConditionFailed(answer: Answer): boolean {
   return answer.name === 'ConditionalCheckFailedException';
 }
@@ -140,11 +139,11 @@ function outcomeOfAnswer(answer: Answer): Outcome {
 }
 
 /**
- * Judges a cancelled transaction by all of its actions. It certainly did not
- * happen; the question is whether it is worth repeating.
+ * Classifies a cancelled transaction by the reasons of all its actions. It was certainly
+ * not applied; the question is whether a retry can succeed.
  *
- * A failed condition decides even if another action met a conflict: what
- * conditions demand (the token of a lease, an unchanged version) does not come back.
+ * A failed condition takes precedence over a conflict of another action: what conditions
+ * require (a lease token, an unchanged version) never becomes true again.
  */
 function outcomeOfReasons(reasons: readonly Reason[]): Outcome {
   if (reasons.some((reason) => reason.code === conditionFailed)) {
@@ -153,32 +152,32 @@ function outcomeOfReasons(reasons: readonly Reason[]): Outcome {
   return reasons.some(passes) ? 'cancelled' : 'refused';
 }
 
-/** Says that what a reason is about may be over at the next attempt. */
+/** Reports whether a reason is transient. */
 function passes(reason: Reason): boolean {
   return isConflictReason(reason) || isThrottlingReason(reason) || reason.code === serverError;
 }
 
-/** Says that an action met another transaction. */
+/** Reports whether an action conflicted with another transaction. */
 export function isConflictReason(reason: Reason): boolean {
   return reason.code === transactionConflict;
 }
 
-/** Says that an action met the limit of a capacity. */
+/** Reports whether an action was throttled. */
 export function isThrottlingReason(reason: Reason): boolean {
   return throttlings.includes(reason.code);
 }
 
-/** Says that another transaction, or another region, was at work on the item. */
+/** Reports whether the item was being written by another transaction or another region. */
 export function isConflict(answer: Answer): boolean {
   return conflicting.includes(answer.name);
 }
 
-/** Says that the table or the account is at the limit of its capacity. */
+/** Reports whether the table or the account is throttled. */
 export function isThrottling(answer: Answer): boolean {
   return throttled.includes(answer.name);
 }
 
-/** The reasons of a cancelled transaction, one per action, in order; none of any other answer. */
+/** Returns the reasons of a cancelled transaction, one per action in order; an empty array for any other response. */
 export function reasonsOf(answer: Answer): Reason[] {
   return (answer.CancellationReasons ?? []).map((given, index) => ({
     index,
@@ -188,7 +187,7 @@ export function reasonsOf(answer: Answer): Reason[] {
   }));
 }
 
-/** DynamoDB's answer behind an error, be it the SDK's or one of this package that was caused by it; undefined if there was none. */
+/** Returns DynamoDB's error response, following the causes of this package's errors; undefined if DynamoDB did not respond. */
 export function answerOf(error: unknown): Answer | undefined {
   let at = error;
   while (at instanceof TheorydbError) {
@@ -197,7 +196,7 @@ export function answerOf(error: unknown): Answer | undefined {
   return isAnswer(at) ? at : undefined;
 }
 
-// By shape, not by class: a program may have two copies of the SDK.
+// By shape, not by class: a program may load two copies of the SDK.
 function isAnswer(error: unknown): error is Answer {
   return error instanceof Error && '$fault' in error;
 }

@@ -1,7 +1,4 @@
-/**
- * Queries: the items of one partition, in the order of the sort key. A query never
- * becomes a scan.
- */
+/** Queries: the items of one partition in sort-key order. A query never becomes a scan. */
 
 import { type DynamoDBClient, QueryCommand } from '@aws-sdk/client-dynamodb';
 
@@ -22,23 +19,20 @@ import {
 } from './queryrequest.js';
 import type { Calls } from './retry.js';
 
-/** A page of a query. */
+/** A page of results. */
 export interface Page<T> {
   items: T[];
-  /** For the next page; absent at the end. */
+  /** The cursor of the next page; absent on the last page. */
   cursor?: string;
 }
 
-/** What a query needs to be carried out. */
+/** The client and retry settings that a query runs with. */
 export interface Source {
   ddb: DynamoDBClient;
   calls: Calls;
 }
 
-/**
- * A query. Each call returns another one, with something added; the query itself is
- * never changed, and may be shared.
- */
+/** An immutable query builder. Each method returns a new query, so queries may be shared. */
 export class Query<M extends Model> implements AsyncIterable<ItemOf<M>> {
   readonly #source: Source;
   readonly #model: M;
@@ -50,12 +44,12 @@ export class Query<M extends Model> implements AsyncIterable<ItemOf<M>> {
     this.#terms = terms;
   }
 
-  /** Names the partition, by its key; every query needs one. */
+  /** Sets the partition key, which every query needs. */
   partitionKey(value: unknown): Query<M> {
     return this.#with({ partition: value });
   }
 
-  /** Bounds the sort key. `between` takes two values, all others one. */
+  /** Adds a condition on the sort key. `between` takes two values, the other operators one. */
   sortKey(operator: SortOperator, ...values: unknown[]): Query<M> {
     return this.#with({ sort: { operator, values } });
   }
@@ -66,41 +60,41 @@ export class Query<M extends Model> implements AsyncIterable<ItemOf<M>> {
   }
 
   /**
-   * Leaves out items that do not compare so; several filters must all hold. What is
-   * left out is read, and paid for, all the same. `between` takes two values, `in` 1
-   * to 100, `exists` and `not_exists` none, all others one.
+   * Adds a filter; several filters are joined with AND. DynamoDB still reads, and charges
+   * for, the items that a filter drops. `between` takes two values, `in` 1 to 100,
+   * `exists` and `not_exists` none, the other operators one.
    */
   filter(attribute: FieldOf<M>, operator: FilterOperator, ...values: unknown[]): Query<M> {
     return this.#with({ filters: [...this.#terms.filters, { attribute, operator, values }] });
   }
 
-  /** Bounds how many items a page reads, before filters; from 1. Default: as many as fit in 1 MB. */
+  /** Limits the items read per page, before filters; at least 1. Default: as many as fit in 1 MB. */
   limit(items: number): Query<M> {
     if (!Number.isSafeInteger(items) || items < 1) {
-      throw new InvalidQueryError(`limit: expected a whole number from 1, found ${items}`);
+      throw new InvalidQueryError(`limit must be a whole number of at least 1 (got ${items})`);
     }
     return this.#with({ limit: items });
   }
 
-  /** The order of the sort key. Default: `ASC`. */
+  /** Sets the order of the sort key. Default: `ASC`. */
   sort(direction: 'ASC' | 'DESC'): Query<M> {
     return this.#with({ descending: direction === 'DESC' });
   }
 
   /**
-   * Whether every write that was answered before is seen. Default: true, which costs
-   * twice as much; of a global index, which does not offer it, false.
+   * Sets strongly consistent reads, which cost twice as much. Default: true, but false on
+   * a global index, which does not support them.
    */
   consistentRead(consistent = true): Query<M> {
     return this.#with({ consistent });
   }
 
-  /** Begins where a page ended. */
+  /** Starts after the page that returned the cursor. */
   cursor(cursor: string): Query<M> {
     return this.#with({ cursor });
   }
 
-  /** Ends the reads with the signal. */
+  /** Cancels the reads when the signal is aborted. */
   signal(signal: AbortSignal): Query<M> {
     return this.#with({ signal });
   }
@@ -139,7 +133,7 @@ export class Query<M extends Model> implements AsyncIterable<ItemOf<M>> {
     }
   }
 
-  /** Reads all items, which have to fit into memory. */
+  /** Reads all items into memory. */
   async all(): Promise<ItemOf<M>[]> {
     const items: ItemOf<M>[] = [];
     for await (const item of this) {

@@ -1,4 +1,4 @@
-/** What a query says, and the request that it becomes. */
+/** The terms of a query, and the request built from them. */
 
 import type { AttributeValue, QueryCommandInput } from '@aws-sdk/client-dynamodb';
 
@@ -10,19 +10,19 @@ import { attributeOf } from './marshal.js';
 import type { AttributeDefinition, IndexDefinition, Model } from './model.js';
 import { encode, type ValueType } from './value.js';
 
-/** Comparisons of sort keys. */
+/** Operators on the sort key. */
 export type SortOperator = '=' | '<' | '<=' | '>' | '>=' | 'between' | 'begins_with';
 
-/** Comparisons of other attributes. */
+/** Operators on other attributes. */
 export type FilterOperator = SortOperator | '<>' | 'in' | 'contains' | 'exists' | 'not_exists';
 
-/** An operator and what it compares with. */
+/** An operator with its operands. */
 export interface Comparison<O> {
   operator: O;
   values: readonly unknown[];
 }
 
-/** What a query says. */
+/** The terms of a query, as the builder collected them. */
 export interface Terms {
   partition?: unknown;
   sort?: Comparison<SortOperator>;
@@ -35,20 +35,20 @@ export interface Terms {
   signal?: AbortSignal;
 }
 
-/** What is queried: the table or an index of it, and the partition. */
+/** The table or index, and the partition that a query reads. */
 export interface QueryScope extends CursorScope {
   definition: IndexDefinition | undefined;
   sort: AttributeDefinition | undefined;
 }
 
-/** Finds out what is queried. */
+/** Resolves the scope of a query. */
 export function scopeOf(model: Model, terms: Terms): QueryScope {
   const definition = indexOf(model, terms.index);
   const keys = definition ?? model.definition.keys;
   const partition = attributeOf(model, keys.partition.attribute);
   const sort = keys.sort && attributeOf(model, keys.sort.attribute);
   if (terms.partition === undefined) {
-    throw new InvalidQueryError(`query ${model.name}: partitionKey is missing; a query is of one partition`);
+    throw new InvalidQueryError(`query ${model.name}: partitionKey is missing; a query reads one partition`);
   }
   const value = encode(partition, terms.partition, `${model.name}.${partition.attribute}`);
   const fields = [...(sort === undefined ? [] : [sort]), ...(definition === undefined ? [] : model.keys)];
@@ -74,7 +74,7 @@ function indexOf(model: Model, name: string | undefined): IndexDefinition | unde
   return found;
 }
 
-/** Makes the request for the page after a position, or for the first one. */
+/** Builds the request for the page after `start`, or for the first page. */
 export function requestOf(model: Model, terms: Terms, scope: QueryScope, start: Item | undefined): QueryCommandInput {
   const expressions = new Expressions();
   const keys = Object.entries(scope.partition).map(
@@ -101,7 +101,7 @@ function isConsistent(model: Model, terms: Terms, scope: QueryScope): boolean {
   const isGlobal = scope.definition?.type === 'GSI';
   if (isGlobal && terms.consistent) {
     throw new InvalidQueryError(
-      `query ${model.name}: the index ${scope.index} is global, and has no consistent reads; leave consistentRead out`,
+      `query ${model.name}: the global index ${scope.index} does not support consistent reads; leave consistentRead out`,
     );
   }
   return terms.consistent ?? !isGlobal;
@@ -114,7 +114,7 @@ function sortCondition(
   { operator, values }: Comparison<SortOperator>,
 ): string {
   if (sort === undefined) {
-    throw new InvalidQueryError(`query ${model.name}: sortKey: what is queried has no sort key`);
+    throw new InvalidQueryError(`query ${model.name}: sortKey: the table or index has no sort key`);
   }
   return comparison(model, expressions, sort, operator, values, sort);
 }
@@ -131,7 +131,7 @@ function filterCondition(model: Model, expressions: Expressions, filter: Terms['
   );
 }
 
-/** What an attribute is compared with: `contains` of a set takes a member, of a list anything. */
+/** Returns the type of an operator's operand: `contains` takes a member of a set, and any value for a list. */
 function comparedType(declared: AttributeDefinition, operator: FilterOperator): ValueType | undefined {
   if (operator !== 'contains') {
     return declared;
@@ -169,7 +169,7 @@ function comparison(
   }
 }
 
-/** A member of a list may be anything that a list may hold. */
+/** Encodes an operand. An undefined type accepts any member of a list. */
 function comparedValue(type: ValueType | undefined, value: unknown, path: string): AttributeValue {
   if (type !== undefined) {
     return encode(type, value, path);
@@ -178,7 +178,7 @@ function comparedValue(type: ValueType | undefined, value: unknown, path: string
   return member as AttributeValue;
 }
 
-/** How many values an operator takes. */
+/** The number of values per operator. */
 const counts: Readonly<Record<FilterOperator, readonly [least: number, most: number]>> = {
   '=': [1, 1],
   '<>': [1, 1],
@@ -197,13 +197,13 @@ const counts: Readonly<Record<FilterOperator, readonly [least: number, most: num
 function checkCount(path: string, operator: FilterOperator, given: number): void {
   if (!Object.hasOwn(counts, operator)) {
     throw new InvalidQueryError(
-      `${path}: ${operator} is no operator; expected one of ${Object.keys(counts).join(', ')}`,
+      `${path}: unknown operator ${operator}; expected one of ${Object.keys(counts).join(', ')}`,
     );
   }
   const [least, most] = counts[operator];
   if (given < least || given > most) {
     throw new InvalidQueryError(
-      `${path}: ${operator} takes ${least === most ? least : `${least} to ${most}`} values, not ${given}`,
+      `${path}: ${operator} takes ${least === most ? least : `${least} to ${most}`} values (got ${given})`,
     );
   }
 }

@@ -1,40 +1,40 @@
-/** How often, how long and at which pauses a call of DynamoDB is made. */
+/** Retries, timeouts and backoff of DynamoDB calls. */
 
 import type { Clock } from './clock.js';
 import { InvalidInputError } from './errors.js';
 import { outcomeOf } from './outcome.js';
 
-/** How calls are made; every member has a default. */
+/** Retry settings. Every member has a default. */
 export interface RetryOptions {
-  /** Bounds one call, with the retries that the SDK makes in it, in milliseconds. Default: 5,000. */
+  /** The timeout of one call, including the SDK's own retries, in milliseconds. Default: 5,000. */
   callTimeoutMs?: number;
   /**
-   * The mean pause before a call is repeated for the first time, in milliseconds; it
-   * doubles with each further one, up to 32 times of it, with full jitter. Default: 25.
+   * The mean delay before the first retry, in milliseconds. Exponential backoff with
+   * full jitter doubles it for each further retry, up to 32 times. Default: 25.
    */
   retryDelayMs?: number;
-  /** A random number in [0, 1), of which the jitter is made. Default: `Math.random`. */
+  /** Returns a random number in [0, 1) for the jitter. Default: `Math.random`. */
   random?: () => number;
 }
 
-/** Bounds how often an ordinary call is made; the SDK's own retries come on top, within each. */
+/** Attempts per call. The SDK's own retries happen inside each attempt. */
 const maxAttempts = 4;
 
-/** How often the mean pause doubles at most. */
+/** How often the mean delay doubles. */
 const maxDoublings = 5;
 
-/** One call of the API; it gives the signal to the SDK. */
+/** One API call. It passes the signal to the SDK. */
 export type Call<T> = (signal: AbortSignal) => Promise<T>;
 
-/** Makes calls, with bounds and pauses. It holds nothing between them. */
+/** Makes API calls with timeouts, retries and exponential backoff. It keeps no state between calls. */
 export class Calls {
   readonly clock: Clock;
-  /** Bounds one call, in milliseconds. */
+  /** The timeout of one call, in milliseconds. */
   readonly timeoutMs: number;
   readonly #delayMs: number;
   readonly #random: () => number;
 
-  /** @throws InvalidInputError if a time is not more than 0, or more than an hour. */
+  /** @throws InvalidInputError unless each duration is above 0 and at most an hour. */
   constructor(clock: Clock, options: RetryOptions = {}) {
     this.clock = clock;
     this.timeoutMs = milliseconds('callTimeoutMs', options.callTimeoutMs ?? 5000);
@@ -42,82 +42,83 @@ export class Calls {
     this.#random = options.random ?? Math.random;
   }
 
-  /** Makes one call, which ends with the signal, and after `callTimeoutMs` at the latest. */
+  /** Makes one call. It ends when the signal is aborted or `callTimeoutMs` has passed. */
   call<T>(signal: AbortSignal | undefined, call: Call<T>): Promise<T> {
-    return within(this.timeoutMs, signal, call);
+    return withTimeout(this.timeoutMs, signal, call);
   }
 
   /**
-   * Makes a call that may be repeated without harm until its answer is definite: a
-   * few times at most, and not once `callTimeoutMs` has passed, so that a database
-   * that hangs holds nobody for longer than twice that. It throws the last error.
+   * Retries an idempotent call until its outcome is definite: at most 4 attempts, none of
+   * which starts after `callTimeoutMs`, so that a hanging database blocks a caller for at
+   * most twice that. It throws the last error.
    */
-  try<T>(signal: AbortSignal | undefined, call: Call<T>): Promise<T> {
-    return this.#repeat(signal, call, (attempt, startedAt) => this.spent(attempt, startedAt));
+  retry<T>(signal: AbortSignal | undefined, call: Call<T>): Promise<T> {
+    return this.#repeat(signal, call, (attempt, startedAt) => this.exhausted(attempt, startedAt));
   }
 
-  /** Is `try` without bounds: only the signal ends it. */
-  insist<T>(signal: AbortSignal, call: Call<T>): Promise<T> {
+  /** Retries like `retry`, but without bounds: only the signal ends it. */
+  retryUntilAborted<T>(signal: AbortSignal, call: Call<T>): Promise<T> {
     return this.#repeat(signal, call, () => false);
   }
 
   async #repeat<T>(
     signal: AbortSignal | undefined,
     call: Call<T>,
-    enough: (attempt: number, startedAt: number) => boolean,
+    stop: (attempt: number, startedAt: number) => boolean,
   ): Promise<T> {
     const startedAt = this.clock.elapsed();
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.call(signal, call);
       } catch (error) {
-        if (!isOpen(error) || enough(attempt, startedAt) || !(await this.pause(signal, attempt))) {
+        if (!isRetryable(error) || stop(attempt, startedAt) || !(await this.backoff(signal, attempt))) {
           throw error;
         }
       }
     }
   }
 
-  /** Says that an ordinary operation, begun at `startedAt` of the monotonic clock, has been tried often or long enough. */
-  spent(attempt: number, startedAt: number): boolean {
+  /** Reports whether an operation that began at `startedAt` (monotonic) has used up its attempts or its time. */
+  exhausted(attempt: number, startedAt: number): boolean {
     return attempt >= maxAttempts || this.clock.elapsed() - startedAt >= this.timeoutMs;
   }
 
   /**
-   * Exponential backoff: waits before the attempt after this one, the first of which is
-   * 1, and says whether there is still a caller to make it for. Full jitter, from 0 to
-   * twice the mean, keeps callers apart that failed together.
+   * Waits after a failed attempt (counted from 1), by exponential backoff. Full jitter,
+   * from 0 to twice the mean, spreads callers that failed together. It resolves with
+   * false if the signal was aborted.
    */
-  pause(signal: AbortSignal | undefined, attempt: number): Promise<boolean> {
+  backoff(signal: AbortSignal | undefined, attempt: number): Promise<boolean> {
     const mean = this.#delayMs * 2 ** Math.min(attempt - 1, maxDoublings);
     return this.clock.sleep(2 * mean * this.#random(), signal);
   }
 }
 
-const longest = 3_600_000;
+const maxMs = 3_600_000;
 
-function milliseconds(name: string, given: number): number {
-  if (typeof given !== 'number' || !(given > 0 && given <= longest)) {
-    throw new InvalidInputError(`${name} is ${given}: expected milliseconds, more than 0 and at most an hour`);
+function milliseconds(name: string, value: number): number {
+  if (typeof value !== 'number' || !(value > 0 && value <= maxMs)) {
+    throw new InvalidInputError(`${name} must be above 0 and at most 3,600,000 milliseconds (got ${value})`);
   }
-  return given;
+  return value;
 }
 
-/** Says that a call which may be repeated is worth repeating. */
-function isOpen(error: unknown): boolean {
+/** Reports whether an idempotent call that failed is worth retrying. */
+function isRetryable(error: unknown): boolean {
   const outcome = outcomeOf(error);
   return outcome === 'unknown' || outcome === 'cancelled';
 }
 
 /**
- * Runs work with a signal that is aborted with the outer one, and once the time is
- * over at the latest; it then throws the signal's reason, whether the work heeds the
- * signal or not. Work that has to be done although its caller went away, such as
- * finding out what became of a write, is run without an outer signal.
+ * Runs work with a timeout. Its signal is aborted with the outer signal or when the time
+ * is up; the returned promise then rejects with the signal's reason even if the work
+ * ignores the signal. Work that must survive its caller, such as settling the outcome of
+ * a write, passes no outer signal.
  *
- * It takes the machine's timers: the bound is there for a database that hangs.
+ * It uses real timers, not the injected clock: the timeout guards against a database that
+ * hangs.
  */
-export async function within<T>(milliseconds: number, outer: AbortSignal | undefined, work: Call<T>): Promise<T> {
+export async function withTimeout<T>(milliseconds: number, outer: AbortSignal | undefined, work: Call<T>): Promise<T> {
   outer?.throwIfAborted();
   const inner = new AbortController();
   const onAbort = () => inner.abort(outer?.reason);

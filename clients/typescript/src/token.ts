@@ -1,15 +1,15 @@
-/** How long a request may be repeated under one client token (ClientRequestToken of a transaction). */
+/** The lifetime of a transaction's client token (ClientRequestToken). */
 
 import type { Clock } from './clock.js';
 import { UnknownOutcomeError } from './errors.js';
 
-/** DynamoDB remembers a client token for ten minutes; two are left for a request that is on its way. */
+/** DynamoDB remembers a client token for ten minutes. Two of them are a margin for a request in flight. */
 const tokenLifeMs = 8 * 60_000;
 
 /**
- * The age of a client token since it was first sent. It goes by the larger of two
- * clocks: a process that was frozen sees no monotonic time pass on some systems, and
- * the wall clock may be set back.
+ * The age of a client token since it was first sent, by whichever clock advanced more: on
+ * some systems the monotonic clock stops while a process is frozen, and the wall clock may
+ * be set back.
  */
 export class TokenAge {
   readonly #clock: Clock;
@@ -24,14 +24,14 @@ export class TokenAge {
   }
 
   /**
-   * To be called before every send; the first one starts the age.
+   * Must be called before every send; the first call starts the age.
    * @throws UnknownOutcomeError if the token is too old to be sent again
    */
   check(): void {
     this.#first ??= { now: this.#clock.now(), elapsed: this.#clock.elapsed() };
     if (!this.expired) return;
     throw new UnknownOutcomeError(
-      `the transaction was not repeated: its client token is ${Math.floor(this.#ageMs() / 1000)} seconds old, and DynamoDB may have forgotten it; read what is stored`,
+      `the transaction was not retried: its client token is ${Math.floor(this.#ageMs() / 1000)} seconds old and may have expired; read the stored items`,
     );
   }
 

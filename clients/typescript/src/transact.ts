@@ -1,4 +1,4 @@
-/** Transactions: the actions that callers state, and the request that they become. */
+/** Transactions: the caller's actions, and the request built from them. */
 
 import { InvalidQueryError } from './errors.js';
 import type { RawCondition } from './expression.js';
@@ -7,19 +7,19 @@ import type { FieldOf, InputOf, ItemOf, KeyOf } from './infer.js';
 import type { Model } from './model.js';
 import { conditionCheckOf, createOf, deleteOf, putOf, rawUpdateOf, updateOf, type Write } from './write.js';
 
-/** Names a registered model: itself, or its name. */
+/** A registered model, or its name. */
 export type ModelName<M extends Model> = M['name'] | M;
 
-/** Stores a whole item; a model with a version demands and counts it. */
+/** Stores an item. If the model has a version, it is checked and incremented. */
 export interface TransactPut<M extends Model> extends RawCondition {
   kind: 'put';
   model: ModelName<M>;
   item: InputOf<M>;
-  /** The item may not exist yet. */
+  /** The item must not exist. */
   ifNotExists?: boolean;
 }
 
-/** Changes an item in DynamoDB's own words. */
+/** Updates an item by a raw update expression. */
 export interface TransactUpdate<M extends Model> extends RawCondition {
   kind: 'update';
   model: ModelName<M>;
@@ -27,7 +27,7 @@ export interface TransactUpdate<M extends Model> extends RawCondition {
   updateExpression: string;
 }
 
-/** Changes some attributes of an item that exists to what the given item has; see `TheorydbClient.update`. */
+/** Sets some attributes of an existing item; see `TheorydbClient.update`. */
 export interface TransactUpdateFields<M extends Model> extends RawCondition {
   kind: 'update';
   model: ModelName<M>;
@@ -42,7 +42,7 @@ export interface TransactDelete<M extends Model> extends RawCondition {
   key: KeyOf<M> & Partial<ItemOf<M>>;
 }
 
-/** Demands something of an item, and leaves it as it is. */
+/** Checks a condition on an item without changing it. */
 export interface TransactConditionCheck<M extends Model> extends RawCondition {
   kind: 'conditionCheck';
   model: ModelName<M>;
@@ -55,21 +55,23 @@ export type TransactAction<M extends Model = Model> = M extends Model
   ? TransactPut<M> | TransactUpdate<M> | TransactUpdateFields<M> | TransactDelete<M> | TransactConditionCheck<M>
   : never;
 
-/** Bounds of a transaction: of its actions, and of its token in characters. */
+/** DynamoDB's limits: actions per transaction, and characters per client token. */
 const maxActions = 100;
 const maxToken = 36;
 
-/** An action, whatever its model. */
+/** An action on any model. */
 type AnyAction = TransactAction<Model>;
 
 /**
- * Makes the writes of a transaction.
+ * Builds the writes of a transaction.
  *
  * @throws InvalidQueryError if there are no actions, too many, or two on one item.
  */
 export function writesOf(actions: readonly unknown[], resolve: (model: string | Model) => Model): Write[] {
   if (!Array.isArray(actions) || actions.length === 0 || actions.length > maxActions) {
-    throw new InvalidQueryError(`a transaction has 1 to ${maxActions} actions, not ${actions?.length ?? 'none'}`);
+    throw new InvalidQueryError(
+      `a transaction must have 1 to ${maxActions} actions (got ${actions?.length ?? 'none'})`,
+    );
   }
   const writes = actions.map((action, i) => writeOf(action as AnyAction, i, resolve));
   const seen = new Map<string, number>();
@@ -78,7 +80,7 @@ export function writesOf(actions: readonly unknown[], resolve: (model: string | 
     const first = seen.get(identity);
     if (first !== undefined) {
       throw new InvalidQueryError(
-        `actions ${first} and ${i} of a transaction are on one item, ${write.demand.name}: a transaction changes an item once; join them, and state conditions with the change`,
+        `actions ${first} and ${i} of the transaction are on the same item, ${write.precondition.name}: merge them, with conditions in the write itself`,
       );
     }
     seen.set(identity, i);
@@ -101,12 +103,12 @@ function writeOf(action: AnyAction, index: number, resolve: (model: string | Mod
       return conditionCheckOf(model, action.key, action);
     default:
       throw new InvalidQueryError(
-        `action ${index} of a transaction has the kind ${(action as { kind: unknown }).kind}; expected put, update, delete or conditionCheck`,
+        `action ${index} of the transaction has the kind ${(action as { kind: unknown }).kind}; expected put, update, delete or conditionCheck`,
       );
   }
 }
 
-/** The write as an action of the SDK's request. */
+/** Converts a write to an action of the SDK's request. */
 export function transactItem(write: Write) {
   switch (write.kind) {
     case 'put':
@@ -120,11 +122,11 @@ export function transactItem(write: Write) {
   }
 }
 
-/** Checks the token by which DynamoDB knows a transaction that is sent twice. */
+/** Checks a client token. @throws InvalidQueryError */
 export function checkToken(token: string | undefined): void {
   if (token !== undefined && (typeof token !== 'string' || token === '' || [...token].length > maxToken)) {
     throw new InvalidQueryError(
-      `clientRequestToken: expected 1 to ${maxToken} characters, found ${JSON.stringify(token)}`,
+      `clientRequestToken must have 1 to ${maxToken} characters (got ${JSON.stringify(token)})`,
     );
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Values of attributes, in JavaScript and as DynamoDB has them. Both directions are
- * exact: what cannot be said exactly is refused, and nothing is rounded, cut or left
- * out without a word.
+ * Conversion between JavaScript values and DynamoDB attribute values. Both directions are
+ * exact: values without an exact counterpart are rejected, never rounded, truncated or
+ * dropped.
  *
  *     S            string, well-formed (no lone surrogates)
  *     N            number; with as: 'bigint' bigint, with as: 'string' a decimal as text
@@ -10,7 +10,7 @@
  *     SS, NS, BS   Set, never empty; NS with `as` as N
  *     L, M         arrays and plain objects of all of these
  *
- * In lists and maps an integer beyond 2^53 - 1 is a bigint.
+ * Inside lists and maps an integer beyond 2^53 - 1 is a bigint.
  */
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
@@ -19,10 +19,10 @@ import { canonicalDecimal, exactInteger, exactNumber, expectedDecimal } from './
 import { InvalidInputError } from './errors.js';
 import { describe, shorten } from './item.js';
 
-/** The types of attributes, by DynamoDB's names. */
+/** DynamoDB's attribute types. */
 export type AttributeType = 'S' | 'N' | 'B' | 'BOOL' | 'NULL' | 'M' | 'L' | 'SS' | 'NS' | 'BS';
 
-/** What numbers are in JavaScript, if not `number`. */
+/** The JavaScript types for numbers other than `number`. */
 export type NumberForm = 'bigint' | 'string';
 
 /** A value in a list or a map. */
@@ -42,23 +42,23 @@ export type DocumentValue =
 /** A list. */
 export type DocumentList = DocumentValue[];
 
-/** A map. A member that is undefined is left out. */
+/** A map. Undefined members are omitted. */
 export interface DocumentMap {
   [name: string]: DocumentValue | undefined;
 }
 
-/** How an attribute is declared, as far as its values go. */
+/** The part of an attribute's declaration that concerns its values. */
 export interface ValueType {
   type: AttributeType;
   as?: NumberForm | undefined;
 }
 
-/** Bounds how deep lists and maps nest, the attribute itself included: DynamoDB's own bound. */
+/** How deep lists and maps may nest, counting the attribute itself: DynamoDB's own limit. */
 const maxDepth = 32;
 
-/** A stored value is not what its attribute is declared to be. */
+/** A stored value does not have the declared type of its attribute. */
 export class Mismatch extends Error {
-  /** Below the attribute: `.lines[2]`; empty for the attribute itself. */
+  /** The path below the attribute, such as `.lines[2]`; empty for the attribute itself. */
   readonly path: string;
   readonly expected: string;
   readonly found: string;
@@ -74,7 +74,7 @@ export class Mismatch extends Error {
 /**
  * Encodes the value of an attribute. `path` names it in errors.
  *
- * @throws InvalidInputError if the value has another type, or cannot be stored exactly.
+ * @throws InvalidInputError if the value has the wrong type or cannot be stored exactly.
  */
 export function encode(declared: ValueType, value: unknown, path: string): AttributeValue {
   switch (declared.type) {
@@ -85,9 +85,9 @@ export function encode(declared: ValueType, value: unknown, path: string): Attri
     case 'B':
       return { B: bytes(value, path) };
     case 'BOOL':
-      return { BOOL: demand(value, typeof value === 'boolean', 'a boolean', path) as boolean };
+      return { BOOL: check(value, typeof value === 'boolean', 'a boolean', path) as boolean };
     case 'NULL':
-      demand(value, value === null, 'null', path);
+      check(value, value === null, 'null', path);
       return { NULL: true };
     case 'SS':
       return { SS: members(value, path).map((member) => text(member, path)) };
@@ -106,10 +106,10 @@ export function encode(declared: ValueType, value: unknown, path: string): Attri
         ),
       };
     case 'L':
-      demand(value, Array.isArray(value), 'an array', path);
+      check(value, Array.isArray(value), 'an array', path);
       return encodeDocument(value, path, 1);
     case 'M':
-      demand(value, isPlain(value), 'a plain object', path);
+      check(value, isPlain(value), 'a plain object', path);
       return encodeDocument(value, path, 1);
   }
 }
@@ -144,12 +144,7 @@ function encodeNested(value: unknown, path: string, depth: number): AttributeVal
   if (Array.isArray(value)) {
     return { L: Array.from(value, (member, i) => encodeDocument(member, `${path}[${i}]`, depth + 1)) };
   }
-  demand(
-    value,
-    isPlain(value),
-    'a string, number, bigint, boolean, null, Uint8Array, Set, array or plain object',
-    path,
-  );
+  check(value, isPlain(value), 'a string, number, bigint, boolean, null, Uint8Array, Set, array or plain object', path);
   const entries = Object.entries(value as object).filter(([, member]) => member !== undefined);
   return {
     M: Object.fromEntries(
@@ -158,7 +153,7 @@ function encodeNested(value: unknown, path: string, depth: number): AttributeVal
   };
 }
 
-/** Refuses the one name under which the SDK would lose a member without a word. */
+/** Rejects `__proto__`, the one name under which the SDK would silently lose a member. */
 function memberName(name: string, path: string): string {
   if (name === '__proto__') {
     throw new InvalidInputError(`${path}: a member of a map cannot be named __proto__; choose another name`);
@@ -166,7 +161,7 @@ function memberName(name: string, path: string): string {
   return text(name, `a name in ${path}`);
 }
 
-/** Encodes a set in a document: all of its members have one type. */
+/** Encodes a set inside a document. All members must have the same type. */
 function encodeSet(value: ReadonlySet<unknown>, path: string): AttributeValue {
   const all = members(value, path);
   if (all.every((member) => typeof member === 'string')) {
@@ -180,53 +175,53 @@ function encodeSet(value: ReadonlySet<unknown>, path: string): AttributeValue {
 }
 
 function text(value: unknown, path: string): string {
-  const string = demand(value, typeof value === 'string', 'a string', path) as string;
+  const string = check(value, typeof value === 'string', 'a string', path) as string;
   if (!string.isWellFormed()) {
     throw new InvalidInputError(
-      `${path}: the text ${shown(string)} has half of a surrogate pair, which cannot be stored`,
+      `${path}: the text ${formatValue(string)} has a lone surrogate and cannot be stored as UTF-8`,
     );
   }
   return string;
 }
 
 function bytes(value: unknown, path: string): Uint8Array {
-  return demand(value, value instanceof Uint8Array, 'a Uint8Array', path) as Uint8Array;
+  return check(value, value instanceof Uint8Array, 'a Uint8Array', path) as Uint8Array;
 }
 
 function decimal(value: unknown, as: NumberForm | undefined, path: string): string {
   const given = as ?? 'number';
-  demand(value, typeof value === given, as === 'string' ? 'a decimal number as text' : `a ${given}`, path);
+  check(value, typeof value === given, as === 'string' ? 'a decimal number as text' : `a ${given}`, path);
   if (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value)) {
     throw new InvalidInputError(
-      `${path}: ${value} is beyond 2^53 - 1 and may have lost digits already; declare the attribute with as: 'bigint'`,
+      `${path}: ${value} is beyond 2^53 - 1 and may already have lost digits; declare the attribute with as: 'bigint'`,
     );
   }
   const written = canonicalDecimal(String(value));
   if (written === undefined) {
-    throw new InvalidInputError(`${path}: expected ${expectedDecimal}, found ${shown(value)}`);
+    throw new InvalidInputError(`${path}: expected ${expectedDecimal}, found ${formatValue(value)}`);
   }
   return written;
 }
 
 function members(value: unknown, path: string): unknown[] {
-  const set = demand(value, value instanceof Set, 'a Set', path) as Set<unknown>;
+  const set = check(value, value instanceof Set, 'a Set', path) as Set<unknown>;
   if (set.size === 0) {
     throw new InvalidInputError(`${path}: DynamoDB has no empty sets; leave the attribute out`);
   }
   return [...set];
 }
 
-/** Refuses numbers that are the same once they are written: 1 and 1n, '1' and '1.0'. */
+/** Rejects numbers that are equal once normalized: 1 and 1n, '1' and '1.0'. */
 function distinct(written: string[], path: string): string[] {
   if (new Set(written).size < written.length) {
-    throw new InvalidInputError(`${path}: a number is twice in the set`);
+    throw new InvalidInputError(`${path}: the set contains a number twice`);
   }
   return written;
 }
 
 function distinctBytes(all: Uint8Array[], path: string): Uint8Array[] {
   if (new Set(all.map((member) => Buffer.from(member).toString('base64'))).size < all.length) {
-    throw new InvalidInputError(`${path}: the same bytes are twice in the set`);
+    throw new InvalidInputError(`${path}: the set contains the same bytes twice`);
   }
   return all;
 }
@@ -239,15 +234,15 @@ function isPlain(value: unknown): boolean {
   return prototype === Object.prototype || prototype === null;
 }
 
-function demand(value: unknown, holds: boolean, expected: string, path: string): unknown {
+function check(value: unknown, holds: boolean, expected: string, path: string): unknown {
   if (!holds) {
-    throw new InvalidInputError(`${path}: expected ${expected}, found ${shown(value)}`);
+    throw new InvalidInputError(`${path}: expected ${expected}, found ${formatValue(value)}`);
   }
   return value;
 }
 
-/** A value for an error message. */
-export function shown(value: unknown): string {
+/** Formats a value for an error message. */
+export function formatValue(value: unknown): string {
   switch (typeof value) {
     case 'string':
       return JSON.stringify(shorten(value));
@@ -265,7 +260,7 @@ export function shown(value: unknown): string {
 /**
  * Decodes the value of an attribute.
  *
- * @throws Mismatch if it has another type than is declared, or JavaScript cannot say it exactly.
+ * @throws Mismatch if it does not have the declared type, or has no exact JavaScript value.
  */
 export function decode(declared: ValueType, stored: AttributeValue): unknown {
   const value = stored[declared.type as keyof AttributeValue];
@@ -292,7 +287,7 @@ export function decode(declared: ValueType, stored: AttributeValue): unknown {
   }
 }
 
-/** What stored values are expected to be, for error messages. */
+/** Descriptions of the types for error messages. */
 const expectation: Readonly<Record<AttributeType, string>> = {
   S: 'a string',
   N: 'a number',
@@ -313,9 +308,7 @@ function decodeNumber(text: string, as: NumberForm | undefined, path: string, st
   const value = as === 'bigint' ? exactInteger(text) : exactNumber(text);
   if (value === undefined) {
     const exact =
-      as === 'bigint'
-        ? 'an integer'
-        : "a number that JavaScript's have exactly (else declare as: 'bigint' or 'string')";
+      as === 'bigint' ? 'an integer' : "a number with an exact JavaScript value (or declare as: 'bigint' or 'string')";
     throw new Mismatch(path, exact, stored);
   }
   return value;
@@ -348,7 +341,7 @@ function decodeDocument(stored: AttributeValue, path: string): DocumentValue {
 function documentNumber(text: string, path: string, stored: AttributeValue): number | bigint {
   const value = exactNumber(text) ?? exactInteger(text);
   if (value === undefined) {
-    throw new Mismatch(path, "a number that JavaScript's have exactly", stored);
+    throw new Mismatch(path, 'a number with an exact JavaScript value', stored);
   }
   return value;
 }
@@ -356,7 +349,7 @@ function documentNumber(text: string, path: string, stored: AttributeValue): num
 function scalar(stored: AttributeValue, path: string): string | boolean | Uint8Array {
   const value = stored.S ?? stored.BOOL ?? stored.B;
   if (value === undefined) {
-    throw new Mismatch(path, 'a value of a type that this package knows', stored);
+    throw new Mismatch(path, 'a value of a known type', stored);
   }
   return value;
 }

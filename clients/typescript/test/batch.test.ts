@@ -19,7 +19,7 @@ const things = (tableName: string) =>
 const many = Array.from({ length: 130 }, (_, n) => ({ pk: 'p', sk: `${n}`, n }));
 const keys = many.map(({ pk, sk }) => ({ pk, sk }));
 
-onEngines('batches of any size are written and read, in the order of the keys', async (table) => {
+onEngines('batches of any size are written, and read in the order of the keys', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [things(table.tableName)] });
   await client.batchWrite('Thing', { puts: many });
   assert.deepEqual(await client.batchGet('Thing', keys), many);
@@ -27,7 +27,7 @@ onEngines('batches of any size are written and read, in the order of the keys', 
   assert.deepEqual(await client.batchGet('Thing', keys.slice(0, 2)), [undefined, { pk: 'p', sk: '1', n: -1 }]);
 });
 
-onEngines('a batch that names an item twice is refused whole', async (table) => {
+onEngines('a batch with a duplicate item is rejected as a whole', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [things(table.tableName)] });
   const put = { pk: 'p', sk: '0', n: 0 };
   await assert.rejects(client.batchWrite('Thing', { puts: [put], deletes: [{ pk: 'p', sk: '0' }] }), InvalidQueryError);
@@ -35,7 +35,7 @@ onEngines('a batch that names an item twice is refused whole', async (table) => 
   assert.equal(await client.getOrNull('Thing', put), null);
 });
 
-/** A client whose engine carries out one item of each batch, as one at the limit of its capacity does. */
+/** A client whose engine processes one item per batch, and none after `most` batches, as under throttling. */
 function sparing(table: TestTable, most: number) {
   const ddb = table.connect();
   let left = most;
@@ -68,13 +68,13 @@ function sparing(table: TestTable, most: number) {
   return ddb;
 }
 
-onEngines('what DynamoDB leaves unprocessed is sent again', async (table) => {
+onEngines('unprocessed items are retried', async (table) => {
   const client = new TheorydbClient(sparing(table, 1000), { models: [things(table.tableName)], retryDelayMs: 1 });
   await client.batchWrite('Thing', { puts: many.slice(0, 10) });
   assert.deepEqual(await client.batchGet('Thing', keys.slice(0, 10)), many.slice(0, 10));
 });
 
-onEngines('a batch that comes no further says what is left', async (table) => {
+onEngines('a batch that makes no progress reports the unprocessed items', async (table) => {
   const client = new TheorydbClient(sparing(table, 3), { models: [things(table.tableName)], retryDelayMs: 1 });
   await assert.rejects(client.batchWrite('Thing', { puts: many.slice(0, 10) }), (error: ThrottledError) => {
     assert.ok(error instanceof ThrottledError);
@@ -84,7 +84,7 @@ onEngines('a batch that comes no further says what is left', async (table) => {
   await assert.rejects(client.batchGet('Thing', keys.slice(0, 10)), ThrottledError);
 });
 
-onEngines('a batch whose reply is lost says what may not be written', async (table) => {
+onEngines('a batch whose reply is lost reports the writes with an unknown outcome', async (table) => {
   const ddb = table.connect({ maxAttempts: 1 });
   injectFaults(ddb, (command, n) => (command === 'BatchWriteItem' && n === 2 ? 'reply lost' : undefined));
   const client = new TheorydbClient(ddb, { models: [things(table.tableName)] });

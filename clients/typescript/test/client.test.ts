@@ -59,7 +59,7 @@ function clientOf(table: TestTable) {
 const sinnerman = { pk: 'Nina Simone', sk: 'Sinnerman', year: 1965 };
 const key = { pk: 'Nina Simone', sk: 'Sinnerman' };
 
-onEngines('what is created is read back, exactly', async (table) => {
+onEngines('a created item reads back exactly', async (table) => {
   const client = clientOf(table);
   const item = { ...sinnerman, plays: 2n ** 80n, tags: new Set(['live', 'long']), lines: [{ n: 1.5 }, null, 'oh'] };
   const created = await client.create('Song', item);
@@ -67,7 +67,7 @@ onEngines('what is created is read back, exactly', async (table) => {
   assert.deepEqual(await client.get('Song', key), created);
 });
 
-onEngines('create refuses an item that exists, and tells what is stored', async (table) => {
+onEngines('create rejects an existing item and returns the stored one', async (table) => {
   const client = clientOf(table);
   await client.create('Song', sinnerman);
   await assert.rejects(client.create('Song', { ...sinnerman, year: 1999 }), (error: ConditionFailedError) => {
@@ -79,19 +79,19 @@ onEngines('create refuses an item that exists, and tells what is stored', async 
   assert.equal((await client.get('Song', key)).year, 1965);
 });
 
-onEngines('get of no item is ItemNotFound, getOrNull null', async (table) => {
+onEngines('a missing item is ItemNotFound for get and null for getOrNull', async (table) => {
   const client = clientOf(table);
   await assert.rejects(client.get('Song', key), ItemNotFoundError);
   assert.equal(await client.getOrNull('Song', key), null);
 });
 
-onEngines('versions keep a late writer from undoing another', async (table) => {
+onEngines('versions prevent lost updates', async (table) => {
   const client = clientOf(table);
   const first = await client.create('Song', sinnerman);
   const second = await client.put('Song', { ...first, year: 1966 });
   assert.equal(second.version, 2);
   await assert.rejects(client.put('Song', { ...first, year: 1900 }), VersionConflictError);
-  await assert.rejects(client.put('Song', sinnerman), VersionConflictError, 'an item without a version has to be new');
+  await assert.rejects(client.put('Song', sinnerman), VersionConflictError, 'an item without a version must be new');
   await assert.rejects(client.update('Song', { ...first, year: 1900 }, ['year']), VersionConflictError);
   await assert.rejects(client.delete('Song', first), VersionConflictError);
   const third = await client.update('Song', { ...second, year: 1967 }, ['year']);
@@ -100,7 +100,7 @@ onEngines('versions keep a late writer from undoing another', async (table) => {
   assert.equal(await client.getOrNull('Song', key), null);
 });
 
-onEngines('an item that was deleted since it was read is a version conflict', async (table) => {
+onEngines('a write to an item deleted since it was read is a version conflict', async (table) => {
   const client = clientOf(table);
   const first = await client.create('Song', sinnerman);
   await client.delete('Song', key);
@@ -109,7 +109,7 @@ onEngines('an item that was deleted since it was read is a version conflict', as
   assert.equal(await client.getOrNull('Song', key), null);
 });
 
-onEngines('values of every type come back as they went in', async (table) => {
+onEngines('values of every type round-trip', async (table) => {
   const model = defineModel({
     name: 'Everything',
     table: { name: table.tableName },
@@ -150,7 +150,7 @@ onEngines('values of every type come back as they went in', async (table) => {
   assert.deepEqual(await client.get('Everything', { pk: item.pk, sk: item.sk }), item);
 });
 
-onEngines('update sets, removes, and leaves attributes of others alone', async (table) => {
+onEngines('update sets and removes the listed attributes and keeps all others', async (table) => {
   const client = clientOf(table);
   const stored = { pk: { S: 'p' }, sk: { S: 's' }, text: { S: 'old' }, n: { N: '1' }, theirs: { BOOL: true } };
   await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: stored }));
@@ -161,13 +161,13 @@ onEngines('update sets, removes, and leaves attributes of others alone', async (
   assert.deepEqual(found.Item, { pk: { S: 'p' }, sk: { S: 's' }, text: { S: 'new' }, theirs: { BOOL: true } });
 });
 
-onEngines('update makes no item', async (table) => {
+onEngines('update does not create an item', async (table) => {
   const client = clientOf(table);
   await assert.rejects(client.update('Note', { pk: 'p', sk: 's', text: 'x' }, ['text']), ConditionFailedError);
   assert.equal(await client.getOrNull('Note', { pk: 'p', sk: 's' }), null);
 });
 
-onEngines('a raw condition with OR holds beside that of the version', async (table) => {
+onEngines('a raw condition with OR is combined with the version check', async (table) => {
   const client = clientOf(table);
   const first = await client.create('Song', sinnerman);
   const raw = {
@@ -179,7 +179,7 @@ onEngines('a raw condition with OR holds beside that of the version', async (tab
   assert.equal((await client.put('Song', first, raw)).version, 2);
 });
 
-onEngines('a condition in parentheses is sent as it is', async (table) => {
+onEngines('a parenthesized condition is sent unchanged', async (table) => {
   const client = clientOf(table);
   await client.put('Note', { pk: 'p', sk: 's' }, { conditionExpression: '(attribute_not_exists(pk))' });
   await assert.rejects(
@@ -192,7 +192,7 @@ onEngines('a condition in parentheses is sent as it is', async (table) => {
   );
 });
 
-onEngines('a row that is not as its model says is named', async (table) => {
+onEngines('a malformed row is reported with its key and attribute', async (table) => {
   const client = clientOf(table);
   const stored = { pk: { S: 'Nina Simone' }, sk: { S: 'Sinnerman' }, year: { S: 'sixties' } };
   await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: stored }));
@@ -204,13 +204,13 @@ onEngines('a row that is not as its model says is named', async (table) => {
   });
 });
 
-onEngines('a table that is not there is TableNotFound', async (table) => {
+onEngines('a missing table is TableNotFound', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [notes('no-such-table')] });
   await assert.rejects(client.get('Note', { pk: 'p', sk: 's' }), TableNotFoundError);
   await assert.rejects(client.put('Note', { pk: 'p', sk: 's' }), TableNotFoundError);
 });
 
-onEngines('a write whose reply is lost is unknown, and one that was refused is not', async (table) => {
+onEngines('a write whose reply is lost has an unknown outcome', async (table) => {
   const ddb = table.connect({ maxAttempts: 1 });
   injectFaults(ddb, (command, n) => (command === 'PutItem' && n === 1 ? 'reply lost' : undefined));
   const client = new TheorydbClient(ddb, { models: [notes(table.tableName)] });
@@ -222,14 +222,14 @@ onEngines('a write whose reply is lost is unknown, and one that was refused is n
   assert.deepEqual(await client.get('Note', { pk: 'p', sk: 's' }), { pk: 'p', sk: 's' });
 });
 
-onEngines('a database that hangs holds nobody for longer than callTimeoutMs', async (table) => {
+onEngines('a hanging database blocks a call for at most callTimeoutMs', async (table) => {
   const ddb = table.connect();
   ddb.middlewareStack.add(() => () => new Promise(() => {}), { step: 'initialize' });
   const client = new TheorydbClient(ddb, { models: [notes(table.tableName)], callTimeoutMs: 20 });
   await assert.rejects(client.put('Note', { pk: 'p', sk: 's' }), UnknownOutcomeError);
 });
 
-onEngines('a signal that was aborted sends nothing', async (table) => {
+onEngines('a call with an aborted signal sends nothing', async (table) => {
   const ddb = table.connect();
   const made = injectFaults(ddb, () => undefined);
   const client = new TheorydbClient(ddb, { models: [notes(table.tableName)] });
@@ -239,10 +239,10 @@ onEngines('a signal that was aborted sends nothing', async (table) => {
   assert.deepEqual([made('PutItem'), made('GetItem')], [0, 0]);
 });
 
-/** Nobody listens there. */
+/** No server listens on this endpoint. */
 const nowhere = new DynamoDBClient({ endpoint: 'http://127.0.0.1:1', region: 'us-east-1' });
 
-test('what cannot be stored is refused before anything is sent', async () => {
+test('invalid items are rejected before anything is sent', async () => {
   const client = new TheorydbClient(nowhere, { models: [songs('t')] });
   const refused: [string, Record<string, unknown>][] = [
     ['Song.year', { ...sinnerman, year: 2 ** 53 }],
@@ -265,7 +265,7 @@ test('what cannot be stored is refused before anything is sent', async () => {
   }
 });
 
-test('what does not go together is refused before anything is sent', async () => {
+test('inconsistent arguments are rejected before anything is sent', async () => {
   const client = new TheorydbClient(nowhere, { models: [songs('t')] });
   const read = { ...sinnerman, version: 1 };
   await assert.rejects(client.update('Song', { ...key, year: 1 }, ['year']), /the version that was read/);
@@ -280,10 +280,10 @@ test('what does not go together is refused before anything is sent', async () =>
   await assert.rejects(new TheorydbClient(nowhere).get('Song', key), InvalidModelError);
 });
 
-test('two models of one name are refused', () => {
+test('two models with the same name are rejected', () => {
   assert.throws(() => new TheorydbClient(nowhere, { models: [notes('a'), notes('b')] }), InvalidModelError);
 });
 
-test('a client is not made of anything but a client', () => {
+test('the constructor rejects anything but a DynamoDBClient', () => {
   assert.throws(() => new TheorydbClient({} as DynamoDBClient), InvalidInputError);
 });

@@ -1,4 +1,4 @@
-/** Echoes: a write that the SDK repeats, because its reply was lost, after it was carried out. */
+/** Echoes: the SDK retries a write whose reply was lost although it was applied. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -36,14 +36,14 @@ function modelOf<const A extends ModelDefinition['attributes']>(table: TestTable
 
 const ada = { pk: 'p', sk: 's', name: 'Ada' };
 
-/** A client whose first write of a command is carried out, and its reply lost; meanwhile: what others do before it is repeated. */
+/** A client that loses the reply to the first request of a command. `meanwhile` runs before the SDK's retry. */
 function echoing(table: TestTable, command: string, meanwhile?: () => Promise<unknown>) {
   const ddb = table.connect();
   loseReplies(ddb, command, 1, meanwhile);
   return new TheorydbClient(ddb, { models: [modelOf(table, versioned)] });
 }
 
-onEngines('a create, a put and an update that the SDK repeats have happened', async (table) => {
+onEngines('a create, a put and an update that the SDK retries succeed', async (table) => {
   const created = await echoing(table, 'PutItem').create('Thing', ada);
   assert.deepEqual(created, { ...ada, version: 1 });
   const put = await echoing(table, 'PutItem').put('Thing', { ...created, marks: new Set(['b', 'a']) });
@@ -54,7 +54,7 @@ onEngines('a create, a put and an update that the SDK repeats have happened', as
   assert.deepEqual(await itemsOf(table), [{ pk: { S: 'p' }, sk: { S: 's' }, name: { S: 'Bob' }, version: { N: '3' } }]);
 });
 
-onEngines('a write that another one followed before it was repeated is unknown', async (table) => {
+onEngines('a write followed by another writer before the retry has an unknown outcome', async (table) => {
   const other = { pk: { S: 'p' }, sk: { S: 's' }, name: { S: 'Eve' }, version: { N: '2' } };
   const meanwhile = () => table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item: other }));
   const creating = echoing(table, 'PutItem', meanwhile).create('Thing', ada);
@@ -65,7 +65,7 @@ onEngines('a write that another one followed before it was repeated is unknown',
   });
 });
 
-onEngines('a deletion that was repeated is unknown, and one that was refused at once is not', async (table) => {
+onEngines('a retried delete has an unknown outcome; one refused at the first attempt does not', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [modelOf(table, versioned)] });
   const created = await client.create('Thing', ada);
   await assert.rejects(client.delete('Thing', { ...created, version: 7 }), VersionConflictError);
@@ -73,11 +73,11 @@ onEngines('a deletion that was repeated is unknown, and one that was refused at 
   assert.deepEqual(await itemsOf(table), []);
 });
 
-onEngines('an ADD that the SDK repeats, or the client itself, counts once, by its client token', async (table) => {
+onEngines('an ADD in a transaction is applied once when the SDK and the client retry it', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [modelOf(table, attributes)] });
   await client.put('Thing', { ...ada, count: 1 });
   const ddb = table.connect();
-  loseReplies(ddb, 'TransactWriteItems', 5); // more than the SDK makes attempts
+  loseReplies(ddb, 'TransactWriteItems', 5); // more than the SDK's own attempts
   const model = modelOf(table, attributes);
   const adding: TransactAction<typeof model> = {
     kind: 'update',
@@ -102,14 +102,14 @@ interface Echo {
   outcome: string;
 }
 
-onEngines('the outcomes of echoes are those of the vectors', async (table) => {
+onEngines('echoes are classified as in the test vectors', async (table) => {
   const { echoes } = JSON.parse(readFileSync(specFile('vectors/outcomes.json'), 'utf8')) as { echoes: Echo[] };
   for (const echo of echoes.filter(({ computed }) => !computed)) {
     assert.equal(await outcomeOfEcho(table, echo), echo.outcome, echo.name);
   }
 });
 
-/** Makes the write of a vector: each attempt but the last is lost, and the row is what the vector says at the last one. */
+/** Runs the write of a vector. All attempts but the last lose their reply; before the last, the row is set to the vector's. */
 async function outcomeOfEcho(table: TestTable, { write, item, removed = [], attempts, stored }: Echo) {
   const ddb = table.connect();
   const row = stored ?? undefined;
@@ -119,7 +119,7 @@ async function outcomeOfEcho(table: TestTable, { write, item, removed = [], atte
   else await settled();
   const isVersioned = item['version'] !== undefined || write === 'delete';
   const given = Object.fromEntries(Object.entries(item).map(([name, av]) => [name, plain(name, av)]));
-  // The version that is demanded is the one before.
+  // The write requires the version before the one it stores.
   if (isVersioned && write !== 'create') given['version'] = Number(given['version'] ?? 2) - 1;
   if (write === 'create') delete given['version'];
   const raw = isVersioned ? {} : { conditionExpression: 'attribute_not_exists(pk) AND attribute_exists(pk)' };

@@ -1,4 +1,4 @@
-/** The vectors that the mappers of all languages share: spec/vectors/encodings.json. */
+/** The test vectors shared by the mappers of all languages: spec/vectors/encodings.json. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ interface Vector {
   error?: string;
 }
 
-/** An attribute in DynamoDB's JSON: as the SDK has it, but for bytes, which are base64. */
+/** An attribute in DynamoDB JSON: as in the SDK, but with bytes in base64. */
 type Json = Record<string, unknown>;
 
 interface Vectors {
@@ -48,7 +48,7 @@ function modelOf(type: AttributeType, as: NumberForm | undefined, omitEmpty = fa
   });
 }
 
-/** The JavaScript value that a vector writes as an attribute; its numbers in the form that is asked for. */
+/** Converts a vector's attribute to a JavaScript value, with numbers in the given form. */
 function valueIn(json: Json, as: NumberForm | undefined): unknown {
   const [[type, value]] = Object.entries(json) as [[AttributeType, unknown]];
   switch (type) {
@@ -77,7 +77,7 @@ function numberOf(text: string, as: NumberForm | undefined): unknown {
   return as === 'string' ? text : as === 'bigint' ? BigInt(text) : Number(text);
 }
 
-/** The forms in which the numbers of a vector can be said. */
+/** Returns the forms that can represent a vector's numbers exactly. */
 function formsOf(vector: Vector): (NumberForm | undefined)[] {
   const numbers = [vector.value['N'] ?? vector.value['NS'] ?? []].flat() as string[];
   if (numbers.length === 0) {
@@ -90,7 +90,7 @@ function formsOf(vector: Vector): (NumberForm | undefined)[] {
   ];
 }
 
-/** An attribute in a form in which two that are equal are the same. */
+/** Normalizes an attribute so that equal attributes are deeply equal. */
 function comparable(attribute: Json | AttributeValue | undefined): unknown {
   const [entry] = Object.entries(attribute ?? {});
   if (entry === undefined) {
@@ -125,7 +125,7 @@ function bytesOf(value: string | Uint8Array): string {
 for (const vector of vectors.values) {
   for (const as of formsOf(vector)) {
     test(`${vector.type}: ${vector.name}${as === undefined ? '' : `, as ${as}`}`, () => {
-      // Only those that are not stored when they are empty may be empty sets.
+      // Sets may be empty only with omit_empty.
       const model = modelOf(vector.type, as, vector.omitempty);
       const value = valueIn(vector.value, as);
       const stored = encodeItem(model, { ...key, value });

@@ -1,4 +1,4 @@
-/** The engines that tests run on: real ones, over the wire, named by the environment. */
+/** The engines that tests run on: real servers, named by the environment. */
 
 import { randomUUID } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
@@ -10,13 +10,13 @@ import {
   type DynamoDBClientConfig,
 } from '@aws-sdk/client-dynamodb';
 
-/** An engine: a DynamoDB at an address. */
+/** A DynamoDB-compatible server. */
 export interface Engine {
   name: string;
   endpoint: string;
 }
 
-/** A table of its own, of random name, which is gone after the test. */
+/** A table with a random name, deleted after the test. */
 export interface TestTable {
   engine: Engine;
   ddb: DynamoDBClient;
@@ -27,7 +27,7 @@ export interface TestTable {
 
 const variable = 'ISR_TEST_ENGINES';
 
-/** The engines of ISR_TEST_ENGINES, `name=URL,name=URL`. */
+/** Parses ISR_TEST_ENGINES, `name=URL,name=URL`. */
 export function engines(): Engine[] {
   const given = process.env[variable] ?? '';
   return given
@@ -39,10 +39,10 @@ export function engines(): Engine[] {
     });
 }
 
-/** Why tests that need an engine are skipped. */
+/** The reason for skipping tests that need an engine. */
 export const noEngine = `${variable} names no engine; ./test sets it, or: ${variable}=localdynamo=http://127.0.0.1:8000`;
 
-/** Defines a test on a table of every engine. `extra` is what the table has besides the keys pk and sk. */
+/** Defines a test that runs on each engine with a new table. `extra` is added to the keys pk and sk. */
 export function onEngines(
   name: string,
   body: (table: TestTable, t: TestContext) => Promise<void>,
@@ -57,7 +57,7 @@ export function onEngines(
   }
 }
 
-/** Makes a table that is deleted after the test. */
+/** Creates a table that is deleted after the test. */
 export async function newTable(
   t: TestContext,
   engine: Engine,

@@ -1,19 +1,19 @@
-/** Faults in pairs: a request that was carried out and whose reply is lost, and one that never arrived. */
+/** Fault injection, in pairs: a request that was applied but whose reply is lost, and one that never arrived. */
 
 import { type DynamoDBClient, TransactionCanceledException } from '@aws-sdk/client-dynamodb';
 
-/** What befalls a request. */
+/** The fault of a request. */
 export type Fault = 'reply lost' | 'not applied';
 
-/** The network's word for both: nobody can tell them apart. */
+/** The error of both faults: the caller cannot tell them apart. */
 export class Silence extends Error {
   override readonly name = 'TimeoutError';
 }
 
-/** Decides what befalls the n-th request of a command, from 1, such as `PutItem`; undefined: nothing. */
+/** Chooses the fault of the n-th request (from 1) of a command such as `PutItem`; undefined for none. */
 export type Plan = (command: string, n: number, input: unknown) => Fault | undefined;
 
-/** Puts faults on a client's way, above the SDK's own retries. It returns how many requests of a command were made. */
+/** Injects faults above the SDK's own retries. It returns a function that counts the requests of a command. */
 export function injectFaults(ddb: DynamoDBClient, plan: Plan): (command: string) => number {
   const counts = new Map<string, number>();
   ddb.middlewareStack.add(
@@ -37,9 +37,9 @@ export function injectFaults(ddb: DynamoDBClient, plan: Plan): (command: string)
 }
 
 /**
- * Loses the replies to the first attempts of a command on the network, below the SDK's own
- * retries, which repeat the request and show the last answer alone. Meanwhile, before it
- * is repeated, something else may happen.
+ * Loses the replies to the first attempts of a command below the SDK's own retries: the SDK
+ * retries the request and reports only the last response. `meanwhile` runs before each
+ * retry.
  */
 export function loseReplies(
   ddb: DynamoDBClient,
@@ -61,7 +61,7 @@ export function loseReplies(
   );
 }
 
-/** Does something before the n-th request of a command of a client is sent. */
+/** Runs `meanwhile` before a client's n-th request of a command is sent. */
 export function before(ddb: DynamoDBClient, command: string, n: number, meanwhile: () => Promise<void>): void {
   let sent = 0;
   ddb.middlewareStack.add(
@@ -75,8 +75,8 @@ export function before(ddb: DynamoDBClient, command: string, n: number, meanwhil
 }
 
 /**
- * The n-th transaction of a client is cancelled for a reason that passes, of its second
- * action. DynamoDB Local never says so by itself. It returns how often that was.
+ * Cancels a client's n-th transaction with a transient reason on its second action, which
+ * DynamoDB Local never does by itself. It returns a function that counts the cancellations.
  */
 export function cancel(ddb: DynamoDBClient, code: string, n = 1): () => number {
   let sent = 0;
@@ -95,7 +95,7 @@ export function cancel(ddb: DynamoDBClient, code: string, n = 1): () => number {
   return () => Number(sent >= n);
 }
 
-/** Notes the commands of a client, in their order. */
+/** Records the commands of a client in order. */
 export function observe(ddb: DynamoDBClient, commands: string[]): void {
   ddb.middlewareStack.add(
     (next, context) => async (args) => {

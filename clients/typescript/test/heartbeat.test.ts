@@ -3,11 +3,11 @@ import { test } from 'node:test';
 
 import type { Clock } from '../src/clock.js';
 import { InvalidInputError, LeaseLostError } from '../src/errors.js';
-import { keepLease } from '../src/heartbeat.js';
+import { startHeartbeat } from '../src/heartbeat.js';
 import { Calls } from '../src/retry.js';
 import { Silence } from './faults.js';
 
-/** A clock that goes on to the end of the next sleep whenever everybody sleeps. */
+/** A fake clock that advances from sleep to sleep. */
 class TestClock implements Clock {
   at = 0;
   readonly #sleepers = new Set<{ until: number; end: (passed: boolean) => void }>();
@@ -35,7 +35,7 @@ class TestClock implements Clock {
     });
   }
 
-  /** Goes on until a moment, from sleep to sleep. */
+  /** Advances to a moment, waking each sleeper in order. */
   async advance(until: number): Promise<void> {
     for (;;) {
       await settled();
@@ -51,18 +51,18 @@ class TestClock implements Clock {
   }
 }
 
-/** Lets everything run that can run without time going on. */
+/** Waits until all pending microtasks and immediates have run. */
 function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
 function beating(refresh: (signal: AbortSignal) => Promise<unknown>, outer?: AbortSignal) {
   const clock = new TestClock();
-  const heartbeat = keepLease({ name: 'job', durationMs: 3000, acquiredAt: 0, clock, refresh }, outer);
+  const heartbeat = startHeartbeat({ name: 'job', durationMs: 3000, acquiredAt: 0, clock, refresh }, outer);
   return { clock, heartbeat };
 }
 
-test('a lease is extended at a third of its lifetime', async () => {
+test('a lease is extended every third of its lifetime', async () => {
   const times: number[] = [];
   const { clock, heartbeat } = beating(async () => times.push(clock.at));
   await clock.advance(3500);
@@ -73,7 +73,7 @@ test('a lease is extended at a third of its lifetime', async () => {
   assert.equal(times.length, 3, 'nothing after stop');
 });
 
-test('the word that the lease is lost ends it at once', async () => {
+test('a LeaseLostError ends the heartbeat at once', async () => {
   const { clock, heartbeat } = beating(async () => {
     throw new LeaseLostError('taken');
   });
@@ -83,7 +83,7 @@ test('the word that the lease is lost ends it at once', async () => {
   await heartbeat.stop();
 });
 
-test('unreachable is not lost until the lease has run out by our own clock', async () => {
+test('with an unreachable store the lease is lost only when it expires by the local clock', async () => {
   let calls = 0;
   const { clock, heartbeat } = beating(async () => {
     calls++;
@@ -94,11 +94,11 @@ test('unreachable is not lost until the lease has run out by our own clock', asy
   await clock.advance(3000);
   await settled();
   assert.ok(heartbeat.signal.reason instanceof LeaseLostError);
-  assert.ok(calls > 3, `it was tried again: ${calls}`);
+  assert.ok(calls > 3, `retried: ${calls}`);
   await heartbeat.stop();
 });
 
-test('an extension that hangs ends with the lease', async () => {
+test('a hanging extension is cancelled when the lease expires', async () => {
   const { clock, heartbeat } = beating(
     (signal) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
   );
@@ -108,7 +108,7 @@ test('an extension that hangs ends with the lease', async () => {
   await heartbeat.stop();
 });
 
-test('one extension that fails does no harm', async () => {
+test('a failed extension is retried', async () => {
   const times: number[] = [];
   const { clock, heartbeat } = beating(async () => {
     times.push(clock.at);
@@ -121,7 +121,7 @@ test('one extension that fails does no harm', async () => {
   await heartbeat.stop();
 });
 
-test('the outer signal ends the heartbeat', async () => {
+test('the outer signal stops the heartbeat', async () => {
   const outer = new AbortController();
   let calls = 0;
   const { clock, heartbeat } = beating(async () => calls++, outer.signal);
@@ -132,7 +132,7 @@ test('the outer signal ends the heartbeat', async () => {
   assert.equal(calls, 0);
 });
 
-test('a signal that was aborted before begins no heartbeat', async () => {
+test('an already aborted signal starts no heartbeat', async () => {
   let calls = 0;
   const { clock, heartbeat } = beating(async () => calls++, AbortSignal.abort(new Error('shutdown')));
   await clock.advance(5000);
@@ -141,7 +141,7 @@ test('a signal that was aborted before begins no heartbeat', async () => {
   await heartbeat.stop();
 });
 
-test('exponential backoff, with full jitter', async () => {
+test('retries use exponential backoff with full jitter', async () => {
   const lengths: number[] = [];
   const clock: Clock = {
     now: () => 0,
@@ -154,7 +154,7 @@ test('exponential backoff, with full jitter', async () => {
   const randoms = [0, 0.5, 0.999, 0];
   const calls = new Calls(clock, { retryDelayMs: 10, random: () => randoms.shift() ?? 0 });
   let attempts = 0;
-  const failing = calls.try(undefined, async () => {
+  const failing = calls.retry(undefined, async () => {
     attempts++;
     throw new Silence('no answer');
   });
@@ -163,18 +163,18 @@ test('exponential backoff, with full jitter', async () => {
   assert.deepEqual(lengths.map(Math.round), [0, 20, 80]);
 });
 
-test('times that make no sense are refused', () => {
+test('invalid timeouts and delays are rejected', () => {
   for (const callTimeoutMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY, '5' as never]) {
     assert.throws(() => new Calls(new TestClock(), { callTimeoutMs }), InvalidInputError);
     assert.throws(() => new Calls(new TestClock(), { retryDelayMs: callTimeoutMs }), InvalidInputError);
   }
 });
 
-test('what was refused is not repeated', async () => {
+test('a refused request is not retried', async () => {
   const calls = new Calls(new TestClock());
   let attempts = 0;
   const refusal = Object.assign(new Error('no'), { name: 'ValidationException', $fault: 'client' });
-  const refused = calls.try(undefined, async () => {
+  const refused = calls.retry(undefined, async () => {
     attempts++;
     throw refusal;
   });

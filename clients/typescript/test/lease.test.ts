@@ -15,14 +15,14 @@ async function lockRow(table: TestTable, pk: string) {
     .Item;
 }
 
-/** A manager whose clock the test sets. */
+/** A manager with a clock that the test sets. */
 function managerAt(table: TestTable, leaseOwner: string, ddb = table.ddb) {
   const clock = { now: begin };
   const manager = new LeaseManager(ddb, table.tableName, { now: () => clock.now, leaseOwner, retryDelayMs: 1 });
   return { clock, manager };
 }
 
-onEngines('a lease is the row that all languages know', async (table) => {
+onEngines('a lease is stored as the row shared by all languages', async (table) => {
   const manager = new LeaseManager(table.ddb, table.tableName, {
     now: () => begin,
     newToken: () => 'tok',
@@ -47,7 +47,7 @@ onEngines('a lease is the row that all languages know', async (table) => {
   assert.equal(await lockRow(table, 'JOB#nightly'), undefined);
 });
 
-onEngines('one lease at a time, and the next after its end', async (table) => {
+onEngines('a lease is exclusive until it expires', async (table) => {
   const ann = managerAt(table, 'ann');
   const bob = managerAt(table, 'bob');
   const lease = await ann.manager.acquire('job', { leaseSeconds: 10 });
@@ -60,11 +60,11 @@ onEngines('one lease at a time, and the next after its end', async (table) => {
   const taken = await bob.manager.acquire('job', { leaseSeconds: 10 });
   assert.notEqual(taken.token, lease.token);
   await assert.rejects(ann.manager.refresh(lease), LeaseLostError);
-  await ann.manager.release(lease); // not ours any more: nothing happens
+  await ann.manager.release(lease); // no longer ours: no effect
   assert.equal((await lockRow(table, 'JOB#job'))?.['lease_token']?.S, taken.token);
 });
 
-onEngines('refresh moves the end, by the same time or another', async (table) => {
+onEngines('refresh extends a lease by the original or another duration', async (table) => {
   const { clock, manager } = managerAt(table, 'ann');
   const lease = await manager.acquire({ pk: 'CACHE#abc' }, { leaseSeconds: 10 });
   clock.now += 5000;
@@ -75,7 +75,7 @@ onEngines('refresh moves the end, by the same time or another', async (table) =>
   assert.equal((await lockRow(table, 'CACHE#abc'))?.['lease_expires_at']?.N, String(third.expiresAt));
 });
 
-onEngines('a lease that expired stays lost, although nobody took it and the clock is set back', async (table) => {
+onEngines('an expired lease stays lost even if it was not acquired again and the clock is set back', async (table) => {
   const { clock, manager } = managerAt(table, 'ann');
   const lease = await manager.acquire('job', { leaseSeconds: 10 });
   clock.now = lease.expiresAt * 1000;
@@ -84,7 +84,7 @@ onEngines('a lease that expired stays lost, although nobody took it and the cloc
   await assert.rejects(manager.refresh(lease), LeaseLostError);
 });
 
-onEngines('a lease can be given to another process by its token', async (table) => {
+onEngines('a lease can be handed to another process by its token', async (table) => {
   const ann = managerAt(table, 'ann');
   const bob = managerAt(table, 'bob');
   const lease = await ann.manager.acquire('job', { leaseSeconds: 10 });
@@ -96,7 +96,7 @@ onEngines('a lease can be given to another process by its token', async (table) 
 });
 
 for (const fault of ['reply lost', 'not applied'] as Fault[]) {
-  onEngines(`an acquisition goes on although a call fails: ${fault}`, async (table) => {
+  onEngines(`an acquisition survives a failed call: ${fault}`, async (table) => {
     const ddb = table.connect({ maxAttempts: 1 });
     injectFaults(ddb, (command, n) => (command === 'PutItem' && n === 1 ? fault : undefined));
     const { manager } = managerAt(table, 'ann', ddb);
@@ -104,7 +104,7 @@ for (const fault of ['reply lost', 'not applied'] as Fault[]) {
     assert.equal((await lockRow(table, 'JOB#job'))?.['lease_token']?.S, lease.token);
   });
 
-  onEngines(`refresh and release are repeated: ${fault}`, async (table) => {
+  onEngines(`refresh and release are retried: ${fault}`, async (table) => {
     const ddb = table.connect({ maxAttempts: 1 });
     injectFaults(ddb, (command, n) => (command !== 'PutItem' && n === 1 ? fault : undefined));
     const { clock, manager } = managerAt(table, 'ann', ddb);
@@ -116,18 +116,18 @@ for (const fault of ['reply lost', 'not applied'] as Fault[]) {
   });
 }
 
-onEngines('an acquisition that is never answered leaves no lease behind', async (table) => {
+onEngines('an unanswered acquisition leaves no lease behind', async (table) => {
   const ddb = table.connect({ maxAttempts: 1 });
   injectFaults(ddb, (command) => (command === 'PutItem' ? 'reply lost' : undefined));
   const clock = { now: begin };
   const manager = new LeaseManager(ddb, table.tableName, { now: () => clock.now, retryDelayMs: 1 });
-  // The row that refuses the second attempt has our token: the lease is ours.
+  // A readable refusal would show our token on the row, which would make the lease ours.
   const lease = await manager.acquire('job', { leaseSeconds: 10 }).catch((error: unknown) => error);
-  assert.ok(lease instanceof Error, 'every reply is lost, refusals too');
+  assert.ok(lease instanceof Error, 'every reply is lost, including refusals');
   assert.equal(await lockRow(table, 'JOB#job'), undefined);
 });
 
-onEngines('of many contenders at once one gets the lease', async (table) => {
+onEngines('one of many concurrent contenders gets the lease', async (table) => {
   const { manager } = managerAt(table, 'ann');
   const attempts = Array.from({ length: 20 }, () => manager.acquire('job', { leaseSeconds: 10 }));
   const results = await Promise.allSettled(attempts);
@@ -149,7 +149,7 @@ onEngines('withLease extends the lease while the job runs, and releases it', asy
   assert.equal(await lockRow(table, 'JOB#job'), undefined);
 });
 
-onEngines('withLease tells its job that the lease is lost, and leaves the new holder alone', async (table) => {
+onEngines('withLease aborts its job when the lease is lost, and does not release the new holder', async (table) => {
   const manager = new LeaseManager(table.ddb, table.tableName);
   const theirs = {
     pk: { S: 'JOB#job' },
@@ -167,7 +167,7 @@ onEngines('withLease tells its job that the lease is lost, and leaves the new ho
   assert.deepEqual(await lockRow(table, 'JOB#job'), theirs);
 });
 
-onEngines('withLease releases the lease of a job that fails', async (table) => {
+onEngines('withLease releases the lease when the job fails', async (table) => {
   const manager = new LeaseManager(table.ddb, table.tableName);
   const run = manager.withLease('job', { leaseSeconds: 30 }, async () => {
     throw new Error('no paper');
@@ -176,7 +176,7 @@ onEngines('withLease releases the lease of a job that fails', async (table) => {
   assert.equal(await lockRow(table, 'JOB#job'), undefined);
 });
 
-test('what cannot be a lease is refused before anything is sent', async () => {
+test('invalid keys and terms are rejected before anything is sent', async () => {
   const manager = new LeaseManager(new DynamoDBClient({ endpoint: 'http://127.0.0.1:1', region: 'us-east-1' }), 't');
   const term = { leaseSeconds: 10 };
   for (const key of ['', 'x'.repeat(1025), '\ud800', { pk: '' }, { pk: 'p', sk: 'META' }]) {

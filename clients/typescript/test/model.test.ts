@@ -28,11 +28,11 @@ const good = {
 
 const song = defineModel(good);
 
-/** Compiles if and only if the two types are the same. */
+/** True if and only if the two types are identical. */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 const same = <_ extends true>() => undefined;
 
-test('the types of items are inferred', () => {
+test('item types are inferred from the model', () => {
   interface Common {
     pk: string;
     n: number;
@@ -47,14 +47,14 @@ test('the types of items are inferred', () => {
   same<Same<InputOf<typeof song>, Flat<Common & { version?: number | undefined }>>>();
   same<Same<KeyOf<typeof song>, { pk: string; n: number }>>();
   const item: ItemOf<typeof song> = { pk: 'p', n: 1, body: Uint8Array.of(), done: true, version: 1 };
-  // @ts-expect-error A required attribute may not be missing.
+  // @ts-expect-error A required attribute is missing.
   const lacking: InputOf<typeof song> = { pk: 'p', n: 1 };
-  // @ts-expect-error An attribute that the model does not have.
+  // @ts-expect-error The model does not declare this attribute.
   const superfluous: InputOf<typeof song> = { ...item, yaer: 1 };
   assert.deepEqual([item.version, Object.keys(lacking).length, superfluous.n], [1, 2, 1]);
 });
 
-test('a model tells what it was made of', () => {
+test('a model exposes its keys, version and table', () => {
   assert.deepEqual(
     song.keys.map((key) => key.attribute),
     ['pk', 'n'],
@@ -63,42 +63,45 @@ test('a model tells what it was made of', () => {
   assert.equal(song.tableName, 'songs');
 });
 
-test('a model that does not fit together is refused, with the name of what is wrong', () => {
+test('invalid models are rejected with the name of the offending part', () => {
   const pk = { attribute: 'pk', type: 'S' };
   const base = { name: 'M', table: { name: 't' }, keys: { partition: pk }, attributes: [pk] };
   const refused: [RegExp, object | undefined][] = [
-    [/has no name/, { ...base, name: '' }],
-    [/has no name/, undefined],
+    [/name is missing/, { ...base, name: '' }],
+    [/name is missing/, undefined],
     [/table.name is empty/, { ...base, table: { name: undefined } }],
     [/keys.partition is missing/, { ...base, keys: {} }],
     [/the key id is not among the attributes/, { ...base, keys: { partition: { attribute: 'id', type: 'S' } } }],
-    [/the key pk is N, and its attribute is S/, { ...base, keys: { partition: { attribute: 'pk', type: 'N' } } }],
     [
-      /keys are S, N or B/,
+      /the key pk has the type N, but its attribute S/,
+      { ...base, keys: { partition: { attribute: 'pk', type: 'N' } } },
+    ],
+    [
+      /expected S, N or B/,
       {
         ...base,
         keys: { partition: { attribute: 'b', type: 'BOOL' } },
         attributes: [{ attribute: 'b', type: 'BOOL' }],
       },
     ],
-    [/pk is both of its keys/, { ...base, keys: { partition: pk, sort: pk } }],
+    [/pk is both the partition key and the sort key/, { ...base, keys: { partition: pk, sort: pk } }],
     [/pk is declared twice/, { ...base, attributes: [pk, pk] }],
-    [/has no name in its member/, { ...base, attributes: [pk, { type: 'S' }] }],
+    [/attributes\[1\].attribute is missing/, { ...base, attributes: [pk, { type: 'S' }] }],
     [/has the type X/, { ...base, attributes: [pk, { attribute: 'a', type: 'X' }] }],
     [
       /both required and optional/,
       { ...base, attributes: [pk, { attribute: 'a', type: 'S', required: true, optional: true }] },
     ],
     [/has as: float/, { ...base, attributes: [pk, { attribute: 'a', type: 'N', as: 'float' }] }],
-    [/for the types N and NS/, { ...base, attributes: [pk, { attribute: 'a', type: 'S', as: 'bigint' }] }],
+    [/only the types N and NS/, { ...base, attributes: [pk, { attribute: 'a', type: 'S', as: 'bigint' }] }],
     [/has the role owner/, { ...base, attributes: [pk, { attribute: 'a', type: 'S', roles: ['owner'] }] }],
-    [/for the type N/, { ...base, attributes: [pk, { attribute: 'a', type: 'S', roles: ['ttl'] }] }],
+    [/needs the type N/, { ...base, attributes: [pk, { attribute: 'a', type: 'S', roles: ['ttl'] }] }],
     [
-      /a has the role pk, which is that of pk/,
+      /a has the role pk, which belongs to pk/,
       { ...base, attributes: [pk, { attribute: 'a', type: 'S', roles: ['pk'] }] },
     ],
     [
-      /a has the role sk, which is that of no attribute/,
+      /a has the role sk, which belongs to no attribute/,
       { ...base, attributes: [pk, { attribute: 'a', type: 'S', roles: ['sk'] }] },
     ],
     [

@@ -11,7 +11,7 @@ const answer = (name: string, more: object = {}) => Object.assign(new Error('…
 const cancelled = (...codes: string[]) =>
   answer('TransactionCanceledException', { CancellationReasons: codes.map((Code) => ({ Code })) });
 
-/** Of each answer what it says of the write, and what callers of this package branch on; '' is the SDK's own error. */
+/** For each error, the outcome of the write and the error code that callers see; '' for the SDK's own error. */
 const table: [name: string, error: unknown, outcome: Outcome, code: string][] = [
   ['a failed condition', answer('ConditionalCheckFailedException'), 'condition failed', 'ConditionFailed'],
   ['a conflict', answer('TransactionConflictException'), 'cancelled', 'TransactionConflict'],
@@ -25,8 +25,8 @@ const table: [name: string, error: unknown, outcome: Outcome, code: string][] = 
   ['validation', answer('ValidationException'), 'refused', 'InvalidQuery'],
   ['no table', answer('ResourceNotFoundException'), 'refused', 'TableNotFound'],
   ['no permission', answer('AccessDeniedException'), 'refused', ''],
-  ['another request of the token', answer('IdempotentParameterMismatchException'), 'refused', ''],
-  ['silence', new Error('socket hang up'), 'unknown', 'UnknownOutcome'],
+  ['a reused client token', answer('IdempotentParameterMismatchException'), 'refused', ''],
+  ['no response', new Error('socket hang up'), 'unknown', 'UnknownOutcome'],
   ['an abort', new DOMException('aborted', 'AbortError'), 'unknown', 'UnknownOutcome'],
   ['our own refusal', new InvalidInputError('no'), 'refused', 'InvalidInput'],
   [
@@ -54,14 +54,14 @@ for (const [name, error, outcome, code] of table) {
     assert.equal(outcomeOf(error), outcome);
     const failure = writeFailure('put', [], error);
     assert.equal(failure instanceof TheorydbError ? failure.code : '', code);
-    // Throttling is unknown once it is said without its reasons.
-    assert.equal(outcomeOf(failure), code === 'Throttled' ? 'unknown' : outcome, 'the same after it was wrapped');
+    // A ThrottledError without cancellation reasons has an unknown outcome.
+    assert.equal(outcomeOf(failure), code === 'Throttled' ? 'unknown' : outcome, 'unchanged after wrapping');
   });
 }
 
 const vectors = JSON.parse(readFileSync(specFile('vectors/outcomes.json'), 'utf8'));
 
-test('the outcomes of answers are those of the vectors', () => {
+test('responses are classified as in the test vectors', () => {
   for (const { name, code, status, attempts, outcome } of vectors.answers) {
     const $metadata = { httpStatusCode: status, attempts };
     const lost = status === undefined;
@@ -73,7 +73,7 @@ test('the outcomes of answers are those of the vectors', () => {
   }
 });
 
-test('the outcomes of this package’s errors are those of the vectors', () => {
+test('this package’s errors are classified as in the test vectors', () => {
   const missing = [];
   for (const { name, error, cause, outcome } of vectors.errors) {
     const made = errorOf(error, cause === undefined ? {} : { cause: errorOf(cause, {}) });
@@ -83,7 +83,7 @@ test('the outcomes of this package’s errors are those of the vectors', () => {
   assert.deepEqual(missing, ['Denied'], 'errors that this package does not have');
 });
 
-/** An error of this package by its code, caused by another one. */
+/** Creates an error of this package from its code. */
 function errorOf(code: string, caused: { cause?: unknown }): TheorydbError | undefined {
   const Class = (errors as Record<string, unknown>)[`${code}Error`] as
     | (new (
@@ -97,11 +97,11 @@ function errorOf(code: string, caused: { cause?: unknown }): TheorydbError | und
   return Class && new Class('…', { owner: '', expiresAt: 0, failures: 0, until: 0, ...caused });
 }
 
-test('no error is applied', () => {
+test('undefined is applied', () => {
   assert.equal(outcomeOf(undefined), 'applied');
 });
 
-test('errors have the names of their classes, and their cause', () => {
+test('errors have the name of their class and their cause', () => {
   const cause = new Error('below');
   const error = new InvalidInputError('bad', { cause });
   assert.deepEqual([error.name, error.code, error.cause], ['InvalidInputError', 'InvalidInput', cause]);

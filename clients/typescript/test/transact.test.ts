@@ -33,7 +33,7 @@ type Account = ReturnType<typeof accounts>;
 const ann = { pk: 'ann', sk: 'A' };
 const bob = { pk: 'bob', sk: 'A' };
 
-onEngines('all actions of a transaction happen, of every kind', async (table) => {
+onEngines('a transaction applies actions of every kind', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [accounts(table.tableName)] });
   const first = await client.create('Account', { ...ann, balance: 10 });
   await client.create('Account', { ...bob, balance: 10 });
@@ -63,7 +63,7 @@ onEngines('all actions of a transaction happen, of every kind', async (table) =>
   );
 });
 
-onEngines('a refused transaction names its action, with reasons for all, and nothing of it happens', async (table) => {
+onEngines('a refused transaction names the failed action, reports all reasons, and applies nothing', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [accounts(table.tableName)] });
   const first = await client.create('Account', { ...ann, balance: 10 });
   await client.put('Account', { ...first, balance: 11 });
@@ -85,7 +85,7 @@ onEngines('a refused transaction names its action, with reasons for all, and not
 });
 
 for (const fault of ['reply lost', 'not applied'] as Fault[]) {
-  onEngines(`a transaction is carried out once although a call fails: ${fault}`, async (table) => {
+  onEngines(`a transaction is applied once despite a failed call: ${fault}`, async (table) => {
     const ddb = table.connect({ maxAttempts: 1 });
     const made = injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
     const client = new TheorydbClient(ddb, { models: [accounts(table.tableName)], retryDelayMs: 1 });
@@ -104,7 +104,7 @@ for (const fault of ['reply lost', 'not applied'] as Fault[]) {
   });
 }
 
-/** DynamoDB's answer to a transaction that met another one. Engines for tests hardly ever give it. */
+/** DynamoDB's response to a conflicting transaction, which test engines rarely produce. */
 function conflict(): Error {
   const CancellationReasons = [{ Code: 'TransactionConflict', Message: 'Transaction is ongoing for the item' }];
   return Object.assign(new Error('Transaction cancelled'), {
@@ -114,7 +114,7 @@ function conflict(): Error {
   });
 }
 
-onEngines('a transaction that meets others goes on, and in the end says so', async (table) => {
+onEngines('a conflicting transaction is retried, and finally reports the conflict', async (table) => {
   const ddb = table.connect();
   let conflicts = 2;
   ddb.middlewareStack.add(
@@ -139,7 +139,7 @@ onEngines('a transaction that meets others goes on, and in the end says so', asy
   assert.equal((await client.get('Account', ann)).balance, 10);
 });
 
-onEngines('a transaction that is never answered is unknown, after a few attempts', async (table) => {
+onEngines('an unanswered transaction has an unknown outcome after a few attempts', async (table) => {
   const ddb = table.connect({ maxAttempts: 1 });
   const made = injectFaults(ddb, (command) => (command === 'TransactWriteItems' ? 'reply lost' : undefined));
   const client = new TheorydbClient(ddb, { models: [accounts(table.tableName)], retryDelayMs: 1 });
@@ -177,7 +177,7 @@ test('transactions that DynamoDB would refuse are refused before', async () => {
   );
   await assert.rejects(client.transactWrite([]), InvalidQueryError);
   await assert.rejects(client.transactWrite(many), InvalidQueryError);
-  await assert.rejects(client.transactWrite([put, removal]), /actions 0 and 1 .* one item/);
+  await assert.rejects(client.transactWrite([put, removal]), /actions 0 and 1 .* same item/);
   await assert.rejects(client.transactWrite([put], { clientRequestToken: 'x'.repeat(37) }), InvalidQueryError);
   await assert.rejects(client.transactWrite([{ kind: 'upsert', model: 'Account' } as never]), /the kind upsert/);
 });

@@ -5,7 +5,7 @@ import { canonicalDecimal, exactInteger, exactNumber } from '../src/decimal.js';
 import { InvalidInputError } from '../src/errors.js';
 import { decode, encode, Mismatch, type ValueType } from '../src/value.js';
 
-test('decimals are written in full, without superfluous zeros', () => {
+test('decimals are normalized', () => {
   const cases: [string, string | undefined][] = [
     ['0', '0'],
     ['-0', '0'],
@@ -38,7 +38,7 @@ test('decimals are written in full, without superfluous zeros', () => {
   }
 });
 
-test('a stored number is a JavaScript number only if that says the same', () => {
+test('a stored number becomes a JavaScript number only if the value is exact', () => {
   assert.equal(exactNumber('0.1'), 0.1);
   assert.equal(exactNumber('100'), 100);
   assert.equal(exactNumber('9007199254740991'), Number.MAX_SAFE_INTEGER);
@@ -49,7 +49,7 @@ test('a stored number is a JavaScript number only if that says the same', () => 
   assert.equal(exactInteger('1.5'), undefined);
 });
 
-test('numbers come back as they went in, in each form', () => {
+test('numbers round-trip in each form', () => {
   for (const value of [0, 1, -1, 0.1, 1e-7, 5e-100, 123456.789, Number.MAX_SAFE_INTEGER, Math.PI, 2 ** -60]) {
     assert.equal(decode({ type: 'N' }, encode({ type: 'N' }, value, 'n')), value);
   }
@@ -60,9 +60,9 @@ test('numbers come back as they went in, in each form', () => {
   assert.equal(decode({ type: 'N', as: 'string' }, encode({ type: 'N', as: 'string' }, exact, 'n')), exact);
 });
 
-test('every JavaScript number that DynamoDB can hold comes back', () => {
+test('every JavaScript number that DynamoDB can store round-trips', () => {
   for (let seed = 1, i = 0; i < 20_000; i++) {
-    seed = (seed * 48_271) % 2_147_483_647; // Park and Miller's generator: the same numbers in every run
+    seed = (seed * 48_271) % 2_147_483_647; // Park-Miller generator: the same numbers in every run
     const value = (seed / 2_147_483_647 - 0.5) * 10 ** ((seed % 240) - 120);
     if (Number.isInteger(value) && !Number.isSafeInteger(value)) {
       continue;
@@ -71,7 +71,7 @@ test('every JavaScript number that DynamoDB can hold comes back', () => {
   }
 });
 
-test('what cannot be said exactly is refused, by name', () => {
+test('values that cannot be stored exactly are rejected with their path', () => {
   const deep = (levels: number): unknown => (levels === 0 ? [] : [deep(levels - 1)]);
   const cyclic: unknown[] = [];
   cyclic.push(cyclic);
@@ -117,7 +117,7 @@ test('what cannot be said exactly is refused, by name', () => {
   }
 });
 
-test('documents come back as they went in', () => {
+test('documents round-trip', () => {
   const document = {
     text: 'é',
     n: 1.5,
@@ -135,7 +135,7 @@ test('documents come back as they went in', () => {
   assert.equal('absent' in (stored.M ?? {}), false);
 });
 
-test('a stored value of another type is not read', () => {
+test('a stored value of the wrong type is rejected', () => {
   const unfit: [ValueType, Parameters<typeof decode>[1], string][] = [
     [{ type: 'N' }, { S: '1' }, ''],
     [{ type: 'S' }, { NULL: true }, ''],
@@ -152,7 +152,7 @@ test('a stored value of another type is not read', () => {
   }
 });
 
-test('members of maps that are named after what objects inherit are only members', () => {
+test('map members named like inherited properties are ordinary members', () => {
   const stored = { M: { constructor: { N: '1' }, ['__proto__']: { N: '2' } } };
   const read = decode({ type: 'M' }, stored) as Record<string, unknown>;
   assert.deepEqual(Object.entries(read), [

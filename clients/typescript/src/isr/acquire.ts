@@ -66,7 +66,8 @@ export async function acquire(b: Backend, signal: AbortSignal | undefined, who: 
     if (outcome === 'applied') return lease;
     if (outcome === 'condition failed') return contest(lease, error, startedAt);
     if (outcome === 'refused' && attempt === 1) throw error;
-    if (outcome !== 'refused' && !b.calls.spent(attempt, startedAt) && (await b.calls.pause(signal, attempt))) continue;
+    if (outcome !== 'refused' && !b.calls.exhausted(attempt, startedAt) && (await b.calls.backoff(signal, attempt)))
+      continue;
     throw await abandon(lease, error);
   }
 }
@@ -116,7 +117,7 @@ export async function abandon(lease: HeldLease, cause: unknown): Promise<unknown
       await drop(lease, signal);
       // A request of ours which nobody will carry out can be made again.
       await endRequest(lease, { failure: `it was not begun: ${String(cause)}` }, (call) =>
-        b.calls.insist(signal, call),
+        b.calls.retryUntilAborted(signal, call),
       );
     }),
   );
@@ -136,7 +137,7 @@ export async function abandon(lease: HeldLease, cause: unknown): Promise<unknown
  */
 export async function drop(lease: HeldLease, signal: AbortSignal): Promise<{ gone: boolean }> {
   const b = lease.backend;
-  const error = await failureOf(b.calls.insist(signal, erasure(lease)));
+  const error = await failureOf(b.calls.retryUntilAborted(signal, erasure(lease)));
   if (outcomeUnder(signal, error) === 'condition failed') return { gone: true };
   if (error !== undefined) throw error;
   return { gone: false };

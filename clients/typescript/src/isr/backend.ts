@@ -14,7 +14,7 @@ import {
 import type { Clock } from '../clock.js';
 import { ThrottledError } from '../errors.js';
 import { answerOf, isConditionFailed, type Outcome, outcomeOf } from '../outcome.js';
-import { type Calls, within } from '../retry.js';
+import { type Calls, withTimeout } from '../retry.js';
 import { type Condition, conditionOf, updateOf } from './expression.js';
 import { type Row, S, text } from './row.js';
 
@@ -55,12 +55,12 @@ export async function readRow(
   sk: string,
 ): Promise<Row | undefined> {
   const read = get(b, pk, sk);
-  return (await b.calls.try(signal, read)).Item;
+  return (await b.calls.retry(signal, read)).Item;
 }
 
 /** {@link readRow}, until there is an answer or the signal is aborted. */
 export async function insistOnRow(b: Backend, signal: AbortSignal, pk: string, sk: string): Promise<Row | undefined> {
-  return (await b.calls.insist(signal, get(b, pk, sk))).Item;
+  return (await b.calls.retryUntilAborted(signal, get(b, pk, sk))).Item;
 }
 
 function get(b: Backend, pk: string, sk: string) {
@@ -83,12 +83,12 @@ export async function readRows(
   for (let futile = 0; pending.length > 0; ) {
     const part = pending.splice(0, mostKeys);
     const command = new BatchGetItemCommand({ RequestItems: { [b.tableName]: { Keys: part, ConsistentRead: true } } });
-    const answer = await b.calls.try(signal, (abortSignal) => b.ddb.send(command, { abortSignal }));
+    const answer = await b.calls.retry(signal, (abortSignal) => b.ddb.send(command, { abortSignal }));
     for (const row of answer.Responses?.[b.tableName] ?? []) rows.set(text(row, 'sk'), row);
     const unprocessed = answer.UnprocessedKeys?.[b.tableName]?.Keys ?? [];
     pending.push(...(unprocessed as Row[]));
     futile = unprocessed.length === part.length ? futile + 1 : 0;
-    if (unprocessed.length > 0 && (futile >= mostFutile || !(await b.calls.pause(signal, futile + 1)))) {
+    if (unprocessed.length > 0 && (futile >= mostFutile || !(await b.calls.backoff(signal, futile + 1)))) {
       throw new ThrottledError(`read ${part.length} rows of ${pk}: DynamoDB throttles, and reads none of them`);
     }
   }
@@ -109,7 +109,7 @@ export async function queryAll(b: Backend, signal: AbortSignal | undefined, ques
   const rows: Row[] = [];
   let from: Row | undefined;
   do {
-    const page = await b.calls.try(signal, query(b, question, from));
+    const page = await b.calls.retry(signal, query(b, question, from));
     rows.push(...(page.Items ?? []));
     from = page.LastEvaluatedKey;
   } while (from && Object.keys(from).length > 0);
@@ -118,7 +118,7 @@ export async function queryAll(b: Backend, signal: AbortSignal | undefined, ques
 
 /** The rows of one page of a strongly consistent query. */
 export async function queryPage(b: Backend, signal: AbortSignal | undefined, question: Question): Promise<Row[]> {
-  return (await b.calls.try(signal, query(b, question, undefined))).Items ?? [];
+  return (await b.calls.retry(signal, query(b, question, undefined))).Items ?? [];
 }
 
 function query(b: Backend, question: Question, from: Row | undefined) {
@@ -161,7 +161,7 @@ export function alteration(
  * less than is the case. It is bounded on its own instead.
  */
 export function settling<T>(ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  return within(ms, undefined, work);
+  return withTimeout(ms, undefined, work);
 }
 
 /**

@@ -79,7 +79,8 @@ class Claiming {
         error = this.#contest(request.refusal(error), error);
         if (error === undefined) return;
       }
-      if (calls.spent(attempt, startedAt) || !(await calls.pause(signal, attempt))) throw await this.#failed(error);
+      if (calls.exhausted(attempt, startedAt) || !(await calls.backoff(signal, attempt)))
+        throw await this.#failed(error);
     }
   }
 

@@ -18,7 +18,7 @@ import { onRow, WriteRequest } from './transaction.js';
  */
 export async function refresh(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
   if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was given up`);
-  const error = await failureOf(lease.backend.calls.try(signal, (s) => extend(lease, s)));
+  const error = await failureOf(lease.backend.calls.retry(signal, (s) => extend(lease, s)));
   if (outcomeUnder(signal, error) === 'condition failed') {
     lease.end();
     throw new LeaseLostError(`the lease of ${lease.pk} is lost: ${whyNotHeld(error)}`, { cause: error });
@@ -62,7 +62,7 @@ function whyNotHeld(error: unknown): string {
 
 /** Gives a lease up. One that is lost already is none of ours: no error. */
 export async function release(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
-  const error = await lease.leave(() => failureOf(lease.backend.calls.try(signal, erasure(lease))));
+  const error = await lease.leave(() => failureOf(lease.backend.calls.retry(signal, erasure(lease))));
   if (error !== undefined && outcomeUnder(signal, error) !== 'condition failed') throw error;
   lease.giveUp();
 }
@@ -87,7 +87,7 @@ export async function backOff(lease: HeldLease, pauseMs: number, signal: AbortSi
   };
   const mine = { expression: 'lease_token = :held', values: { ':held': S(lease.leaseToken) } };
   const write = alteration(b, lease.pk, SK.lock, pause, mine);
-  const error = await lease.leave(() => failureOf(b.calls.try(signal, write)));
+  const error = await lease.leave(() => failureOf(b.calls.retry(signal, write)));
   // A failed condition is a lost lease, or the effect of an attempt of ours whose
   // reply was lost. Both leave the row as it ought to be.
   if (error !== undefined && outcomeUnder(signal, error) !== 'condition failed') throw error;
@@ -108,7 +108,7 @@ export async function breakLease(b: Backend, fence: Fence, signal: AbortSignal |
   if (!fence.lock) return;
   const item = { Delete: { ...onRow(b, fence.pk, SK.lock), ...conditionOf(fence.sameLock()) } };
   const request = new WriteRequest(b, [{ purpose: 'lock', item }]);
-  const error = await failureOf(b.calls.try(signal, request.send));
+  const error = await failureOf(b.calls.retry(signal, request.send));
   if (error === undefined) return;
   if (outcomeUnder(signal, error) !== 'condition failed') throw error;
   const holder = describeHolder(request.refusal(error).get('lock'));

@@ -262,7 +262,7 @@ class Batch implements Write {
     if (!this.#asked) return cause;
     const b = this.#backend;
     const nothing = new WriteRequest(b, advance(b, this.#asked.seen, randomText(), []));
-    const error = await failureOf(b.calls.insist(signal, nothing.send));
+    const error = await failureOf(b.calls.retryUntilAborted(signal, nothing.send));
     if (error !== undefined && outcomeOf(error) !== 'condition failed') throw error;
     return cause;
   }

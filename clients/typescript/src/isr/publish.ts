@@ -170,7 +170,7 @@ class Publication implements Write {
    */
   async #remembered(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean> {
     for (const request of sent) {
-      const error = await failureOf(this.#backend.calls.insist(signal, request.send));
+      const error = await failureOf(this.#backend.calls.retryUntilAborted(signal, request.send));
       const outcome = outcomeOf(error);
       if (outcome === 'applied') return true;
       if (outcome !== 'condition failed') throw error;

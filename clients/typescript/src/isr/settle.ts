@@ -59,7 +59,7 @@ export async function execute(b: Backend, signal: AbortSignal | undefined, w: Wr
     doubtful ||= outcome === 'unknown' || attemptsOf(error) > 1;
     const verdict = outcome === 'condition failed' ? await refused(b, w, sent, error, doubtful) : later;
     if (verdict.again === 'never') return conclude(verdict.error);
-    const goOn = verdict.again === 'now' || (await b.calls.pause(signal, attempt));
+    const goOn = verdict.again === 'now' || (await b.calls.backoff(signal, attempt));
     if (!goOn || !w.running() || request.expired) return settle(b, w, sent, error);
     if (doubtful && outcome !== 'condition failed') continue;
     try {

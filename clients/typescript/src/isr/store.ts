@@ -9,7 +9,7 @@ import {
   PinnedError,
   TheorydbError,
 } from '../errors.js';
-import { keepLease, lossOf } from '../heartbeat.js';
+import { leaseLossOf, startHeartbeat } from '../heartbeat.js';
 import { acquire, aheadOf } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
 import { type Backend, failureOf, readRow } from './backend.js';
@@ -136,7 +136,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   /** Gives a lease up that nobody will use; what fails of that expires. */
   async #abandon(lease: HeldLease, why: string): Promise<void> {
-    const ending = endRequest(lease, { failure: why }, (call) => this.#backend.calls.try(undefined, call));
+    const ending = endRequest(lease, { failure: why }, (call) => this.#backend.calls.retry(undefined, call));
     const unended = await failureOf(ending);
     const unreleased = lease.ended ? undefined : await failureOf(release(lease, undefined));
     lease.end();
@@ -168,7 +168,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   async withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T> {
     const lease = this.#own(await this.acquireLease(a));
-    const heartbeat = keepLease(
+    const heartbeat = startHeartbeat(
       {
         name: lease.pk,
         durationMs: lease.leaseDurationMs,
@@ -181,12 +181,12 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     let failure = 'it was not published';
     try {
       const result = await work(lease, heartbeat.signal);
-      const lost = lossOf(heartbeat.signal);
+      const lost = leaseLossOf(heartbeat.signal);
       if (lost) throw lost;
       return result;
     } catch (error) {
       failure = String(error);
-      throw lossOf(heartbeat.signal, error) ?? error;
+      throw leaseLossOf(heartbeat.signal, error) ?? error;
     } finally {
       await heartbeat.stop();
       await this.#finish(lease, failure);
@@ -352,7 +352,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     const held = this.#own(lease);
     await writing(
       `end the request of the lease of ${held.pk}`,
-      endRequest(held, end, (call) => this.#backend.calls.try(undefined, call)),
+      endRequest(held, end, (call) => this.#backend.calls.retry(undefined, call)),
     );
   }
 

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 
 import { bodyPrefix } from '../isr/partition.js';
-import { within } from '../retry.js';
+import { withTimeout } from '../retry.js';
 
 /** The largest body, in bytes. */
 export const largestBody = 64 << 20;
@@ -51,7 +51,7 @@ export class Bodies {
       IfNoneMatch: '*',
     });
     try {
-      await within(timeoutMs, undefined, (abortSignal) => this.#s3.send(command, { abortSignal }));
+      await withTimeout(timeoutMs, undefined, (abortSignal) => this.#s3.send(command, { abortSignal }));
     } catch (error) {
       const refused = (error as { $metadata?: { httpStatusCode?: number } })?.$metadata?.httpStatusCode === 412;
       if (!refused || !(await this.has(key, body.length))) throw error;
@@ -62,12 +62,12 @@ export class Bodies {
   /** Whether there is a body of that length. */
   async has(key: string, length: number): Promise<boolean> {
     const command = new HeadObjectCommand({ Bucket: this.#bucket, Key: key });
-    const head = await within(timeoutMs, undefined, (abortSignal) => this.#s3.send(command, { abortSignal })).catch(
-      (error: unknown) => {
-        if (isMissing(error)) return undefined;
-        throw error;
-      },
-    );
+    const head = await withTimeout(timeoutMs, undefined, (abortSignal) =>
+      this.#s3.send(command, { abortSignal }),
+    ).catch((error: unknown) => {
+      if (isMissing(error)) return undefined;
+      throw error;
+    });
     return head?.ContentLength === length;
   }
 
@@ -75,7 +75,7 @@ export class Bodies {
   async get(described: Described): Promise<Uint8Array | undefined> {
     if (described.contentLength > largestBody) return undefined;
     const command = new GetObjectCommand({ Bucket: this.#bucket, Key: described.htmlPointer });
-    const body = await within(timeoutMs, undefined, async (abortSignal) => {
+    const body = await withTimeout(timeoutMs, undefined, async (abortSignal) => {
       const answer = await this.#s3.send(command, { abortSignal });
       return answer.ContentLength === described.contentLength ? answer.Body?.transformToByteArray() : undefined;
     }).catch((error: unknown) => {

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.js';
-import { type Heartbeat, keepLease } from '../heartbeat.js';
+import { type Heartbeat, startHeartbeat } from '../heartbeat.js';
 import type { Warn } from '../isr/backend.js';
 import type { Lease } from '../isr/lease.js';
 import type { IsrMetaStore } from '../isr/metastore.js';
@@ -85,7 +85,7 @@ export class Running {
 
   #keep(lease: Lease, acquiredAt: number): Heartbeat {
     const { store, clock } = this.#of;
-    return keepLease({
+    return startHeartbeat({
       name: lease.pk,
       durationMs: lease.leaseDurationMs,
       acquiredAt,
