@@ -21,7 +21,6 @@ func TestLayering(t *testing.T) {
 		{"/localdynamo", []string{module + "/dynamostore", module + "/gateway"}, "the engine knows no cache"},
 		{"/dynamostore", []string{module + "/localdynamo", module + "/gateway"}, "the store does not know its engine"},
 		{"/tabletheory", []string{module + "/localdynamo", module + "/dynamostore", module + "/gateway", "github.com/aws/aws-sdk-go-v2/service/kms", "github.com/aws/aws-sdk-go-v2/feature/dynamodb/"}, "the mapper knows no cache, has one encoder, and carries KMS for those only who use it"},
-		{"/tabletheory/core", []string{"github.com/"}, "interfaces know nothing"},
 		{"/tabletheory/envelope", []string{module + "/tabletheory/internal", "github.com/aws/aws-sdk-go-v2/service/kms"}, "encryption knows attributes, not models"},
 		{"/tabletheory/internal/model", []string{module + "/tabletheory"}, "the model of structs rests on nothing of ours"},
 		{"/dirbody", []string{"github.com/aws/"}, "a folder needs no cloud"},

@@ -72,9 +72,8 @@ func (l *lease) take(ctx context.Context) error {
 	now, started := s.config.Now(), time.Now()
 	expiresAt := expiry(now, l.duration)
 	var replaced lockRow
-	free := l.isFree(now)
 	err := s.db.WithContext(ctx).Model(l.lockRow(expiresAt)).
-		WithConditionExpression(free.Expression, free.Values).
+		WithConditionExpression(isFree, freeAt(now)).
 		ReturnOld(&replaced).
 		CreateOrUpdate()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // BreakLease implements [isr.MetaStore]. If the record shows no lease there is
@@ -27,7 +26,7 @@ func (s *Store) BreakLease(ctx context.Context, read isr.Record) error {
 		return nil
 	}
 	lock, same := &lockRow{location: s.at(f.pk, skLock)}, f.sameLock()
-	request := s.newRequest([]action{{opLock, func(tx core.TransactionBuilder) { tx.Delete(lock, same) }}})
+	request := s.newRequest([]action{{opLock, func(tx *tabletheory.TransactionBuilder) { tx.Delete(lock, same) }}})
 	switch err := s.try(ctx, request.send); {
 	case tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed:
 		return fmt.Errorf("break the lease of %s: %w%s", f.pk, isr.ErrMoved, whoHasIt(err))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // acquireFor is acquire with a request: LOCK and REQ# are written in one
@@ -161,9 +160,9 @@ func (l *lease) claimRequest(c *isr.Claim, storedLock, stored row, now time.Time
 	r := l.attempt.row(s, l.pk, isr.RequestStarted, expiresAt)
 	r.Hash = c.Hash
 	return s.newRequest([]action{
-		{opLock, func(tx core.TransactionBuilder) { tx.Put(lock, free) }},
+		{opLock, func(tx *tabletheory.TransactionBuilder) { tx.Put(lock, free) }},
 		// An update, which leaves alone what others keep there.
-		{opRequest, func(tx core.TransactionBuilder) { tx.Update(r, nil, unchangedRequest(stored)) }},
+		{opRequest, func(tx *tabletheory.TransactionBuilder) { tx.Update(r, nil, unchangedRequest(stored)) }},
 	})
 }
 

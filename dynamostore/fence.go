@@ -7,7 +7,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // A fence is what Read keeps of the rows of a page, so that Publish replaces
@@ -50,7 +49,7 @@ func (r row) pick(names ...string) row {
 // sameLock is true of a LOCK row that is still the lease which the fence was made
 // of. Refreshing does not make it another one, except where there is no token to
 // tell it by.
-func (f fence) sameLock() core.Condition {
+func (f fence) sameLock() tabletheory.Precondition {
 	var same sameness
 	token := f.lock[attrToken]
 	same.demand("lease_token", ":old_token", token)
@@ -66,7 +65,7 @@ func (f fence) sameLock() core.Condition {
 // because services that know the reference schema alone do not raise it:
 // one that writes content changes s3_key or generated_at, one that swaps
 // pointers changes current_sk.
-func (f fence) condition() core.Condition {
+func (f fence) condition() tabletheory.Precondition {
 	if f.meta == nil {
 		return tabletheory.IfNotExists()
 	}
@@ -103,7 +102,7 @@ func (s *sameness) demand(path, placeholder string, value types.AttributeValue) 
 	s.terms = append(s.terms, path+" = "+placeholder)
 }
 
-func (s *sameness) condition() core.Condition {
+func (s *sameness) condition() tabletheory.Precondition {
 	// If the row were deleted, attribute_not_exists would hold of every part.
 	return tabletheory.ConditionExpression("attribute_exists(pk) AND "+strings.Join(s.terms, " AND "), s.values)
 }

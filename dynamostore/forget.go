@@ -10,7 +10,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 var _ isr.Forgetter = (*Store)(nil)
@@ -47,8 +46,8 @@ func (s *Store) deleteMeta(ctx context.Context, l *lease, f fence) error {
 	meta, same := &metaRow{contentRow: contentRow{location: s.at(l.pk, skMeta)}}, f.condition()
 	lock, isOurs := &lockRow{location: s.at(l.pk, skLock)}, tabletheory.ConditionExpression(isHeld, l.heldAt(s.config.Now()))
 	request := s.newRequest([]action{
-		{opMeta, func(tx core.TransactionBuilder) { tx.Delete(meta, same) }},
-		{opLock, func(tx core.TransactionBuilder) { tx.ConditionCheck(lock, isOurs) }},
+		{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Delete(meta, same) }},
+		{opLock, func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(lock, isOurs) }},
 	})
 	err := s.try(ctx, request.send)
 	if why := request.refusal(err); why.of(opLock) {

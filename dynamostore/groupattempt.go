@@ -17,17 +17,16 @@ import (
 type groupAttempt struct {
 	group   *groupCommit
 	members []*queuedChange
-	ends    []int        // of each member's actions; those on SEQ and LOG follow
 	seen    seenSequence // from which it advances
 	id      string       // in the log, which tells whether it happened
-	request *request
+	request *request     // its parts are those of the members, in order, and what is written on SEQ and LOG
 }
 
 // newGroupAttempt has the changes state what they write after the seen sequence.
 // Those that cannot, and those whose callers have left, are answered.
 func newGroupAttempt(ctx context.Context, g *groupCommit, batch []*queuedChange, seen seenSequence) *groupAttempt {
 	a := &groupAttempt{group: g, seen: seen, id: rand.Text()}
-	var actions []action
+	var parts [][]action
 	var targets []logTarget
 	for _, q := range batch {
 		if q.waiting.Err() != nil {
@@ -39,10 +38,10 @@ func newGroupAttempt(ctx context.Context, g *groupCommit, batch []*queuedChange,
 			q.done <- err
 			continue
 		}
-		actions, targets = append(actions, writes...), append(targets, told...)
-		a.members, a.ends = append(a.members, q), append(a.ends, len(actions))
+		parts, targets = append(parts, writes), append(targets, told...)
+		a.members = append(a.members, q)
 	}
-	a.request = g.store.newRequest(append(actions, g.store.advance(seen, a.id, targets)...))
+	a.request = g.store.newRequest(append(parts, g.store.advance(seen, a.id, targets))...)
 	return a
 }
 
@@ -107,7 +106,7 @@ func (a *groupAttempt) refused(ctx context.Context, err error, lost bool) (conte
 	why := make([]refusal, len(a.members))
 	suspect := lost
 	for i, q := range a.members {
-		why[i] = a.request.refusalOf(err, a.begin(i), a.ends[i])
+		why[i] = a.request.refusalOf(err, i)
 		suspect = suspect || q.recognizes(why[i])
 	}
 	if suspect && a.answered(ctx, err) {
@@ -123,15 +122,7 @@ func (a *groupAttempt) refused(ctx context.Context, err error, lost bool) (conte
 		again = append(again, q)
 	}
 	a.group.putBack(again...)
-	return a.request.refusalOf(err, a.begin(len(a.members)), len(a.request.actions)).of(opSequence)
-}
-
-// begin is the index of a member's first action.
-func (a *groupAttempt) begin(member int) int {
-	if member == 0 {
-		return 0
-	}
-	return a.ends[member-1]
+	return a.request.refusalOf(err, len(a.members)).of(opSequence)
 }
 
 // answered asks the log whether it was an earlier delivery of this very request that
@@ -158,7 +149,7 @@ func (a *groupAttempt) conflicted(err error) (contended bool) {
 	contended = true
 	for i, q := range a.members {
 		q.last = err
-		if a.request.passing(err, a.begin(i), a.ends[i]) {
+		if a.request.passing(err, i) {
 			q.notBefore = time.Now().Add(a.group.backoff(q.conflicts))
 			q.conflicts++
 			contended = false

@@ -7,7 +7,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Guards are checks against stale writers that the reference documents offer
@@ -31,7 +30,7 @@ type Guards struct {
 
 // isNewer demands that the current generation is older than one generated at a
 // time; what says no time is older.
-func isNewer(generatedAt time.Time) core.Condition {
+func isNewer(generatedAt time.Time) tabletheory.Precondition {
 	return tabletheory.ConditionExpression("NOT attribute_type(generated_at, :number) OR generated_at < :new_generated_at",
 		map[string]any{":number": "N", ":new_generated_at": generatedAt.Unix()})
 }
@@ -54,7 +53,7 @@ func (f fence) counted(r *metaRow) *countedMetaRow {
 }
 
 // sameCount demands that META's count is as it was read.
-func (f fence) sameCount() core.Condition {
+func (f fence) sameCount() tabletheory.Precondition {
 	var same sameness
 	same.demand("version", ":old_version", f.meta[attrCount])
 	return same.condition()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Refresh implements [isr.MetaStore]. An error other than [isr.ErrLeaseLost]
@@ -57,7 +56,7 @@ func (l *lease) move(ctx context.Context, now time.Time, expiresAt int64) error 
 	lock := newLockRow(s.at(l.pk, skLock), expiresAt)
 	if a := l.request(); a != nil {
 		return s.newRequest([]action{
-			{opLock, func(tx core.TransactionBuilder) {
+			{opLock, func(tx *tabletheory.TransactionBuilder) {
 				tx.Update(lock, []string{"ExpiresAt", "TTL"}, tabletheory.ConditionExpression(isHeld, l.heldAt(now)))
 			}},
 			a.extend(s, l.pk, expiresAt),
@@ -123,8 +122,8 @@ func (s *Store) BackOff(ctx context.Context, l isr.Lease, d time.Duration) error
 // condition brought the row along.
 func whoHasIt(err error) string {
 	if canceled, ok := errors.AsType[*tabletheory.TransactionError](err); ok {
-		lock := canceled.Reasons[0]
-		if lock.Code != conditionFailed {
+		lock, ok := canceled.Reason(label{purpose: opLock})
+		if !ok || !lock.ConditionFailed() {
 			return " (its request was taken over, or is ended)"
 		}
 		return holder(lock)

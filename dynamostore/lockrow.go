@@ -8,7 +8,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // lockRow is a lease, or the pause after a failure. It is read as the condition
@@ -76,13 +75,9 @@ func (l *lease) lockRow(expiresAt int64) *lockRow {
 	return lock
 }
 
-// isFree demands that the lease is free. A row without a number cannot say when
-// it ends, and one that ends later than any lease can, such as in milliseconds, was not
-// written by a holder: both are free.
-func (l *lease) isFree(now time.Time) core.Condition {
-	return tabletheory.ConditionExpression(isFree, freeAt(now))
-}
-
+// isFree is true of a LOCK row whose lease is free. A row without a number cannot
+// say when it ends, and one that ends later than any lease can, such as in
+// milliseconds, was not written by a holder: both are free.
 const isFree = "attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now OR lease_expires_at > :longest"
 
 // freeAt are the values of isFree.
@@ -101,7 +96,7 @@ func longestEnd(now time.Time) int64 {
 // isFreeAfter demands besides that the row counts as many failures as one that was
 // read: a transaction does not tell what it replaces, and a worker that froze after
 // it had looked must not take over failures that others have made up for.
-func (l *lease) isFreeAfter(read row, now time.Time) core.Condition {
+func (l *lease) isFreeAfter(read row, now time.Time) tabletheory.Precondition {
 	values := freeAt(now)
 	failures := "attribute_not_exists(failures)"
 	if found, ok := read[attrFailures]; ok {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // maxChanges is how many rows of the log one read returns at most.
@@ -160,9 +159,9 @@ func (s *Store) advance(seen seenSequence, id string, targets []logTarget) []act
 		TTL: horizon(ceilSeconds(s.config.Now().Add(s.config.LogLife))),
 	}
 	return []action{
-		{opSequence, func(tx core.TransactionBuilder) { tx.Update(sequence, []string{"Seq"}, unchanged) }},
+		{opSequence, func(tx *tabletheory.TransactionBuilder) { tx.Update(sequence, []string{"Seq"}, unchanged) }},
 		// No condition: whoever advances the sequence to it owns the row.
-		{opLog, func(tx core.TransactionBuilder) { tx.Put(log) }},
+		{opLog, func(tx *tabletheory.TransactionBuilder) { tx.Put(log) }},
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Publish implements [isr.MetaStore], by the recipes of the reference documents:
@@ -130,7 +129,9 @@ func (p *publication) request() *request {
 	lock, held := lockRow{location: p.store.at(p.lease.pk, skLock)}, p.lease.heldAt(p.store.config.Now())
 	actions := []action{
 		p.moveMeta(),
-		{opLock, func(tx core.TransactionBuilder) { tx.Delete(&lock, tabletheory.ConditionExpression(isHeld, held)) }},
+		{opLock, func(tx *tabletheory.TransactionBuilder) {
+			tx.Delete(&lock, tabletheory.ConditionExpression(isHeld, held))
+		}},
 	}
 	actions = append(actions, p.keepVersion()...)
 	actions = append(actions, p.retireVersion()...)
@@ -149,7 +150,7 @@ func (p *publication) keepVersion() []action {
 	}
 	row := newMetaRow(p.store.at(p.lease.pk, p.current), p.next)
 	row.Expires = nil
-	return []action{{opVersion, func(tx core.TransactionBuilder) { tx.Create(row) }}}
+	return []action{{opVersion, func(tx *tabletheory.TransactionBuilder) { tx.Create(row) }}}
 }
 
 // completeRequest records the generation as the result of the request that the
@@ -160,7 +161,7 @@ func (p *publication) completeRequest() []action {
 		return nil
 	}
 	r, fields := a.finished(p.store, p.lease.pk, isr.RequestEnd{Result: &p.next})
-	return []action{{opRequest, func(tx core.TransactionBuilder) { tx.Update(r, fields, a.isMine()...) }}}
+	return []action{{opRequest, func(tx *tabletheory.TransactionBuilder) { tx.Update(r, fields, a.isMine()...) }}}
 }
 
 // judge says what conditions that were false mean: again, that another request may

@@ -11,7 +11,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // requestRow is a request with an idempotency key. What says how far it has come
@@ -102,7 +101,7 @@ func (r *requestRow) request(key string) *isr.Request {
 
 // unchangedRequest demands that a REQ# row is as it was read: nobody has moved
 // its end, taken it over or finished it.
-func unchangedRequest(found row) core.Condition {
+func unchangedRequest(found row) tabletheory.Precondition {
 	if found == nil {
 		return tabletheory.IfNotExists()
 	}
@@ -151,8 +150,8 @@ func (a *attempt) row(s *Store, pk string, state isr.RequestState, until int64) 
 
 // isMine demands that nobody has taken the request over, and that it has not been
 // finished.
-func (a *attempt) isMine() []core.Condition {
-	return []core.Condition{
+func (a *attempt) isMine() []tabletheory.Precondition {
+	return []tabletheory.Precondition{
 		tabletheory.Condition("Attempt", "=", a.token),
 		tabletheory.Condition("Status", "=", string(statusOf(isr.RequestStarted))),
 	}
@@ -161,7 +160,7 @@ func (a *attempt) isMine() []core.Condition {
 // extend states that the request is in progress until a time in epoch seconds.
 func (a *attempt) extend(s *Store, pk string, until int64) action {
 	r := a.row(s, pk, isr.RequestStarted, until)
-	return action{opRequest, func(tx core.TransactionBuilder) {
+	return action{opRequest, func(tx *tabletheory.TransactionBuilder) {
 		tx.Update(r, []string{"Until", "TTL"}, a.isMine()...)
 	}}
 }

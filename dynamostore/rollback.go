@@ -7,7 +7,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Rollback implements [isr.MetaStore]. A generation that is current already is
@@ -197,7 +196,7 @@ func (r *reassertion) restoreVersion() []action {
 		return nil
 	}
 	row := &contentRow{location: r.store.at(r.fence.pk, r.current)}
-	return []action{{opRestored, func(tx core.TransactionBuilder) {
+	return []action{{opRestored, func(tx *tabletheory.TransactionBuilder) {
 		tx.Update(row, []string{"Expires"}, tabletheory.IfExists(), tabletheory.Condition("BodyKey", "=", r.restored.BodyKey))
 	}}}
 }

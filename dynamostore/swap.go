@@ -7,7 +7,6 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // A swap is what every change does to META and to the versions it names.
@@ -79,18 +78,18 @@ func fenceOf(read isr.Record) (fence, error) {
 func (w *swap) moveMeta() action {
 	row := newMetaRow(w.store.at(w.fence.pk, skMeta), w.next)
 	row.Current = w.current
-	conditions := []core.Condition{w.fence.condition()}
+	conditions := []tabletheory.Precondition{w.fence.condition()}
 	if w.newer && w.fence.meta != nil {
 		conditions = append(conditions, isNewer(w.next.GeneratedAt))
 	}
 	if !w.store.config.Guards.Version {
-		return action{opMeta, func(tx core.TransactionBuilder) { tx.Update(row, nil, conditions...) }}
+		return action{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Update(row, nil, conditions...) }}
 	}
 	counted := w.fence.counted(row)
 	if w.fence.meta != nil {
 		conditions = append(conditions, w.fence.sameCount())
 	}
-	return action{opMeta, func(tx core.TransactionBuilder) { tx.Update(counted, nil, conditions...) }}
+	return action{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Update(counted, nil, conditions...) }}
 }
 
 // retireVersion lets the superseded version be collected, some day or, if it is
@@ -101,10 +100,10 @@ func (w *swap) retireVersion() []action {
 	}
 	if w.replaced {
 		row := &contentRow{location: w.store.at(w.fence.pk, w.superseded)}
-		return []action{{opSuperseded, func(tx core.TransactionBuilder) { tx.Delete(row, tabletheory.IfExists()) }}}
+		return []action{{opSuperseded, func(tx *tabletheory.TransactionBuilder) { tx.Delete(row, tabletheory.IfExists()) }}}
 	}
 	row := &contentRow{location: w.store.at(w.fence.pk, w.superseded), Expires: new(horizon(w.supersededAt))}
-	return []action{{opSuperseded, func(tx core.TransactionBuilder) {
+	return []action{{opSuperseded, func(tx *tabletheory.TransactionBuilder) {
 		tx.Update(row, []string{"Expires"}, tabletheory.IfExists())
 	}}}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // A purpose is what an action is there for in its transaction: it tells what it
@@ -30,22 +29,30 @@ const (
 // time.
 type action struct {
 	purpose purpose
-	state   func(core.TransactionBuilder)
+	state   func(*tabletheory.TransactionBuilder)
 }
 
 // A request is a transaction as it is sent to DynamoDB. It is never altered, so
 // that it can be repeated under its token.
 type request struct {
-	store   *Store
-	token   string // the client's, of its own
-	actions []action
+	store *Store
+	token string // the client's, of its own
+	parts [][]action
 
 	made     time.Time // on the monotonic clock
 	madeWall time.Time
 }
 
-func (s *Store) newRequest(actions []action) *request {
-	return &request{store: s, token: rand.Text(), actions: actions, made: time.Now(), madeWall: s.config.Now()}
+// newRequest makes a request of the actions of all parts. Within a part, purposes
+// differ.
+func (s *Store) newRequest(parts ...[]action) *request {
+	return &request{store: s, token: rand.Text(), parts: parts, made: time.Now(), madeWall: s.config.Now()}
+}
+
+// A label identifies an action in the answer to a request.
+type label struct {
+	part    int
+	purpose purpose
 }
 
 // tokenLife is how long a request is repeated under one ClientRequestToken:
@@ -67,9 +74,12 @@ func (r *request) send(ctx context.Context) error {
 		return errForgotten
 	}
 	ctx = context.WithValue(ctx, requestKey{}, r)
-	return r.store.db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
-		for _, a := range r.actions {
-			a.state(tx)
+	return r.store.db.TransactWrite(ctx, func(tx *tabletheory.TransactionBuilder) error {
+		for i, part := range r.parts {
+			for _, a := range part {
+				a.state(tx)
+				tx.Label(label{i, a.purpose})
+			}
 		}
 		tx.ClientRequestToken(r.token)
 		return nil
@@ -80,37 +90,34 @@ func (r *request) send(ctx context.Context) error {
 // conditions were false.
 type refusal map[purpose]tabletheory.Reason
 
-// refusal reads the answer to the request; it is empty if the answer is none.
-func (r *request) refusal(err error) refusal { return r.refusalOf(err, 0, len(r.actions)) }
+// refusal reads the answer to a request of one part; it is empty if the answer is
+// not a cancellation.
+func (r *request) refusal(err error) refusal { return r.refusalOf(err, 0) }
 
-// refusalOf is refusal, of the actions from first until end.
-func (r *request) refusalOf(err error, first, end int) refusal {
+// refusalOf is refusal for one of several parts.
+func (r *request) refusalOf(err error, part int) refusal {
 	why := make(refusal)
-	for i, reason := range reasons(err, first, end) {
-		if reason.Code == conditionFailed {
-			why[r.actions[first+i].purpose] = reason
+	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
+	if !ok {
+		return why
+	}
+	for _, a := range r.parts[part] {
+		if reason, ok := canceled.Reason(label{part, a.purpose}); ok && reason.ConditionFailed() {
+			why[a.purpose] = reason
 		}
 	}
 	return why
 }
 
-// passing reports whether one of the actions from first until end was cancelled for
-// something that passes, such as a conflict with another transaction.
-func (r *request) passing(err error, first, end int) bool {
-	return slices.ContainsFunc(reasons(err, first, end), tabletheory.Reason.Failed)
-}
-
-// reasons are those of the actions from first until end; nil if the answer has none.
-func reasons(err error, first, end int) []tabletheory.Reason {
+// passing reports whether an action of a part was cancelled for something that
+// passes, such as a conflict with another transaction.
+func (r *request) passing(err error, part int) bool {
 	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
-	if !ok || len(canceled.Reasons) < end {
-		return nil
-	}
-	return canceled.Reasons[first:end]
+	return ok && slices.ContainsFunc(r.parts[part], func(a action) bool {
+		reason, ok := canceled.Reason(label{part, a.purpose})
+		return ok && reason.Failed()
+	})
 }
-
-// conditionFailed is DynamoDB's code for it, among the reasons of a cancellation.
-const conditionFailed = "ConditionalCheckFailed"
 
 // of says whether the condition of an action was false.
 func (r refusal) of(p purpose) bool {

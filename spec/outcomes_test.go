@@ -20,7 +20,6 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 type answerVector struct {
@@ -90,7 +89,7 @@ func (v *cancellationVector) answer(t *testing.T) {
 		reasons[i] = map[string]string{"Code": code, "Message": "scripted"}
 	}
 	db := answering(t, v.Attempts, http.StatusBadRequest, faultOf("TransactionCanceledException", map[string]any{"CancellationReasons": reasons}))
-	err := db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+	err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 		for i := range max(len(v.Reasons), 1) {
 			tx.Put(&marker{PK: "p", SK: strconv.Itoa(i)})
 		}

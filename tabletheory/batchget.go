@@ -13,11 +13,15 @@ import (
 // maxBatchGet is how many keys DynamoDB takes in one BatchGetItem.
 const maxBatchGet = 100
 
-// BatchGet reads items by their keys into dest. A key that is there twice is
-// read once, and its item stands at its first place. What DynamoDB leaves
-// unprocessed is asked for again, with jittered pauses where it has processed
-// nothing, until the context ends; dest then stays as it was.
-func (q *query) BatchGet(keys []any, dest any) error {
+// BatchGet reads items by their keys into dest, a pointer to a slice. A key is
+// a struct of the model or, in a model without a sort key, a bare partition
+// key. The items come in the order of their keys; keys without an item are left
+// out, and a key that appears twice is read once.
+//
+// BatchGet sends requests of up to 100 keys. It requests unprocessed keys again
+// until the context is done, with exponential backoff and jitter while DynamoDB
+// processes nothing. On an error dest is unchanged.
+func (q *Query) BatchGet(keys []any, dest any) error {
 	if err := q.begin("BatchGet", callSelect|callConsistentRead); err != nil {
 		return err
 	}
@@ -41,15 +45,15 @@ func (q *query) BatchGet(keys []any, dest any) error {
 
 // batch reads items by their keys.
 type batch struct {
-	*query
+	*Query
 	projection *string
 	order      []string // identities of all keys, each once
 	pending    []model.Item
 	found      map[string]model.Item // by identity
 }
 
-func (q *query) batchOf(keys []any) (*batch, error) {
-	b := &batch{query: q, projection: q.projection(), found: make(map[string]model.Item, len(keys))}
+func (q *Query) batchOf(keys []any) (*batch, error) {
+	b := &batch{Query: q, projection: q.projection(), found: make(map[string]model.Item, len(keys))}
 	asked := make(map[string]bool, len(keys))
 	for i, v := range keys {
 		key, err := q.keyOf(v)

@@ -41,10 +41,16 @@ func (e *BatchError) Error() string {
 // Unwrap returns why it came no further.
 func (e *BatchError) Unwrap() error { return e.cause }
 
-// BatchCreate puts items, replacing what is there. A version is not compared,
-// as batches have no conditions, but incremented: who has read an item that is
-// replaced so will notice.
-func (q *query) BatchCreate(items any) error {
+// BatchCreate puts items, a slice of structs, and replaces stored items. A
+// batch is not atomic and has no conditions, so a version is not compared. It
+// is still incremented: a concurrent writer that has read the replaced item
+// gets an [ErrVersionConflict].
+//
+// Nothing is sent if an item is invalid or appears twice. BatchCreate sends
+// requests of up to 25 writes and sends unprocessed writes again, with
+// exponential backoff and jitter, until the context is done. A [*BatchError]
+// tells how much was written.
+func (q *Query) BatchCreate(items any) error {
 	const op = "BatchCreate"
 	if err := q.begin(op, 0); err != nil {
 		return err
@@ -67,8 +73,9 @@ func (q *query) BatchCreate(items any) error {
 	return q.batchWrite(op, puts, nil)
 }
 
-// BatchDelete deletes by keys.
-func (q *query) BatchDelete(keys []any) error {
+// BatchDelete deletes items by their keys, which are those of [Query.BatchGet].
+// Otherwise it is like [Query.BatchCreate].
+func (q *Query) BatchDelete(keys []any) error {
 	const op = "BatchDelete"
 	if err := q.begin(op, 0); err != nil {
 		return err
@@ -76,8 +83,9 @@ func (q *query) BatchDelete(keys []any) error {
 	return q.batchWrite(op, nil, keys)
 }
 
-// BatchWrite puts and deletes.
-func (q *query) BatchWrite(puts, deletes []any) error {
+// BatchWrite puts items and deletes items by their keys; see
+// [Query.BatchCreate] and [Query.BatchDelete].
+func (q *Query) BatchWrite(puts, deletes []any) error {
 	const op = "BatchWrite"
 	if err := q.begin(op, 0); err != nil {
 		return err
@@ -87,8 +95,8 @@ func (q *query) BatchWrite(puts, deletes []any) error {
 
 // batchWrite encodes all of a batch, so that nothing of it is sent if a part of
 // it cannot be, and sends it.
-func (q *query) batchWrite(op string, puts, deletes []any) error {
-	b := &batchWrite{query: q, op: op, total: len(puts) + len(deletes), indexes: make(map[string]int, len(puts)+len(deletes))}
+func (q *Query) batchWrite(op string, puts, deletes []any) error {
+	b := &batchWrite{Query: q, op: op, total: len(puts) + len(deletes), indexes: make(map[string]int, len(puts)+len(deletes))}
 	for i, v := range puts {
 		if err := b.put(v); err != nil {
 			return fmt.Errorf("tabletheory: %s: item %d to put: %w", op, i, err)
@@ -104,7 +112,7 @@ func (q *query) batchWrite(op string, puts, deletes []any) error {
 
 // batchWrite is a batch of writes under way.
 type batchWrite struct {
-	*query
+	*Query
 	op      string
 	total   int
 	indexes map[string]int // in the batch, by the identities of keys

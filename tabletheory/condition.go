@@ -4,78 +4,99 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/expression"
 )
 
-// Condition demands of a field of the stored item that it compares so with a
-// value; see [core.Query] for the operators. An attribute that is not there is
-// different (<>) from every value, and compares in no other way.
-func Condition(field, operator string, value any) core.Condition {
-	return core.Condition{Kind: core.Compare, Field: field, Operator: operator, Value: value}
+// A Precondition is a condition on the stored item. If it does not hold, the
+// write changes nothing and returns [ErrConditionFailed]. [Condition],
+// [ConditionExpression], [IfExists], [IfNotExists] and [AtVersion] make them.
+type Precondition struct {
+	kind     preconditionKind
+	field    string
+	operator string
+	value    any
+
+	expression string         // in DynamoDB's syntax, with :placeholders
+	values     map[string]any // of the placeholders, with their colons
+
+	version int64
 }
 
-// ConditionExpression demands what an expression in DynamoDB's own words says. A
-// #name in it stands for the attribute of the field of that name, and values
-// are those of its :placeholders, with their colons.
-func ConditionExpression(expression string, values map[string]any) core.Condition {
-	return core.Condition{Kind: core.Expression, Expression: expression, Values: values}
+type preconditionKind int
+
+const (
+	_ preconditionKind = iota // the zero Precondition is refused
+	comparison
+	writtenExpression
+	itemExists
+	itemNotExists
+	versionEquals
+)
+
+// Condition requires a comparison to hold for a field of the stored item; see
+// [Query] for the operators. A missing attribute is different (<>) from every
+// value, and every other comparison with it is false.
+func Condition(field, operator string, value any) Precondition {
+	return Precondition{kind: comparison, field: field, operator: operator, value: value}
 }
 
-// IfExists demands that there is an item.
-func IfExists() core.Condition { return core.Condition{Kind: core.Exists} }
-
-// IfNotExists demands that there is no item.
-func IfNotExists() core.Condition { return core.Condition{Kind: core.NotExists} }
-
-// AtVersion demands that the version field of the stored item is this one, or,
-// for 0, that there is none. What writes the item demands it instead of the
-// model's version, and increments it.
-func AtVersion(version int64) core.Condition {
-	return core.Condition{Kind: core.AtVersion, Value: version}
+// ConditionExpression requires a condition expression in DynamoDB's syntax to
+// hold. In it #name stands for the attribute of the field with that name; values
+// has the values of its :placeholders, with their colons.
+func ConditionExpression(expression string, values map[string]any) Precondition {
+	return Precondition{kind: writtenExpression, expression: expression, values: values}
 }
 
-// condition writes a condition as DynamoDB has it.
-func (t *target) condition(b *expression.Builder, c core.Condition) (expression.Condition, error) {
-	switch c.Kind {
-	case core.Compare:
+// IfExists requires the item to exist.
+func IfExists() Precondition { return Precondition{kind: itemExists} }
+
+// IfNotExists requires the item not to exist.
+func IfNotExists() Precondition { return Precondition{kind: itemNotExists} }
+
+// AtVersion requires the version field of the stored item to have this value; 0
+// also matches an item without a version and a missing item. A write of the item
+// compares this version instead of the model's, and increments it.
+func AtVersion(version int64) Precondition {
+	return Precondition{kind: versionEquals, version: version}
+}
+
+// condition returns the condition expression of a precondition.
+func (t *target) condition(b *expression.Builder, c Precondition) (expression.Condition, error) {
+	switch c.kind {
+	case comparison:
 		return t.compare(b, c)
-	case core.Expression:
+	case writtenExpression:
 		return t.written(b, c)
-	case core.Exists:
+	case itemExists:
 		return b.Compare(t.model.Hash.Path(), "EXISTS", nil)
-	case core.NotExists:
+	case itemNotExists:
 		return b.Compare(t.model.Hash.Path(), "NOT_EXISTS", nil)
-	case core.AtVersion:
-		version, ok := c.Value.(int64)
-		if !ok {
-			return expression.Condition{}, fmt.Errorf("a version is an int64, not a %T: use AtVersion", c.Value)
-		}
-		return t.atVersion(b, version)
+	case versionEquals:
+		return t.atVersion(b, c.version)
 	}
-	return expression.Condition{}, fmt.Errorf("there is no condition of kind %d: use the functions that make conditions", c.Kind)
+	return expression.Condition{}, errors.New("the precondition is the zero Precondition: use Condition, IfExists, …")
 }
 
-func (t *target) compare(b *expression.Builder, c core.Condition) (expression.Condition, error) {
-	path, err := t.model.Path(c.Field)
+func (t *target) compare(b *expression.Builder, c Precondition) (expression.Condition, error) {
+	path, err := t.model.Path(c.field)
 	if err != nil {
 		return expression.Condition{}, err
 	}
-	if err := canCompare(path, c.Operator); err != nil {
+	if err := canCompare(path, c.operator); err != nil {
 		return expression.Condition{}, err
 	}
-	condition, err := b.Compare(path, c.Operator, c.Value)
+	condition, err := b.Compare(path, c.operator, c.value)
 	if err != nil {
-		return expression.Condition{}, fmt.Errorf("%s: %w", c.Field, err)
+		return expression.Condition{}, fmt.Errorf("%s: %w", c.field, err)
 	}
 	return condition, nil
 }
 
-func (t *target) written(b *expression.Builder, c core.Condition) (expression.Condition, error) {
-	if c.Expression == "" {
+func (t *target) written(b *expression.Builder, c Precondition) (expression.Condition, error) {
+	if c.expression == "" {
 		return expression.Condition{}, errors.New("the expression is empty")
 	}
-	return b.Written(t.model, c.Expression, c.Values, t.models.EncodeValue)
+	return b.Written(t.model, c.expression, c.values, t.models.EncodeValue)
 }
 
 // atVersion demands a version. An item that has none, or that does not exist,

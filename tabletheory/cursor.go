@@ -60,7 +60,7 @@ func (r *reading) cursorOf(next model.Item) (string, error) {
 
 // startOf is the position that the query's cursor means in a partition; nil if
 // there is no cursor.
-func (q *query) startOf(partition types.AttributeValue) (model.Item, error) {
+func (q *Query) startOf(partition types.AttributeValue) (model.Item, error) {
 	if q.cursor == "" {
 		return nil, nil
 	}
@@ -81,7 +81,7 @@ func (q *query) startOf(partition types.AttributeValue) (model.Item, error) {
 }
 
 // position reads the values of a cursor.
-func (q *query) position(partition types.AttributeValue, values []byte) (model.Item, error) {
+func (q *Query) position(partition types.AttributeValue, values []byte) (model.Item, error) {
 	hash, _ := q.keyFields()
 	position := model.Item{hash.Attribute: partition}
 	for _, field := range q.cursorFields() {
@@ -103,7 +103,7 @@ func (q *query) position(partition types.AttributeValue, values []byte) (model.I
 }
 
 // cursorFields are the key attributes whose values a cursor has.
-func (q *query) cursorFields() []*model.Field {
+func (q *Query) cursorFields() []*model.Field {
 	hash, sort := q.keyFields()
 	var fields []*model.Field
 	for _, field := range []*model.Field{sort, q.model.Hash, q.model.Range} {
@@ -115,7 +115,7 @@ func (q *query) cursorFields() []*model.Field {
 }
 
 // binding is a hash of what a cursor belongs to.
-func (q *query) binding(partition types.AttributeValue) []byte {
+func (q *Query) binding(partition types.AttributeValue) []byte {
 	index := ""
 	if q.index != nil {
 		index = q.index.Name
@@ -188,7 +188,7 @@ func isNumber(text string) bool {
 
 // blameCursor tells who sent a position that DynamoDB does not take, such as one
 // beyond what Where now states of the sort key.
-func (q *query) blameCursor(err error) error {
+func (q *Query) blameCursor(err error) error {
 	if q.cursor == "" {
 		return err
 	}

@@ -11,16 +11,23 @@ import (
 
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 func TestPages(t *testing.T) {
-	for name, build := range map[string]func(core.Query) core.Query{
-		"of the table":      func(q core.Query) core.Query { return q.Where("Customer", "=", "ann") },
-		"backwards":         func(q core.Query) core.Query { return q.Where("Customer", "=", "ann").OrderBy("Number", "DESC") },
-		"of a local index":  func(q core.Query) core.Query { return q.Index("by-total").Where("Customer", "=", "ann") },
-		"of a global index": func(q core.Query) core.Query { return q.Index("by-status").Where("Status", "=", "open") },
-		"filtered":          func(q core.Query) core.Query { return q.Where("Customer", "=", "ann").Filter("Status", "=", "open") },
+	for name, build := range map[string]func(*tabletheory.Query) *tabletheory.Query{
+		"of the table": func(q *tabletheory.Query) *tabletheory.Query { return q.Where("Customer", "=", "ann") },
+		"backwards": func(q *tabletheory.Query) *tabletheory.Query {
+			return q.Where("Customer", "=", "ann").OrderBy("Number", "DESC")
+		},
+		"of a local index": func(q *tabletheory.Query) *tabletheory.Query {
+			return q.Index("by-total").Where("Customer", "=", "ann")
+		},
+		"of a global index": func(q *tabletheory.Query) *tabletheory.Query {
+			return q.Index("by-status").Where("Status", "=", "open")
+		},
+		"filtered": func(q *tabletheory.Query) *tabletheory.Query {
+			return q.Where("Customer", "=", "ann").Filter("Status", "=", "open")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -60,7 +67,7 @@ func TestReadsGoOnFromACursor(t *testing.T) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 5)
 		db := tabletheory.New(api)
-		query := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
+		query := func() *tabletheory.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
 		var items []Order
 		page, err := query().Limit(2).AllPaginated(&items)
 		check(t, err)
@@ -78,7 +85,7 @@ func TestReadsGoOnFromACursor(t *testing.T) {
 }
 
 // cursors makes the table of orders, and cursors of some queries.
-func cursors(t *testing.T, db *tabletheory.DB, queries map[string]core.Query) map[string]string {
+func cursors(t *testing.T, db *tabletheory.DB, queries map[string]*tabletheory.Query) map[string]string {
 	t.Helper()
 	made := map[string]string{}
 	for name, query := range queries {
@@ -99,8 +106,8 @@ func TestCursorsBelongToTheirQuery(t *testing.T) {
 		seedOrders(t, api, "ann", 9)
 		seedOrders(t, api, "bob", 9)
 		db := tabletheory.New(api)
-		queries := func() map[string]core.Query {
-			return map[string]core.Query{
+		queries := func() map[string]*tabletheory.Query {
+			return map[string]*tabletheory.Query{
 				"ann":       db.Model(Order{}).Where("Customer", "=", "ann"),
 				"bob":       db.Model(Order{}).Where("Customer", "=", "bob"),
 				"backwards": db.Model(Order{}).Where("Customer", "=", "ann").OrderBy("Number", "DESC"),
@@ -123,7 +130,7 @@ func TestCursorsBelongToTheirQuery(t *testing.T) {
 			}
 		}
 
-		cursor := cursors(t, db, map[string]core.Query{"ann": db.Model(Order{}).Where("Customer", "=", "ann")})["ann"]
+		cursor := cursors(t, db, map[string]*tabletheory.Query{"ann": db.Model(Order{}).Where("Customer", "=", "ann")})["ann"]
 		orderTable(t, api) // another table, of the same model
 		var items []Order
 		_, err := db.Model(Order{}).Where("Customer", "=", "ann").Cursor(cursor).AllPaginated(&items)
@@ -193,8 +200,8 @@ func TestGarbageIsNoCursor(t *testing.T) {
 	orderTable(t, api)
 	seedOrders(t, api, "ann", 3)
 	db := tabletheory.New(api)
-	query := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
-	cursor := cursors(t, db, map[string]core.Query{"ann": query()})["ann"]
+	query := func() *tabletheory.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
+	cursor := cursors(t, db, map[string]*tabletheory.Query{"ann": query()})["ann"]
 	for _, text := range garbage(cursor) {
 		if text == "" {
 			continue // the beginning
@@ -223,7 +230,7 @@ func FuzzCursor(f *testing.F) {
 		}
 	}
 	db := tabletheory.New(api)
-	query := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
+	query := func() *tabletheory.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
 	var items []Order
 	page, err := query().Limit(1).AllPaginated(&items)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr/tabletheory/core"
+	"github.com/facetheory/isr/tabletheory/envelope"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
@@ -26,7 +26,7 @@ type DB struct {
 type mapper struct {
 	api     API
 	models  *model.Registry
-	keys    core.KeyProvider // nil: encrypted fields are refused
+	keys    envelope.KeyProvider // nil: encrypted fields are refused
 	now     func() time.Time
 	retries int // how often a call of ours is repeated, on top of the SDK's own retries
 }
@@ -35,7 +35,7 @@ type mapper struct {
 type Option func(*settings)
 
 type settings struct {
-	keys       core.KeyProvider
+	keys       envelope.KeyProvider
 	now        func() time.Time
 	converters []model.Converter
 	retries    int
@@ -44,7 +44,7 @@ type settings struct {
 // WithKeyProvider encrypts fields with the tag "encrypted" with keys of this
 // provider; see packages envelope and kmskeys. Without it, models with such fields are
 // refused.
-func WithKeyProvider(p core.KeyProvider) Option { return func(s *settings) { s.keys = p } }
+func WithKeyProvider(p envelope.KeyProvider) Option { return func(s *settings) { s.keys = p } }
 
 // WithClock sets the wall clock, which created_at and updated_at are read from.
 // The default is [time.Now].

@@ -54,7 +54,7 @@ func settable(v reflect.Value) reflect.Value {
 func (l *list) len() int { return l.items.Len() }
 
 // add decodes items at the end.
-func (l *list) add(ctx context.Context, q *query, items []model.Item) error {
+func (l *list) add(ctx context.Context, q *Query, items []model.Item) error {
 	l.items.Grow(len(items))
 	for _, item := range items {
 		end := l.items.Len()

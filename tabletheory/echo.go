@@ -113,7 +113,7 @@ func (w *write) left(stored model.Item) bool {
 // sendOnce sends the write as a transaction, whose client token keeps a
 // repetition from being carried out a second time.
 func (w *write) sendOnce(ctx context.Context) error {
-	tx := &transaction{mapper: w.mapper, ctx: ctx, writes: []*write{w}}
+	tx := &TransactionBuilder{mapper: w.mapper, ctx: ctx, writes: []*write{w}}
 	err := tx.post()
 	if _, failed := failedCondition(err); failed {
 		return err

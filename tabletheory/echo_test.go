@@ -18,7 +18,6 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // errReset makes the server close the connection without a reply.
@@ -131,7 +130,8 @@ func TestEchoOfAWriteIsSuccess(t *testing.T) {
 // before it was overwritten.
 func TestEchoOnAnotherItemIsUnknown(t *testing.T) {
 	s := newLossyServer(t)
-	mustNot(t, s.db.Model(&Order{Customer: "ada", Number: 1, Status: "open"}).Create())
+	// The version is not 1, which an item has that is deleted and overwritten.
+	mustNot(t, s.db.Model(&Order{Customer: "ada", Number: 1, Status: "open", Version: 5}).Create())
 	overwritten := func(apply func()) error {
 		apply()
 		in := &dynamodb.UpdateItemInput{
@@ -217,7 +217,7 @@ func TestRefusalAfterAnUnansweredAttemptIsUnknown(t *testing.T) {
 // An addition whose reply is lost counts once.
 func TestAdditionCountsOnce(t *testing.T) {
 	s := newLossyServer(t)
-	update := func() core.UpdateBuilder { return s.db.Model(&Account{ID: "a"}).UpdateBuilder() }
+	update := func() *tabletheory.UpdateBuilder { return s.db.Model(&Account{ID: "a"}).UpdateBuilder() }
 	s.plays(replyLost)
 	mustNot(t, update().Add("Balance", 10).Execute())
 	s.wantOperations(t, "TransactWriteItems", "TransactWriteItems")
@@ -230,7 +230,7 @@ func TestAdditionCountsOnce(t *testing.T) {
 
 	order := &Order{Customer: "ada", Number: 1, Status: "open"}
 	mustNot(t, s.db.Model(order).Create())
-	lines := func() core.UpdateBuilder { return s.db.Model(order).UpdateBuilder() }
+	lines := func() *tabletheory.UpdateBuilder { return s.db.Model(order).UpdateBuilder() }
 	s.plays(replyLost)
 	mustNot(t, lines().AppendToList("Lines", []Line{{"pen", 1}, {"ink", 2}}).Execute())
 	s.plays(replyLost)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -105,7 +106,7 @@ type TransactionError struct {
 
 // Reason is why one action of a transaction was, or would have been, refused.
 type Reason struct {
-	Index int    // of the action, from 0
+	Label any    // of the action, by [TransactionBuilder.Label]; nil if it has none
 	Kind  string // put, create, update, delete, condition check or get
 	Table string
 	Key   map[string]types.AttributeValue
@@ -122,8 +123,21 @@ type Reason struct {
 	conflict bool
 }
 
+// Reason returns the reason of the action with a label. ok is false if no action
+// has the label.
+func (e *TransactionError) Reason(label any) (r Reason, ok bool) {
+	i := slices.IndexFunc(e.Reasons, func(r Reason) bool { return label != nil && r.Label == label })
+	if i < 0 {
+		return Reason{}, false
+	}
+	return e.Reasons[i], true
+}
+
 // Failed reports whether this action had a part in the cancellation.
 func (r Reason) Failed() bool { return r.Code != codeNone }
+
+// ConditionFailed reports whether a condition of this action did not hold.
+func (r Reason) ConditionFailed() bool { return r.Code == codeConditionFailed }
 
 // Decode reads the item of a failed condition into dest, a pointer to a struct
 // of the action's model. If there is no item it returns [ErrItemNotFound] and
@@ -134,9 +148,9 @@ func (r Reason) Decode(dest any) error { return r.decode(r.Item, dest) }
 func (e *TransactionError) Error() string {
 	var text strings.Builder
 	text.WriteString("the transaction was cancelled, and nothing of it happened")
-	for _, r := range e.Reasons {
+	for i, r := range e.Reasons {
 		if r.Failed() {
-			fmt.Fprintf(&text, "; action %d, %s %s: %s", r.Index, r.Kind, r.name, r.text())
+			fmt.Fprintf(&text, "; %s, %s %s: %s", nameAction(i, r.Label), r.Kind, r.name, r.text())
 		}
 	}
 	return text.String()
@@ -150,6 +164,14 @@ func (r Reason) text() string {
 		return r.Code
 	}
 	return r.Code + ": " + r.Message
+}
+
+// nameAction names an action of a transaction for people.
+func nameAction(index int, label any) string {
+	if label == nil {
+		return fmt.Sprintf("action %d", index)
+	}
+	return fmt.Sprintf("action %d (%v)", index, label)
 }
 
 // Unwrap returns what callers branch on, each once, and the SDK's own error.
@@ -307,6 +329,7 @@ func sentinelOf(err error) error {
 // action is one action of a transaction, as errors tell of it.
 type action struct {
 	*target
+	label    any    // see Reason.Label
 	kind     string // see Reason.Kind
 	key      model.Item
 	demanded *int64 // the version that it demands; nil: none
@@ -338,7 +361,7 @@ func reasonsOf(actions []action, given []types.CancellationReason) []Reason {
 	reasons := make([]Reason, len(actions))
 	for i, a := range actions {
 		r := Reason{
-			Index: i, Kind: a.kind, Table: a.table, Key: a.key, Code: codeNone,
+			Label: a.label, Kind: a.kind, Table: a.table, Key: a.key, Code: codeNone,
 			stored: stored{a.target}, name: a.describe(a.key),
 		}
 		if i < len(given) && given[i].Code != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/localdynamo/wire"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 func TestErrorsShowKeysAsPeopleReadThem(t *testing.T) {
@@ -57,7 +56,7 @@ func TestTransactionErrorOfOddReasons(t *testing.T) {
 		{[]types.CancellationReason{{Code: aws.String("TransactionConflict")}, {}, {Code: aws.String("TransactionConflict")}}, "TransactionConflict"},
 	} {
 		answer = &types.TransactionCanceledException{Message: aws.String("Transaction cancelled"), CancellationReasons: test.reasons}
-		err := db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+		err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 			tx.Put(&Account{ID: "a"}).Put(&Account{ID: "b"})
 			return nil
 		})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Visit is a visit of a page.
@@ -103,7 +102,7 @@ func ExampleTable_Query() {
 		log.Fatal(err)
 	}
 
-	for visit, err := range table.Query(ctx, func(q core.Query) { q.Where("Page", "=", "/tea").Filter("Visitor", "<>", "ann") }) {
+	for visit, err := range table.Query(ctx, func(q *tabletheory.Query) { q.Where("Page", "=", "/tea").Filter("Visitor", "<>", "ann") }) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -126,7 +125,7 @@ func ExampleTable_Update() {
 	}
 
 	visit, err := table.Update(ctx, Visit{Page: "/tea", At: 1700000000},
-		func(u core.UpdateBuilder) { u.Add("Seconds", 25) },
+		func(u *tabletheory.UpdateBuilder) { u.Add("Seconds", 25) },
 		tabletheory.IfExists())
 	if err != nil {
 		log.Fatal(err)
@@ -143,7 +142,7 @@ func ExampleDB_TransactGet() {
 
 	first, last := Visit{Page: "/tea", At: 1700000000}, Visit{Page: "/tea", At: 1700009999}
 	var hasFirst, hasLast bool
-	err := db.TransactGet(ctx, func(tx core.TransactionReader) error {
+	err := db.TransactGet(ctx, func(tx *tabletheory.TransactionReader) error {
 		tx.Get(&first, &hasFirst).Get(&last, &hasLast)
 		return nil
 	})

@@ -14,7 +14,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Song is an item of the table that the environment names. Songs of an artist are
@@ -86,7 +85,7 @@ func Example() {
 		fmt.Println("it is there already")
 	}
 
-	song, err = table.Update(ctx, song, func(u core.UpdateBuilder) {
+	song, err = table.Update(ctx, song, func(u *tabletheory.UpdateBuilder) {
 		u.Set("Year", 1966).Add("Tags", []string{"long"})
 	}, tabletheory.Condition("Year", "=", 1965))
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Document is a document that several people edit.
@@ -99,15 +98,15 @@ func ExampleDB_Model_updateBuilder() {
 	// 1 [ann] Tea is hot.
 }
 
-// Rename a document: the new one is there exactly if the old one is gone.
+// Rename a document: create the new item and delete the old one, or neither.
 func ExampleDB_TransactWrite() {
 	db, closeTable := documents(context.Background())
 	defer closeTable()
 
 	rename := func(from, to string) error {
-		return db.TransactWrite(context.Background(), func(tx core.TransactionBuilder) error {
-			tx.Create(&Document{Path: to, Text: "Tea is hot."})
-			tx.Delete(Document{Path: from}, tabletheory.AtVersion(1))
+		return db.TransactWrite(context.Background(), func(tx *tabletheory.TransactionBuilder) error {
+			tx.Create(&Document{Path: to, Text: "Tea is hot."}).Label("new")
+			tx.Delete(Document{Path: from}, tabletheory.AtVersion(1)).Label("old")
 			return nil
 		})
 	}
@@ -115,14 +114,12 @@ func ExampleDB_TransactWrite() {
 
 	err := rename("/tea", "/matcha")
 	if failed, ok := errors.AsType[*tabletheory.TransactionError](err); ok {
-		for _, reason := range failed.Reasons {
-			fmt.Println(reason.Index, reason.Kind, reason.Code)
-		}
+		old, _ := failed.Reason("old")
+		fmt.Println(old.ConditionFailed(), old.Kind, old.Code)
 	}
 	// Output:
 	// <nil>
-	// 0 create None
-	// 1 delete ConditionalCheckFailed
+	// true delete ConditionalCheckFailed
 }
 
 // Write many items, of which each is written or not.

@@ -4,31 +4,32 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/expression"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// Filter drops items after they were read.
-func (q *query) Filter(field, operator string, value any) core.Query {
+// Filter drops items after DynamoDB has read and charged for them. Several
+// filters must all hold.
+func (q *Query) Filter(field, operator string, value any) *Query {
 	q.addFilter("Filter", expression.Condition.And, field, operator, value)
 	return q
 }
 
-// OrFilter is an alternative to the filters before it.
-func (q *query) OrFilter(field, operator string, value any) core.Query {
+// OrFilter is an alternative to the filters before it, taken together.
+func (q *Query) OrFilter(field, operator string, value any) *Query {
 	q.addFilter("OrFilter", expression.Condition.Or, field, operator, value)
 	return q
 }
 
-// FilterGroup adds filters in parentheses.
-func (q *query) FilterGroup(group func(core.Query)) core.Query {
+// FilterGroup adds the filters that group states, in parentheses.
+func (q *Query) FilterGroup(group func(*Query)) *Query {
 	q.addGroup("FilterGroup", expression.Condition.And, group)
 	return q
 }
 
-// OrFilterGroup is an alternative to the filters before it.
-func (q *query) OrFilterGroup(group func(core.Query)) core.Query {
+// OrFilterGroup is an alternative to the filters before it: the filters that
+// group states, in parentheses.
+func (q *Query) OrFilterGroup(group func(*Query)) *Query {
 	q.addGroup("OrFilterGroup", expression.Condition.Or, group)
 	return q
 }
@@ -36,7 +37,7 @@ func (q *query) OrFilterGroup(group func(core.Query)) core.Query {
 // join is how a filter comes to those before it.
 type join func(before, filter expression.Condition) expression.Condition
 
-func (q *query) addFilter(call string, join join, field, operator string, value any) {
+func (q *Query) addFilter(call string, join join, field, operator string, value any) {
 	q.called |= callFilter
 	path := q.path(call, field)
 	if path == nil {
@@ -55,7 +56,7 @@ func (q *query) addFilter(call string, join join, field, operator string, value 
 	q.filtered = append(q.filtered, path.Field)
 }
 
-func (q *query) addGroup(call string, join join, group func(core.Query)) {
+func (q *Query) addGroup(call string, join join, group func(*Query)) {
 	q.called |= callFilter
 	if q.err != nil {
 		return

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Programs in several languages share the rows of the reference. What stands
@@ -92,7 +91,7 @@ func readsAs(t *testing.T, api *dynamodb.Client, table string, item attrs, want 
 	same(t, all, []FaceTheoryCacheMetadata{want})
 
 	one := FaceTheoryCacheMetadata{PK: want.PK, SK: "META"}
-	check(t, db.TransactGet(t.Context(), func(tx core.TransactionReader) error { tx.Get(&one, nil); return nil }))
+	check(t, db.TransactGet(t.Context(), func(tx *tabletheory.TransactionReader) error { tx.Get(&one, nil); return nil }))
 	same(t, one, want)
 }
 

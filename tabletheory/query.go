@@ -6,13 +6,24 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/expression"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// query is the [core.Query] of a DB.
-type query struct {
+// Query reads and writes the items of one model. [DB.Model] returns one. A
+// Query is not safe for concurrent use and runs once.
+//
+// Methods that return the Query can be chained. The Query keeps the first
+// mistake; the method that ends the chain returns it and sends nothing.
+//
+// Fields are named by the Go name or by the attribute name. A path into a
+// document (address.city, lines[2].price) begins with either. Values are Go
+// values, encoded like the field that they are compared with or stored in.
+//
+// The operators are =, !=, <>, <, <=, >, >=, BETWEEN (a slice of two values),
+// IN (a slice of at most 100), BEGINS_WITH, CONTAINS, NOT_CONTAINS, EXISTS,
+// NOT_EXISTS (both with the value nil) and ATTRIBUTE_TYPE, in any case.
+type Query struct {
 	*target // nil if err is that there is none
 	ctx     context.Context
 	err     error // the first mistake; nothing is sent if there is one
@@ -25,9 +36,9 @@ type query struct {
 	where       []constraint
 	index       *model.Index // nil: the table
 	filter      expression.Condition
-	filtered    []*model.Field   // that filter is about
-	conditions  []core.Condition // of a write
-	old         reflect.Value    // that a write reads what was there into; invalid: none
+	filtered    []*model.Field // that filter is about
+	conditions  []Precondition // of a write
+	old         reflect.Value  // that a write reads what was there into; invalid: none
 
 	limit      int
 	order      *model.Field // that OrderBy was given
@@ -87,27 +98,25 @@ func (c calls) instead() string {
 	return "leave it out"
 }
 
-var _ core.Query = (*query)(nil)
-
 // Model begins a read or a write of items of v's model: a struct with theorydb
 // tags, or a pointer to one. Writes take the item, or its key, from v; Create,
 // CreateOrUpdate and Update store times and the version in it, if it is a
 // pointer.
-func (db *DB) Model(v any) core.Query {
+func (db *DB) Model(v any) *Query {
 	t, err := db.target(v)
 	q := newQuery(db.ctx, t)
 	q.err = err
 	return q
 }
 
-func newQuery(ctx context.Context, t *target) *query {
-	q := &query{target: t, ctx: ctx}
+func newQuery(ctx context.Context, t *target) *Query {
+	q := &Query{target: t, ctx: ctx}
 	q.expressions = &q.own
 	return q
 }
 
 // mistake keeps the first mistake.
-func (q *query) mistake(format string, args ...any) {
+func (q *Query) mistake(format string, args ...any) {
 	if q.err == nil {
 		q.err = invalid(format, args...)
 	}
@@ -120,7 +129,7 @@ func invalid(format string, args ...any) error {
 
 // begin begins op, what ends the chain, which takes only some of the calls that
 // built up the query. It returns the first mistake that was made.
-func (q *query) begin(op string, takes calls) error {
+func (q *Query) begin(op string, takes calls) error {
 	switch refused := q.called &^ takes; {
 	case q.err != nil:
 	case q.within:
@@ -134,8 +143,13 @@ func (q *query) begin(op string, takes calls) error {
 	return q.err
 }
 
-// Where states a condition on a key attribute.
-func (q *query) Where(field, operator string, value any) core.Query {
+// Where states a condition on a key attribute of the table or of the index. A
+// read turns these conditions into a GetItem or a Query; without the partition
+// key it fails, because only [Query.Scan] scans.
+//
+// For Update, UpdateBuilder and Delete, Where gives the key of the item if the
+// key fields of the model are empty: every key attribute, with =.
+func (q *Query) Where(field, operator string, value any) *Query {
 	q.called |= callWhere
 	if path := q.path("Where", field); path != nil {
 		q.where = append(q.where, constraint{path: path, operator: strings.ToUpper(strings.TrimSpace(operator)), value: value})
@@ -143,8 +157,8 @@ func (q *query) Where(field, operator string, value any) core.Query {
 	return q
 }
 
-// Index reads a secondary index.
-func (q *query) Index(name string) core.Query {
+// Index reads a secondary index instead of the table.
+func (q *Query) Index(name string) *Query {
 	q.called |= callIndex
 	if q.err != nil {
 		return q
@@ -159,7 +173,7 @@ func (q *query) Index(name string) core.Query {
 }
 
 // indexNames lists the indexes there are instead.
-func (q *query) indexNames() string {
+func (q *Query) indexNames() string {
 	if len(q.model.Indexes) == 0 {
 		return "; the tags index: and lsi: of its fields make one"
 	}
@@ -170,8 +184,10 @@ func (q *query) indexNames() string {
 	return ", only " + strings.Join(names, ", ")
 }
 
-// Limit bounds how many items are returned.
-func (q *query) Limit(n int) core.Query {
+// Limit bounds the number of items returned over all pages; 0, the default, is
+// no bound. With [Query.AllPaginated] it bounds the number of items that
+// DynamoDB evaluates for the page.
+func (q *Query) Limit(n int) *Query {
 	q.called |= callLimit
 	if n < 0 {
 		q.mistake("Limit(%d): a limit is 0, which is none, or more", n)
@@ -180,8 +196,9 @@ func (q *query) Limit(n int) core.Query {
 	return q
 }
 
-// OrderBy sorts by the sort key.
-func (q *query) OrderBy(field, direction string) core.Query {
+// OrderBy sorts by the sort key of the table or index, ASC (the default) or
+// DESC. DynamoDB sorts by nothing else.
+func (q *Query) OrderBy(field, direction string) *Query {
 	q.called |= callOrderBy
 	path := q.path("OrderBy", field)
 	if path == nil {
@@ -202,15 +219,19 @@ func (q *query) OrderBy(field, direction string) core.Query {
 	return q
 }
 
-// ConsistentRead asks for strong consistency.
-func (q *query) ConsistentRead() core.Query {
+// ConsistentRead makes the read strongly consistent, at twice the price. Global
+// secondary indexes do not support it.
+func (q *Query) ConsistentRead() *Query {
 	q.called |= callConsistentRead
 	q.consistent = true
 	return q
 }
 
-// Cursor goes on where an earlier page ended.
-func (q *query) Cursor(cursor string) core.Query {
+// Cursor continues after an earlier page; see [Page]. The empty cursor starts
+// at the beginning. A cursor is safe in a URL and is bound to its model, table,
+// index, partition key and direction: used with others, or damaged, it is an
+// [ErrInvalidQuery].
+func (q *Query) Cursor(cursor string) *Query {
 	if cursor != "" { // or it is the beginning, where every query begins
 		q.called |= callCursor
 	}
@@ -219,7 +240,7 @@ func (q *query) Cursor(cursor string) core.Query {
 }
 
 // path resolves a field for a call; nil after a mistake.
-func (q *query) path(call, field string) *model.Path {
+func (q *Query) path(call, field string) *model.Path {
 	if q.err != nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Mistakes are found before anything is sent, and errors say what to do.
@@ -18,10 +17,10 @@ func TestQueriesThatCannotBe(t *testing.T) {
 	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
 	t.Setenv("FACETHEORY_CACHE_TABLE_NAME", "cache")
 	db := tabletheory.New(api)
-	ann := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
-	all := func(q core.Query) error { var dest []Order; return q.All(&dest) }
-	first := func(q core.Query) error { var dest Order; return q.First(&dest) }
-	scan := func(q core.Query) error { var dest []Order; return q.Scan(&dest) }
+	ann := func() *tabletheory.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
+	all := func(q *tabletheory.Query) error { var dest []Order; return q.All(&dest) }
+	first := func(q *tabletheory.Query) error { var dest Order; return q.First(&dest) }
+	scan := func(q *tabletheory.Query) error { var dest []Order; return q.Scan(&dest) }
 	for _, test := range []struct {
 		name  string
 		err   error
@@ -49,12 +48,12 @@ func TestQueriesThatCannotBe(t *testing.T) {
 		{"the beginning of a number", all(ann().Where("Number", "begins_with", 1)), []string{"Number", "BETWEEN"}},
 		{"an empty beginning", all(db.Model(FaceTheoryCacheLease{}).Where("PK", "=", "p").Where("SK", "BEGINS_WITH", "")), []string{"SK", "empty"}},
 		{"a filter on a key", all(ann().Filter("Number", "=", 1)), []string{"Number", "Where"}},
-		{"a filter on a key in a group", all(ann().FilterGroup(func(g core.Query) { g.Filter("Number", "=", 1) })), []string{"Number", "Where"}},
-		{"an empty group", all(ann().FilterGroup(func(core.Query) {})), []string{"FilterGroup"}},
+		{"a filter on a key in a group", all(ann().FilterGroup(func(g *tabletheory.Query) { g.Filter("Number", "=", 1) })), []string{"Number", "Where"}},
+		{"an empty group", all(ann().FilterGroup(func(*tabletheory.Query) {})), []string{"FilterGroup"}},
 		{"no group", all(ann().OrFilterGroup(nil)), []string{"OrFilterGroup"}},
-		{"a limit in a group", all(ann().OrFilterGroup(func(g core.Query) { g.Filter("Total", ">", 1).Limit(1) })), []string{"Limit"}},
-		{"a condition in a group", all(ann().FilterGroup(func(g core.Query) { g.Filter("Total", ">", 1).IfExists() })), []string{"condition"}},
-		{"a mistake in a group", all(ann().FilterGroup(func(g core.Query) { g.Filter("Colour", ">", 1) })), []string{"Colour"}},
+		{"a limit in a group", all(ann().OrFilterGroup(func(g *tabletheory.Query) { g.Filter("Total", ">", 1).Limit(1) })), []string{"Limit"}},
+		{"a condition in a group", all(ann().FilterGroup(func(g *tabletheory.Query) { g.Filter("Total", ">", 1).IfExists() })), []string{"condition"}},
+		{"a mistake in a group", all(ann().FilterGroup(func(g *tabletheory.Query) { g.Filter("Colour", ">", 1) })), []string{"Colour"}},
 		{"an order by another field", all(ann().OrderBy("Total", "ASC")), []string{"Total", `Index("by-total")`}},
 		{"an unknown direction", all(ann().OrderBy("Number", "DOWN")), []string{"DOWN", "DESC"}},
 		{"an unknown index", all(ann().Index("by-colour")), []string{"by-colour", "by-status", "by-total"}},
@@ -119,7 +118,7 @@ func TestNothingIsCarriedOutInsideAGroup(t *testing.T) {
 	calls.take()
 	var inner error
 	var all []Order
-	outer := tabletheory.New(api).Model(Order{}).Where("Customer", "=", "ann").FilterGroup(func(g core.Query) {
+	outer := tabletheory.New(api).Model(Order{}).Where("Customer", "=", "ann").FilterGroup(func(g *tabletheory.Query) {
 		inner = g.Filter("Total", ">", 1).All(&all)
 	}).All(&all)
 	if !errors.Is(inner, tabletheory.ErrInvalidQuery) || !errors.Is(outer, tabletheory.ErrInvalidQuery) {
@@ -136,7 +135,7 @@ func TestChainsOnNoModel(t *testing.T) {
 	for _, v := range []any{nil, 1, "order", (*Order)(nil), []Order{}} {
 		var dest []Order
 		err := db.Model(v).Where("Customer", "=", "ann").Index("by-status").Filter("Total", ">", 1).OrFilter("Total", "<", 1).
-			FilterGroup(func(core.Query) {}).Limit(-1).OrderBy("Number", "ASC").Select("Total").Cursor("x").ConsistentRead().All(&dest)
+			FilterGroup(func(*tabletheory.Query) {}).Limit(-1).OrderBy("Number", "ASC").Select("Total").Cursor("x").ConsistentRead().All(&dest)
 		if !errors.Is(err, tabletheory.ErrInvalidModel) {
 			t.Errorf("the error of the model %v is %v, want an ErrInvalidModel", v, err)
 		}

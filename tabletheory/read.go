@@ -7,15 +7,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
+
+// Page describes a page that [Query.AllPaginated] has read.
+type Page struct {
+	Count        int    // items returned
+	ScannedCount int    // items evaluated, before filters
+	NextCursor   string // for [Query.Cursor]; empty on the last page
+	HasMore      bool   // there may be more items
+}
 
 // callsOfQuery are those that a Query has a use for.
 const callsOfQuery = callWhere | callIndex | callFilter | callLimit | callOrderBy | callSelect | callConsistentRead | callCursor
 
-// First reads one item into dest.
-func (q *query) First(dest any) error {
+// First reads one item into dest, a pointer to a struct. If there is none, it
+// returns [ErrItemNotFound] and leaves dest unchanged.
+func (q *Query) First(dest any) error {
 	if err := q.begin("First", callsOfQuery); err != nil {
 		return err
 	}
@@ -43,7 +51,7 @@ func (q *query) First(dest any) error {
 }
 
 // getItem reads the item with a key.
-func (q *query) getItem(key model.Item, into reflect.Value) error {
+func (q *Query) getItem(key model.Item, into reflect.Value) error {
 	item, err := q.get(q.ctx, &dynamodb.GetItemInput{
 		Key: key, ConsistentRead: q.consistency(),
 		ProjectionExpression: q.projection(), ExpressionAttributeNames: q.expressions.Names(),
@@ -80,8 +88,9 @@ func (r *reading) first(into reflect.Value) error {
 	return r.failure(r.op, r.partition, ErrItemNotFound)
 }
 
-// All reads all items into dest.
-func (q *query) All(dest any) error {
+// All reads all items into dest, a pointer to a slice of structs or of pointers
+// to them. It replaces the slice; on an error dest is unchanged.
+func (q *Query) All(dest any) error {
 	if err := q.begin("All", callsOfQuery); err != nil {
 		return err
 	}
@@ -92,8 +101,9 @@ func (q *query) All(dest any) error {
 	return r.all("All", dest)
 }
 
-// Scan reads everything into dest.
-func (q *query) Scan(dest any) error {
+// Scan reads the whole table or index into dest, a pointer to a slice, and
+// applies the filters.
+func (q *Query) Scan(dest any) error {
 	if err := q.begin("Scan", callsOfScan); err != nil {
 		return err
 	}
@@ -113,7 +123,7 @@ func (r *reading) all(call string, dest any) error {
 		if err != nil {
 			return err
 		}
-		if err := l.add(r.ctx, r.query, p.items); err != nil {
+		if err := l.add(r.ctx, r.Query, p.items); err != nil {
 			return err
 		}
 	}
@@ -121,8 +131,8 @@ func (r *reading) all(call string, dest any) error {
 	return nil
 }
 
-// AllPaginated reads one page into dest.
-func (q *query) AllPaginated(dest any) (*core.Page, error) {
+// AllPaginated reads one page into dest, a pointer to a slice; see [Query.All].
+func (q *Query) AllPaginated(dest any) (*Page, error) {
 	if err := q.begin("AllPaginated", callsOfQuery); err != nil {
 		return nil, err
 	}
@@ -138,7 +148,7 @@ func (q *query) AllPaginated(dest any) (*core.Page, error) {
 }
 
 // one reads the first page.
-func (r *reading) one(l *list) (*core.Page, error) {
+func (r *reading) one(l *list) (*Page, error) {
 	p, err := r.fetch(r.ctx, r.start, limitOf(r.limit), nil)
 	if err != nil {
 		return nil, err
@@ -147,15 +157,16 @@ func (r *reading) one(l *list) (*core.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.add(r.ctx, r.query, p.items); err != nil {
+	if err := l.add(r.ctx, r.Query, p.items); err != nil {
 		return nil, err
 	}
 	l.store()
-	return &core.Page{Count: p.count, ScannedCount: p.scanned, NextCursor: next, HasMore: next != ""}, nil
+	return &Page{Count: p.count, ScannedCount: p.scanned, NextCursor: next, HasMore: next != ""}, nil
 }
 
-// Count counts what All would read.
-func (q *query) Count() (int64, error) {
+// Count counts what All would read. The items are not transferred, but DynamoDB
+// charges as if they were.
+func (q *Query) Count() (int64, error) {
 	if err := q.begin("Count", callsOfQuery&^callSelect); err != nil {
 		return 0, err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/localdynamo/wire"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // orderOf is the order of that number, of which every third is shipped. Totals
@@ -108,35 +107,37 @@ func same(t *testing.T, got, want any) {
 }
 
 func TestReadsFindWhatQueriesDescribe(t *testing.T) {
-	type call func(core.Query) core.Query
+	type call func(*tabletheory.Query) *tabletheory.Query
 	tests := []struct {
 		name  string
 		build call
 		want  []int64
 	}{
-		{"a partition", func(q core.Query) core.Query { return q }, []int64{1, 2, 3, 4, 5, 6, 7}},
-		{"one item", func(q core.Query) core.Query { return q.Where("Number", "=", 3) }, []int64{3}},
-		{"by attribute names", func(q core.Query) core.Query { return q.Where("number", " between ", []int{2, 4}) }, []int64{2, 3, 4}},
-		{"backwards", func(q core.Query) core.Query { return q.Where("Number", ">=", 5).OrderBy("Number", "desc") }, []int64{7, 6, 5}},
-		{"limited", func(q core.Query) core.Query { return q.Limit(2) }, []int64{1, 2}},
-		{"filtered", func(q core.Query) core.Query { return q.Filter("Status", "=", "shipped") }, []int64{3, 6}},
-		{"filtered and limited", func(q core.Query) core.Query { return q.Filter("Status", "=", "shipped").Limit(1) }, []int64{3}},
-		{"filtered in a document", func(q core.Query) core.Query { return q.Filter("Lines[1].Price", "<", 3) }, []int64{1, 2}},
-		{"filtered by either", func(q core.Query) core.Query {
+		{"a partition", func(q *tabletheory.Query) *tabletheory.Query { return q }, []int64{1, 2, 3, 4, 5, 6, 7}},
+		{"one item", func(q *tabletheory.Query) *tabletheory.Query { return q.Where("Number", "=", 3) }, []int64{3}},
+		{"by attribute names", func(q *tabletheory.Query) *tabletheory.Query { return q.Where("number", " between ", []int{2, 4}) }, []int64{2, 3, 4}},
+		{"backwards", func(q *tabletheory.Query) *tabletheory.Query {
+			return q.Where("Number", ">=", 5).OrderBy("Number", "desc")
+		}, []int64{7, 6, 5}},
+		{"limited", func(q *tabletheory.Query) *tabletheory.Query { return q.Limit(2) }, []int64{1, 2}},
+		{"filtered", func(q *tabletheory.Query) *tabletheory.Query { return q.Filter("Status", "=", "shipped") }, []int64{3, 6}},
+		{"filtered and limited", func(q *tabletheory.Query) *tabletheory.Query { return q.Filter("Status", "=", "shipped").Limit(1) }, []int64{3}},
+		{"filtered in a document", func(q *tabletheory.Query) *tabletheory.Query { return q.Filter("Lines[1].Price", "<", 3) }, []int64{1, 2}},
+		{"filtered by either", func(q *tabletheory.Query) *tabletheory.Query {
 			return q.Filter("Total", "=", 499).OrFilter("Status", "=", "shipped").Filter("Address.City", "=", "Bern")
 		}, []int64{1, 3, 6}},
-		{"filtered by groups", func(q core.Query) core.Query {
-			return q.FilterGroup(func(g core.Query) {
+		{"filtered by groups", func(q *tabletheory.Query) *tabletheory.Query {
+			return q.FilterGroup(func(g *tabletheory.Query) {
 				g.Filter("Total", ">", 496).Filter("Status", "=", "shipped")
-			}).OrFilterGroup(func(g core.Query) {
-				g.Filter("Total", "<=", 494).FilterGroup(func(g core.Query) { g.Filter("Status", "=", "open").OrFilter("Total", "=", 494) })
+			}).OrFilterGroup(func(g *tabletheory.Query) {
+				g.Filter("Total", "<=", 494).FilterGroup(func(g *tabletheory.Query) { g.Filter("Status", "=", "open").OrFilter("Total", "=", 494) })
 			})
 		}, []int64{3, 6, 7}},
-		{"by a local index", func(q core.Query) core.Query {
+		{"by a local index", func(q *tabletheory.Query) *tabletheory.Query {
 			return q.Index("by-total").Where("Total", "<", 496).OrderBy("Total", "ASC").ConsistentRead()
 		}, []int64{7, 6, 5}},
-		{"consistently", func(q core.Query) core.Query { return q.Where("Number", "<", 2).ConsistentRead() }, []int64{1}},
-		{"nothing", func(q core.Query) core.Query { return q.Where("Number", ">", 100) }, nil},
+		{"consistently", func(q *tabletheory.Query) *tabletheory.Query { return q.Where("Number", "<", 2).ConsistentRead() }, []int64{1}},
+		{"nothing", func(q *tabletheory.Query) *tabletheory.Query { return q.Where("Number", ">", 100) }, nil},
 	}
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -145,7 +146,7 @@ func TestReadsFindWhatQueriesDescribe(t *testing.T) {
 		db := tabletheory.New(api)
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
-				query := func() core.Query { return test.build(db.Model(&Order{}).Where("Customer", "=", "ann")) }
+				query := func() *tabletheory.Query { return test.build(db.Model(&Order{}).Where("Customer", "=", "ann")) }
 				want := orders("ann", test.want...)
 				var all []Order
 				check(t, query().All(&all))
@@ -195,10 +196,12 @@ func TestFirstGetsTheItemWhoseKeyIsGiven(t *testing.T) {
 	orderTable(t, api)
 	seedOrders(t, api, "ann", 1)
 	db := tabletheory.New(api)
-	key := func() core.Query { return db.Model(Order{}).Where("Customer", "=", "ann").Where("Number", "=", 1) }
+	key := func() *tabletheory.Query {
+		return db.Model(Order{}).Where("Customer", "=", "ann").Where("Number", "=", 1)
+	}
 	for _, test := range []struct {
 		want  string
-		query core.Query
+		query *tabletheory.Query
 	}{
 		{"GetItem", key()},
 		{"GetItem", key().ConsistentRead().Select("Total")},
@@ -226,7 +229,7 @@ func TestReadsGoPastEmptyPages(t *testing.T) {
 			})
 		}
 		db := tabletheory.New(api)
-		last := func() core.Query {
+		last := func() *tabletheory.Query {
 			return db.Model(FaceTheoryCacheMetadata{}).Where("PK", "=", "p").Filter("GeneratedAt", "=", 4)
 		}
 		var first FaceTheoryCacheMetadata
@@ -275,9 +278,9 @@ func TestScan(t *testing.T) {
 		seedOrders(t, api, "ann", 20)
 		seedOrders(t, api, "bob", 20)
 		db := tabletheory.New(api)
-		for name, scan := range map[string]func(core.Query, *[]Order) error{
-			"one worker":    func(q core.Query, dest *[]Order) error { return q.Scan(dest) },
-			"three workers": func(q core.Query, dest *[]Order) error { return q.ParallelScan(dest, 3) },
+		for name, scan := range map[string]func(*tabletheory.Query, *[]Order) error{
+			"one worker":    func(q *tabletheory.Query, dest *[]Order) error { return q.Scan(dest) },
+			"three workers": func(q *tabletheory.Query, dest *[]Order) error { return q.ParallelScan(dest, 3) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				var all, shipped, some, indexed []Order

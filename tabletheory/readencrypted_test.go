@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
@@ -52,7 +51,7 @@ func TestEveryReadDecrypts(t *testing.T) {
 	want := Patient{Ward: "a", Bed: 1, Floor: 2, Diagnosis: "flu", Drugs: []string{"tea"}, Visits: 3}
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		_, db := patients(t, api, want)
-		query := func() core.Query { return db.Model(Patient{}).Where("Ward", "=", "a") }
+		query := func() *tabletheory.Query { return db.Model(Patient{}).Where("Ward", "=", "a") }
 		var got, found Patient
 		var all, page, indexed, scanned, parallel, batch []Patient
 		check(t, query().Where("Bed", "=", 1).First(&got))
@@ -65,7 +64,7 @@ func TestEveryReadDecrypts(t *testing.T) {
 		check(t, db.Model(Patient{}).ParallelScan(&parallel, 2))
 		check(t, db.Model(Patient{}).BatchGet([]any{want}, &batch))
 		transacted := Patient{Ward: "a", Bed: 1}
-		check(t, db.TransactGet(t.Context(), func(tx core.TransactionReader) error { tx.Get(&transacted, nil); return nil }))
+		check(t, db.TransactGet(t.Context(), func(tx *tabletheory.TransactionReader) error { tx.Get(&transacted, nil); return nil }))
 		table, err := tabletheory.NewTable[Patient](db)
 		check(t, err)
 		typed, err := table.Get(t.Context(), "a", 1)
@@ -93,12 +92,12 @@ func TestSelectOfEncryptedFields(t *testing.T) {
 func TestWhatIsEncryptedCannotBeCompared(t *testing.T) {
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		_, db := patients(t, api)
-		query := func() core.Query { return db.Model(Patient{}).Where("Ward", "=", "a") }
+		query := func() *tabletheory.Query { return db.Model(Patient{}).Where("Ward", "=", "a") }
 		var all []Patient
 		for name, err := range map[string]error{
 			"a filter":         query().Filter("Diagnosis", "=", "flu").All(&all),
 			"an alternative":   query().OrFilter("diagnosis", "BEGINS_WITH", "f").All(&all),
-			"a group":          query().FilterGroup(func(g core.Query) { g.Filter("Drugs", "CONTAINS", "tea") }).All(&all),
+			"a group":          query().FilterGroup(func(g *tabletheory.Query) { g.Filter("Drugs", "CONTAINS", "tea") }).All(&all),
 			"a filter of part": query().Filter("Drugs[0]", "EXISTS", nil).All(&all),
 			"its type":         query().Filter("Drugs", "ATTRIBUTE_TYPE", "L").All(&all),
 			"a key":            query().Where("Diagnosis", "=", "flu").All(&all),

@@ -15,7 +15,7 @@ import (
 // reading is a Query or a Scan as it is sent, page by page. It does not change:
 // several goroutines may fetch pages of it.
 type reading struct {
-	*query
+	*Query
 	op         string     // for errors
 	partition  model.Item // the partition key of a Query, for errors
 	key        *string    // the KeyConditionExpression of a Query; nil: a Scan
@@ -33,7 +33,7 @@ type page struct {
 }
 
 // readQuery is the Query of what Where states.
-func (q *query) readQuery(op string) (*reading, error) {
+func (q *Query) readQuery(op string) (*reading, error) {
 	keys, err := q.keyConditions(op)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (q *query) readQuery(op string) (*reading, error) {
 	return q.readKeys(op, keys)
 }
 
-func (q *query) readKeys(op string, keys keyConditions) (*reading, error) {
+func (q *Query) readKeys(op string, keys keyConditions) (*reading, error) {
 	if err := q.checkQuery(); err != nil {
 		return nil, err
 	}
@@ -55,20 +55,20 @@ func (q *query) readKeys(op string, keys keyConditions) (*reading, error) {
 	}
 	hash, _ := q.keyFields()
 	return &reading{
-		query: q, op: op, partition: model.Item{hash.Attribute: keys.hash},
+		Query: q, op: op, partition: model.Item{hash.Attribute: keys.hash},
 		key: &expression, projection: q.projection(), start: start,
 	}, nil
 }
 
 // readScan is the Scan of everything.
-func (q *query) readScan(op string) (*reading, error) {
+func (q *Query) readScan(op string) (*reading, error) {
 	if err := q.checkConsistency(); err != nil {
 		return nil, err
 	}
-	return &reading{query: q, op: op, projection: q.projection()}, nil
+	return &reading{Query: q, op: op, projection: q.projection()}, nil
 }
 
-func (q *query) checkQuery() error {
+func (q *Query) checkQuery() error {
 	hash, sort := q.keyFields()
 	for _, field := range q.filtered {
 		if field == hash || field == sort {
@@ -81,7 +81,7 @@ func (q *query) checkQuery() error {
 	return q.checkConsistency()
 }
 
-func (q *query) checkConsistency() error {
+func (q *Query) checkConsistency() error {
 	if q.consistent && q.index != nil && !q.index.Local {
 		return invalid("ConsistentRead: a global index such as %s has only eventual consistency: leave it out, or read the table", q.index.Name)
 	}
@@ -185,21 +185,21 @@ func (r *reading) fetchQuery(ctx context.Context, start model.Item, limit *int32
 	return page{out.Items, int(out.Count), int(out.ScannedCount), out.LastEvaluatedKey}, nil
 }
 
-func (q *query) indexName() *string {
+func (q *Query) indexName() *string {
 	if q.index == nil {
 		return nil
 	}
 	return &q.index.Name
 }
 
-func (q *query) consistency() *bool {
+func (q *Query) consistency() *bool {
 	if !q.consistent {
 		return nil
 	}
 	return &q.consistent
 }
 
-func (q *query) filterExpression() *string {
+func (q *Query) filterExpression() *string {
 	if q.filter.IsEmpty() {
 		return nil
 	}

@@ -18,7 +18,7 @@ type keyConditions struct {
 
 // keyFields are the keys of the table or index that is read; there may be no
 // sort key.
-func (q *query) keyFields() (hash, sort *model.Field) {
+func (q *Query) keyFields() (hash, sort *model.Field) {
 	switch {
 	case q.index == nil:
 		return q.model.Hash, q.model.Range
@@ -29,7 +29,7 @@ func (q *query) keyFields() (hash, sort *model.Field) {
 }
 
 // source names what is read, for people.
-func (q *query) source() string {
+func (q *Query) source() string {
 	if q.index == nil {
 		return fmt.Sprintf("the table of %v", q.model.Type)
 	}
@@ -38,7 +38,7 @@ func (q *query) source() string {
 
 // keyConditions sorts what Where states; anything that DynamoDB would not take
 // is an error, not a filter, and never a scan.
-func (q *query) keyConditions(op string) (keyConditions, error) {
+func (q *Query) keyConditions(op string) (keyConditions, error) {
 	var hash, sort *constraint
 	for i := range q.where {
 		slot, err := q.slot(&q.where[i], &hash, &sort)
@@ -62,7 +62,7 @@ func (q *query) keyConditions(op string) (keyConditions, error) {
 }
 
 // slot is which key a constraint is about.
-func (q *query) slot(c *constraint, hash, sort **constraint) (**constraint, error) {
+func (q *Query) slot(c *constraint, hash, sort **constraint) (**constraint, error) {
 	hashField, sortField := q.keyFields()
 	name := c.path.Field.Name
 	switch {
@@ -84,7 +84,7 @@ func (q *query) slot(c *constraint, hash, sort **constraint) (**constraint, erro
 }
 
 // indexesWith proposes the indexes that a field is a key of.
-func (q *query) indexesWith(field *model.Field) string {
+func (q *Query) indexesWith(field *model.Field) string {
 	var advice string
 	for _, index := range q.model.Indexes {
 		if index.Hash == field || index.Range == field {
@@ -95,7 +95,7 @@ func (q *query) indexesWith(field *model.Field) string {
 }
 
 // keyExpression is the KeyConditionExpression.
-func (q *query) keyExpression(keys keyConditions) (string, error) {
+func (q *Query) keyExpression(keys keyConditions) (string, error) {
 	hash, _ := q.keyFields()
 	text := q.expressions.Attribute(hash) + " = " + q.expressions.Value(keys.hash)
 	if keys.sort == nil {
@@ -105,7 +105,7 @@ func (q *query) keyExpression(keys keyConditions) (string, error) {
 	return text + " AND " + condition, err
 }
 
-func (q *query) sortExpression(c *constraint) (string, error) {
+func (q *Query) sortExpression(c *constraint) (string, error) {
 	values, err := c.operands()
 	if err != nil {
 		return "", err
@@ -147,7 +147,7 @@ func (c *constraint) operands() ([]types.AttributeValue, error) {
 }
 
 // wholeKey is the primary key of one item, if that is what Where states.
-func (q *query) wholeKey(keys keyConditions) (key model.Item, ok bool, err error) {
+func (q *Query) wholeKey(keys keyConditions) (key model.Item, ok bool, err error) {
 	if q.index != nil {
 		return nil, false, nil
 	}

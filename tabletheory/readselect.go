@@ -8,12 +8,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// Select reads only these fields.
-func (q *query) Select(fields ...string) core.Query {
+// Select reads only these fields or parts of documents. Other fields of the
+// destination keep their values. If parts of a document are selected, they
+// replace the document in the destination.
+func (q *Query) Select(fields ...string) *Query {
 	q.called |= callSelect
 	if len(fields) == 0 {
 		q.mistake("Select without fields: name those to read, or leave it out to read all")
@@ -26,7 +27,7 @@ func (q *query) Select(fields ...string) core.Query {
 	return q
 }
 
-func (q *query) selectPath(field string, path *model.Path) {
+func (q *Query) selectPath(field string, path *model.Path) {
 	if path.Field.Encrypted && len(path.Steps) > 1 {
 		q.mistake("Select(%q): field %s is encrypted as a whole, and can only be read as a whole", field, path.Field.Name)
 		return
@@ -52,7 +53,7 @@ func overlap(a, b *model.Path) bool {
 // projection is the expression of what to read: nil for whole items. The key of
 // the table is always read: what is encrypted is bound to it, batches are put in
 // order by it, and errors name it.
-func (q *query) projection() *string {
+func (q *Query) projection() *string {
 	if len(q.selected) == 0 {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (q *query) projection() *string {
 }
 
 // keyLeftOut are the fields of the table's key that are not selected.
-func (q *query) keyLeftOut() []*model.Field {
+func (q *Query) keyLeftOut() []*model.Field {
 	var fields []*model.Field
 	for _, field := range []*model.Field{q.model.Hash, q.model.Range} {
 		if field != nil && !q.selects(field) {
@@ -77,13 +78,13 @@ func (q *query) keyLeftOut() []*model.Field {
 	return fields
 }
 
-func (q *query) selects(field *model.Field) bool {
+func (q *Query) selects(field *model.Field) bool {
 	return slices.ContainsFunc(q.selected, func(p *model.Path) bool { return p.Field == field })
 }
 
 // decode reads an item, of which only what was selected was asked for, into a
 // struct, which stays as it was on an error.
-func (q *query) decode(ctx context.Context, item model.Item, into reflect.Value) error {
+func (q *Query) decode(ctx context.Context, item model.Item, into reflect.Value) error {
 	if len(q.selected) == 0 {
 		return q.target.decode(ctx, item, into)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // TestReturnOld: what a write replaces or deletes comes with its answer.
@@ -69,7 +68,7 @@ func TestReturnOldWhereItHasNoUse(t *testing.T) {
 	db := tabletheory.New(localdynamotest.New(t)) // without the table: nothing is sent
 	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
 	var old Account
-	account := func() core.Query { return db.Model(&Account{ID: "a"}) }
+	account := func() *tabletheory.Query { return db.Model(&Account{ID: "a"}) }
 	wants(t, account().ReturnOld(&old).Create(), tabletheory.ErrInvalidQuery, "ReturnOld")
 	wants(t, account().ReturnOld(&old).Update("Name"), tabletheory.ErrInvalidQuery, "ReturnOld", "ALL_OLD")
 	wants(t, account().ReturnOld(&old).Where("ID", "=", "a").First(&old), tabletheory.ErrInvalidQuery, "ReturnOld")

@@ -17,10 +17,9 @@ const maxSegments = 1_000_000
 // errEnough ends a scan that has found as many items as it may return.
 var errEnough = errors.New("enough items were read")
 
-// ParallelScan is Scan by so many workers. The first error ends all of them, and
-// dest stays as it was. Besides what it has read for dest, each worker holds
-// one page, of at most 1 MB.
-func (q *query) ParallelScan(dest any, segments int) error {
+// ParallelScan is [Query.Scan] by this many workers, one for each of DynamoDB's
+// segments (1 to 1,000,000). The items come in no particular order.
+func (q *Query) ParallelScan(dest any, segments int) error {
 	if err := q.begin("ParallelScan", callsOfScan); err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func (r *reading) scanSegment(ctx context.Context, part segment, shared *sharedL
 			return err
 		}
 		decoded := shared.list.empty()
-		if err := decoded.add(ctx, r.query, p.items); err != nil {
+		if err := decoded.add(ctx, r.Query, p.items); err != nil {
 			return err
 		}
 		if !shared.append(decoded) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
@@ -46,7 +45,7 @@ func ada() patient {
 }
 
 // patientOf begins the read of one patient.
-func patientOf(db *tabletheory.DB, number int64) core.Query {
+func patientOf(db *tabletheory.DB, number int64) *tabletheory.Query {
 	return db.Model(&patient{}).Where("Clinic", "=", "north").Where("Number", "=", number)
 }
 
@@ -96,7 +95,7 @@ func TestWritesEncrypt(t *testing.T) {
 			"BatchCreate": func(db *tabletheory.DB, p patient) error { return db.Model(&patient{}).BatchCreate([]patient{p}) },
 			"BatchWrite":  func(db *tabletheory.DB, p patient) error { return db.Model(&patient{}).BatchWrite([]any{p}, nil) },
 			"TransactWrite": func(db *tabletheory.DB, p patient) error {
-				return db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+				return db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 					tx.Put(&p)
 					return nil
 				})
@@ -162,7 +161,7 @@ func TestReadsDecrypt(t *testing.T) {
 			},
 			"TransactGet": func(p *patient) (patient, error) {
 				*p = key
-				return one(p, db.TransactGet(t.Context(), func(tx core.TransactionReader) error {
+				return one(p, db.TransactGet(t.Context(), func(tx *tabletheory.TransactionReader) error {
 					tx.Get(p, nil)
 					return nil
 				}))

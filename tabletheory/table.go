@@ -8,7 +8,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
@@ -89,9 +88,9 @@ func setKey(key model.Item, field *model.Field, value any) error {
 }
 
 // Put stores a whole item, whatever was there, as CreateOrUpdate of
-// [core.Query] does; with [IfNotExists] it is a Create. The item gets the times
+// [Query] does; with [IfNotExists] it is a Create. The item gets the times
 // and the version that are stored.
-func (t *Table[T]) Put(ctx context.Context, item *T, conditions ...core.Condition) error {
+func (t *Table[T]) Put(ctx context.Context, item *T, conditions ...Precondition) error {
 	if item == nil {
 		return invalid("Put takes a *%v that is not nil", t.zero.model.Type)
 	}
@@ -99,9 +98,9 @@ func (t *Table[T]) Put(ctx context.Context, item *T, conditions ...core.Conditio
 }
 
 // Update makes the changes that change states to the item with the key of a T,
-// and returns the item as it is afterwards. As with [core.UpdateBuilder] the
+// and returns the item as it is afterwards. As with [UpdateBuilder] the
 // item is made if there is none: demand [IfExists] where that is not meant.
-func (t *Table[T]) Update(ctx context.Context, key T, change func(core.UpdateBuilder), conditions ...core.Condition) (T, error) {
+func (t *Table[T]) Update(ctx context.Context, key T, change func(*UpdateBuilder), conditions ...Precondition) (T, error) {
 	if change == nil {
 		return *new(T), invalid("Update takes a function that states the changes, not nil")
 	}
@@ -118,11 +117,11 @@ func (t *Table[T]) Update(ctx context.Context, key T, change func(core.UpdateBui
 
 // Delete deletes the item with the key of a T. That there is none is no error,
 // unless a condition says so.
-func (t *Table[T]) Delete(ctx context.Context, key T, conditions ...core.Condition) error {
+func (t *Table[T]) Delete(ctx context.Context, key T, conditions ...Precondition) error {
 	return t.write(ctx, &key, conditions).Delete()
 }
 
-func (t *Table[T]) write(ctx context.Context, item *T, conditions []core.Condition) *query {
+func (t *Table[T]) write(ctx context.Context, item *T, conditions []Precondition) *Query {
 	return newQuery(ctx, t.zero.of(reflect.ValueOf(item).Elem())).demand(conditions...)
 }
 
@@ -132,11 +131,11 @@ func (t *target) of(value reflect.Value) *target {
 }
 
 // Query reads the items that build describes by Where and, if it likes, Index,
-// Filter, Limit, OrderBy, Select, ConsistentRead and Cursor of [core.Query].
+// Filter, Limit, OrderBy, Select, ConsistentRead and Cursor of [Query].
 // Pages are fetched as they are consumed; a consumer that stops ends the
 // reading. An error is yielded last, with a zero T. Each iteration reads anew.
-func (t *Table[T]) Query(ctx context.Context, build func(core.Query)) iter.Seq2[T, error] {
-	return t.items(ctx, build, func(q *query) (*reading, error) {
+func (t *Table[T]) Query(ctx context.Context, build func(*Query)) iter.Seq2[T, error] {
+	return t.items(ctx, build, func(q *Query) (*reading, error) {
 		if err := q.begin("Query", callsOfQuery); err != nil {
 			return nil, err
 		}
@@ -146,8 +145,8 @@ func (t *Table[T]) Query(ctx context.Context, build func(core.Query)) iter.Seq2[
 
 // Scan reads all items, as Query does. build, which may be nil, takes Index,
 // Filter, Limit, Select and ConsistentRead.
-func (t *Table[T]) Scan(ctx context.Context, build func(core.Query)) iter.Seq2[T, error] {
-	return t.items(ctx, build, func(q *query) (*reading, error) {
+func (t *Table[T]) Scan(ctx context.Context, build func(*Query)) iter.Seq2[T, error] {
+	return t.items(ctx, build, func(q *Query) (*reading, error) {
 		if err := q.begin("Scan", callsOfScan); err != nil {
 			return nil, err
 		}
@@ -155,7 +154,7 @@ func (t *Table[T]) Scan(ctx context.Context, build func(core.Query)) iter.Seq2[T
 	})
 }
 
-func (t *Table[T]) items(ctx context.Context, build func(core.Query), begin func(*query) (*reading, error)) iter.Seq2[T, error] {
+func (t *Table[T]) items(ctx context.Context, build func(*Query), begin func(*Query) (*reading, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		q := newQuery(ctx, t.zero)
 		q.consistent = t.consistent

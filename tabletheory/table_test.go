@@ -12,7 +12,6 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/localdynamo/wire"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 func newTable[T any](t *testing.T, api *dynamodb.Client) *tabletheory.Table[T] {
@@ -41,7 +40,7 @@ func TestTableHasTheLifeOfAnItem(t *testing.T) {
 			t.Errorf("Put of what exists is %v, want ErrConditionFailed", err)
 		}
 
-		total := func(u core.UpdateBuilder) { u.Add("Total", 10).Set("Address.City", "Basel") }
+		total := func(u *tabletheory.UpdateBuilder) { u.Add("Total", 10).Set("Address.City", "Basel") }
 		changed, err := table.Update(ctx, Order{Customer: "ann", Number: 1}, total, tabletheory.Condition("Status", "=", "open"))
 		check(t, err)
 		if changed.Total != 15 || changed.Address.City != "Basel" || changed.Version != 2 || changed.Status != "open" {
@@ -84,7 +83,7 @@ func TestTableYieldsItems(t *testing.T) {
 		seedOrders(t, api, "ann", 7)
 		seedOrders(t, api, "bob", 7)
 		table := newTable[Order](t, api)
-		seq := table.Query(t.Context(), func(q core.Query) {
+		seq := table.Query(t.Context(), func(q *tabletheory.Query) {
 			q.Where("Customer", "=", "ann").Filter("Status", "=", "open").OrderBy("Number", "DESC").Limit(3)
 		})
 		for range 2 { // a sequence can be read again
@@ -94,7 +93,7 @@ func TestTableYieldsItems(t *testing.T) {
 		}
 		all, err := collect(table.Consistent().Scan(t.Context(), nil))
 		check(t, err)
-		shipped, err := collect(table.Scan(t.Context(), func(q core.Query) { q.Filter("Status", "=", "shipped").Select("Number") }))
+		shipped, err := collect(table.Scan(t.Context(), func(q *tabletheory.Query) { q.Filter("Status", "=", "shipped").Select("Number") }))
 		check(t, err)
 		if len(all) != 14 || len(shipped) != 4 || shipped[0].Customer != "" {
 			t.Errorf("Scan has found %d orders, and %d that are shipped, want 14 and 4", len(all), len(shipped))
@@ -164,11 +163,11 @@ func TestTablesThatCannotBe(t *testing.T) {
 	t.Setenv("TABLETHEORY_ORDERS", "orders")
 	table, ctx := newTable[Order](t, api), t.Context()
 	get := func(hash any, sort ...any) error { _, err := table.Get(ctx, hash, sort...); return err }
-	update := func(change func(core.UpdateBuilder)) error {
+	update := func(change func(*tabletheory.UpdateBuilder)) error {
 		_, err := table.Update(ctx, Order{Customer: "ann", Number: 1}, change)
 		return err
 	}
-	query := func(build func(core.Query)) error { _, err := collect(table.Query(ctx, build)); return err }
+	query := func(build func(*tabletheory.Query)) error { _, err := collect(table.Query(ctx, build)); return err }
 	for name, err := range map[string]error{
 		"half a key":            get("ann"),
 		"too much of a key":     get("ann", 1, 2),
@@ -177,22 +176,22 @@ func TestTablesThatCannotBe(t *testing.T) {
 		"no key":                get(nil, 1),
 		"no item":               table.Put(ctx, nil),
 		"no change":             update(nil),
-		"a change of its own":   update(func(u core.UpdateBuilder) { u.Set("Total", 1).ReturnValues("ALL_OLD") }),
-		"an update in an update": update(func(u core.UpdateBuilder) {
+		"a change of its own":   update(func(u *tabletheory.UpdateBuilder) { u.Set("Total", 1).ReturnValues("ALL_OLD") }),
+		"an update in an update": update(func(u *tabletheory.UpdateBuilder) {
 			if err := u.Set("Total", 1).Execute(); err == nil {
 				t.Error("an update was carried out inside of its description")
 			}
 		}),
 		"a query of everything":  query(nil),
-		"a limit below none":     query(func(q core.Query) { q.Where("Customer", "=", "ann").Limit(-1) }),
-		"a query with condition": query(func(q core.Query) { q.Where("Customer", "=", "ann").IfExists() }),
-		"a query in a query": query(func(q core.Query) {
+		"a limit below none":     query(func(q *tabletheory.Query) { q.Where("Customer", "=", "ann").Limit(-1) }),
+		"a query with condition": query(func(q *tabletheory.Query) { q.Where("Customer", "=", "ann").IfExists() }),
+		"a query in a query": query(func(q *tabletheory.Query) {
 			if err := q.Where("Customer", "=", "ann").All(&[]Order{}); err == nil {
 				t.Error("a query was carried out inside of its description")
 			}
 		}),
 		"a scan of a partition": func() error {
-			_, err := collect(table.Scan(ctx, func(q core.Query) { q.Where("Customer", "=", "ann") }))
+			_, err := collect(table.Scan(ctx, func(q *tabletheory.Query) { q.Where("Customer", "=", "ann") }))
 			return err
 		}(),
 	} {
@@ -233,7 +232,7 @@ func TestItemsOfASequenceAreApart(t *testing.T) {
 		check(t, err)
 		for name, selected := range map[string][]string{"whole": nil, "selected": {"Number", "Note", "Lines", "Tags"}} {
 			t.Run(name, func(t *testing.T) {
-				build := func(q core.Query) {
+				build := func(q *tabletheory.Query) {
 					q.Where("Customer", "=", "ann")
 					if selected != nil {
 						q.Select(selected...)

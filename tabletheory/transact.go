@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"reflect"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Bounds of a transaction: of its actions, and of its token in characters.
@@ -30,8 +30,8 @@ const (
 // refused is a
 // *[TransactionError]; after any other error [OutcomeOf] tells whether it can
 // have happened.
-func (db *DB) TransactWrite(ctx context.Context, build func(tx core.TransactionBuilder) error) error {
-	tx := &transaction{mapper: db.mapper, ctx: ctx}
+func (db *DB) TransactWrite(ctx context.Context, build func(tx *TransactionBuilder) error) error {
+	tx := &TransactionBuilder{mapper: db.mapper, ctx: ctx}
 	if err := build(tx); err != nil {
 		return fmt.Errorf("tabletheory: build a transaction: %w", err)
 	}
@@ -41,8 +41,15 @@ func (db *DB) TransactWrite(ctx context.Context, build func(tx core.TransactionB
 	return tx.send()
 }
 
-// transaction is the [core.TransactionBuilder] of a DB.
-type transaction struct {
+// TransactionBuilder collects the actions of one transaction: 1 to 100, each on
+// a different item. A model is a struct or a pointer to one, and is encoded
+// when the action is stated. ConditionCheck and UpdateWithBuilder use only its
+// key, Delete only its key and version. Versions and times are handled as by
+// [Query]. A precondition [AtVersion] replaces the version of the model.
+//
+// The builder keeps the first mistake; [DB.TransactWrite] returns it and sends
+// nothing.
+type TransactionBuilder struct {
 	*mapper
 	ctx    context.Context
 	err    error // the first mistake; nothing is sent if there is one
@@ -50,27 +57,27 @@ type transaction struct {
 	token  string // empty: a random one
 }
 
-var _ core.TransactionBuilder = (*transaction)(nil)
-
-// Put stores a whole item.
-func (tx *transaction) Put(m any, conditions ...core.Condition) core.TransactionBuilder {
+// Put stores a whole item, as [Query.CreateOrUpdate] does.
+func (tx *TransactionBuilder) Put(m any, conditions ...Precondition) *TransactionBuilder {
 	return tx.whole(kindPut, m, conditions, (*write).put)
 }
 
-// Create stores a whole item that may not exist yet.
-func (tx *transaction) Create(m any, conditions ...core.Condition) core.TransactionBuilder {
+// Create stores a whole item that must not exist.
+func (tx *TransactionBuilder) Create(m any, conditions ...Precondition) *TransactionBuilder {
 	return tx.whole(kindCreate, m, conditions, (*write).create)
 }
 
-// Update sets fields of a stored item.
-func (tx *transaction) Update(m any, fields []string, conditions ...core.Condition) core.TransactionBuilder {
+// Update updates fields as [Query.Update] does. The version in the model is
+// incremented when the transaction has succeeded.
+func (tx *TransactionBuilder) Update(m any, fields []string, conditions ...Precondition) *TransactionBuilder {
 	return tx.keyed(kindUpdate, m, conditions, func(w *write) error { return w.change(tx.ctx, fields) })
 }
 
-// UpdateWithBuilder changes attributes of an item.
-func (tx *transaction) UpdateWithBuilder(m any, change func(core.UpdateBuilder) error, conditions ...core.Condition) core.TransactionBuilder {
+// UpdateWithBuilder applies the update that change builds. Calling Execute or
+// ExecuteWithResult in change is an error.
+func (tx *TransactionBuilder) UpdateWithBuilder(m any, change func(*UpdateBuilder) error, conditions ...Precondition) *TransactionBuilder {
 	return tx.keyed(kindUpdate, m, conditions, func(w *write) error {
-		b := &updateBuilder{write: w, ctx: tx.ctx, within: "a transaction"}
+		b := &UpdateBuilder{write: w, ctx: tx.ctx, within: "a transaction"}
 		if change == nil {
 			return fmt.Errorf("%w: UpdateWithBuilder takes a function, not nil", ErrInvalidQuery)
 		}
@@ -85,12 +92,13 @@ func (tx *transaction) UpdateWithBuilder(m any, change func(core.UpdateBuilder) 
 }
 
 // Delete deletes an item.
-func (tx *transaction) Delete(m any, conditions ...core.Condition) core.TransactionBuilder {
+func (tx *TransactionBuilder) Delete(m any, conditions ...Precondition) *TransactionBuilder {
 	return tx.keyed(kindDelete, m, conditions, (*write).remove)
 }
 
-// ConditionCheck only demands.
-func (tx *transaction) ConditionCheck(m any, conditions ...core.Condition) core.TransactionBuilder {
+// ConditionCheck checks conditions on an item that the transaction does not
+// change. It needs at least one.
+func (tx *TransactionBuilder) ConditionCheck(m any, conditions ...Precondition) *TransactionBuilder {
 	return tx.keyed(kindConditionCheck, m, conditions, func(w *write) error {
 		if w.condition.IsEmpty() {
 			return fmt.Errorf("%w: a condition check without a condition: give one, or leave it out", ErrInvalidQuery)
@@ -99,8 +107,15 @@ func (tx *transaction) ConditionCheck(m any, conditions ...core.Condition) core.
 	})
 }
 
-// ClientRequestToken names the request.
-func (tx *transaction) ClientRequestToken(token string) core.TransactionBuilder {
+// ClientRequestToken sets the token of the request, 1 to 36 characters. Within
+// ten minutes DynamoDB applies at most one of the requests with the same token
+// and content, and gives the others the same answer. The default is a random
+// token, the same for all attempts of one TransactWrite.
+//
+// Times and ciphertexts are part of the content: a second TransactWrite with
+// the same token is the same request only if it writes neither; otherwise
+// DynamoDB refuses it.
+func (tx *TransactionBuilder) ClientRequestToken(token string) *TransactionBuilder {
 	if n := utf8.RuneCountInString(token); tx.err == nil && (n == 0 || n > maxToken) {
 		tx.err = invalid("a client request token has 1 to %d characters, not %d", maxToken, n)
 	}
@@ -108,7 +123,30 @@ func (tx *transaction) ClientRequestToken(token string) core.TransactionBuilder 
 	return tx
 }
 
-func (tx *transaction) whole(kind string, m any, conditions []core.Condition, build func(*write, context.Context) error) core.TransactionBuilder {
+// Label labels the action that was stated last, so that [TransactionError.Reason]
+// finds it. A label is a value that can be compared with ==, such as a string, and
+// belongs to one action of the transaction.
+func (tx *TransactionBuilder) Label(label any) *TransactionBuilder {
+	switch n := len(tx.writes); {
+	case tx.err != nil:
+	case n == 0:
+		tx.err = invalid("Label(%v) comes before the first action: call it after the action that it labels", label)
+	case label == nil || !reflect.ValueOf(label).Comparable():
+		tx.err = invalid("Label(%T): a label is a comparable value, such as a string", label)
+	case tx.writes[n-1].label != nil:
+		tx.err = invalid("Label(%v): action %d of the transaction has the label %v", label, n-1, tx.writes[n-1].label)
+	default:
+		i := slices.IndexFunc(tx.writes, func(w *write) bool { return w.label == label })
+		if i >= 0 {
+			tx.err = invalid("Label(%v): actions %d and %d of the transaction have the same label", label, i, n-1)
+			return tx
+		}
+		tx.writes[n-1].label = label
+	}
+	return tx
+}
+
+func (tx *TransactionBuilder) whole(kind string, m any, conditions []Precondition, build func(*write, context.Context) error) *TransactionBuilder {
 	return tx.add(kind, m, func(t *target) (*write, error) {
 		w, err := t.newWrite(kind, nil, conditions)
 		if err == nil {
@@ -118,7 +156,7 @@ func (tx *transaction) whole(kind string, m any, conditions []core.Condition, bu
 	})
 }
 
-func (tx *transaction) keyed(kind string, m any, conditions []core.Condition, build func(*write) error) core.TransactionBuilder {
+func (tx *TransactionBuilder) keyed(kind string, m any, conditions []Precondition, build func(*write) error) *TransactionBuilder {
 	return tx.add(kind, m, func(t *target) (*write, error) {
 		key, err := t.model.EncodeKey(t.value)
 		if err != nil {
@@ -132,7 +170,7 @@ func (tx *transaction) keyed(kind string, m any, conditions []core.Condition, bu
 	})
 }
 
-func (tx *transaction) add(kind string, m any, build func(*target) (*write, error)) core.TransactionBuilder {
+func (tx *TransactionBuilder) add(kind string, m any, build func(*target) (*write, error)) *TransactionBuilder {
 	switch n := len(tx.writes); {
 	case tx.err != nil:
 		return tx
@@ -154,7 +192,7 @@ func (tx *transaction) add(kind string, m any, build func(*target) (*write, erro
 }
 
 // check refuses what DynamoDB would refuse.
-func (tx *transaction) check() error {
+func (tx *TransactionBuilder) check() error {
 	switch {
 	case tx.err != nil:
 		return tx.err
@@ -176,7 +214,7 @@ func (tx *transaction) check() error {
 // send carries the transaction out. The request is the same at every attempt,
 // token included: even after a cancellation an earlier attempt, whose answer
 // was lost beneath the SDK, may have happened, and only its token can tell.
-func (tx *transaction) send() error {
+func (tx *TransactionBuilder) send() error {
 	if err := tx.post(); err != nil {
 		return transactionFailure("write a transaction", tx.actions(), err)
 	}
@@ -184,7 +222,7 @@ func (tx *transaction) send() error {
 }
 
 // post is send, with DynamoDB's own error.
-func (tx *transaction) post() error {
+func (tx *TransactionBuilder) post() error {
 	if tx.token == "" {
 		tx.token = rand.Text()
 	}
@@ -209,10 +247,10 @@ func (tx *transaction) post() error {
 }
 
 // actions are the writes as errors tell of them.
-func (tx *transaction) actions() []action {
+func (tx *TransactionBuilder) actions() []action {
 	actions := make([]action, len(tx.writes))
 	for i, w := range tx.writes {
-		actions[i] = action{target: w.target, kind: w.kind, key: w.itemKey(), demanded: w.demanded}
+		actions[i] = action{target: w.target, label: w.label, kind: w.kind, key: w.itemKey(), demanded: w.demanded}
 	}
 	return actions
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/localdynamo/wire"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // publish is the transaction of the reference: META is put, and LOCK deleted if
@@ -37,7 +36,7 @@ func publish(ctx context.Context, db *tabletheory.DB, leaseToken string, nowUnix
 		ETag:              "\"abc123\"",
 		TTL:               nowUnix + 86400,
 	}
-	return db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
+	return db.TransactWrite(ctx, func(tx *tabletheory.TransactionBuilder) error {
 		tx.Put(metaItem)
 
 		tx.Delete(
@@ -67,11 +66,11 @@ func TestTransactWritePublishesAsTheReference(t *testing.T) {
 			if !ok || len(failed.Reasons) != 2 {
 				t.Fatalf("%s: %v has no two reasons", name, err)
 			}
-			if r := failed.Reasons[0]; r.Failed() || r.Index != 0 || r.Kind != "put" || r.Code != "None" || r.Item != nil {
+			if r := failed.Reasons[0]; r.Failed() || r.Kind != "put" || r.Code != "None" || r.Item != nil {
 				t.Errorf("%s: the put has the reason %+v", name, r)
 			}
 			r := failed.Reasons[1]
-			if !r.Failed() || r.Index != 1 || r.Kind != "delete" || r.Table != table || r.Code != "ConditionalCheckFailed" {
+			if !r.Failed() || r.Kind != "delete" || r.Table != table || r.Code != "ConditionalCheckFailed" {
 				t.Errorf("%s: the deletion has the reason %+v", name, r)
 			}
 			if diff := cmp.Diff(lock, r.Key, ignoreSDK); diff != "" {
@@ -104,6 +103,38 @@ func TestTransactWritePublishesAsTheReference(t *testing.T) {
 	})
 }
 
+func TestTransactionErrorFindsReasonByLabel(t *testing.T) {
+	api := localdynamotest.New(t)
+	accountTable(t, api)
+	db := tabletheory.New(api)
+	type label struct{ part int }
+	err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
+		tx.Put(&Account{ID: "a"}).Label("first")
+		tx.Put(&Account{ID: "b"})
+		tx.Delete(&Account{ID: "c"}, tabletheory.IfExists()).Label(label{2})
+		return nil
+	})
+	wants(t, err, tabletheory.ErrConditionFailed, "action 2 ({2}), delete Account id=c")
+	failed, ok := errors.AsType[*tabletheory.TransactionError](err)
+	if !ok {
+		t.Fatalf("got %v, want a *TransactionError", err)
+	}
+	if r, ok := failed.Reason("first"); !ok || r.Failed() || r.ConditionFailed() || r.Label != "first" {
+		t.Errorf("Reason of the put: %+v, %v", r, ok)
+	}
+	if r, ok := failed.Reason(label{2}); !ok || !r.Failed() || !r.ConditionFailed() || r.Kind != "delete" {
+		t.Errorf("Reason of the delete: %+v, %v", r, ok)
+	}
+	for _, unknown := range []any{nil, "second", label{1}} {
+		if r, ok := failed.Reason(unknown); ok {
+			t.Errorf("Reason(%v) = %+v, want none", unknown, r)
+		}
+	}
+	if r := failed.Reasons[1]; r.Label != nil {
+		t.Errorf("the second action has the label %v", r.Label)
+	}
+}
+
 func TestTransactWriteDoesAllKindsOfActions(t *testing.T) {
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
@@ -118,11 +149,11 @@ func TestTransactWriteDoesAllKindsOfActions(t *testing.T) {
 		}
 		account := &Account{ID: "ada", Name: "Ada"}
 		orders[2].Status = "paid"
-		err := db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+		err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 			tx.Put(orders[0]).
 				Create(orders[1]).
 				Update(orders[2], []string{"Status"}, tabletheory.Condition("Status", "=", "open")).
-				UpdateWithBuilder(orders[3], func(u core.UpdateBuilder) error {
+				UpdateWithBuilder(orders[3], func(u *tabletheory.UpdateBuilder) error {
 					u.Add("Total", 5).Condition("Total", "=", 0).OrCondition("Total", "=", 1)
 					return nil
 				}, tabletheory.AtVersion(1)).
@@ -157,7 +188,7 @@ func TestAFailedTransactionChangesNoModel(t *testing.T) {
 
 		created := &Order{Customer: "ada", Number: 2, Status: "new"}
 		beforeStale, beforeCreated := *stale, *created
-		err := db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+		err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 			tx.Create(created).Update(stale, nil)
 			return nil
 		})
@@ -177,7 +208,7 @@ func TestAtVersionReplacesTheModelsVersion(t *testing.T) {
 		order := &Order{Customer: "ada", Number: 1, Status: "open"}
 		mustNot(t, db.Model(order).Create())
 		update := func(model *Order, version int64) error {
-			return db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+			return db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 				tx.Update(model, []string{"Status"}, tabletheory.AtVersion(version))
 				return nil
 			})
@@ -207,51 +238,53 @@ func TestTransactWriteRefuses(t *testing.T) {
 	a, order := &Account{ID: "a"}, &Order{Customer: "ada", Number: 1, Status: "open"}
 	for _, test := range []struct {
 		name  string
-		build func(core.TransactionBuilder)
+		build func(*tabletheory.TransactionBuilder)
 		words string
 	}{
-		{"nothing", func(core.TransactionBuilder) {}, "at least one"},
-		{"too much", func(tx core.TransactionBuilder) {
+		{"nothing", func(*tabletheory.TransactionBuilder) {}, "at least one"},
+		{"too much", func(tx *tabletheory.TransactionBuilder) {
 			for i := range 101 {
 				tx.Put(&Account{ID: fmt.Sprint(i)})
 			}
 		}, "at most 100"},
-		{"an item twice", func(tx core.TransactionBuilder) { tx.ConditionCheck(a, tabletheory.IfExists()).Delete(a) }, "actions 0 and 1"},
-		{"a number twice", func(tx core.TransactionBuilder) { tx.Delete(&Numbered{"1"}).Delete(&Numbered{"1.0"}) }, "actions 0 and 1"},
-		{"a check of nothing", func(tx core.TransactionBuilder) { tx.ConditionCheck(a) }, "without a condition"},
-		{"a token too long", func(tx core.TransactionBuilder) { tx.Delete(a).ClientRequestToken(strings.Repeat("x", 37)) }, "36"},
-		{"an empty token", func(tx core.TransactionBuilder) { tx.ClientRequestToken("").Delete(a) }, "36"},
-		{"an unknown field", func(tx core.TransactionBuilder) { tx.Delete(a, tabletheory.Condition("x", "=", 1)) }, "action 0"},
-		{"a version of none", func(tx core.TransactionBuilder) { tx.Delete(a, tabletheory.AtVersion(1)) }, "version"},
-		{"two versions", func(tx core.TransactionBuilder) {
+		{"an item twice", func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(a, tabletheory.IfExists()).Delete(a) }, "actions 0 and 1"},
+		{"a number twice", func(tx *tabletheory.TransactionBuilder) { tx.Delete(&Numbered{"1"}).Delete(&Numbered{"1.0"}) }, "actions 0 and 1"},
+		{"a check of nothing", func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(a) }, "without a condition"},
+		{"a token too long", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).ClientRequestToken(strings.Repeat("x", 37)) }, "36"},
+		{"an empty token", func(tx *tabletheory.TransactionBuilder) { tx.ClientRequestToken("").Delete(a) }, "36"},
+		{"an unknown field", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.Condition("x", "=", 1)) }, "action 0"},
+		{"a version of none", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.AtVersion(1)) }, "version"},
+		{"two versions", func(tx *tabletheory.TransactionBuilder) {
 			tx.Delete(order, tabletheory.AtVersion(1), tabletheory.AtVersion(2))
 		}, "demand one"},
-		{"an unknown condition", func(tx core.TransactionBuilder) { tx.Delete(a, core.Condition{Kind: 99}) }, "99"},
-		{"a version that is none", func(tx core.TransactionBuilder) {
-			tx.Delete(order, core.Condition{Kind: core.AtVersion, Value: "1"})
-		}, "AtVersion"},
-		{"Execute", func(tx core.TransactionBuilder) {
-			tx.UpdateWithBuilder(a, func(u core.UpdateBuilder) error { return u.Set("Name", "x").Execute() })
+		{"an unknown condition", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.Precondition{}) }, "zero Precondition"},
+		{"Execute", func(tx *tabletheory.TransactionBuilder) {
+			tx.UpdateWithBuilder(a, func(u *tabletheory.UpdateBuilder) error { return u.Set("Name", "x").Execute() })
 		}, "Execute"},
-		{"Execute, whose error is dropped", func(tx core.TransactionBuilder) {
-			tx.UpdateWithBuilder(a, func(u core.UpdateBuilder) error { _ = u.Set("Name", "x").Execute(); return nil })
+		{"Execute, whose error is dropped", func(tx *tabletheory.TransactionBuilder) {
+			tx.UpdateWithBuilder(a, func(u *tabletheory.UpdateBuilder) error { _ = u.Set("Name", "x").Execute(); return nil })
 		}, "Execute"},
-		{"values to return", func(tx core.TransactionBuilder) {
-			tx.UpdateWithBuilder(a, func(u core.UpdateBuilder) error { u.Set("Name", "x").ReturnValues("ALL_NEW"); return nil })
+		{"values to return", func(tx *tabletheory.TransactionBuilder) {
+			tx.UpdateWithBuilder(a, func(u *tabletheory.UpdateBuilder) error { u.Set("Name", "x").ReturnValues("ALL_NEW"); return nil })
 		}, "ReturnValues"},
-		{"no function", func(tx core.TransactionBuilder) { tx.UpdateWithBuilder(a, nil) }, "nil"},
+		{"a label of nothing", func(tx *tabletheory.TransactionBuilder) { tx.Label("a").Delete(a) }, "before the first action"},
+		{"a nil label", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).Label(nil) }, "comparable"},
+		{"a label that cannot be compared", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).Label([]string{"a"}) }, "comparable"},
+		{"two labels on one action", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).Label("a").Label("b") }, "has the label a"},
+		{"a label on two actions", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).Label("a").Delete(order).Label("a") }, "actions 0 and 1"},
+		{"no function", func(tx *tabletheory.TransactionBuilder) { tx.UpdateWithBuilder(a, nil) }, "nil"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error { test.build(tx); return nil })
+			err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error { test.build(tx); return nil })
 			wants(t, err, tabletheory.ErrInvalidQuery, test.words)
 		})
 	}
 	for name, model := range map[string]any{"no struct": 1, "nil": nil, "a nil pointer": (*Account)(nil), "an empty key": &Account{}} {
-		err := db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error { tx.Delete(model); return nil })
+		err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error { tx.Delete(model); return nil })
 		t.Run(name, func(t *testing.T) { wants(t, err, tabletheory.ErrInvalidModel) })
 	}
 	mine := errors.New("mine")
-	wants(t, db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error { tx.Put(a); return mine }), mine)
+	wants(t, db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error { tx.Put(a); return mine }), mine)
 	if sent != 0 {
 		t.Errorf("%d transactions were sent", sent)
 	}
@@ -306,8 +339,8 @@ func (a *attempts) checkTokens(t *testing.T, want int) {
 }
 
 func credit(ctx context.Context, db *tabletheory.DB) error {
-	return db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
-		tx.UpdateWithBuilder(&Account{ID: "a"}, func(u core.UpdateBuilder) error { u.Add("Balance", 10); return nil })
+	return db.TransactWrite(ctx, func(tx *tabletheory.TransactionBuilder) error {
+		tx.UpdateWithBuilder(&Account{ID: "a"}, func(u *tabletheory.UpdateBuilder) error { u.Add("Balance", 10); return nil })
 		return nil
 	})
 }
@@ -383,7 +416,7 @@ func TestTransactionsAreRepeatedOnlyForReasonsThatPass(t *testing.T) {
 					return nil
 				}}
 				db := accountsIn(t, a, tabletheory.WithRetries(test.retries))
-				err := db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+				err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 					tx.Put(&Account{ID: "a", Balance: 10}).Put(&Account{ID: "b"})
 					return nil
 				})
@@ -426,8 +459,8 @@ func TestACallersTokenMakesTwoCallsOne(t *testing.T) {
 		db := tabletheory.New(api)
 		token := fmt.Sprintf("credit-%d", time.Now().UnixNano())
 		for range 2 {
-			mustNot(t, db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
-				tx.ClientRequestToken(token).UpdateWithBuilder(&Account{ID: "a"}, func(u core.UpdateBuilder) error { u.Add("Balance", 10); return nil })
+			mustNot(t, db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
+				tx.ClientRequestToken(token).UpdateWithBuilder(&Account{ID: "a"}, func(u *tabletheory.UpdateBuilder) error { u.Add("Balance", 10); return nil })
 				return nil
 			}))
 		}
@@ -445,7 +478,7 @@ func TestATokenOutlivesACancellation(t *testing.T) {
 		db := tabletheory.New(api)
 		token := fmt.Sprintf("open-%d", time.Now().UnixNano())
 		open := func() error {
-			return db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+			return db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 				tx.ClientRequestToken(token).Create(&Account{ID: "a"})
 				return nil
 			})
@@ -496,7 +529,7 @@ func transfer(ctx context.Context, db *tabletheory.DB, from int64) error {
 		}
 		orders[from].Total--
 		orders[1-from].Total++
-		err := db.TransactWrite(ctx, func(tx core.TransactionBuilder) error {
+		err := db.TransactWrite(ctx, func(tx *tabletheory.TransactionBuilder) error {
 			tx.Update(&orders[0], []string{"Total"}).Update(&orders[1], []string{"Total"})
 			return nil
 		})

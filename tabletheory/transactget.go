@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
@@ -16,8 +15,8 @@ import (
 // read names them; an error of it is returned, wrapped, and nothing is read.
 // On an error all destinations stay as they were. A conflict with a transaction
 // that writes is a [*TransactionError], after the repetitions of [WithRetries].
-func (db *DB) TransactGet(ctx context.Context, read func(tx core.TransactionReader) error) error {
-	tx := &transactionReader{mapper: db.mapper, items: map[string]bool{}}
+func (db *DB) TransactGet(ctx context.Context, read func(tx *TransactionReader) error) error {
+	tx := &TransactionReader{mapper: db.mapper, items: map[string]bool{}}
 	if err := read(tx); err != nil {
 		return fmt.Errorf("tabletheory: name the reads of a transaction: %w", err)
 	}
@@ -30,8 +29,8 @@ func (db *DB) TransactGet(ctx context.Context, read func(tx core.TransactionRead
 	return tx.carryOut(ctx)
 }
 
-// transactionReader is the [core.TransactionReader].
-type transactionReader struct {
+// TransactionReader collects the reads of one transaction, 1 to 100.
+type TransactionReader struct {
 	*mapper
 	reads []transactionRead
 	items map[string]bool // identities of all that is read
@@ -44,17 +43,17 @@ type transactionRead struct {
 	found *bool
 }
 
-var _ core.TransactionReader = (*transactionReader)(nil)
-
-// Get reads the item with the key of dest into dest.
-func (tx *transactionReader) Get(dest any, found *bool) core.TransactionReader {
+// Get reads the item with the key of dest, a pointer to a struct, into dest. If
+// the item does not exist, dest is unchanged. found, if it is not nil, is set
+// to whether the item exists.
+func (tx *TransactionReader) Get(dest any, found *bool) *TransactionReader {
 	if tx.err == nil {
 		tx.err = tx.add(dest, found)
 	}
 	return tx
 }
 
-func (tx *transactionReader) add(dest any, found *bool) error {
+func (tx *TransactionReader) add(dest any, found *bool) error {
 	if len(tx.reads) == maxActions {
 		return invalid("TransactGet reads at most %d items: split it, if they need not be of one moment", maxActions)
 	}
@@ -78,7 +77,7 @@ func (tx *transactionReader) add(dest any, found *bool) error {
 	return nil
 }
 
-func (tx *transactionReader) carryOut(ctx context.Context) error {
+func (tx *TransactionReader) carryOut(ctx context.Context) error {
 	in := &dynamodb.TransactGetItemsInput{}
 	actions := make([]action, len(tx.reads))
 	for i, read := range tx.reads {
@@ -100,7 +99,7 @@ func (tx *transactionReader) carryOut(ctx context.Context) error {
 }
 
 // store decodes all items before it gives any to the caller.
-func (tx *transactionReader) store(ctx context.Context, responses []types.ItemResponse) error {
+func (tx *TransactionReader) store(ctx context.Context, responses []types.ItemResponse) error {
 	decoded := make([]reflect.Value, len(tx.reads)) // invalid where there is no item
 	for i, read := range tx.reads {
 		item := model.Item(responses[i].Item)

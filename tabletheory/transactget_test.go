@@ -15,7 +15,6 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/localdynamo/wire"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 func TestTransactGet(t *testing.T) {
@@ -28,7 +27,7 @@ func TestTransactGet(t *testing.T) {
 		order := Order{Customer: "ann", Number: 2, Total: 7}
 		account, absent := &Account{ID: "a"}, Account{ID: "b", Name: "kept"}
 		foundOrder, foundAbsent := false, true
-		err := tabletheory.New(api).TransactGet(t.Context(), func(tx core.TransactionReader) error {
+		err := tabletheory.New(api).TransactGet(t.Context(), func(tx *tabletheory.TransactionReader) error {
 			tx.Get(&order, &foundOrder).Get(account, nil).Get(&absent, &foundAbsent)
 			return nil
 		})
@@ -49,25 +48,25 @@ func TestTransactGetsThatCannotBe(t *testing.T) {
 	own := errors.New("of the caller")
 	for _, test := range []struct {
 		name string
-		read func(tx core.TransactionReader) error
+		read func(tx *tabletheory.TransactionReader) error
 		want error
 		part string
 	}{
-		{"nothing", func(core.TransactionReader) error { return nil }, tabletheory.ErrInvalidQuery, "Get"},
-		{"a struct", func(tx core.TransactionReader) error { tx.Get(Account{ID: "a"}, nil); return nil }, tabletheory.ErrInvalidQuery, "*tabletheory_test.Account"},
-		{"no model", func(tx core.TransactionReader) error { tx.Get(nil, nil); return nil }, tabletheory.ErrInvalidModel, "nil"},
-		{"no key", func(tx core.TransactionReader) error { tx.Get(&Account{}, nil); return nil }, tabletheory.ErrInvalidQuery, "ID"},
-		{"twice", func(tx core.TransactionReader) error {
+		{"nothing", func(*tabletheory.TransactionReader) error { return nil }, tabletheory.ErrInvalidQuery, "Get"},
+		{"a struct", func(tx *tabletheory.TransactionReader) error { tx.Get(Account{ID: "a"}, nil); return nil }, tabletheory.ErrInvalidQuery, "*tabletheory_test.Account"},
+		{"no model", func(tx *tabletheory.TransactionReader) error { tx.Get(nil, nil); return nil }, tabletheory.ErrInvalidModel, "nil"},
+		{"no key", func(tx *tabletheory.TransactionReader) error { tx.Get(&Account{}, nil); return nil }, tabletheory.ErrInvalidQuery, "ID"},
+		{"twice", func(tx *tabletheory.TransactionReader) error {
 			tx.Get(&Account{ID: "a"}, nil).Get(&Account{ID: "a"}, nil).Get(nil, nil)
 			return nil
 		}, tabletheory.ErrInvalidQuery, "twice"},
-		{"too many", func(tx core.TransactionReader) error {
+		{"too many", func(tx *tabletheory.TransactionReader) error {
 			for i := range 101 {
 				tx.Get(&Account{ID: strconv.Itoa(i)}, nil)
 			}
 			return nil
 		}, tabletheory.ErrInvalidQuery, "100"},
-		{"an error of the caller", func(tx core.TransactionReader) error { tx.Get(&Account{ID: "a"}, nil); return own }, own, "of the caller"},
+		{"an error of the caller", func(tx *tabletheory.TransactionReader) error { tx.Get(&Account{ID: "a"}, nil); return own }, own, "of the caller"},
 	} {
 		err := tabletheory.New(api).TransactGet(t.Context(), test.read)
 		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.part) {
@@ -124,7 +123,7 @@ func TestTransactGetIsRepeatedAfterConflicts(t *testing.T) {
 				putRaw(t, api, table, attrs{"id": str("a"), "balance": num("5")})
 
 				account, other := Account{ID: "a"}, Account{ID: "b"}
-				err = tabletheory.New(api).TransactGet(t.Context(), func(tx core.TransactionReader) error {
+				err = tabletheory.New(api).TransactGet(t.Context(), func(tx *tabletheory.TransactionReader) error {
 					tx.Get(&account, nil).Get(&other, nil)
 					return nil
 				})
@@ -149,7 +148,7 @@ func TestTransactGetDecodesAllOrNothing(t *testing.T) {
 		putRaw(t, api, table, attrs{"id": str("a"), "balance": num("5")})
 		putRaw(t, api, table, attrs{"id": str("b"), "balance": str("none")})
 		account, wrong, found := Account{ID: "a"}, Account{ID: "b"}, false
-		err := tabletheory.New(api).TransactGet(t.Context(), func(tx core.TransactionReader) error {
+		err := tabletheory.New(api).TransactGet(t.Context(), func(tx *tabletheory.TransactionReader) error {
 			tx.Get(&account, &found).Get(&wrong, nil)
 			return nil
 		})

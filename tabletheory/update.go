@@ -9,13 +9,20 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/expression"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// updateBuilder is the [core.UpdateBuilder] of a DB.
-type updateBuilder struct {
+// UpdateBuilder changes attributes of one item, which it creates unless a
+// condition prevents it. Each path may be changed once, and no other change may
+// be inside it. Keys cannot be changed. Encrypted fields can only be set and
+// removed, as a whole. An UpdateBuilder is not safe for concurrent use and runs
+// once.
+//
+// updated_at is set and the version is incremented, unless the caller changes
+// them. The version is compared only with [UpdateBuilder.ConditionVersion]. The
+// model that gives the key is unchanged.
+type UpdateBuilder struct {
 	*write // of no use if err is not nil
 	ctx    context.Context
 	err    error  // the first mistake; nothing is sent if there is one
@@ -29,26 +36,24 @@ type updateBuilder struct {
 	returned  types.ReturnValue
 }
 
-var _ core.UpdateBuilder = (*updateBuilder)(nil)
+// UpdateBuilder changes single attributes of the item with the model's key. The
+// conditions of the Query hold for the update too.
+func (q *Query) UpdateBuilder() *UpdateBuilder { return q.updateBuilder() }
 
-// UpdateBuilder changes attributes of the item with the model's key. Conditions
-// that were stated before it hold as well.
-func (q *query) UpdateBuilder() core.UpdateBuilder { return q.updateBuilder() }
-
-func (q *query) updateBuilder() *updateBuilder {
+func (q *Query) updateBuilder() *UpdateBuilder {
 	w, err := q.keyedWrite(kindUpdate, callCondition)
-	return &updateBuilder{write: w, ctx: q.ctx, err: err}
+	return &UpdateBuilder{write: w, ctx: q.ctx, err: err}
 }
 
 // mistake keeps the first mistake.
-func (b *updateBuilder) mistake(format string, args ...any) {
+func (b *UpdateBuilder) mistake(format string, args ...any) {
 	if b.err == nil {
 		b.err = b.failure(fmt.Errorf("%w: "+format, append([]any{ErrInvalidQuery}, args...)...))
 	}
 }
 
 // Set stores a value.
-func (b *updateBuilder) Set(field string, value any) core.UpdateBuilder {
+func (b *UpdateBuilder) Set(field string, value any) *UpdateBuilder {
 	path := b.change("Set", field)
 	if path == nil {
 		return b
@@ -67,15 +72,15 @@ func (b *updateBuilder) Set(field string, value any) core.UpdateBuilder {
 
 // setEncrypted sets a field that is encrypted when the update is carried out,
 // all such fields with one data key.
-func (b *updateBuilder) setEncrypted(path *model.Path, av types.AttributeValue) {
+func (b *UpdateBuilder) setEncrypted(path *model.Path, av types.AttributeValue) {
 	if b.encrypted == nil {
 		b.encrypted = map[*model.Field]types.AttributeValue{}
 	}
 	b.encrypted[path.Field] = av
 }
 
-// SetIfNotExists stores a value where there is none.
-func (b *updateBuilder) SetIfNotExists(field string, value any) core.UpdateBuilder {
+// SetIfNotExists stores a value if the attribute does not exist.
+func (b *UpdateBuilder) SetIfNotExists(field string, value any) *UpdateBuilder {
 	path := b.changePlain("SetIfNotExists", field)
 	if path == nil {
 		return b
@@ -90,8 +95,17 @@ func (b *updateBuilder) SetIfNotExists(field string, value any) core.UpdateBuild
 	return b
 }
 
-// Add adds a number, or members of a set.
-func (b *updateBuilder) Add(field string, value any) core.UpdateBuilder {
+// Add adds a number to a number, where a missing attribute counts as 0, or
+// members, a slice or a set, to a set.
+//
+// Adding a number, appending to a list and changing a list element are not
+// idempotent: if the SDK repeated such an update after a lost reply, it would
+// be applied twice. It is therefore sent as a transaction of one action, whose
+// client token makes it idempotent, at twice the write units. ConditionVersion
+// also makes it safe, at no extra cost. Transactions return no attributes, so
+// [UpdateBuilder.ExecuteWithResult] makes one attempt instead and repeats it
+// only after throttling: if the reply is lost, the outcome is unknown.
+func (b *UpdateBuilder) Add(field string, value any) *UpdateBuilder {
 	path := b.changePlain("Add", field)
 	if path == nil {
 		return b
@@ -110,14 +124,14 @@ func (b *updateBuilder) Add(field string, value any) core.UpdateBuilder {
 	return b
 }
 
-// Increment adds 1.
-func (b *updateBuilder) Increment(field string) core.UpdateBuilder { return b.Add(field, 1) }
+// Increment adds 1; see [UpdateBuilder.Add].
+func (b *UpdateBuilder) Increment(field string) *UpdateBuilder { return b.Add(field, 1) }
 
-// Decrement adds -1.
-func (b *updateBuilder) Decrement(field string) core.UpdateBuilder { return b.Add(field, -1) }
+// Decrement adds -1; see [UpdateBuilder.Add].
+func (b *UpdateBuilder) Decrement(field string) *UpdateBuilder { return b.Add(field, -1) }
 
-// Remove removes an attribute, or a list element.
-func (b *updateBuilder) Remove(field string) core.UpdateBuilder {
+// Remove removes an attribute, or a list element by its path.
+func (b *UpdateBuilder) Remove(field string) *UpdateBuilder {
 	if path := b.change("Remove", field); path != nil {
 		b.removes = append(b.removes, path.Field.Attribute)
 		b.changeWithin(path)
@@ -126,8 +140,8 @@ func (b *updateBuilder) Remove(field string) core.UpdateBuilder {
 	return b
 }
 
-// Delete removes members from a set.
-func (b *updateBuilder) Delete(field string, value any) core.UpdateBuilder {
+// Delete removes members, a slice or a set, from a set.
+func (b *UpdateBuilder) Delete(field string, value any) *UpdateBuilder {
 	path := b.changePlain("Delete", field)
 	if path == nil {
 		return b
@@ -142,17 +156,19 @@ func (b *updateBuilder) Delete(field string, value any) core.UpdateBuilder {
 	return b
 }
 
-// AppendToList adds elements at the end of a list.
-func (b *updateBuilder) AppendToList(field string, elements any) core.UpdateBuilder {
+// AppendToList appends elements, a slice, to a list, which it creates if
+// necessary; see [UpdateBuilder.Add].
+func (b *UpdateBuilder) AppendToList(field string, elements any) *UpdateBuilder {
 	return b.extend("AppendToList", field, elements, func(list, more string) string { return list + ", " + more })
 }
 
-// PrependToList adds elements at the beginning of a list.
-func (b *updateBuilder) PrependToList(field string, elements any) core.UpdateBuilder {
+// PrependToList inserts elements, a slice, at the beginning of a list, which it
+// creates if necessary; see [UpdateBuilder.Add].
+func (b *UpdateBuilder) PrependToList(field string, elements any) *UpdateBuilder {
 	return b.extend("PrependToList", field, elements, func(list, more string) string { return more + ", " + list })
 }
 
-func (b *updateBuilder) extend(call, field string, elements any, order func(list, more string) string) core.UpdateBuilder {
+func (b *UpdateBuilder) extend(call, field string, elements any, order func(list, more string) string) *UpdateBuilder {
 	path := b.changePlain(call, field)
 	if path == nil {
 		return b
@@ -169,53 +185,58 @@ func (b *updateBuilder) extend(call, field string, elements any, order func(list
 	return b
 }
 
-// SetListElement replaces an element of a list.
-func (b *updateBuilder) SetListElement(field string, index int, value any) core.UpdateBuilder {
+// SetListElement replaces the list element at index, counted from 0; see
+// [UpdateBuilder.Add].
+func (b *UpdateBuilder) SetListElement(field string, index int, value any) *UpdateBuilder {
 	return b.Set(element(field, index), value)
 }
 
-// RemoveFromListAt removes an element of a list.
-func (b *updateBuilder) RemoveFromListAt(field string, index int) core.UpdateBuilder {
+// RemoveFromListAt removes the list element at index, counted from 0; see
+// [UpdateBuilder.Add].
+func (b *UpdateBuilder) RemoveFromListAt(field string, index int) *UpdateBuilder {
 	return b.Remove(element(field, index))
 }
 
 func element(field string, index int) string { return fmt.Sprintf("%s[%d]", field, index) }
 
-// Condition states what must hold, with all that was stated before it.
-func (b *updateBuilder) Condition(field, operator string, value any) core.UpdateBuilder {
+// Condition adds a condition on the stored item, joined by AND to those before
+// it. The conditions of the Query and of ConditionVersion must hold in any
+// case.
+func (b *UpdateBuilder) Condition(field, operator string, value any) *UpdateBuilder {
 	return b.hold(expression.Condition.And, Condition(field, operator, value))
 }
 
-// OrCondition is an alternative to what was stated before it by these methods.
-func (b *updateBuilder) OrCondition(field, operator string, value any) core.UpdateBuilder {
+// OrCondition is an alternative to the conditions before it, taken together.
+func (b *UpdateBuilder) OrCondition(field, operator string, value any) *UpdateBuilder {
 	return b.hold(expression.Condition.Or, Condition(field, operator, value))
 }
 
-// ConditionExists demands that the item has an attribute.
-func (b *updateBuilder) ConditionExists(field string) core.UpdateBuilder {
+// ConditionExists requires the item to have an attribute.
+func (b *UpdateBuilder) ConditionExists(field string) *UpdateBuilder {
 	return b.Condition(field, "EXISTS", nil)
 }
 
-// ConditionNotExists demands that the item does not have an attribute.
-func (b *updateBuilder) ConditionNotExists(field string) core.UpdateBuilder {
+// ConditionNotExists requires the item not to have an attribute.
+func (b *UpdateBuilder) ConditionNotExists(field string) *UpdateBuilder {
 	return b.Condition(field, "NOT_EXISTS", nil)
 }
 
-// ConditionExpression states what must hold in DynamoDB's own words.
-func (b *updateBuilder) ConditionExpression(text string, values map[string]any) core.UpdateBuilder {
+// ConditionExpression adds a condition expression in DynamoDB's own syntax; see
+// [ConditionExpression].
+func (b *UpdateBuilder) ConditionExpression(text string, values map[string]any) *UpdateBuilder {
 	return b.hold(expression.Condition.And, ConditionExpression(text, values))
 }
 
-// ConditionVersion demands the version, whatever the alternatives to the other
-// conditions, and increments it.
-func (b *updateBuilder) ConditionVersion(version int64) core.UpdateBuilder {
+// ConditionVersion requires the item to have this version, regardless of
+// OrCondition, and increments it.
+func (b *UpdateBuilder) ConditionVersion(version int64) *UpdateBuilder {
 	if b.err == nil {
 		b.keep(b.demand(AtVersion(version)))
 	}
 	return b
 }
 
-func (b *updateBuilder) hold(join join, c core.Condition) core.UpdateBuilder {
+func (b *UpdateBuilder) hold(join join, c Precondition) *UpdateBuilder {
 	if b.err != nil {
 		return b
 	}
@@ -229,14 +250,15 @@ func (b *updateBuilder) hold(join join, c core.Condition) core.UpdateBuilder {
 }
 
 // keep keeps the first error.
-func (b *updateBuilder) keep(err error) {
+func (b *UpdateBuilder) keep(err error) {
 	if b.err == nil {
 		b.err = b.failure(err)
 	}
 }
 
-// ReturnValues says what ExecuteWithResult reads.
-func (b *updateBuilder) ReturnValues(values string) core.UpdateBuilder {
+// ReturnValues selects what [UpdateBuilder.ExecuteWithResult] reads: NONE,
+// ALL_OLD, UPDATED_OLD, ALL_NEW or UPDATED_NEW.
+func (b *UpdateBuilder) ReturnValues(values string) *UpdateBuilder {
 	if b.err != nil {
 		return b
 	}
@@ -251,8 +273,8 @@ func (b *updateBuilder) ReturnValues(values string) core.UpdateBuilder {
 	return b
 }
 
-// Execute carries the update out.
-func (b *updateBuilder) Execute() error {
+// Execute sends the update.
+func (b *UpdateBuilder) Execute() error {
 	if err := b.begin("Execute"); err != nil {
 		return err
 	}
@@ -263,10 +285,13 @@ func (b *updateBuilder) Execute() error {
 	return b.failure(err)
 }
 
-// ExecuteWithResult carries the update out and reads what is returned into
-// dest. Of an item that did not exist before there is no ALL_OLD and no
-// UPDATED_OLD: dest is left alone then.
-func (b *updateBuilder) ExecuteWithResult(dest any) error {
+// ExecuteWithResult sends the update and decodes the returned attributes into
+// dest, a pointer to a struct of the model. The default of ReturnValues is
+// ALL_NEW here. UPDATED_OLD and UPDATED_NEW leave other fields of dest
+// unchanged; of a document that was changed in part they return only that part.
+// If the item did not exist, ALL_OLD and UPDATED_OLD return nothing and dest is
+// unchanged.
+func (b *UpdateBuilder) ExecuteWithResult(dest any) error {
 	if b.err != nil {
 		return b.err
 	}
@@ -295,7 +320,7 @@ func (b *updateBuilder) ExecuteWithResult(dest any) error {
 }
 
 // begin begins what ends the chain.
-func (b *updateBuilder) begin(call string) error {
+func (b *UpdateBuilder) begin(call string) error {
 	switch {
 	case b.err != nil:
 	case b.within != "":
@@ -310,7 +335,7 @@ func (b *updateBuilder) begin(call string) error {
 }
 
 // read decodes what an update has returned.
-func (b *updateBuilder) read(item model.Item, into reflect.Value) error {
+func (b *UpdateBuilder) read(item model.Item, into reflect.Value) error {
 	if len(item) == 0 {
 		return nil
 	}
@@ -327,7 +352,7 @@ func (b *updateBuilder) read(item model.Item, into reflect.Value) error {
 }
 
 // change resolves the path of a change; nil after a mistake.
-func (b *updateBuilder) change(call, field string) *model.Path {
+func (b *UpdateBuilder) change(call, field string) *model.Path {
 	if b.err != nil {
 		return nil
 	}
@@ -355,7 +380,7 @@ func (b *updateBuilder) change(call, field string) *model.Path {
 
 // changePlain is change for what DynamoDB can do only to values that it can
 // read.
-func (b *updateBuilder) changePlain(call, field string) *model.Path {
+func (b *UpdateBuilder) changePlain(call, field string) *model.Path {
 	path := b.change(call, field)
 	if path != nil && path.Field.Encrypted {
 		b.mistake("%s(%q): the field is encrypted, and DynamoDB cannot read it: use Set", call, field)
@@ -365,7 +390,7 @@ func (b *updateBuilder) changePlain(call, field string) *model.Path {
 }
 
 // setTo sets what is at a path to a value that the request carries.
-func (b *updateBuilder) setTo(path *model.Path, av types.AttributeValue) {
+func (b *UpdateBuilder) setTo(path *model.Path, av types.AttributeValue) {
 	if b.sets == nil {
 		b.sets = model.Item{}
 	}
@@ -377,7 +402,7 @@ func (b *updateBuilder) setTo(path *model.Path, av types.AttributeValue) {
 // changeWithin notes a change of a part of a document: what is stored then
 // depends on the rest of it. A list element is moved by a removal before it, and
 // appended if the list is too short, so a repetition would change another one.
-func (b *updateBuilder) changeWithin(path *model.Path) {
+func (b *UpdateBuilder) changeWithin(path *model.Path) {
 	if len(path.Steps) == 1 {
 		return
 	}
@@ -387,17 +412,17 @@ func (b *updateBuilder) changeWithin(path *model.Path) {
 	}
 }
 
-func (b *updateBuilder) set(path *model.Path, value string) {
+func (b *UpdateBuilder) set(path *model.Path, value string) {
 	b.clauses.set = append(b.clauses.set, b.expressions.Path(path)+" = "+value)
 }
 
 // changes says that the caller changes a field, or something in it.
-func (b *updateBuilder) changes(f *model.Field) bool {
+func (b *UpdateBuilder) changes(f *model.Field) bool {
 	return slices.ContainsFunc(b.changed, func(p *model.Path) bool { return p.Field == f })
 }
 
 // finish makes the write the update that was built up.
-func (b *updateBuilder) finish(ctx context.Context) error {
+func (b *UpdateBuilder) finish(ctx context.Context) error {
 	if len(b.changed) == 0 && b.demanded == nil && b.model.UpdatedAt == nil {
 		return fmt.Errorf("%w: the update changes nothing: call Set, Add, Remove, …", ErrInvalidQuery)
 	}
@@ -423,7 +448,7 @@ func (b *updateBuilder) finish(ctx context.Context) error {
 
 // finishVersion increments the version, so that those who have read the item
 // notice that it was changed.
-func (b *updateBuilder) finishVersion() error {
+func (b *UpdateBuilder) finishVersion() error {
 	f := b.model.Version
 	switch {
 	case f == nil:
@@ -445,7 +470,7 @@ func (b *updateBuilder) finishVersion() error {
 }
 
 // finishEncrypted encrypts what is to be set so, in the order of the fields.
-func (b *updateBuilder) finishEncrypted(ctx context.Context) error {
+func (b *UpdateBuilder) finishEncrypted(ctx context.Context) error {
 	if len(b.encrypted) == 0 {
 		return nil
 	}

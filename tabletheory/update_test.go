@@ -11,7 +11,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // ignoreSDK leaves out what the SDK's values have of no meaning.
@@ -24,7 +23,7 @@ var ignoreSDK = cmp.Options{
 }
 
 // builder begins an update of an order of ada's.
-func builder(db *tabletheory.DB) core.UpdateBuilder {
+func builder(db *tabletheory.DB) *tabletheory.UpdateBuilder {
 	return db.Model(&Order{Customer: "ada", Number: 1}).UpdateBuilder()
 }
 
@@ -91,7 +90,9 @@ func TestUpdateBuilderReturnsWhatIsAsked(t *testing.T) {
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
 		db := tabletheory.New(api)
-		update := func() core.UpdateBuilder { return db.Model(&Account{ID: "a"}).UpdateBuilder().Set("Name", "Ada") }
+		update := func() *tabletheory.UpdateBuilder {
+			return db.Model(&Account{ID: "a"}).UpdateBuilder().Set("Name", "Ada")
+		}
 		got := Account{Name: "before", Balance: 9}
 		mustNot(t, update().ReturnValues("ALL_OLD").ExecuteWithResult(&got))
 		if diff := cmp.Diff(Account{Name: "before", Balance: 9}, got); diff != "" {
@@ -117,7 +118,7 @@ func TestUpdateBuilderConditions(t *testing.T) {
 		orderTable(t, api)
 		db := tabletheory.New(api)
 		mustNot(t, db.Model(adasOrder()).Create())
-		pay := func() core.UpdateBuilder { return builder(db).Set("Status", "paid") }
+		pay := func() *tabletheory.UpdateBuilder { return builder(db).Set("Status", "paid") }
 		wants(t, pay().Condition("Total", ">", 10).Execute(), tabletheory.ErrConditionFailed)
 		wants(t, pay().Condition("Total", ">", 10).OrCondition("Status", "=", "new").Execute(), tabletheory.ErrConditionFailed)
 		wants(t, pay().ConditionExists("Note").Execute(), tabletheory.ErrConditionFailed)

@@ -8,7 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/internal/expression"
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
@@ -27,6 +26,7 @@ const (
 type write struct {
 	*target
 	kind        string
+	label       any        // of an action of a transaction
 	key         model.Item // see itemKey
 	expressions expression.Builder
 	condition   expression.Condition
@@ -41,7 +41,7 @@ type write struct {
 }
 
 // newWrite begins a write. key is nil where the whole item is to come.
-func (t *target) newWrite(kind string, key model.Item, conditions []core.Condition) (*write, error) {
+func (t *target) newWrite(kind string, key model.Item, conditions []Precondition) (*write, error) {
 	w := &write{target: t, kind: kind, key: key}
 	for _, c := range conditions {
 		if err := w.demand(c); err != nil {
@@ -52,16 +52,16 @@ func (t *target) newWrite(kind string, key model.Item, conditions []core.Conditi
 }
 
 // demand adds a condition: all of them must hold.
-func (w *write) demand(c core.Condition) error {
+func (w *write) demand(c Precondition) error {
 	condition, err := w.target.condition(&w.expressions, c)
 	if err != nil {
 		return fmt.Errorf("%w: condition: %w", ErrInvalidQuery, err)
 	}
 	w.condition = w.condition.And(condition)
-	if c.Kind != core.AtVersion {
+	if c.kind != versionEquals {
 		return nil
 	}
-	version := c.Value.(int64) // or condition had refused it
+	version := c.version
 	if w.demanded != nil && *w.demanded != version {
 		return fmt.Errorf("%w: versions %d and %d are demanded of one item: demand one", ErrInvalidQuery, *w.demanded, version)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/localdynamo/wire"
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
@@ -446,11 +445,11 @@ func TestEveryWriteEncrypts(t *testing.T) {
 		"update builder": func(s *Secret) error { return db.Model(s).UpdateBuilder().Set("Token", s.Token).Execute() },
 		"batch":          func(s *Secret) error { return db.Model(s).BatchCreate([]*Secret{s}) },
 		"transaction": func(s *Secret) error {
-			return db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error { tx.Put(s); return nil })
+			return db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error { tx.Put(s); return nil })
 		},
 		"transacted update": func(s *Secret) error {
-			return db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
-				tx.UpdateWithBuilder(s, func(u core.UpdateBuilder) error { u.Set("Token", s.Token); return nil })
+			return db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
+				tx.UpdateWithBuilder(s, func(u *tabletheory.UpdateBuilder) error { u.Set("Token", s.Token); return nil })
 				return nil
 			})
 		},
@@ -497,7 +496,7 @@ func TestWhatIsEncryptedComesWithErrorsAndResults(t *testing.T) {
 func TestWhatIsEncryptedCannotBeCalculatedWith(t *testing.T) {
 	db, _ := secrets(t)
 	mustNot(t, db.Model(&Secret{ID: "a", Token: "s3cret"}).Create())
-	update := func() core.UpdateBuilder { return db.Model(&Secret{ID: "a"}).UpdateBuilder() }
+	update := func() *tabletheory.UpdateBuilder { return db.Model(&Secret{ID: "a"}).UpdateBuilder() }
 	for name, err := range map[string]error{
 		"condition":         db.Model(&Secret{ID: "a"}).WithCondition("Token", "=", "s3cret").Delete(),
 		"builder condition": update().Set("Public", "y").Condition("Token", "=", "s3cret").Execute(),
@@ -510,7 +509,7 @@ func TestWhatIsEncryptedCannotBeCalculatedWith(t *testing.T) {
 		"members of a set":  update().Delete("Token", []string{"x"}).Execute(),
 		"prepend":           update().PrependToList("Token", []string{"x"}).Execute(),
 		"condition inside":  update().Set("Public", "y").ConditionExists("Token.ct").Execute(),
-		"transact condition": db.TransactWrite(t.Context(), func(tx core.TransactionBuilder) error {
+		"transact condition": db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 			tx.Delete(&Secret{ID: "a"}, tabletheory.Condition("Token", "=", "x"))
 			return nil
 		}),

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/facetheory/isr/tabletheory"
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 func (c *calls) getTable(ctx context.Context) (metadata, error) {
@@ -31,7 +30,7 @@ func (c *calls) createModel(ctx context.Context) error {
 }
 
 func (c *calls) queryTable(ctx context.Context) (all []metadata, err error) {
-	for m, err := range c.table.Query(ctx, func(q core.Query) { q.Where("PK", "=", c.meta.PK) }) {
+	for m, err := range c.table.Query(ctx, func(q *tabletheory.Query) { q.Where("PK", "=", c.meta.PK) }) {
 		if err != nil {
 			return nil, err
 		}

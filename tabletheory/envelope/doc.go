@@ -4,7 +4,7 @@
 //
 // The attributes of one write share a data key, which is made for that write and
 // stored, sealed by a master key, with each of them. The master key never leaves
-// its [core.KeyProvider]: AWS KMS (package kmskeys), or a [KeyFile] for development.
+// its [KeyProvider]: AWS KMS (package kmskeys), or a [KeyFile] for development.
 //
 //	master key (KMS) ──seals──► data key ──AES-256-GCM──► attribute value
 //	                               │                            │

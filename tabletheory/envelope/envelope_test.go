@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
@@ -261,7 +260,7 @@ func TestNoPlace(t *testing.T) {
 func TestBadProvider(t *testing.T) {
 	good, _ := newKeyFile(t)
 	broken := errors.New("no connection")
-	for about, keys := range map[string]core.KeyProvider{
+	for about, keys := range map[string]envelope.KeyProvider{
 		"no key":            fixed{sealed: []byte("x")},
 		"a key of 16":       fixed{plain: make([]byte, 16), sealed: []byte("x")},
 		"an unsealed key":   fixed{plain: make([]byte, 32)},

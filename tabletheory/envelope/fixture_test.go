@@ -7,7 +7,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
@@ -43,7 +42,7 @@ func newKeyFile(t testing.TB) (*envelope.KeyFile, string) {
 
 // counted counts what a provider is asked for. For one goroutine.
 type counted struct {
-	core.KeyProvider
+	envelope.KeyProvider
 	made, opened int
 }
 
@@ -72,7 +71,7 @@ func (f fixed) OpenDataKey(context.Context, []byte) ([]byte, error) {
 }
 
 // seal returns an item whose attribute "secret" is the value, encrypted for home.
-func seal(t testing.TB, keys core.KeyProvider, v types.AttributeValue) item {
+func seal(t testing.TB, keys envelope.KeyProvider, v types.AttributeValue) item {
 	t.Helper()
 	sealed := item{"secret": v}
 	if err := envelope.Seal(t.Context(), keys, home(), sealed, "secret"); err != nil {

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 const (
@@ -36,7 +34,7 @@ type KeyFile struct {
 	keys []masterKey // guarded by mu; the newest first; replaced, never changed
 }
 
-var _ core.KeyProvider = (*KeyFile)(nil)
+var _ KeyProvider = (*KeyFile)(nil)
 
 // OpenKeyFile reads the master keys in a file, which it makes, with one key, if
 // there is none; its folder must exist. The file belongs to its owner alone, mode

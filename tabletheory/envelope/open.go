@@ -8,15 +8,13 @@ import (
 	"maps"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Open decrypts, in place, those attributes of the names that are there, of an
 // item that is stored at place. A data key that several of them share is opened
 // once. After an error the attributes are as before; it is one of this package's
 // or of the provider's, and names the place.
-func Open(ctx context.Context, keys core.KeyProvider, place Place, attributes map[string]types.AttributeValue, names ...string) error {
+func Open(ctx context.Context, keys KeyProvider, place Place, attributes map[string]types.AttributeValue, names ...string) error {
 	o := opener{ctx: ctx, keys: keys, place: place, opened: map[string]cipher.AEAD{}}
 	values := make(map[string]types.AttributeValue, len(names))
 	for _, name := range names {
@@ -37,7 +35,7 @@ func Open(ctx context.Context, keys core.KeyProvider, place Place, attributes ma
 // opener opens the attributes of one item.
 type opener struct {
 	ctx    context.Context
-	keys   core.KeyProvider
+	keys   KeyProvider
 	place  Place
 	opened map[string]cipher.AEAD // by the sealed data key
 }

@@ -8,8 +8,6 @@ import (
 	"maps"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // Seal encrypts, in place, those attributes of the names that are there, for an
@@ -20,7 +18,7 @@ import (
 // An attribute grows by some 40 bytes, its sealed data key (about 180 bytes with
 // KMS), and, as it is JSON within, by a third if it is binary; DynamoDB's 400 KB
 // for an item include that. Its length is not hidden.
-func Seal(ctx context.Context, keys core.KeyProvider, place Place, attributes map[string]types.AttributeValue, names ...string) error {
+func Seal(ctx context.Context, keys KeyProvider, place Place, attributes map[string]types.AttributeValue, names ...string) error {
 	return make(plaintexts, len(names)).seal(ctx, keys, place, attributes, names)
 }
 
@@ -29,7 +27,7 @@ type plaintexts map[string][]byte
 
 // seal is Seal, with plaintexts of which there are none yet. Whatever comes of it,
 // they are wiped.
-func (p plaintexts) seal(ctx context.Context, keys core.KeyProvider, place Place, attributes map[string]types.AttributeValue, names []string) error {
+func (p plaintexts) seal(ctx context.Context, keys KeyProvider, place Place, attributes map[string]types.AttributeValue, names []string) error {
 	defer p.wipe()
 	if err := p.take(place, attributes, names); err != nil || len(p) == 0 {
 		return err
@@ -70,7 +68,7 @@ func (p plaintexts) take(place Place, attributes map[string]types.AttributeValue
 }
 
 // encrypt encrypts them all under a new data key.
-func (p plaintexts) encrypt(ctx context.Context, keys core.KeyProvider, place Place) (map[string]types.AttributeValue, error) {
+func (p plaintexts) encrypt(ctx context.Context, keys KeyProvider, place Place) (map[string]types.AttributeValue, error) {
 	aead, edk, err := newDataKey(ctx, keys)
 	if err != nil {
 		return nil, fmt.Errorf("envelope: a data key for table %q: %w", place.Table, err)
@@ -89,7 +87,7 @@ func (p plaintexts) encrypt(ctx context.Context, keys core.KeyProvider, place Pl
 
 // newDataKey returns a new data key as a cipher that makes its nonces itself, so
 // that none can be used twice, and sealed.
-func newDataKey(ctx context.Context, keys core.KeyProvider) (cipher.AEAD, []byte, error) {
+func newDataKey(ctx context.Context, keys KeyProvider) (cipher.AEAD, []byte, error) {
 	plain, edk, err := keys.NewDataKey(ctx)
 	defer clear(plain)
 	if err != nil {

@@ -7,12 +7,10 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/facetheory/isr/tabletheory/core"
 )
 
 // noKeys is a provider that is out of order.
-type noKeys struct{ core.KeyProvider }
+type noKeys struct{ KeyProvider }
 
 func (noKeys) NewDataKey(context.Context) (plain, sealed []byte, err error) {
 	return nil, nil, errors.New("out of order")
@@ -27,7 +25,7 @@ func TestPlaintextsAreWiped(t *testing.T) {
 	secret := func() types.AttributeValue { return &types.AttributeValueMemberS{Value: "secret"} }
 	users := Place{Table: "users", Key: []KeyAttribute{{Name: "pk", Value: secret()}}}
 	for name, test := range map[string]struct {
-		keys  core.KeyProvider
+		keys  KeyProvider
 		place Place
 		names []string
 		works bool

@@ -5,7 +5,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
@@ -19,7 +18,7 @@ func home() envelope.Place {
 }
 
 // seal returns an item whose attribute "secret" is the value, encrypted for home.
-func seal(t testing.TB, keys core.KeyProvider, v types.AttributeValue) item {
+func seal(t testing.TB, keys envelope.KeyProvider, v types.AttributeValue) item {
 	t.Helper()
 	sealed := item{"secret": v}
 	if err := envelope.Seal(t.Context(), keys, home(), sealed, "secret"); err != nil {

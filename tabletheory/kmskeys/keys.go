@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 
-	"github.com/facetheory/isr/tabletheory/core"
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
@@ -28,7 +27,7 @@ type Keys struct {
 	keys []string // the current one first
 }
 
-var _ core.KeyProvider = (*Keys)(nil)
+var _ envelope.KeyProvider = (*Keys)(nil)
 
 // New returns a provider that seals with the symmetric KMS key keyID: a key
 // ID, a key ARN, an alias name (alias/…) or an alias ARN. It opens what that key
