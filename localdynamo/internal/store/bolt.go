@@ -18,25 +18,25 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// lockWait is how long Open waits for another process to let go of the file:
-// long enough for one that is just exiting, short enough to be "at once".
+// lockWait is how long Open waits for the file lock: long enough for a process that
+// is just exiting, short enough to appear immediate.
 const lockWait = 100 * time.Millisecond
 
-// mapSize is the address space that is reserved for the file up front. As
-// long as the file fits, growing it never has to wait for readers.
+// mapSize is the address space reserved for the file at Open. While the file fits,
+// growing it does not wait for readers.
 const mapSize = 16 << 30
 
 // Bolt is a Store on one bbolt file.
 type Bolt struct {
 	db     *bolt.DB
-	broken error // set by Update, which is for one goroutine at a time
+	broken error // owned by Update, which is not called concurrently
 }
 
 var _ Store = (*Bolt)(nil)
 
-// Open opens the file at path, creating it if there is none, and raises one of
-// an older format to Format. The folder must exist. With noSync nothing
-// survives a crash of the machine.
+// Open opens the file at path, creates it if it does not exist, and upgrades an older
+// format to Format. The folder must exist. With noSync a crash of the machine may
+// lose everything.
 func Open(path string, noSync bool) (*Bolt, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,37 +53,36 @@ func Open(path string, noSync bool) (*Bolt, error) {
 		return nil, err
 	}
 	b := &Bolt{db: db}
-	if err := b.adopt(); err != nil {
+	if err := b.upgrade(); err != nil {
 		db.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
-// create writes a complete empty file beside path and links it into place. A
-// crash before the link leaves no file at path, one after it a whole one. Of
-// two processes that do this at once, the link of one wins and both go on to
-// open the winner's file.
+// create writes a complete empty file next to path and links it into place. A crash
+// before the link leaves no file at path, a crash after it a complete one. If two
+// processes race, one link succeeds and both open that file.
 func create(path string) error {
 	folder := filepath.Dir(path)
 	f, err := os.CreateTemp(folder, filepath.Base(path)+".new*")
 	if err != nil {
 		return err
 	}
-	fresh := f.Name()
-	defer os.Remove(fresh)
+	temp := f.Name()
+	defer os.Remove(temp)
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := format(fresh); err != nil {
+	if err := format(temp); err != nil {
 		return err
 	}
-	switch err := os.Link(fresh, path); {
+	switch err := os.Link(temp, path); {
 	case err == nil:
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	default: // a file system without hard links
-		if err := os.Rename(fresh, path); err != nil {
+		if err := os.Rename(temp, path); err != nil {
 			return err
 		}
 	}
@@ -92,7 +91,7 @@ func create(path string) error {
 
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
-		return nil // folders cannot be synced there, and need not be
+		return nil // Windows cannot sync folders, and does not need to
 	}
 	dir, err := os.Open(path)
 	if err != nil {
@@ -101,11 +100,11 @@ func syncFolder(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// open turns what bbolt does with a damaged file, which includes panics and
-// memory faults, into an error.
+// open opens the database. It turns bbolt's reactions to a damaged file, including
+// panics and memory faults, into errors.
 func open(path string, noSync bool) (db *bolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer damage(&err)
+	defer recoverDamage(&err)
 	options := &bolt.Options{
 		Timeout:      lockWait,
 		NoSync:       noSync,
@@ -117,7 +116,7 @@ func open(path string, noSync bool) (db *bolt.DB, err error) {
 		options.InitialMmapSize = mapSize
 	}
 	db, err = bolt.Open(path, 0o600, options)
-	if errors.Is(err, syscall.ENOMEM) { // a limit on address space
+	if errors.Is(err, syscall.ENOMEM) { // the address space is limited (ulimit -v)
 		options.InitialMmapSize = 0
 		db, err = bolt.Open(path, 0o600, options)
 	}
@@ -131,17 +130,17 @@ func open(path string, noSync bool) (db *bolt.DB, err error) {
 	return db, err
 }
 
-// damage turns a panic into an error: bbolt panics, or reads where nothing is
-// mapped, when it meets a damaged page.
-func damage(err *error) {
+// recoverDamage turns a panic into an error: on a damaged page bbolt panics or reads
+// unmapped memory.
+func recoverDamage(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("%w: %v", ErrCorrupt, r)
 	}
 }
 
-// inspect looks at the head of an existing file before bbolt maps it. bbolt
-// would write a fresh database over an empty file, and reading past the end
-// of a truncated one kills the process.
+// inspect validates the meta pages of an existing file before bbolt maps it. bbolt
+// would initialize an empty file as a new database, and reading past the end of a
+// truncated file kills the process.
 func inspect(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -170,9 +169,9 @@ func inspect(path string) error {
 	return nil
 }
 
-// Where the fields of bbolt's meta pages stand (its file format version 2,
-// little-endian here, as on every machine Go and bbolt are used on together
-// with this package; on others the magic number does not match).
+// Offsets in bbolt's meta pages (its file format version 2). bbolt writes the
+// machine's byte order and this package reads little-endian; on a big-endian machine
+// the magic number does not match.
 const (
 	metaSize      = 80
 	metaMagic     = 0xED0CDAED
@@ -181,8 +180,8 @@ const (
 	metaHighWater = 56
 )
 
-// metaOffsets returns where the two meta pages begin: the second one follows
-// the first page, whose size the first meta tells if it is intact.
+// metaOffsets returns the offsets of the two meta pages. The second follows the first
+// page, whose size is in the first meta if that is intact.
 func metaOffsets(f *os.File) []int64 {
 	second := int64(os.Getpagesize())
 	var buf [metaSize]byte
@@ -192,7 +191,7 @@ func metaOffsets(f *os.File) []int64 {
 	return []int64{0, second}
 }
 
-// readMeta returns how long the meta page at offset says the file must be.
+// readMeta returns the file size that the meta page at offset requires.
 func readMeta(f *os.File, offset int64) (size int64, ok bool) {
 	var buf [metaSize]byte
 	if _, err := f.ReadAt(buf[:], offset); err != nil {
@@ -212,7 +211,7 @@ func readMeta(f *os.File, offset int64) (size int64, ok bool) {
 // View implements Store.
 func (b *Bolt) View(fn func(Reader) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer damage(&err)
+	defer recoverDamage(&err)
 	tx, err := b.db.Begin(false)
 	if err != nil {
 		return err
@@ -227,35 +226,35 @@ func (b *Bolt) Update(fn func(Writer) error) (err error) {
 		return b.broken
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	// A transaction that met a damaged page may have freed the wrong ones:
-	// what it did to bbolt's memory must not reach the file.
+	// A transaction that read a damaged page may have freed the wrong pages. Its
+	// in-memory freelist must not reach the file.
 	defer func() {
 		if errors.Is(err, ErrCorrupt) {
 			b.broken = err
 		}
 	}()
-	defer damage(&err)
+	defer recoverDamage(&err)
 	tx, err := b.db.Begin(true)
 	if err != nil {
 		return err
 	}
 	id := tx.ID()
-	defer tx.Rollback() // does nothing after a commit
+	defer tx.Rollback() // a no-op after a commit
 	if err := fn(writer{reader{tx}}); err != nil {
 		return err
 	}
-	// A crash before Commit has written its meta page leaves the state before
-	// this transaction, one after it the state with all of it.
+	// A crash before Commit has written the meta page leaves none of this
+	// transaction, a crash after it all of it.
 	if err := tx.Commit(); err != nil {
 		return b.settle(id, err)
 	}
 	return nil
 }
 
-// settle decides what a failed commit left. If the meta page was not written,
-// the transaction is gone and the next may try its luck (a full disk may have
-// been cleared). If it was, but not known to be on disk, bbolt's notion of
-// free pages no longer fits the file, and nothing more may be written.
+// settle determines the outcome of a failed commit. If the meta page was not written,
+// the transaction is rolled back and later ones may succeed (the disk may have been
+// full). If it was written but may not be on disk, bbolt's freelist may no longer match
+// the file, and further writes are rejected.
 func (b *Bolt) settle(id int, failure error) error {
 	tx, err := b.db.Begin(false)
 	if err != nil {
@@ -273,16 +272,16 @@ func (b *Bolt) settle(id int, failure error) error {
 // Check implements Store.
 func (b *Bolt) Check() (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer damage(&err)
-	// bbolt compares with the list of free pages, which belongs to the writer:
-	// writes have to wait.
+	defer recoverDamage(&err)
+	// bbolt's check uses the freelist, which belongs to the writer. A write
+	// transaction keeps writers out.
 	tx, err := b.db.Begin(true)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	// bbolt checks in a goroutine of its own, where a fault cannot be
-	// caught. What it is going to read is read here first.
+	// bbolt checks in its own goroutine, where a memory fault cannot be recovered.
+	// Read everything here first.
 	if err := readAll(tx); err != nil {
 		return err
 	}
@@ -293,7 +292,7 @@ func (b *Bolt) Check() (err error) {
 	return errors.Join(faults...)
 }
 
-// readAll reads every page that can be reached, and every key.
+// readAll reads every reachable page and checks the order of keys.
 func readAll(tx *bolt.Tx) error {
 	return tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
 		var last []byte
@@ -329,7 +328,7 @@ func (r reader) Range(space string, lo, hi []byte, reverse bool, fn func(key, va
 	}
 	c := bucket.Cursor()
 	if reverse {
-		backwards(c, lo, hi, fn)
+		rangeReverse(c, lo, hi, fn)
 		return
 	}
 	for k, v := c.Seek(lo); k != nil && (hi == nil || bytes.Compare(k, hi) < 0); k, v = c.Next() {
@@ -339,10 +338,10 @@ func (r reader) Range(space string, lo, hi []byte, reverse bool, fn func(key, va
 	}
 }
 
-func backwards(c *bolt.Cursor, lo, hi []byte, fn func(key, value []byte) bool) {
+func rangeReverse(c *bolt.Cursor, lo, hi []byte, fn func(key, value []byte) bool) {
 	var k, v []byte
 	if hi != nil {
-		k, v = c.Seek(hi) // the first key that is too high, or none
+		k, v = c.Seek(hi) // the first key at or above hi, or nil
 	}
 	if k == nil {
 		k, v = c.Last()
@@ -365,7 +364,7 @@ func (w writer) Put(space string, key, value []byte) error {
 		return err
 	}
 	if value == nil {
-		value = []byte{} // or it would read as no value until the commit
+		value = []byte{} // a nil value would read as absent until the commit
 	}
 	return bucket.Put(key, value)
 }

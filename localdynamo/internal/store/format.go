@@ -8,38 +8,38 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Format is the version of the file's layout. A file of a higher one is
-// refused. One of a lower one is raised when it is opened, after which programs
-// that know only the lower one refuse it.
+// Format is the version of the file format. Open rejects a file of a higher version
+// and upgrades one of a lower version; programs that know only the lower version then
+// reject the file.
 //
 //   - 1 has tables, items and request tokens.
-//   - 2 may have secondary indexes too. A program that does not know of them
-//     would write items and leave their index entries behind, which is why the
-//     number had to change. Without an index, 1 and 2 are the same.
+//   - 2 may also have secondary indexes. A program that does not know them would
+//     write items without updating the index entries, hence the new version. Without
+//     an index, 1 and 2 are the same.
 const Format = 2
 
-// The space and key under which the file says what it is.
+// The space and key that hold the format version.
 const (
 	formatSpace = "localdynamo"
 	formatKey   = "format"
 )
 
-// format makes an empty file a store.
+// format initializes an empty file.
 func format(path string) error {
 	db, err := open(path, false)
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bolt.Tx) error { return mark(writer{reader{tx}}) })
+	err = db.Update(func(tx *bolt.Tx) error { return writeFormat(writer{reader{tx}}) })
 	return errors.Join(err, db.Close())
 }
 
-func mark(w Writer) error {
+func writeFormat(w Writer) error {
 	return w.Put(formatSpace, []byte(formatKey), []byte(strconv.Itoa(Format)))
 }
 
-// adopt refuses what this program does not know, and raises what is older.
-func (b *Bolt) adopt() error {
+// upgrade rejects a file of an unknown format and upgrades one of an older format.
+func (b *Bolt) upgrade() error {
 	version := 0
 	err := b.View(func(r Reader) (err error) {
 		version, err = formatOf(r)
@@ -48,31 +48,31 @@ func (b *Bolt) adopt() error {
 	if err != nil || version == Format {
 		return err
 	}
-	// bbolt trusts its list of free pages: written to, a file in which the list
-	// is wrong would lose what it still has.
+	// bbolt trusts its freelist. Writing to a file whose freelist is wrong would
+	// destroy live pages.
 	if err := b.Check(); err != nil {
 		return err
 	}
-	// A crash before this commit leaves a file of the old format, one after it
-	// a file of the new one; either has the same tables and items.
-	if err := b.Update(mark); err != nil {
-		return fmt.Errorf("raise the file from format %d to %d: %w", version, Format, err)
+	// A crash before this commit leaves the old format, a crash after it the new
+	// one. Tables and items are the same in both.
+	if err := b.Update(writeFormat); err != nil {
+		return fmt.Errorf("upgrade the file from format %d to %d: %w", version, Format, err)
 	}
 	return nil
 }
 
-// formatOf returns a version that this program knows.
+// formatOf returns the file's format version, which is at most Format.
 func formatOf(r Reader) (int, error) {
 	stored := r.Get(formatSpace, []byte(formatKey))
 	if stored == nil {
-		return 0, fmt.Errorf("%w: a bbolt file of some other program", ErrCorrupt)
+		return 0, fmt.Errorf("%w: a bbolt file without a format version, written by another program", ErrCorrupt)
 	}
 	version, err := strconv.Atoi(string(stored))
 	switch {
 	case err != nil || version < 1:
-		return 0, fmt.Errorf("%w: format version %q", ErrCorrupt, stored)
+		return 0, fmt.Errorf("%w: invalid format version %q", ErrCorrupt, stored)
 	case version > Format:
-		return 0, fmt.Errorf("%w: format %d, this program knows up to %d; use the version that wrote it, or newer", ErrFormat, version, Format)
+		return 0, fmt.Errorf("%w: format %d, this program supports up to %d; open the file with the version that wrote it, or a newer one", ErrFormat, version, Format)
 	}
 	return version, nil
 }

@@ -10,25 +10,24 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// maxKey is the length of the longest key in bytes, that of bbolt.
+// maxKey is the maximum length of a key in bytes, the same as bbolt's.
 const maxKey = 32768
 
-// errMemoryClosed is met only by who overtakes a Close.
+// errMemoryClosed is returned only by calls that race with Close.
 var errMemoryClosed = errors.New("store is closed")
 
-// Memory is a Store that keeps everything in memory and nothing on disk. Its
-// zero value is empty and open.
+// Memory is a Store in memory. Its zero value is empty and open.
 //
-// Every state is a set of trees that no one changes once it is published: an
-// Update works on copies that share with their originals whatever they have
-// not touched, and publishes them with one pointer.
+// A published state is an immutable set of copy-on-write B-trees. Update modifies
+// copies, which share unmodified nodes with the originals, and publishes them with
+// one pointer swap.
 type Memory struct {
-	now atomic.Pointer[state] // nil before the first write
+	current atomic.Pointer[state] // nil before the first write
 }
 
 var _ Store = (*Memory)(nil)
 
-// state is the trees by space. A space without a tree is empty.
+// state maps each space to its tree. A space without a tree is empty.
 type state struct {
 	spaces map[string]*tree
 	closed bool
@@ -42,7 +41,7 @@ func newTree() *tree {
 	return btree.NewBTreeGOptions(func(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 }, btree.Options{NoLocks: true})
 }
 
-// usable returns the state to work on. There is one before the first write too.
+// usable returns s, an empty state before the first write, or errMemoryClosed.
 func (s *state) usable() (*state, error) {
 	switch {
 	case s == nil:
@@ -55,7 +54,7 @@ func (s *state) usable() (*state, error) {
 
 // View implements Store.
 func (m *Memory) View(fn func(Reader) error) error {
-	s, err := m.now.Load().usable()
+	s, err := m.current.Load().usable()
 	if err != nil {
 		return err
 	}
@@ -64,23 +63,22 @@ func (m *Memory) View(fn func(Reader) error) error {
 
 // Update implements Store.
 func (m *Memory) Update(fn func(Writer) error) error {
-	before := m.now.Load()
+	before := m.current.Load()
 	s, err := before.usable()
 	if err != nil {
 		return err
 	}
-	next := &draft{state: state{spaces: maps.Clone(s.spaces)}, own: map[string]bool{}}
+	next := &draft{state: state{spaces: maps.Clone(s.spaces)}, copied: map[string]bool{}}
 	if err := fn(next); err != nil {
 		return err
 	}
-	if !m.now.CompareAndSwap(before, &next.state) {
+	if !m.current.CompareAndSwap(before, &next.state) {
 		return errMemoryClosed
 	}
 	return nil
 }
 
-// Check implements Store. It verifies what reading relies on: the order of
-// keys.
+// Check implements Store. It verifies the order of keys.
 func (m *Memory) Check() error {
 	return m.View(func(r Reader) error {
 		for name, t := range r.(*state).spaces {
@@ -105,9 +103,9 @@ func checkOrder(name string, t *tree) error {
 	return err
 }
 
-// Close implements Store. Whatever was stored is gone.
+// Close implements Store. It discards the contents.
 func (m *Memory) Close() error {
-	m.now.Store(&state{closed: true})
+	m.current.Store(&state{closed: true})
 	return nil
 }
 
@@ -137,41 +135,41 @@ func (s *state) Range(space string, lo, hi []byte, reverse bool, fn func(key, va
 	default:
 		t.Descend(entry{key: hi}, func(e entry) bool {
 			if bytes.Equal(e.key, hi) {
-				return true // the bound itself is not meant
+				return true // hi is exclusive
 			}
 			return bytes.Compare(e.key, lo) >= 0 && fn(e.key, e.value)
 		})
 	}
 }
 
-// draft is the state that an Update works on.
+// draft is the state that an Update modifies.
 type draft struct {
 	state
-	own map[string]bool // whose trees are copies of this draft's own
+	copied map[string]bool // the spaces whose trees belong to this draft alone
 }
 
-// tree returns the tree of a space for writing; nil if there is none.
+// tree returns the tree of a space for writing, or nil if the space is empty.
 func (d *draft) tree(space string) *tree {
 	t := d.spaces[space]
-	if t == nil || d.own[space] {
+	if t == nil || d.copied[space] {
 		return t
 	}
-	return d.keep(space, t.Copy())
+	return d.set(space, t.Copy())
 }
 
-func (d *draft) keep(space string, t *tree) *tree {
-	d.spaces[space], d.own[space] = t, true
+func (d *draft) set(space string, t *tree) *tree {
+	d.spaces[space], d.copied[space] = t, true
 	return t
 }
 
-// Put implements Writer. It takes copies.
+// Put implements Writer. It copies key and value.
 func (d *draft) Put(space string, key, value []byte) error {
 	if len(key) == 0 || len(key) > maxKey {
-		return fmt.Errorf("key of %d bytes; it must have from 1 to %d", len(key), maxKey)
+		return fmt.Errorf("key has %d bytes, must have 1 to %d", len(key), maxKey)
 	}
 	t := d.tree(space)
 	if t == nil {
-		t = d.keep(space, newTree())
+		t = d.set(space, newTree())
 	}
 	own := make([]byte, len(key)+len(value))
 	n := copy(own, key)
@@ -191,6 +189,6 @@ func (d *draft) Delete(space string, key []byte) error {
 // Drop implements Writer.
 func (d *draft) Drop(space string) error {
 	delete(d.spaces, space)
-	delete(d.own, space)
+	delete(d.copied, space)
 	return nil
 }

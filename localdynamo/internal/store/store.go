@@ -1,71 +1,72 @@
-// Package store keeps ordered keys and values in one file, with snapshot reads
-// and one durable write transaction at a time. It knows nothing of tables.
+// Package store is an ordered key-value store in one file, with snapshot reads and
+// one durable write transaction at a time. It knows nothing about tables.
 //
-// Store is the whole seam between the engine and the disk; bbolt is behind it.
+// The engine accesses the disk only through Store. Bolt implements it on bbolt,
+// Memory in memory.
 package store
 
 import "errors"
 
-// Errors that Open and Check wrap.
+// Errors wrapped by Open and Check.
 var (
 	ErrLocked  = errors.New("file is in use by another process")
 	ErrCorrupt = errors.New("file is damaged or is not a localdynamo file")
 	ErrFormat  = errors.New("file was written by a newer version")
 )
 
-// ErrBroken is returned by Update after a commit failed in such a way that
-// nobody can tell what is on disk. Only opening the file again tells.
+// ErrBroken is returned by every Update after a commit whose outcome on disk is
+// unknown. The file must be reopened to find out.
 var ErrBroken = errors.New("an earlier write failed and its outcome is unknown; close and reopen the file")
 
-// ErrUncertain is in the error of the one Update whose commit failed in that way.
-// After any other error of Update nothing of it is on disk, nor ever will be.
+// ErrUncertain is wrapped by the error of the Update whose commit has an unknown
+// outcome. After any other error nothing of the Update is or will be on disk.
 var ErrUncertain = errors.New("the outcome of the write is unknown")
 
-// Store is an ordered key-value store. View may be called concurrently with
-// itself and with Update; Update is for one goroutine at a time.
+// Store is an ordered key-value store. View may be called concurrently with itself
+// and with Update. Update must not be called concurrently with itself.
 type Store interface {
-	// View runs fn on a snapshot that no later write changes.
+	// View runs fn on a snapshot, which later writes do not change.
 	View(fn func(Reader) error) error
 
-	// Update runs fn and commits what it wrote. If fn or the commit fails,
-	// nothing of it is visible, then or after a crash. When Update returns
-	// nil, all of it is on disk.
+	// Update runs fn in a transaction and commits it. When Update returns nil, all
+	// writes are on disk. If fn or the commit fails, none is visible, now or after
+	// a crash (but see ErrUncertain).
 	Update(fn func(Writer) error) error
 
-	// Check verifies the structure of the file itself, below keys.
+	// Check verifies the structure of the file, below the level of keys.
 	Check() error
 
 	// Close waits for running transactions.
 	Close() error
 }
 
-// Reader reads within one transaction. Slices that it returns belong to the
-// file: they must not be written to, nor used once the transaction is over.
-// Keys are grouped in spaces, each with an order of its own. A space that was
-// never written to is empty.
+// Reader reads within a transaction. The slices it returns must not be modified,
+// and must not be used after the transaction ends. Keys are grouped in spaces, each
+// ordered by itself. A space that was never written to is empty.
 type Reader interface {
-	// Get returns the value of key, or nil. A value that is empty is not nil.
+	// Get returns the value of key, or nil if key does not exist. An empty value is
+	// not nil.
 	Get(space string, key []byte) []byte
 
-	// Range calls fn for the keys from lo (inclusive) up to hi (exclusive; nil
-	// is no bound) in order, or in reverse, until fn returns false.
+	// Range calls fn for the keys in [lo, hi), ascending or (reverse) descending,
+	// until fn returns false. A nil hi is no bound.
 	Range(space string, lo, hi []byte, reverse bool, fn func(key, value []byte) bool)
 }
 
-// Writer also writes. What it wrote, it reads. Nothing may be written from
-// within the fn of a Range.
+// Writer reads and writes within a transaction, and reads its own writes. The fn of
+// a Range must not write.
 type Writer interface {
 	Reader
 
-	// Put sets the value of key, which has from 1 to 32,768 bytes. The slices
-	// must not change until the transaction is over.
+	// Put sets the value of key, which must have 1 to 32,768 bytes. Neither slice
+	// may be modified before the transaction ends.
 	Put(space string, key, value []byte) error
 
-	// Delete removes key, if it is there.
+	// Delete removes key if it exists.
 	Delete(space string, key []byte) error
 
-	// Drop removes all keys of a space, at far less than the cost of deleting
-	// them: half a second for a million. The space may be written to again, in
-	// the same transaction too.
+	// Drop removes all keys of a space. It is far cheaper than deleting them: half a
+	// second for a million. The space may be written again, even in the same
+	// transaction.
 	Drop(space string) error
 }

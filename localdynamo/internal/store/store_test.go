@@ -15,8 +15,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
 
-// kinds returns an empty store of every kind.
-func kinds(t *testing.T) map[string]store.Store {
+// implementations returns an empty store of each implementation.
+func implementations(t *testing.T) map[string]store.Store {
 	t.Helper()
 	bolt, err := store.Open(filepath.Join(t.TempDir(), "db"), true)
 	if err != nil {
@@ -25,10 +25,12 @@ func kinds(t *testing.T) map[string]store.Store {
 	return map[string]store.Store{"bolt": bolt, "memory": &store.Memory{}}
 }
 
-// onEach runs test on every kind of store and ends with its Check.
+// onEach runs test on each implementation, and then Check.
 func onEach(t *testing.T, test func(*testing.T, store.Store)) {
-	for name, s := range kinds(t) {
+	t.Parallel()
+	for name, s := range implementations(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			t.Cleanup(func() {
 				if err := errors.Join(s.Check(), s.Close()); err != nil {
 					t.Error(err)
@@ -39,11 +41,10 @@ func onEach(t *testing.T, test func(*testing.T, store.Store)) {
 	}
 }
 
-// TestAgainstMap does at random what a map and a sorted list of its keys can
-// do too, and compares.
-func TestAgainstMap(t *testing.T) { onEach(t, againstMap) }
+// TestModel compares random operations with a map and a sorted list of its keys.
+func TestModel(t *testing.T) { onEach(t, testModel) }
 
-func againstMap(t *testing.T, s store.Store) {
+func testModel(t *testing.T, s store.Store) {
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
 		round++
@@ -83,7 +84,7 @@ func againstMap(t *testing.T, s store.Store) {
 				}))
 			},
 			"fail": func(t *rapid.T) {
-				failure := errors.New("no")
+				failure := errors.New("rolled back")
 				err := s.Update(func(w store.Writer) error {
 					must(t, w.Put(space, []byte(key.Draw(t, "key")), []byte("never")))
 					if rapid.Bool().Draw(t, "drop") {
@@ -126,7 +127,7 @@ func compare(t *rapid.T, r store.Reader, space string, model map[string]string) 
 	limit := rapid.IntRange(1, 8).Draw(t, "limit")
 	r.Range(space, lo, hi, reverse, func(k, v []byte) bool {
 		if again := r.Get(space, k); model[string(k)] != string(v) || again == nil || !bytes.Equal(again, v) {
-			t.Fatalf("%q: %q in order, %q by key, want %q", k, v, again, model[string(k)])
+			t.Fatalf("%q: Range %q, Get %q, want %q", k, v, again, model[string(k)])
 		}
 		got = append(got, string(k))
 		return len(got) < limit
@@ -142,11 +143,10 @@ func must(t *rapid.T, err error) {
 	}
 }
 
-// TestSnapshot: a reader that has begun sees nothing of later writes, and does
-// not hold them up.
-func TestSnapshot(t *testing.T) { onEach(t, snapshot) }
+// TestSnapshotIsolation: a reader does not see later writes and does not block them.
+func TestSnapshotIsolation(t *testing.T) { onEach(t, testSnapshotIsolation) }
 
-func snapshot(t *testing.T, s store.Store) {
+func testSnapshotIsolation(t *testing.T, s store.Store) {
 	const n = 300
 	number := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 	update(t, s, func(w store.Writer) error {
@@ -176,7 +176,7 @@ func snapshot(t *testing.T, s store.Store) {
 			return true
 		})
 		if seen != n || r.Get("other", []byte("k")) == nil {
-			t.Errorf("the snapshot has changed: %d keys", seen)
+			t.Errorf("the snapshot changed: %d keys", seen)
 		}
 		return nil
 	})
@@ -192,11 +192,11 @@ func update(t *testing.T, s store.Store, fn func(store.Writer) error) {
 	}
 }
 
-// TestReadersBesideAWriter: each reader finds the counters as one transaction
-// has left them, and never older ones than before.
-func TestReadersBesideAWriter(t *testing.T) { onEach(t, readersBesideAWriter) }
+// TestConcurrentReaders: while a writer runs, each reader sees the counters of one
+// transaction, and never goes back to an older one.
+func TestConcurrentReaders(t *testing.T) { onEach(t, testConcurrentReaders) }
 
-func readersBesideAWriter(t *testing.T, s store.Store) {
+func testConcurrentReaders(t *testing.T, s store.Store) {
 	const rounds, counters = 300, 50
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -204,7 +204,7 @@ func readersBesideAWriter(t *testing.T, s store.Store) {
 		readers.Go(func() {
 			last := uint64(0)
 			for {
-				at := sameEverywhere(t, s)
+				at := consistentRound(t, s)
 				if at < last {
 					t.Errorf("round %d after %d", at, last)
 				}
@@ -234,13 +234,13 @@ func readersBesideAWriter(t *testing.T, s store.Store) {
 	}
 	close(done)
 	readers.Wait()
-	if at := sameEverywhere(t, s); at != rounds-1 {
+	if at := consistentRound(t, s); at != rounds-1 {
 		t.Errorf("the last round is %d", at)
 	}
 }
 
-// sameEverywhere returns the round that all counters were last set in.
-func sameEverywhere(t *testing.T, s store.Store) uint64 {
+// consistentRound returns the round of all counters. They must agree.
+func consistentRound(t *testing.T, s store.Store) uint64 {
 	rounds := map[uint64]bool{}
 	last := uint64(0)
 	err := s.View(func(r store.Reader) error {
@@ -257,19 +257,19 @@ func sameEverywhere(t *testing.T, s store.Store) uint64 {
 	return last
 }
 
-// TestRefusedKeys: keys that one store could not keep are refused by all.
-func TestRefusedKeys(t *testing.T) {
+// TestKeyLength: all implementations accept and reject the same key lengths.
+func TestKeyLength(t *testing.T) {
 	onEach(t, func(t *testing.T, s store.Store) {
 		for _, n := range []int{0, 32769} {
 			if err := s.Update(func(w store.Writer) error { return w.Put("space", make([]byte, n), nil) }); err == nil {
-				t.Errorf("a key of %d bytes was taken", n)
+				t.Errorf("key of %d bytes accepted", n)
 			}
 		}
 		longest := make([]byte, 32768)
 		update(t, s, func(w store.Writer) error { return w.Put("space", longest, nil) })
 		if err := s.View(func(r store.Reader) error {
 			if r.Get("space", longest) == nil {
-				t.Error("the longest key was not kept")
+				t.Error("key of the maximum length was not stored")
 			}
 			return nil
 		}); err != nil {
@@ -278,9 +278,10 @@ func TestRefusedKeys(t *testing.T) {
 	})
 }
 
-// TestClosed: a store that is closed answers nothing, least of all "empty".
+// TestClosed: a closed store returns errors; it must not look empty.
 func TestClosed(t *testing.T) {
-	for name, s := range kinds(t) {
+	t.Parallel()
+	for name, s := range implementations(t) {
 		if err := s.Close(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// The properties that fuzz targets share with the tests that draw by rapid.
+// The checks below are shared by the fuzz targets and the rapid tests.
 
 // tester is a *testing.T or a *rapid.T.
 type tester interface {
@@ -21,8 +21,7 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// FuzzNumbers: of any two texts that are numbers, order, sum and difference are
-// those of apd; and whatever the text, apd agrees that it is a number.
+// FuzzNumbers: parsing, order, sum and difference agree with apd.
 func FuzzNumbers(f *testing.F) {
 	for _, s := range []string{
 		"0", "-0", "1", "1.0", "007", ".5", "5.", "1e2", "1E-130", "9.9999999999999999999999999999999999999e125", "-99999999999999999999999999999999999999",
@@ -37,7 +36,7 @@ func FuzzNumbers(f *testing.F) {
 		if errX == nil {
 			checkCanonical(t, a, x)
 		} else {
-			checkRefused(t, a)
+			checkRejected(t, a)
 		}
 		if errX == nil && errY == nil {
 			checkNumbers(t, x, y)
@@ -45,7 +44,7 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
-// FuzzKeyOrder: the byte order of two keys is the order of their values.
+// FuzzKeyOrder: the byte order of keys is the order of their values.
 func FuzzKeyOrder(f *testing.F) {
 	f.Add(uint8(0), []byte("a"), []byte("a\x00"), []byte("b"))
 	f.Add(uint8(0), []byte(""), []byte("\x00\x01"), []byte("\x00\xff"))
@@ -62,7 +61,8 @@ func FuzzKeyOrder(f *testing.F) {
 	})
 }
 
-// keyValue makes a canonical key value of fuzzed bytes; nil if they are none.
+// keyValue returns fuzzed bytes as a canonical key value, or nil if they are not a
+// valid number.
 func keyValue(kind uint8, b []byte) types.AttributeValue {
 	switch kind % 3 {
 	case 0:
@@ -77,7 +77,8 @@ func keyValue(kind uint8, b []byte) types.AttributeValue {
 	return &types.AttributeValueMemberB{Value: b}
 }
 
-// checkKeyOrder: a and b are canonical key values of one type, tail is any.
+// checkKeyOrder checks the encoding of two canonical key values of the same type. tail
+// may have another type.
 func checkKeyOrder(t tester, a, b, tail types.AttributeValue) {
 	t.Helper()
 	want, ok := value.Compare(a, b)
@@ -88,18 +89,18 @@ func checkKeyOrder(t tester, a, b, tail types.AttributeValue) {
 	if got := bytes.Compare(x, y); got != cmp.Compare(want, 0) {
 		t.Fatalf("%x %x: %d, want %d", x, y, got, want)
 	}
-	// Strung together, the first decides, and the second breaks ties; no key is
-	// the beginning of another.
-	strung := append(bytes.Clone(x), encodeKey(t, tail)...)
-	if got := bytes.Compare(strung, y); want != 0 && got != cmp.Compare(want, 0) {
-		t.Fatalf("%x %x: the tail decides", x, y)
+	// In a concatenation the first key decides and the second breaks ties. No key is
+	// a prefix of another.
+	joined := append(bytes.Clone(x), encodeKey(t, tail)...)
+	if got := bytes.Compare(joined, y); want != 0 && got != cmp.Compare(want, 0) {
+		t.Fatalf("%x %x: the tail changes the order", x, y)
 	}
 	if want != 0 && bytes.HasPrefix(y, x) {
-		t.Fatalf("%x begins %x", x, y)
+		t.Fatalf("%x is a prefix of %x", x, y)
 	}
-	above := value.PrefixEnd(x)
-	if above != nil && (bytes.Compare(strung, above) >= 0 || want < 0 && bytes.Compare(y, above) < 0) {
-		t.Fatalf("after %x: %x", x, above)
+	end := value.PrefixEnd(x)
+	if end != nil && (bytes.Compare(joined, end) >= 0 || want < 0 && bytes.Compare(y, end) < 0) {
+		t.Fatalf("PrefixEnd(%x) = %x", x, end)
 	}
 }
 
@@ -112,7 +113,7 @@ func encodeKey(t tester, v types.AttributeValue) []byte {
 	return k
 }
 
-// checkNumbers: a and b are canonical.
+// checkNumbers compares order and arithmetic with apd. a and b are canonical.
 func checkNumbers(t tester, a, b string) {
 	t.Helper()
 	x, y := exact(t, a), exact(t, b)
@@ -142,12 +143,12 @@ func checkNumbers(t tester, a, b string) {
 	}
 }
 
-// checkCanonical: c is what was made of the text s.
+// checkCanonical checks that c is the canonical text of the number s.
 func checkCanonical(t tester, s, c string) {
 	t.Helper()
 	given, _, err := apd.NewFromString(s)
 	switch d := exact(t, c); {
-	case err != nil && d.IsZero(): // a zero with an exponent beyond apd's
+	case err != nil && d.IsZero(): // a zero whose exponent is out of apd's range
 	case err != nil || d.Cmp(given) != 0 || !storable(d):
 		t.Fatalf("%q became %q: %v", s, c, err)
 	}
@@ -156,15 +157,16 @@ func checkCanonical(t tester, s, c string) {
 	}
 }
 
-// checkRefused: s was refused, and is then no number, or none that fits.
-func checkRefused(t tester, s string) {
+// checkRejected checks that s, which was rejected, is not a number within the bounds.
+func checkRejected(t tester, s string) {
 	t.Helper()
 	if len(s) > 200 {
 		return // slow for apd
 	}
 	d, _, err := apd.NewFromString(s)
-	if err == nil && d.Form == apd.Finite && storable(d) && !d.IsZero() { // a zero by the exponent it has
-		t.Fatalf("%q was refused", s)
+	// A zero is accepted or rejected by its exponent as written, which apd drops.
+	if err == nil && d.Form == apd.Finite && storable(d) && !d.IsZero() {
+		t.Fatalf("%q was rejected", s)
 	}
 }
 

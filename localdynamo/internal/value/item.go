@@ -9,21 +9,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Item is an item as it stands on disk:
+// Item is an encoded item:
 //
 //	size  count  { name  tag  [length payload] }…
 //
-// with numbers as base-128 varints and names in byte order, so that equal
-// items have equal encodings. Every payload is
-// preceded by its length, so that looking up one attribute steps over the
-// others without decoding them; strings and numbers are kept as text, so that
-// decoding copies an item once and cuts strings out of the copy.
+// Integers are base-128 varints. Names are in byte order, so that equal items have
+// equal encodings. Every payload is preceded by its length, so that Lookup skips
+// attributes without decoding them. Strings and numbers are stored as text, so that
+// Decode copies an item once and slices strings out of the copy.
 type Item string
 
-// ErrMalformed says that stored bytes are not an item.
+// ErrMalformed is returned for stored bytes that are not a valid item.
 var ErrMalformed = errors.New("malformed stored item")
 
-// Tags of the stored form. They are part of the file format.
+// Type tags. They are part of the file format.
 const (
 	tagS     = 'S'
 	tagN     = 'N'
@@ -38,13 +37,13 @@ const (
 	tagBS    = 'b'
 )
 
-// View lays an Item over stored bytes without copying. It is valid as long as
-// the bytes are; values decoded from it share them, except binaries.
+// View returns stored as an Item without copying. It is valid as long as stored
+// is. Values decoded from it share its memory, except binaries.
 func View(stored []byte) Item {
 	return Item(unsafe.String(unsafe.SliceData(stored), len(stored)))
 }
 
-// Encode appends the stored form of a canonical item.
+// Encode appends the encoding of a canonical item to dst.
 func Encode(dst []byte, item map[string]types.AttributeValue) []byte {
 	dst = binary.AppendUvarint(dst, uint64(ItemSize(item)))
 	return appendMembers(dst, item)
@@ -112,8 +111,8 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return dst
 }
 
-// appendContainer writes the payload in place and then makes room for its
-// length in front of it: nesting is bounded, so a byte moves at most 31 times.
+// appendContainer writes the payload and then inserts its length in front of it.
+// Nesting is bounded, so a byte moves at most 31 times.
 func appendContainer(dst []byte, tag byte, payload func([]byte) []byte) []byte {
 	dst = append(dst, tag)
 	start := len(dst)
@@ -123,13 +122,13 @@ func appendContainer(dst []byte, tag byte, payload func([]byte) []byte) []byte {
 	return slices.Insert(dst, start, length[:n]...)
 }
 
-// Size returns the bytes that AWS bills for the item; 0 if it is malformed.
+// Size returns ItemSize of the item, or 0 if it is malformed.
 func (it Item) Size() int {
 	r := reader{s: string(it)}
 	return r.uvarint()
 }
 
-// Decode returns the whole item. The values share the memory of it.
+// Decode decodes the item. The values share its memory.
 func (it Item) Decode() (map[string]types.AttributeValue, error) {
 	r := reader{s: string(it)}
 	r.uvarint()
@@ -140,7 +139,7 @@ func (it Item) Decode() (map[string]types.AttributeValue, error) {
 	return m, nil
 }
 
-// Lookup returns one attribute, or nil if the item has none of that name.
+// Lookup returns the named attribute, or nil if the item does not have it.
 func (it Item) Lookup(name string) (types.AttributeValue, error) {
 	r := reader{s: string(it)}
 	r.uvarint()
@@ -164,8 +163,8 @@ func (it Item) Lookup(name string) (types.AttributeValue, error) {
 	return nil, nil
 }
 
-// reader takes a stored form apart. After a fault bad is set, and everything
-// read is a zero value.
+// reader decodes an item. After an error bad is set and every read returns a zero
+// value.
 type reader struct {
 	s   string
 	bad bool
@@ -198,8 +197,9 @@ func (r *reader) uvarint() int {
 	return 0
 }
 
-// count reads a number of things that each take at least one byte, so that a
-// damaged count cannot ask for more memory than the item itself takes.
+// count reads a count of elements of at least one byte each. It rejects counts
+// larger than the remaining input, so that a corrupt count cannot cause a large
+// allocation.
 func (r *reader) count() int {
 	n := r.uvarint()
 	if n > len(r.s) {
@@ -216,7 +216,7 @@ func (r *reader) text() string {
 	return s
 }
 
-// skip steps over one value.
+// skip skips one value.
 func (r *reader) skip() {
 	switch r.byte() {
 	case tagTrue, tagFalse, tagNull:
@@ -279,7 +279,7 @@ func (r *reader) container(tag byte, depth int) types.AttributeValue {
 	case tagNS:
 		set := r.texts()
 		if !slices.IsSortedFunc(set, CompareNumbers) {
-			slices.SortFunc(set, CompareNumbers) // older files have them in the order of their texts
+			slices.SortFunc(set, CompareNumbers) // older files sort number sets as text
 		}
 		return &types.AttributeValueMemberNS{Value: set}
 	case tagBS:

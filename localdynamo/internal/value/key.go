@@ -8,15 +8,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Bytes that end or escape a string inside a key. The end sorts below every
-// escaped zero byte, hence a string sorts before every longer one it begins.
+// Bytes that terminate or escape a string inside a key. The terminator sorts below
+// every escaped zero byte, so a string sorts before its extensions.
 const (
 	keyZero    = 0x00
 	keyEnd     = 0x01
 	keyEscaped = 0xff
 )
 
-// First byte of a number inside a key.
+// First byte of a number inside a key: its sign.
 const (
 	keyNegative = 0x7f
 	keyNull     = 0x80
@@ -25,9 +25,9 @@ const (
 
 var errNotKey = errors.New("not a key type")
 
-// AppendKey appends a form of the canonical scalar v (S, N or B) whose byte
-// order is the order of values, and which says itself where it ends, so that
-// several can be strung together.
+// AppendKey appends an order-preserving, self-delimiting encoding of the canonical
+// scalar v (S, N or B): bytewise order is value order, and encodings can be
+// concatenated.
 func AppendKey(dst []byte, v types.AttributeValue) ([]byte, error) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -40,8 +40,8 @@ func AppendKey(dst []byte, v types.AttributeValue) ([]byte, error) {
 	return nil, errNotKey
 }
 
-// AppendKeyPrefix appends what the keys of all strings (or binaries) that
-// begin with v have in common, and nothing else has.
+// AppendKeyPrefix appends the prefix that the keys of exactly those strings (or
+// binaries) share that begin with v.
 func AppendKeyPrefix(dst []byte, v types.AttributeValue) ([]byte, error) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -63,9 +63,9 @@ func appendEscaped(dst []byte, s string) []byte {
 	}
 }
 
-// appendNumberKey writes sign, exponent (one byte holds all 256 of them), the
-// digits two to a byte from 1 to 100, and a zero byte. For a negative number
-// all but the sign is inverted, so that the larger magnitude sorts first.
+// appendNumberKey appends the sign, the exponent (one byte: there are 256), the
+// digits as two per byte (values 1 to 100), and a zero byte. For a negative number
+// everything after the sign is inverted, so that larger magnitudes sort first.
 func appendNumberKey(dst []byte, canonical string) ([]byte, error) {
 	d, err := parse(canonical)
 	if err != nil {
@@ -89,8 +89,8 @@ func appendNumberKey(dst []byte, canonical string) ([]byte, error) {
 	return append(dst, invert), nil
 }
 
-// PrefixEnd returns the least key above every key that begins with prefix, or nil
-// if there is none.
+// PrefixEnd returns the smallest key greater than every key that begins with
+// prefix, or nil if no such key exists.
 func PrefixEnd(prefix []byte) []byte {
 	n := len(prefix)
 	for n > 0 && prefix[n-1] == 0xff {

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// Bounds of a number: significant digits, and the exponent of its first one.
+// Bounds of a number: its significant digits, and the exponent of the first one.
 const (
 	maxDigits   = 38
 	minExponent = -130
 	maxExponent = 125
 )
 
-// Errors of a malformed number, with the words that AWS uses.
+// Errors for numbers out of range. The messages are AWS's.
 var (
 	errOverflow  = errors.New("Number overflow. Attempting to store a number with magnitude larger than supported range")
 	errUnderflow = errors.New("Number underflow. Attempting to store a number with magnitude smaller than supported range")
 	errPrecision = errors.New("Attempting to store more than 38 significant digits in a Number")
 )
 
-// decimal is ±0.d₁d₂…dₙ × 10^exp, with d₁ and dₙ not zero; no digits is zero.
+// decimal is ±0.d₁d₂…dₙ × 10^exp, where d₁ and dₙ are not zero. Zero has no digits.
 type decimal struct {
 	negative bool
 	digits   string
 	exp      int
 }
 
-// Canonical returns the one text that stands for the number written in s:
-// plain decimal, no leading or trailing zero, no exponent, no "-0".
+// Canonical returns the canonical text of the number s: plain decimal, without
+// redundant zeros or exponent, and never "-0".
 func Canonical(s string) (string, error) {
 	if isCanonicalInteger(s) {
 		return s, nil
@@ -41,7 +41,7 @@ func Canonical(s string) (string, error) {
 	return d.check()
 }
 
-// isCanonicalInteger is the fast path: nearly every number a program stores.
+// isCanonicalInteger is the fast path; nearly every stored number takes it.
 func isCanonicalInteger(s string) bool {
 	digits := strings.TrimPrefix(s, "-")
 	if len(digits) == 0 || len(digits) > maxDigits || digits[0] == '0' {
@@ -55,9 +55,9 @@ func isCanonicalInteger(s string) bool {
 	return true
 }
 
-// parse reads [sign]digits[.digits][(e|E)[sign]digits]; one side of the point
-// may be missing. A zero must be in the range by the exponent it is written
-// with, since it has no digits that the bounds could look at.
+// parse parses [sign]digits[.digits][(e|E)[sign]digits]. The digits on one side of
+// the point may be missing. Zero has no significant digits, so its range check uses
+// the exponent as written.
 func parse(s string) (decimal, error) {
 	var d decimal
 	rest := s
@@ -84,22 +84,22 @@ func parse(s string) (decimal, error) {
 		}
 	}
 	d.exp = len(whole) + exponent
-	d.normalise(digits)
+	d.normalize(digits)
 	if d.digits == "" {
 		return d, checkExponent(exponent)
 	}
 	return d, nil
 }
 
-// parseExponent reads 64 bits, as AWS does: with more than those a text is no
-// number. It saturates far outside the range of one, so that sums do not wrap.
+// parseExponent accepts exponents of up to 64 bits, as AWS does. The result
+// saturates far outside the valid range, so that sums do not overflow.
 func parseExponent(s string) (int, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	const enough = 1 << 40
 	return int(min(max(n, -enough), enough)), err == nil
 }
 
-func (d *decimal) normalise(digits string) {
+func (d *decimal) normalize(digits string) {
 	trimmed := strings.TrimLeft(digits, "0")
 	d.exp -= len(digits) - len(trimmed)
 	d.digits = strings.TrimRight(trimmed, "0")
@@ -108,7 +108,7 @@ func (d *decimal) normalise(digits string) {
 	}
 }
 
-// check applies the bounds and returns the canonical text.
+// check enforces the bounds and returns the canonical text.
 func (d decimal) check() (string, error) {
 	switch {
 	case d.digits == "":
@@ -167,9 +167,8 @@ func CompareNumbers(a, b string) int {
 	return compareMagnitudes(a, b)
 }
 
-// compareMagnitudes relies on the canonical form: with whole parts of equal
-// length the points stand at the same place, and the order of the texts is
-// the order of the numbers.
+// compareMagnitudes relies on the canonical form: if the integer parts have the
+// same length, the decimal points align and text order is numeric order.
 func compareMagnitudes(a, b string) int {
 	if d := wholeLen(a) - wholeLen(b); d != 0 {
 		return d
@@ -184,8 +183,8 @@ func wholeLen(s string) int {
 	return len(s)
 }
 
-// Add returns a + b for canonical numbers, exactly; a sum that needs more than
-// 38 digits is refused, never rounded. AWS calls that an overflow too.
+// Add returns the exact sum of two canonical numbers. It never rounds: a sum of
+// more than 38 significant digits is an error, which AWS reports as an overflow.
 func Add(a, b string) (string, error) {
 	x, errX := strconv.ParseInt(a, 10, 63)
 	y, errY := strconv.ParseInt(b, 10, 63)
@@ -195,7 +194,7 @@ func Add(a, b string) (string, error) {
 	return addExact(a, b)
 }
 
-// Subtract returns a - b under the same rules.
+// Subtract returns a - b; see Add.
 func Subtract(a, b string) (string, error) {
 	return Add(a, negate(b))
 }
@@ -225,7 +224,7 @@ func addExact(a, b string) (string, error) {
 	sum.Add(sum, y.scaled(scale))
 	digits := new(big.Int).Abs(sum).String()
 	out := decimal{negative: sum.Sign() < 0, exp: len(digits) + scale}
-	out.normalise(digits)
+	out.normalize(digits)
 	text, err := out.check()
 	if errors.Is(err, errPrecision) {
 		return "", errOverflow
@@ -233,7 +232,8 @@ func addExact(a, b string) (string, error) {
 	return text, err
 }
 
-// scaled returns d × 10^-scale as an integer; scale is at most d's own.
+// scaled returns d × 10^-scale as an integer. scale must not exceed
+// d.exp-len(d.digits).
 func (d decimal) scaled(scale int) *big.Int {
 	n := new(big.Int)
 	if d.digits == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Union returns the members of both sets, which are of one type.
+// Union returns the union of two sets of the same type.
 func Union(a, b types.AttributeValue) types.AttributeValue {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberSS:
@@ -21,8 +21,8 @@ func Union(a, b types.AttributeValue) types.AttributeValue {
 	return a
 }
 
-// Difference returns the members of a that b has not, or nil if there are
-// none. The sets are of one type.
+// Difference returns the members of a that are not in b, or nil if there are none.
+// The sets must have the same type.
 func Difference(a, b types.AttributeValue) types.AttributeValue {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberSS:
@@ -42,7 +42,7 @@ func Difference(a, b types.AttributeValue) types.AttributeValue {
 	return nil
 }
 
-// merge returns the sorted members of either.
+// merge returns the sorted union.
 func merge(a, b []string, compare func(a, b string) int) []string {
 	both := slices.Concat(a, b)
 	slices.SortFunc(both, compare)

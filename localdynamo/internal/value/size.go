@@ -6,11 +6,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// MaxItemSize is the largest item in bytes, attribute names included.
+// MaxItemSize is the maximum size of an item in bytes, including attribute names.
 const MaxItemSize = 400 << 10
 
-// ItemSize returns the bytes that AWS bills for an item: names and values,
-// without the overhead of storage.
+// ItemSize returns the size of an item in bytes as AWS bills it: names and values,
+// without storage overhead.
 func ItemSize(item map[string]types.AttributeValue) int {
 	n := 0
 	for name, v := range item {
@@ -19,8 +19,8 @@ func ItemSize(item map[string]types.AttributeValue) int {
 	return n
 }
 
-// Size returns the bytes of one canonical value: three for a map or list and
-// one more for each member, one for a boolean or null.
+// Size returns the billed size of a canonical value in bytes. A map or list costs
+// 3 bytes plus 1 per member; a boolean or null costs 1.
 func Size(v types.AttributeValue) int {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -63,10 +63,10 @@ func Size(v types.AttributeValue) int {
 	return 1 // BOOL, NULL
 }
 
-// numberSize is a byte, one for two significant digits on either side of the
-// decimal point, and one for the sign of a negative number. Digits on both
-// sides do not share a byte, as AWS was seen to count them: its documentation
-// speaks of two digits a byte, and calls that approximate.
+// numberSize returns 1 byte, plus 1 per two significant digits on each side of the
+// decimal point, plus 1 for a negative sign. Digits on different sides do not share
+// a byte. That is measured on AWS: its documentation says two digits per byte, and
+// calls that approximate.
 func numberSize(canonical string) int {
 	digits, sign := canonical, 0
 	if rest, negative := strings.CutPrefix(digits, "-"); negative {

@@ -1,12 +1,12 @@
-// Package value is the data model of DynamoDB: what an attribute value may
-// be, how two of them compare, how large they are, and how items and keys are
-// written to disk.
+// Package value implements DynamoDB's data model: validation, comparison and
+// size of attribute values, number arithmetic, and the encoding of items and
+// keys on disk.
 //
-// Values travel as the SDK's own types.AttributeValue, with one promise added:
-// a value that has passed Clean (or was decoded from disk) is canonical. Its
-// numbers are plain decimals that are equal exactly when their texts are, its
-// sets are sorted (numbers by value, all else bytewise), not empty and hold no
-// member twice, and it shares no memory with the caller.
+// Values are the SDK's types.AttributeValue. A value returned by Normalize, or
+// decoded from disk, is canonical: numbers are plain decimals that are equal
+// exactly when their texts are; sets are sorted (numbers by value, strings and
+// binaries bytewise), not empty and free of duplicates; and it shares no memory
+// with the caller.
 package value
 
 import (
@@ -18,15 +18,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// MaxDepth is how many maps and lists may enclose a value, the item itself
-// included.
+// MaxDepth is the maximum number of maps and lists that enclose a value,
+// including the item itself.
 const MaxDepth = 32
 
-// MaxName is how many bytes the name of an attribute, or of a member of a map,
-// may have.
+// MaxName is the maximum length of an attribute name or map key, in bytes.
 const MaxName = 1<<16 - 1
 
-// Errors of a malformed value, with the words that AWS uses.
+// Errors for malformed values. The messages are AWS's.
 var (
 	ErrNoType    = errors.New("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
 	ErrTooDeep   = errors.New("Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit")
@@ -38,8 +37,8 @@ var (
 	errEmptyBS   = errors.New("One or more parameter values were invalid: Binary sets should not be empty")
 )
 
-// Type returns the one- to four-letter name of v's type as it stands on the
-// wire ("S", "NS", "BOOL"), or "" if v is none that DynamoDB knows.
+// Type returns the wire name of v's type ("S", "NS", "BOOL"), or "" if v is not
+// a DynamoDB type.
 func Type(v types.AttributeValue) string {
 	switch v.(type) {
 	case *types.AttributeValueMemberS:
@@ -66,13 +65,13 @@ func Type(v types.AttributeValue) string {
 	return ""
 }
 
-// Normalize checks v and returns a canonical deep copy of it.
+// Normalize validates v and returns a canonical deep copy.
 func Normalize(v types.AttributeValue) (types.AttributeValue, error) {
 	return normalize(v, 1)
 }
 
-// NormalizeItem checks and copies a whole item or key. Of several faults it reports
-// the name of an attribute first, and the name of a member of a map last.
+// NormalizeItem validates and copies an item or key. If several errors apply,
+// an invalid attribute name is reported first and an invalid map key last.
 func NormalizeItem(item map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
 	for name := range item {
 		if err := CheckName(name); err != nil {
@@ -88,7 +87,7 @@ func NormalizeItem(item map[string]types.AttributeValue) (map[string]types.Attri
 	return out, err
 }
 
-// normalize works on a value that depth maps and lists enclose.
+// normalize handles a value enclosed by depth maps and lists.
 func normalize(v types.AttributeValue, depth int) (types.AttributeValue, error) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -163,7 +162,7 @@ func normalizeMap(in map[string]types.AttributeValue, depth int) (map[string]typ
 	return out, nil
 }
 
-// CheckName checks the name of an attribute, or of a member of a map.
+// CheckName validates an attribute name or map key.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -185,7 +184,7 @@ func normalizeSet(v types.AttributeValue) (types.AttributeValue, error) {
 		}
 		set := slices.Sorted(slices.Values(v.Value))
 		if hasDuplicate(set) {
-			return nil, errTwiceSS(v.Value)
+			return nil, errDuplicateSS(v.Value)
 		}
 		return &types.AttributeValueMemberSS{Value: set}, nil
 	case *types.AttributeValueMemberNS:
@@ -218,9 +217,9 @@ func normalizeNumberSet(in []string) (types.AttributeValue, error) {
 		out[i] = c
 	}
 	slices.SortFunc(out, CompareNumbers)
-	// Duplicates are numeric: 1 and 1.0 are one member given twice.
+	// Duplicates are numeric: 1 and 1.0 are the same member.
 	if hasDuplicate(out) {
-		return nil, errTwiceNS()
+		return nil, errDuplicateNS()
 	}
 	return &types.AttributeValueMemberNS{Value: out}, nil
 }
@@ -229,7 +228,7 @@ func normalizeBinarySet(in [][]byte) (types.AttributeValue, error) {
 	set := sortedBinaries(in)
 	for i := 1; i < len(set); i++ {
 		if bytes.Equal(set[i-1], set[i]) {
-			return nil, errTwiceBS(in)
+			return nil, errDuplicateBS(in)
 		}
 	}
 	return &types.AttributeValueMemberBS{Value: set}, nil
@@ -245,7 +244,7 @@ func sortedBinaries(in [][]byte) [][]byte {
 	return out
 }
 
-// hasDuplicate looks at a sorted list.
+// hasDuplicate requires a sorted list.
 func hasDuplicate(sorted []string) bool {
 	for i := 1; i < len(sorted); i++ {
 		if sorted[i-1] == sorted[i] {
@@ -255,7 +254,8 @@ func hasDuplicate(sorted []string) bool {
 	return false
 }
 
-// copyBytes never returns nil: an empty binary is a value, not its absence.
+// copyBytes never returns nil, because an empty binary is a value and nil means
+// absent.
 func copyBytes(b []byte) []byte {
 	return append(make([]byte, 0, len(b)), b...)
 }
@@ -284,11 +284,11 @@ func Clone(v types.AttributeValue) types.AttributeValue {
 	case *types.AttributeValueMemberB:
 		return &types.AttributeValueMemberB{Value: copyBytes(v.Value)}
 	}
-	return v // the remaining scalars are never written to
+	return v // the other scalars are never modified in place
 }
 
-// Equal reports whether two canonical values are the same. Values of unlike
-// types differ.
+// Equal reports whether two canonical values are equal. Values of different
+// types are not.
 func Equal(a, b types.AttributeValue) bool {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberS:
@@ -325,7 +325,7 @@ func Equal(a, b types.AttributeValue) bool {
 	return false
 }
 
-// EqualItems reports whether two canonical items are the same.
+// EqualItems reports whether two canonical items are equal.
 func EqualItems(a, b map[string]types.AttributeValue) bool {
 	if len(a) != len(b) {
 		return false
@@ -338,8 +338,8 @@ func EqualItems(a, b map[string]types.AttributeValue) bool {
 	return true
 }
 
-// Compare orders two canonical scalars of one type among S, N and B; ok is
-// false for any other pair, which no order relates.
+// Compare orders two canonical scalars of the same type, S, N or B. ok is false
+// for any other pair: DynamoDB does not order them.
 func Compare(a, b types.AttributeValue) (order int, ok bool) {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberS:
@@ -358,25 +358,27 @@ func Compare(a, b types.AttributeValue) (order int, ok bool) {
 	return 0, false
 }
 
-// CheckDepth refuses an item that an update has nested too deeply.
+// CheckDepth returns ErrTooDeep if item is nested deeper than MaxDepth, as it can
+// be after an update.
 func CheckDepth(item map[string]types.AttributeValue) error {
 	for _, v := range item {
-		if !shallow(v, 1) {
+		if !withinDepth(v, 1) {
 			return ErrTooDeep
 		}
 	}
 	return nil
 }
 
-// shallow looks at a value that depth maps and lists enclose.
-func shallow(v types.AttributeValue, depth int) bool {
+// withinDepth reports whether v, enclosed by depth maps and lists, stays within
+// MaxDepth.
+func withinDepth(v types.AttributeValue, depth int) bool {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberL:
 		if v == nil || depth >= MaxDepth {
 			return v == nil
 		}
 		for _, e := range v.Value {
-			if !shallow(e, depth+1) {
+			if !withinDepth(e, depth+1) {
 				return false
 			}
 		}
@@ -385,7 +387,7 @@ func shallow(v types.AttributeValue, depth int) bool {
 			return v == nil
 		}
 		for _, e := range v.Value {
-			if !shallow(e, depth+1) {
+			if !withinDepth(e, depth+1) {
 				return false
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// number draws the text of a number within DynamoDB's bounds, in any spelling.
+// number draws a number in any notation, mostly within DynamoDB's bounds.
 func number() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		sign := rapid.SampledFrom([]string{"", "-"}).Draw(t, "sign")
@@ -42,6 +42,7 @@ func canonical(t *rapid.T, s string) string {
 }
 
 func TestCanonicalNumbers(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := number().Draw(t, "number")
 		c := canonical(t, s)
@@ -52,18 +53,20 @@ func TestCanonicalNumbers(t *testing.T) {
 			t.Fatalf("%q is not canonical: %q", c, again)
 		}
 		if strings.ContainsAny(c, "eE+") || strings.Contains(c, ".") && strings.HasSuffix(c, "0") {
-			t.Fatalf("%q is not plain", c)
+			t.Fatalf("%q is not a plain decimal", c)
 		}
 	})
 }
 
-func TestNumbersAgainstApd(t *testing.T) {
+func TestArithmeticAgainstApd(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		checkNumbers(t, canonical(t, number().Draw(t, "a")), canonical(t, number().Draw(t, "b")))
 	})
 }
 
-func TestMalformedNumbers(t *testing.T) {
+func TestNumberSyntaxAndRange(t *testing.T) {
+	t.Parallel()
 	nines := strings.Repeat("9", 38)
 	for _, c := range []struct{ in, want string }{
 		{"1.0", "1"},
@@ -119,8 +122,8 @@ func TestMalformedNumbers(t *testing.T) {
 
 // scalar draws a canonical key value.
 func scalar(kind string) *rapid.Generator[types.AttributeValue] {
-	// Few letters, so that prefixes and ties are frequent; the zero and the
-	// highest byte, because keys treat them specially.
+	// Few letters, so that prefixes and ties are frequent. Bytes 0x00 and 0xff,
+	// because keys treat them specially.
 	text := rapid.OneOf(rapid.StringOfN(rapid.SampledFrom([]rune("\x00\x01a\u00ff")), 0, 6, -1), rapid.String())
 	return rapid.Custom(func(t *rapid.T) types.AttributeValue {
 		switch kind {
@@ -134,7 +137,8 @@ func scalar(kind string) *rapid.Generator[types.AttributeValue] {
 	})
 }
 
-func TestKeysKeepOrder(t *testing.T) {
+func TestKeyOrder(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"S", "N", "B"} {
 		t.Run(kind, rapid.MakeCheck(func(t *rapid.T) {
 			a, b, tail := scalar(kind).Draw(t, "a"), scalar(kind).Draw(t, "b"), scalar("S").Draw(t, "tail")
@@ -144,6 +148,7 @@ func TestKeysKeepOrder(t *testing.T) {
 }
 
 func TestKeyPrefix(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{"S", "B"}).Draw(t, "kind")
 		whole, part := scalar(kind).Draw(t, "whole"), scalar(kind).Draw(t, "part")
@@ -165,7 +170,7 @@ func TestKeyPrefix(t *testing.T) {
 	})
 }
 
-// any draws a value of any type, nested no deeper than depth.
+// anyValue draws a value of any type, nested at most depth levels deep.
 func anyValue(depth int) *rapid.Generator[types.AttributeValue] {
 	return rapid.Custom(func(t *rapid.T) types.AttributeValue {
 		n := 8
@@ -209,7 +214,8 @@ func anyItem(depth int) *rapid.Generator[map[string]types.AttributeValue] {
 	return rapid.MapOfN(rapid.StringN(1, 10, -1), anyValue(depth), 0, 5)
 }
 
-func TestItemsRoundTrip(t *testing.T) {
+func TestItemRoundTrip(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		item, err := value.NormalizeItem(anyItem(3).Draw(t, "item"))
 		if err != nil {
@@ -228,21 +234,21 @@ func TestItemsRoundTrip(t *testing.T) {
 			t.Fatalf("size %d, want %d", view.Size(), value.ItemSize(item))
 		}
 		if !bytes.Equal(value.Encode(nil, decoded), encoded) {
-			t.Fatal("two encodings of one item")
+			t.Fatal("encoding is not deterministic")
 		}
 		for name, want := range item {
 			if got, err := view.Lookup(name); err != nil || !value.Equal(got, want) || !value.Equal(value.Clone(got), want) {
-				t.Fatalf("look up %q: %v, %v", name, got, err)
+				t.Fatalf("Lookup(%q): %v, %v", name, got, err)
 			}
 		}
 		absent := rapid.String().Draw(t, "absent")
 		if got, err := view.Lookup(absent); err != nil || (got == nil) != (item[absent] == nil) {
-			t.Fatalf("look up %q: %v, %v", absent, got, err)
+			t.Fatalf("Lookup(%q): %v, %v", absent, got, err)
 		}
 	})
 }
 
-// FuzzDecode: whatever the bytes, decoding returns.
+// FuzzDecode: decoding any bytes terminates without a panic.
 func FuzzDecode(f *testing.F) {
 	f.Add(value.Encode(nil, map[string]types.AttributeValue{
 		"a": &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberNULL{Value: true}}},
@@ -259,7 +265,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func TestSizes(t *testing.T) {
+func TestSize(t *testing.T) {
+	t.Parallel()
 	n := func(s string) types.AttributeValue { return &types.AttributeValueMemberN{Value: s} }
 	for _, c := range []struct {
 		v    types.AttributeValue
@@ -296,7 +303,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestDepth(t *testing.T) {
+func TestMaxDepth(t *testing.T) {
+	t.Parallel()
 	nested := func(n int) map[string]types.AttributeValue {
 		var v types.AttributeValue = &types.AttributeValueMemberS{Value: "x"}
 		for range n {
@@ -320,16 +328,17 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestNumberSetsInOrder: members stand in the order of their values, also in
-// items that were written when they stood in that of their texts.
-func TestNumberSetsInOrder(t *testing.T) {
+// TestNumberSetOrder: number sets are sorted by value, including those from older
+// files, which sorted them as text.
+func TestNumberSetOrder(t *testing.T) {
+	t.Parallel()
 	set := func(members ...string) types.AttributeValue { return &types.AttributeValueMemberNS{Value: members} }
-	clean, err := value.Normalize(set("10", "9", "-1", "0.5", "-20"))
+	normalized, err := value.Normalize(set("10", "9", "-1", "0.5", "-20"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := set("-20", "-1", "0.5", "9", "10"); !value.Equal(clean, want) {
-		t.Errorf("got %v, want %v", clean, want)
+	if want := set("-20", "-1", "0.5", "9", "10"); !value.Equal(normalized, want) {
+		t.Errorf("got %v, want %v", normalized, want)
 	}
 	if got, want := value.Union(set("2", "10"), set("1", "9")), set("1", "2", "9", "10"); !value.Equal(got, want) {
 		t.Errorf("union: got %v, want %v", got, want)
@@ -338,7 +347,7 @@ func TestNumberSetsInOrder(t *testing.T) {
 		t.Errorf("difference: got %v, want %v", got, want)
 	}
 	old := value.Item(value.Encode(nil, map[string]types.AttributeValue{"set": set("-1", "-20", "0.5", "10", "9")}))
-	if got, err := old.Lookup("set"); err != nil || !value.Equal(got, clean) {
-		t.Errorf("from an older file: got %v, %v, want %v", got, err, clean)
+	if got, err := old.Lookup("set"); err != nil || !value.Equal(got, normalized) {
+		t.Errorf("from an older file: got %v, %v, want %v", got, err, normalized)
 	}
 }
