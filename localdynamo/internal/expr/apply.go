@@ -10,12 +10,12 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Errors of an update that does not fit the item it meets.
+// Errors for updates that are invalid for the given item.
 var (
 	errNoAttribute = errors.New("The provided expression refers to an attribute that does not exist in the item")
 	errBadOperand  = errors.New("An operand in the update expression has an incorrect data type")
 	errBadPath     = errors.New("The document path provided in the update expression is invalid for update")
-	errUnlikeTypes = errors.New("Type mismatch for attribute to update") // errBadOperand in AttributeUpdates
+	errUnlikeTypes = errors.New("Type mismatch for attribute to update") // replaces errBadOperand in AttributeUpdates
 )
 
 // Update is a bound update expression.
@@ -24,7 +24,8 @@ type Update struct {
 	touched Projection
 }
 
-// Update binds text; nil yields a nil Update, which changes nothing.
+// Update binds an update expression. A nil text returns a nil Update, which changes
+// nothing.
 func (s *Scope) Update(text *string) (*Update, error) {
 	if text == nil {
 		return nil, nil
@@ -47,13 +48,13 @@ func (s *Scope) Update(text *string) (*Update, error) {
 	return u, nil
 }
 
-// Touches reports whether u writes to the attribute, or inside it.
+// Touches reports whether u writes the attribute or a part of it.
 func (u *Update) Touches(name string) bool {
 	return u != nil && u.touched.root.names[name] != nil
 }
 
-// Assigned returns the value that u sets the attribute to, if that is one of
-// the request's own values; otherwise nil.
+// Assigned returns the value that u sets the attribute to if it is a :value of the
+// request, otherwise nil.
 func (u *Update) Assigned(name string) types.AttributeValue {
 	if u == nil {
 		return nil
@@ -66,8 +67,8 @@ func (u *Update) Assigned(name string) types.AttributeValue {
 	return nil
 }
 
-// Creates reports whether u makes an item where there was none. An update that
-// only takes things away does not; a nil Update, which does nothing, does.
+// Creates reports whether u creates an item if none exists. An update of only REMOVE
+// and DELETE does not; a nil Update does.
 func (u *Update) Creates() bool {
 	if u == nil {
 		return true
@@ -75,7 +76,7 @@ func (u *Update) Creates() bool {
 	return slices.ContainsFunc(u.actions, func(a action) bool { return a.verb == verbSet || a.verb == verbAdd })
 }
 
-// Touched returns what the paths of u lead to in d.
+// Touched returns the parts of d at the paths that u writes.
 func (u *Update) Touched(d Document) map[string]types.AttributeValue {
 	if u == nil {
 		return nil
@@ -89,9 +90,9 @@ type Fields map[string]types.AttributeValue
 // Attribute implements Document.
 func (f Fields) Attribute(name string) types.AttributeValue { return f[name] }
 
-// Apply changes item in place; after an error it is of no more use. All
-// operands are computed before anything is changed, so that every action sees
-// the item as it was.
+// Apply updates item in place. After an error the contents of item are undefined. All
+// operands are evaluated before the first change, so every action sees the original
+// item.
 func (u *Update) Apply(item map[string]types.AttributeValue) error {
 	if u == nil {
 		return nil
@@ -117,7 +118,7 @@ func (u *Update) Apply(item map[string]types.AttributeValue) error {
 	return nil
 }
 
-// result computes what an action leaves at its path; nil means nothing.
+// result computes the value that an action writes at its path; nil removes it.
 func (u *Update) result(a action, item Fields) (types.AttributeValue, error) {
 	switch a.verb {
 	case verbSet:
@@ -130,8 +131,8 @@ func (u *Update) result(a action, item Fields) (types.AttributeValue, error) {
 	return nil, nil
 }
 
-// compute returns a value that shares no memory with the item: the item is
-// about to be changed in place.
+// compute evaluates an operand. The result shares no memory with the item, which is
+// about to be modified in place.
 func (u *Update) compute(o *operand, item Fields) (types.AttributeValue, error) {
 	switch o.kind {
 	case operandValue:
@@ -184,8 +185,8 @@ func sum(kind operandKind, x, y types.AttributeValue) (types.AttributeValue, err
 	return &types.AttributeValueMemberN{Value: n}, err
 }
 
-// add is ADD: a sum of numbers, a union of sets, or (only AttributeUpdates
-// gets this far with them) lists one after the other.
+// add implements ADD: the sum of numbers, the union of sets, or the concatenation of
+// lists (only from AttributeUpdates; checkAction rejects lists in expressions).
 func add(old, v types.AttributeValue) (types.AttributeValue, error) {
 	if old == nil {
 		return v, nil
@@ -202,7 +203,8 @@ func add(old, v types.AttributeValue) (types.AttributeValue, error) {
 	return value.Union(old, v), nil
 }
 
-// subtractSet is DELETE; the empty set does not exist.
+// subtractSet implements DELETE. It returns nil for an empty result, because empty
+// sets do not exist.
 func subtractSet(old, v types.AttributeValue) (types.AttributeValue, error) {
 	if old == nil {
 		return nil, nil
@@ -213,28 +215,29 @@ func subtractSet(old, v types.AttributeValue) (types.AttributeValue, error) {
 	return value.Difference(old, v), nil
 }
 
-// edit is an item being changed. The indexes of an update mean the lists as
-// they were, so that removing and appending wait until every path has been
-// followed: a removed element leaves a nil behind, an appended one is noted.
+// edit is an item being modified. The indexes of an update refer to the original
+// lists, so removals and appends take effect only after all paths are followed: a
+// removed element becomes nil, an appended one is recorded in lists.
 type edit struct {
 	*binding
 	root  *types.AttributeValueMemberM
 	lists map[*types.AttributeValueMemberL][]appended
 }
 
-// appended is an element whose index was at or past the end of its list.
+// appended is an element whose index is at or past the end of its list.
 type appended struct {
 	index int
 	v     types.AttributeValue
 }
 
-// write puts v where the action's path leads; nil removes what is there.
+// write sets the value at the action's path to v; nil removes it.
 func (e *edit) write(a action, v types.AttributeValue) error {
 	last := len(a.path) - 1
 	return e.assign(e.descend(e.root, a.path[:last]), a.path[last], v)
 }
 
-// assign changes a container; a path that led nowhere has none.
+// assign sets or removes (v nil) an element of container, which is nil if the path
+// does not exist.
 func (e *edit) assign(container types.AttributeValue, s step, v types.AttributeValue) error {
 	switch c := container.(type) {
 	case *types.AttributeValueMemberM:
@@ -275,7 +278,7 @@ func (e *edit) assignElement(list *types.AttributeValueMemberL, index int, v typ
 	e.lists[list] = pending
 }
 
-// closeGaps closes the gaps and appends what was noted, in the order of indexes.
+// closeGaps deletes removed elements and appends the recorded ones, ordered by index.
 func (e *edit) closeGaps() {
 	for list, pending := range e.lists {
 		list.Value = slices.DeleteFunc(list.Value, func(v types.AttributeValue) bool { return v == nil })

@@ -2,8 +2,7 @@ package expr
 
 import "strings"
 
-// Kind is which parameter of a request an expression stands in; error
-// messages name it.
+// Kind is the request parameter that holds an expression. Error messages name it.
 type Kind string
 
 // The kinds of expression.
@@ -15,8 +14,8 @@ const (
 	KindUpdate       Kind = "UpdateExpression"
 )
 
-// Parsed is an expression that is right in itself. Names and values stand in
-// it as indexes into names and values, which hold each placeholder once.
+// Parsed is a syntactically valid expression. Its nodes refer to placeholders by
+// their indexes in names and values, which hold each placeholder once.
 type Parsed struct {
 	kind    Kind
 	names   []string
@@ -26,10 +25,10 @@ type Parsed struct {
 	actions []action // update
 }
 
-// path is a document path, such as a.#b[2].c.
+// path is a document path such as a.#b[2].c.
 type path []step
 
-// step is one element of a path: a name as written, a #name, or an index.
+// step is an element of a path: a literal name, a #name, or a list index.
 type step struct {
 	kind  stepKind
 	name  string // stepName
@@ -44,12 +43,12 @@ const (
 	stepIndex
 )
 
-// operand is what a condition or an update computes with.
+// operand is an operand of a condition or an update.
 type operand struct {
 	kind operandKind
 	path path       // operandPath, operandIfNotExists
 	ref  int        // operandValue: into Parsed.values
-	args []*operand // the functions' and operators' operands
+	args []*operand // operands of a function or operator
 }
 
 type operandKind uint8
@@ -64,14 +63,14 @@ const (
 	operandSubtract    // x - y
 )
 
-// cond is a node of a condition: and, or and not have children, all else args.
+// cond is a node of a condition tree. AND, OR and NOT have children, all others args.
 type cond struct {
 	op       op
 	children []*cond
 	args     []*operand
 }
 
-// op is an operator or function, as it is written.
+// op is an operator or function as written.
 type op string
 
 const (
@@ -96,12 +95,12 @@ const (
 	opListAppend   op = "list_append"
 )
 
-// function is what the grammar knows about a function.
+// function describes a function: its number of arguments and where it may be used.
 type function struct {
 	args      int
-	condition bool // stands as a condition
-	operand   bool // stands as an operand of a condition
-	update    bool // stands as an operand of SET
+	condition bool // as a condition
+	operand   bool // as an operand of a condition
+	update    bool // as an operand of SET
 }
 
 func lookUpFunction(name op) (function, bool) {
@@ -118,14 +117,14 @@ func lookUpFunction(name op) (function, bool) {
 	return function{}, false
 }
 
-// action is one clause of an update.
+// action is one clause of an update expression.
 type action struct {
 	verb verb
 	path path
-	arg  *operand // SET: what to compute; ADD, DELETE: a value
+	arg  *operand // SET: an operation; ADD, DELETE: a value; REMOVE: nil
 }
 
-// verb is a section of an update, as it is written.
+// verb is the keyword of an update section, in upper case.
 type verb string
 
 const (
@@ -135,7 +134,7 @@ const (
 	verbDelete verb = "DELETE"
 )
 
-// keyword reports whether word is written as keyword, in any case.
+// keyword reports whether word is the given keyword, ignoring case.
 func keyword(word, keyword string) bool {
 	return len(word) == len(keyword) && strings.EqualFold(word, keyword)
 }

@@ -2,12 +2,12 @@ package expr
 
 import "sync"
 
-// cacheSize is how many expressions a Cache remembers. A program has a few
-// dozen; the bound is against one that writes values into its expressions.
+// cacheSize is the maximum number of expressions in a Cache. A program has a few
+// dozen; the bound protects against programs that write values into expressions.
 const cacheSize = 1024
 
-// Cache remembers parsed expressions by their text. The zero value is ready;
-// it may be used concurrently.
+// Cache caches parsed expressions by kind and text. The zero value is ready to use.
+// It is safe for concurrent use.
 type Cache struct {
 	mu     sync.RWMutex
 	parsed map[cacheKey]*Parsed // guarded by mu
@@ -18,7 +18,8 @@ type cacheKey struct {
 	text string
 }
 
-// Parse is Parse, remembered. Faulty expressions are not remembered.
+// Parse returns the cached result of Parse(kind, text), or parses and caches it.
+// Errors are not cached.
 func (c *Cache) Parse(kind Kind, text string) (*Parsed, error) {
 	key := cacheKey{kind, text}
 	c.mu.RLock()
@@ -37,7 +38,7 @@ func (c *Cache) Parse(kind Kind, text string) (*Parsed, error) {
 		c.parsed = make(map[cacheKey]*Parsed)
 	}
 	if len(c.parsed) >= cacheSize {
-		for victim := range c.parsed { // any one: map order is random enough
+		for victim := range c.parsed { // evict at random: map order is random enough
 			delete(c.parsed, victim)
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Sets of types that an operator takes, by their names on the wire.
+// Sets of the types that operators accept, by wire name.
 const (
 	ordered   = " S N B "
 	prefixes  = " S B "
@@ -21,12 +21,12 @@ const (
 	allTypes  = " S N B BOOL NULL L M SS NS BS "
 )
 
-// typeSet is how messages list the names of types.
+// typeSet is the list of type names in AWS's messages.
 const typeSet = "{B,NULL,SS,BOOL,L,BS,N,NS,S,M}"
 
 func hasType(set, name string) bool { return strings.Contains(set, " "+name+" ") }
 
-// checkCond refuses what no item could make right.
+// checkCond reports errors that do not depend on the item.
 func (b *binding) checkCond(c *cond) error {
 	for _, child := range c.children {
 		if err := b.checkCond(child); err != nil {
@@ -60,7 +60,7 @@ func (b *binding) checkCond(c *cond) error {
 	return nil
 }
 
-// checkDistinct refuses a path that is compared with itself.
+// checkDistinct rejects comparing a path with itself.
 func (b *binding) checkDistinct(c *cond) error {
 	first := c.args[0]
 	if first.kind != operandPath {
@@ -74,7 +74,7 @@ func (b *binding) checkDistinct(c *cond) error {
 	return nil
 }
 
-// value returns what a value operand stands for, or nil for other operands.
+// value returns the value of a value operand, or nil for other operands.
 func (b *binding) value(o *operand) types.AttributeValue {
 	if o.kind == operandValue {
 		return b.values[o.ref]
@@ -82,8 +82,7 @@ func (b *binding) value(o *operand) types.AttributeValue {
 	return nil
 }
 
-// typeOf returns the type of an operand that has the same one for every item,
-// or "" if it depends on the item.
+// typeOf returns the type of an operand, or "" if it depends on the item.
 func (b *binding) typeOf(o *operand) string {
 	switch o.kind {
 	case operandValue:
@@ -119,7 +118,7 @@ func (b *binding) checkBounds(lowOperand, highOperand *operand) error {
 	return b.errorf("The BETWEEN operator %s; lower bound operand: AttributeValue: %s, upper bound operand: AttributeValue: %s", what, formatScalar(low), formatScalar(high))
 }
 
-// formatScalar writes a scalar as AWS does in its messages.
+// formatScalar formats a scalar as in AWS's messages.
 func formatScalar(v types.AttributeValue) string {
 	text := ""
 	switch v := v.(type) {
@@ -133,7 +132,7 @@ func formatScalar(v types.AttributeValue) string {
 	return "{" + value.Type(v) + ":" + text + "}"
 }
 
-// checkTypeName wants a value that names a type: attribute_type takes no path.
+// checkTypeName requires a value that names a type: attribute_type accepts no path.
 func (b *binding) checkTypeName(o *operand) error {
 	if o.kind == operandPath {
 		return b.errorf("Incorrect operand type for operator or function; operator or function: %s, operand type: %s", opType, typeSet)
@@ -189,7 +188,7 @@ func (b *binding) checkIsPath(op op, o *operand) error {
 	return nil
 }
 
-// checkPath refuses a #name that nothing defines.
+// checkPath rejects undefined #names.
 func (b *binding) checkPath(p path) error {
 	for _, s := range p {
 		if s.kind == stepPlaceholder && b.names[s.index] == "" {

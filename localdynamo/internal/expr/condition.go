@@ -1,16 +1,15 @@
 package expr
 
-// term is what a parenthesis may hold: a condition or an operand. Which of
-// the two is known only when it has been read, so that both are read by the
-// same rules and nothing is ever read twice.
+// term is a condition or an operand. Parentheses may contain either, and only parsing
+// the content tells which, so the same rules parse both and nothing is parsed twice.
 type term struct {
 	cond     *cond
 	operand  *operand
 	enclosed bool // directly in parentheses
-	call     op   // a bare function call, by its name
+	call     op   // the function's name, if the term is a bare function call
 }
 
-// condition reads a whole condition, lowest precedence first:
+// condition parses a condition, lowest precedence first:
 //
 //	or        = and { OR and }
 //	and       = not { AND not }
@@ -28,7 +27,7 @@ func (p *parser) condition() (*cond, error) {
 func (p *parser) or() (term, error)  { return p.chain("OR", opOr, p.and) }
 func (p *parser) and() (term, error) { return p.chain("AND", opAnd, p.not) }
 
-// chain reads inner { word inner } into one node, however many there are.
+// chain parses inner { word inner } into a single node.
 func (p *parser) chain(word string, op op, inner func() (term, error)) (term, error) {
 	first, err := inner()
 	if err != nil || !p.isKeyword(word) {
@@ -154,7 +153,7 @@ func (p *parser) in(left term) (term, error) {
 	return term{cond: &cond{op: opIn, args: args}}, p.expectSymbol(")")
 }
 
-// operand reads one that must be an operand.
+// operand parses a primary that must be an operand.
 func (p *parser) operand() (*operand, error) {
 	t, err := p.primary()
 	if err != nil {
@@ -176,7 +175,7 @@ func (p *parser) primary() (term, error) {
 	return term{operand: &operand{kind: operandPath, path: path}}, err
 }
 
-// enclosed reads what stands between parentheses, the first of which is read.
+// enclosed parses a parenthesized term after its opening parenthesis.
 func (p *parser) enclosed() (term, error) {
 	if err := p.descend(); err != nil {
 		return term{}, err
@@ -193,8 +192,8 @@ func (p *parser) enclosed() (term, error) {
 	return t, p.expectSymbol(")")
 }
 
-// function reads a call. Whether a condition or an operand was wanted is seen
-// by who wanted it.
+// function parses a function call. The caller checks whether it is the condition or
+// operand that the context requires (asCond, asOperand).
 func (p *parser) function() (term, error) {
 	name, args, err := p.call(p.operand)
 	if err != nil {
@@ -210,8 +209,8 @@ func (p *parser) function() (term, error) {
 	return term{cond: &cond{op: name, args: args}, call: name}, nil
 }
 
-// asCond and asOperand decide what a term was. A function in the wrong place
-// is an error of meaning; anything else in the wrong place, of the grammar.
+// asCond and asOperand require a term of one kind. A misplaced function is a semantic
+// error; anything else is a syntax error.
 func (p *parser) asCond(t term) (*cond, error) {
 	switch {
 	case t.cond != nil:

@@ -1,19 +1,18 @@
-// Package expr is the expression language of DynamoDB: condition, filter,
+// Package expr implements DynamoDB's expression language: condition, filter,
 // key-condition, projection and update expressions.
 //
-//	text ── lex ── parse ──► Parsed ──┐ cached by text; knows no values
+//	text ── lex ── parse ──► Parsed ──┐ cached by text; independent of values
 //	names, values ── Scope ───────────┴─ bind, check ──► Condition   .Match(document)
 //	                                                     Update      .Apply(item)
-//	                                                     Projection  .Of(document)
+//	                                                     Projection  .Apply(document)
 //	                                                     KeyCondition
 //
-// Parsing takes time linear in the text, which is at most 4,096 bytes, and
-// recurses no deeper than the 300 operators that an expression may have. What
-// does not depend on names and values is decided once, by the parser; what
-// does is decided when an expression is bound, before any item is read; only
-// what depends on the item is left to evaluation. Every error is the caller's
-// fault and carries the words of AWS.
+// Parsing takes time linear in the text, which has at most 4,096 bytes. The number
+// of operators, at most 300, bounds its recursion. The parser checks everything that
+// does not depend on names and values; binding checks what does, before any item is
+// read; evaluation checks what depends on the item. Every error is a validation error
+// with AWS's message.
 //
-// Parsed expressions are immutable and may be shared by goroutines; so may
-// bound ones. A Scope belongs to one request.
+// Parsed and bound expressions are immutable and safe for concurrent use. A Scope
+// belongs to one request.
 package expr

@@ -13,11 +13,12 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// TestFixtures runs the files in testdata. "item" sets the item that the
-// commands after it see; in the others the first lines are the expression, and
-// those that begin with # or : define its names and values. Legacy parameters
-// have commands of their own, whose input is JSON.
+// TestFixtures runs the files in testdata. The command "item" sets the item for later
+// commands. The input of the other commands is the expression, followed by the
+// definitions of its names and values, which begin with # or :. The commands for legacy
+// parameters take JSON.
 func TestFixtures(t *testing.T) {
+	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		item := map[string]types.AttributeValue{}
 		cache := &expr.Cache{}
@@ -77,7 +78,7 @@ func run(cache *expr.Cache, command, text string, names map[string]string, value
 		}
 		out = func() (string, error) { return showKey(k), nil }
 	default:
-		return "", fmt.Errorf("no command %q", command)
+		return "", fmt.Errorf("unknown command %q", command)
 	}
 	if err := scope.CheckUnused(); err != nil {
 		return "", err
@@ -126,7 +127,7 @@ func copyItem(item map[string]types.AttributeValue) map[string]types.AttributeVa
 	return out
 }
 
-// readItem and showItem speak the JSON of the wire.
+// readItem and showItem use the JSON of the DynamoDB protocol.
 func readItem(t *testing.T, text string) map[string]types.AttributeValue {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {

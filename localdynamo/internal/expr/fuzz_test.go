@@ -11,8 +11,8 @@ import (
 
 var kinds = []expr.Kind{expr.KindCondition, expr.KindFilter, expr.KindKeyCondition, expr.KindProjection, expr.KindUpdate}
 
-// FuzzParse feeds any text to every kind of expression, and evaluates what
-// parses: nothing may panic, and what the parser accepts must be evaluable.
+// FuzzParse parses any text as every kind of expression and evaluates the result.
+// Nothing may panic.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"a = :a AND (b[1].#c <> :b OR NOT attribute_exists(d))", "a BETWEEN :a AND :b", "a IN (:a, :b, c)",
@@ -66,9 +66,10 @@ func evaluate(scope *expr.Scope, kind expr.Kind, text string) {
 	}
 }
 
-// TestHostileExpressions: as deep and as long as the bounds allow, and beyond.
-// A parser that took more than linear time would not come to an end here.
+// TestHostileExpressions: expressions at and beyond the limits of depth and length are
+// rejected. A parser of more than linear time would not terminate here.
 func TestHostileExpressions(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		strings.Repeat("(", 4000), strings.Repeat("(", 2000) + "a = :a" + strings.Repeat(")", 2000),
 		strings.Repeat("NOT ", 1000) + "a", strings.Repeat("size(", 800) + "a", strings.Repeat("(a=:a AND ", 400),
@@ -78,13 +79,14 @@ func TestHostileExpressions(t *testing.T) {
 	} {
 		for _, kind := range kinds {
 			if _, err := expr.Parse(kind, text); err == nil {
-				t.Errorf("%s: %.40q… was accepted", kind, text)
+				t.Errorf("%s: %.40q… accepted", kind, text)
 			}
 		}
 	}
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	and := func(n int) string { return strings.Repeat("a=:a AND ", n) + "a=:a" }
 	in := func(n int) string { return "a IN (" + strings.Repeat(":a,", n-1) + ":a)" }
 	deep := func(n int) string { return strings.Repeat("a.", n-1) + "a = :a" }
@@ -96,7 +98,7 @@ func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		kind   expr.Kind
 		text   string
-		refuse string
+		reject string
 	}{
 		{expr.KindCondition, and(149), ""}, // 150 comparisons and 149 ANDs
 		{expr.KindCondition, and(150), operators},
@@ -107,7 +109,7 @@ func TestLimits(t *testing.T) {
 		{expr.KindCondition, nested(300), operators},
 		{expr.KindCondition, strings.Repeat("(", 2) + "a=:a" + strings.Repeat(")", 2), parentheses},
 		{expr.KindCondition, strings.Repeat("(", 2000) + "a=:a" + strings.Repeat(")", 2000), parentheses},
-		{expr.KindUpdate, plus(300), ""}, // what assigns is no operator
+		{expr.KindUpdate, plus(300), ""}, // an assignment is not an operator
 		{expr.KindUpdate, plus(301), operators},
 		{expr.KindUpdate, put(600), ""},
 		{expr.KindCondition, in(100), ""},
@@ -122,27 +124,29 @@ func TestLimits(t *testing.T) {
 		{expr.KindCondition, " ", "Syntax error"},
 	} {
 		_, err := expr.Parse(c.kind, c.text)
-		if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !strings.Contains(err.Error(), c.refuse)) {
-			t.Errorf("%.30q… (%d bytes): got %v, want %q", c.text, len(c.text), err, c.refuse)
+		if c.reject == "" && err != nil || c.reject != "" && (err == nil || !strings.Contains(err.Error(), c.reject)) {
+			t.Errorf("%.30q… (%d bytes): got %v, want %q", c.text, len(c.text), err, c.reject)
 		}
 	}
 }
 
-func TestLongestNames(t *testing.T) {
+func TestNameLengthLimit(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{65535, 65536} {
 		name := strings.Repeat("n", n)
 		_, scopeErr := expr.NewScope(&expr.Cache{}, map[string]string{"#n": name}, nil)
 		_, getErr := expr.AttributesToGet([]string{name})
 		_, expectErr := expr.Expected(map[string]types.ExpectedAttributeValue{name: {ComparisonOperator: types.ComparisonOperatorNull}}, "")
 		for _, err := range []error{scopeErr, getErr, expectErr} {
-			if refused := err != nil; refused != (n > 65535) {
+			if rejected := err != nil; rejected != (n > 65535) {
 				t.Errorf("%d bytes: %v", n, err)
 			}
 		}
 	}
 }
 
-func TestCacheIsBounded(t *testing.T) {
+func TestCacheEviction(t *testing.T) {
+	t.Parallel()
 	var c expr.Cache
 	for i := range 3000 {
 		if _, err := c.Parse(expr.KindProjection, "a"+strings.Repeat("b", i)); err != nil {
@@ -154,6 +158,6 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second, _ := c.Parse(expr.KindProjection, "same"); first != second {
-		t.Error("parsed twice")
+		t.Error("the second Parse was a cache miss")
 	}
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// KeyCondition is a bound key condition: one value of the hash key, and at
-// most one restriction of the range key.
+// KeyCondition is a bound key condition: a hash key value and at most one condition
+// on the range key.
 type KeyCondition struct {
 	Hash  types.AttributeValue
 	Range *KeyRange
 }
 
-// KeyRange restricts the range key. Operator is =, <, <=, >, >=, BETWEEN (of
-// both values) or begins_with.
+// KeyRange is a condition on the range key. Operator is =, <, <=, >, >=, BETWEEN (Low
+// and High) or begins_with.
 type KeyRange struct {
 	Operator  string
 	Low, High types.AttributeValue // High only for BETWEEN
 }
 
-// KeyTerms is a key condition of which it is not yet known what the keys are.
+// KeyTerms is a key condition that is not yet resolved against a key schema.
 type KeyTerms struct {
-	terms []keyTerm // of distinct names
+	terms []keyTerm // names are distinct
 }
 
-// KeyTerms binds text, as far as that needs no table.
+// KeyTerms binds a key condition expression, except for what depends on the table.
 func (s *Scope) KeyTerms(text string) (*KeyTerms, error) {
 	b, err := s.bind(KindKeyCondition, text)
 	if err != nil {
@@ -48,11 +48,11 @@ func (s *Scope) KeyTerms(text string) (*KeyTerms, error) {
 	return &KeyTerms{terms}, nil
 }
 
-// maxKeyTerms is how many attributes a key has at most.
+// maxKeyTerms is the maximum number of key attributes.
 const maxKeyTerms = 2
 
-// Resolve returns the condition on a key of these attributes; rangeName is "" if
-// there is only a hash key.
+// Resolve returns the condition for the given key attributes. rangeName is "" if the
+// key has no range key.
 func (t *KeyTerms) Resolve(hashName, rangeName string) (*KeyCondition, error) {
 	attributes := maxKeyTerms
 	if rangeName == "" {
@@ -64,10 +64,10 @@ func (t *KeyTerms) Resolve(hashName, rangeName string) (*KeyCondition, error) {
 	return resolveTerms(t.terms, hashName, rangeName)
 }
 
-// resolveTerms makes a key condition of its terms, which are of distinct names.
+// resolveTerms returns the key condition of terms, whose names must be distinct.
 func resolveTerms(terms []keyTerm, hashName, rangeName string) (*KeyCondition, error) {
 	var hash, rng *keyTerm
-	stranger := false
+	unknown := false
 	for i := range terms {
 		switch terms[i].name {
 		case hashName:
@@ -75,21 +75,21 @@ func resolveTerms(terms []keyTerm, hashName, rangeName string) (*KeyCondition, e
 		case rangeName:
 			rng = &terms[i]
 		default:
-			stranger = true
+			unknown = true
 		}
 	}
 	switch {
 	case hash == nil:
 		return nil, errMissingKey(hashName)
-	case stranger && rangeName == "":
+	case unknown && rangeName == "":
 		return nil, errKeyOperator
-	case stranger:
+	case unknown:
 		return nil, errMissingKey(rangeName)
 	}
 	return newKeyCondition(hash, rng)
 }
 
-// newKeyCondition checks the operators; rng may be nil.
+// newKeyCondition validates the operators. rng may be nil.
 func newKeyCondition(hash, rng *keyTerm) (*KeyCondition, error) {
 	for _, t := range []*keyTerm{hash, rng} {
 		if t != nil && !indexable(t.op) {
@@ -115,7 +115,7 @@ func errMissingKey(name string) error {
 
 var errKeyOperator = errors.New("Query key condition not supported")
 
-// indexable reports whether the order of an index answers the operator.
+// indexable reports whether a key condition may use the operator.
 func indexable(o op) bool {
 	switch o {
 	case opEqual, opLess, opLessEqual, opGreater, opGreaterEqual, opBetween, opBeginsWith:
@@ -124,7 +124,7 @@ func indexable(o op) bool {
 	return false
 }
 
-// keyTerm is one comparison of a key attribute with one or two values.
+// keyTerm compares a key attribute with one or two values.
 type keyTerm struct {
 	name   string
 	op     op
@@ -179,7 +179,7 @@ func (b *binding) keyTerm(c *cond) (keyTerm, error) {
 	return t, nil
 }
 
-// mirrored is the operator of y op x that says the same as x op y.
+// mirrored returns the operator that keeps the meaning when the operands are swapped.
 func mirrored(o op) op {
 	switch o {
 	case opLess:

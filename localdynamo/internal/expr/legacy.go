@@ -13,8 +13,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// The parameters that expressions replaced. They are kinds of expression too:
-// what they say is built into the same trees and evaluated by the same code.
+// The legacy parameters, which expressions replaced. They are built into the same
+// trees as expressions and evaluated by the same code.
 const (
 	KindExpected         Kind = "Expected"
 	KindQueryFilter      Kind = "QueryFilter"
@@ -23,8 +23,8 @@ const (
 	KindAttributeUpdates Kind = "AttributeUpdates"
 )
 
-// Expected binds the parameter of that name, whose conditions operator joins
-// ("" is AND). No conditions at all yield a nil Condition.
+// Expected binds the Expected parameter. operator joins the conditions; "" means AND.
+// No conditions return a nil Condition.
 func Expected(expected map[string]types.ExpectedAttributeValue, operator types.ConditionalOperator) (*Condition, error) {
 	l := newLegacy(KindExpected)
 	names := slices.Sorted(maps.Keys(expected))
@@ -46,8 +46,8 @@ func Expected(expected map[string]types.ExpectedAttributeValue, operator types.C
 	return l.join(conds, operator)
 }
 
-// Filter binds QueryFilter or ScanFilter, which kind says. No conditions at
-// all yield a nil Condition.
+// Filter binds QueryFilter or ScanFilter, depending on kind. No conditions return a
+// nil Condition.
 func Filter(kind Kind, conditions map[string]types.Condition, operator types.ConditionalOperator) (*Condition, error) {
 	l := newLegacy(kind)
 	comparisons, err := l.comparisons(conditions)
@@ -61,8 +61,8 @@ func Filter(kind Kind, conditions map[string]types.Condition, operator types.Con
 	return l.join(conds, operator)
 }
 
-// KeyConditions binds the parameter of that name for a table or index with
-// these key attributes; rangeName is "" if there is only a hash key.
+// KeyConditions binds the KeyConditions parameter for a table or index with the given
+// key attributes. rangeName is "" if the key has no range key.
 func KeyConditions(conditions map[string]types.Condition, hashName, rangeName string) (*KeyCondition, error) {
 	comparisons, err := newLegacy(KindKeyConditions).comparisons(conditions)
 	if err != nil {
@@ -78,8 +78,8 @@ func KeyConditions(conditions map[string]types.Condition, hashName, rangeName st
 	return resolveTerms(terms, hashName, rangeName)
 }
 
-// AttributesToGet makes a projection of top-level attributes, whose names are
-// taken as they are. A nil list yields a nil Projection.
+// AttributesToGet returns a projection of top-level attributes. Names are literal, not
+// document paths. A nil list returns a nil Projection.
 func AttributesToGet(names []string) (*Projection, error) {
 	if names == nil {
 		return nil, nil
@@ -100,15 +100,16 @@ func AttributesToGet(names []string) (*Projection, error) {
 	return &Projection{root: root}, nil
 }
 
-// legacy is a tree under construction. Where the text of an expression has
-// placeholders it has the values themselves, in the order of their use.
+// legacy builds the tree of a legacy parameter. It has no placeholders: values holds
+// the operands in order of use.
 type legacy struct{ binding }
 
 func newLegacy(kind Kind) *legacy {
 	return &legacy{binding{Parsed: &Parsed{kind: kind}}}
 }
 
-// attributePath is a path of one step, whatever characters the name is of.
+// attributePath returns the path of a top-level attribute. The name may contain any
+// characters.
 func attributePath(name string) path { return path{{kind: stepName, name: name}} }
 
 func (l *legacy) operand(v types.AttributeValue) *operand {
@@ -116,9 +117,9 @@ func (l *legacy) operand(v types.AttributeValue) *operand {
 	return &operand{kind: operandValue, ref: len(l.values) - 1}
 }
 
-// CheckOperator checks a ConditionalOperator, of which there may be none. Scan
-// still names the parameter and its values; elsewhere AWS has other words, and
-// in them another value.
+// CheckOperator validates a ConditionalOperator, which may be "". For Scan, AWS's
+// message names the parameter and its values; elsewhere it differs, and lists ALL
+// instead of AND.
 func CheckOperator(kind Kind, operator types.ConditionalOperator) error {
 	switch {
 	case operator == "", operator == types.ConditionalOperatorAnd, operator == types.ConditionalOperatorOr:
@@ -129,7 +130,7 @@ func CheckOperator(kind Kind, operator types.ConditionalOperator) error {
 	return errors.New("Failed to satisfy constraint: Member must satisfy enum value set: [ALL, OR]")
 }
 
-// join makes one condition of many.
+// join combines conditions with operator.
 func (l *legacy) join(conds []*cond, operator types.ConditionalOperator) (*Condition, error) {
 	if err := CheckOperator(l.kind, operator); err != nil {
 		return nil, err
@@ -150,8 +151,8 @@ func (l *legacy) join(conds []*cond, operator types.ConditionalOperator) (*Condi
 	return &Condition{l.binding}, nil
 }
 
-// expect reads one element of Expected, which has two forms: a comparison, or
-// a value that the attribute must have (or, with Exists false, no value).
+// expect converts an element of Expected. It is either a comparison, or the value that
+// the attribute must have (with Exists false, none).
 func (l *legacy) expect(name string, e types.ExpectedAttributeValue) (*cond, error) {
 	exists := e.Exists == nil || *e.Exists
 	switch {
@@ -197,8 +198,7 @@ func (l *legacy) compared(name string, operator types.ComparisonOperator, args [
 	return l.cond(c), nil
 }
 
-// comparisons reads the form that filters and key conditions have, sorted by
-// the attributes' names.
+// comparisons converts filters and key conditions, sorted by attribute name.
 func (l *legacy) comparisons(conditions map[string]types.Condition) ([]comparison, error) {
 	names := slices.Sorted(maps.Keys(conditions))
 	for _, name := range names {
@@ -217,8 +217,8 @@ func (l *legacy) comparisons(conditions map[string]types.Condition) ([]compariso
 	return out, nil
 }
 
-// checkOperator refuses what is no operator. AWS does so before it looks at
-// anything that depends on one.
+// checkOperator rejects unknown operators. AWS checks all operators before anything
+// that depends on them.
 func (l *legacy) checkOperator(name string, operator types.ComparisonOperator) error {
 	if _, known := lookUpOperator(operator); known {
 		return nil
@@ -230,13 +230,13 @@ func (l *legacy) checkOperator(name string, operator types.ComparisonOperator) e
 	return fmt.Errorf("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy enum value set: [IN, NULL, BETWEEN, LT, NOT_CONTAINS, EQ, GT, NOT_NULL, NE, LE, BEGINS_WITH, GE, CONTAINS]", operator, at)
 }
 
-// member writes where in the parameter a field stands, as AWS does.
+// member formats the location of a field within the parameter as in AWS's messages.
 func (l *legacy) member(name, field string) string {
 	kind := string(l.kind)
 	return strings.ToLower(kind[:1]) + kind[1:] + "." + name + ".member." + field
 }
 
-// cond makes a comparison a node of the tree.
+// cond converts a comparison to a node of the tree.
 func (l *legacy) cond(c comparison) *cond {
 	attribute := &operand{kind: operandPath, path: attributePath(c.name)}
 	args := []*operand{attribute}
@@ -247,27 +247,27 @@ func (l *legacy) cond(c comparison) *cond {
 	if !c.negated {
 		return compare
 	}
-	// An attribute that is absent neither contains a value nor fails to.
+	// An absent attribute matches neither CONTAINS nor NOT_CONTAINS.
 	return &cond{op: opAnd, children: []*cond{
 		{op: opExists, args: []*operand{attribute}},
 		{op: opNot, children: []*cond{compare}},
 	}}
 }
 
-// comparison is one attribute compared with values that suit the operator.
+// comparison compares an attribute with validated arguments.
 type comparison struct {
 	operator
 	name string
 	args []types.AttributeValue
 }
 
-// operator is what is known about a ComparisonOperator.
+// operator describes a ComparisonOperator.
 type operator struct {
 	op      op
-	negated bool // NOT_CONTAINS
-	min     int  // arguments
-	max     int
-	types   string // of the arguments
+	negated bool   // NOT_CONTAINS
+	min     int    // number of arguments
+	max     int    // number of arguments
+	types   string // allowed types of the arguments
 }
 
 func lookUpOperator(name types.ComparisonOperator) (operator, bool) {
@@ -302,8 +302,8 @@ func lookUpOperator(name types.ComparisonOperator) (operator, bool) {
 	return operator{}, false
 }
 
-// newComparison checks arguments in the order of AWS: each for itself, their
-// number, that they are of one type, that the operator takes that type.
+// newComparison validates arguments in AWS's order: each argument, their number, that
+// they have the same type, and that the operator accepts that type.
 func newComparison(name string, named types.ComparisonOperator, args []types.AttributeValue) (comparison, error) {
 	o, _ := lookUpOperator(named)
 	c := comparison{operator: o, name: name}

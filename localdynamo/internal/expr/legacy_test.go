@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 )
 
-// element is one member of any of the legacy maps, as it stands on the wire.
+// element is an element of any legacy parameter, as on the wire.
 type element struct {
 	ComparisonOperator types.ComparisonOperator
 	AttributeValueList []json.RawMessage
@@ -21,8 +21,8 @@ type element struct {
 	Action             types.AttributeAction
 }
 
-// runLegacy runs the commands of TestFixtures whose input is a legacy
-// parameter, and reports whether d was one. The argument "operator" is the ConditionalOperator.
+// runLegacy runs the commands of TestFixtures for legacy parameters. known reports
+// whether d is one. The argument "operator" is the ConditionalOperator.
 func runLegacy(t *testing.T, d *datadriven.TestData, item expr.Fields) (out string, known bool, err error) {
 	switch d.Cmd {
 	case "expected":
@@ -58,7 +58,7 @@ func match(item expr.Fields) func(*expr.Condition, error) (string, error) {
 	return func(c *expr.Condition, err error) (string, error) { return fmt.Sprint(c.Match(item)), err }
 }
 
-// apply shows what an update leaves, and what it says that it touched.
+// apply formats the updated item, and the touched parts before and after.
 func apply(u *expr.Update, item map[string]types.AttributeValue) (string, error) {
 	before := expr.Fields(copyItem(item))
 	after := copyItem(item)
@@ -129,9 +129,10 @@ func readUpdates(t *testing.T, text string) map[string]types.AttributeValueUpdat
 	return out
 }
 
-// TestCreates: an update that only takes away makes no item; AWS leaves such
-// an item absent, where DynamoDB Local stores its bare key.
-func TestCreates(t *testing.T) {
+// TestUpdateCreatesItem: an update of only REMOVE and DELETE creates no item, as on AWS.
+// DynamoDB Local stores an item with only the key.
+func TestUpdateCreatesItem(t *testing.T) {
+	t.Parallel()
 	remove := map[string]types.AttributeValueUpdate{"a": {Action: types.AttributeActionDelete}}
 	put := map[string]types.AttributeValueUpdate{"a": {Value: &types.AttributeValueMemberN{Value: "1"}}}
 	for _, c := range []struct {

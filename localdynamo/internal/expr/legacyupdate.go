@@ -10,8 +10,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// AttributeUpdates binds the parameter of that name. No updates at all yield
-// a nil Update.
+// AttributeUpdates binds the AttributeUpdates parameter. No updates return a nil
+// Update.
 func AttributeUpdates(updates map[string]types.AttributeValueUpdate) (*Update, error) {
 	if len(updates) == 0 {
 		return nil, nil
@@ -39,7 +39,7 @@ func AttributeUpdates(updates map[string]types.AttributeValueUpdate) (*Update, e
 	return &Update{binding: l.binding, touched: touched}, nil
 }
 
-// update makes one element an action of an update expression.
+// update converts an element to an action of an update expression.
 func (l *legacy) update(name string, u types.AttributeValueUpdate) (action, error) {
 	a := action{path: attributePath(name)}
 	if err := value.CheckName(name); err != nil {

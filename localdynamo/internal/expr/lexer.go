@@ -4,8 +4,7 @@ import (
 	"unicode/utf8"
 )
 
-// tokenKind is what a token is; keywords are identifiers until the parser
-// looks at them.
+// tokenKind is the kind of a token. The lexer returns keywords as identifiers.
 type tokenKind uint8
 
 const (
@@ -18,7 +17,7 @@ const (
 	tokenUnknown
 )
 
-// token is text[at:end] of the expression.
+// token is the part [at, end) of the expression's text.
 type token struct {
 	kind tokenKind
 	text string
@@ -27,9 +26,8 @@ type token struct {
 
 func (t token) end() int { return t.at + len(t.text) }
 
-// lex cuts an expression into tokens, the last of which is tokenEOF. It never
-// fails: what no token begins with becomes a tokenUnknown, which no rule of
-// the grammar accepts.
+// lex splits an expression into tokens and appends tokenEOF. It never fails: an
+// invalid character becomes a tokenUnknown, which no grammar rule accepts.
 func lex(text string) []token {
 	tokens := make([]token, 0, len(text)/3+2)
 	for at := 0; at < len(text); {
@@ -44,7 +42,7 @@ func lex(text string) []token {
 	return append(tokens, token{kind: tokenEOF, at: len(text)})
 }
 
-// scan returns the kind and length of the token that s begins with.
+// scan returns the kind and length of the first token of s.
 func scan(s string) (tokenKind, int) {
 	switch c := s[0]; {
 	case isLetter(c):

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -11,18 +12,18 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Document is what a condition looks at: an item, or no item at all, of which
-// every attribute is absent.
+// Document is what conditions read: an item, or a missing item, which has no
+// attributes.
 type Document interface {
-	// Attribute returns a top-level attribute, or nil.
+	// Attribute returns a top-level attribute, or nil if it is absent.
 	Attribute(name string) types.AttributeValue
 }
 
 // Condition is a bound condition or filter.
 type Condition struct{ binding }
 
-// Condition binds text, which stands in the parameter kind; nil, which means
-// that the parameter was not given, yields a nil Condition.
+// Condition binds a condition or filter expression of the given kind. A nil text, for
+// an absent parameter, returns a nil Condition.
 func (s *Scope) Condition(kind Kind, text *string) (*Condition, error) {
 	if text == nil {
 		return nil, nil
@@ -37,14 +38,14 @@ func (s *Scope) Condition(kind Kind, text *string) (*Condition, error) {
 	return &Condition{b}, nil
 }
 
-// Match reports whether the document satisfies c. A nil Condition is always
-// satisfied. An attribute that is absent, or of another type than the one it
-// is compared with, makes a comparison false, except <>, which it makes true.
+// Match reports whether the document satisfies c. A nil Condition always matches. A
+// comparison with an absent attribute, or with a value of another type, is false,
+// except <>, which is true.
 func (c *Condition) Match(d Document) bool {
 	return c == nil || c.match(c.cond, d)
 }
 
-// Mentions returns the first of names that c has at the root of a path, or "".
+// Mentions returns the first of names that is the root of a path in c, or "".
 func (c *Condition) Mentions(names ...string) string {
 	if c == nil {
 		return ""
@@ -155,8 +156,8 @@ func beginsWith(x, y types.AttributeValue) bool {
 	return false
 }
 
-// contains finds y as a part of the string or binary x, or as a member of the
-// set or list x.
+// contains reports whether y is a substring of the string or binary x, or a member of
+// the set or list x.
 func contains(x, y types.AttributeValue) bool {
 	switch x := x.(type) {
 	case *types.AttributeValueMemberS:
@@ -181,10 +182,10 @@ func isMember(set, v types.AttributeValue) bool {
 	switch set := set.(type) {
 	case *types.AttributeValueMemberSS:
 		v, ok := v.(*types.AttributeValueMemberS)
-		return ok && has(set.Value, v.Value)
+		return ok && slices.Contains(set.Value, v.Value)
 	case *types.AttributeValueMemberNS:
 		v, ok := v.(*types.AttributeValueMemberN)
-		return ok && has(set.Value, v.Value)
+		return ok && slices.Contains(set.Value, v.Value)
 	case *types.AttributeValueMemberBS:
 		v, ok := v.(*types.AttributeValueMemberB)
 		if !ok {
@@ -199,16 +200,7 @@ func isMember(set, v types.AttributeValue) bool {
 	return false
 }
 
-func has(members []string, s string) bool {
-	for _, m := range members {
-		if m == s {
-			return true
-		}
-	}
-	return false
-}
-
-// operand computes an operand of a condition; nil if it is absent.
+// operand evaluates an operand of a condition; nil means absent.
 func (b *binding) operand(o *operand, d Document) types.AttributeValue {
 	switch o.kind {
 	case operandValue:
@@ -223,8 +215,8 @@ func (b *binding) operand(o *operand, d Document) types.AttributeValue {
 	return b.find(o.path, d)
 }
 
-// size is characters for strings (UTF-16 code units, as DynamoDB counts them),
-// bytes for binaries, members for everything else.
+// size returns the number of UTF-16 code units of a string (as DynamoDB counts
+// characters), of bytes of a binary, or of members of anything else.
 func size(v types.AttributeValue) (int, bool) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -249,12 +241,12 @@ func size(v types.AttributeValue) (int, bool) {
 	return 0, false
 }
 
-// find follows a path; nil if it leads nowhere.
+// find returns the value at path p, or nil if there is none.
 func (b *binding) find(p path, d Document) types.AttributeValue {
 	return b.descend(d.Attribute(b.name(p[0])), p[1:])
 }
 
-// descend follows steps into a value; nil if they lead nowhere.
+// descend returns the value that steps lead to from v, or nil if there is none.
 func (b *binding) descend(v types.AttributeValue, steps []step) types.AttributeValue {
 	for _, s := range steps {
 		switch container := v.(type) {

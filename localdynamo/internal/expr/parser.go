@@ -13,11 +13,11 @@ const (
 	maxOperators = 300
 	maxIn        = 100                    // operands to the right of IN
 	maxPath      = 32                     // elements of a path
-	maxNesting   = 2 * (maxOperators + 1) // every operator may stand in parentheses
+	maxNesting   = 2 * (maxOperators + 1) // every operator may be parenthesized
 	maxIndex     = 1<<31 - 1
 )
 
-// Parse reads text, which must stand in the parameter kind.
+// Parse parses text as an expression of the given kind.
 func Parse(kind Kind, text string) (*Parsed, error) {
 	p := &parser{out: &Parsed{kind: kind}, text: text}
 	if err := p.parse(); err != nil {
@@ -31,29 +31,29 @@ func Parse(kind Kind, text string) (*Parsed, error) {
 	return p.out, nil
 }
 
-// rank orders the errors of meaning as AWS reports them: an error of one rank
-// hides those of every later one, wherever they stand in the text.
+// rank is the order in which AWS reports semantic errors: an error of a lower rank
+// hides those of higher ranks, regardless of their positions in the text.
 type rank uint8
 
 const (
-	rankParentheses rank = iota // redundant ones
-	rankWord                    // a word that must not stand where it does
-	rankSection                 // a section of an update that occurs twice
+	rankParentheses rank = iota // redundant parentheses
+	rankWord                    // a name, function or index that is not allowed here
+	rankSection                 // a duplicate section of an update
 	rankOperand                 // the number or kind of operands, and limits
 	ranks
 )
 
-// parser is a recursive descent with one token of look-ahead (two for a
-// function's parenthesis). It never goes back.
+// parser is a recursive-descent parser with one token of lookahead (two for a
+// function's parenthesis) and no backtracking.
 //
-// An error of the grammar ends the parse. Of the errors of meaning the first of
-// each rank is kept, and reported only if the grammar has no complaint.
+// A syntax error ends the parse. The first semantic error of each rank is kept, and
+// reported only if there is no syntax error.
 type parser struct {
 	out       *Parsed
 	text      string
 	tokens    []token
 	at        int
-	depth     int // parentheses, functions and NOTs that are open
+	depth     int // open parentheses, functions and NOTs
 	operators int
 	faults    [ranks]error
 }
@@ -63,7 +63,7 @@ func (p *parser) parse() error {
 		return errors.New("The expression can not be empty;")
 	}
 	if len(p.text) > maxText {
-		if p.out.kind == KindUpdate { // of which AWS does not tell the size
+		if p.out.kind == KindUpdate { // for which AWS omits the size
 			return errors.New("Expression size has exceeded the maximum allowed size;")
 		}
 		return fmt.Errorf("Expression size has exceeded the maximum allowed size; expression size: %d", len(p.text))
@@ -89,7 +89,7 @@ func (p *parser) parse() error {
 
 func (p *parser) peek() token { return p.tokens[p.at] }
 
-// ahead returns the token after the next one.
+// ahead returns the token after the one that peek returns.
 func (p *parser) ahead() token { return p.tokens[min(p.at+1, len(p.tokens)-1)] }
 
 func (p *parser) next() token {
@@ -134,7 +134,7 @@ func (p *parser) expectSymbol(s string) error {
 	return nil
 }
 
-// unexpected complains about the next token and quotes its neighbours.
+// unexpected returns a syntax error at the next token, quoting its neighbors.
 func (p *parser) unexpected() error {
 	t := p.peek()
 	name := t.text
@@ -151,15 +151,15 @@ func (p *parser) unexpected() error {
 	return fmt.Errorf("Syntax error; token: %q, near: %q", name, p.text[from:to])
 }
 
-// deferError keeps an error of meaning.
+// deferError records a semantic error.
 func (p *parser) deferError(r rank, format string, args ...any) {
 	if p.faults[r] == nil {
 		p.faults[r] = fmt.Errorf(format, args...)
 	}
 }
 
-// descend counts a level of nesting. Only too many operators, or redundant
-// parentheses, can go below the bound.
+// descend enters a nesting level. Only too many operators or redundant parentheses can
+// exceed maxNesting.
 func (p *parser) descend() error {
 	p.depth++
 	switch {
@@ -180,7 +180,7 @@ func (p *parser) countOperator() {
 	}
 }
 
-// The count is that of the operator that is one too many: AWS stops there.
+// The count is always maxOperators+1: AWS stops counting there.
 var errOperators = fmt.Errorf("The expression contains too many operators; operator count: %d", maxOperators+1)
 
 var errParentheses = errors.New("The expression has redundant parentheses;")
@@ -245,8 +245,8 @@ func (p *parser) pathName() (step, error) {
 	return step{}, p.unexpected()
 }
 
-// isGrammarWord reports whether the grammar keeps the word for itself, which
-// it does in every kind of expression alike.
+// isGrammarWord reports whether word is a keyword of the grammar. The keywords are
+// the same in every kind of expression.
 func isGrammarWord(word string) bool {
 	words := [...]string{"AND", "OR", "NOT", "IN", "BETWEEN", "SET", "REMOVE", "ADD", "DELETE"}
 	return slices.ContainsFunc(words[:], func(w string) bool { return keyword(word, w) })
@@ -269,10 +269,10 @@ func (p *parser) valueOperand() *operand {
 	return &operand{kind: operandValue, ref: intern(&p.out.values, p.next().text)}
 }
 
-// call reads name(x, y, …), of which the name is next.
+// call parses name(x, y, …). The name is the next token.
 func (p *parser) call(argument func() (*operand, error)) (op, []*operand, error) {
 	name := op(p.next().text)
-	p.next() // the parenthesis that made it a call
+	p.next() // the opening parenthesis
 	p.countOperator()
 	if err := p.descend(); err != nil {
 		return name, nil, err
@@ -307,8 +307,8 @@ func (p *parser) isCall() bool {
 	return p.peek().kind == tokenIdentifier && after.kind == tokenSymbol && after.text == "("
 }
 
-// intern returns the index of s in list, to which it adds s if need be.
-// Expressions are short; a scan beats a map.
+// intern returns the index of s in list, adding s if it is missing. Expressions are
+// short, so a linear scan beats a map.
 func intern(list *[]string, s string) int {
 	if i := slices.Index(*list, s); i >= 0 {
 		return i

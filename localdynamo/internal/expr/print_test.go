@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzParsePrinted: what the parser has understood, written down again, is
-// understood the same way.
+// FuzzParsePrinted: printing a parsed expression and parsing it again gives the same
+// tree.
 func FuzzParsePrinted(f *testing.F) {
 	for _, seed := range []string{
 		"a = :a AND (b[1].#c <> :b OR NOT attribute_exists(d))", "(a = b AND c = d) AND NOT (e = f OR NOT g < h)", "a BETWEEN :a AND size(b)",
@@ -26,14 +26,14 @@ func FuzzParsePrinted(f *testing.F) {
 			}
 			printed := (&printer{parsed}).text()
 			if len(printed) > maxText {
-				continue // the text did without the spaces
+				continue // the original has fewer spaces
 			}
 			again, err := Parse(kind, printed)
 			if err != nil {
-				t.Fatalf("%q was read, but not %q: %v", text, printed, err)
+				t.Fatalf("%q parses, its printed form %q does not: %v", text, printed, err)
 			}
 			if !reflect.DeepEqual(again, parsed) {
-				t.Fatalf("%q was read differently from %q", printed, text)
+				t.Fatalf("%q and %q parse differently", printed, text)
 			}
 		}
 	})
@@ -98,7 +98,7 @@ func (p *printer) condition(c *cond) string {
 	return p.operand(c.args[0]) + " " + string(c.op) + " " + p.operand(c.args[1])
 }
 
-// child is a condition inside of another.
+// child prints a condition inside another.
 func (p *printer) child(c *cond) string {
 	if c.op == opAnd || c.op == opOr {
 		return "(" + p.condition(c) + ")"

@@ -7,21 +7,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Projection is a set of document paths, none of which contains another.
+// Projection is a set of document paths that do not overlap.
 type Projection struct {
 	root *branch
 }
 
-// branch is a node of the tree that the paths of a projection or an update
-// form. It branches by name or by index, never both.
+// branch is a node in the tree of a projection's or an update's paths. It branches by
+// name or by index, never by both.
 type branch struct {
-	first   path // the first path that came through, for messages
+	first   path // the first path through this node, for messages
 	leaf    bool // a path ends here
 	names   map[string]*branch
 	indexes map[int]*branch
 }
 
-// Projection binds text; nil yields a nil Projection.
+// Projection binds a projection expression. A nil text returns a nil Projection.
 func (s *Scope) Projection(text *string) (*Projection, error) {
 	if text == nil {
 		return nil, nil
@@ -39,8 +39,8 @@ func (s *Scope) Projection(text *string) (*Projection, error) {
 	return &Projection{root: root}, nil
 }
 
-// insert checks a path and adds it to the tree. Two paths overlap if one begins the other,
-// and conflict if one takes a map where the other takes a list.
+// insert validates a path and adds it to the tree. Two paths overlap if one is a prefix
+// of the other, and conflict if one has a map where the other has a list.
 func (b *binding) insert(root *branch, p path) error {
 	if err := b.checkPath(p); err != nil {
 		return err
@@ -69,8 +69,9 @@ func (b *binding) pathError(how string, one, two path) error {
 	return b.errorf("Two document paths %s with each other; must remove or rewrite one of these paths; path one: %s, path two: %s", how, b.formatPath(one), b.formatPath(two))
 }
 
-// step returns the branch that s leads to, which it makes if need be.
-func (n *branch) step(s step, b *binding) (*branch, bool) {
+// step returns the branch that s leads to, creating it if it is missing. ok is false
+// if n branches the other way.
+func (n *branch) step(s step, b *binding) (next *branch, ok bool) {
 	if s.kind == stepIndex {
 		if n.names != nil {
 			return nil, false
@@ -95,8 +96,8 @@ func child[K comparable](m *map[K]*branch, key K) *branch {
 	return next
 }
 
-// Apply returns what the projection leaves of a document: maps keep the members
-// that were named, lists close up. It shares values with the document.
+// Apply returns the selected parts of a document: maps keep the selected members, lists
+// the selected elements without gaps. The result shares values with the document.
 func (p *Projection) Apply(d Document) map[string]types.AttributeValue {
 	out := make(map[string]types.AttributeValue, len(p.root.names))
 	for name, n := range p.root.names {

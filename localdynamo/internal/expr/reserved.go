@@ -2,8 +2,8 @@ package expr
 
 import "strings"
 
-// isReserved reports whether AWS keeps word for itself, in any case of its
-// letters, so that as an attribute name it must be written through a #name.
+// isReserved reports whether word is one of AWS's reserved words, ignoring case. An
+// attribute of that name can only be written as a #name.
 func isReserved(word string) bool {
 	if len(word) < shortestReserved || len(word) > longestReserved {
 		return false

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Roots returns the top-level attributes that p keeps something of, sorted.
+// Roots returns the top-level attributes that p selects, wholly or in part, sorted.
 func (p *Projection) Roots() []string {
 	if p == nil {
 		return nil
@@ -13,7 +13,7 @@ func (p *Projection) Roots() []string {
 	return slices.Sorted(maps.Keys(p.root.names))
 }
 
-// Roots returns the top-level attributes that c looks at, sorted.
+// Roots returns the top-level attributes that c reads, sorted.
 func (c *Condition) Roots() []string {
 	if c == nil {
 		return nil

@@ -12,11 +12,12 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// maxPlaceholder is how many bytes a #name or :value may have.
+// maxPlaceholder is the maximum length of a #name or :value, in bytes.
 const maxPlaceholder = 255
 
-// Scope is what one request (or one action of a transaction) substitutes into
-// its expressions. It notes what they use; Done complains about the rest.
+// Scope holds the names and values that a request (or an action of a transaction)
+// substitutes into its expressions. It records which ones they use; CheckUnused
+// reports the others.
 type Scope struct {
 	cache  *Cache
 	names  map[string]string
@@ -24,13 +25,14 @@ type Scope struct {
 	used   []*Parsed
 }
 
-// ValueError says which of the values is wrong, and why.
+// ValueError is returned by NewScope for an invalid value.
 type ValueError struct {
 	Key   string // with its colon
 	Fault error
 }
 
-// Error says it in AWS's older words: where it tells the key it has no others.
+// Error uses the older message of a value.Fault: it is the only one that AWS uses
+// together with a key.
 func (e *ValueError) Error() string {
 	fault := e.Fault.Error()
 	var both *value.Fault
@@ -40,11 +42,11 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("ExpressionAttributeValues contains invalid value: %s for key %s", fault, e.Key)
 }
 
-// Unwrap returns the fault.
+// Unwrap returns e.Fault.
 func (e *ValueError) Unwrap() error { return e.Fault }
 
-// NewScope checks the maps' own form. A nil map was not given; an empty one
-// was, and is refused.
+// NewScope validates names and values. A nil map means that the parameter is absent;
+// an empty one is an error.
 func NewScope(cache *Cache, names map[string]string, values map[string]types.AttributeValue) (*Scope, error) {
 	if names != nil && len(names) == 0 {
 		return nil, errors.New("ExpressionAttributeNames must not be empty")
@@ -68,20 +70,20 @@ func NewScope(cache *Cache, names map[string]string, values map[string]types.Att
 			return nil, err
 		}
 	}
-	clean, err := normalizeValues(values)
+	normalized, err := normalizeValues(values)
 	if err != nil {
 		return nil, err
 	}
-	return &Scope{cache: cache, names: names, values: clean}, nil
+	return &Scope{cache: cache, names: names, values: normalized}, nil
 }
 
-// normalizeValues checks and copies all values, used or not. Of several faults it
-// reports the one whose key comes first.
+// normalizeValues validates and copies all values, used or not. If several are
+// invalid, it reports the one with the lowest key.
 func normalizeValues(values map[string]types.AttributeValue) (map[string]types.AttributeValue, error) {
 	if values == nil {
 		return nil, nil
 	}
-	clean := make(map[string]types.AttributeValue, len(values))
+	out := make(map[string]types.AttributeValue, len(values))
 	var faulty string
 	var fault error
 	for key, raw := range values {
@@ -89,12 +91,12 @@ func normalizeValues(values map[string]types.AttributeValue) (map[string]types.A
 		if err != nil && (fault == nil || key < faulty) {
 			faulty, fault = key, err
 		}
-		clean[key] = v
+		out[key] = v
 	}
 	if fault != nil {
 		return nil, &ValueError{Key: faulty, Fault: fault}
 	}
-	return clean, nil
+	return out, nil
 }
 
 func checkPlaceholder(parameter string, sigil byte, key string) error {
@@ -107,7 +109,7 @@ func checkPlaceholder(parameter string, sigil byte, key string) error {
 	return nil
 }
 
-// Size returns the bytes of all values, without their names.
+// Size returns the size of all values in bytes, without their names.
 func (s *Scope) Size() int {
 	n := 0
 	for _, v := range s.values {
@@ -116,7 +118,7 @@ func (s *Scope) Size() int {
 	return n
 }
 
-// CheckUnused reports names and values that no expression used.
+// CheckUnused returns an error if a name or value is not used by any expression.
 func (s *Scope) CheckUnused() error {
 	if len(s.used) == 0 {
 		switch {
@@ -138,10 +140,10 @@ func (s *Scope) CheckUnused() error {
 	return nil
 }
 
-// unusedKeys lists the keys of given that no expression mentions.
+// unusedKeys lists the keys of given that no expression uses.
 func unusedKeys[V any](given map[string]V, used []*Parsed, mentioned func(*Parsed) []string) string {
 	if len(used) == 1 && len(mentioned(used[0])) == len(given) {
-		return "" // everything mentioned was found in given when it was bound
+		return "" // bind found every mentioned key in given
 	}
 	unused := make(map[string]struct{}, len(given))
 	for key := range given {
@@ -160,16 +162,16 @@ func unusedKeys[V any](given map[string]V, used []*Parsed, mentioned func(*Parse
 	return strings.Join(keys, ", ")
 }
 
-// binding is a parsed expression with its names and values.
+// binding is a parsed expression with the values of its placeholders.
 type binding struct {
 	*Parsed
 	names  []string
 	values []types.AttributeValue
 }
 
-// bind parses text and finds the names and values that it mentions. Those that
-// it does not find stay "" and nil; the checks complain where they meet them,
-// so that the first error in the text is the one reported.
+// bind parses text and resolves its placeholders. Undefined ones stay "" and nil; the
+// checks report them when they reach them, so that the first error in the text is the
+// one reported.
 func (s *Scope) bind(kind Kind, text string) (binding, error) {
 	parsed, err := s.cache.Parse(kind, text)
 	if err != nil {
@@ -204,7 +206,7 @@ func (b *binding) name(s step) string {
 	return s.name
 }
 
-// formatPath writes a path as AWS does in its messages: [a, b, [2]].
+// formatPath formats a path as in AWS's messages: [a, b, [2]].
 func (b *binding) formatPath(p path) string {
 	parts := make([]string, len(p))
 	for i, s := range p {

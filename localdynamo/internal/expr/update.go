@@ -1,6 +1,7 @@
 package expr
 
-// update reads { section }, each at most once and with at least one action:
+// update parses { section }. Each section occurs at most once and has at least one
+// action:
 //
 //	SET path = operation { "," path = operation }
 //	REMOVE path { "," path }
@@ -61,28 +62,28 @@ func (p *parser) action(verb verb) (a action, err error) {
 	return a, err
 }
 
-// setTerm is what a parenthesis of SET may hold: an operand or a sum. Like a
-// sum, list_append may be the whole of what is assigned, and no part of it.
+// setTerm is a term of SET: an operand or a sum. Like a sum, list_append is allowed only
+// at the top level of an assignment.
 type setTerm struct {
 	operand  *operand
 	sum      bool
-	enclosed bool
+	enclosed bool // directly in parentheses
 }
 
-// checkNested checks a term that is part of another.
+// checkNested checks a term that is an operand of another.
 func (p *parser) checkNested(t setTerm) {
 	if t.operand.kind == operandListAppend {
 		p.misplaced(opListAppend)
 	}
 }
 
-// operation reads what SET assigns:
+// operation parses the right-hand side of a SET action:
 //
 //	operation = primary [ ("+" | "-") primary ]
 //	primary   = "(" operation ")" | function | path | value
 //
-// A sum may stand in parentheses as a whole, but not inside another sum or a
-// function.
+// A sum may be parenthesized as a whole, but must not be an operand of another sum or
+// of a function.
 func (p *parser) operation() (*operand, error) {
 	t, err := p.sum()
 	return t.operand, err
@@ -107,7 +108,7 @@ func (p *parser) sum() (setTerm, error) {
 	return setTerm{operand: &operand{kind: kind, args: []*operand{left.operand, right}}, sum: true}, err
 }
 
-// setOperand reads a primary that is part of another.
+// setOperand parses a primary that is an operand of another term.
 func (p *parser) setOperand() (*operand, error) {
 	t, err := p.setPart()
 	if err != nil {
@@ -119,8 +120,7 @@ func (p *parser) setOperand() (*operand, error) {
 
 func (p *parser) setPart() (setTerm, error) { return p.setPrimary(p.setPart) }
 
-// setPrimary reads a primary, in whose parentheses may stand what enclosed
-// reads.
+// setPrimary parses a primary. enclosed parses the content of its parentheses.
 func (p *parser) setPrimary(enclosed func() (setTerm, error)) (setTerm, error) {
 	switch t := p.peek(); {
 	case p.acceptSymbol("("):
