@@ -9,47 +9,46 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Filling an index looks at no more than so many items, or so many bytes of
-// them, in one write: other writes wait that long.
+// Limits of one backfill write, in items and bytes read. Other writes wait for it.
 const (
-	fillItems = 256
-	fillBytes = 1 << 20
+	backfillItems = 256
+	backfillBytes = 1 << 20
 )
 
-// fillRetry is the time until a filling that failed, as on a full disk, is
-// tried again. The writes that people wait for report such a failure.
-const fillRetry = 10 * time.Second
+// backfillRetry is the delay before a failed backfill, as on a full disk, is
+// retried. The failure is not logged: requests that write report it too.
+const backfillRetry = 10 * time.Second
 
-// backfill is the goroutine that fills the indexes which UpdateTable adds, and
-// those that were being filled when the DB was last closed; these from the
-// beginning, since what they hold already does no harm.
-func (db *DB) backfill() {
+// runBackfill is the goroutine that backfills indexes added by UpdateTable. A
+// backfill that Close interrupted starts from the beginning after Open; entries
+// that exist already are skipped.
+func (db *DB) runBackfill() {
 	for {
-		var again <-chan time.Time
-		if err := db.fillIndexes(); err != nil {
-			again = time.After(fillRetry)
+		var retry <-chan time.Time
+		if err := db.backfillAll(); err != nil {
+			retry = time.After(backfillRetry)
 		}
 		select {
-		case <-db.unfilled:
-		case <-again:
+		case <-db.backfillWake:
+		case <-retry:
 		case <-db.closing:
 			return
 		}
 	}
 }
 
-// wakeBackfill says that a table has an index to fill.
+// wakeBackfill signals that a table has an index to backfill.
 func (db *DB) wakeBackfill() {
 	select {
-	case db.unfilled <- struct{}{}:
-	default: // it is to look already
+	case db.backfillWake <- struct{}{}:
+	default: // a wake-up is already pending
 	}
 }
 
-func (db *DB) fillIndexes() error {
+func (db *DB) backfillAll() error {
 	for _, t := range *db.tables.Load() {
-		if ix := t.filling(); ix != nil {
-			if err := db.fillIndex(t, ix); err != nil {
+		if ix := t.backfillingIndex(); ix != nil {
+			if err := db.backfillIndex(t, ix); err != nil {
 				return err
 			}
 		}
@@ -57,13 +56,13 @@ func (db *DB) fillIndexes() error {
 	return nil
 }
 
-// fillIndex takes the items of a table in the order of their keys. A crash at
-// any point leaves an index that is still being filled.
-func (db *DB) fillIndex(t *table, ix *index) error {
+// backfillIndex walks the items of a table in key order. After a crash at any
+// point the index is still marked as Filling.
+func (db *DB) backfillIndex(t *table, ix *index) error {
 	for from := []byte{}; from != nil; {
 		err := db.submit(context.Background(), func(tx *transaction) error {
 			var err error
-			from, err = tx.fill(t, ix.ID, from)
+			from, err = tx.backfillNext(t, ix.ID, from)
 			return err
 		})
 		if err != nil {
@@ -73,12 +72,12 @@ func (db *DB) fillIndex(t *table, ix *index) error {
 	return nil
 }
 
-// fill adds the entries of the next items, from a key on, and returns where to
-// go on; nil when there is nothing left to do. It reads the items as they are
-// in this transaction: what was written since the index was added is in the
-// index already, and so is every later change of what this adds.
-func (tx *transaction) fill(t *table, id int, from []byte) (next []byte, err error) {
-	if t, err = tx.table(t); err != nil {
+// backfillNext adds the entries of the next items from a key on, and returns the
+// key to continue with, or nil at the end. It reads the items in the same
+// transaction, so it cannot overwrite a newer entry: writes since the index was
+// added have updated it already, and later writes will.
+func (tx *transaction) backfillNext(t *table, id int, from []byte) (next []byte, err error) {
+	if t, err = tx.currentTable(t); err != nil {
 		return nil, nil // the table is gone
 	}
 	at := slices.IndexFunc(t.Indexes, func(ix *index) bool { return ix.ID == id })
@@ -92,9 +91,9 @@ func (tx *transaction) fill(t *table, id int, from []byte) (next []byte, err err
 	}
 	for _, e := range entries {
 		if tx.Get(ix.space(t), e.key) != nil {
-			continue // put there by a write since the index was added
+			continue // written since the index was added
 		}
-		tx.count(ix.space(t), "", e.item)
+		tx.updateTally(ix.space(t), "", e.item)
 		if err := tx.Put(ix.space(t), e.key, []byte(e.item)); err != nil {
 			return nil, err
 		}
@@ -109,20 +108,20 @@ func (tx *transaction) fill(t *table, id int, from []byte) (next []byte, err err
 	return nil, tx.putTable(t)
 }
 
-// entriesFrom returns the entries of the next items from a key on, and the
-// key that follows; nil at the end. Items that cannot be in the index have no
-// entry: AWS calls them violations of the index key, and leaves them out.
+// entriesFrom returns the entries of the next items from a key on, and the key
+// that follows, or nil at the end. Items that cannot be indexed have no entry;
+// AWS calls them index key violations and skips them too.
 func (ix *index) entriesFrom(tx *transaction, t *table, from []byte) (entries []entry, next []byte, err error) {
 	items, size := 0, 0
 	tx.Range(t.space(), from, nil, false, func(key, stored []byte) bool {
-		if items == fillItems || size >= fillBytes {
+		if items == backfillItems || size >= backfillBytes {
 			next = bytes.Clone(key)
 			return false
 		}
 		items++
 		size += len(stored)
 		var e entry
-		// A copy: the entry goes back into the store, which owns the bytes.
+		// Copies the item: the entry is written back, and the store owns stored.
 		if e, err = ix.entryOf(t, key, value.Item(stored)); err != nil {
 			return false
 		}

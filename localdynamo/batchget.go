@@ -18,16 +18,16 @@ import (
 
 // Limits of one BatchGetItem.
 const (
-	maxBatchGet      = 100        // items asked for
+	maxBatchGet      = 100        // keys
 	maxBatchResponse = 16_000_000 // bytes of items returned
 )
 
-// BatchGetItem reads up to 100 items of any tables, all from one snapshot. It
-// returns at most 16 MB of them; the keys of the rest are in UnprocessedKeys.
+// BatchGetItem reads up to 100 items of any tables from one snapshot. It returns
+// at most 16 MB of items; the keys of the rest are in UnprocessedKeys.
 func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 	in = orEmpty(in)
 	names, err := batchGetTables(in.RequestItems)
-	if err := together(err, checkCapacityMode(in.ReturnConsumedCapacity)); err != nil {
+	if err := joinFaults(err, checkCapacityMode(in.ReturnConsumedCapacity)); err != nil {
 		return nil, err
 	}
 	keys, err := cleanKeys(names, in.RequestItems)
@@ -38,8 +38,8 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	if err != nil {
 		return nil, err
 	}
-	b := &batchGet{answers: make(map[string][]map[string]types.AttributeValue, len(names)), left: map[string]types.KeysAndAttributes{}}
-	plans := make([][]lookup, len(names))
+	b := &batchGet{responses: make(map[string][]map[string]types.AttributeValue, len(names)), unprocessed: map[string]types.KeysAndAttributes{}}
+	plans := make([][]itemRead, len(names))
 	for i, name := range names {
 		if plans[i], err = db.planKeys(name, keys[i], projections[i]); err != nil {
 			return nil, err
@@ -57,14 +57,14 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 		return nil, err
 	}
 	return &dynamodb.BatchGetItemOutput{
-		Responses:        b.answers,
-		UnprocessedKeys:  b.left,
+		Responses:        b.responses,
+		UnprocessedKeys:  b.unprocessed,
 		ConsumedCapacity: b.cost.consumed(in.ReturnConsumedCapacity),
 	}, nil
 }
 
-// batchGetTables checks how much is asked for, and returns the tables' names
-// in a fixed order.
+// batchGetTables checks the number of keys, and returns the names of the tables,
+// sorted.
 func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, error) {
 	if err := checkLength("RequestItems", len(requests), math.MaxInt); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func batchGetTables(requests map[string]types.KeysAndAttributes) ([]string, erro
 	return names, nil
 }
 
-// checkBatchTable checks a table's name as a key of RequestItems.
+// checkBatchTable checks a table name that is a key of RequestItems.
 func checkBatchTable(name string) error {
 	_, err := tableName(&name)
 	if _, ok := errors.AsType[*constraintError](err); ok {
@@ -96,15 +96,15 @@ func checkBatchTable(name string) error {
 	return err
 }
 
-// cleanKeys makes the keys of each table canonical.
+// cleanKeys checks the keys of each table and makes them canonical.
 func cleanKeys(names []string, requests map[string]types.KeysAndAttributes) ([][]map[string]types.AttributeValue, error) {
 	out := make([][]map[string]types.AttributeValue, len(names))
 	for i, name := range names {
-		for _, given := range requests[name].Keys {
-			if given == nil {
+		for _, raw := range requests[name].Keys {
+			if raw == nil {
 				return nil, errNullKey()
 			}
-			key, err := value.NormalizeItem(given)
+			key, err := value.NormalizeItem(raw)
 			if err != nil {
 				return nil, asInvalid(err)
 			}
@@ -114,15 +114,16 @@ func cleanKeys(names []string, requests map[string]types.KeysAndAttributes) ([][
 	return out, nil
 }
 
-// batchProjections binds the projection of each table, before any table is
-// looked for. One form of them excludes the other in the whole request.
+// batchProjections binds the projection of each table, before the tables are
+// looked up. A request must not mix legacy parameters and expressions, not even
+// for different tables.
 func (db *DB) batchProjections(names []string, requests map[string]types.KeysAndAttributes) ([]*expr.Projection, error) {
 	var both forms
 	out := make([]*expr.Projection, len(names))
 	for i, name := range names {
 		in := requests[name]
 		var err error
-		if out[i], err = db.eitherProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet); err != nil {
+		if out[i], err = db.bindProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet); err != nil {
 			return nil, err
 		}
 		if in.AttributesToGet != nil {
@@ -135,16 +136,16 @@ func (db *DB) batchProjections(names []string, requests map[string]types.KeysAnd
 	return out, both.check()
 }
 
-// planKeys checks what is asked of one table.
-func (db *DB) planKeys(name string, keys []map[string]types.AttributeValue, projection *expr.Projection) ([]lookup, error) {
-	t, err := db.lookUp(&name)
+// planKeys validates the reads of one table.
+func (db *DB) planKeys(name string, keys []map[string]types.AttributeValue, projection *expr.Projection) ([]itemRead, error) {
+	t, err := db.findTable(&name)
 	if err != nil {
 		return nil, err
 	}
 	seen := make(map[string]struct{}, len(keys))
-	plans := make([]lookup, len(keys))
-	for i, given := range keys {
-		key, err := t.keyOf(given)
+	plans := make([]itemRead, len(keys))
+	for i, k := range keys {
+		key, err := t.keyOf(k)
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +153,7 @@ func (db *DB) planKeys(name string, keys []map[string]types.AttributeValue, proj
 			return nil, errDuplicateKeys()
 		}
 		seen[string(key)] = struct{}{}
-		plans[i] = lookup{table: t, key: key, projection: projection}
+		plans[i] = itemRead{table: t, key: key, projection: projection}
 	}
 	return plans, nil
 }
@@ -161,16 +162,16 @@ func errDuplicateKeys() error {
 	return invalid("Provided list of item keys contains duplicates")
 }
 
-// batchGet is what a BatchGetItem has found so far.
+// batchGet collects the results of a BatchGetItem.
 type batchGet struct {
-	answers map[string][]map[string]types.AttributeValue
-	left    map[string]types.KeysAndAttributes
-	bytes   int
-	cost    bill
+	responses   map[string][]map[string]types.AttributeValue
+	unprocessed map[string]types.KeysAndAttributes
+	bytes       int
+	cost        bill
 }
 
-// read adds the items of one table, until the answer is full.
-func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes, plans []lookup) error {
+// read adds the items of one table until the response is full.
+func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes, plans []itemRead) error {
 	items := make([]map[string]types.AttributeValue, 0, len(plans))
 	used := usage{}
 	for i := range plans {
@@ -182,12 +183,12 @@ func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes,
 		}
 		if b.bytes+item.Size() > maxBatchResponse {
 			in.Keys = in.Keys[i:]
-			b.left[name] = in
+			b.unprocessed[name] = in
 			break
 		}
 		b.bytes += item.Size()
 		used.Units += readUnits(item.Size(), aws.ToBool(in.ConsistentRead))
-		fields, err := l.found(item)
+		fields, err := l.project(item)
 		if err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (b *batchGet) read(r store.Reader, name string, in types.KeysAndAttributes,
 			items = append(items, fields)
 		}
 	}
-	b.answers[name] = items
+	b.responses[name] = items
 	b.cost.add(used, 1)
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// maxBatchWrite is how many items one BatchWriteItem puts and deletes.
+// maxBatchWrite is the maximum number of puts and deletes per BatchWriteItem.
 const maxBatchWrite = 25
 
-// BatchWriteItem puts and deletes up to 25 items of any tables. Nothing is
-// ever left unprocessed: here they are all written, or none of them.
+// BatchWriteItem puts and deletes up to 25 items of any tables. Unlike on AWS it
+// is atomic, and UnprocessedItems is always empty.
 func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
 	in = orEmpty(in)
-	if err := together(checkCapacityMode(in.ReturnConsumedCapacity), checkMetricsMode(in.ReturnItemCollectionMetrics)); err != nil {
+	if err := joinFaults(checkCapacityMode(in.ReturnConsumedCapacity), checkMetricsMode(in.ReturnItemCollectionMetrics)); err != nil {
 		return nil, err
 	}
 	operations, err := batchOperations(in.RequestItems)
@@ -28,7 +28,7 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	seen := make(map[string]struct{}, len(operations))
 	for i, o := range operations {
 		if mutations[i], err = db.check(o); err != nil {
-			return nil, older(err)
+			return nil, withLegacyWording(err)
 		}
 	}
 	for i, m := range mutations {
@@ -71,23 +71,22 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 	}, nil
 }
 
-// planInBatch is the part of plan that needs the table, with the one difference
-// that AWS makes: an item whose key does not fit is refused in the words for
-// keys.
+// planInBatch is the part of plan that needs the table. As on AWS it differs in
+// one point: an item with an invalid key gets the error text for keys.
 func (m *mutation) planInBatch(db *DB, name *string) error {
-	if err := m.aim(db, name); err != nil {
+	if err := m.resolveTable(db, name); err != nil {
 		return err
 	}
 	if err := m.table.checkKeyTypes(m.fields); err != nil {
 		return err
 	}
-	if err := m.fit(); err != nil {
+	if err := m.resolveKey(); err != nil {
 		return err
 	}
 	return m.encode()
 }
 
-// batchOperations lists what is asked for, by table name.
+// batchOperations lists the requested operations, sorted by table name.
 func batchOperations(requests map[string][]types.WriteRequest) ([]*operation, error) {
 	if err := checkLength("RequestItems", len(requests), math.MaxInt); err != nil {
 		return nil, err
@@ -126,5 +125,5 @@ func batchOperation(table *string, request types.WriteRequest) (*operation, erro
 	case remove != nil && put == nil:
 		return &operation{verb: verbDelete, table: table, key: remove.Key}, nil
 	}
-	return nil, invalid("A WriteRequest must hold exactly one of PutRequest and DeleteRequest")
+	return nil, invalid("A WriteRequest must contain exactly one of PutRequest and DeleteRequest")
 }

@@ -68,13 +68,13 @@ func TestFillIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, repair := unfillable(t)
 		defer db.Close()
-		filling := func() bool { return (*db.tables.Load())["broken"].filling() != nil }
+		filling := func() bool { return (*db.tables.Load())["broken"].backfillingIndex() != nil }
 		synctest.Wait()
 		if !filling() {
 			t.Fatal("a damaged item was passed over")
 		}
 		repair()
-		time.Sleep(fillRetry - time.Second)
+		time.Sleep(backfillRetry - time.Second)
 		synctest.Wait()
 		if !filling() {
 			t.Error("tried again too early")
@@ -118,7 +118,7 @@ func TestBusyTable(t *testing.T) {
 		if err := update(t, db, create("second")); err != nil {
 			t.Errorf("add an index afterwards: %v", err)
 		}
-		time.Sleep(2 * fillRetry)
+		time.Sleep(2 * backfillRetry)
 		synctest.Wait()
 		if err := db.Check(t.Context()); err != nil {
 			t.Error(err)

@@ -8,14 +8,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Bytes of one capacity unit.
+// Bytes per capacity unit.
 const (
 	readUnit  = 4 << 10
 	writeUnit = 1 << 10
 )
 
-// readUnits is the price of reading n bytes: at least one unit, and half of
-// it all if the read may be stale.
+// readUnits returns the units of reading n bytes: at least one, and half as much
+// for an eventually consistent read.
 func readUnits(n int, consistent bool) float64 {
 	units := float64(max(1, (n+readUnit-1)/readUnit))
 	if !consistent {
@@ -24,17 +24,17 @@ func readUnits(n int, consistent bool) float64 {
 	return units
 }
 
-// writeUnits is the price of a write that finds and leaves items of these
-// sizes: the larger of the two counts.
+// writeUnits returns the units of a write that changes an item's size from
+// before to after. The larger size counts.
 func writeUnits(before, after int) float64 {
 	return float64(max(1, (max(before, after)+writeUnit-1)/writeUnit))
 }
 
-// usage is the capacity that a request used up of one table and its indexes.
+// usage is the capacity that a request consumed on one table and its indexes.
 type usage struct {
 	Table  string
 	Units  float64            // of the table itself
-	Global map[string]float64 `json:",omitempty"` // of its indexes, by name
+	Global map[string]float64 `json:",omitempty"` // of global indexes, by name
 	Local  map[string]float64 `json:",omitempty"`
 }
 
@@ -49,13 +49,13 @@ func (u *usage) addIndex(ix *index, units float64) {
 	(*side)[ix.Name] += units
 }
 
-// add adds what times n to u, which is of the same table.
-func (u *usage) add(what usage, n float64) {
-	u.Units += n * what.Units
+// add adds n times other, which is for the same table.
+func (u *usage) add(other usage, n float64) {
+	u.Units += n * other.Units
 	for _, side := range []struct {
 		to   *map[string]float64
 		from map[string]float64
-	}{{&u.Global, what.Global}, {&u.Local, what.Local}} {
+	}{{&u.Global, other.Global}, {&u.Local, other.Local}} {
 		for name, units := range side.from {
 			if *side.to == nil {
 				*side.to = make(map[string]float64)
@@ -65,7 +65,7 @@ func (u *usage) add(what usage, n float64) {
 	}
 }
 
-// total is all of it: AWS counts indexes in.
+// total includes the indexes, as on AWS.
 func (u *usage) total() float64 {
 	n := u.Units
 	for _, units := range u.Global {
@@ -77,7 +77,7 @@ func (u *usage) total() float64 {
 	return n
 }
 
-// consumed answers a request for the capacity that was used.
+// consumed returns the ConsumedCapacity that mode requests, or nil.
 func (u usage) consumed(mode types.ReturnConsumedCapacity) *types.ConsumedCapacity {
 	if mode != types.ReturnConsumedCapacityTotal && mode != types.ReturnConsumedCapacityIndexes {
 		return nil
@@ -102,10 +102,10 @@ func capacities(units map[string]float64) map[string]types.Capacity {
 	return out
 }
 
-// bill is what a request over several items used up, of each table once.
+// bill is the usage of a request over several items, merged by table.
 type bill []usage
 
-// add adds u times n.
+// add adds n times u.
 func (b *bill) add(u usage, n float64) {
 	i := slices.IndexFunc(*b, func(v usage) bool { return v.Table == u.Table })
 	if i < 0 {
@@ -115,7 +115,7 @@ func (b *bill) add(u usage, n float64) {
 	(*b)[i].add(u, n)
 }
 
-// consumed lists it in the order of table names.
+// consumed returns the ConsumedCapacity of each table, sorted by name.
 func (b bill) consumed(mode types.ReturnConsumedCapacity) []types.ConsumedCapacity {
 	var out []types.ConsumedCapacity
 	for _, u := range b {

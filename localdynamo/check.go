@@ -11,17 +11,16 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// maxFaults is how many faults Check lists before it stops looking.
+// maxFaults is how many faults Check collects before it stops.
 const maxFaults = 20
 
-// Check reads the whole file and verifies what must always hold: the file's
-// own structure; every item decodes, is within the limits, encodes to the
-// bytes it was read from, and stands under its own key; every index holds the
-// entries of its table's items, and no others; what is counted of tables and
-// indexes is what is in them; every request token is found by its time of
-// expiry, and nothing else is. Its error wraps
-// ErrCorrupt and lists the faults. Writes wait while it looks at the structure
-// of the file; all else is read from a snapshot.
+// Check reads the whole file and verifies its invariants: the structure of the
+// file is intact; every item decodes, is within the limits, re-encodes to the
+// same bytes and is stored under its own key; every index holds exactly the
+// entries of its table's items; the tallies of tables and indexes are correct;
+// request tokens and their expiry times match. The error wraps ErrCorrupt and
+// lists at most 20 faults. Writes block while the file structure is checked;
+// the rest is read from a snapshot.
 func (db *DB) Check(ctx context.Context) error {
 	if err := db.ready(ctx); err != nil {
 		return err
@@ -44,8 +43,8 @@ type checker struct {
 	faults []error
 }
 
-// fault notes one, and reports whether to look for more.
-func (c *checker) fault(format string, args ...any) bool {
+// report records a fault, and returns whether to go on.
+func (c *checker) report(format string, args ...any) bool {
 	c.faults = append(c.faults, fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...)))
 	return len(c.faults) < maxFaults
 }
@@ -61,7 +60,7 @@ func (c *checker) run(r store.Reader) error {
 				return false
 			}
 			if err := t.checkItem(key, item); err != nil {
-				return c.fault("table %s, key %x: %v", t.Name, key, err)
+				return c.report("table %s, key %x: %v", t.Name, key, err)
 			}
 			return true
 		})
@@ -69,8 +68,8 @@ func (c *checker) run(r store.Reader) error {
 			c.index(r, t, ix)
 		}
 		for _, space := range t.spaces() {
-			if held, known, err := readTally(r, space); err != nil || !known || held != measure(r, space) {
-				c.fault("table %s: the tally of %s is missing or wrong: %v", t.Name, space, err)
+			if held, known, err := readTally(r, space); err != nil || !known || held != recount(r, space) {
+				c.report("table %s: tally of %s is missing or wrong: %v", t.Name, space, err)
 			}
 		}
 	}
@@ -91,7 +90,7 @@ func (t *table) checkItem(key, stored []byte) error {
 		return errors.New("not in canonical form")
 	}
 	if n := value.ItemSize(fields); n > value.MaxItemSize {
-		return fmt.Errorf("%d bytes, more than an item may have", n)
+		return fmt.Errorf("the item has %d bytes, more than %d", n, value.MaxItemSize)
 	}
 	own, err := t.keyOfItem(fields)
 	if err != nil {
@@ -103,14 +102,14 @@ func (t *table) checkItem(key, stored []byte) error {
 	return nil
 }
 
-// index checks that an index holds the entries of all items, and none besides.
-// One that is being filled may lack some.
+// index checks that an index holds the entries of all items and no others. An
+// index that is being backfilled may lack some.
 func (c *checker) index(r store.Reader, t *table, ix *index) {
 	due, found := 0, 0
 	r.Range(t.space(), nil, nil, false, func(key, item []byte) bool {
 		e, err := ix.entryOf(t, key, value.View(item))
 		if err != nil {
-			return true // reported with the item
+			return true // already reported by checkItem
 		}
 		if e.key == nil {
 			return c.ctx.Err() == nil
@@ -121,7 +120,7 @@ func (c *checker) index(r store.Reader, t *table, ix *index) {
 		}
 		due++
 		if string(stands) != string(e.item) {
-			return c.fault("table %s, index %s: the entry of key %x is missing or differs", t.Name, ix.Name, key)
+			return c.report("table %s, index %s: the entry of key %x is missing or differs", t.Name, ix.Name, key)
 		}
 		return c.ctx.Err() == nil
 	})
@@ -130,21 +129,21 @@ func (c *checker) index(r store.Reader, t *table, ix *index) {
 		return true
 	})
 	if found != due && c.ctx.Err() == nil && len(c.faults) == 0 {
-		c.fault("table %s, index %s: %d entries for %d items", t.Name, ix.Name, found, due)
+		c.report("table %s, index %s: %d entries for %d items", t.Name, ix.Name, found, due)
 	}
 }
 
-// tokens checks that the two spaces of request tokens name the same ones.
+// tokens checks that the two spaces of request tokens hold the same tokens.
 func (c *checker) tokens(r store.Reader) {
 	known := 0
 	r.Range(tokenSpace, nil, nil, false, func(id, stored []byte) bool {
 		known++
-		var done completed
+		var done tokenRecord
 		if err := json.Unmarshal(stored, &done); err != nil {
-			return c.fault("request token %q: %v", id, err)
+			return c.report("request token %q: %v", id, err)
 		}
 		if r.Get(expirySpace, expiryKey(done.Expires, string(id))) == nil {
-			return c.fault("request token %q would never be forgotten", id)
+			return c.report("request token %q has no expiry entry", id)
 		}
 		return true
 	})
@@ -154,6 +153,6 @@ func (c *checker) tokens(r store.Reader) {
 		return true
 	})
 	if known != expiring {
-		c.fault("%d request tokens, but %d times of expiry", known, expiring)
+		c.report("%d request tokens, but %d expiry entries", known, expiring)
 	}
 }

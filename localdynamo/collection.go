@@ -6,9 +6,9 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// An item collection is all items of one hash key, in a table that has local
-// indexes. AWS bounds it to 10 GB, and reports its size to whoever asks; here
-// it has no bound, and its size is always reported as up to 1 GB.
+// An item collection is all items with one hash key, in a table with local
+// indexes. AWS limits it to 10 GB and reports its size on request. Here it has
+// no limit, and the reported size is always 0 to 1 GB.
 
 func checkMetricsMode(mode types.ReturnItemCollectionMetrics) error {
 	switch mode {
@@ -18,8 +18,8 @@ func checkMetricsMode(mode types.ReturnItemCollectionMetrics) error {
 	return errConstraint(string(mode), "returnItemCollectionMetrics", "Member must satisfy enum value set: [SIZE, NONE]")
 }
 
-// collection returns what ReturnItemCollectionMetrics asks for; nil if that is
-// nothing, or the table has no local index.
+// collection returns the item collection metrics of a write, or nil if they were
+// not requested or the table has no local index.
 func (m *mutation) collection(mode types.ReturnItemCollectionMetrics) (*types.ItemCollectionMetrics, error) {
 	if mode != types.ReturnItemCollectionMetricsSize || !m.table.hasLocalIndex() {
 		return nil, nil
@@ -28,7 +28,7 @@ func (m *mutation) collection(mode types.ReturnItemCollectionMetrics) (*types.It
 	if m.verb == verbPut {
 		var err error
 		if hash, err = value.View(m.item).Lookup(m.table.Hash.Name); err != nil {
-			return nil, damaged(err)
+			return nil, corrupt(err)
 		}
 	}
 	return &types.ItemCollectionMetrics{
@@ -46,7 +46,7 @@ func (t *table) hasLocalIndex() bool {
 	return false
 }
 
-// collections returns those of several writes, by table; nil if there are none.
+// collections returns the metrics of several writes by table, or nil.
 func collections(mode types.ReturnItemCollectionMetrics, mutations []*mutation) (map[string][]types.ItemCollectionMetrics, error) {
 	var out map[string][]types.ItemCollectionMetrics
 	for _, m := range mutations {

@@ -8,23 +8,22 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// maxBroken is how many broken constraints AWS reports at once.
-const maxBroken = 10
+// maxViolations is how many violated constraints AWS reports in one error.
+const maxViolations = 10
 
-// constraintError is the ValidationException of members that break constraints
-// of AWS's model, such as a length or a set of values. Unlike other faults
-// they are looked for in the whole request before any is reported.
+// constraintError is the ValidationException for members that violate
+// constraints of AWS's service model, such as a length or an enum. Unlike other
+// errors, they are collected from the whole request.
 type constraintError struct {
 	*smithy.GenericAPIError
-	broken []string // one sentence each
+	violations []string // one sentence each
 }
 
 func (e *constraintError) Unwrap() error { return e.GenericAPIError }
 
-// broken returns the error for sentences about constraints; there is one at
-// least.
-func broken(sentences ...string) error {
-	sentences = sentences[:min(len(sentences), maxBroken)]
+// errViolations returns the error for at least one violation.
+func errViolations(sentences ...string) error {
+	sentences = sentences[:min(len(sentences), maxViolations)]
 	plural := ""
 	if len(sentences) > 1 {
 		plural = "s"
@@ -36,57 +35,57 @@ func broken(sentences ...string) error {
 	}
 }
 
-// together makes one error of all broken constraints among the faults, some of
-// which may be nil. Faults of other kinds come after those: the first of them
-// is returned if no constraint is broken.
-func together(faults ...error) error {
+// joinFaults merges all constraint violations among the faults into one error.
+// Without violations it returns the first other fault. Faults may be nil.
+func joinFaults(faults ...error) error {
 	var sentences []string
 	var other error
 	for _, fault := range faults {
 		var e *constraintError
 		if errors.As(fault, &e) {
-			sentences = append(sentences, e.broken...)
+			sentences = append(sentences, e.violations...)
 		} else if other == nil {
 			other = fault
 		}
 	}
 	if len(sentences) > 0 {
-		return broken(sentences...)
+		return errViolations(sentences...)
 	}
 	return other
 }
 
 func errNull(member string) error {
-	return broken("Value null at '" + member + "' failed to satisfy constraint: Member must not be null")
+	return errViolations("Value null at '" + member + "' failed to satisfy constraint: Member must not be null")
 }
 
 func errConstraint(value, member, constraint string) error {
-	return broken("Value '" + value + "' at '" + member + "' failed to satisfy constraint: " + constraint)
+	return errViolations("Value '" + value + "' at '" + member + "' failed to satisfy constraint: " + constraint)
 }
 
-// checkLength wants from one to most members of a list or characters of a text.
-// AWS tells such a member's name, not its value.
+// checkLength requires a length from 1 to most, of a list or a string. AWS's
+// message quotes the member's name, not its value.
 func checkLength(member string, n, most int) error {
 	switch {
 	case n < 1:
 		return errTooShort(member)
 	case n > most:
-		return broken(fmt.Sprintf("Value at '%s' failed to satisfy constraint: Member must have length less than or equal to %d", member, most))
+		return errViolations(fmt.Sprintf("Value at '%s' failed to satisfy constraint: Member must have length less than or equal to %d", member, most))
 	}
 	return nil
 }
 
 func errTooShort(member string) error {
-	return broken("Value at '" + member + "' failed to satisfy constraint: Member must have length greater than or equal to 1")
+	return errViolations("Value at '" + member + "' failed to satisfy constraint: Member must have length greater than or equal to 1")
 }
 
-// Bounds of the names of tables and indexes, in characters.
+// Limits for the names of tables and indexes, in characters.
 const (
 	minName = 3
 	maxName = 255
 )
 
-// checkName checks the name of a table or an index, which stands in member.
+// checkName checks the name of a table or an index. member is its path in the
+// request.
 func checkName(member string, name *string) error {
 	if name == nil {
 		return errNull(member)
@@ -101,7 +100,7 @@ func checkName(member string, name *string) error {
 	case n > maxName:
 		length = errConstraint(*name, member, fmt.Sprintf("Member must have length less than or equal to %d", maxName))
 	}
-	return together(pattern, length)
+	return joinFaults(pattern, length)
 }
 
 func notInName(c rune) bool {

@@ -18,29 +18,29 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
 
-// DefaultSweepInterval is how often expired items are looked for by default.
-// A sweep reads the whole of every table with TTL enabled.
+// DefaultSweepInterval is the default time between sweeps for expired items.
+// A sweep scans every table that has TTL enabled.
 const DefaultSweepInterval = 10 * time.Minute
 
-// Options of a DB. The zero value is the one to use outside of tests.
+// Options configures a DB. Outside of tests, use the zero value.
 type Options struct {
-	// Now is the clock that decides when an item or a request token has
-	// expired, and that dates tables. The default is time.Now. It must be
-	// safe for concurrent use.
+	// Now is the clock for the expiry of items and request tokens, and for
+	// the creation dates of tables. The default is time.Now. It must be safe
+	// for concurrent use.
 	Now func() time.Time
 
-	// SweepInterval is the time between two sweeps for expired items. Zero
-	// means DefaultSweepInterval; if it is negative, only calls of Sweep
-	// remove expired items.
+	// SweepInterval is the time between sweeps for expired items. Zero means
+	// DefaultSweepInterval. If it is negative, expired items are removed only
+	// by calls of Sweep.
 	SweepInterval time.Duration
 
-	// NoSync leaves out every fsync. A crash of the machine may then lose or
-	// damage everything; a crash of the process alone loses nothing. For tests.
+	// NoSync disables fsync. A crash of the machine may then lose or corrupt
+	// the file; a crash of the process alone loses nothing. For tests.
 	NoSync bool
 }
 
-// DB is an open file, or the memory that stands in for one. Its methods may be
-// called concurrently.
+// DB is an embedded DynamoDB, in a file or in memory. It is safe for concurrent
+// use.
 type DB struct {
 	path        string // for messages
 	now         func() time.Time
@@ -48,19 +48,18 @@ type DB struct {
 	tables      atomic.Pointer[catalogue] // replaced by the writer goroutine only
 	expressions expr.Cache
 
-	requests chan *request // unbuffered: whoever has sent has been picked up
-	unfilled chan struct{} // holds one element if an index was added
-	closing  chan struct{} // closed by Close
-	close    sync.Once
-	closeErr error // written inside close
-	tasks    sync.WaitGroup
+	pending      chan *pendingWrite // unbuffered: a completed send means that the writer has it
+	backfillWake chan struct{}      // holds one element if an index was added
+	closing      chan struct{}      // closed by Close
+	closeOnce    sync.Once
+	closeErr     error // written inside close
+	tasks        sync.WaitGroup
 }
 
-// Open opens the file at path, or creates it if there is none; its folder
-// must exist. A file that an older version wrote is made one of this version,
-// which older ones then refuse. Errors wrap ErrLocked, ErrCorrupt or ErrFormat,
-// or are those of the file system. Whatever the error, an existing file keeps
-// its format and all that it holds.
+// Open opens the file at path, and creates it if it does not exist; the folder
+// must exist. A file of an older version is upgraded, and older versions then
+// refuse it. Errors wrap ErrLocked, ErrCorrupt, ErrFormat or an error of the
+// file system. After an error, an existing file is unchanged.
 func Open(path string, opts Options) (*DB, error) {
 	s, err := store.Open(path, opts.NoSync)
 	if err != nil {
@@ -73,32 +72,32 @@ func Open(path string, opts Options) (*DB, error) {
 	return db, nil
 }
 
-// OpenMemory returns an empty DB that keeps nothing: it is gone once it is
-// closed. Options.NoSync is without effect. A bubble of testing/synctest can
-// hold it, if it is closed before the bubble ends.
+// OpenMemory returns an empty DB in memory; Close discards its contents.
+// Options.NoSync has no effect. It may be used in a testing/synctest bubble if
+// it is closed before the bubble ends.
 func OpenMemory(opts Options) *DB {
 	return start("in memory", &store.Memory{}, catalogue{}, opts)
 }
 
-// advice says what the person who reads err may do.
+// advice returns what an operator can do about err, as a suffix of its text.
 func advice(path string, err error) string {
 	switch {
 	case errors.Is(err, ErrLocked):
 		return "; stop that process, or use another file"
 	case errors.Is(err, ErrCorrupt):
-		return "; restore it from a copy, or move it away to start afresh"
+		return "; restore it from a backup, or move it away to start with an empty file"
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("; create the folder %s first", filepath.Dir(path))
 	case isFull(err):
-		return "; make room on that disk"
+		return "; free space on that disk"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Sprintf("; the file and its folder %s must be writable", filepath.Dir(path))
 	}
 	return ""
 }
 
-// isFull says that there is no room on the disk. bbolt keeps of some errors the text
-// alone.
+// isFull reports whether err means that the disk or quota is full, or the file
+// too large. It also compares texts, because bbolt flattens some errors to text.
 func isFull(err error) bool {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if errors.Is(err, full) || strings.Contains(err.Error(), full.Error()) {
@@ -116,7 +115,7 @@ func newDB(path string, s store.Store, opts Options) (*DB, error) {
 		return err
 	})
 	if err == nil {
-		err = tallyAll(s, tables)
+		err = addMissingTallies(s, tables)
 	}
 	if err != nil {
 		return nil, err
@@ -124,37 +123,38 @@ func newDB(path string, s store.Store, opts Options) (*DB, error) {
 	return start(path, s, tables, opts), nil
 }
 
-// start returns a DB on the store, which has these tables, and sets its
-// goroutines going.
+// start returns a DB on a store that holds these tables, and starts its
+// goroutines.
 func start(path string, s store.Store, tables catalogue, opts Options) *DB {
 	db := &DB{
-		path:     path,
-		now:      opts.Now,
-		store:    s,
-		requests: make(chan *request),
-		unfilled: make(chan struct{}, 1),
-		closing:  make(chan struct{}),
+		path:         path,
+		now:          opts.Now,
+		store:        s,
+		pending:      make(chan *pendingWrite),
+		backfillWake: make(chan struct{}, 1),
+		closing:      make(chan struct{}),
 	}
 	if db.now == nil {
 		db.now = time.Now
 	}
 	db.tables.Store(&tables)
-	db.tasks.Go(db.write)
-	db.tasks.Go(db.backfill)
+	db.tasks.Go(db.runWriter)
+	db.tasks.Go(db.runBackfill)
 	interval := opts.SweepInterval
 	if interval == 0 {
 		interval = DefaultSweepInterval
 	}
 	if interval > 0 {
-		db.tasks.Go(func() { db.sweepEvery(interval) })
+		db.tasks.Go(func() { db.runSweeps(interval) })
 	}
 	return db
 }
 
-// Close waits for the requests that have been picked up, and closes the file.
-// Requests after it, and those not picked up, get ErrClosed.
+// Close waits for the writes that the writer has accepted, and closes the file.
+// Later requests, and writes not yet accepted, get ErrClosed. Further calls
+// return the first call's error.
 func (db *DB) Close() error {
-	db.close.Do(func() {
+	db.closeOnce.Do(func() {
 		close(db.closing)
 		db.tasks.Wait()
 		db.closeErr = db.store.Close()
@@ -162,7 +162,7 @@ func (db *DB) Close() error {
 	return db.closeErr
 }
 
-// ready reports why a read cannot begin.
+// ready returns ErrClosed if the DB is closed, or the error of ctx.
 func (db *DB) ready(ctx context.Context) error {
 	select {
 	case <-db.closing:
@@ -172,8 +172,8 @@ func (db *DB) ready(ctx context.Context) error {
 	}
 }
 
-// view runs fn on a snapshot. An error of fn that is not one of the API's is a
-// failure of the store.
+// view runs fn on a snapshot. An error of fn that is not a smithy.APIError is
+// treated as a failure of the store.
 func (db *DB) view(ctx context.Context, fn func(store.Reader) error) error {
 	if err := db.ready(ctx); err != nil {
 		return err
@@ -181,10 +181,10 @@ func (db *DB) view(ctx context.Context, fn func(store.Reader) error) error {
 	err := db.store.View(fn)
 	var answer smithy.APIError
 	if err == nil || errors.As(err, &answer) {
-		return err // the request's own
+		return err // belongs to the request
 	}
 	if closed := db.ready(ctx); closed != nil {
-		return closed // while we were on our way to the store
+		return closed // Close ran between the first check and View
 	}
 	return db.internal(err)
 }

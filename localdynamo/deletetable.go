@@ -8,11 +8,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// DeleteTable removes a table with all that it holds. It is gone at once,
-// though it is described as DELETING: a request that waits behind this one
-// gets a *types.ResourceNotFoundException, as every later one does. A table
-// that is protected against deletion is a ValidationException, one that an
-// index is being added to a *types.ResourceInUseException.
+// DeleteTable deletes a table with its items and indexes. The reply says
+// DELETING, but the table is gone at once: queued and later requests get a
+// *types.ResourceNotFoundException. With deletion protection the error is a
+// ValidationException; while an index is being added, it is a
+// *types.ResourceInUseException.
 func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {
 	name, err := tableName(orEmpty(in).TableName)
 	if err != nil {
@@ -27,7 +27,7 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 			return noTable(name)
 		case t.Deletion:
 			return invalid("Resource cannot be deleted as it is currently protected against deletion. Disable deletion protection first.")
-		case t.filling() != nil:
+		case t.backfillingIndex() != nil:
 			return errBeingUpdated(name)
 		}
 		var err error
@@ -41,7 +41,7 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 	}
 	d := t.description(held)
 	d.TableStatus = types.TableStatusDeleting
-	// AWS tells of a table that goes what it holds, and not what it was like.
+	// AWS describes the size of a table being deleted, but not its schema.
 	d.AttributeDefinitions, d.KeySchema, d.CreationDateTime = nil, nil, nil
 	d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes = nil, nil
 	return &dynamodb.DeleteTableOutput{TableDescription: d}, nil

@@ -99,7 +99,7 @@ func TestFullDisk(t *testing.T) {
 	for out.Scan() {
 		lines = append(lines, out.Text())
 	}
-	if len(lines) != 2 || !strings.Contains(lines[0], "definite true") || !strings.HasSuffix(lines[0], "file too large; make room on that disk") || lines[1] != "after <nil> <nil> <nil>" {
+	if len(lines) != 2 || !strings.Contains(lines[0], "definite true") || !strings.HasSuffix(lines[0], "file too large; free space on that disk") || lines[1] != "after <nil> <nil> <nil>" {
 		t.Fatalf("%q", lines)
 	}
 	n, err := strconv.Atoi(strings.Fields(lines[0])[1])

@@ -1,41 +1,41 @@
-// Package localdynamo is DynamoDB in one file, inside the process: tables,
-// items, conditions, transactions and expiry with the semantics of AWS, behind
-// the method signatures of the SDK's own client.
+// Package localdynamo is an embedded DynamoDB: tables, items, conditional
+// writes, transactions and TTL with the semantics of AWS, stored in one file,
+// behind the method signatures of the SDK's client.
 //
 // The problem: a program written for DynamoDB should run unchanged, with the
-// very expressions and transactions that it runs in production, on one machine
-// that has no DynamoDB, and lose nothing when that machine is switched off.
+// expressions and transactions that it uses in production, on a machine
+// without DynamoDB, and survive a power failure of that machine.
 //
-// The model: one goroutine does all writing. It takes every request that has
-// gathered while the last commit was under way, evaluates them one after the
-// other inside a single transaction of the store, commits, and only then
-// answers. Readers work on snapshots and wait for nobody.
+// The model: a single writer goroutine with group commit. It takes all writes
+// that were queued during the last commit, evaluates them in order inside one
+// transaction of the store, commits, and then replies. Readers use snapshots
+// and never block.
 //
 //	PutItem ─┐                        ┌─ condition, update ─┐
-//	Update  ─┼─► requests ─► writer ──┼─ condition, put     ├─► commit, fsync ─► answers
+//	Update  ─┼─► queue ────► writer ──┼─ condition, put     ├─► commit, fsync ─► replies
 //	Transact─┘    (a batch)           └─ condition fails    ┘
 //	                                        │ get, range, put, delete
 //	GetItem ──► snapshot ───────────►  internal/store  (bbolt, one file)
 //	Query, Scan                             │
 //	                              items by ordered key, internal/value
 //
-// What is guaranteed:
+// Guarantees:
 //
-//   - A write that was acknowledged is on disk (unless Options.NoSync).
-//   - Writes are serializable: each sees all of every earlier one, and a
-//     transaction is seen whole or not at all, by readers and after a crash.
-//   - Reads are strongly consistent, always. An eventually consistent read is
-//     only cheaper in the capacity that is reported.
-//   - A request whose condition fails changes nothing, and holds up nobody who
-//     shares its batch.
-//   - If a commit fails, every request of its batch gets the error, and nothing
-//     was acknowledged.
+//   - Durability: an acknowledged write is on disk (unless Options.NoSync).
+//   - Writes are serializable. Transactions are atomic, for readers and after
+//     a crash.
+//   - Every read is strongly consistent. ConsistentRead only changes the
+//     reported capacity.
+//   - A write whose condition fails changes nothing, and does not affect the
+//     other writes of its batch.
+//   - If a commit fails, every write of its batch gets the error; none was
+//     acknowledged.
 //
-// Errors of operations are the SDK's own types, such as
-// *types.ConditionalCheckFailedException; the ValidationException, for which
-// the SDK has no type, is a *smithy.GenericAPIError with that Code. A failure of
-// the disk wraps *types.InternalServerError. If nothing was written, and repeating
-// the request is of no use, as on a full disk or in a damaged file, the error also
-// has a method Definite that returns true. FIDELITY.md lists what is left out and
-// where the engine is known to differ from AWS.
+// Operations return the SDK's error types, such as
+// *types.ConditionalCheckFailedException. The SDK has no type for
+// ValidationException: it is a *smithy.GenericAPIError with that Code. A disk
+// failure wraps *types.InternalServerError. If nothing was written and a retry
+// cannot help, as on a full disk or in a damaged file, the error also has a
+// method Definite that returns true. FIDELITY.md lists unsupported features and
+// known differences from AWS.
 package localdynamo

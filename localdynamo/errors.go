@@ -16,20 +16,20 @@ import (
 
 // Errors of opening and closing. Errors of operations are the SDK's own types.
 var (
-	// ErrLocked says that another process has the file open.
+	// ErrLocked means that another process has the file open.
 	ErrLocked = store.ErrLocked
 
-	// ErrCorrupt says that the file is damaged, or is no file of ours.
+	// ErrCorrupt means that the file is damaged, or not a file of this package.
 	ErrCorrupt = store.ErrCorrupt
 
-	// ErrFormat says that a newer version of this package wrote the file.
+	// ErrFormat means that a newer version of this package wrote the file.
 	ErrFormat = store.ErrFormat
 
-	// ErrClosed says that the DB has been closed.
+	// ErrClosed means that the DB has been closed.
 	ErrClosed = errors.New("localdynamo: closed")
 )
 
-// codeValidation is the code of the one error that the SDK has no type for.
+// codeValidation is the error code that the SDK has no type for.
 const codeValidation = "ValidationException"
 
 // invalid returns a ValidationException.
@@ -37,25 +37,27 @@ func invalid(format string, args ...any) error {
 	return &smithy.GenericAPIError{Code: codeValidation, Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient}
 }
 
-// complaint is a ValidationException about a value or an expression.
-type complaint struct {
+// validationError is a ValidationException with the error of package value or
+// expr that caused it.
+type validationError struct {
 	*smithy.GenericAPIError
 	cause error
 }
 
-func (c *complaint) Unwrap() []error { return []error{c.GenericAPIError, c.cause} }
+func (c *validationError) Unwrap() []error { return []error{c.GenericAPIError, c.cause} }
 
-// asInvalid makes a complaint about a value or an expression one about the
-// request; nil stays nil.
+// asInvalid turns an error of package value or expr into a ValidationException;
+// nil stays nil.
 func asInvalid(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &complaint{&smithy.GenericAPIError{Code: codeValidation, Message: err.Error(), Fault: smithy.FaultClient}, err}
+	return &validationError{&smithy.GenericAPIError{Code: codeValidation, Message: err.Error(), Fault: smithy.FaultClient}, err}
 }
 
-// older says of a value that is wrong what BatchWriteItem and Scan still say.
-func older(err error) error {
+// withLegacyWording gives an error about a value the older wording that
+// BatchWriteItem and Scan still use.
+func withLegacyWording(err error) error {
 	var named *expr.ValueError
 	var fault *value.Fault
 	if errors.As(err, &named) || !errors.As(err, &fault) {
@@ -64,9 +66,9 @@ func older(err error) error {
 	return invalid("%s", fault.Older())
 }
 
-// counted adds the words that AWS puts before every complaint of PutItem,
-// UpdateItem and DeleteItem that it makes without a look at the table.
-func counted(err error) error {
+// withErrorCount adds the prefix that AWS puts before every ValidationException
+// of PutItem, UpdateItem and DeleteItem that does not depend on the table.
+func withErrorCount(err error) error {
 	const words = "1 validation error detected: "
 	message, ok := validationMessage(err)
 	if !ok || strings.HasPrefix(message, words) {
@@ -75,10 +77,10 @@ func counted(err error) error {
 	return invalid("%s%s", words, message)
 }
 
-// unnamed takes from a complaint about a value of an expression which value
-// that is. AWS tells it in Scan, in most regions in transactions, and nowhere
-// else any longer.
-func unnamed(err error) error {
+// withoutValueName removes the name of an expression attribute value from an
+// error about it. AWS names it only in Scan and, in most regions, in
+// transactions.
+func withoutValueName(err error) error {
 	var named *expr.ValueError
 	if errors.As(err, &named) {
 		return named.Fault
@@ -99,22 +101,22 @@ func notFound() error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found")}
 }
 
-// internal reports a failure of the store. Unless it says otherwise, whether the
-// write took place is unknown to whoever gets it, as it is after an
-// InternalServerError of AWS.
+// internal wraps a failure of the store as an InternalServerError. As on AWS,
+// the caller cannot know whether the write took effect, unless the result is a
+// definiteError.
 func (db *DB) internal(err error) error {
 	answer := &types.InternalServerError{Message: aws.String("Internal server error")}
 	if errors.Is(err, store.ErrUncertain) {
 		return fmt.Errorf("localdynamo: %s: %w: %w", db.path, answer, err)
 	}
-	return &failure{fmt.Errorf("localdynamo: %s: %w: %w%s", db.path, answer, err, advice(db.path, err))}
+	return &definiteError{fmt.Errorf("localdynamo: %s: %w: %w%s", db.path, answer, err, advice(db.path, err))}
 }
 
-// A failure is an error of the store after which nothing was written, and which
-// the same request would meet again.
-type failure struct{ error }
+// A definiteError is a failure of the store that wrote nothing and that a retry
+// would meet again.
+type definiteError struct{ error }
 
-func (f *failure) Unwrap() error { return f.error }
+func (e *definiteError) Unwrap() error { return e.error }
 
-// Definite says that the request was not carried out, and never will be.
-func (f *failure) Definite() bool { return true }
+// Definite reports that the write had no effect, and that a retry cannot help.
+func (e *definiteError) Definite() bool { return true }

@@ -12,8 +12,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// GetItem reads one item. Every read here is strongly consistent; the
-// parameter ConsistentRead decides only what it costs.
+// GetItem reads one item. The read is always strongly consistent; ConsistentRead
+// only changes the reported capacity.
 func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	in = orEmpty(in)
 	if in.Key == nil {
@@ -22,31 +22,31 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	if err := checkCapacityMode(in.ReturnConsumedCapacity); err != nil {
 		return nil, err
 	}
-	given, err := value.NormalizeItem(in.Key)
+	itemKey, err := value.NormalizeItem(in.Key)
 	if err != nil {
 		return nil, asInvalid(err)
 	}
-	projection, err := db.eitherProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet)
+	projection, err := db.bindProjection(in.ProjectionExpression, in.ExpressionAttributeNames, in.AttributesToGet)
 	if err != nil {
 		return nil, err
 	}
-	t, err := db.lookUp(in.TableName)
+	t, err := db.findTable(in.TableName)
 	if err != nil {
 		return nil, err
 	}
-	key, err := t.keyOf(given)
+	key, err := t.keyOf(itemKey)
 	if err != nil {
 		return nil, err
 	}
 	out := &dynamodb.GetItemOutput{}
-	l := lookup{table: t, key: key, projection: projection}
+	l := itemRead{table: t, key: key, projection: projection}
 	err = db.view(ctx, func(r store.Reader) error {
 		item, err := l.read(r)
 		if err != nil {
 			return err
 		}
 		out.ConsumedCapacity = usage{Table: t.Name, Units: readUnits(item.Size(), aws.ToBool(in.ConsistentRead))}.consumed(in.ReturnConsumedCapacity)
-		out.Item, err = l.found(item)
+		out.Item, err = l.project(item)
 		return err
 	})
 	if err != nil {
@@ -55,25 +55,25 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(
 	return out, nil
 }
 
-// lookup is the reading of one item, checked.
-type lookup struct {
+// itemRead is a validated read of one item.
+type itemRead struct {
 	table      *table
 	key        []byte
 	projection *expr.Projection
 }
 
-// read returns the stored item, which belongs to the store, or "".
-func (l *lookup) read(r store.Reader) (value.Item, error) {
+// read returns the stored item, or "" if there is none. The item is valid only
+// during the store's transaction.
+func (l *itemRead) read(r store.Reader) (value.Item, error) {
 	item := value.View(r.Get(l.table.space(), l.key))
 	if item == "" {
-		return "", l.table.checkThere(r)
+		return "", l.table.checkExists(r)
 	}
 	return item, nil
 }
 
-// found returns what the projection leaves of an item, as a copy; nil if there
-// is none.
-func (l *lookup) found(item value.Item) (map[string]types.AttributeValue, error) {
+// project returns a copy of the item's projected attributes, or nil for "".
+func (l *itemRead) project(item value.Item) (map[string]types.AttributeValue, error) {
 	if item == "" {
 		return nil, nil
 	}
@@ -81,20 +81,20 @@ func (l *lookup) found(item value.Item) (map[string]types.AttributeValue, error)
 	if l.projection == nil {
 		return decode(item)
 	}
-	s := &stored{item: item}
-	return l.projection.Apply(s), s.fault
+	s := &document{item: item}
+	return l.projection.Apply(s), s.err
 }
 
-// checkThere is for a reader that has found nothing: the table may have been
-// deleted since it was looked up, which must not pass for an empty one.
-func (t *table) checkThere(r store.Reader) error {
+// checkExists is for reads that found nothing. It tells an empty table from one
+// that was deleted after findTable.
+func (t *table) checkExists(r store.Reader) error {
 	if r.Get(tableSpace, []byte(t.Name)) == nil {
 		return notFound()
 	}
 	return nil
 }
 
-func (db *DB) projection(text *string, names map[string]string) (*expr.Projection, error) {
+func (db *DB) parseProjection(text *string, names map[string]string) (*expr.Projection, error) {
 	if text == nil && names == nil {
 		return nil, nil
 	}

@@ -12,23 +12,21 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// index is a secondary index: a second order of a table's items, with as much
-// of each item as its projection says. Like a table it is immutable.
+// index is the definition of a secondary index. Like a table it is immutable.
 type index struct {
 	Name string
-	ID   int // names the space of its entries, never used twice in a table
+	ID   int // names the space of its entries; never reused within the table
 	keySchema
 	Global     bool // otherwise local: its hash key is the table's
 	Projection types.ProjectionType
-	Include    []string `json:",omitempty"` // with INCLUDE, besides the keys
-	Read       int64    `json:",omitempty"` // provisioned units of a global index; they limit nothing
+	Include    []string `json:",omitempty"` // non-key attributes of an INCLUDE projection
+	Read       int64    `json:",omitempty"` // provisioned units of a global index, not enforced
 	Write      int64    `json:",omitempty"`
-	Filling    bool     `json:",omitempty"` // writes maintain it, but older items may be missing: not to be read
+	Filling    bool     `json:",omitempty"` // being backfilled: writes maintain it, reads are refused
 }
 
-// entry is what an index holds of one item. Its key is the item's key in the
-// index followed by that in the table, since several items may share the
-// first.
+// entry is an item's entry in an index. Its key is the index key followed by
+// the table key, because several items may share an index key.
 type entry struct {
 	key  []byte // nil: the item is not in the index
 	item value.Item
@@ -41,10 +39,10 @@ func (ix *index) projects(t *table, name string) bool {
 	return ix.Projection == types.ProjectionTypeAll || slices.Contains(ix.Include, name) || ix.has(name) || t.has(name)
 }
 
-// entryOf returns the entry of an item with the given key in the table. An
-// item without the index's key attributes has none; neither has one, older
-// than the index, whose attributes cannot be its key. The entry of a whole
-// item shares memory with it.
+// entryOf returns the index entry of an item with this table key. There is no
+// entry if the item lacks a key attribute of the index, or if the item is older
+// than the index and its attribute cannot be an index key. With projection ALL
+// the entry shares memory with item.
 func (ix *index) entryOf(t *table, key []byte, item value.Item) (entry, error) {
 	if item == "" {
 		return entry{}, nil
@@ -53,7 +51,7 @@ func (ix *index) entryOf(t *table, key []byte, item value.Item) (entry, error) {
 	for _, a := range ix.keyAttributes() {
 		v, err := item.Lookup(a.Name)
 		if err != nil {
-			return entry{}, damaged(err)
+			return entry{}, corrupt(err)
 		}
 		if v == nil || ix.checkKey(a, v) != nil {
 			return entry{}, nil
@@ -68,8 +66,8 @@ func (ix *index) entryOf(t *table, key []byte, item value.Item) (entry, error) {
 	return entry{key: append(at, key...), item: projected}, err
 }
 
-// project cuts an item down. Fields holds the index's key attributes, and is
-// added to.
+// project returns the projected item. fields holds the index's key attributes;
+// project adds the others to it.
 func (ix *index) project(t *table, item value.Item, fields map[string]types.AttributeValue) (value.Item, error) {
 	if ix.Projection == types.ProjectionTypeAll {
 		return item, nil
@@ -81,7 +79,7 @@ func (ix *index) project(t *table, item value.Item, fields map[string]types.Attr
 	for _, name := range names {
 		v, err := item.Lookup(name)
 		if err != nil {
-			return "", damaged(err)
+			return "", corrupt(err)
 		}
 		if v != nil {
 			fields[name] = v
@@ -90,8 +88,8 @@ func (ix *index) project(t *table, item value.Item, fields map[string]types.Attr
 	return value.View(value.Encode(nil, fields)), nil
 }
 
-// checkIndexKeys refuses a new item whose attributes cannot be a key of an index.
-// An attribute that is absent only keeps the item out of it.
+// checkIndexKeys refuses an item whose attribute has a type or size that an
+// index key cannot have. If the attribute is absent, the item is not indexed.
 func (t *table) checkIndexKeys(item expr.Document) error {
 	for _, ix := range t.Indexes {
 		for _, a := range ix.keyAttributes() {
@@ -122,9 +120,9 @@ func (ix *index) checkKey(a attribute, v types.AttributeValue) error {
 	return nil
 }
 
-// checkAssigned refuses an update that makes the key of an index empty, as can
-// be seen without the item.
-func (t *table) checkAssigned(u *expr.Update) error {
+// checkAssignedKeys refuses an update that sets an index key to an empty value.
+// It covers only assignments that do not depend on the item.
+func (t *table) checkAssignedKeys(u *expr.Update) error {
 	for _, ix := range t.Indexes {
 		for _, a := range ix.keyAttributes() {
 			v := u.Assigned(a.Name)
@@ -143,62 +141,62 @@ func errEmptyIndexKey(ix *index, a attribute, kind string) error {
 	return invalid("One or more parameter values are not valid. A value specified for a secondary index key is not supported. The AttributeValue for a key attribute cannot contain an empty %s value. IndexName: %s, IndexKey: %s", kind, ix.Name, a.Name)
 }
 
-// reindexing is what a write to one item means to one index.
-type reindexing struct {
-	index    *index
-	old, now entry
+// indexChange is the effect of a write to one item on one index.
+type indexChange struct {
+	index         *index
+	before, after entry
 }
 
-// reindex works out what a change of the item under key means to the indexes.
-func (t *table) reindex(key []byte, old, now value.Item) ([]reindexing, error) {
+// indexChanges returns how the indexes change when the item under key does.
+func (t *table) indexChanges(key []byte, old, now value.Item) ([]indexChange, error) {
 	if len(t.Indexes) == 0 {
 		return nil, nil
 	}
-	out := make([]reindexing, 0, len(t.Indexes))
+	out := make([]indexChange, 0, len(t.Indexes))
 	for _, ix := range t.Indexes {
-		r := reindexing{index: ix}
+		r := indexChange{index: ix}
 		var err error
-		if r.old, err = ix.entryOf(t, key, old); err != nil {
+		if r.before, err = ix.entryOf(t, key, old); err != nil {
 			return nil, err
 		}
-		if r.now, err = ix.entryOf(t, key, now); err != nil {
+		if r.after, err = ix.entryOf(t, key, now); err != nil {
 			return nil, err
 		}
-		if !bytes.Equal(r.old.key, r.now.key) || r.old.item != r.now.item {
+		if !bytes.Equal(r.before.key, r.after.key) || r.before.item != r.after.item {
 			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-// moved reports whether the entry comes, goes, or changes its place.
-func (r *reindexing) moved() bool { return !bytes.Equal(r.old.key, r.now.key) }
+// moved reports whether the entry is added, removed, or gets another key.
+func (r *indexChange) moved() bool { return !bytes.Equal(r.before.key, r.after.key) }
 
-func (r *reindexing) apply(tx *transaction, t *table) error {
+func (r *indexChange) apply(tx *transaction, t *table) error {
 	space := r.index.space(t)
-	old := r.old.item
-	if r.index.Filling && r.old.key != nil && tx.Get(space, r.old.key) == nil {
-		old = "" // of an item that is older than the index, and not yet in it
+	old := r.before.item
+	if r.index.Filling && r.before.key != nil && tx.Get(space, r.before.key) == nil {
+		old = "" // the backfill has not reached this item yet
 	}
-	tx.count(space, old, r.now.item)
-	if r.old.key != nil && r.moved() {
-		if err := tx.Delete(space, r.old.key); err != nil {
+	tx.updateTally(space, old, r.after.item)
+	if r.before.key != nil && r.moved() {
+		if err := tx.Delete(space, r.before.key); err != nil {
 			return err
 		}
 	}
-	if r.now.key == nil {
+	if r.after.key == nil {
 		return nil
 	}
-	return tx.Put(space, r.now.key, []byte(r.now.item))
+	return tx.Put(space, r.after.key, []byte(r.after.item))
 }
 
-// units is the price: one write, or two if the entry leaves one place for
-// another.
-func (r *reindexing) units() float64 {
-	if r.moved() && r.old.key != nil && r.now.key != nil {
-		return writeUnits(r.old.item.Size(), 0) + writeUnits(0, r.now.item.Size())
+// units returns the write units: one write, or a delete and a put if the entry
+// gets another key.
+func (r *indexChange) units() float64 {
+	if r.moved() && r.before.key != nil && r.after.key != nil {
+		return writeUnits(r.before.item.Size(), 0) + writeUnits(0, r.after.item.Size())
 	}
-	return writeUnits(r.old.item.Size(), r.now.item.Size())
+	return writeUnits(r.before.item.Size(), r.after.item.Size())
 }
 
 func (ix *index) describeGlobal(t *table, n tally) types.GlobalSecondaryIndexDescription {

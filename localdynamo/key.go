@@ -7,7 +7,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Largest key values in bytes.
+// Maximum sizes of key values, in bytes.
 const (
 	maxHashSize  = 2048
 	maxRangeSize = 1024
@@ -19,25 +19,25 @@ type attribute struct {
 	Type types.ScalarAttributeType
 }
 
-// keySchema is the key of a table or of an index: what its items are found by,
-// and the order that they have.
+// keySchema is the primary key of a table, or the key of an index.
 type keySchema struct {
 	Hash  attribute
 	Range *attribute `json:",omitempty"` // nil if there is only a hash key
 }
 
-// keyOf checks a Key parameter, canonical but for that, and returns it as it
-// orders the table's items on disk.
+// keyOf checks a canonical Key parameter and encodes it in the byte order of
+// the table's items.
 func (t *table) keyOf(key map[string]types.AttributeValue) ([]byte, error) {
-	if err := t.checkFilled(key); err != nil {
+	if err := t.checkNonEmptyKeys(key); err != nil {
 		return nil, err
 	}
 	return t.keyFrom(key)
 }
 
-// checkFilled refuses an empty string or binary where the table, or one of its
-// indexes, has a key. Values of other types are none of its business.
-func (t *table) checkFilled(fields map[string]types.AttributeValue) error {
+// checkNonEmptyKeys refuses an empty string or binary for a key attribute of
+// the table or of an index. It ignores values of the wrong type, which later
+// checks report.
+func (t *table) checkNonEmptyKeys(fields map[string]types.AttributeValue) error {
 	for _, a := range t.keyAttributes() {
 		if v := fields[a.Name]; v != nil && value.Type(v) == string(a.Type) {
 			if size, kind := keySize(v); size == 0 {
@@ -57,8 +57,8 @@ func (t *table) checkFilled(fields map[string]types.AttributeValue) error {
 	return nil
 }
 
-// keyFrom returns a canonical Key parameter as it orders the table's items on
-// disk.
+// keyFrom encodes a canonical Key parameter in the byte order of the table's
+// items.
 func (t *table) keyFrom(key map[string]types.AttributeValue) ([]byte, error) {
 	if len(key) != t.keyLen() {
 		return nil, errKeySchema()
@@ -69,7 +69,7 @@ func (t *table) keyFrom(key map[string]types.AttributeValue) ([]byte, error) {
 	return t.encodeKey(key)
 }
 
-// checkKeyTypes wants all key attributes, each of its type.
+// checkKeyTypes requires every key attribute, with its declared type.
 func (t *table) checkKeyTypes(fields map[string]types.AttributeValue) error {
 	for _, a := range t.keyAttributes() {
 		if v := fields[a.Name]; v == nil || value.Type(v) != string(a.Type) {
@@ -83,11 +83,11 @@ func errEmptyKey(a attribute, kind string) error {
 	return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty %s value. Key: %s", kind, a.Name)
 }
 
-const keyNotOfSchema = "The provided key element does not match the schema"
+const keySchemaMismatch = "The provided key element does not match the schema"
 
-func errKeySchema() error { return invalid(keyNotOfSchema) }
+func errKeySchema() error { return invalid(keySchemaMismatch) }
 
-// keyOfItem returns the key of a canonical item, checked.
+// keyOfItem checks and encodes the key of a canonical item.
 func (t *table) keyOfItem(item map[string]types.AttributeValue) ([]byte, error) {
 	for _, a := range t.keyAttributes() {
 		v := item[a.Name]
@@ -101,7 +101,8 @@ func (t *table) keyOfItem(item map[string]types.AttributeValue) ([]byte, error) 
 	return t.encodeKey(item)
 }
 
-// encodeKey strings hash and range key together. Both are of the right type.
+// encodeKey concatenates the encoded hash and range key. Their types have been
+// checked.
 func (k *keySchema) encodeKey(from map[string]types.AttributeValue) ([]byte, error) {
 	encoded, err := appendKey(make([]byte, 0, 128), k.Hash, from[k.Hash.Name], maxHashSize)
 	if err != nil || k.Range == nil {
@@ -110,7 +111,7 @@ func (k *keySchema) encodeKey(from map[string]types.AttributeValue) ([]byte, err
 	return appendKey(encoded, *k.Range, from[k.Range.Name], maxRangeSize)
 }
 
-// appendKey adds one key value within its bounds.
+// appendKey appends one encoded key value of at most limit bytes.
 func appendKey(dst []byte, a attribute, v types.AttributeValue, limit int) ([]byte, error) {
 	if err := checkKeyValue(a, v, limit); err != nil {
 		return nil, err
@@ -137,8 +138,8 @@ func errKeyTooLong(limit int) error {
 	return invalid("One or more parameter values were invalid: Aggregated size of all range keys has exceeded the size limit of 1024 bytes")
 }
 
-// keySize returns the bytes of a string or binary, and what it is called in
-// messages. Numbers are bounded by themselves.
+// keySize returns the size of a string or binary in bytes, and its name in
+// error messages. For numbers, whose size is bounded, it returns 1.
 func keySize(v types.AttributeValue) (size int, kind string) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:

@@ -10,28 +10,29 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/expr"
 )
 
-// The parameters that expressions replaced. Package expr makes of them what
-// it makes of expressions; here is which request takes which of the two.
+// The legacy parameters are those that expressions replaced, such as Expected.
+// Package expr evaluates them like expressions; this file decides which of the
+// two forms a request uses.
 
-// parameter is one of a request, and whether the request has it.
+// parameter is a request parameter that belongs to one of the two forms.
 type parameter struct {
-	name  string
-	given bool
+	name    string
+	present bool
 }
 
-// forms is which parameters of either form a request has. AWS refuses both
-// forms in one request, and placeholders where there is no expression.
+// forms holds the parameters of a request, by form. AWS refuses a request with
+// both forms, and placeholders without an expression.
 type forms struct {
 	legacy, expressions []parameter
 	names               map[string]string
 	values              map[string]types.AttributeValue
-	write               bool // AWS says less of these
+	write               bool // AWS's error for writes is shorter
 }
 
-const projectionParameter = "ProjectionExpression" // the one that takes no values
+const projectionParameter = "ProjectionExpression" // the only expression without values
 
 func (f *forms) check() error {
-	legacy, expressions := givenNames(f.legacy), givenNames(f.expressions)
+	legacy, expressions := presentNames(f.legacy), presentNames(f.expressions)
 	if legacy != nil && expressions != nil {
 		return invalid("Can not use both expression and non-expression parameters in the same request: Non-expression parameters: {%s} Expression parameters: {%s}",
 			strings.Join(legacy, ", "), strings.Join(expressions, ", "))
@@ -59,26 +60,26 @@ func (f *forms) check() error {
 	return invalid(lonely+": %s %s null", strings.Join(absent, " and "), are)
 }
 
-func givenNames(parameters []parameter) []string {
+func presentNames(parameters []parameter) []string {
 	var names []string
 	for _, p := range parameters {
-		if p.given {
+		if p.present {
 			names = append(names, p.name)
 		}
 	}
 	return names
 }
 
-// legacyWrite is what PutItem, UpdateItem and DeleteItem take in place of
-// expressions. The actions of a transaction have none: nil.
+// legacyWrite holds the legacy parameters of PutItem, UpdateItem and DeleteItem.
+// It is nil for the actions of a transaction, which have none.
 type legacyWrite struct {
 	expected map[string]types.ExpectedAttributeValue
 	operator types.ConditionalOperator
 	updates  map[string]types.AttributeValueUpdate // UpdateItem
 }
 
-// bind fills m's condition and update, and reports whether it did: the request
-// may as well have expressions, or neither.
+// bind sets m's condition and update from the legacy parameters. bound is false
+// if the request has none.
 func (l *legacyWrite) bind(o *operation, m *mutation) (bound bool, err error) {
 	if l == nil {
 		return false, nil
@@ -94,7 +95,7 @@ func (l *legacyWrite) bind(o *operation, m *mutation) (bound bool, err error) {
 		f.legacy = slices.Insert(f.legacy, 0, parameter{"AttributeUpdates", l.updates != nil})
 		f.expressions = slices.Insert(f.expressions, 0, parameter{"UpdateExpression", o.update != nil})
 	}
-	if err := f.check(); err != nil || givenNames(f.legacy) == nil {
+	if err := f.check(); err != nil || presentNames(f.legacy) == nil {
 		return false, err
 	}
 	if m.update, err = expr.AttributeUpdates(l.updates); err != nil {
@@ -104,8 +105,9 @@ func (l *legacyWrite) bind(o *operation, m *mutation) (bound bool, err error) {
 	return err == nil, asInvalid(err)
 }
 
-// eitherProjection binds a projection in either form; nil if there is none.
-func (db *DB) eitherProjection(text *string, names map[string]string, attributes []string) (*expr.Projection, error) {
+// bindProjection binds a projection in either form, and returns nil if there is
+// none.
+func (db *DB) bindProjection(text *string, names map[string]string, attributes []string) (*expr.Projection, error) {
 	f := forms{
 		legacy:      []parameter{{"AttributesToGet", attributes != nil}},
 		expressions: []parameter{{projectionParameter, text != nil}},
@@ -115,14 +117,14 @@ func (db *DB) eitherProjection(text *string, names map[string]string, attributes
 		return nil, err
 	}
 	if attributes == nil {
-		return db.projection(text, names)
+		return db.parseProjection(text, names)
 	}
 	projection, err := expr.AttributesToGet(attributes)
 	return projection, asInvalid(err)
 }
 
-// checkQueryForms lets KeyConditions stand beside expressions, as AWS does:
-// they exclude only the expression that replaced them.
+// checkQueryForms allows KeyConditions together with expressions, as AWS does,
+// except for KeyConditionExpression.
 func checkQueryForms(in *dynamodb.QueryInput) error {
 	return (&forms{
 		legacy: []parameter{
@@ -157,8 +159,8 @@ func checkScanForms(in *dynamodb.ScanInput) error {
 	}).check()
 }
 
-// bindLegacy fills what AttributesToGet and a filter of the kind say; of what
-// the request does not have nothing is changed.
+// bindLegacy sets the projection from AttributesToGet and the filter from the
+// legacy filter of this kind. Without them it leaves the page unchanged.
 func (p *page) bindLegacy(attributes []string, kind expr.Kind, filter map[string]types.Condition, operator types.ConditionalOperator) error {
 	if attributes != nil {
 		projection, err := expr.AttributesToGet(attributes)

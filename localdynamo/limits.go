@@ -8,14 +8,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Provisioned units that a new account has on AWS. Here they limit nothing.
+// Provisioned units that AWS allows a new account. They are not enforced here.
 const (
 	accountUnits = 80_000
 	tableUnits   = 40_000
 )
 
-// DescribeLimits returns the quotas that a new account has on AWS, which this
-// engine does not enforce.
+// DescribeLimits returns the quotas of a new AWS account. They are not enforced.
 func (db *DB) DescribeLimits(ctx context.Context, _ *dynamodb.DescribeLimitsInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeLimitsOutput, error) {
 	if err := db.ready(ctx); err != nil {
 		return nil, err
@@ -28,11 +27,11 @@ func (db *DB) DescribeLimits(ctx context.Context, _ *dynamodb.DescribeLimitsInpu
 	}, nil
 }
 
-// endpointMinutes is how long AWS lets a client keep an endpoint.
+// endpointMinutes is how long a client may cache an endpoint, as on AWS.
 const endpointMinutes = 1440
 
-// DescribeEndpoints returns "localhost": a DB inside a process has no address.
-// A server in front of it knows its own, and should put that in place.
+// DescribeEndpoints returns "localhost", because an embedded DB has no address.
+// A server in front of it should return its own address instead.
 func (db *DB) DescribeEndpoints(ctx context.Context, _ *dynamodb.DescribeEndpointsInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeEndpointsOutput, error) {
 	if err := db.ready(ctx); err != nil {
 		return nil, err

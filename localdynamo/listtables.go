@@ -10,12 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// maxListed is how many names ListTables returns at once.
+// maxListed is the default and maximum page size of ListTables.
 const maxListed = 100
 
-// ListTables returns the names of the tables in their order, after
+// ListTables returns the sorted names of the tables after
 // ExclusiveStartTableName, which need not exist. LastEvaluatedTableName is set
-// if there are more than Limit; the default and the highest Limit is 100.
+// if there are more than Limit. The default and maximum of Limit is 100.
 func (db *DB) ListTables(ctx context.Context, in *dynamodb.ListTablesInput, _ ...func(*dynamodb.Options)) (*dynamodb.ListTablesOutput, error) {
 	if err := db.ready(ctx); err != nil {
 		return nil, err
@@ -45,14 +45,14 @@ func (db *DB) ListTables(ctx context.Context, in *dynamodb.ListTablesInput, _ ..
 	return out, nil
 }
 
-func listLimit(given *int32) (int, error) {
+func listLimit(limit *int32) (int, error) {
 	switch {
-	case given == nil:
+	case limit == nil:
 		return maxListed, nil
-	case *given < 1:
-		return 0, errConstraint(strconv.Itoa(int(*given)), "limit", "Member must have value greater than or equal to 1")
-	case *given > maxListed:
-		return 0, errConstraint(strconv.Itoa(int(*given)), "limit", "Member must have value less than or equal to 100")
+	case *limit < 1:
+		return 0, errConstraint(strconv.Itoa(int(*limit)), "limit", "Member must have value greater than or equal to 1")
+	case *limit > maxListed:
+		return 0, errConstraint(strconv.Itoa(int(*limit)), "limit", "Member must have value less than or equal to 100")
 	}
-	return int(*given), nil
+	return int(*limit), nil
 }

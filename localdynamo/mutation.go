@@ -10,8 +10,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// operation is a conditional write as it was asked for: PutItem, UpdateItem
-// and DeleteItem are one each, a transaction is a list of them.
+// operation is a conditional write as requested. PutItem, UpdateItem and
+// DeleteItem are one operation; a transaction is a list of them.
 type operation struct {
 	verb      verb
 	table     *string
@@ -21,11 +21,11 @@ type operation struct {
 	condition *string
 	names     map[string]string
 	values    map[string]types.AttributeValue
-	legacy    *legacyWrite // in place of update and condition
+	legacy    *legacyWrite // instead of update and condition
 	onFailure types.ReturnValuesOnConditionCheckFailure
 }
 
-// mutation is an operation checked as far as it can be without the item.
+// mutation is a validated operation. What remains depends on the stored item.
 type mutation struct {
 	table     *table
 	key       []byte // as stored
@@ -34,7 +34,7 @@ type mutation struct {
 	item      []byte                          // verbPut: the new item, encoded
 	update    *expr.Update                    // verbUpdate
 	fields    map[string]types.AttributeValue // of the new item (verbPut), or of the key
-	payload   int                             // bytes of the values that were given
+	payload   int                             // bytes of the values in the request
 	onFailure types.ReturnValuesOnConditionCheckFailure
 }
 
@@ -44,26 +44,26 @@ const (
 	verbPut verb = iota
 	verbUpdate
 	verbDelete
-	verbCheck // only the condition
+	verbCheck // ConditionCheck: evaluates the condition, writes nothing
 )
 
-// plan checks an operation that is a request of its own, in the order of AWS:
+// plan validates an operation that is a request by itself, in AWS's order:
 // fields, expressions, table, keys, sizes.
 func (db *DB) plan(o *operation) (*mutation, error) {
 	m, err := db.check(o)
 	if err != nil {
-		return nil, counted(err)
+		return nil, withErrorCount(err)
 	}
-	if err := m.aim(db, o.table); err != nil {
+	if err := m.resolveTable(db, o.table); err != nil {
 		return nil, err
 	}
-	if err := m.fit(); err != nil {
+	if err := m.resolveKey(); err != nil {
 		return nil, err
 	}
 	return m, m.encode()
 }
 
-// check is the part of plan that needs no table.
+// check is the part of plan that does not need the table.
 func (db *DB) check(o *operation) (*mutation, error) {
 	m := &mutation{verb: o.verb, onFailure: o.onFailure}
 	if err := checkTableName(o.table); err != nil {
@@ -74,43 +74,44 @@ func (db *DB) check(o *operation) (*mutation, error) {
 	default:
 		return nil, invalid("1 validation error detected: Value '%s' at 'returnValuesOnConditionCheckFailure' failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, NONE]", o.onFailure)
 	}
-	given, err := o.given()
+	fields, err := o.target()
 	if err != nil {
 		return nil, err
 	}
-	if m.verb == verbPut { // an item is looked at before the expressions, a key after them
-		err = m.clean(given)
+	if m.verb == verbPut { // AWS checks an item before the expressions, a key after them
+		err = m.normalize(fields)
 	}
 	if err == nil {
 		err = db.bind(o, m)
 	}
 	if err == nil && m.verb != verbPut {
-		err = m.clean(given)
+		err = m.normalize(fields)
 	}
 	return m, err
 }
 
-// clean checks the values of the new item, or of the key.
-func (m *mutation) clean(given map[string]types.AttributeValue) (err error) {
-	m.fields, err = value.NormalizeItem(given)
+// normalize checks the values of the new item or the key, and makes them
+// canonical.
+func (m *mutation) normalize(fields map[string]types.AttributeValue) (err error) {
+	m.fields, err = value.NormalizeItem(fields)
 	m.payload += value.ItemSize(m.fields)
 	return asInvalid(err)
 }
 
-// aim finds the table, and refuses what no table would take: an empty value
-// in a key, given as such or assigned by an update.
-func (m *mutation) aim(db *DB, name *string) (err error) {
-	if m.table, err = db.lookUp(name); err != nil {
+// resolveTable finds the table and refuses empty key values, in the item or key
+// and in assignments of the update.
+func (m *mutation) resolveTable(db *DB, name *string) (err error) {
+	if m.table, err = db.findTable(name); err != nil {
 		return err
 	}
-	if err := m.table.checkFilled(m.fields); err != nil {
+	if err := m.table.checkNonEmptyKeys(m.fields); err != nil {
 		return err
 	}
-	return m.table.checkAssigned(m.update)
+	return m.table.checkAssignedKeys(m.update)
 }
 
-// fit finds the key, and refuses what this table's keys are not like.
-func (m *mutation) fit() (err error) {
+// resolveKey encodes the key, and checks the item's index keys.
+func (m *mutation) resolveKey() (err error) {
 	if m.verb != verbPut {
 		m.key, err = m.table.keyFrom(m.fields)
 		return err
@@ -121,7 +122,7 @@ func (m *mutation) fit() (err error) {
 	return m.table.checkIndexKeys(expr.Fields(m.fields))
 }
 
-// encode brings a new item into its stored form.
+// encode checks the size of a new item and encodes it.
 func (m *mutation) encode() error {
 	if m.verb != verbPut {
 		return nil
@@ -133,8 +134,8 @@ func (m *mutation) encode() error {
 	return nil
 }
 
-// given returns the new item of a put, or the key of everything else.
-func (o *operation) given() (map[string]types.AttributeValue, error) {
+// target returns the new item of a put, or the key of another operation.
+func (o *operation) target() (map[string]types.AttributeValue, error) {
 	switch {
 	case o.verb == verbPut && o.item == nil:
 		return nil, errNull("item")
@@ -155,7 +156,7 @@ func (db *DB) bind(o *operation, m *mutation) error {
 	}
 	scope, err := expr.NewScope(&db.expressions, o.names, o.values)
 	if err != nil {
-		return asInvalid(unnamed(err))
+		return asInvalid(withoutValueName(err))
 	}
 	if m.update, err = scope.Update(o.update); err != nil {
 		return asInvalid(err)
@@ -167,48 +168,48 @@ func (db *DB) bind(o *operation, m *mutation) error {
 	return asInvalid(scope.CheckUnused())
 }
 
-// effect is what a mutation does to the item it found, and to the indexes.
-// Nothing in it points into the store.
+// effect is the change that a mutation makes to an item and its index entries.
+// It does not share memory with the store.
 type effect struct {
-	old     value.Item // what was there; "" if nothing was
-	now     []byte     // what will be there; nil if nothing will be
-	indexes []reindexing
+	before  value.Item // "" if there was no item
+	after   []byte     // encoded; nil if there will be no item
+	indexes []indexChange
 }
 
-// evaluate decides what m would do. Its error is the request's own, a
-// ValidationException or a *types.ConditionalCheckFailedException, or that of
-// a table deleted meanwhile.
+// evaluate computes the effect of m without writing. The error is a
+// ValidationException, a *types.ConditionalCheckFailedException, ErrCorrupt, or
+// a *types.ResourceNotFoundException if the table has since been deleted.
 func (m *mutation) evaluate(tx *transaction) (effect, error) {
 	var err error
-	if m.table, err = tx.table(m.table); err != nil {
+	if m.table, err = tx.currentTable(m.table); err != nil {
 		return effect{}, err
 	}
 	found := tx.Get(m.table.space(), m.key)
-	s := &stored{item: value.View(found)}
+	s := &document{item: value.View(found)}
 	if !m.condition.Match(s) {
-		return effect{}, m.failed(s.item)
+		return effect{}, m.conditionFailed(s.item)
 	}
-	if s.fault != nil {
-		return effect{}, s.fault
+	if s.err != nil {
+		return effect{}, s.err
 	}
-	e := effect{old: value.Item(found)} // a copy: the bytes are the store's
+	e := effect{before: value.Item(found)} // copies: the store owns the bytes
 	switch m.verb {
 	case verbPut:
-		e.now = m.item
+		e.after = m.item
 	case verbUpdate:
-		if e.now, err = m.updated(e.old); err != nil {
+		if e.after, err = m.applyUpdate(e.before); err != nil {
 			return effect{}, err
 		}
 	case verbCheck:
 		return e, nil
 	}
-	e.indexes, err = m.table.reindex(m.key, e.old, value.View(e.now))
+	e.indexes, err = m.table.indexChanges(m.key, e.before, value.View(e.after))
 	return e, err
 }
 
-// failed reports that the condition does not hold, with the item if it was
-// asked for and there is one.
-func (m *mutation) failed(found value.Item) error {
+// conditionFailed returns a *types.ConditionalCheckFailedException, with the
+// item if there is one and the request wants it.
+func (m *mutation) conditionFailed(found value.Item) error {
 	message := "The conditional request failed"
 	failure := &types.ConditionalCheckFailedException{Message: &message}
 	if m.onFailure == types.ReturnValuesOnConditionCheckFailureAllOld {
@@ -229,12 +230,12 @@ func (m *mutation) checkKeyUntouched() error {
 	return nil
 }
 
-func (m *mutation) updated(old value.Item) ([]byte, error) {
+func (m *mutation) applyUpdate(old value.Item) ([]byte, error) {
 	if err := m.checkKeyUntouched(); err != nil {
 		return nil, err
 	}
 	if old == "" && !m.update.Creates() {
-		return nil, nil // there is nothing to take away from, whatever the paths
+		return nil, nil // REMOVE and DELETE do nothing to an absent item
 	}
 	fields, err := decode(old)
 	if err != nil {
@@ -258,7 +259,7 @@ func (m *mutation) updated(old value.Item) ([]byte, error) {
 	return value.Encode(nil, fields), nil
 }
 
-// apply writes what evaluate decided.
+// apply writes the effect that evaluate returned.
 func (m *mutation) apply(tx *transaction, e effect) error {
 	if m.verb == verbCheck {
 		return nil
@@ -266,7 +267,7 @@ func (m *mutation) apply(tx *transaction, e effect) error {
 	return m.table.replace(tx, m.key, e)
 }
 
-// replace writes or deletes one item, and its entries in the indexes.
+// replace writes or deletes one item and updates its index entries.
 func (t *table) replace(tx *transaction, key []byte, e effect) error {
 	for i := range e.indexes {
 		if err := e.indexes[i].apply(tx, t); err != nil {
@@ -274,19 +275,19 @@ func (t *table) replace(tx *transaction, key []byte, e effect) error {
 		}
 	}
 	space := t.space()
-	tx.count(space, e.old, value.View(e.now))
+	tx.updateTally(space, e.before, value.View(e.after))
 	switch {
-	case e.now != nil:
-		return tx.Put(space, key, e.now)
-	case e.old != "":
+	case e.after != nil:
+		return tx.Put(space, key, e.after)
+	case e.before != "":
 		return tx.Delete(space, key)
 	}
-	return nil // deleting what is not there
+	return nil // the item was and stays absent
 }
 
-// usage is what the write costs outside of a transaction.
+// usage returns the capacity of the write outside of a transaction.
 func (e *effect) usage(t *table) usage {
-	u := usage{Table: t.Name, Units: writeUnits(e.old.Size(), value.View(e.now).Size())}
+	u := usage{Table: t.Name, Units: writeUnits(e.before.Size(), value.View(e.after).Size())}
 	for i := range e.indexes {
 		u.addIndex(e.indexes[i].index, e.indexes[i].units())
 	}

@@ -12,62 +12,62 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// maxPage is how many bytes of items one Query or Scan reads: it stops with
-// the item that reaches it.
+// maxPage bounds the bytes of items that one Query or Scan reads. The item that
+// reaches it is the last.
 const maxPage = 1 << 20
 
-// page collects the items of one Query or Scan.
+// page is one page of a Query or Scan: its parameters, then its results.
 type page struct {
 	source
 	filter     *expr.Condition
 	projection *expr.Projection
 	countOnly  bool
-	consistent bool                            // what the reads cost
-	limit      int                             // items to look at; 0 is no limit
-	start      map[string]types.AttributeValue // canonical; nil is the beginning
-	fetch      bool                            // the source is a local index, and more is wanted than it holds
-	single     bool                            // there is one item at most, and so no next page
-	within     func(value.Item) bool
+	consistent bool                            // affects only the reported capacity
+	limit      int                             // maximum of scanned; 0 is no limit
+	start      map[string]types.AttributeValue // canonical ExclusiveStartKey; nil starts at the beginning
+	fetchWhole bool                            // read items from the table: the local index lacks attributes
+	atMostOne  bool                            // the key condition matches at most one item, so there is no next page
+	inSegment  func(value.Item) bool           // nil unless the Scan is parallel
 
-	items   []map[string]types.AttributeValue
-	count   int // items that passed the filter
-	scanned int // items looked at
-	bytes   int // of those
-	fetched float64
-	last    map[string]types.AttributeValue
-	fault   error
+	items         []map[string]types.AttributeValue
+	count         int     // items that passed the filter
+	scanned       int     // items read
+	bytes         int     // size of the items read
+	fetchUnits    float64 // capacity of reads from the table, for fetchWhole
+	lastEvaluated map[string]types.AttributeValue
+	err           error
 }
 
-// read fills the page from the places in [lo, hi).
+// read fills the page from the keys in [lo, hi).
 func (p *page) read(r store.Reader, lo, hi []byte, reverse bool) error {
 	if !p.countOnly {
-		p.items = []map[string]types.AttributeValue{} // clients count on a list, however empty
+		p.items = []map[string]types.AttributeValue{} // clients expect a list, even if it is empty
 	}
 	r.Range(p.space(), lo, hi, reverse, func(_, bytes []byte) bool {
 		item := value.View(bytes)
-		if p.within != nil && !p.within(item) {
+		if p.inSegment != nil && !p.inSegment(item) {
 			return true
 		}
-		if p.fault = p.add(r, item); p.fault != nil {
+		if p.err = p.add(r, item); p.err != nil {
 			return false
 		}
 		if (p.limit == 0 || p.scanned < p.limit) && p.bytes < maxPage {
 			return true
 		}
-		if p.single {
+		if p.atMostOne {
 			return false
 		}
-		// The last key is given even if nothing follows: AWS does not look.
-		p.last, p.fault = p.lastKey(copyOf(item))
+		// Like AWS, return a last key without checking whether an item follows.
+		p.lastEvaluated, p.err = p.cursorOf(copyOf(item))
 		return false
 	})
-	if p.fault == nil && p.scanned == 0 {
-		return p.table.checkThere(r)
+	if p.err == nil && p.scanned == 0 {
+		return p.table.checkExists(r)
 	}
-	return p.fault
+	return p.err
 }
 
-// copyOf makes an item outlive the transaction it was read in.
+// copyOf returns a copy that is valid after the store's transaction.
 func copyOf(view value.Item) value.Item {
 	return value.Item([]byte(view))
 }
@@ -75,18 +75,18 @@ func copyOf(view value.Item) value.Item {
 func (p *page) add(r store.Reader, view value.Item) error {
 	p.scanned++
 	p.bytes += view.Size()
-	// The filter sees the entry of an index, even if the item is returned.
-	s := &stored{item: view}
+	// The filter applies to the index entry, even if the whole item is returned.
+	s := &document{item: view}
 	passed := p.filter.Match(s)
-	if s.fault != nil {
-		return s.fault
+	if s.err != nil {
+		return s.err
 	}
-	if p.fetch {
+	if p.fetchWhole {
 		var err error
-		if view, err = p.whole(r, view); err != nil {
+		if view, err = p.wholeItem(r, view); err != nil {
 			return err
 		}
-		p.fetched += readUnits(view.Size(), p.consistent) // whether it passed or not
+		p.fetchUnits += readUnits(view.Size(), p.consistent) // counted even if the filter rejects it
 	}
 	if !passed {
 		return nil
@@ -98,15 +98,15 @@ func (p *page) add(r store.Reader, view value.Item) error {
 	s.item = copyOf(view)
 	if p.projection != nil {
 		p.items = append(p.items, p.projection.Apply(s))
-		return s.fault
+		return s.err
 	}
 	fields, err := decode(s.item)
 	p.items = append(p.items, fields)
 	return err
 }
 
-// usage is what the page cost: what was read of the source, and of the table
-// for a local index.
+// usage returns the capacity of the page: reads of the source and, for
+// fetchWhole, of the table.
 func (p *page) usage() usage {
 	u := usage{Table: p.table.Name}
 	units := readUnits(p.bytes, p.consistent)
@@ -114,26 +114,26 @@ func (p *page) usage() usage {
 		u.Units = units
 		return u
 	}
-	u.Units = p.fetched
+	u.Units = p.fetchUnits
 	u.addIndex(p.index, units)
 	return u
 }
 
-// reading is what Query and Scan requests have in common.
-type reading struct {
-	query        bool                            // words some faults otherwise than Scan
+// readParams holds the parameters that Query and Scan share.
+type readParams struct {
+	query        bool                            // Query's error texts, which differ from Scan's
 	start        map[string]types.AttributeValue // ExclusiveStartKey
 	table, index *string
 	selected     types.Select
 	projection   *string
-	attributes   []string // AttributesToGet, in place of projection
+	attributes   []string // AttributesToGet, instead of projection
 	consistent   *bool
 	limit        *int32
 	capacity     types.ReturnConsumedCapacity
 }
 
-// checkFields checks what needs no look at the table.
-func (p *page) checkFields(in *reading) error {
+// checkFields checks the parameters that do not depend on the table.
+func (p *page) checkFields(in *readParams) error {
 	if err := checkTableName(in.table); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (p *page) checkFields(in *reading) error {
 	p.consistent = aws.ToBool(in.consistent)
 	p.countOnly = in.selected == types.SelectCount
 	if err = in.checkSelect(); in.query {
-		err = counted(err)
+		err = withErrorCount(err)
 	}
 	if err != nil || in.start == nil {
 		return err
@@ -161,8 +161,8 @@ func (p *page) checkFields(in *reading) error {
 	return asInvalid(err)
 }
 
-// chooser names the parameter that chooses attributes, or "".
-func (in *reading) chooser() string {
+// chooser returns the name of the parameter that selects attributes, or "".
+func (in *readParams) chooser() string {
 	switch {
 	case in.projection != nil:
 		return projectionParameter
@@ -173,7 +173,7 @@ func (in *reading) chooser() string {
 }
 
 // checkSelect checks Select against the projection.
-func (in *reading) checkSelect() error {
+func (in *readParams) checkSelect() error {
 	if !slices.Contains(in.selected.Values(), in.selected) && in.selected != "" {
 		return invalid("1 validation error detected: Value '%s' at 'select' failed to satisfy constraint: Member must satisfy enum value set: [SPECIFIC_ATTRIBUTES, COUNT, ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES]", in.selected)
 	}
@@ -195,8 +195,8 @@ func (in *reading) checkSelect() error {
 	return nil
 }
 
-// setSource decides what the page is read from, once the projection is known.
-func (p *page) setSource(s source, in *reading) error {
+// setSource sets the table or index to read. The projection must be set.
+func (p *page) setSource(s source, in *readParams) error {
 	p.source = s
 	if s.index == nil {
 		return nil
@@ -212,12 +212,12 @@ func (p *page) setSource(s source, in *reading) error {
 	if len(missing) > 0 && s.global() {
 		return invalid("One or more parameter values were invalid: Global secondary index %s does not project [%s]", s.index.Name, strings.Join(missing, ", "))
 	}
-	p.fetch = all || len(missing) > 0
+	p.fetchWhole = all || len(missing) > 0
 	return nil
 }
 
-// checkLimit returns the bound of the page, 0 for none.
-func (in *reading) checkLimit() (int, error) {
+// checkLimit returns the Limit parameter, or 0 if there is none.
+func (in *readParams) checkLimit() (int, error) {
 	switch {
 	case in.limit == nil:
 		return 0, nil

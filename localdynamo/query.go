@@ -13,8 +13,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Query reads items of one hash key in the order of their range keys, from
-// one snapshot, up to 1 MB.
+// Query reads the items of one hash key in range key order, from one snapshot,
+// up to 1 MB per page.
 func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	in = orEmpty(in)
 	q, err := db.planQuery(in)
@@ -28,12 +28,12 @@ func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dyn
 		Items:            q.items,
 		Count:            int32(q.count),
 		ScannedCount:     int32(q.scanned),
-		LastEvaluatedKey: q.last,
+		LastEvaluatedKey: q.lastEvaluated,
 		ConsumedCapacity: q.usage().consumed(in.ReturnConsumedCapacity),
 	}, nil
 }
 
-// query is a Query that has been checked.
+// query is a validated Query.
 type query struct {
 	page
 	lo, hi  []byte
@@ -42,7 +42,7 @@ type query struct {
 
 func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	q := &query{reverse: in.ScanIndexForward != nil && !*in.ScanIndexForward}
-	shared := &reading{
+	shared := &readParams{
 		query: true, table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
 		consistent: in.ConsistentRead, limit: in.Limit, start: in.ExclusiveStartKey, capacity: in.ReturnConsumedCapacity,
 	}
@@ -82,16 +82,16 @@ func (db *DB) planQuery(in *dynamodb.QueryInput) (*query, error) {
 	if q.lo, q.hi, err = s.key().span(key); err != nil {
 		return nil, err
 	}
-	q.single = s.index == nil && s.key().Range == nil
-	return q, q.startAfter(q.start)
+	q.atMostOne = s.index == nil && s.key().Range == nil
+	return q, q.setStart(q.start)
 }
 
-// bindQuery binds all that needs no table. The terms are nil if the key
-// condition is in the legacy form.
+// bindQuery binds the expressions that do not depend on the table. terms is nil
+// if the key condition is in the legacy form.
 func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (terms *expr.KeyTerms, err error) {
 	scope, err := expr.NewScope(&db.expressions, in.ExpressionAttributeNames, in.ExpressionAttributeValues)
 	if err != nil {
-		return nil, asInvalid(unnamed(err))
+		return nil, asInvalid(withoutValueName(err))
 	}
 	if p.projection, err = scope.Projection(in.ProjectionExpression); err != nil {
 		return nil, asInvalid(err)
@@ -110,7 +110,8 @@ func (db *DB) bindQuery(in *dynamodb.QueryInput, p *page) (terms *expr.KeyTerms,
 	return terms, asInvalid(scope.CheckUnused())
 }
 
-// bindKey makes of the terms, or of the legacy form, a condition on a key.
+// bindKey turns the terms, or the legacy KeyConditions, into a condition on the
+// key.
 func bindKey(in *dynamodb.QueryInput, terms *expr.KeyTerms, schema *keySchema) (*expr.KeyCondition, error) {
 	rangeName := ""
 	if schema.Range != nil {
@@ -122,7 +123,7 @@ func bindKey(in *dynamodb.QueryInput, terms *expr.KeyTerms, schema *keySchema) (
 	return terms.Resolve(schema.Hash.Name, rangeName)
 }
 
-// checkFilter refuses a filter that looks at what the key condition decides.
+// checkFilter refuses a filter on key attributes.
 func checkFilter(in *dynamodb.QueryInput, schema *keySchema, filter *expr.Condition) error {
 	named := "Filter Expression"
 	if in.QueryFilter != nil {
@@ -136,8 +137,8 @@ func checkFilter(in *dynamodb.QueryInput, schema *keySchema, filter *expr.Condit
 	return nil
 }
 
-// checkProjected refuses a filter that looks at what the index does not hold.
-// A Scan takes that for absent.
+// checkProjected refuses a filter on attributes that the index does not project.
+// A Scan treats them as absent instead.
 func (q *query) checkProjected() error {
 	if missing := q.unprojected(q.filter.Roots()); len(missing) > 0 {
 		return invalid("One or more parameter values were invalid: Secondary index %s does not project one or more filter attributes: [%s]", q.index.Name, strings.Join(missing, ", "))
@@ -145,11 +146,10 @@ func (q *query) checkProjected() error {
 	return nil
 }
 
-// startAfter moves the near end of the span past the item that the last page
-// ended with.
-func (q *query) startAfter(given map[string]types.AttributeValue) error {
-	at, err := q.source.startAfter(given)
-	if message, ok := validationMessage(err); ok && message == startKeyInvalid+": "+keyNotOfSchema {
+// setStart moves the start of the key range past the ExclusiveStartKey.
+func (q *query) setStart(start map[string]types.AttributeValue) error {
+	at, err := q.source.startPosition(start)
+	if message, ok := validationMessage(err); ok && message == startKeyInvalid+": "+keySchemaMismatch {
 		return invalid(startKeyInvalid)
 	}
 	if err != nil || at == nil {
@@ -158,18 +158,18 @@ func (q *query) startAfter(given map[string]types.AttributeValue) error {
 	if bytes.Compare(at, q.lo) < 0 || q.hi != nil && bytes.Compare(at, q.hi) >= 0 {
 		return invalid("The provided starting key is outside query boundaries based on provided conditions")
 	}
-	if q.single {
+	if q.atMostOne {
 		return invalid("The query can return at most one row and cannot be restarted")
 	}
 	if q.reverse {
 		q.hi = at
 	} else {
-		q.lo = append(at, 0) // the least key above it
+		q.lo = append(at, 0) // the smallest key after it
 	}
 	return nil
 }
 
-// span returns the keys [lo, hi) that a key condition allows.
+// span returns the key range [lo, hi) of a key condition.
 func (k *keySchema) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
 	hash, err := appendConditionKey(nil, k.Hash, key.Hash, maxHashSize)
 	if err != nil {
@@ -202,7 +202,7 @@ func (k *keySchema) span(key *expr.KeyCondition) (lo, hi []byte, err error) {
 	return low, value.PrefixEnd(high), err
 }
 
-// prefixSpan is for begins_with.
+// prefixSpan is span for begins_with.
 func (k *keySchema) prefixSpan(hash []byte, prefix types.AttributeValue) (lo, hi []byte, err error) {
 	if value.Type(prefix) != string(k.Range.Type) {
 		return nil, nil, errConditionType()
@@ -214,7 +214,7 @@ func (k *keySchema) prefixSpan(hash []byte, prefix types.AttributeValue) (lo, hi
 	return lo, value.PrefixEnd(lo), asInvalid(err)
 }
 
-// appendConditionKey adds a value that a key condition compares with.
+// appendConditionKey appends an operand of a key condition, encoded as a key.
 func appendConditionKey(dst []byte, a attribute, v types.AttributeValue, limit int) ([]byte, error) {
 	if value.Type(v) != string(a.Type) {
 		return nil, errConditionType()

@@ -12,11 +12,11 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// maxSegments is how many parts a Scan may be split into.
+// maxSegments is the maximum of TotalSegments.
 const maxSegments = 1_000_000
 
-// Scan reads a table, or one of TotalSegments parts of it, from one snapshot
-// per page, up to 1 MB. Items of one hash key are in one segment.
+// Scan reads a table or one segment of it, up to 1 MB per page, each page from
+// one snapshot. All items of a hash key are in the same segment.
 func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
 	in = orEmpty(in)
 	p, from, err := db.planScan(in)
@@ -30,19 +30,19 @@ func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynam
 		Items:            p.items,
 		Count:            int32(p.count),
 		ScannedCount:     int32(p.scanned),
-		LastEvaluatedKey: p.last,
+		LastEvaluatedKey: p.lastEvaluated,
 		ConsumedCapacity: p.usage().consumed(in.ReturnConsumedCapacity),
 	}, nil
 }
 
 func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error) {
 	p = &page{}
-	shared := &reading{
+	shared := &readParams{
 		table: in.TableName, index: in.IndexName, selected: in.Select, projection: in.ProjectionExpression, attributes: in.AttributesToGet,
 		consistent: in.ConsistentRead, limit: in.Limit, start: in.ExclusiveStartKey, capacity: in.ReturnConsumedCapacity,
 	}
 	if err := p.checkFields(shared); err != nil {
-		return nil, nil, older(err)
+		return nil, nil, withLegacyWording(err)
 	}
 	if err := checkSegments(in.Segment, in.TotalSegments); err != nil {
 		return nil, nil, err
@@ -51,7 +51,7 @@ func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error)
 		return nil, nil, err
 	}
 	if err := db.bindScan(in, p); err != nil {
-		return nil, nil, older(err)
+		return nil, nil, withLegacyWording(err)
 	}
 	s, err := db.source(in.TableName, in.IndexName)
 	if err != nil {
@@ -60,15 +60,15 @@ func (db *DB) planScan(in *dynamodb.ScanInput) (p *page, from []byte, err error)
 	if err := p.setSource(s, shared); err != nil {
 		return nil, nil, err
 	}
-	if from, err = p.startAfter(p.start); err != nil {
+	if from, err = p.startPosition(p.start); err != nil {
 		return nil, nil, err
 	}
 	if from != nil {
-		from = append(from, 0) // the least key above it
+		from = append(from, 0) // the smallest key after it
 	}
 	if aws.ToInt32(in.TotalSegments) > 1 {
-		p.within = p.key().segment(uint32(*in.Segment), uint32(*in.TotalSegments))
-		if p.start != nil && !p.within(value.View(value.Encode(nil, p.start))) {
+		p.inSegment = p.key().segment(uint32(*in.Segment), uint32(*in.TotalSegments))
+		if p.start != nil && !p.inSegment(value.View(value.Encode(nil, p.start))) {
 			return nil, nil, invalid("%s: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. TotalSegments: %d Segment: %d",
 				startKeyInvalid, *in.TotalSegments, *in.Segment)
 		}
@@ -109,13 +109,14 @@ func checkSegments(segment, total *int32) error {
 	return nil
 }
 
-// segment tells whether an item is in the part numbered part of total. The
-// parts are cut by a hash of the hash key; each costs a walk over the table.
+// segment returns a function that reports whether an item is in segment part of
+// total. Segments are assigned by a hash of the hash key, so reading one scans
+// the whole table.
 func (k *keySchema) segment(part, total uint32) func(value.Item) bool {
 	return func(item value.Item) bool {
 		v, err := item.Lookup(k.Hash.Name)
 		if err != nil || v == nil {
-			return part == 0 // some part must meet, and report, a damaged item
+			return part == 0 // one segment must read, and report, a damaged item
 		}
 		key, err := value.AppendKey(nil, v)
 		if err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// define checks a CreateTable request and returns the table that it asks for.
-// Like AWS it looks at each member by itself first, then at what they say
-// together: throughput, keys, local indexes, global indexes.
+// define validates a CreateTable request and returns the new table. Like AWS it
+// checks each member separately first, and then how they fit together:
+// throughput, keys, local indexes, global indexes.
 func define(in *dynamodb.CreateTableInput) (*table, error) {
 	if in.TableName == nil {
 		return nil, invalid("The parameter 'TableName' is required but was not present in the request")
 	}
 	name, err := tableNameAt("tableName", in.TableName)
-	if err := together(err, checkCreateFields(in)); err != nil {
+	if err := joinFaults(err, checkCreateFields(in)); err != nil {
 		return nil, err
 	}
-	if err := refuseLeftOut(leftOutOfCreate(in)); err != nil {
+	if err := checkSupported(unsupportedInCreate(in)); err != nil {
 		return nil, err
 	}
 	if err := checkStream(in.StreamSpecification); err != nil {
@@ -36,7 +36,7 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 	if err := t.setThroughput(in.ProvisionedThroughput); err != nil {
 		return nil, err
 	}
-	if err := t.setSpending(in.OnDemandThroughput); err != nil {
+	if err := t.setOnDemandLimits(in.OnDemandThroughput); err != nil {
 		return nil, err
 	}
 	if len(in.KeySchema) > len(in.AttributeDefinitions) {
@@ -51,7 +51,7 @@ func define(in *dynamodb.CreateTableInput) (*table, error) {
 	return t, t.checkDefinitions(in.AttributeDefinitions)
 }
 
-// checkCreateFields checks the members of a request, each by itself.
+// checkCreateFields checks each member of the request separately.
 func checkCreateFields(in *dynamodb.CreateTableInput) error {
 	faults := []error{
 		checkDefinitionFields(in.AttributeDefinitions),
@@ -59,7 +59,7 @@ func checkCreateFields(in *dynamodb.CreateTableInput) error {
 		checkUnitFields("provisionedThroughput", in.ProvisionedThroughput),
 		checkKeyFields("keySchema", in.KeySchema),
 		checkClass(in.TableClass),
-		checkSpendingFields("onDemandThroughput", in.OnDemandThroughput),
+		checkOnDemandFields("onDemandThroughput", in.OnDemandThroughput),
 		checkEncryptionFields(in.SSESpecification),
 	}
 	if len(in.KeySchema) > 2 {
@@ -71,10 +71,10 @@ func checkCreateFields(in *dynamodb.CreateTableInput) error {
 	for i, l := range in.LocalSecondaryIndexes {
 		faults = append(faults, localRequest(&l).checkFields(fmt.Sprintf("localSecondaryIndexes.%d.member", i+1)))
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
-func leftOutOfCreate(in *dynamodb.CreateTableInput) string {
+func unsupportedInCreate(in *dynamodb.CreateTableInput) string {
 	switch {
 	case len(in.VectorIndexes) > 0:
 		return "vector indexes"
@@ -87,16 +87,16 @@ func leftOutOfCreate(in *dynamodb.CreateTableInput) string {
 	}
 	for _, g := range in.GlobalSecondaryIndexes {
 		if len(g.KeySchema) > 2 {
-			return manyKeys
+			return multiAttributeKeys
 		}
 	}
 	return ""
 }
 
-// manyKeys is what AWS has for global indexes since 2025.
-const manyKeys = "index keys of more than two attributes"
+// multiAttributeKeys is a feature of global indexes on AWS since 2025.
+const multiAttributeKeys = "index keys of more than two attributes"
 
-// checkStream checks that a stream which is not asked for has no view.
+// checkStream refuses a view type for a disabled stream.
 func checkStream(in *types.StreamSpecification) error {
 	if in != nil && in.StreamViewType != "" && !aws.ToBool(in.StreamEnabled) {
 		return invalid("Invalid StreamViewType: Stream StreamEnabled was false but a StreamViewType was present.")
@@ -104,16 +104,17 @@ func checkStream(in *types.StreamSpecification) error {
 	return nil
 }
 
-// refuseLeftOut names what this engine does not have, rather than to go on
-// without it; "" is nothing.
-func refuseLeftOut(what string) error {
-	if what == "" {
+// checkSupported refuses a request that uses an unsupported feature, instead of
+// ignoring it; "" means that there is none.
+func checkSupported(unsupported string) error {
+	if unsupported == "" {
 		return nil
 	}
-	return invalid("localdynamo does not support %s; leave them out of the request", what)
+	return invalid("localdynamo does not support %s; remove them from the request", unsupported)
 }
 
-// checkKeyFields checks the elements of a key schema, which stands in member.
+// checkKeyFields checks the elements of a key schema. member is its path in the
+// request.
 func checkKeyFields(member string, schema []types.KeySchemaElement) error {
 	switch {
 	case schema == nil:
@@ -129,10 +130,10 @@ func checkKeyFields(member string, schema []types.KeySchemaElement) error {
 			faults = append(faults, errConstraint(string(e.KeyType), at+".keyType", "Member must satisfy enum value set: [HASH, RANGE]"))
 		}
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
-// showKeys shows a key schema as AWS does.
+// showKeys formats a key schema as AWS's messages do.
 func showKeys(schema []types.KeySchemaElement) string {
 	elements := make([]string, len(schema))
 	for i, e := range schema {
@@ -152,7 +153,7 @@ func checkDefinitionFields(definitions []types.AttributeDefinition) error {
 			faults = append(faults, errConstraint(string(d.AttributeType), at+".attributeType", "Member must satisfy enum value set: [B, N, S]"))
 		}
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
 func checkBilling(mode types.BillingMode) error {
@@ -171,40 +172,40 @@ func checkClass(class types.TableClass) error {
 	return errConstraint(string(class), "tableClass", "Member must satisfy enum value set: [STANDARD, STANDARD_INFREQUENT_ACCESS]")
 }
 
-// setThroughput gives a new table its billing mode and units.
-func (t *table) setThroughput(given *types.ProvisionedThroughput) error {
+// setThroughput sets the billing mode and units of a new table.
+func (t *table) setThroughput(in *types.ProvisionedThroughput) error {
 	if t.Billing == "" {
 		t.Billing = types.BillingModeProvisioned
 	}
 	if t.Billing == types.BillingModePayPerRequest {
-		return t.setOnDemand(given)
+		return t.setOnDemand(in)
 	}
-	return t.setProvisioned(given)
+	return t.setProvisioned(in)
 }
 
-func (t *table) setOnDemand(given *types.ProvisionedThroughput) error {
-	if given != nil {
+func (t *table) setOnDemand(in *types.ProvisionedThroughput) error {
+	if in != nil {
 		return invalid("One or more parameter values were invalid: Neither ReadCapacityUnits nor WriteCapacityUnits can be specified when BillingMode is PAY_PER_REQUEST")
 	}
 	t.Billing, t.Read, t.Write = types.BillingModePayPerRequest, 0, 0
 	return nil
 }
 
-func (t *table) setProvisioned(given *types.ProvisionedThroughput) error {
-	if given == nil {
+func (t *table) setProvisioned(in *types.ProvisionedThroughput) error {
+	if in == nil {
 		return invalid("One or more parameter values were invalid: ReadCapacityUnits and WriteCapacityUnits must both be specified when BillingMode is PROVISIONED")
 	}
-	t.Billing, t.Read, t.Write = types.BillingModeProvisioned, *given.ReadCapacityUnits, *given.WriteCapacityUnits
+	t.Billing, t.Read, t.Write = types.BillingModeProvisioned, *in.ReadCapacityUnits, *in.WriteCapacityUnits
 	return nil
 }
 
-// checkUnitFields checks provisioned units, which stand in member; none are
-// given if they are nil.
-func checkUnitFields(member string, given *types.ProvisionedThroughput) error {
-	if given == nil {
+// checkUnitFields checks provisioned units, which may be nil. member is their
+// path in the request.
+func checkUnitFields(member string, in *types.ProvisionedThroughput) error {
+	if in == nil {
 		return nil
 	}
-	return together(checkUnits(member+".writeCapacityUnits", given.WriteCapacityUnits), checkUnits(member+".readCapacityUnits", given.ReadCapacityUnits))
+	return joinFaults(checkUnits(member+".writeCapacityUnits", in.WriteCapacityUnits), checkUnits(member+".readCapacityUnits", in.ReadCapacityUnits))
 }
 
 func checkUnits(member string, units *int64) error {
@@ -217,7 +218,8 @@ func checkUnits(member string, units *int64) error {
 	return nil
 }
 
-// keysOf reads the key schema of a table or an index, whose fields are checked.
+// keysOf converts the key schema of a table or an index. checkKeyFields has
+// passed.
 func keysOf(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) (keySchema, error) {
 	keys := make([]attribute, len(schema))
 	for i, e := range schema {
@@ -251,7 +253,7 @@ func errUndefinedKey(schema []types.KeySchemaElement, definitions []types.Attrib
 		strings.Join(keys, ", "), listNames(definitions))
 }
 
-// checkDefinitions refuses definitions that no key uses.
+// checkDefinitions refuses attribute definitions that no key uses.
 func (t *table) checkDefinitions(definitions []types.AttributeDefinition) error {
 	used := t.definitions()
 	switch {
@@ -275,10 +277,11 @@ func listNames(definitions []types.AttributeDefinition) string {
 	return strings.Join(names, ", ")
 }
 
-// maxKeyName is the longest name of a key attribute, in bytes.
+// maxKeyName is the maximum length of a key attribute's name, in bytes.
 const maxKeyName = 255
 
-// checkKeyName checks the name of a key attribute, which stands in member.
+// checkKeyName checks the name of a key attribute. member is its path in the
+// request.
 func checkKeyName(member string, name *string) error {
 	if name == nil {
 		return errNull(member)

@@ -7,80 +7,81 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Settings of a table that say something to AWS, and are only kept here, so
-// that a tool which compares what it asked for with what it is told finds no
-// difference: bounds of what is spent on demand, and the key of encryption.
+// The settings in this file have no effect. They are stored and described, so
+// that tools such as Terraform find no drift: on-demand throughput limits and
+// the encryption key.
 
-// spending bounds the request units per second of a table that is
-// PAY_PER_REQUEST; 0 is no bound.
-type spending struct {
+// onDemandLimits holds the maximum request units per second of a
+// PAY_PER_REQUEST table; 0 means no limit.
+type onDemandLimits struct {
 	Read, Write int64
 }
 
-// unbounded is what AWS takes, and gives out, for no bound.
-const unbounded = -1
+// noLimit stands for no limit in requests and descriptions.
+const noLimit = -1
 
-// bounded returns the bounds with those changed that are given.
-func (s spending) bounded(given *types.OnDemandThroughput) spending {
-	if given == nil {
+// with returns s with the members of in that are set.
+func (s onDemandLimits) with(in *types.OnDemandThroughput) onDemandLimits {
+	if in == nil {
 		return s
 	}
-	if given.MaxReadRequestUnits != nil {
-		s.Read = max(*given.MaxReadRequestUnits, 0)
+	if in.MaxReadRequestUnits != nil {
+		s.Read = max(*in.MaxReadRequestUnits, 0)
 	}
-	if given.MaxWriteRequestUnits != nil {
-		s.Write = max(*given.MaxWriteRequestUnits, 0)
+	if in.MaxWriteRequestUnits != nil {
+		s.Write = max(*in.MaxWriteRequestUnits, 0)
 	}
 	return s
 }
 
-// checkSpendingFields checks bounds by themselves, which stand in member.
-func checkSpendingFields(member string, given *types.OnDemandThroughput) error {
-	if given == nil {
+// checkOnDemandFields checks limits without the table. member is their path in
+// the request.
+func checkOnDemandFields(member string, in *types.OnDemandThroughput) error {
+	if in == nil {
 		return nil
 	}
 	check := func(member string, units *int64) error {
-		if units == nil || *units == unbounded {
+		if units == nil || *units == noLimit {
 			return nil
 		}
 		return checkUnits(member, units)
 	}
-	return together(check(member+".maxReadRequestUnits", given.MaxReadRequestUnits), check(member+".maxWriteRequestUnits", given.MaxWriteRequestUnits))
+	return joinFaults(check(member+".maxReadRequestUnits", in.MaxReadRequestUnits), check(member+".maxWriteRequestUnits", in.MaxWriteRequestUnits))
 }
 
-// setSpending changes the bounds. A table with provisioned units has none.
-func (t *table) setSpending(given *types.OnDemandThroughput) error {
+// setOnDemandLimits changes the limits. A PROVISIONED table has none.
+func (t *table) setOnDemandLimits(in *types.OnDemandThroughput) error {
 	if t.Billing == types.BillingModePayPerRequest {
-		t.Spending = t.Spending.bounded(given)
+		t.Spending = t.Spending.with(in)
 		return nil
 	}
-	t.Spending = spending{}
-	if given != nil {
+	t.Spending = onDemandLimits{}
+	if in != nil {
 		return invalid("One or more parameter values were invalid: OnDemandThroughput can only be specified when BillingMode is PAY_PER_REQUEST")
 	}
 	return nil
 }
 
-func (s spending) describe() *types.OnDemandThroughput {
-	if s == (spending{}) {
+func (s onDemandLimits) describe() *types.OnDemandThroughput {
+	if s == (onDemandLimits{}) {
 		return nil
 	}
 	orNone := func(units int64) *int64 {
 		if units == 0 {
-			units = unbounded
+			units = noLimit
 		}
 		return &units
 	}
 	return &types.OnDemandThroughput{MaxReadRequestUnits: orNone(s.Read), MaxWriteRequestUnits: orNone(s.Write)}
 }
 
-// kmsPrefix begins the ARN of every key of encryption.
+// kmsPrefix is the prefix of the ARN of every encryption key.
 const kmsPrefix = "arn:aws:kms:local:000000000000:key/"
 
-// managedKey stands for the key that AWS makes for DynamoDB in each account.
+// managedKey stands for the AWS managed key of DynamoDB (aws/dynamodb).
 const managedKey = "00000000-0000-0000-0000-000000000000"
 
-// setEncryption notes the key that a table asks for. Nothing is encrypted.
+// setEncryption stores the ARN of the requested key. Nothing is encrypted.
 func (t *table) setEncryption(in *types.SSESpecification) {
 	switch {
 	case in == nil:
@@ -98,7 +99,7 @@ func (t *table) setEncryption(in *types.SSESpecification) {
 	}
 }
 
-// describeEncryption returns nil for the key that AWS itself owns.
+// describeEncryption returns nil for the AWS owned key, the default.
 func (t *table) describeEncryption() *types.SSEDescription {
 	if t.Encryption == "" {
 		return nil
@@ -106,7 +107,7 @@ func (t *table) describeEncryption() *types.SSEDescription {
 	return &types.SSEDescription{Status: types.SSEStatusEnabled, SSEType: types.SSETypeKms, KMSMasterKeyArn: &t.Encryption}
 }
 
-// checkEncryptionFields checks what is asked for by itself.
+// checkEncryptionFields checks an encryption setting without the table.
 func checkEncryptionFields(in *types.SSESpecification) error {
 	if in == nil || in.SSEType == "" || in.SSEType == types.SSETypeKms || in.SSEType == types.SSETypeAes256 {
 		return nil

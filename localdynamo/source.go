@@ -7,15 +7,15 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// source is what a Query or Scan walks over: a table, or one of its indexes.
+// source is what a Query or Scan reads: a table or one of its indexes.
 type source struct {
 	table *table
 	index *index // nil for the table itself
 }
 
-// source finds what a request names.
+// source finds the table or index that a request names.
 func (db *DB) source(tableName, indexName *string) (source, error) {
-	t, err := db.lookUp(tableName)
+	t, err := db.findTable(tableName)
 	if err != nil || indexName == nil {
 		return source{table: t}, err
 	}
@@ -29,7 +29,7 @@ func (db *DB) source(tableName, indexName *string) (source, error) {
 	return source{table: t, index: ix}, nil
 }
 
-// key is what orders the source.
+// key returns the key schema that orders the source.
 func (s source) key() *keySchema {
 	if s.index != nil {
 		return &s.index.keySchema
@@ -47,7 +47,7 @@ func (s source) space() string {
 // global reports whether the source is a global index.
 func (s source) global() bool { return s.index != nil && s.index.Global }
 
-// unprojected returns those of the attributes that the source does not hold.
+// unprojected returns the attributes that the source does not project.
 func (s source) unprojected(attributes []string) []string {
 	var missing []string
 	for _, name := range attributes {
@@ -58,58 +58,58 @@ func (s source) unprojected(attributes []string) []string {
 	return missing
 }
 
-// names lists the attributes of a LastEvaluatedKey: the source's key, then
-// what of the table's is not part of it.
-func (s source) names() []attribute {
-	names := s.key().keyAttributes()
+// cursorAttributes lists the attributes of a LastEvaluatedKey: the source's key,
+// then the rest of the table's key.
+func (s source) cursorAttributes() []attribute {
+	attributes := s.key().keyAttributes()
 	if s.index == nil {
-		return names
+		return attributes
 	}
 	for _, a := range s.table.keyAttributes() {
 		if !s.index.has(a.Name) {
-			names = append(names, a)
+			attributes = append(attributes, a)
 		}
 	}
-	return names
+	return attributes
 }
 
-// lastKey cuts out of an item what lets the next page begin after it.
-func (s source) lastKey(item value.Item) (map[string]types.AttributeValue, error) {
+// cursorOf returns the LastEvaluatedKey of a page that ends with item.
+func (s source) cursorOf(item value.Item) (map[string]types.AttributeValue, error) {
 	key := make(map[string]types.AttributeValue, 4)
-	for _, a := range s.names() {
+	for _, a := range s.cursorAttributes() {
 		v, err := item.Lookup(a.Name)
 		if err != nil {
-			return nil, damaged(err)
+			return nil, corrupt(err)
 		}
 		key[a.Name] = v
 	}
 	return key, nil
 }
 
-// startAfter checks a canonical ExclusiveStartKey and returns the place it
-// means; nil stays nil.
-func (s source) startAfter(key map[string]types.AttributeValue) ([]byte, error) {
+// startPosition checks a canonical ExclusiveStartKey and returns its position in
+// the source; nil stays nil.
+func (s source) startPosition(key map[string]types.AttributeValue) ([]byte, error) {
 	if key == nil {
 		return nil, nil
 	}
-	at, err := s.placeOf(key)
+	at, err := s.positionOf(key)
 	if message, ok := validationMessage(err); ok {
 		return nil, invalid("%s: %s", startKeyInvalid, message)
 	}
 	return at, err
 }
 
-// startKeyInvalid is all that Query says of a start key that is not like the
-// schema; Scan tells why.
+// startKeyInvalid begins the errors about an invalid ExclusiveStartKey. For one
+// that does not match the key schema, Query returns it without the reason.
 const startKeyInvalid = "The provided starting key is invalid"
 
-// placeOf returns where a canonical key is.
-func (s source) placeOf(key map[string]types.AttributeValue) ([]byte, error) {
-	names := s.names()
-	if len(key) != len(names) {
+// positionOf returns the position of a canonical cursor in the source.
+func (s source) positionOf(key map[string]types.AttributeValue) ([]byte, error) {
+	attributes := s.cursorAttributes()
+	if len(key) != len(attributes) {
 		return nil, errKeySchema()
 	}
-	for _, a := range names {
+	for _, a := range attributes {
 		if v := key[a.Name]; v == nil || value.Type(v) != string(a.Type) {
 			return nil, errKeySchema()
 		}
@@ -122,15 +122,15 @@ func (s source) placeOf(key map[string]types.AttributeValue) ([]byte, error) {
 	return append(at, own...), err
 }
 
-// whole returns the table's item of an entry of a local index.
-func (s source) whole(r store.Reader, entry value.Item) (value.Item, error) {
-	key, err := s.lastKey(entry)
+// wholeItem reads the table's item for an entry of a local index.
+func (s source) wholeItem(r store.Reader, entry value.Item) (value.Item, error) {
+	key, err := s.cursorOf(entry)
 	if err != nil {
 		return "", err
 	}
 	at, err := s.table.encodeKey(key)
 	if err != nil {
-		return "", damaged(err)
+		return "", corrupt(err)
 	}
 	return value.View(r.Get(s.table.space(), at)), nil
 }

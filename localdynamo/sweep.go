@@ -12,21 +12,20 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// A sweep looks at so many items in one snapshot, and deletes so many in one
-// write: snapshots keep old pages alive, and writes hold up others.
+// Items per snapshot and deletes per write of a sweep. Long snapshots keep old
+// bbolt pages alive, and long writes delay others.
 const (
 	sweepRead  = 4096
 	sweepWrite = 256
 )
 
-// ttlReach is how long after its expiry an item is still removed. An older
-// time is taken for something that was never meant as one.
+// ttlReach is the maximum age of an expiry time. As on AWS, items with older
+// times are kept, because the attribute probably does not hold a time.
 const ttlReach = 5 * 365 * 24 * time.Hour
 
-// sweepEvery removes expired items until the DB is closed. What fails is
-// tried again by the next sweep; a failing disk is reported by the writes
-// that people wait for.
-func (db *DB) sweepEvery(interval time.Duration) {
+// runSweeps runs Sweep periodically until the DB is closed. Errors are not
+// logged: the next sweep retries, and requests that write report a failing disk.
+func (db *DB) runSweeps(interval time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -48,10 +47,10 @@ func (db *DB) sweepEvery(interval time.Duration) {
 	}
 }
 
-// Sweep removes the items that have expired by now, in all tables, and
-// returns how many. An item has expired when its TTL attribute is a number of
-// type N, of epoch seconds, that lies in the past, but not more than five
-// years. Until a sweep removes it, it is read and written like any other.
+// Sweep removes the expired items of all tables and returns their number. An
+// item has expired if its TTL attribute has type N and is a time in epoch
+// seconds in the past, by at most five years. Until a sweep removes it, it is
+// read and written like any other.
 func (db *DB) Sweep(ctx context.Context) (int, error) {
 	removed := 0
 	for _, t := range *db.tables.Load() {
@@ -69,7 +68,7 @@ func (db *DB) Sweep(ctx context.Context) (int, error) {
 
 func (db *DB) sweepTable(ctx context.Context, t *table) (int, error) {
 	removed := 0
-	window := windowAt(db.now())
+	window := expiryWindowAt(db.now())
 	for from := []byte{}; from != nil; {
 		var expired [][]byte
 		err := db.view(ctx, func(r store.Reader) error {
@@ -92,9 +91,9 @@ func (db *DB) sweepTable(ctx context.Context, t *table) (int, error) {
 	return removed, nil
 }
 
-// expired looks at the next items from a key on, and returns the keys of
-// those that have expired, and where to go on; nil at the end.
-func (t *table) expired(r store.Reader, from []byte, w window) (keys [][]byte, next []byte) {
+// expired reads the next items from a key on, and returns the keys of expired
+// items and the key to continue with, or nil at the end.
+func (t *table) expired(r store.Reader, from []byte, w expiryWindow) (keys [][]byte, next []byte) {
 	n := 0
 	r.Range(t.space(), from, nil, false, func(key, item []byte) bool {
 		if n == sweepRead {
@@ -102,7 +101,7 @@ func (t *table) expired(r store.Reader, from []byte, w window) (keys [][]byte, n
 			return false
 		}
 		n++
-		if w.holds(item, t.TTL) {
+		if w.contains(item, t.TTL) {
 			keys = append(keys, bytes.Clone(key))
 		}
 		return true
@@ -110,18 +109,18 @@ func (t *table) expired(r store.Reader, from []byte, w window) (keys [][]byte, n
 	return keys, next
 }
 
-// removeExpired deletes those that are still expired: between the snapshot
-// and this write anyone may have given an item a new lease of life.
-func (db *DB) removeExpired(ctx context.Context, t *table, keys [][]byte, w window) (int, error) {
+// removeExpired deletes the items that are still expired. Another write may have
+// extended an item's expiry since the snapshot.
+func (db *DB) removeExpired(ctx context.Context, t *table, keys [][]byte, w expiryWindow) (int, error) {
 	removed, attribute := 0, t.TTL
 	err := db.submit(ctx, func(tx *transaction) error {
-		t, err := tx.table(t)
+		t, err := tx.currentTable(t)
 		if err != nil || t.TTL != attribute {
-			return nil // the table is gone, or its items expire otherwise now
+			return nil // the table was deleted, or its TTL attribute changed
 		}
 		for _, key := range keys {
 			item := tx.Get(t.space(), key)
-			if item == nil || !w.holds(item, attribute) {
+			if item == nil || !w.contains(item, attribute) {
 				continue
 			}
 			if err := t.remove(tx, key, value.View(item)); err != nil {
@@ -137,27 +136,27 @@ func (db *DB) removeExpired(ctx context.Context, t *table, keys [][]byte, w wind
 	return removed, nil
 }
 
-// remove deletes an item, and its entries in the indexes.
+// remove deletes an item and its index entries.
 func (t *table) remove(tx *transaction, key []byte, item value.Item) error {
-	indexes, err := t.reindex(key, item, "")
+	indexes, err := t.indexChanges(key, item, "")
 	if err != nil {
 		return err
 	}
-	return t.replace(tx, key, effect{old: item, indexes: indexes})
+	return t.replace(tx, key, effect{before: item, indexes: indexes})
 }
 
-// window is the span of expiry times, exclusive, in which items are removed;
-// both ends are canonical numbers.
-type window struct{ oldest, now string }
+// expiryWindow is the open interval of expiry times that a sweep removes. Both
+// ends are canonical numbers.
+type expiryWindow struct{ oldest, now string }
 
-func windowAt(now time.Time) window {
-	return window{
+func expiryWindowAt(now time.Time) expiryWindow {
+	return expiryWindow{
 		oldest: strconv.FormatInt(now.Add(-ttlReach).Unix(), 10),
 		now:    strconv.FormatInt(now.Unix(), 10),
 	}
 }
 
-func (w window) holds(item []byte, ttl string) bool {
+func (w expiryWindow) contains(item []byte, ttl string) bool {
 	v, err := value.View(item).Lookup(ttl)
 	if err != nil {
 		return false // Check reports it

@@ -19,30 +19,30 @@ import (
 // tableSpace holds one definition per table, by name.
 const tableSpace = "tables"
 
-// table is a table's definition, as it is stored. It is immutable: a change
-// makes a new one.
+// table is a table's definition, stored as JSON. It is immutable: a change
+// creates a new one.
 type table struct {
 	Name string
-	ID   int // names the space of its items, never used twice
+	ID   int // names the space of its items; never reused
 	keySchema
 	Indexes  []*index `json:",omitempty"`
-	LastID   int      `json:",omitempty"` // the highest ID that an index of this table ever had
-	TTL      string   `json:",omitempty"` // attribute that holds expiry times; "" is off
+	LastID   int      `json:",omitempty"` // the highest index ID that this table ever had
+	TTL      string   `json:",omitempty"` // attribute that holds expiry times; "" disables TTL
 	Billing  types.BillingMode
 	OnDemand time.Time `json:",omitzero"` // when it last became PAY_PER_REQUEST; zero in older files
-	Read     int64     // provisioned units; they limit nothing here
+	Read     int64     // provisioned units, not enforced
 	Write    int64
 	Created  time.Time
-	Deletion bool              `json:",omitempty"` // protection against deletion
-	Class    types.TableClass  `json:",omitempty"` // "" if none was ever asked for
+	Deletion bool              `json:",omitempty"` // deletion protection
+	Class    types.TableClass  `json:",omitempty"` // "" if never set
 	Classed  time.Time         `json:",omitzero"`  // when UpdateTable last changed Class
-	Tags     map[string]string `json:",omitempty"` // like all else, never changed
+	Tags     map[string]string `json:",omitempty"` // replaced, never modified
 
-	Spending   spending `json:",omitzero"`
-	Encryption string   `json:",omitempty"` // the ARN of a key, or "" for AWS's own
+	Spending   onDemandLimits `json:",omitzero"`
+	Encryption string         `json:",omitempty"` // a key's ARN, or "" for the AWS owned key
 }
 
-// catalogue is all tables by name. It is never changed, only replaced.
+// catalogue holds all tables by name. It is immutable; changes replace it.
 type catalogue map[string]*table
 
 func readCatalogue(r store.Reader) (catalogue, error) {
@@ -60,10 +60,10 @@ func readCatalogue(r store.Reader) (catalogue, error) {
 	return c, err
 }
 
-// space is where the table's items are, by key.
+// space names the space of the store that holds the table's items by key.
 func (t *table) space() string { return "items/" + strconv.Itoa(t.ID) }
 
-// index finds a secondary index, or nil.
+// index returns the secondary index of that name, or nil.
 func (t *table) index(name string) *index {
 	for _, ix := range t.Indexes {
 		if ix.Name == name {
@@ -73,8 +73,9 @@ func (t *table) index(name string) *index {
 	return nil
 }
 
-// filling returns the index that is being filled, or nil. There is one at most.
-func (t *table) filling() *index {
+// backfillingIndex returns the index that is being backfilled, or nil. There is
+// at most one.
+func (t *table) backfillingIndex() *index {
 	for _, ix := range t.Indexes {
 		if ix.Filling {
 			return ix
@@ -83,15 +84,15 @@ func (t *table) filling() *index {
 	return nil
 }
 
-// arnPrefix begins the ARN of every table: there is one account and one region.
+// arnPrefix is the prefix of every table's ARN: one account, one region.
 const arnPrefix = "arn:aws:dynamodb:local:000000000000:table/"
 
-// arn returns the Amazon resource name of the table.
+// arn returns the table's Amazon Resource Name.
 func (t *table) arn() string { return arnPrefix + t.Name }
 
-// lookUp finds a table by its name or its ARN, for requests about items.
-func (db *DB) lookUp(given *string) (*table, error) {
-	name, err := tableName(given)
+// findTable returns the table with this name or ARN, for requests about items.
+func (db *DB) findTable(nameOrARN *string) (*table, error) {
+	name, err := tableName(nameOrARN)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +102,10 @@ func (db *DB) lookUp(given *string) (*table, error) {
 	return nil, notFound()
 }
 
-// definition finds a table by its name or its ARN, for requests about tables.
-func (db *DB) definition(given *string) (*table, error) {
-	name, err := tableName(given)
+// findDefinition returns the table with this name or ARN, for requests about
+// tables, whose error names the table.
+func (db *DB) findDefinition(nameOrARN *string) (*table, error) {
+	name, err := tableName(nameOrARN)
 	if err != nil {
 		return nil, err
 	}
@@ -113,40 +115,40 @@ func (db *DB) definition(given *string) (*table, error) {
 	return nil, noTable(name)
 }
 
-// noTable is what AWS says where the request is about the table itself.
+// noTable is AWS's error for requests about a table that does not exist.
 func noTable(name string) error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found: Table: " + name + " not found")}
 }
 
 // tableName returns the name in a TableName member, which may be an ARN.
-func tableName(given *string) (string, error) {
-	if given != nil && *given == "" {
+func tableName(nameOrARN *string) (string, error) {
+	if nameOrARN != nil && *nameOrARN == "" {
 		return "", errTooShort("TableName")
 	}
-	return tableNameAt("tableName", given)
+	return tableNameAt("tableName", nameOrARN)
 }
 
-// tableNameAt is tableName for one that stands in member.
-func tableNameAt(member string, given *string) (string, error) {
-	if given != nil && strings.HasPrefix(*given, "arn:") {
-		name, own := strings.CutPrefix(*given, arnPrefix)
+// tableNameAt is tableName for the member at this path.
+func tableNameAt(member string, nameOrARN *string) (string, error) {
+	if nameOrARN != nil && strings.HasPrefix(*nameOrARN, "arn:") {
+		name, own := strings.CutPrefix(*nameOrARN, arnPrefix)
 		if !own {
-			return "", invalid("Invalid TableArn: %s is of another account, region or service; the tables here begin with %s", *given, arnPrefix)
+			return "", invalid("Invalid TableArn: %s is of another account, region or service; the tables here begin with %s", *nameOrARN, arnPrefix)
 		}
-		given = &name
+		nameOrARN = &name
 	}
-	if err := checkName(member, given); err != nil {
+	if err := checkName(member, nameOrARN); err != nil {
 		return "", err
 	}
-	return *given, nil
+	return *nameOrARN, nil
 }
 
-func checkTableName(given *string) error {
-	_, err := tableName(given)
+func checkTableName(nameOrARN *string) error {
+	_, err := tableName(nameOrARN)
 	return err
 }
 
-// orEmpty makes a nil input an empty one, as the SDK's client does.
+// orEmpty replaces a nil input by an empty one, as the SDK's client does.
 func orEmpty[Input any](in *Input) *Input {
 	if in == nil {
 		return new(Input)
@@ -154,9 +156,9 @@ func orEmpty[Input any](in *Input) *Input {
 	return in
 }
 
-// CreateTable makes a table with a hash key, or a hash and a range key, of
-// types S, N or B, and its secondary indexes. It is ACTIVE at once. An existing
-// table is a *types.ResourceInUseException.
+// CreateTable creates a table with a hash key, or a hash and a range key, of
+// types S, N or B, and its secondary indexes. The table is ACTIVE at once. If
+// it exists, the error is a *types.ResourceInUseException.
 func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
 	t, err := define(orEmpty(in))
 	if err != nil {
@@ -175,7 +177,7 @@ func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ 
 			return err
 		}
 		for _, space := range t.spaces() {
-			tx.count(space, "", "")
+			tx.updateTally(space, "", "")
 		}
 		return tx.putTable(t)
 	})
@@ -185,14 +187,14 @@ func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ 
 	return &dynamodb.CreateTableOutput{TableDescription: t.description(nil)}, nil
 }
 
-// counterSpace holds, under tableCounter, the highest ID that a table ever had.
+// counterSpace holds the highest table ID ever assigned, under tableCounter.
 const (
 	counterSpace = "counters"
 	tableCounter = "tables"
 )
 
-// nextTableID returns an ID that no table has or had, so that what a deleted
-// table may leave behind never turns up in another.
+// nextTableID returns an ID that was never used, so that leftovers of a deleted
+// table never appear in another.
 func nextTableID(tx *transaction) (int, error) {
 	last := 0
 	if stored := tx.Get(counterSpace, []byte(tableCounter)); stored != nil {
@@ -201,7 +203,7 @@ func nextTableID(tx *transaction) (int, error) {
 			return 0, fmt.Errorf("%w: counter of tables: %w", ErrCorrupt, err)
 		}
 	}
-	for _, t := range tx.tables { // files of format 1 have no counter
+	for _, t := range tx.tables { // a file of format 1 has no counter
 		last = max(last, t.ID)
 	}
 	last++
@@ -209,23 +211,24 @@ func nextTableID(tx *transaction) (int, error) {
 }
 
 // DescribeTable returns a table's definition. ItemCount and TableSizeBytes are
-// those of this moment; the bytes are counted as AWS bills them.
+// current; bytes are counted as AWS bills them.
 func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
 	if err := db.ready(ctx); err != nil {
 		return nil, err
 	}
-	t, err := db.definition(orEmpty(in).TableName)
+	t, err := db.findDefinition(orEmpty(in).TableName)
 	if err != nil {
 		return nil, err
 	}
-	held, err := db.tallies(ctx, t)
+	held, err := db.readTallies(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	return &dynamodb.DescribeTableOutput{Table: t.description(held)}, nil
 }
 
-// description describes a table and its indexes, which hold so much, by space.
+// description describes a table and its indexes. held maps each space to its
+// tally; nil means empty.
 func (t *table) description(held map[string]tally) *types.TableDescription {
 	n := held[t.space()]
 	d := &types.TableDescription{
@@ -243,7 +246,7 @@ func (t *table) description(held map[string]tally) *types.TableDescription {
 			WriteCapacityUnits:     aws.Int64(t.Write),
 		},
 	}
-	if t.filling() != nil {
+	if t.backfillingIndex() != nil {
 		d.TableStatus = types.TableStatusUpdating
 	}
 	d.BillingModeSummary = t.describeBilling()
@@ -263,8 +266,8 @@ func (t *table) description(held map[string]tally) *types.TableDescription {
 	return d
 }
 
-// describeBilling returns nil for a table that was always PROVISIONED, as AWS
-// does.
+// describeBilling returns nil for a table that was never PAY_PER_REQUEST, as
+// AWS does.
 func (t *table) describeBilling() *types.BillingModeSummary {
 	since := t.OnDemand
 	if since.IsZero() && t.Billing == types.BillingModePayPerRequest {
@@ -283,16 +286,16 @@ func timeOrNil(at time.Time) *time.Time {
 	return &at
 }
 
-// clone returns a copy that may be changed. Keys and indexes are shared: they
-// are replaced, never changed.
+// clone returns a copy that the caller may modify. Key schemas and index
+// definitions are shared: replace them, do not modify them.
 func (t *table) clone() *table {
 	c := *t
 	c.Indexes = slices.Clone(t.Indexes)
 	return &c
 }
 
-// definitions lists the attributes that are keys of the table or an index,
-// each once, by name.
+// definitions lists the key attributes of the table and its indexes, without
+// duplicates, sorted by name.
 func (t *table) definitions() []types.AttributeDefinition {
 	all := t.keyAttributes()
 	for _, ix := range t.Indexes {

@@ -20,8 +20,8 @@ const (
 	awsTag      = "aws:"
 )
 
-// TagResource gives a table, named by its ARN, tags in addition to those that
-// it has; a tag of the same key is replaced. A table has at most 50.
+// TagResource adds tags to the table with this ARN, and replaces tags with the
+// same key. A table has at most 50 tags.
 func (db *DB) TagResource(ctx context.Context, in *dynamodb.TagResourceInput, _ ...func(*dynamodb.Options)) (*dynamodb.TagResourceOutput, error) {
 	in = orEmpty(in)
 	switch {
@@ -42,8 +42,8 @@ func (db *DB) TagResource(ctx context.Context, in *dynamodb.TagResourceInput, _ 
 	return &dynamodb.TagResourceOutput{}, nil
 }
 
-// UntagResource takes tags from a table, named by its ARN. A key that it has
-// no tag of is no error.
+// UntagResource removes tags from the table with this ARN. Unknown keys are
+// ignored.
 func (db *DB) UntagResource(ctx context.Context, in *dynamodb.UntagResourceInput, _ ...func(*dynamodb.Options)) (*dynamodb.UntagResourceOutput, error) {
 	in = orEmpty(in)
 	switch {
@@ -63,8 +63,8 @@ func (db *DB) UntagResource(ctx context.Context, in *dynamodb.UntagResourceInput
 	return &dynamodb.UntagResourceOutput{}, nil
 }
 
-// ListTagsOfResource returns all tags of a table, named by its ARN, in the
-// order of their keys. There is never a next page.
+// ListTagsOfResource returns all tags of the table with this ARN, sorted by key,
+// in one page.
 func (db *DB) ListTagsOfResource(ctx context.Context, in *dynamodb.ListTagsOfResourceInput, _ ...func(*dynamodb.Options)) (*dynamodb.ListTagsOfResourceOutput, error) {
 	if err := db.ready(ctx); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (db *DB) ListTagsOfResource(ctx context.Context, in *dynamodb.ListTagsOfRes
 		return nil, err
 	}
 	if in.NextToken != nil {
-		return nil, invalid("The NextToken is invalid: no answer has ever held one")
+		return nil, invalid("The NextToken is invalid: ListTagsOfResource never returns one")
 	}
 	t := (*db.tables.Load())[name]
 	if t == nil {
@@ -88,7 +88,7 @@ func (db *DB) ListTagsOfResource(ctx context.Context, in *dynamodb.ListTagsOfRes
 	return &dynamodb.ListTagsOfResourceOutput{Tags: tags}, nil
 }
 
-// retag replaces the tags of the table with the ARN.
+// retag replaces the tags of the table with this ARN by the result of change.
 func (db *DB) retag(ctx context.Context, arn *string, change func(map[string]string) (map[string]string, error)) error {
 	name, err := resourceName(arn)
 	if err != nil {
@@ -98,7 +98,7 @@ func (db *DB) retag(ctx context.Context, arn *string, change func(map[string]str
 		if tx.tables[name] == nil {
 			return noResource(*arn)
 		}
-		t, err := tx.changing(name)
+		t, err := tx.tableForUpdate(name)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (db *DB) retag(ctx context.Context, arn *string, change func(map[string]str
 	})
 }
 
-// resourceName returns the name of the table with the ARN.
+// resourceName returns the name of the table with this ARN.
 func resourceName(arn *string) (string, error) {
 	if arn == nil {
 		return "", errNull("resourceArn")
@@ -124,7 +124,7 @@ func noResource(arn string) error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found: ResourceArn: " + arn + " not found")}
 }
 
-// withTags returns old with tags added, within the limits.
+// withTags returns old with tags added or replaced, and checks the limits.
 func withTags(old map[string]string, tags []types.Tag) (map[string]string, error) {
 	all := make(map[string]string, len(old)+len(tags))
 	for _, tag := range tags {

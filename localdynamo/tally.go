@@ -9,12 +9,12 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// tallySpace holds, for every table and index, by the name of its space, how
-// much is in it. With few tables it is so small that bbolt keeps it in a page
-// which every commit writes anyway.
+// tallySpace holds the tally of every table and index, by the name of its space.
+// With few tables it is so small that bbolt keeps it in a page that every commit
+// writes anyway.
 const tallySpace = "tallies"
 
-// tally is how many items a table holds, or entries an index, and the bytes
+// tally counts the items of a table, or the entries of an index, and the bytes
 // that AWS bills for them.
 type tally struct{ items, bytes int64 }
 
@@ -27,7 +27,7 @@ func (t tally) encode() []byte {
 	return binary.AppendVarint(binary.AppendVarint(nil, t.items), t.bytes)
 }
 
-// readTally returns the tally of a space, and false if it never had one.
+// readTally returns the tally of a space; known is false if none is stored.
 func readTally(r store.Reader, space string) (t tally, known bool, err error) {
 	stored := r.Get(tallySpace, []byte(space))
 	if stored == nil {
@@ -44,8 +44,8 @@ func readTally(r store.Reader, space string) (t tally, known bool, err error) {
 	return tally{items, bytes}, true, nil
 }
 
-// measure counts what is in a space.
-func measure(r store.Reader, space string) tally {
+// recount computes the tally of a space by reading it.
+func recount(r store.Reader, space string) tally {
 	var t tally
 	r.Range(space, nil, nil, false, func(_, item []byte) bool {
 		t.add(tally{1, int64(value.View(item).Size())})
@@ -54,9 +54,9 @@ func measure(r store.Reader, space string) tally {
 	return t
 }
 
-// count notes that an item of a space has been replaced; "" is none. With none
-// on both sides it begins the tally of a new space.
-func (tx *transaction) count(space string, before, after value.Item) {
+// updateTally records that an item of a space changed from before to after; ""
+// stands for no item. If both are "", it creates the tally of a new space.
+func (tx *transaction) updateTally(space string, before, after value.Item) {
 	var d tally
 	if before != "" {
 		d.add(tally{-1, -int64(before.Size())})
@@ -71,7 +71,7 @@ func (tx *transaction) count(space string, before, after value.Item) {
 	tx.tallies[space] = d
 }
 
-// dropSpace removes a space of items or entries, and its tally.
+// dropSpace removes a space of items or entries and its tally.
 func (tx *transaction) dropSpace(space string) error {
 	if err := tx.Drop(space); err != nil {
 		return err
@@ -80,14 +80,14 @@ func (tx *transaction) dropSpace(space string) error {
 	return tx.Delete(tallySpace, []byte(space))
 }
 
-// tally returns how much a space holds, with what the batch has done so far.
+// tally returns the tally of a space, including this batch's changes so far.
 func (tx *transaction) tally(space string) (tally, error) {
 	now, _, err := readTally(tx, space)
 	now.add(tx.tallies[space])
 	return now, err
 }
 
-// held returns how much a table and its indexes hold, by space.
+// held returns the tallies of a table and its indexes, by space.
 func (tx *transaction) held(t *table) (map[string]tally, error) {
 	all := make(map[string]tally)
 	for _, space := range t.spaces() {
@@ -99,7 +99,7 @@ func (tx *transaction) held(t *table) (map[string]tally, error) {
 	return all, nil
 }
 
-// putTallies stores what count has noted, once for the whole batch.
+// putTallies stores the changes recorded by updateTally, once per batch.
 func (tx *transaction) putTallies() error {
 	for space := range tx.tallies {
 		now, err := tx.tally(space)
@@ -113,7 +113,7 @@ func (tx *transaction) putTallies() error {
 	return nil
 }
 
-// spaces lists where the items of a table and the entries of its indexes are.
+// spaces lists the spaces of a table's items and of its index entries.
 func (t *table) spaces() []string {
 	all := []string{t.space()}
 	for _, ix := range t.Indexes {
@@ -122,8 +122,8 @@ func (t *table) spaces() []string {
 	return all
 }
 
-// tallyAll counts what a file of an older version has no tallies of.
-func tallyAll(s store.Store, tables catalogue) error {
+// addMissingTallies computes the tallies that a file of an older version lacks.
+func addMissingTallies(s store.Store, tables catalogue) error {
 	var unknown []string
 	err := s.View(func(r store.Reader) error {
 		for _, t := range tables {
@@ -144,7 +144,7 @@ func tallyAll(s store.Store, tables catalogue) error {
 	}
 	return s.Update(func(w store.Writer) error {
 		for _, space := range unknown {
-			if err := w.Put(tallySpace, []byte(space), measure(w, space).encode()); err != nil {
+			if err := w.Put(tallySpace, []byte(space), recount(w, space).encode()); err != nil {
 				return err
 			}
 		}
@@ -152,8 +152,8 @@ func tallyAll(s store.Store, tables catalogue) error {
 	})
 }
 
-// tallies returns those of a table and its indexes, by space.
-func (db *DB) tallies(ctx context.Context, t *table) (map[string]tally, error) {
+// readTallies returns the committed tallies of a table and its indexes, by space.
+func (db *DB) readTallies(ctx context.Context, t *table) (map[string]tally, error) {
 	all := make(map[string]tally)
 	err := db.view(ctx, func(r store.Reader) error {
 		for _, space := range t.spaces() {

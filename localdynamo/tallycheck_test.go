@@ -45,7 +45,7 @@ func TestCheckFindsWrongTally(t *testing.T) {
 	if err := db.Check(t.Context()); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("no tally: %v", err)
 	}
-	if err := tallyAll(db.store, *db.tables.Load()); err != nil {
+	if err := addMissingTallies(db.store, *db.tables.Load()); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Check(t.Context()); err != nil {

@@ -14,31 +14,32 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Spaces of the request tokens: by token, and by time of expiry followed by
-// the token, so that those to forget come first.
+// Spaces of the request tokens: by token, and by expiry time followed by the
+// token, so that pruning finds the oldest first.
 const (
 	tokenSpace  = "tokens"
 	expirySpace = "tokens by expiry"
 )
 
 const (
-	tokenLife  = 10 * time.Minute
-	maxToken   = 36 // characters
-	forgetEach = 4  // expired tokens that each new one takes along
+	tokenLife      = 10 * time.Minute
+	maxToken       = 36 // characters
+	prunedPerWrite = 4  // expired tokens that each new one removes
 )
 
-// token is the client request token of a transaction; nil if it has none.
-type token struct {
+// requestToken is the ClientRequestToken of a transaction, its idempotency key.
+// A nil requestToken is valid and means that there is none.
+type requestToken struct {
 	id     string
 	digest []byte // of the parameters
 	now    time.Time
 }
 
-// completed is what is remembered of a transaction.
-type completed struct {
-	Digest  []byte
-	Expires int64 // epoch milliseconds
-	Cost    price
+// tokenRecord is the stored record of a committed transaction.
+type tokenRecord struct {
+	Digest  []byte // of the parameters
+	Expires int64  // epoch milliseconds
+	Cost    transactionCost
 }
 
 func checkToken(id *string) error {
@@ -48,8 +49,8 @@ func checkToken(id *string) error {
 	return checkLength("ClientRequestToken", len(*id), maxToken)
 }
 
-// token takes a token that checkToken has passed.
-func (db *DB) token(id *string, operations []*operation) *token {
+// newToken returns the token of a transaction, or nil. checkToken has passed.
+func (db *DB) newToken(id *string, operations []*operation) *requestToken {
 	if id == nil {
 		return nil
 	}
@@ -57,11 +58,11 @@ func (db *DB) token(id *string, operations []*operation) *token {
 	for _, o := range operations {
 		o.digest(sum)
 	}
-	return &token{id: *id, digest: sum.Sum(nil), now: db.now()}
+	return &requestToken{id: *id, digest: sum.Sum(nil), now: db.now()}
 }
 
-// digest feeds what the operation says, however it was written down: maps in
-// the order of their keys, numbers and sets in canonical form.
+// digest hashes the operation in a canonical form: maps sorted by key, numbers
+// and sets normalized.
 func (o *operation) digest(sum hash.Hash) {
 	text := func(s *string) {
 		if s == nil {
@@ -71,8 +72,8 @@ func (o *operation) digest(sum hash.Hash) {
 		sum.Write(binary.AppendUvarint([]byte{1}, uint64(len(*s))))
 		sum.Write([]byte(*s))
 	}
-	// The operation has been planned, so that all of its values are valid. A
-	// map of nothing and no map at all were told apart there.
+	// The operation has been planned, so its values are valid, and an empty map
+	// has already been told from a missing one.
 	fields := func(m map[string]types.AttributeValue) {
 		clean, _ := value.NormalizeItem(m)
 		encoded := value.Encode(nil, clean)
@@ -94,38 +95,38 @@ func (o *operation) digest(sum hash.Hash) {
 	text(aws.String(string(o.onFailure)))
 }
 
-// look reports whether this transaction was done before, and its price.
-func (t *token) look(tx *transaction) (price, bool, error) {
+// lookUp reports whether this transaction was committed before, and its cost.
+func (t *requestToken) lookUp(tx *transaction) (transactionCost, bool, error) {
 	if t == nil {
-		return price{}, false, nil
+		return transactionCost{}, false, nil
 	}
 	stored := tx.Get(tokenSpace, []byte(t.id))
 	if stored == nil {
-		return price{}, false, nil
+		return transactionCost{}, false, nil
 	}
-	var c completed
+	var c tokenRecord
 	if err := json.Unmarshal(stored, &c); err != nil {
-		return price{}, false, fmt.Errorf("%w: request token %q: %w", ErrCorrupt, t.id, err)
+		return transactionCost{}, false, fmt.Errorf("%w: request token %q: %w", ErrCorrupt, t.id, err)
 	}
 	if c.Expires <= t.now.UnixMilli() {
-		return price{}, false, nil
+		return transactionCost{}, false, nil
 	}
 	if string(c.Digest) != string(t.digest) {
-		return price{}, false, &types.IdempotentParameterMismatchException{Message: aws.String("Specified idempotent token was used with different request parameters within the idempotency window")}
+		return transactionCost{}, false, &types.IdempotentParameterMismatchException{Message: aws.String("Specified idempotent token was used with different request parameters within the idempotency window")}
 	}
 	return c.Cost, true, nil
 }
 
-// remember stores the token with the writes of its transaction, and forgets a
-// few that have expired: more than it adds, so that they cannot pile up.
-func (t *token) remember(tx *transaction, cost price) error {
+// record stores the token with the writes of its transaction. It also prunes
+// more expired tokens than it adds, so that they cannot accumulate.
+func (t *requestToken) record(tx *transaction, cost transactionCost) error {
 	if t == nil {
 		return nil
 	}
-	if err := t.forget(tx); err != nil {
+	if err := t.prune(tx); err != nil {
 		return err
 	}
-	c := completed{Digest: t.digest, Expires: t.now.Add(tokenLife).UnixMilli(), Cost: cost}
+	c := tokenRecord{Digest: t.digest, Expires: t.now.Add(tokenLife).UnixMilli(), Cost: cost}
 	stored, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -140,15 +141,16 @@ func expiryKey(expires int64, id string) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(expires)), id...)
 }
 
-// forget removes expired tokens, and the one that is about to be written anew.
-func (t *token) forget(tx *transaction) error {
+// prune removes a few expired tokens, and the expired record of t itself, which
+// is about to be replaced.
+func (t *requestToken) prune(tx *transaction) error {
 	var old [][]byte
 	tx.Range(expirySpace, nil, expiryKey(t.now.UnixMilli()+1, ""), false, func(key, _ []byte) bool {
 		old = append(old, append([]byte(nil), key...))
-		return len(old) < forgetEach
+		return len(old) < prunedPerWrite
 	})
 	if stored := tx.Get(tokenSpace, []byte(t.id)); stored != nil {
-		var c completed
+		var c tokenRecord
 		if err := json.Unmarshal(stored, &c); err == nil {
 			old = append(old, expiryKey(c.Expires, t.id))
 		}

@@ -16,46 +16,46 @@ import (
 // Limits of one transaction.
 const (
 	maxActions     = 100
-	maxTransaction = 4 << 20 // bytes of what is given to be written, or of the items read
+	maxTransaction = 4 << 20 // bytes of the request's items, keys and values, or of the items read
 )
 
-// Codes of cancellation reasons.
+// Codes of a types.CancellationReason.
 const (
 	reasonNone       = "None"
 	reasonCondition  = "ConditionalCheckFailed"
 	reasonValidation = "ValidationError"
 )
 
-// TransactWriteItems does all of its actions or none. If one of them cannot
-// be done the error is a *types.TransactionCanceledException with one reason
-// per action, in order. A ClientRequestToken makes a repetition within ten
-// minutes do nothing and report success; with other parameters it gets a
-// *types.IdempotentParameterMismatchException. Tokens outlive a restart.
+// TransactWriteItems performs all of its actions or none. If one fails, the
+// error is a *types.TransactionCanceledException with one reason per action, in
+// order. A ClientRequestToken is an idempotency key: a retry with it within ten
+// minutes succeeds and writes nothing; with other parameters the error is a
+// *types.IdempotentParameterMismatchException. Tokens survive a restart.
 func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	in = orEmpty(in)
 	if err := checkToken(in.ClientRequestToken); err != nil {
 		return nil, err
 	}
-	if err := together(checkCapacityMode(in.ReturnConsumedCapacity), checkMetricsMode(in.ReturnItemCollectionMetrics), checkActionFields(in.TransactItems)); err != nil {
+	if err := joinFaults(checkCapacityMode(in.ReturnConsumedCapacity), checkMetricsMode(in.ReturnItemCollectionMetrics), checkActionFields(in.TransactItems)); err != nil {
 		return nil, err
 	}
 	operations, mutations, err := db.planActions(in.TransactItems)
 	if err != nil {
 		return nil, err
 	}
-	replay := db.token(in.ClientRequestToken, operations)
-	var cost price
+	replay := db.newToken(in.ClientRequestToken, operations)
+	var cost transactionCost
 	repeated := false
 	err = db.submit(ctx, func(tx *transaction) error {
 		var err error
-		if cost, repeated, err = replay.look(tx); repeated || err != nil {
+		if cost, repeated, err = replay.lookUp(tx); repeated || err != nil {
 			return err
 		}
 		effects, err := evaluateAll(tx, mutations)
 		if err != nil {
 			return err
 		}
-		cost = priceOf(mutations, effects)
+		cost = costOf(mutations, effects)
 		return db.applyAll(tx, mutations, effects, replay, cost)
 	})
 	if err != nil {
@@ -71,18 +71,17 @@ func (db *DB) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWrite
 	}, nil
 }
 
-// checkActionFields checks how many actions there are, and what tables they
-// name.
+// checkActionFields checks the number of actions and their table names.
 func checkActionFields(actions []types.TransactWriteItem) error {
 	faults := []error{checkActionCount(len(actions))}
 	for i := range actions {
 		faults = append(faults, checkActionTable(fmt.Sprintf("transactItems.%d.member", i+1), &actions[i]))
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
-// checkActionTable checks the table that an action, which stands in member, is
-// about.
+// checkActionTable checks the table name of an action. member is the action's
+// path in the request.
 func checkActionTable(member string, action *types.TransactWriteItem) (err error) {
 	switch {
 	case action.Put != nil:
@@ -99,18 +98,17 @@ func checkActionTable(member string, action *types.TransactWriteItem) (err error
 	return err
 }
 
-// planActions checks the actions in the order of AWS: all fields and
-// expressions first, then the tables, then the keys. What is wrong with a key
-// is the first reason that the transaction is canceled for, and the only one;
-// anything else that shows without looking at an item is the fault of the
-// whole request.
+// planActions validates the actions in AWS's order: fields and expressions of
+// all actions, then tables, then keys. The first invalid key cancels the
+// transaction, as its only reason. Any other error that does not depend on a
+// stored item is a ValidationException of the whole request.
 func (db *DB) planActions(actions []types.TransactWriteItem) ([]*operation, []*mutation, error) {
 	operations := make([]*operation, len(actions))
 	mutations := make([]*mutation, len(actions))
 	payload := 0
 	for i := range actions {
 		var err error
-		if operations[i], err = actionOf(&actions[i]); err != nil {
+		if operations[i], err = operationOf(&actions[i]); err != nil {
 			return nil, nil, err
 		}
 		if mutations[i], err = db.check(operations[i]); err != nil {
@@ -119,12 +117,12 @@ func (db *DB) planActions(actions []types.TransactWriteItem) ([]*operation, []*m
 		payload += mutations[i].payload
 	}
 	for i, m := range mutations {
-		if err := m.aim(db, operations[i].table); err != nil {
+		if err := m.resolveTable(db, operations[i].table); err != nil {
 			return nil, nil, err
 		}
 	}
 	for i, m := range mutations {
-		if err := m.fit(); err != nil {
+		if err := m.resolveKey(); err != nil {
 			return nil, nil, canceledBy(i, len(mutations), err)
 		}
 	}
@@ -139,19 +137,19 @@ func (db *DB) planActions(actions []types.TransactWriteItem) ([]*operation, []*m
 	return operations, mutations, checkDistinctItems(mutations)
 }
 
-// applyAll writes the effects and remembers the token. All of it goes into
-// one commit: a crash leaves both the writes and the token, or neither.
-func (db *DB) applyAll(tx *transaction, mutations []*mutation, effects []effect, token *token, cost price) error {
+// applyAll writes the effects and records the token. Both are in one commit, so
+// a crash leaves both or neither.
+func (db *DB) applyAll(tx *transaction, mutations []*mutation, effects []effect, token *requestToken, cost transactionCost) error {
 	for i, m := range mutations {
 		if err := m.apply(tx, effects[i]); err != nil {
 			return err
 		}
 	}
-	return token.remember(tx, cost)
+	return token.record(tx, cost)
 }
 
-// actionOf returns the one operation that an action holds.
-func actionOf(action *types.TransactWriteItem) (*operation, error) {
+// operationOf returns the single operation of an action.
+func operationOf(action *types.TransactWriteItem) (*operation, error) {
 	var found []*operation
 	if c := action.ConditionCheck; c != nil {
 		if c.ConditionExpression == nil {
@@ -212,9 +210,9 @@ func checkDistinctItems(mutations []*mutation) error {
 	return nil
 }
 
-// evaluateAll decides what each action does to the items as they are before
-// the transaction. Since no two actions share an item, none depends on
-// another, and all of them are judged before anything is written.
+// evaluateAll computes the effect of each action on the items as they are before
+// the transaction. No two actions share an item, so none depends on another, and
+// all are evaluated before anything is written.
 func evaluateAll(tx *transaction, mutations []*mutation) ([]effect, error) {
 	effects := make([]effect, len(mutations))
 	reasons := make([]types.CancellationReason, len(mutations))
@@ -233,8 +231,8 @@ func evaluateAll(tx *transaction, mutations []*mutation) ([]effect, error) {
 	return effects, nil
 }
 
-// reasonFor turns an action's error into its reason. An error that is not the
-// action's own is returned.
+// reasonFor converts an action's error to a cancellation reason. It returns
+// errors that have no reason, such as a failure of the store.
 func reasonFor(err error) (types.CancellationReason, error) {
 	if err == nil {
 		return types.CancellationReason{Code: aws.String(reasonNone)}, nil
@@ -249,7 +247,7 @@ func reasonFor(err error) (types.CancellationReason, error) {
 	return types.CancellationReason{}, err
 }
 
-// canceledBy is the cancellation for one fault, of the action at i of n.
+// canceledBy returns the cancellation for a fault of action i of n.
 func canceledBy(i, n int, fault error) error {
 	reasons := make([]types.CancellationReason, n)
 	for j := range reasons {
@@ -271,27 +269,26 @@ func cancellation(reasons []types.CancellationReason) error {
 	return &types.TransactionCanceledException{Message: &message, CancellationReasons: reasons}
 }
 
-// price is what a transaction costs: the writes when it is done, the reads
-// when a request token shows that it was done before. All is doubled, as it is
-// in transactions.
-type price struct {
+// transactionCost is the capacity of a transaction: writes when it commits,
+// reads when its request token shows that it was committed before. Both count
+// twice, as on AWS.
+type transactionCost struct {
 	Writes bill
 	Reads  bill
 }
 
-func priceOf(mutations []*mutation, effects []effect) price {
-	var p price
+func costOf(mutations []*mutation, effects []effect) transactionCost {
+	var p transactionCost
 	for i, m := range mutations {
-		size := max(effects[i].old.Size(), value.View(effects[i].now).Size())
+		size := max(effects[i].before.Size(), value.View(effects[i].after).Size())
 		p.Reads.add(usage{Table: m.table.Name, Units: readUnits(size, true)}, 2)
 		p.Writes.add(effects[i].usage(m.table), 2)
 	}
 	return p
 }
 
-// consumed also says, as AWS does for transactions, whether the units were
-// reads or writes.
-func (p price) consumed(mode types.ReturnConsumedCapacity, repeated bool) []types.ConsumedCapacity {
+// consumed also sets the read or write units, as AWS does for transactions.
+func (p transactionCost) consumed(mode types.ReturnConsumedCapacity, repeated bool) []types.ConsumedCapacity {
 	if repeated {
 		return asReads(p.Reads.consumed(mode))
 	}
@@ -311,7 +308,7 @@ func asReads(out []types.ConsumedCapacity) []types.ConsumedCapacity {
 	return out
 }
 
-// eachCapacity calls fn for the parts of c.
+// eachCapacity calls fn for the capacity of the table and of each index.
 func eachCapacity(c *types.ConsumedCapacity, fn func(*types.Capacity)) {
 	if c.Table != nil {
 		fn(c.Table)

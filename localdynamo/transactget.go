@@ -11,13 +11,13 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// TransactGetItems reads up to 100 items of any tables, together at most 4 MB,
-// as they were at one moment. The answers stand in the order of the requests;
-// one without an Item found none. A key that does not fit its table cancels
-// the transaction with a *types.TransactionCanceledException.
+// TransactGetItems reads up to 100 items of any tables, at most 4 MB in total,
+// from one snapshot. Responses are in the order of the requests; Item is nil if
+// there is none. A key that does not match the table's schema cancels the
+// transaction with a *types.TransactionCanceledException.
 func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactGetItemsOutput, error) {
 	in = orEmpty(in)
-	if err := together(checkCapacityMode(in.ReturnConsumedCapacity), checkGetFields(in.TransactItems)); err != nil {
+	if err := joinFaults(checkCapacityMode(in.ReturnConsumedCapacity), checkGetFields(in.TransactItems)); err != nil {
 		return nil, err
 	}
 	plans, err := db.planTransactGet(in.TransactItems)
@@ -37,11 +37,11 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 				return errTransactionSize(size)
 			}
 			cost.add(usage{Table: plans[i].table.Name, Units: readUnits(item.Size(), true)}, 2)
-			found, err := plans[i].found(item)
+			found, err := plans[i].project(item)
 			if err != nil {
 				return err
 			}
-			if len(found) > 0 { // in a transaction, an item of which the projection leaves nothing is none
+			if len(found) > 0 { // in a transaction, an empty projection counts as no item
 				out.Responses[i].Item = found
 			}
 		}
@@ -54,8 +54,8 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 	return out, nil
 }
 
-// checkGetFields checks how many requests there are, and what tables and keys
-// they name.
+// checkGetFields checks the number of requests, and that each has a key and a
+// valid table name.
 func checkGetFields(requests []types.TransactGetItem) error {
 	faults := []error{checkActionCount(len(requests))}
 	for i, request := range requests {
@@ -70,30 +70,30 @@ func checkGetFields(requests []types.TransactGetItem) error {
 		_, err := tableNameAt(member+".tableName", request.Get.TableName)
 		faults = append(faults, err)
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
-// planTransactGet checks the requests, whose fields are checked. A key that is not like its table's is a
-// reason of its own request, the first one only; anything else, the fault of
-// the whole.
-func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]lookup, error) {
-	plans := make([]lookup, len(requests))
+// planTransactGet validates the requests. checkGetFields has passed. The first
+// key that does not match its table's schema cancels the transaction, as its
+// only reason. Any other error is an error of the whole request.
+func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]itemRead, error) {
+	plans := make([]itemRead, len(requests))
 	keys := make([]map[string]types.AttributeValue, len(requests))
 	for i, request := range requests {
 		var err error
 		if keys[i], err = value.NormalizeItem(request.Get.Key); err != nil {
 			return nil, asInvalid(err)
 		}
-		if plans[i].projection, err = db.projection(request.Get.ProjectionExpression, request.Get.ExpressionAttributeNames); err != nil {
+		if plans[i].projection, err = db.parseProjection(request.Get.ProjectionExpression, request.Get.ExpressionAttributeNames); err != nil {
 			return nil, err
 		}
 	}
 	for i, request := range requests {
 		var err error
-		if plans[i].table, err = db.lookUp(request.Get.TableName); err != nil {
+		if plans[i].table, err = db.findTable(request.Get.TableName); err != nil {
 			return nil, err
 		}
-		if err = plans[i].table.checkFilled(keys[i]); err != nil {
+		if err = plans[i].table.checkNonEmptyKeys(keys[i]); err != nil {
 			return nil, err
 		}
 	}

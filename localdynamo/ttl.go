@@ -8,8 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// UpdateTimeToLive names the attribute that holds the expiry time of a
-// table's items, or turns expiry off. It takes effect at once.
+// UpdateTimeToLive sets the attribute that holds the expiry time of a table's
+// items, or disables TTL. It takes effect at once.
 func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
 	in = orEmpty(in)
 	name, err := tableName(in.TableName)
@@ -21,7 +21,7 @@ func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiv
 		return nil, invalid("1 validation error detected: 'timeToLiveSpecification' must have 'enabled' and an 'attributeName' of 1 to %d characters", maxKeyName)
 	}
 	err = db.submit(ctx, func(tx *transaction) error {
-		t, err := tx.changing(name)
+		t, err := tx.tableForUpdate(name)
 		if err != nil {
 			return err
 		}
@@ -48,12 +48,12 @@ func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiv
 	}}, nil
 }
 
-// DescribeTimeToLive returns what UpdateTimeToLive has set.
+// DescribeTimeToLive returns the TTL attribute, and ENABLED or DISABLED.
 func (db *DB) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
 	if err := db.ready(ctx); err != nil {
 		return nil, err
 	}
-	t, err := db.definition(orEmpty(in).TableName)
+	t, err := db.findDefinition(orEmpty(in).TableName)
 	if err != nil {
 		return nil, err
 	}

@@ -11,15 +11,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// UpdateTable changes the billing mode, the provisioned units of a table and
-// of its global indexes, the protection against deletion, the table class, the
-// bounds of what is spent on demand and the key of encryption, neither of which
-// has an effect here; and adds or deletes one global index. All of it takes effect at once, but for an
-// index that is added: it is CREATING, and the table UPDATING, until a task in
-// the background has filled it. Until then it cannot be read, and the table can
-// be neither deleted nor updated (a *types.ResourceInUseException), except by
-// deleting that index. To add or delete two indexes at a time is a
-// *types.LimitExceededException.
+// UpdateTable changes the billing mode, the provisioned units of a table and its
+// global indexes, deletion protection and the table class, and adds or deletes
+// one global index. It also stores on-demand limits and the encryption key,
+// which have no effect here. Changes take effect at once, except for a new index:
+// it is CREATING, and the table UPDATING, until a background task has backfilled
+// it. Until then the index cannot be read, and the table cannot be deleted or
+// updated (*types.ResourceInUseException), except to delete that index. Adding
+// or deleting two indexes at a time is a *types.LimitExceededException.
 func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTableOutput, error) {
 	in = orEmpty(in)
 	name, err := tableName(in.TableName)
@@ -34,7 +33,7 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 	var held map[string]tally
 	err = db.submit(ctx, func(tx *transaction) error {
 		var err error
-		if t, err = tx.changing(name); err != nil {
+		if t, err = tx.tableForUpdate(name); err != nil {
 			return err
 		}
 		before := slices.Clone(t.Indexes)
@@ -48,8 +47,8 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 				}
 			}
 		}
-		if ix := t.filling(); ix != nil {
-			tx.count(ix.space(t), "", "")
+		if ix := t.backfillingIndex(); ix != nil {
+			tx.updateTally(ix.space(t), "", "")
 		}
 		if held, err = tx.held(t); err != nil {
 			return err
@@ -59,26 +58,26 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 	if err != nil {
 		return nil, err
 	}
-	if t.filling() != nil {
+	if t.backfillingIndex() != nil {
 		db.wakeBackfill()
 	}
 	return &dynamodb.UpdateTableOutput{TableDescription: t.description(held)}, nil
 }
 
-// checkUpdateFields checks the members of a request each by itself.
+// checkUpdateFields checks the request as far as possible without the table.
 func checkUpdateFields(in *dynamodb.UpdateTableInput) error {
-	if err := refuseLeftOut(leftOutOfUpdate(in)); err != nil {
+	if err := checkSupported(unsupportedInUpdate(in)); err != nil {
 		return err
 	}
 	faults := []error{
 		checkDefinitionFields(in.AttributeDefinitions), checkBilling(in.BillingMode),
 		checkUnitFields("provisionedThroughput", in.ProvisionedThroughput), checkClass(in.TableClass),
-		checkSpendingFields("onDemandThroughput", in.OnDemandThroughput), checkEncryptionFields(in.SSESpecification),
+		checkOnDemandFields("onDemandThroughput", in.OnDemandThroughput), checkEncryptionFields(in.SSESpecification),
 	}
 	for i := range in.GlobalSecondaryIndexUpdates {
 		faults = append(faults, checkIndexUpdateFields(fmt.Sprintf("globalSecondaryIndexUpdates.%d.member", i+1), &in.GlobalSecondaryIndexUpdates[i]))
 	}
-	if err := together(faults...); err != nil {
+	if err := joinFaults(faults...); err != nil {
 		return err
 	}
 	if err := checkStream(in.StreamSpecification); err != nil {
@@ -94,7 +93,7 @@ func checkUpdateFields(in *dynamodb.UpdateTableInput) error {
 	return checkIndexUpdates(in.GlobalSecondaryIndexUpdates)
 }
 
-func leftOutOfUpdate(in *dynamodb.UpdateTableInput) string {
+func unsupportedInUpdate(in *dynamodb.UpdateTableInput) string {
 	switch {
 	case in.StreamSpecification != nil && aws.ToBool(in.StreamSpecification.StreamEnabled):
 		return "streams"
@@ -106,30 +105,31 @@ func leftOutOfUpdate(in *dynamodb.UpdateTableInput) string {
 	}
 	for _, u := range in.GlobalSecondaryIndexUpdates {
 		if u.Create != nil && len(u.Create.KeySchema) > 2 {
-			return manyKeys
+			return multiAttributeKeys
 		}
 	}
 	return ""
 }
 
-// checkIndexUpdateFields checks each member of an update, which stands in
-// member, by itself.
+// checkIndexUpdateFields checks each member of an index update separately.
+// member is its path in the request.
 func checkIndexUpdateFields(member string, u *types.GlobalSecondaryIndexUpdate) error {
 	var faults []error
 	if u.Update != nil {
 		faults = append(faults, checkName(member+".update.indexName", u.Update.IndexName), checkUnitFields(member+".update.provisionedThroughput", u.Update.ProvisionedThroughput))
 	}
 	if u.Create != nil {
-		faults = append(faults, creation(u.Create).checkFields(member+".create"))
+		faults = append(faults, createRequest(u.Create).checkFields(member+".create"))
 	}
 	if u.Delete != nil {
 		faults = append(faults, checkName(member+".delete.indexName", u.Delete.IndexName))
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
-// checkIndexUpdates wants updates whose fields are checked to do one thing
-// each, and no two of them to be about one index.
+// checkIndexUpdates requires that each update holds exactly one action, that no
+// two are for the same index, and that at most one creates or deletes an index.
+// checkIndexUpdateFields has passed.
 func checkIndexUpdates(updates []types.GlobalSecondaryIndexUpdate) error {
 	seen := make(map[string]bool, len(updates))
 	structural := 0
@@ -152,7 +152,7 @@ func checkIndexUpdates(updates []types.GlobalSecondaryIndexUpdate) error {
 	return nil
 }
 
-// updatedIndex returns the name of the index that an update is about.
+// updatedIndex returns the name of the index that an update changes.
 func updatedIndex(u *types.GlobalSecondaryIndexUpdate) (string, error) {
 	var names []string
 	if u.Create != nil {
@@ -170,7 +170,7 @@ func updatedIndex(u *types.GlobalSecondaryIndexUpdate) (string, error) {
 	return names[0], nil
 }
 
-func creation(in *types.CreateGlobalSecondaryIndexAction) *indexRequest {
+func createRequest(in *types.CreateGlobalSecondaryIndexAction) *indexRequest {
 	return &indexRequest{in.IndexName, in.KeySchema, in.Projection, in.ProvisionedThroughput, true}
 }
 
@@ -178,16 +178,15 @@ func errOneIndexAtATime() error {
 	return &types.LimitExceededException{Message: aws.String("Subscriber limit exceeded: Only 1 online index can be created or deleted simultaneously per table")}
 }
 
-// update makes t what a request asks for. If it returns an error, t is of no
-// use any more.
+// update applies a request to t. After an error, t must be discarded.
 func (t *table) update(in *dynamodb.UpdateTableInput, now time.Time) error {
-	if err := t.checkIdle(in); err != nil {
+	if err := t.checkNotBackfilling(in); err != nil {
 		return err
 	}
-	if err := t.rebill(in, now); err != nil {
+	if err := t.changeBilling(in, now); err != nil {
 		return err
 	}
-	if err := t.setSpending(in.OnDemandThroughput); err != nil {
+	if err := t.setOnDemandLimits(in.OnDemandThroughput); err != nil {
 		return err
 	}
 	t.setEncryption(in.SSESpecification)
@@ -205,10 +204,10 @@ func (t *table) update(in *dynamodb.UpdateTableInput, now time.Time) error {
 	return t.checkIndexUnits()
 }
 
-// checkIdle refuses an update while an index is being filled, unless all that
-// it does is to delete that index.
-func (t *table) checkIdle(in *dynamodb.UpdateTableInput) error {
-	busy := t.filling()
+// checkNotBackfilling refuses an update while an index is being backfilled,
+// unless the update only deletes that index.
+func (t *table) checkNotBackfilling(in *dynamodb.UpdateTableInput) error {
+	busy := t.backfillingIndex()
 	if busy == nil {
 		return nil
 	}
@@ -224,8 +223,8 @@ func (t *table) checkIdle(in *dynamodb.UpdateTableInput) error {
 	return nil
 }
 
-// rebill changes the billing mode and the table's units.
-func (t *table) rebill(in *dynamodb.UpdateTableInput, now time.Time) error {
+// changeBilling sets the billing mode and the table's units.
+func (t *table) changeBilling(in *dynamodb.UpdateTableInput, now time.Time) error {
 	mode := in.BillingMode
 	if mode == "" {
 		if in.ProvisionedThroughput == nil {
@@ -234,34 +233,34 @@ func (t *table) rebill(in *dynamodb.UpdateTableInput, now time.Time) error {
 		mode = t.Billing
 	}
 	if mode == types.BillingModePayPerRequest {
-		return t.demand(in.ProvisionedThroughput, now)
+		return t.switchToOnDemand(in.ProvisionedThroughput, now)
 	}
-	return t.provision(in.ProvisionedThroughput)
+	return t.changeProvisioned(in.ProvisionedThroughput)
 }
 
-// demand makes the table PAY_PER_REQUEST, and its indexes with it.
-func (t *table) demand(given *types.ProvisionedThroughput, now time.Time) error {
+// switchToOnDemand makes the table and its indexes PAY_PER_REQUEST.
+func (t *table) switchToOnDemand(in *types.ProvisionedThroughput, now time.Time) error {
 	before := t.Billing
-	if err := t.setOnDemand(given); err != nil || before == t.Billing {
+	if err := t.setOnDemand(in); err != nil || before == t.Billing {
 		return err
 	}
 	t.OnDemand = now
 	for i, ix := range t.Indexes {
-		free := *ix
-		free.Read, free.Write = 0, 0
-		t.Indexes[i] = &free
+		onDemand := *ix
+		onDemand.Read, onDemand.Write = 0, 0
+		t.Indexes[i] = &onDemand
 	}
 	return nil
 }
 
-// provision makes the table PROVISIONED, or changes its units.
-func (t *table) provision(given *types.ProvisionedThroughput) error {
+// changeProvisioned makes the table PROVISIONED, or changes its units.
+func (t *table) changeProvisioned(in *types.ProvisionedThroughput) error {
 	mode, read, write := t.Billing, t.Read, t.Write
-	if err := t.setProvisioned(given); err != nil {
+	if err := t.setProvisioned(in); err != nil {
 		return err
 	}
 	if mode == types.BillingModePayPerRequest && t.OnDemand.IsZero() {
-		t.OnDemand = t.Created // which an older version did not note
+		t.OnDemand = t.Created // an older version of this package did not store it
 	}
 	if mode == t.Billing && read == t.Read && write == t.Write {
 		return errSameUnits("table", read, write)
@@ -273,37 +272,37 @@ func errSameUnits(what string, read, write int64) error {
 	return invalid("The provisioned throughput for the %s will not change. The requested value equals the current value. Current ReadCapacityUnits provisioned for the %[1]s: %[2]d. Requested ReadCapacityUnits: %[2]d. Current WriteCapacityUnits provisioned for the %[1]s: %[3]d. Requested WriteCapacityUnits: %[3]d.", what, read, write)
 }
 
-// updateIndex does one update, whose fields are checked.
+// updateIndex applies one index update. checkIndexUpdates has passed.
 func (t *table) updateIndex(u *types.GlobalSecondaryIndexUpdate, definitions []types.AttributeDefinition) error {
 	switch {
 	case u.Create != nil:
-		return t.createIndex(creation(u.Create), definitions)
+		return t.createIndex(createRequest(u.Create), definitions)
 	case u.Delete != nil:
-		at := t.global(*u.Delete.IndexName)
+		at := t.globalIndexPosition(*u.Delete.IndexName)
 		if at < 0 {
 			return notFound()
 		}
 		t.Indexes = slices.Delete(t.Indexes, at, at+1)
 		return nil
 	}
-	at := t.global(*u.Update.IndexName)
+	at := t.globalIndexPosition(*u.Update.IndexName)
 	if at < 0 {
 		return invalid("The table does not have the specified index: %s", *u.Update.IndexName)
 	}
 	if u.Update.ProvisionedThroughput == nil && (u.Update.OnDemandThroughput != nil || u.Update.WarmThroughput != nil) {
-		return nil // not kept
+		return nil // these settings are not stored
 	}
 	return t.provisionIndex(at, u.Update.ProvisionedThroughput)
 }
 
-// global returns where a global index stands in t.Indexes, or -1.
-func (t *table) global(name string) int {
+// globalIndexPosition returns the position of a global index in t.Indexes, or -1.
+func (t *table) globalIndexPosition(name string) int {
 	return slices.IndexFunc(t.Indexes, func(ix *index) bool { return ix.Global && ix.Name == name })
 }
 
-// createIndex adds an index, to be filled. As on AWS its key attributes must be
-// among the definitions, even if they are keys of the table or of another
-// index; those may be among them too, if they agree.
+// createIndex adds an index that has yet to be backfilled. As on AWS,
+// definitions must include its key attributes, even those that are keys of the
+// table or another index, and may repeat other key attributes if the types agree.
 func (t *table) createIndex(in *indexRequest, definitions []types.AttributeDefinition) error {
 	for _, old := range t.definitions() {
 		for _, d := range definitions {
@@ -326,20 +325,19 @@ func (t *table) createIndex(in *indexRequest, definitions []types.AttributeDefin
 	return t.checkIndexLimits()
 }
 
-func (t *table) provisionIndex(at int, given *types.ProvisionedThroughput) error {
+func (t *table) provisionIndex(at int, in *types.ProvisionedThroughput) error {
 	old, ix := t.Indexes[at], *t.Indexes[at]
-	if err := t.setIndexThroughput(&ix, given); err != nil {
+	if err := t.setIndexThroughput(&ix, in); err != nil {
 		return err
 	}
-	if given == nil || ix.Read == old.Read && ix.Write == old.Write {
+	if in == nil || ix.Read == old.Read && ix.Write == old.Write {
 		return errSameUnits("index "+ix.Name, ix.Read, ix.Write)
 	}
 	t.Indexes[at] = &ix
 	return nil
 }
 
-// checkIndexUnits refuses a table that has become PROVISIONED while its
-// indexes have no units.
+// checkIndexUnits refuses a PROVISIONED table whose indexes have no units.
 func (t *table) checkIndexUnits() error {
 	for _, ix := range t.Indexes {
 		if ix.Global && t.Billing == types.BillingModeProvisioned && ix.Read == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// PutItem writes a whole item, if its condition holds. When it returns
-// without an error the item is on disk.
+// PutItem creates or replaces an item if its condition holds. When it returns
+// without an error, the item is on disk.
 func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	in = orEmpty(in)
 	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
@@ -33,8 +33,8 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 	return out, err
 }
 
-// DeleteItem removes an item, if its condition holds. Removing what is not
-// there is no error.
+// DeleteItem deletes an item if its condition holds. Deleting an absent item is
+// not an error.
 func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
 	in = orEmpty(in)
 	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld); err != nil {
@@ -56,7 +56,7 @@ func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ..
 	return out, err
 }
 
-// UpdateItem changes an item, or creates it, if its condition holds.
+// UpdateItem updates or creates an item if its condition holds.
 func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	in = orEmpty(in)
 	if err := checkReturn(in.TableName, in.ReturnConsumedCapacity, in.ReturnItemCollectionMetrics, in.ReturnValues, types.ReturnValueAllOld,
@@ -79,7 +79,7 @@ func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ..
 	return out, err
 }
 
-// mutate plans a write, and has it evaluated and committed.
+// mutate plans a write, submits it, and returns its effect.
 func (db *DB) mutate(ctx context.Context, o *operation) (*mutation, effect, error) {
 	m, err := db.plan(o)
 	if err != nil {
@@ -101,32 +101,33 @@ func (db *DB) mutate(ctx context.Context, o *operation) (*mutation, effect, erro
 	return m, e, err
 }
 
-// checkReturn checks what a write is to return. An empty name of the table is
-// found before that, and of an UpdateItem wrong ReturnValues are reported alone.
-func checkReturn(table *string, capacity types.ReturnConsumedCapacity, metrics types.ReturnItemCollectionMetrics, given types.ReturnValue, allowed ...types.ReturnValue) error {
+// checkReturn checks the parameters that select what a write returns. As on AWS,
+// an empty table name is reported first, and an invalid ReturnValues of
+// UpdateItem is reported alone.
+func checkReturn(table *string, capacity types.ReturnConsumedCapacity, metrics types.ReturnItemCollectionMetrics, mode types.ReturnValue, allowed ...types.ReturnValue) error {
 	if table != nil && *table == "" {
 		return checkTableName(table)
 	}
-	values := checkReturnValues(given, allowed)
+	values := checkReturnValues(mode, allowed)
 	if update := len(allowed) > 1; update && values != nil {
 		return values
 	}
-	return together(checkCapacityMode(capacity), values, checkMetricsMode(metrics))
+	return joinFaults(checkCapacityMode(capacity), values, checkMetricsMode(metrics))
 }
 
-func checkReturnValues(given types.ReturnValue, allowed []types.ReturnValue) error {
+func checkReturnValues(mode types.ReturnValue, allowed []types.ReturnValue) error {
 	switch {
-	case given == "", given == types.ReturnValueNone, slices.Contains(allowed, given):
+	case mode == "", mode == types.ReturnValueNone, slices.Contains(allowed, mode):
 		return nil
-	case slices.Contains(given.Values(), given):
-		return broken("ReturnValues can only be ALL_OLD or NONE")
+	case slices.Contains(mode.Values(), mode):
+		return errViolations("ReturnValues can only be ALL_OLD or NONE")
 	}
-	return broken("Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]") // as AWS has it
+	return errViolations("Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]") // as AWS has it
 }
 
-// returned picks what ReturnValues asks for; nil if there is nothing.
+// returned returns the attributes that ReturnValues selects, or nil.
 func (db *DB) returned(mode types.ReturnValue, m *mutation, e effect) (map[string]types.AttributeValue, error) {
-	before, after := e.old, value.View(e.now)
+	before, after := e.before, value.View(e.after)
 	var out map[string]types.AttributeValue
 	var err error
 	switch mode {
@@ -135,9 +136,9 @@ func (db *DB) returned(mode types.ReturnValue, m *mutation, e effect) (map[strin
 	case types.ReturnValueAllNew:
 		out, err = decode(after)
 	case types.ReturnValueUpdatedOld:
-		out = m.update.Touched(&stored{item: before})
+		out = m.update.Touched(&document{item: before})
 	case types.ReturnValueUpdatedNew:
-		out = m.update.Touched(&stored{item: after})
+		out = m.update.Touched(&document{item: after})
 	}
 	if err != nil {
 		return nil, db.internal(err)

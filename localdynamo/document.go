@@ -8,38 +8,38 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// stored is an item on disk as a document; the empty one is no item. It
-// decodes only what it is asked for, and keeps the first fault.
-type stored struct {
-	item  value.Item
-	fault error
+// document is a stored item as an expr.Document; an empty item has no
+// attributes. It decodes attributes on demand. err is set if decoding failed.
+type document struct {
+	item value.Item
+	err  error
 }
 
 // Attribute implements expr.Document.
-func (s *stored) Attribute(name string) types.AttributeValue {
+func (s *document) Attribute(name string) types.AttributeValue {
 	if s.item == "" {
 		return nil
 	}
 	v, err := s.item.Lookup(name)
 	if err != nil {
-		s.fault = damaged(err)
+		s.err = corrupt(err)
 	}
 	return v
 }
 
-// decode returns a whole item; nil if there is none.
+// decode decodes all attributes of an item, and returns nil for "".
 func decode(item value.Item) (map[string]types.AttributeValue, error) {
 	if item == "" {
 		return nil, nil
 	}
 	fields, err := item.Decode()
 	if err != nil {
-		return nil, damaged(err)
+		return nil, corrupt(err)
 	}
 	return fields, nil
 }
 
-// damaged says that an item cannot be read on account of the file.
-func damaged(err error) error {
+// corrupt wraps the error of decoding a stored item in ErrCorrupt.
+func corrupt(err error) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }

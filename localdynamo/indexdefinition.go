@@ -10,13 +10,13 @@ import (
 
 // Limits of secondary indexes.
 const (
-	maxGlobal    = 20  // of one table
-	maxLocal     = 5   // of one table
-	maxIncluded  = 20  // attributes that one index includes
-	maxProjected = 100 // attributes that the indexes of one table include
+	maxGlobal    = 20  // global indexes per table
+	maxLocal     = 5   // local indexes per table
+	maxIncluded  = 20  // NonKeyAttributes per index
+	maxProjected = 100 // NonKeyAttributes of all indexes of a table
 )
 
-// indexRequest is an index as it was asked for.
+// indexRequest is the definition of an index in a request.
 type indexRequest struct {
 	name       *string
 	schema     []types.KeySchemaElement
@@ -33,7 +33,7 @@ func globalRequest(g *types.GlobalSecondaryIndex) *indexRequest {
 	return &indexRequest{g.IndexName, g.KeySchema, g.Projection, g.ProvisionedThroughput, true}
 }
 
-// setIndexes gives a new table its indexes, whose fields are checked.
+// setIndexes adds the indexes of a new table. checkFields has passed for each.
 func (t *table) setIndexes(global []types.GlobalSecondaryIndex, local []types.LocalSecondaryIndex, definitions []types.AttributeDefinition) error {
 	switch {
 	case local != nil && len(local) == 0:
@@ -58,8 +58,7 @@ func (t *table) setIndexes(global []types.GlobalSecondaryIndex, local []types.Lo
 	return t.checkIndexLimits()
 }
 
-// checkFields checks each member of the request, which stands in member, by
-// itself.
+// checkFields checks each member of the request separately. member is its path.
 func (in *indexRequest) checkFields(member string) error {
 	faults := []error{
 		checkName(member+".indexName", in.name),
@@ -70,11 +69,11 @@ func (in *indexRequest) checkFields(member string) error {
 	if !in.global && len(in.schema) > 2 {
 		faults = append(faults, errConstraint(showKeys(in.schema), member+".keySchema", "Member must have length less than or equal to 2"))
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
-// checkProjectionFields checks each member of a projection, which stands in
-// member, by itself.
+// checkProjectionFields checks each member of a projection separately. member
+// is its path in the request.
 func checkProjectionFields(member string, in *types.Projection) error {
 	if in == nil {
 		return errNull(member)
@@ -94,11 +93,10 @@ func checkProjectionFields(member string, in *types.Projection) error {
 	for i, name := range in.NonKeyAttributes {
 		faults = append(faults, checkKeyName(fmt.Sprintf("%s.nonKeyAttributes.%d.member", member, i+1), &name))
 	}
-	return together(faults...)
+	return joinFaults(faults...)
 }
 
-// addIndex adds the index that a request, whose fields are checked, asks for
-// to the definition.
+// addIndex adds the requested index to the definition. checkFields has passed.
 func (t *table) addIndex(in *indexRequest, definitions []types.AttributeDefinition) (*index, error) {
 	ix := &index{Name: *in.name, Global: in.global}
 	var err error

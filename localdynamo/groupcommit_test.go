@@ -200,9 +200,9 @@ func TestCancelBeforePickUp(t *testing.T) {
 // others have to wait for the next.
 func TestLargeBatch(t *testing.T) {
 	db, g := gated(t)
-	batch := make([]*request, 5)
+	batch := make([]*pendingWrite, 5)
 	for i := range batch {
-		batch[i] = &request{apply: func(tx *transaction) error {
+		batch[i] = &pendingWrite{apply: func(tx *transaction) error {
 			return tx.Put("large", []byte{byte(i)}, make([]byte, maxBatchBytes/2))
 		}}
 	}
