@@ -22,7 +22,7 @@ type codec struct {
 	// any state and returns an error. depth is how deep v is nested.
 	decode decodeFunc
 	// text appends the text of an S or N; nil for other kinds.
-	text func(b []byte, v reflect.Value) ([]byte, error)
+	text textFunc
 
 	points *codec      // of what a pointer points to
 	elem   *codec      // of the elements of lists, maps and sets
@@ -33,6 +33,7 @@ type codec struct {
 type (
 	encodeFunc func(e *encoder, v reflect.Value) (types.AttributeValue, error)
 	decodeFunc func(av types.AttributeValue, v reflect.Value, depth int) error
+	textFunc   func(b []byte, v reflect.Value) ([]byte, error)
 )
 
 // kind is the type of an attribute value, in DynamoDB's words.

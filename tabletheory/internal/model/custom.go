@@ -98,18 +98,10 @@ func (c *codec) useMarshaler() {
 
 // useText makes c the codec of a type that has a text.
 func (c *codec) useText() {
-	nilable := c.typ.Kind() == reflect.Slice || c.typ.Kind() == reflect.Map
 	c.useS(appendOwnText, func(s string, v reflect.Value) error {
 		return v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s))
 	})
-	if encode := c.encode; nilable {
-		c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
-			if v.IsNil() {
-				return null(), nil
-			}
-			return encode(e, v)
-		}
-	}
+	c.nilIsNull()
 }
 
 func appendOwnText(b []byte, v reflect.Value) ([]byte, error) {

@@ -13,18 +13,67 @@ import (
 
 var errUTF8 = errors.New("the string is not valid UTF-8: store it as binary")
 
-func (c *codec) useBool() {
-	c.kind = kindBool
-	c.needs.bools = 1
+// A member is the attribute value of one of DynamoDB's types, such as
+// *types.AttributeValueMemberS.
+type member[M any] interface {
+	*M
+	types.AttributeValue
+}
+
+// A form is a scalar type of DynamoDB: where its attribute values are allocated,
+// and where they hold their content.
+type form[M, T any] struct {
+	kind    kind
+	needs   needs
+	slab    func(*encoder) *slab[M]
+	content func(*M) *T
+}
+
+var (
+	formS = form[types.AttributeValueMemberS, string]{
+		kindS,
+		needs{strings: 1},
+		func(e *encoder) *slab[types.AttributeValueMemberS] { return &e.strings },
+		func(m *types.AttributeValueMemberS) *string { return &m.Value },
+	}
+	formN = form[types.AttributeValueMemberN, string]{
+		kindN,
+		needs{numbers: 1},
+		func(e *encoder) *slab[types.AttributeValueMemberN] { return &e.numbers },
+		func(m *types.AttributeValueMemberN) *string { return &m.Value },
+	}
+	formB = form[types.AttributeValueMemberB, []byte]{
+		kindB,
+		needs{binaries: 1},
+		func(e *encoder) *slab[types.AttributeValueMemberB] { return &e.binaries },
+		func(m *types.AttributeValueMemberB) *[]byte { return &m.Value },
+	}
+	formBool = form[types.AttributeValueMemberBOOL, bool]{
+		kindBool,
+		needs{bools: 1},
+		func(e *encoder) *slab[types.AttributeValueMemberBOOL] { return &e.bools },
+		func(m *types.AttributeValueMemberBOOL) *bool { return &m.Value },
+	}
+)
+
+// useScalar makes c the codec of a type that is stored in this form. fill stores
+// the content of an attribute value, or has it stored by encoder.finish; parse
+// sets a value to a content, which it must not retain. NULL is the zero value.
+func useScalar[M, T any, P member[M]](c *codec, f form[M, T], fill func(*encoder, reflect.Value, *T) error, parse func(T, reflect.Value) error) {
+	c.kind, c.needs = f.kind, f.needs
 	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
-		av := e.bools.take()
-		av.Value = v.Bool()
-		return av, nil
+		m := f.slab(e).take()
+		if err := fill(e, v, f.content(m)); err != nil {
+			return nil, err
+		}
+		return P(m), nil
 	}
 	c.decode = func(av types.AttributeValue, v reflect.Value, _ int) error {
 		switch av := av.(type) {
-		case *types.AttributeValueMemberBOOL:
-			v.SetBool(av.Value)
+		case P:
+			if err := parse(*f.content((*M)(av)), v); err != nil {
+				return c.invalid(av, err)
+			}
 		case *types.AttributeValueMemberNULL:
 			v.SetZero()
 		default:
@@ -34,29 +83,81 @@ func (c *codec) useBool() {
 	}
 }
 
-func (c *codec) useString() {
-	c.kind = kindS
-	c.needs.strings = 1
-	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
-		s := v.String()
-		if !utf8.ValidString(s) {
-			return nil, errUTF8
+// useN makes c the codec of a type whose values are numbers.
+func (c *codec) useN(text textFunc, parse func(string, reflect.Value) error) {
+	useScalar(c, formN, fillText(text), parse)
+	c.text = text
+}
+
+// useS makes c the codec of a type whose values have a text.
+func (c *codec) useS(text textFunc, parse func(string, reflect.Value) error) {
+	useScalar(c, formS, fillText(text), parse)
+	c.text = text
+}
+
+// useB makes c the codec of a type whose values are binary. take returns bytes
+// that the caller owns; parse must not retain the bytes that it gets. A nil slice
+// is NULL.
+func (c *codec) useB(take func(reflect.Value) ([]byte, error), parse func([]byte, reflect.Value) error) {
+	useScalar(c, formB, func(_ *encoder, v reflect.Value, content *[]byte) (err error) {
+		*content, err = take(v)
+		return err
+	}, parse)
+	c.nilIsNull()
+}
+
+// fillText stores what text appends.
+func fillText(text textFunc) func(*encoder, reflect.Value, *string) error {
+	return func(e *encoder, v reflect.Value, content *string) error {
+		from := len(e.text)
+		appended, err := text(e.text, v)
+		if err != nil {
+			return err
 		}
-		av := e.strings.take()
-		av.Value = s
-		return av, nil
-	}
-	c.decode = func(av types.AttributeValue, v reflect.Value, _ int) error {
-		switch av := av.(type) {
-		case *types.AttributeValueMemberS:
-			v.SetString(av.Value)
-		case *types.AttributeValueMemberNULL:
-			v.SetZero()
-		default:
-			return c.mismatch(av)
-		}
+		e.text = appended
+		e.later(content, from)
 		return nil
 	}
+}
+
+// nilIsNull makes c encode nil as NULL, if values of its type can be nil.
+func (c *codec) nilIsNull() {
+	switch c.typ.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+	default:
+		return
+	}
+	encode := c.encode
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
+		if v.IsNil() {
+			return null(), nil
+		}
+		return encode(e, v)
+	}
+}
+
+func (c *codec) useBool() {
+	useScalar(c, formBool, func(_ *encoder, v reflect.Value, content *bool) error {
+		*content = v.Bool()
+		return nil
+	}, func(b bool, v reflect.Value) error {
+		v.SetBool(b)
+		return nil
+	})
+}
+
+func (c *codec) useString() {
+	useScalar(c, formS, func(_ *encoder, v reflect.Value, content *string) error {
+		s := v.String()
+		if !utf8.ValidString(s) {
+			return errUTF8
+		}
+		*content = s
+		return nil
+	}, func(s string, v reflect.Value) error {
+		v.SetString(s)
+		return nil
+	})
 	c.text = func(b []byte, v reflect.Value) ([]byte, error) {
 		if !utf8.ValidString(v.String()) {
 			return nil, errUTF8
@@ -118,68 +219,6 @@ func (c *codec) useFloat() {
 	})
 }
 
-// useN makes c the codec of a type whose values are numbers.
-func (c *codec) useN(text func([]byte, reflect.Value) ([]byte, error), parse func(string, reflect.Value) error) {
-	c.kind = kindN
-	c.needs.numbers = 1
-	c.text = text
-	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
-		from := len(e.text)
-		appended, err := text(e.text, v)
-		if err != nil {
-			return nil, err
-		}
-		e.text = appended
-		av := e.numbers.take()
-		e.later(&av.Value, from)
-		return av, nil
-	}
-	c.decode = func(av types.AttributeValue, v reflect.Value, _ int) error {
-		switch av := av.(type) {
-		case *types.AttributeValueMemberN:
-			if err := parse(av.Value, v); err != nil {
-				return c.invalid(av, err)
-			}
-		case *types.AttributeValueMemberNULL:
-			v.SetZero()
-		default:
-			return c.mismatch(av)
-		}
-		return nil
-	}
-}
-
-// useS makes c the codec of a type whose values are strings by way of a text.
-func (c *codec) useS(text func([]byte, reflect.Value) ([]byte, error), parse func(string, reflect.Value) error) {
-	c.kind = kindS
-	c.needs.strings = 1
-	c.text = text
-	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
-		from := len(e.text)
-		appended, err := text(e.text, v)
-		if err != nil {
-			return nil, err
-		}
-		e.text = appended
-		av := e.strings.take()
-		e.later(&av.Value, from)
-		return av, nil
-	}
-	c.decode = func(av types.AttributeValue, v reflect.Value, _ int) error {
-		switch av := av.(type) {
-		case *types.AttributeValueMemberS:
-			if err := parse(av.Value, v); err != nil {
-				return c.invalid(av, err)
-			}
-		case *types.AttributeValueMemberNULL:
-			v.SetZero()
-		default:
-			return c.mismatch(av)
-		}
-		return nil
-	}
-}
-
 // useBytes makes c the codec of a slice or array of bytes.
 func (c *codec) useBytes() {
 	array := c.typ.Kind() == reflect.Array
@@ -210,37 +249,4 @@ func setArray(v reflect.Value, b []byte) error {
 		v.Index(i).SetUint(uint64(b[i]))
 	}
 	return nil
-}
-
-// useB makes c the codec of a type whose values are binary. take gives bytes
-// that nobody else has; put may not keep those that it is given.
-func (c *codec) useB(take func(reflect.Value) ([]byte, error), put func([]byte, reflect.Value) error) {
-	c.kind = kindB
-	c.needs.binaries = 1
-	slice := c.typ.Kind() == reflect.Slice
-	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
-		if slice && v.IsNil() {
-			return null(), nil
-		}
-		b, err := take(v)
-		if err != nil {
-			return nil, err
-		}
-		av := e.binaries.take()
-		av.Value = b
-		return av, nil
-	}
-	c.decode = func(av types.AttributeValue, v reflect.Value, _ int) error {
-		switch av := av.(type) {
-		case *types.AttributeValueMemberB:
-			if err := put(av.Value, v); err != nil {
-				return c.invalid(av, err)
-			}
-		case *types.AttributeValueMemberNULL:
-			v.SetZero()
-		default:
-			return c.mismatch(av)
-		}
-		return nil
-	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // tagged returns the codec of a field: that of its type, unless its tag wants
@@ -47,43 +45,21 @@ func throughPointer(t reflect.Type, make func(reflect.Type) (*codec, error)) (*c
 // jsonCodec returns the codec of a field with the tag json: S, with a JSON
 // document of whatever encoding/json can write; nil is NULL.
 func jsonCodec(t reflect.Type) *codec {
-	c := &codec{typ: t, kind: kindS, needs: needs{strings: 1}, json: true}
-	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
-		if isNil(v) {
-			return null(), nil
-		}
+	c := &codec{typ: t, json: true}
+	useScalar(c, formS, func(_ *encoder, v reflect.Value, content *string) error {
 		document, err := json.Marshal(addressable(v).Interface())
-		if err != nil {
-			return nil, err
+		*content = string(document)
+		return err
+	}, func(document string, v reflect.Value) error {
+		fresh := reflect.New(t)
+		if err := json.Unmarshal([]byte(document), fresh.Interface()); err != nil {
+			return err
 		}
-		av := e.strings.take()
-		av.Value = string(document)
-		return av, nil
-	}
-	c.decode = func(av types.AttributeValue, v reflect.Value, _ int) error {
-		switch av := av.(type) {
-		case *types.AttributeValueMemberS:
-			fresh := reflect.New(t)
-			if err := json.Unmarshal([]byte(av.Value), fresh.Interface()); err != nil {
-				return c.invalid(av, err)
-			}
-			v.Set(fresh.Elem())
-		case *types.AttributeValueMemberNULL:
-			v.SetZero()
-		default:
-			return c.mismatch(av)
-		}
+		v.Set(fresh.Elem())
 		return nil
-	}
+	})
+	c.nilIsNull()
 	return c
-}
-
-func isNil(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
-		return v.IsNil()
-	}
-	return false
 }
 
 // binaryCodec makes the codec of a field with the tag binary: B, with the bytes of a
