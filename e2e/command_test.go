@@ -21,6 +21,7 @@ type settings struct {
 	store []string // flags that say where pages are kept, beside --data
 	args  []string // further flags of serve
 	env   []string // added to the environment
+	race  bool     // the binary has the race detector
 }
 
 // embedded are the settings of a site that keeps its pages in a folder of the test.
@@ -29,18 +30,27 @@ func embedded(t *testing.T, args ...string) settings {
 	return settings{dir: t.TempDir(), args: args}
 }
 
+// raced are the same settings for a binary with the race detector.
+func (s settings) raced() settings {
+	s.race = true
+	return s
+}
+
 // command makes the call of a subcommand with the store's flags and the given
 // ones. Nothing of the test's own environment configures it.
 func (s settings) command(ctx context.Context, t *testing.T, subcommand string, args ...string) *exec.Cmd {
 	t.Helper()
-	process.ReadSources(t, "..")
+	binary := process.Binary
+	if s.race {
+		binary = process.RaceBinary
+	}
 	line := append([]string{subcommand, "--data", "data"}, s.store...)
-	cmd := exec.CommandContext(ctx, os.Getenv(binaryEnv), append(line, args...)...)
+	cmd := exec.CommandContext(ctx, binary(t, ".."), append(line, args...)...)
 	cmd.Dir = s.dir
 	cmd.Env = append([]string{
 		"HOME=" + s.dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"AWS_EC2_METADATA_DISABLED=true",
-		"GORACE=atexit_sleep_ms=0", // else a binary with the race detector ends a second late
+		"GORACE=atexit_sleep_ms=0",
 		// The store of a busy machine is slow, and not down: pages are not to be
 		// rendered without it.
 		"ISR_STORE_TIMEOUT=10s",

@@ -20,7 +20,7 @@ func TestKillUnderLoad(t *testing.T) {
 	o := newOrigin(t)
 	o.set("/new/", page(3600, 0))
 	o.set("/renewed/", page(1, 0))
-	s := embedded(t)
+	s := embedded(t).raced()
 	published := make(map[string]int) // path to the newest rendering that was seen
 	for round := 1; round <= rounds; round++ {
 		g := serve(t, s, o)

@@ -21,8 +21,8 @@ func TestKillNamedRequest(t *testing.T) {
 	fleet := newCloud(t)
 	o := newOrigin(t)
 	o.set("/", o.hang)
-	holder := serve(t, fleet.settings(t, "--lease", lease.String(), "--revalidate", "1m"), o)
-	other := serve(t, fleet.settings(t, "--lease", lease.String(), "--revalidate", "1m"), o)
+	holder := serve(t, fleet.settings(t, "--lease", lease.String(), "--revalidate", "1m").raced(), o)
+	other := serve(t, fleet.settings(t, "--lease", lease.String(), "--revalidate", "1m").raced(), o)
 	cut := holder.here().command(t.Context(), t, "regenerate", host+"/", "--idempotency-key", "order-42")
 	if err := cut.Start(); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestCollectAfterKills(t *testing.T) {
 	o := newOrigin(t)
 	o.set("/new/", page(3600, 0))
 	o.set("/renewed/", page(1, 0))
-	s := embedded(t, "--history", "2", "--admin", "none", "--lease", lease.String())
+	s := embedded(t, "--history", "2", "--admin", "none", "--lease", lease.String()).raced()
 	for round := 1; round <= rounds; round++ {
 		g := serve(t, s, o)
 		l := newLoad(t, g, round)

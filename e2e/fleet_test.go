@@ -21,7 +21,7 @@ func TestFleet(t *testing.T) {
 	o.set("/", page(window, delay))
 	var urls []string
 	for range 3 {
-		urls = append(urls, serve(t, fleet.settings(t), o).url+"/")
+		urls = append(urls, serve(t, fleet.settings(t).raced(), o).url+"/")
 	}
 
 	replies := storm(t, visitors, urls...)

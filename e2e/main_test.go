@@ -7,7 +7,7 @@
 //	               data folder, or DynamoDB and S3 (cloud)
 //
 // Visitors and origin live in the test process; everything between them is the
-// binary, which TestMain builds. Figures are printed with -v. Nothing fails for
+// binary. Figures are printed with -v. Nothing fails for
 // being slow, only for waiting where nobody may wait.
 package e2e
 
@@ -20,42 +20,13 @@ import (
 	"github.com/facetheory/isr/e2e/internal/process"
 )
 
-// binaryEnv names the binary that is tested. Where it is not set, TestMain
-// builds one, with the race detector if the tests have it.
-const binaryEnv = "ISR_TEST_BINARY"
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := waitTogether(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	if os.Getenv(binaryEnv) != "" {
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "isr-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	binary, err := process.Build(dir, process.Race)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		return 1
-	}
-	// One test runs it as another user.
-	if err := os.Chmod(dir, 0o755); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := os.Setenv(binaryEnv, binary); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(process.Main(m))
 }
 
 // waitTogether lets more tests run in parallel than there are processors, unless

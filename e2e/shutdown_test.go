@@ -51,7 +51,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	o.set("/behind", page(1, 0))
 	o.set("/cold/", page(3600, delay))
 	o.set("/form", page(0, delay))
-	s := embedded(t, "--max-renders", "0") // all at once: the signal finds them in mid-render
+	s := embedded(t, "--max-renders", "0").raced() // all at once: the signal finds them in mid-render
 	g := serve(t, s, o)
 	get(t, g.url+"/hit")
 	get(t, g.url+"/behind")

@@ -11,7 +11,7 @@ func TestStampedeCold(t *testing.T) {
 	const visitors, delay = 200, time.Second
 	o := newOrigin(t)
 	o.set("/", page(60, delay))
-	g := serve(t, embedded(t), o)
+	g := serve(t, embedded(t).raced(), o)
 
 	replies := storm(t, visitors, g.url+"/")
 	expectAll(t, "200 and the one rendering", replies, func(r reply) bool {
@@ -28,7 +28,7 @@ func TestStampedeExpired(t *testing.T) {
 	const visitors, delay = 200, 2 * time.Second
 	o := newOrigin(t)
 	o.set("/", page(1, 0))
-	g := serve(t, embedded(t), o)
+	g := serve(t, embedded(t).raced(), o)
 	get(t, g.url+"/")
 	awaitClock(t, "the page to expire", o.times("/")[0].Add(time.Second))
 	o.set("/", page(60, delay))

@@ -75,7 +75,9 @@ func (d *disk) full() bool {
 // of the space in the folder that is free or ours, and at least leastDisk.
 func (d *disk) keep(ctx context.Context, bound int64, folder string, cache *isr.Cache, meta isr.Forgetter) {
 	if err := d.count(ctx); err != nil {
-		d.log.Error("the bodies on disk could not be counted: --disk is not kept to", "error", err)
+		if ctx.Err() == nil {
+			d.log.Error("the bodies on disk could not be counted: --disk is not kept to", "error", err)
+		}
 		return
 	}
 	if bound == 0 {

@@ -31,40 +31,17 @@ import (
 	"github.com/facetheory/isr/e2e/internal/process"
 )
 
-// binaryEnv names the binary that is tested. Where it is not set, TestMain builds one,
-// with the race detector if the tests have it.
-const binaryEnv = "ISR_TEST_BINARY"
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	flag.Parse()
 	// Attacks spend their time waiting: more of them at once than there are processors,
 	// unless the command line says how many.
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		if err := f.Value.Set("6"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			return 1
+			os.Exit(1)
 		}
 	}
-	if os.Getenv(binaryEnv) != "" {
-		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "isr-hostile-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	binary, err := process.Build(dir, process.Race)
-	if err == nil {
-		err = os.Setenv(binaryEnv, binary)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "hostile:", err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(process.Main(m))
 }
 
 // patience bounds all that an attack waits for.
@@ -85,12 +62,11 @@ type target struct {
 // attacked starts isr serve in front of an origin.
 func attacked(t *testing.T, origin string, args ...string) *target {
 	t.Helper()
-	process.ReadSources(t, "../..")
 	dir := t.TempDir()
 	line := append([]string{"serve", "--data", "data", "--origin", origin, "--listen", "127.0.0.1:0", "--host", site, "--admin", "none"}, args...)
-	cmd := exec.CommandContext(context.Background(), os.Getenv(binaryEnv), line...)
+	cmd := exec.CommandContext(context.Background(), process.Binary(t, "../.."), line...)
 	cmd.Dir = dir
-	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "GORACE=atexit_sleep_ms=0"}
+	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
 	t.Cleanup(p.Kill) // an orderly stop would wait for origins that hang
 	g := &target{t: t, process: p, address: strings.TrimPrefix(url, "http://"), data: filepath.Join(dir, "data")}
@@ -181,8 +157,8 @@ func (g *target) tryRaw(request string) (*http.Response, error) {
 // stored is what isr ls shows, a line for each page.
 func (g *target) stored() string {
 	g.t.Helper()
-	cmd := exec.CommandContext(g.t.Context(), os.Getenv(binaryEnv), "ls", "--json", "--data", g.data)
-	cmd.Env = []string{"HOME=" + g.data, "GORACE=atexit_sleep_ms=0"}
+	cmd := exec.CommandContext(g.t.Context(), process.Binary(g.t, "../.."), "ls", "--json", "--data", g.data)
+	cmd.Env = []string{"HOME=" + g.data}
 	out, err := cmd.Output()
 	if err != nil {
 		g.t.Fatalf("isr ls: %v", err)

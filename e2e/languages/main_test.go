@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/facetheory/isr/e2e/internal/process"
 )
 
 // workerVariable makes this test binary the worker in Go instead.
@@ -11,7 +13,7 @@ const workerVariable = "ISR_LANGUAGES_WORKER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(workerVariable) == "" {
-		os.Exit(m.Run())
+		os.Exit(process.Main(m))
 	}
 	if err := serveCommands(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -37,7 +37,7 @@ type site struct {
 func (c *crew) serve(t *testing.T) *site {
 	t.Helper()
 	endpoint := isrtest.Engine(t, "ISR_TEST_S3", "S3 server")
-	binary := isrtest.Engine(t, "ISR_TEST_ISR", "isr binary")
+	binary := process.Binary(t, "../..")
 	s := &site{bucket: c.table, s3: s3.New(s3.Options{
 		BaseEndpoint: &endpoint, UsePathStyle: true, Region: region,
 		Credentials: credentials.NewStaticCredentialsProvider(c.access, c.secret, ""),
@@ -55,7 +55,7 @@ func (c *crew) serve(t *testing.T) *site {
 		"--origin", origin.URL, "--table", c.table, "--bucket", s.bucket, "--region", region,
 		"--dynamodb-endpoint", c.url, "--s3-endpoint", endpoint)
 	cmd.Dir = dir
-	cmd.Env = append(c.environment(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = c.environment()
 	var served *process.Process
 	served, s.url = process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
 	t.Cleanup(served.Kill)

@@ -31,7 +31,7 @@ func languages() []language {
 	return []language{
 		{"go", func(*testing.T) *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = []string{workerVariable + "=1", "GORACE=atexit_sleep_ms=0"}
+			cmd.Env = []string{workerVariable + "=1"}
 			return cmd
 		}},
 		{"typescript", func(t *testing.T) *exec.Cmd {

@@ -48,12 +48,7 @@ func TestLeases(t *testing.T) {
 // serveOurs starts isr dynamodb until the end of the test.
 func serveOurs(t *testing.T) string {
 	t.Helper()
-	isrprocess.ReadSources(t, "../..")
-	binary, err := isrprocess.Build(t.TempDir(), isrprocess.Race)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "dynamodb", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
+	cmd := exec.Command(isrprocess.RaceBinary(t, "../.."), "dynamodb", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
 	cmd.Env = []string{"GORACE=atexit_sleep_ms=0"}
 	_, url := isrprocess.Serve(t, cmd, regexp.MustCompile(`msg="serving DynamoDB on (http://[^"]+)"`))
 	return url

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	isrprocess "github.com/facetheory/isr/e2e/internal/process"
 )
 
 // orderVariable makes this test binary a process of workers instead.
@@ -33,7 +35,7 @@ type order struct {
 func TestMain(m *testing.M) {
 	text, ordered := os.LookupEnv(orderVariable)
 	if !ordered {
-		os.Exit(m.Run())
+		os.Exit(isrprocess.Main(m))
 	}
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -94,7 +96,7 @@ func start(o order) (*process, error) {
 		return nil, err
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), orderVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

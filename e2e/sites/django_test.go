@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/facetheory/isr/e2e/internal/process"
 	"github.com/facetheory/isr/isrtest"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestDjango(t *testing.T) {
 	folder := isrtest.Engine(t, "ISR_TEST_DJANGO", "built Django site")
 	t.Parallel()
-	d := &djangoSite{program: buildISR(t), origin: startSite(t, folder)}
+	d := &djangoSite{program: process.Binary(t, "../.."), origin: startSite(t, folder)}
 	t.Run("pages", d.pages)
 	t.Run("static", d.static)
 	t.Run("redirects", d.redirects)

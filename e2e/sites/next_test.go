@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/facetheory/isr/e2e/internal/process"
 	"github.com/facetheory/isr/isrtest"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestNext(t *testing.T) {
 	folder := isrtest.Engine(t, "ISR_TEST_NEXT", "built Next.js site")
 	t.Parallel()
-	n := &nextSite{program: buildISR(t), origin: startSite(t, folder)}
+	n := &nextSite{program: process.Binary(t, "../.."), origin: startSite(t, folder)}
 	t.Run("pages", n.pages)
 	t.Run("assets", n.assets)
 	t.Run("payloads", n.payloads)

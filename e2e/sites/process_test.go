@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -42,16 +43,7 @@ func startSite(t *testing.T, folder string) string {
 	return address
 }
 
-// buildISR compiles the command as users get it.
-func buildISR(t *testing.T) (program string) {
-	t.Helper()
-	process.ReadSources(t, "../..")
-	program, err := process.Build(t.TempDir(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return program
-}
+func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
 
 // A gate is a running isr serve.
 type gate struct {
