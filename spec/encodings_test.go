@@ -86,7 +86,7 @@ func (v *valueVector) answer(t *testing.T) {
 	}
 }
 
-// readBack demands that what is read is what was written.
+// readBack checks that reading an attribute returns the value that was written.
 func (v *valueVector) readBack(t *testing.T, tag string, written item) {
 	t.Helper()
 	dest := reflect.New(model(tag, goType(t, v.Type)))
@@ -99,11 +99,11 @@ func (v *valueVector) readBack(t *testing.T, tag string, written item) {
 		t.Errorf("%s: %v", v.Name, err)
 	}
 	if d := cmp.Diff(jsonOf(t, written), jsonOf(t, item(again))); d != "" {
-		t.Errorf("%s: written and read (-) and written again (+):\n%s", v.Name, d)
+		t.Errorf("%s: the attribute as written (-), and after a read and a second write (+):\n%s", v.Name, d)
 	}
 }
 
-// stored is the attribute that a value of Go becomes.
+// stored returns the attribute that encodes a Go value.
 func stored(t *testing.T, name, tag string, value any) types.AttributeValue {
 	t.Helper()
 	i, err := encode(t, tag, value)
@@ -113,7 +113,7 @@ func stored(t *testing.T, name, tag string, value any) types.AttributeValue {
 	return i["value"]
 }
 
-// encode stores a value in a model whose only field beside the keys has it.
+// encode marshals a model with the keys and one field, which has the value.
 func encode(t *testing.T, tag string, value any) (item, error) {
 	t.Helper()
 	typ := reflect.TypeFor[any]()
@@ -170,11 +170,11 @@ func goType(t *testing.T, kind string) reflect.Type {
 	case "BS":
 		return reflect.TypeFor[[][]byte]()
 	}
-	t.Fatalf("there is no type %q", kind)
+	t.Fatalf("unknown attribute type %q", kind)
 	return nil
 }
 
-// native is a value of Go.
+// native converts an attribute to a Go value of the type that goType returns.
 func native(t *testing.T, kind string, av types.AttributeValue) any {
 	t.Helper()
 	switch v := av.(type) {
@@ -182,7 +182,7 @@ func native(t *testing.T, kind string, av types.AttributeValue) any {
 		return v.Value
 	case *types.AttributeValueMemberN:
 		if n, err := strconv.ParseInt(v.Value, 10, 64); err == nil {
-			return n // a Number that says 0 says something
+			return n // a Number of "0" is not the zero value
 		}
 		return tabletheory.Number(v.Value)
 	case *types.AttributeValueMemberB:
@@ -218,7 +218,7 @@ func native(t *testing.T, kind string, av types.AttributeValue) any {
 	case *types.AttributeValueMemberBS:
 		return v.Value
 	}
-	t.Fatalf("no value of type %q: %T", kind, av)
+	t.Fatalf("attribute type %q has no Go value for %T", kind, av)
 	return nil
 }
 

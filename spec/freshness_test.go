@@ -34,11 +34,11 @@ func TestFreshness(t *testing.T) {
 		}
 		for _, state := range []isr.State{isr.Fresh, isr.Stale, isr.Expired, isr.Purged} {
 			if states[state.String()] < 3 {
-				t.Errorf("there are %d decisions for %v", states[state.String()], state)
+				t.Errorf("%d decisions for %v, want at least 3", states[state.String()], state)
 			}
 		}
 		if states[isr.Missing.String()] == 0 {
-			t.Error("there is no decision for an entry that was withdrawn")
+			t.Error("no decision is about a withdrawn entry")
 		}
 	})
 }

@@ -24,7 +24,7 @@ type versionsVector struct {
 	Entries []*vocabulary.Entry `json:"entries"`
 }
 
-// A storedRequest is an isr.Request.
+// A storedRequest is the JSON form of isr.Request.
 type storedRequest struct {
 	Hash         string `json:"request_hash,omitempty"`
 	Status       string `json:"status,omitempty"`
@@ -168,7 +168,7 @@ func changeOf(c isr.Change) change {
 	return found
 }
 
-// isLog says whether a row is one of the log.
+// isLog reports whether the item is a row of the log.
 func (i item) isLog() bool {
 	return strings.HasPrefix(i.text("sk"), "LOG#")
 }

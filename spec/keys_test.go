@@ -36,10 +36,10 @@ func derive(t *testing.T, vectors []partitionVector, partition isr.Partition) {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 		v.PK = partition(k)
-		// TestBodyPrefixes of package isr holds the cache to this.
+		// TestBodyPrefixes of package isr checks that the cache uses this prefix.
 		sum := sha256.Sum256([]byte(v.PK))
 		v.BodyPrefix = "bodies/" + hex.EncodeToString(sum[:]) + "/"
-		newTable(t, 1).put(item{"pk": text(v.PK), "sk": text("META")}) // it is one that DynamoDB takes
+		newTable(t, 1).put(item{"pk": text(v.PK), "sk": text("META")}) // DynamoDB accepts the key
 	}
 }
 
@@ -67,7 +67,7 @@ func TestCacheKeys(t *testing.T) {
 			}
 			v.Key = k.Text
 			if again, err := isr.ParseKey("", k.Text); err != nil || again != k {
-				t.Errorf("%s: the key %q becomes %q, %v", v.Name, k.Text, again.Text, err)
+				t.Errorf("%s: parsing the key %q again: got %q, %v", v.Name, k.Text, again.Text, err)
 			}
 		}
 		for i := range f.Refused {

@@ -89,8 +89,8 @@ func TestLeaseArithmetic(t *testing.T) {
 	})
 }
 
-// answer takes the lease, and refreshes it at the same moment, with the same
-// result.
+// answer acquires the lease and refreshes it at the same instant, which must not
+// change the row.
 func (v *leaseVector) answer(t *testing.T) {
 	t.Helper()
 	tb := newTable(t, v.Now)
@@ -103,7 +103,7 @@ func (v *leaseVector) answer(t *testing.T) {
 	}
 	refreshed := tb.get(partitionKey(), "LOCK")
 	if at := tb.number(refreshed, "lease_expires_at"); at != v.ExpiresAt {
-		t.Errorf("%s: refreshed until %d", v.Name, at)
+		t.Errorf("%s: lease_expires_at after the refresh: %d", v.Name, at)
 	}
 }
 
@@ -150,7 +150,7 @@ func (v *lockVector) answer(t *testing.T) {
 	if err != nil && !v.Held {
 		t.Errorf("%s: %v", v.Name, err)
 	}
-	// With a claim the row is judged by a reader, which has to agree.
+	// With a claim, Acquire reads the row first, and must come to the same decision.
 	tb = newTable(t, v.Now)
 	if v.Item != nil {
 		tb.put(v.Item)
@@ -183,7 +183,7 @@ func (v *supersededVector) answer(t *testing.T) {
 	v.VersionTTL = tb.number(tb.get(partitionKey(), "VER#g1"), "ttl")
 }
 
-// goodEntry is one that can be published.
+// goodEntry returns an entry that can be published.
 func goodEntry() vocabulary.Entry {
 	return vocabulary.Entry{
 		BodyKey: "bodies/x/g1", GeneratedAt: 1_800_000_000, Revalidate: 60, GenerationID: "g1",

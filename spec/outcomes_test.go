@@ -79,7 +79,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 func (v *answerVector) answer(t *testing.T) {
-	db := answering(t, v.Attempts, v.Status, faultOf(v.Code, nil))
+	db := newFailingDB(t, v.Attempts, v.Status, errorBody(v.Code, nil))
 	v.Outcome = tabletheory.OutcomeOf(db.Model(&marker{PK: "p", SK: "s"}).CreateOrUpdate()).String()
 }
 
@@ -88,7 +88,7 @@ func (v *cancellationVector) answer(t *testing.T) {
 	for i, code := range v.Reasons {
 		reasons[i] = map[string]string{"Code": code, "Message": "scripted"}
 	}
-	db := answering(t, v.Attempts, http.StatusBadRequest, faultOf("TransactionCanceledException", map[string]any{"CancellationReasons": reasons}))
+	db := newFailingDB(t, v.Attempts, http.StatusBadRequest, errorBody("TransactionCanceledException", map[string]any{"CancellationReasons": reasons}))
 	err := db.TransactWrite(t.Context(), func(tx *tabletheory.TransactionBuilder) error {
 		for i := range max(len(v.Reasons), 1) {
 			tx.Put(&marker{PK: "p", SK: strconv.Itoa(i)})
@@ -107,17 +107,17 @@ func (v *errorVector) answer(t *testing.T) {
 	v.Outcome = dynamostore.OutcomeOf(err).String()
 }
 
-// errorNamed is the error of a name of the vocabulary.
+// errorNamed returns the Go error for a name that all languages share.
 func errorNamed(t *testing.T, name string) error {
 	t.Helper()
 	known := map[string]error{
 		"InvalidInput": isr.ErrInvalidInput, "InvalidKey": isr.ErrInvalidKey,
 		"InvalidModel": tabletheory.ErrInvalidModel, "InvalidQuery": tabletheory.ErrInvalidQuery,
-		"ConditionFailed":     answered(tabletheory.ErrConditionFailed, &types.ConditionalCheckFailedException{}),
-		"VersionConflict":     answered(tabletheory.ErrVersionConflict, &types.ConditionalCheckFailedException{}),
-		"TransactionConflict": answered(tabletheory.ErrTransactionConflict, &types.TransactionConflictException{}),
-		"Throttled":           answered(tabletheory.ErrThrottled, &types.ThrottlingException{}),
-		"TableNotFound":       answered(tabletheory.ErrTableNotFound, &types.ResourceNotFoundException{}),
+		"ConditionFailed":     mapperError(tabletheory.ErrConditionFailed, &types.ConditionalCheckFailedException{}),
+		"VersionConflict":     mapperError(tabletheory.ErrVersionConflict, &types.ConditionalCheckFailedException{}),
+		"TransactionConflict": mapperError(tabletheory.ErrTransactionConflict, &types.TransactionConflictException{}),
+		"Throttled":           mapperError(tabletheory.ErrThrottled, &types.ThrottlingException{}),
+		"TableNotFound":       mapperError(tabletheory.ErrTableNotFound, &types.ResourceNotFoundException{}),
 		"ItemNotFound":        tabletheory.ErrItemNotFound,
 		"LeaseHeld":           &isr.HeldError{}, "LeaseLost": isr.ErrLeaseLost, "Moved": isr.ErrMoved,
 		"Pinned": isr.ErrPinned, "Purged": isr.ErrPurged, "NoVersion": isr.ErrNoVersion, "Denied": isr.ErrDenied,
@@ -126,13 +126,13 @@ func errorNamed(t *testing.T, name string) error {
 	}
 	err, ok := known[name]
 	if !ok {
-		t.Fatalf("there is no error %q", name)
+		t.Fatalf("unknown error name %q", name)
 	}
 	return err
 }
 
-// answered is an error of the mapper, which always wraps the SDK's.
-func answered(sentinel, cause error) error { return fmt.Errorf("%w: %w", sentinel, cause) }
+// mapperError returns an error as the mapper does: a sentinel that wraps the SDK's error.
+func mapperError(sentinel, cause error) error { return fmt.Errorf("%w: %w", sentinel, cause) }
 
 func (v *echoVector) answer(t *testing.T) {
 	t.Helper()
@@ -140,12 +140,12 @@ func (v *echoVector) answer(t *testing.T) {
 	if v.Stored != nil {
 		more["Item"] = v.Stored
 	}
-	db := answering(t, v.Attempts, http.StatusBadRequest, faultOf("ConditionalCheckFailedException", more))
+	db := newFailingDB(t, v.Attempts, http.StatusBadRequest, errorBody("ConditionalCheckFailedException", more))
 	v.Outcome = tabletheory.OutcomeOf(v.write(t, db)).String()
 }
 
-// write makes the write whose request has the vector's item: of a model whose
-// version is one less.
+// write sends a request with the vector's item. The model's version is one less,
+// because the write increments it.
 func (v *echoVector) write(t *testing.T, db *tabletheory.DB) error {
 	t.Helper()
 	var m marker
@@ -154,7 +154,7 @@ func (v *echoVector) write(t *testing.T, db *tabletheory.DB) error {
 	}
 	var model any = &plain{PK: m.PK, SK: m.SK, Name: m.Name, Marks: m.Marks, Count: m.Count}
 	if m.Version > 0 {
-		m.Version-- // which the write increments
+		m.Version-- // the write increments it
 		model = &m
 	}
 	query := db.Model(model)
@@ -177,7 +177,7 @@ func (v *echoVector) write(t *testing.T, db *tabletheory.DB) error {
 	return query.IfExists().Update(fields...)
 }
 
-// A marker is the model of the echoes.
+// A marker is the versioned model of the echo vectors.
 type marker struct {
 	PK      string   `theorydb:"pk,attr:pk"`
 	SK      string   `theorydb:"sk,attr:sk"`
@@ -187,7 +187,7 @@ type marker struct {
 	Version int64    `theorydb:"version"`
 }
 
-// A plain marker has no version.
+// A plain is a marker without a version.
 type plain struct {
 	PK    string   `theorydb:"pk,attr:pk"`
 	SK    string   `theorydb:"sk,attr:sk"`
@@ -199,8 +199,8 @@ type plain struct {
 func (marker) TableName() string { return tableName }
 func (plain) TableName() string  { return tableName }
 
-// faultOf is the body of an answer that is an error.
-func faultOf(code string, more map[string]any) []byte {
+// errorBody returns the body of an error response.
+func errorBody(code string, more map[string]any) []byte {
 	body := map[string]any{}
 	if code != "" {
 		body = map[string]any{"__type": "com.amazonaws.dynamodb.v20120810#" + code, "message": "scripted"}
@@ -213,9 +213,9 @@ func faultOf(code string, more map[string]any) []byte {
 	return text
 }
 
-// answering is a DB on a server that resets the connection at all attempts but
-// the last; status 0: at that one too.
-func answering(t *testing.T, attempts, status int, body []byte) *tabletheory.DB {
+// newFailingDB returns a DB on a server that resets the connection on all attempts
+// except the last; with status 0 on that one too.
+func newFailingDB(t *testing.T, attempts, status int, body []byte) *tabletheory.DB {
 	t.Helper()
 	var made atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

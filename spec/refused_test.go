@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// arguments are those of all calls, each with the one type that it may have.
+// arguments are the arguments of all calls, each with its only valid type.
 type arguments struct {
 	Tenant string `json:"tenant"`
 	Key    string `json:"key"`
@@ -45,15 +45,15 @@ func TestRefused(t *testing.T) {
 	run(t, "refused.json", func(f *file) {
 		for i := range f.Calls {
 			v := &f.Calls[i]
-			if v.Error = nameOf(t, v.make(t)); v.Error == "" {
+			if v.Error = nameOf(t, v.execute(t)); v.Error == "" {
 				t.Errorf("%s: accepted", v.Name)
 			}
 		}
 	})
 }
 
-// make makes the call, on an empty table.
-func (v *call) make(t *testing.T) error {
+// execute executes the call on an empty table.
+func (v *call) execute(t *testing.T) error {
 	t.Helper()
 	a, err := v.arguments()
 	if err != nil {
@@ -62,9 +62,9 @@ func (v *call) make(t *testing.T) error {
 	tb := newTable(t, a.Now)
 	switch v.Call {
 	case "hashed_partition":
-		return tb.probe(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.HashedPartition)
+		return tb.readKey(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.HashedPartition)
 	case "raw_partition":
-		return tb.probe(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.RawPartition)
+		return tb.readKey(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.RawPartition)
 	case "request_key":
 		return isr.ValidRequestKey(a.Key)
 	case "acquire":
@@ -77,12 +77,12 @@ func (v *call) make(t *testing.T) error {
 	case "pin":
 		return tb.pin(a)
 	}
-	t.Fatalf("there is no call %q", v.Call)
+	t.Fatalf("unknown call %q", v.Call)
 	return nil
 }
 
-// arguments are the good ones, with those of the vector in their place. What the
-// compiler would refuse is refused here.
+// arguments returns valid arguments, overridden by those of the vector. A type that
+// the Go compiler would refuse is an error here.
 func (v *call) arguments() (*arguments, error) {
 	good := goodEntry()
 	a := &arguments{
@@ -98,8 +98,8 @@ func (v *call) arguments() (*arguments, error) {
 	return a, err
 }
 
-// probe asks for the partition of a key as a caller of the cache would.
-func (tb *table) probe(k isr.Key, partition isr.Partition) error {
+// readKey derives the partition of a key, and reads it, as the cache does.
+func (tb *table) readKey(k isr.Key, partition isr.Partition) error {
 	if err := isr.ValidKey(k); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (tb *table) tryAcquire(a *arguments) error {
 	claim := &isr.Claim{Key: a.RequestKey, Hash: a.Hash, Keep: seconds(a.Keep)}
 	_, err := tb.store.Acquire(tb.ctx(), partitionKey(), milliseconds(a.Duration), claim)
 	if err != nil && len(tb.all()) > 0 {
-		tb.t.Errorf("refused, and written: %v", tb.all())
+		tb.t.Errorf("the refused acquisition wrote rows: %v", tb.all())
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (tb *table) publish(a *arguments) error {
 	how := isr.Publishing{History: true, Superseded: vocabulary.Moment(a.Superseded)}
 	_, err := tb.store.Publish(tb.ctx(), l, tb.read(), a.Entry.ISR(), how)
 	if rec := tb.read(); err != nil && (rec.Entry != nil || rec.Lock == nil) {
-		tb.t.Errorf("refused, and written: %+v", rec)
+		tb.t.Errorf("the refused publish changed the rows: %+v", rec)
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// An item is one of DynamoDB's, in its JSON.
+// An item is a DynamoDB item in DynamoDB's JSON.
 type item map[string]types.AttributeValue
 
 func (i item) MarshalJSON() ([]byte, error) {
@@ -37,7 +37,7 @@ func (i *item) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// An attribute is a value of DynamoDB, in its JSON.
+// An attribute is an attribute value in DynamoDB's JSON.
 type attribute struct{ types.AttributeValue }
 
 func (a attribute) MarshalJSON() ([]byte, error) {
@@ -53,8 +53,8 @@ func (a *attribute) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// sorted has the members of all objects sorted by name, for files that do not
-// change without a reason.
+// sorted sorts the members of all objects by name, so that -update changes only
+// lines whose values change.
 func sorted(text []byte) ([]byte, error) {
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
@@ -67,7 +67,7 @@ func sorted(text []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// A cover is an isr.Cover.
+// A cover is the JSON form of isr.Cover.
 type cover struct {
 	Seq          int64 `json:"seq,omitempty"`
 	HardSeq      int64 `json:"hard_seq,omitempty"`
@@ -89,7 +89,7 @@ func coverOf(c isr.Cover) *cover {
 	return &cover{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.SecondOf(c.At), MarkLifetime: int64(c.MarkLifetime / time.Second)}
 }
 
-// A lock is an isr.Lock.
+// A lock is the JSON form of isr.Lock.
 type lock struct {
 	Owner     string `json:"owner,omitempty"`
 	ExpiresAt int64  `json:"lease_expires_at,omitempty"`
@@ -103,7 +103,7 @@ func lockOf(l *isr.Lock) *lock {
 	return &lock{Owner: l.Owner, ExpiresAt: vocabulary.SecondOf(l.ExpiresAt), Failures: l.Failures}
 }
 
-// A malformed row is a *dynamostore.MalformedError.
+// A malformed is the JSON form of *dynamostore.MalformedError.
 type malformed struct {
 	PK        string `json:"pk"`
 	SK        string `json:"sk"`
@@ -112,8 +112,8 @@ type malformed struct {
 	Found     string `json:"found"`
 }
 
-// malformedOf is what err says of a row; nil if there is none. Any other error is
-// one of the test.
+// malformedOf returns the malformed row that err describes, or nil if err is nil.
+// Any other error fails the test.
 func malformedOf(t *testing.T, err error) *malformed {
 	t.Helper()
 	if err == nil {

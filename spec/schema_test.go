@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestSchemaNamesEverything: no attribute, and no kind of row, of package dynamostore
-// is forgotten in schema.md.
-func TestSchemaNamesEverything(t *testing.T) {
+// TestSchemaDescribesAllNames checks that schema.md names every attribute and every
+// kind of row of package dynamostore.
+func TestSchemaDescribesAllNames(t *testing.T) {
 	schema, err := os.ReadFile("schema.md")
 	if err != nil {
 		t.Fatal(err)
@@ -37,18 +37,18 @@ func TestSchemaNamesEverything(t *testing.T) {
 	}
 	for _, known := range []string{"pk", "s3_key", "render_ms", "lease_token", "VER#", "SEQ"} {
 		if !names[known] {
-			t.Errorf("dynamostore is not read as it should be: %s is not among its names", known)
+			t.Errorf("%s not found in the sources of dynamostore: fix collect", known)
 		}
 	}
 	for name := range names {
-		// In code: a word of its own, or the beginning of a sort key.
+		// In a code span: a whole word, or the prefix of a sort key.
 		if !regexp.MustCompile("`(isr\\.)?" + regexp.QuoteMeta(name) + "[^a-z_]").Match(schema) {
-			t.Errorf("schema.md does not say what %q is", name)
+			t.Errorf("schema.md does not describe %q", name)
 		}
 	}
 }
 
-// collect notes what a file names: attributes in the tags of models and in
+// collect adds the names in a file to names: attributes in struct tags and in
 // constants, and sort keys.
 func collect(t *testing.T, file *ast.File, names map[string]bool) {
 	t.Helper()

@@ -17,30 +17,29 @@ import (
 )
 
 const (
-	// cacheKey is the page that all rows of the files are of.
+	// cacheKey is the page of all rows in the files.
 	cacheKey = "example.com/news"
-	// purgeLog is the partition of SEQ and the log.
+	// purgeLog is the partition key of SEQ and the log.
 	purgeLog  = "PURGE"
 	tableName = "isr-spec"
 )
 
-// partitionKey is that of cacheKey.
+// partitionKey returns the partition key of cacheKey.
 func partitionKey() string { return isr.HashedPartition(isr.Key{Text: cacheKey}) }
 
-// A table is one of its own, in memory, with a store that has a clock and tokens of
-// its own.
+// A table is an in-memory table with a store whose clock and tokens the test sets.
 type table struct {
-	t      *testing.T
-	db     *localdynamo.DB
-	clock  *isrtest.Clock
-	store  *dynamostore.Store
-	tokens []string // that are given next
-	given  int      // beyond them
+	t         *testing.T
+	db        *localdynamo.DB
+	clock     *isrtest.Clock
+	store     *dynamostore.Store
+	tokens    []string // to return next
+	generated int      // tokens made up after those
 }
 
 func newTable(t *testing.T, nowMS int64, items ...item) *table {
 	t.Helper()
-	// The rows are of another time than now: nothing is to expire.
+	// The rows are from other times: TTL must not delete any.
 	db := localdynamo.OpenMemory(localdynamo.Options{Now: func() time.Time { return time.Unix(1, 0) }})
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
@@ -58,7 +57,7 @@ func newTable(t *testing.T, nowMS int64, items ...item) *table {
 	return tb
 }
 
-// open makes the store, of an owner.
+// open creates the store for an owner.
 func (tb *table) open(owner string) {
 	tb.t.Helper()
 	store, err := dynamostore.New(tb.db, tableName, dynamostore.Config{
@@ -76,8 +75,8 @@ func (tb *table) token() string {
 		tb.tokens = tb.tokens[1:]
 		return next
 	}
-	tb.given++
-	return fmt.Sprintf("token-%d", tb.given)
+	tb.generated++
+	return fmt.Sprintf("token-%d", tb.generated)
 }
 
 func (tb *table) put(i item) {
@@ -88,7 +87,7 @@ func (tb *table) put(i item) {
 	}
 }
 
-// get returns a row; nil if there is none.
+// get returns a row, or nil if there is none.
 func (tb *table) get(pk, sk string) item {
 	tb.t.Helper()
 	out, err := tb.db.GetItem(tb.t.Context(), &dynamodb.GetItemInput{
@@ -101,8 +100,7 @@ func (tb *table) get(pk, sk string) item {
 	return out.Item
 }
 
-// all returns the rows of the page, then those of the purge log, in the order of
-// their sort keys.
+// all returns the rows of the page and then of the purge log, each by sort key.
 func (tb *table) all() []item {
 	tb.t.Helper()
 	rows := []item{}
@@ -133,7 +131,7 @@ func (tb *table) read() isr.Record {
 	return rec
 }
 
-// number is an attribute of a row, as an integer; 0 if there is none.
+// number returns a numeric attribute of a row, or 0 if there is none.
 func (tb *table) number(i item, name string) int64 {
 	tb.t.Helper()
 	n, ok := i[name].(*types.AttributeValueMemberN)

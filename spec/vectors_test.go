@@ -1,6 +1,6 @@
-// Package spec_test holds the vectors of this folder to what the Go packages do.
-// The files have both the questions, which people write, and the answers, which
-// -update writes; see README.md.
+// Package spec_test checks the test vectors against the Go packages. The files
+// contain the questions, which people write, and the answers, which -update writes;
+// see README.md.
 package spec_test
 
 import (
@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write the answers of the test vectors instead of checking them")
 
-// run reads the vectors of a file, has them answered anew, and compares the file
-// with what it should be, or writes it.
+// run reads the vectors of a file, computes the answers, and compares them with the
+// file. With -update it writes the file instead.
 func run[F any](t *testing.T, name string, answer func(file *F)) {
 	t.Helper()
 	path := filepath.Join("vectors", name)
@@ -52,11 +52,11 @@ func run[F any](t *testing.T, name string, answer func(file *F)) {
 		return
 	}
 	if d := cmp.Diff(string(stored), text.String()); d != "" {
-		t.Errorf("%s is not what the code does (-file +code); if that is meant, go test ./spec -run %s -update:\n%s", path, t.Name(), d)
+		t.Errorf("%s differs from the code (-file +code); if the change is intended, run go test ./spec -run %s -update:\n%s", path, t.Name(), d)
 	}
 }
 
-// checkNames demands that a vector can be named.
+// checkNames checks that every vector has a name that is unique in its list.
 func checkNames(t *testing.T, path string, text []byte) {
 	t.Helper()
 	var lists map[string]json.RawMessage
@@ -66,35 +66,35 @@ func checkNames(t *testing.T, path string, text []byte) {
 	for list, text := range lists {
 		var vectors []struct{ Name string }
 		if json.Unmarshal(text, &vectors) != nil {
-			continue // what holds for all of the file
+			continue // a value for the whole file, not a list of vectors
 		}
 		seen := make(map[string]bool)
 		for i, v := range vectors {
 			if v.Name == "" || seen[v.Name] {
-				t.Errorf("%s: %s[%d] has no name of its own: %q", path, list, i, v.Name)
+				t.Errorf("%s: %s[%d]: name %q is empty or used twice", path, list, i, v.Name)
 			}
 			seen[v.Name] = true
 		}
 	}
 }
 
-// nameOf is an error in the vocabulary of all languages; empty for none.
+// nameOf returns the name of an error that all languages share, empty for nil.
 func nameOf(t *testing.T, err error) string {
 	t.Helper()
 	if err == nil {
 		return ""
 	}
 	if errors.Is(err, tabletheory.ErrInvalidModel) {
-		return "InvalidInput" // a value that its model cannot store
+		return "InvalidInput" // a value that the model cannot store
 	}
 	if name := vocabulary.ErrorName(err); name != "" {
 		return name
 	}
-	t.Errorf("an error without a name: %v", err)
+	t.Errorf("error has no name in spec/: %v", err)
 	return err.Error()
 }
 
-// Durations of the files.
+// Durations in the files.
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 

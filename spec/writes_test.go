@@ -20,7 +20,7 @@ type operation struct {
 	After  []item   `json:"after"`
 }
 
-// A step is one call of the store, and what it takes.
+// A step is one call of the store with its arguments.
 type step struct {
 	Do          string            `json:"do"`
 	Now         int64             `json:"now_ms,omitempty"`
@@ -81,7 +81,7 @@ func (o *operation) answer(t *testing.T) {
 	c := caller{table: tb}
 	for i := range o.Steps {
 		s := &o.Steps[i]
-		s.Error = nameOf(t, c.take(s))
+		s.Error = nameOf(t, c.execute(s))
 	}
 	o.After = tb.all()
 	for _, row := range o.After {
@@ -91,14 +91,14 @@ func (o *operation) answer(t *testing.T) {
 	}
 }
 
-// A caller takes the steps of an operation.
+// A caller executes the steps of an operation.
 type caller struct {
 	*table
 	lease  isr.Lease
 	record *isr.Record
 }
 
-// current is the record that was read, or is read now.
+// current returns the record that the last read step returned, or reads it.
 func (c *caller) current() isr.Record {
 	if c.record != nil {
 		return *c.record
@@ -106,7 +106,7 @@ func (c *caller) current() isr.Record {
 	return c.read()
 }
 
-func (c *caller) take(s *step) error {
+func (c *caller) execute(s *step) error {
 	switch ctx := c.ctx(); s.Do {
 	case "clock":
 		c.clock.Set(time.UnixMilli(s.Now))
@@ -140,7 +140,7 @@ func (c *caller) take(s *step) error {
 	case "end_request":
 		return c.store.EndRequest(ctx, c.lease, s.end())
 	default:
-		c.t.Fatalf("there is no step %q", s.Do)
+		c.t.Fatalf("unknown step %q", s.Do)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (s *step) end() isr.RequestEnd {
 	return isr.RequestEnd{Result: &isr.Entry{BodyKey: s.Result.BodyKey, GenerationID: s.Result.GenerationID}}
 }
 
-// text is an attribute that is a string; empty if there is none.
+// text returns a string attribute, or "" if there is none.
 func (i item) text(name string) string {
 	s, ok := i[name].(*types.AttributeValueMemberS)
 	if !ok {
