@@ -223,7 +223,7 @@ def test_an_addition_whose_item_cannot_be_read_afterwards_has_happened(
 ) -> None:
     faults, table = counters
     faults.drop("GetItem", 100)
-    with pytest.raises(UnknownOutcomeError, match="it has happened, but the item could not be read"):
+    with pytest.raises(UnknownOutcomeError, match="it was applied, but the item could not be read"):
         table.update("p", "s", {"hits": UpdateAdd(1)})
     faults.drop("GetItem", 0)
     assert table.get("p", "s", consistent_read=True).hits == 1

@@ -149,7 +149,7 @@ def test_rows_of_others(manager: Maker, client: DynamoDBClient, table_name: str,
     if free:
         assert manager().acquire("k").failures == 2
     else:
-        with pytest.raises(LeaseHeldError, match="rests after 2 failures") as held:
+        with pytest.raises(LeaseHeldError, match="in backoff after 2 failures") as held:
             manager().acquire("k")
         assert (held.value.failures, held.value.expires_at) == (2, math.floor(NOW) + 1)
 
@@ -231,7 +231,7 @@ def test_an_acquisition_that_cannot_be_given_back_is_unknown(
     faults.drop("PutItem", 100)
     faults.drop("DeleteItem", 1_000_000)
     impatient = LeaseManager(faults.client, table_name=table_name, retry=Retry(first_pause=0.001, timeout=0.05))
-    with pytest.raises(UnknownOutcomeError, match="giving it back"):
+    with pytest.raises(UnknownOutcomeError, match="none to its release"):
         impatient.acquire("k")
 
 
@@ -317,7 +317,7 @@ def test_with_tells_of_a_lost_lease(manager: Maker, clock: Clock) -> None:
             assert lease.lost
             raise RuntimeError("the work's own")
 
-    with pytest.raises(LeaseLostError, match="before the work ended") as lost:
+    with pytest.raises(LeaseLostError, match="before the block ended") as lost:
         work()
     assert isinstance(lost.value.__cause__, RuntimeError)
     with pytest.raises(LeaseHeldError):  # the next holder keeps it
@@ -325,7 +325,7 @@ def test_with_tells_of_a_lost_lease(manager: Maker, clock: Clock) -> None:
 
 
 def test_with_tells_of_a_loss_that_the_work_did_not_notice(manager: Maker, clock: Clock) -> None:
-    with pytest.raises(LeaseLostError, match="before the work ended"), manager().lease("k", lease_seconds=30):
+    with pytest.raises(LeaseLostError, match="before the block ended"), manager().lease("k", lease_seconds=30):
         clock.now += 31
 
 

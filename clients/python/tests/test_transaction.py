@@ -103,7 +103,7 @@ def test_versions_are_demanded(accounts: Table[Account]) -> None:
         ([], "1 to 100 actions, found 0"),
         ([TransactDelete("a", str(i)) for i in range(101)], "found 101"),
         ([TransactDelete("a", "x"), TransactPut(Account("a", "x"))], "two actions on pk='a' sk='x'"),
-        (["put"], "a TransactPut or its like"),
+        (["put"], "a TransactPut, TransactUpdate or the like"),
         ([TransactUpdate("a", "x", {})], "at least one field"),
     ],
 )
@@ -128,7 +128,7 @@ def test_one_token_happens_once(accounts: Table[Account]) -> None:
     for _ in range(3):
         accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})], client_request_token=token)
     assert accounts.get("a", "x", consistent_read=True).balance == 1
-    with pytest.raises(InvalidQueryError, match="its token was used for another request"):
+    with pytest.raises(InvalidQueryError, match="the client token was used with another request"):
         accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(2)})], client_request_token=token)
 
 

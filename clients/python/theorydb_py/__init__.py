@@ -1,6 +1,6 @@
 """DynamoDB tables of dataclasses, leases, and the metadata of a FaceTheory ISR cache.
 
-The rows are those of the services in Go and TypeScript that share the table.
+Services in Go and TypeScript share the same tables and rows.
 """
 
 from theorydb_py.actions import (

@@ -1,4 +1,4 @@
-"""What a transaction does, and how an update changes an attribute."""
+"""Actions of transactions, and the values of updates."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class UpdateAdd:
-    """In the updates of an item: add a number, no attribute being 0, or members to a set."""
+    """In an update: add a number (an absent attribute counts as 0), or members to a set."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class UpdateSetIfNotExists:
-    """In the updates of an item: store a value where there is none."""
+    """In an update: set a value unless the attribute exists."""
 
     default_value: Any
 
 
 @dataclass(frozen=True)
 class TransactPut(Generic[T]):
-    """Store a whole item, whatever was there; see Table.put for its version.
+    """Put a whole item; for its version see Table.put.
 
-    In all actions a condition is an expression of DynamoDB's; the values in it
-    are plain Python values.
+    In all actions, a condition is a DynamoDB expression whose values are plain Python
+    values.
     """
 
     item: T
@@ -39,7 +39,7 @@ class TransactPut(Generic[T]):
 
 @dataclass(frozen=True)
 class TransactUpdate:
-    """Change some attributes of an item, which is made if there is none; see Table.update."""
+    """Update some attributes of an item, which is created if it does not exist; see Table.update."""
 
     pk: Any
     sk: Any | None
@@ -52,7 +52,7 @@ class TransactUpdate:
 
 @dataclass(frozen=True)
 class TransactDelete:
-    """Delete an item; that there is none is no error, unless the condition says so."""
+    """Delete an item. A missing item is no error unless a condition makes it one."""
 
     pk: Any
     sk: Any | None = None
@@ -64,7 +64,7 @@ class TransactDelete:
 
 @dataclass(frozen=True)
 class TransactConditionCheck:
-    """Demand something of an item that the transaction does not change."""
+    """Require a condition on an item that the transaction does not change."""
 
     pk: Any
     sk: Any | None

@@ -1,4 +1,4 @@
-"""botocore's errors, as the errors of this package."""
+"""Converts botocore's errors into the errors of this package."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from theorydb_py.outcome import (
 
 
 def stored_item(error: BaseException) -> Mapping[str, Any] | None:
-    """Return the item that a failed condition came with, as it is stored; None if there is none."""
+    """Return the stored item that a failed condition came with; None if there is none."""
     if not isinstance(error, ClientError):
         return None
     response: Mapping[str, Any] = error.response
@@ -42,43 +42,40 @@ def stored_item(error: BaseException) -> Mapping[str, Any] | None:
 
 
 def read_failure(what: str, error: Exception) -> Exception:
-    """Return what to raise for a failed read.
+    """Return the error to raise for a failed read.
 
-    ``what`` was tried, on which thing, in the infinitive. What this package has
-    no word for stays as it is.
+    ``what`` describes the operation, in the infinitive. Errors without a counterpart in
+    this package are returned unchanged.
     """
     return _answer(what, error) or error
 
 
 def write_failure(what: str, error: Exception) -> Exception:
-    """Return what to raise for a failed write of one item.
-
-    Without an answer it is an UnknownOutcomeError.
-    """
+    """Return the error to raise for a failed write of one item; without a reply, an UnknownOutcomeError."""
     known = _answer(what, error)
     if isinstance(known, ThrottledError) or outcome_of(error) is not Outcome.UNKNOWN:
         return known or error
-    missing = "an earlier attempt of boto3's was not answered" if was_retried(error) else "there was no answer"
-    return UnknownOutcomeError(f"{what}: {missing}; it may have happened, look what is stored: {error}")
+    missing = "an earlier attempt of boto3 got no reply" if was_retried(error) else "there was no reply"
+    return UnknownOutcomeError(f"{what}: {missing}; it may have been applied, read the item: {error}")
 
 
 def transaction_failure(what: str, reasons: tuple[CancellationReason, ...], error: Exception) -> Exception:
-    """Return what to raise for a failed transaction, with the reason of each action."""
+    """Return the error to raise for a failed transaction, with the reason of each action."""
     if error_code(error) != TRANSACTION_CANCELED:
         return write_failure(what, error)
     return cancellation(what, reasons)
 
 
 def reason_of(index: int, kind: str, key: Mapping[str, Any], said: Mapping[str, Any]) -> CancellationReason:
-    """Join an action of a transaction with what DynamoDB says of it, which may be less, or without a code."""
+    """Combine an action of a transaction with DynamoDB's reason, whose members are all optional."""
     code, message = str(said.get("Code") or NONE), str(said.get("Message") or "")
     return CancellationReason(index, kind, key, code, message, said.get("Item") or None)
 
 
 def cancellation(what: str, reasons: tuple[CancellationReason, ...]) -> TheorydbError:
-    """Return the error of a transaction that was cancelled, and nothing of which happened."""
+    """Return the error of a cancelled transaction, which had no effect."""
     said = "; ".join(f"action {r.index}, {r.kind} {readable_key(r.key)}: {_said_of(r)}" for r in reasons if r.failed)
-    text = f"{what}: cancelled, and nothing of it happened: {said}"
+    text = f"{what}: cancelled without effect: {said}"
     codes = {r.code for r in reasons}
     if CONDITION_FAILED in codes:
         item = next(r.item for r in reasons if r.code == CONDITION_FAILED)
@@ -91,14 +88,14 @@ def cancellation(what: str, reasons: tuple[CancellationReason, ...]) -> Theorydb
 
 
 def readable_key(key: Mapping[str, Any]) -> str:
-    """Name an item for people, by its key as it is stored."""
+    """Format a stored key for people."""
     return " ".join(f"{name}={next(iter(value.values()))!r}" for name, value in key.items())
 
 
 def _said_of(reason: CancellationReason) -> str:
     if reason.code == CONDITION_FAILED:
-        found = "" if reason.item else ": there is none"
-        return f"the stored item is not as the condition demands{found}"
+        found = "" if reason.item else ": there is no item"
+        return f"the condition on the stored item failed{found}"
     return f"{reason.code}: {reason.message}" if reason.message else reason.code
 
 
@@ -106,16 +103,16 @@ def _answer(what: str, error: Exception) -> TheorydbError | None:
     code = error_code(error)
     if code == "ConditionalCheckFailedException":
         item = stored_item(error)
-        found = "" if item else ": there is none"
-        return ConditionFailedError(f"{what}: the stored item is not as the condition demands{found}", item=item)
+        found = "" if item else ": there is no item"
+        return ConditionFailedError(f"{what}: the condition on the stored item failed{found}", item=item)
     if code in CONFLICTING_ANSWERS:
-        return TransactionConflictError(f"{what}: another transaction is at work on the item; try again")
+        return TransactionConflictError(f"{what}: conflict with another transaction on the item; try again")
     if code in THROTTLING_ANSWERS:
-        return ThrottledError(f"{what}: throttled; raise the capacity or ask less often: {error}")
+        return ThrottledError(f"{what}: throttled; raise the capacity or send fewer requests: {error}")
     if code == "ResourceNotFoundException":
-        return TableNotFoundError(f"{what}: there is no such table, or it cannot be used yet")
+        return TableNotFoundError(f"{what}: the table does not exist or is not active yet")
     if code == "IdempotentParameterMismatchException":
-        return InvalidQueryError(f"{what}: its token was used for another request; give each its own")
+        return InvalidQueryError(f"{what}: the client token was used with another request; use each token once")
     if code == "ValidationException" or isinstance(error, ParamValidationError):
-        return InvalidQueryError(f"{what}: DynamoDB refuses the request: {error}")
+        return InvalidQueryError(f"{what}: DynamoDB rejected the request: {error}")
     return None

@@ -1,4 +1,4 @@
-"""What this package needs of a DynamoDB client."""
+"""The DynamoDB client that this package requires."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 
 class DynamoDB(Protocol):
-    """``boto3.client("dynamodb")``, with or without any of the packages of its types.
+    """``boto3.client("dynamodb")``, with or without type stubs.
 
-    A client is safe for concurrent use, and carries its own time limits and
-    retries: give it ``Config(connect_timeout=…, read_timeout=…)``, as boto3 waits
-    a minute for an answer by default.
+    A client is safe for concurrent use and has its own timeouts and retries: pass
+    ``Config(connect_timeout=…, read_timeout=…)``, as boto3 waits a minute for a reply
+    by default.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Batches: many reads or writes by few requests, and what DynamoDB leaves of them."""
+"""Batch reads and writes, with retries of unprocessed items."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from theorydb_py.retry import Retry
 
 T = TypeVar("T")
 
-MAX_GET = 100  # items of one request
+MAX_GET = 100  # items per request
 MAX_WRITE = 25
 
 
 class Batches:
-    """Carries out batches on one table. Safe for concurrent use.
+    """Reads and writes batches of one table. Safe for concurrent use.
 
-    What is left unprocessed is asked for again, with jittered pauses, until
-    nothing has come of it for the retry's ``timeout``.
+    Unprocessed items are retried with exponential backoff and jitter, until there has
+    been no progress for the retry's ``timeout``.
     """
 
     def __init__(self, client: DynamoDB, table: str, retry: Retry) -> None:
@@ -30,7 +30,7 @@ class Batches:
         self._retry = retry
 
     def read(self, keys: Sequence[Any], *, consistent: bool) -> Iterator[dict[str, Any]]:
-        """Read items by their keys, which are different ones, in no order."""
+        """Read items by distinct keys, in no particular order."""
 
         def what() -> str:
             return f"read a batch of {len(keys)} from table {self._table}"
@@ -48,11 +48,13 @@ class Batches:
             yield from self._until_done(what, part, ask)
 
     def write(self, requests: Sequence[Any]) -> None:
-        """Carry out puts and deletes of different items. An error says how many are known to be written."""
+        """Put and delete distinct items. An error tells how many are known to be written."""
         done = 0
 
         def what() -> str:
-            return f"write a batch to table {self._table}: {done} of {len(requests)} are written; repeat it whole"
+            return (
+                f"write a batch to table {self._table}: {done} of {len(requests)} are written; repeat the whole batch"
+            )
 
         def ask(part: list[Any]) -> tuple[list[None], list[Any]]:
             nonlocal done
@@ -71,7 +73,7 @@ class Batches:
     def _until_done(
         self, what: Callable[[], str], part: list[Any], ask: Callable[[list[Any]], tuple[list[T], list[Any]]]
     ) -> Iterator[T]:
-        """Ask until nothing is left."""
+        """Send requests until nothing is unprocessed."""
         attempt, deadline = 0, self._retry.monotonic() + self._retry.timeout
         while part:
             done, left = ask(part)
@@ -81,7 +83,7 @@ class Batches:
                 attempt, deadline = 1, self._retry.monotonic() + self._retry.timeout
             if left and not self._retry.pause(attempt, deadline):
                 raise ThrottledError(
-                    f"{what()}: {len(left)} are left unprocessed; raise the capacity or ask less often"
+                    f"{what()}: {len(left)} items are unprocessed; raise the capacity or send fewer requests"
                 )
             part = left
 

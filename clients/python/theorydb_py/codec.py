@@ -1,4 +1,4 @@
-"""How the values of one Python type are stored, and read back as they were."""
+"""Codecs between Python types and DynamoDB attributes, lossless in both directions."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from theorydb_py.values import (
 
 
 class Codec(abc.ABC):
-    """Stores the values of one type.
+    """Encodes and decodes the values of one type.
 
-    Reading is more lenient than writing, for the sake of other writers. Both
-    raise UnfitError.
+    Decoding is more lenient than encoding, to accept what other writers store. Both
+    raise CodecError.
     """
 
     expected: str
-    """What the type's values are, for people."""
+    """Describes the values of the type for people."""
 
     empty: Callable[[], Any] | None = None
-    """Makes the value that omitempty omits; None: the type has no such value."""
+    """Creates the value that omitempty omits; None: the type has no such value."""
 
     must_omit_empty = False
-    """Whether the empty value cannot be stored at all."""
+    """Whether the empty value cannot be stored."""
 
     @abc.abstractmethod
     def encode(self, value: Any, depth: int) -> Attribute:
-        """Return the value as it is stored; ``depth`` counts the lists and maps around it, and it: 1 in an item."""
+        """Encode a value; ``depth`` counts the enclosing lists and maps and this one: 1 in an item."""
 
     @abc.abstractmethod
     def decode(self, attribute: Attribute) -> Any:
-        """Return the value of a stored attribute."""
+        """Decode a stored attribute."""
 
 
 class ScalarCodec(Codec):
-    """``str`` as S, ``bool`` as BOOL, ``bytes`` as B: what DynamoDB keeps as it is."""
+    """``str`` as S, ``bool`` as BOOL, ``bytes`` as B: types that DynamoDB stores natively."""
 
     def __init__(self, kind: type[str] | type[bool] | type[bytes], name: str, expected: str) -> None:
-        """``name`` is that of the attribute's one member."""
+        """``name`` is the attribute's type descriptor."""
         self._kind = kind
         self._name = name
         self.empty = kind
@@ -64,18 +64,18 @@ class ScalarCodec(Codec):
         return encode_document(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read the same."""
+        """Decode S, BOOL or B."""
         return _member(attribute, self._name, self.expected)
 
 
 class NumberCodec(Codec):
-    """A type of numbers as N, of up to 38 digits."""
+    """A numeric type as N, with up to 38 digits."""
 
     kinds: tuple[type[int | float | Decimal], ...]
-    """The types that are taken; a bool is never a number."""
+    """The accepted types; a bool is never a number."""
 
     parse: Callable[[str], Any] = staticmethod(parse_number)
-    """Reads N."""
+    """Parses N."""
 
     def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
         """Return N."""
@@ -84,12 +84,12 @@ class NumberCodec(Codec):
         return encode_number(value)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read N, however it is written."""
+        """Decode N in any notation."""
         return _parse(attribute, self.parse)
 
 
 class IntCodec(NumberCodec):
-    """``int``: whole numbers alone."""
+    """``int``: whole numbers only."""
 
     expected = "an int"
     empty = int
@@ -98,7 +98,7 @@ class IntCodec(NumberCodec):
 
 
 class DecimalCodec(NumberCodec):
-    """``Decimal``. A whole int is taken, too."""
+    """``Decimal``. An int is accepted, too."""
 
     expected = "a Decimal"
     empty = Decimal
@@ -106,7 +106,7 @@ class DecimalCodec(NumberCodec):
 
 
 class FloatCodec(NumberCodec):
-    """``float``: the shortest decimal that is read back as the same float. An int is taken if a float is exact."""
+    """``float``: the shortest decimal that parses to the same float. Ints are accepted if exact as float."""
 
     expected = "a float"
     empty = float
@@ -115,16 +115,16 @@ class FloatCodec(NumberCodec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return N."""
         if isinstance(value, int) and not _is_exact(value):
-            raise unfit_value("a number that a float keeps to the last digit", value)
+            raise unfit_value("a number that a float represents exactly", value)
         return super().encode(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read N, to the nearest float."""
+        """Decode N to the nearest float."""
         return float(super().decode(attribute))
 
 
 class TimeCodec(Codec):
-    """``datetime`` as S: RFC 3339 in UTC. Epoch seconds are read, too."""
+    """``datetime`` as S: RFC 3339 in UTC. Decodes epoch seconds, too."""
 
     expected = "a datetime with a time zone, such as datetime.now(UTC)"
 
@@ -138,11 +138,11 @@ class TimeCodec(Codec):
             raise unfit_value(str(error), value) from None
 
     def stored(self, value: datetime) -> Attribute:
-        """Return S. ValueError: it has no time zone, or no year of four digits in UTC."""
+        """Return S. Raises ValueError without a time zone, or beyond the years 1 to 9999 in UTC."""
         return {"S": rfc3339(value)}
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read S or N. It is in UTC, and finer fractions than microseconds are rounded down."""
+        """Decode S or N, in UTC, rounded down to microseconds."""
         if "S" not in attribute:
             return _parse(attribute, lambda text: from_epoch(parse_integer(text)))
         try:
@@ -152,17 +152,17 @@ class TimeCodec(Codec):
 
 
 class EpochCodec(TimeCodec):
-    """``datetime`` in the role ttl: N, the epoch second that it lies in. The text of a time is read, too."""
+    """``datetime`` in the role ttl: N, in whole epoch seconds, rounded down. Decodes RFC 3339, too."""
 
     def stored(self, value: datetime) -> Attribute:
-        """Return N. ValueError: it has no time zone."""
+        """Return N. Raises ValueError without a time zone."""
         return {"N": str(to_epoch(value))}
 
 
 class EpochSecondsCodec(IntCodec):
     """``int`` in the role ttl: N, epoch seconds."""
 
-    expected = f"epoch seconds from 0 to {MAX_EPOCH}; milliseconds are to be divided by 1000"
+    expected = f"epoch seconds from 0 to {MAX_EPOCH}; divide milliseconds by 1000"
 
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return N."""
@@ -173,15 +173,15 @@ class EpochSecondsCodec(IntCodec):
 
 
 class DocumentCodec(Codec):
-    """``Any``, and lists and dicts that do not say of what: what has an attribute of its own, as that.
+    """``Any``, and lists and dicts without element types: each value by its own type.
 
-    Whole numbers come back as int, others as Decimal.
+    Whole numbers are decoded as int, others as Decimal.
     """
 
     expected = "a plain value"
 
     def __init__(self, kind: type | None = None) -> None:
-        """``kind`` is list or dict; None: anything."""
+        """``kind`` is list or dict; None: any value."""
         self._kind = kind
         self.empty = kind
         if kind is not None:
@@ -194,7 +194,7 @@ class DocumentCodec(Codec):
         return encode_document(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read any attribute, or a list or map alone."""
+        """Decode any attribute, or only a list or a map."""
         value = decode_document(attribute)
         if self._kind is not None and not isinstance(value, self._kind):
             raise unfit_attribute(self.expected, attribute)
@@ -202,7 +202,7 @@ class DocumentCodec(Codec):
 
 
 class ListCodec(Codec):
-    """``list[T]`` and ``tuple[T, ...]`` as L. Sets are read into them, too."""
+    """``list[T]`` and ``tuple[T, ...]`` as L. Decodes sets, too."""
 
     def __init__(self, kind: type[list[Any]] | type[tuple[Any, ...]], element: Codec) -> None:
         """``kind`` is list or tuple."""
@@ -219,15 +219,15 @@ class ListCodec(Codec):
         return {"L": [_encode_at(f"[{i}]", self._element, v, depth + 1) for i, v in enumerate(value)]}
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read L, SS, NS or BS."""
+        """Decode L, SS, NS or BS."""
         elements = _elements(attribute, self.expected)
         return self._kind(_decode_at(f"[{i}]", self._element, element) for i, element in enumerate(elements))
 
 
 class SetCodec(Codec):
-    """``set[T]`` and ``frozenset[T]`` of text, numbers or bytes as SS, NS or BS. Lists are read into them, too.
+    """``set[T]`` and ``frozenset[T]`` of text, numbers or bytes as SS, NS or BS. Decodes lists, too.
 
-    DynamoDB has no empty sets: no attribute is an empty set.
+    DynamoDB has no empty sets: an absent attribute is an empty set.
     """
 
     must_omit_empty = True
@@ -244,11 +244,11 @@ class SetCodec(Codec):
         if not isinstance(value, self._kind):
             raise unfit_value(self.expected, value)
         for member in value:
-            self._element.encode(member, depth)  # for its type
+            self._element.encode(member, depth)  # determines the set type
         return encode_set(value)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read SS, NS, BS or L."""
+        """Decode SS, NS, BS or L."""
         elements = _elements(attribute, self.expected)
         return self._kind(_decode_at(f"[{i}]", self._element, element) for i, element in enumerate(elements))
 
@@ -256,7 +256,7 @@ class SetCodec(Codec):
 class MapCodec(Codec):
     """``dict[str, T]`` as M."""
 
-    expected = "a dict with names that are text"
+    expected = "a dict whose keys are text"
     empty = dict
 
     def __init__(self, member: Codec) -> None:
@@ -272,7 +272,7 @@ class MapCodec(Codec):
         }
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read M."""
+        """Decode M."""
         members = _member(attribute, "M", self.expected)
         return {name: _decode_at(name, self._member, member) for name, member in members.items()}
 
@@ -282,21 +282,21 @@ class OptionalCodec(Codec):
 
     def __init__(self, inner: Codec) -> None:
         self.inner = inner
-        """What it is if it is not None."""
+        """The codec of values other than None."""
         self.expected = f"{inner.expected}, or None"
         self.empty = _none
 
     def encode(self, value: Any, depth: int) -> Attribute:
-        """Return NULL, or what there is."""
+        """Return NULL or the encoded value."""
         return {"NULL": True} if value is None else self.inner.encode(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read NULL, or what there is."""
+        """Decode NULL or a value."""
         return None if "NULL" in attribute else self.inner.decode(attribute)
 
 
 def _none() -> None:
-    """Make the value that stands for no attribute."""
+    """Return the value of an absent attribute."""
 
 
 def _is_exact(value: int) -> bool:

@@ -1,4 +1,4 @@
-"""Telling a write of our own, whose reply was lost, by what it left behind."""
+"""Detects an echo: a condition that failed because an earlier attempt of the same write was applied."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SETS = ("SS", "NS", "BS")
 
 
 def is_echo(write: Write, stored: Mapping[str, Attribute] | None) -> bool:
-    """Return whether the item that made a retried write's condition false is what the write itself leaves behind.
+    """Return whether the item that failed a retried write's condition is the result of that write itself.
 
-    A put is compared as a whole, an update by the attributes that it sets and
-    removes. A delete is never told so: an absent item does not say who deleted it.
+    A put is compared in full, an update by the attributes that it sets and removes. A
+    delete is never an echo: an absent item does not tell who deleted it.
     """
     if not stored or write.leaves is None:
         return False
@@ -30,7 +30,7 @@ def _same(stored: Attribute | None, left: Attribute | None) -> bool:
 
 
 def _value(attribute: Attribute) -> Any:
-    """Return what is equal for equal attributes: numbers by value, sets in any order."""
+    """Return a value that is equal for equal attributes: numbers by value, sets in any order."""
     kind, content = next(iter(attribute.items()))
     if kind == "N":
         return kind, parse_decimal(content)

@@ -1,7 +1,7 @@
-"""What callers branch on: one class per kind of failure.
+"""The errors that callers branch on, one class per kind of failure.
 
-The names are those of the TypeScript client and of Go: ``LeaseLost`` is
-``LeaseLostError`` here and in TypeScript, and ``ErrLeaseLost`` in Go.
+Names correspond across languages: ``LeaseLost`` is ``LeaseLostError`` here and in
+TypeScript, and ``ErrLeaseLost`` in Go.
 """
 
 from __future__ import annotations
@@ -13,35 +13,37 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class CancellationReason:
-    """Why one action of a cancelled transaction was, or would have been, refused."""
+    """Why an action of a cancelled transaction failed, or that it did not."""
 
     index: int
-    """Of the action, from 0."""
+    """The index of the action, from 0."""
     kind: str
     """put, update, delete or condition check."""
     key: Mapping[str, Any]
-    """Of the item, as it is stored."""
+    """The key of the item, as stored."""
     code: str
-    """DynamoDB's: ``None`` (this text) if nothing was wrong with this action,
+    """DynamoDB's code, or the text ``None`` if this action did not fail.
+
     ``ConditionalCheckFailed``, ``TransactionConflict``, ``ThrottlingError``,
     ``ProvisionedThroughputExceeded``, ``ItemCollectionSizeLimitExceeded``,
-    ``ValidationError`` or one that AWS has added."""
+    ``ValidationError``, or one that AWS has added.
+    """
     message: str
-    """DynamoDB's, for people; it differs between regions and engines."""
+    """DynamoDB's message, for people; it differs between regions and engines."""
     item: Mapping[str, Any] | None = None
-    """The stored item if a condition failed, as it is stored; None if there is none."""
+    """The stored item if a condition failed; None if there is no item."""
 
     @property
     def failed(self) -> bool:
-        """Whether this action had a part in the cancellation."""
+        """Whether this action contributed to the cancellation."""
         return self.code != "None"
 
 
 class TheorydbError(Exception):
-    """Any error of this package. Its text names what was tried and what to do.
+    """Base class of this package's errors. The message tells what was tried and what to do.
 
-    Errors of the network and of permissions that say nothing about a write are
-    not wrapped: they stay what botocore raised.
+    Network and permission errors that do not concern a write are not wrapped:
+    botocore's errors are raised as they are.
     """
 
     code: ClassVar[str] = "Theorydb"
@@ -50,8 +52,7 @@ class TheorydbError(Exception):
     def __init__(self, message: str, *, reasons: tuple[CancellationReason, ...] = ()) -> None:
         super().__init__(message)
         self.reasons = reasons
-        """One for each action of the cancelled transaction that this error tells
-        of, in order; empty for any other error."""
+        """One for each action of the cancelled transaction, in order; empty for any other error."""
 
 
 # --- What was asked is wrong; nothing was sent ------------------------------
@@ -60,29 +61,26 @@ class TheorydbError(Exception):
 class InvalidInputError(TheorydbError, ValueError):
     """A value has the wrong type, is out of bounds, or cannot be stored exactly.
 
-    Negative or endless intervals, and milliseconds where seconds belong, are such.
+    Also negative or infinite intervals, and milliseconds in place of seconds.
     """
 
     code = "InvalidInput"
 
 
 class InvalidKeyError(TheorydbError):
-    """A cache key is empty or too long, a tenant has a ``#``, or an idempotency key is none."""
+    """A cache key is empty or too long, or a tenant or an idempotency key is invalid."""
 
     code = "InvalidKey"
 
 
 class InvalidModelError(TheorydbError):
-    """A class cannot be what its fields say."""
+    """The fields of a class do not form a valid model."""
 
     code = "InvalidModel"
 
 
 class InvalidQueryError(TheorydbError):
-    """The parts of a query, an update or a transaction do not go together.
-
-    DynamoDB's own refusal of a request as invalid is one too.
-    """
+    """A query, an update or a transaction is inconsistent, or DynamoDB rejected it as invalid."""
 
     code = "InvalidQuery"
 
@@ -91,13 +89,13 @@ class InvalidQueryError(TheorydbError):
 
 
 class ItemNotFoundError(TheorydbError):
-    """There is no such item."""
+    """The item does not exist."""
 
     code = "ItemNotFound"
 
 
 class ConditionFailedError(TheorydbError):
-    """The stored item is not as a condition demands, and nothing was changed."""
+    """The condition on the stored item failed; nothing was changed."""
 
     code = "ConditionFailed"
 
@@ -110,8 +108,7 @@ class ConditionFailedError(TheorydbError):
     ) -> None:
         super().__init__(message, reasons=reasons)
         self.item = item
-        """The stored item, as it is stored; None if there is none. Of a
-        transaction, that of the first action whose condition failed."""
+        """The stored item; None if there is none. Of a transaction: that of the first failed condition."""
 
 
 class VersionConflictError(ConditionFailedError):
@@ -121,37 +118,37 @@ class VersionConflictError(ConditionFailedError):
 
 
 class TransactionConflictError(TheorydbError):
-    """Another transaction was at work on the item. A new attempt may get through."""
+    """The item was part of another transaction at the time. A new attempt may succeed."""
 
     code = "TransactionConflict"
 
 
 class ThrottledError(TheorydbError):
-    """The table or the account is at the limit of its capacity.
+    """The table or the account has reached its capacity.
 
-    Of a single write this does not say that it did not happen: boto3 repeats
-    requests by itself, and the answer to one before the last may have been lost.
+    A single write may have been applied nevertheless: boto3 retries by itself, and the
+    reply to an earlier attempt may have been lost.
     """
 
     code = "Throttled"
 
 
 class TableNotFoundError(TheorydbError):
-    """There is no such table, or it cannot be used yet."""
+    """The table does not exist or is not active yet."""
 
     code = "TableNotFound"
 
 
 class UnknownOutcomeError(TheorydbError):
-    """Nobody can tell whether a write happened, or still will."""
+    """It is unknown whether a write was applied, or still will be."""
 
     code = "UnknownOutcome"
 
 
 class MalformedRowError(TheorydbError):
-    """An attribute of a stored item is not what it is there for.
+    """An attribute of a stored item is invalid.
 
-    The fields are empty where the error is not about a stored row.
+    The fields are empty if the error does not concern a stored row.
     """
 
     code = "MalformedRow"
@@ -163,9 +160,9 @@ class MalformedRowError(TheorydbError):
         self.pk = pk
         self.sk = sk
         self.attribute = attribute
-        """Its name, with a dot before the name of a map's member."""
+        """The name of the attribute; a dot separates the members of maps."""
         self.expected = expected
-        """For people, as ``found``."""
+        """For people, like ``found``."""
         self.found = found
 
 
@@ -173,22 +170,22 @@ class MalformedRowError(TheorydbError):
 
 
 class LeaseHeldError(TheorydbError):
-    """Somebody else has the lease, or it rests after a failure."""
+    """Another process holds the lease, or it is in backoff after a failure."""
 
     code = "LeaseHeld"
 
     def __init__(self, message: str, *, owner: str = "", expires_at: int = 0, failures: int = 0) -> None:
         super().__init__(message)
         self.owner = owner
-        """Who has it, for people; empty if it did not say, or after a failure."""
+        """The holder, for people; empty if unnamed, or in backoff."""
         self.expires_at = expires_at
-        """When it ends unless it is extended, in epoch seconds; 0 if that is not known."""
+        """When it expires unless it is refreshed, in epoch seconds; 0 if unknown."""
         self.failures = failures
         """How many attempts have failed in a row."""
 
 
 class LeaseLostError(TheorydbError):
-    """The lease expired or was taken by another holder. It cannot come back."""
+    """The lease expired or was taken by another holder. It cannot be regained."""
 
     code = "LeaseLost"
 
@@ -209,13 +206,13 @@ class PinnedError(TheorydbError):
 
 
 class PurgedError(TheorydbError):
-    """A hard purge covers the generation, which may never be served again."""
+    """A hard purge covers the generation: it must not be served again."""
 
     code = "Purged"
 
 
 class NoVersionError(TheorydbError):
-    """The generation is not kept."""
+    """The version is not kept."""
 
     code = "NoVersion"
 
@@ -224,36 +221,36 @@ class NoVersionError(TheorydbError):
 
 
 class RequestCompletedError(TheorydbError):
-    """The request has succeeded before; its result is recorded here."""
+    """The request was completed before; its result is recorded here."""
 
     code = "RequestCompleted"
 
     def __init__(self, message: str, *, result_s3_key: str = "", generation_id: str = "") -> None:
         super().__init__(message)
         self.result_s3_key = result_s3_key
-        """The body that answers it; empty if that was not recorded."""
+        """The stored body of the result; empty if it was not recorded."""
         self.generation_id = generation_id
-        """The generation that answers it; empty if that was not recorded."""
+        """The generation of the result; empty if it was not recorded."""
 
 
 class RequestInProgressError(TheorydbError):
-    """Somebody is at the request."""
+    """Another attempt at the request is in progress."""
 
     code = "RequestInProgress"
 
     def __init__(self, message: str, *, until: int = 0) -> None:
         super().__init__(message)
         self.until = until
-        """When it may be taken over unless it is extended, in epoch seconds."""
+        """When it may be taken over unless it is refreshed, in epoch seconds."""
 
 
 class RequestMismatchError(TheorydbError):
-    """The idempotency key was used before for other inputs. Use a new key for a new request."""
+    """The idempotency key was used with other inputs. Use a new key for a new request."""
 
     code = "RequestMismatch"
 
 
 class ResultGoneError(TheorydbError):
-    """The request has succeeded before, and its result is not kept any more."""
+    """The request was completed before, but its result is no longer kept."""
 
     code = "ResultGone"

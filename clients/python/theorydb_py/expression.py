@@ -1,4 +1,4 @@
-"""The expressions of one request, with the names and values in them."""
+"""Builds the expressions of one request, with their names and values."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from theorydb_py.values import Attribute, encode_value
 
 
 class Expression:
-    """Collects what is demanded, and all names and values that are used, the caller's and ours.
-
-    Names and values of ours get placeholders that the caller does not use.
-    """
+    """Collects conditions, names and values, the caller's and ours, without placeholder collisions."""
 
     def __init__(
         self,
@@ -22,9 +19,9 @@ class Expression:
         names: Mapping[str, str] | None = None,
         values: Mapping[str, Any] | None = None,
     ) -> None:
-        """``written`` is the caller's, with its placeholders; the values are plain."""
+        """``written`` is the caller's expression, with its placeholders; the values are plain."""
         if written is None and (names or values):
-            raise InvalidQueryError("expression_attribute_names and _values belong to an expression; there is none")
+            raise InvalidQueryError("expression_attribute_names and _values require an expression; there is none")
         if written is not None and (not isinstance(written, str) or not written.strip()):
             raise InvalidQueryError(f"an expression: expected text, found {shown(written)}")
         self._parts = [] if written is None else [f"({written})"]
@@ -32,7 +29,7 @@ class Expression:
         self._values = {_placeholder(k, ":"): _value(k, value) for k, value in (values or {}).items()}
 
     def name(self, attribute: str) -> str:
-        """Return a placeholder for the name of an attribute: one for each name."""
+        """Return the placeholder of an attribute name; one per name."""
         for placeholder, name in self._names.items():
             if name == attribute:
                 return placeholder
@@ -43,16 +40,16 @@ class Expression:
         return self._add(":", self._values, attribute)
 
     def demand(self, condition: str) -> None:
-        """Demand something besides what was demanded before."""
+        """Require a further condition."""
         self._parts.append(condition)
 
     @property
     def demands(self) -> str:
-        """All that is demanded; empty: nothing is."""
+        """The conjunction of all conditions; empty if there are none."""
         return " AND ".join(self._parts)
 
     def arguments(self, kind: str, **expressions: str) -> dict[str, Any]:
-        """Return the arguments of the request; what is demanded is its ``kind``, such as ConditionExpression."""
+        """Return the arguments of the request. ``kind`` is the conditions' argument, such as ConditionExpression."""
         arguments: dict[str, Any] = {**expressions}
         if self._parts:
             arguments[kind] = self.demands

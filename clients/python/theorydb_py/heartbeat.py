@@ -1,4 +1,4 @@
-"""Keeping a lease from a thread of its own."""
+"""Refreshes a lease in a background thread."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Callable
 from theorydb_py.errors import LeaseLostError
 
 PATIENCE = 2.0
-"""How many seconds ``stop`` waits for an extension that is under way."""
+"""How long ``stop`` waits for a refresh in progress, in seconds."""
 
 
 class Heartbeat:
-    """Extends one lease at a third of its lifetime, until it is stopped or the lease is lost.
+    """Refreshes a lease after each third of its duration, until it is stopped or the lease is lost.
 
-    The lease is lost by the word of ``refresh``, or because our own clock says
-    that it ran out before an extension was confirmed. Unreachable is not lost:
-    other errors are logged, and ``refresh`` is called again after a tenth of the
-    lifetime. Its methods may be called from any thread.
+    The lease is lost once ``refresh`` raises LeaseLostError, or once it expired by our
+    clock before a refresh was acknowledged. Other errors, such as an unreachable table,
+    are logged, and ``refresh`` is retried after a tenth of the duration. Methods may be
+    called from any thread.
     """
 
     def __init__(
@@ -33,13 +33,12 @@ class Heartbeat:
         monotonic: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
-        """Begin.
+        """Start the thread.
 
-        ``refresh`` extends the lease by ``seconds`` and raises LeaseLostError if
-        there is none to extend; ``acquired_at`` is the monotonic time at which
-        the acquisition was begun, so that time on the way counts against us;
-        ``name`` is for the log; ``wait`` waits for an event, at most so many
-        seconds, and says whether it has come.
+        ``refresh`` extends the lease by ``seconds`` and raises LeaseLostError if it is
+        lost. ``acquired_at`` is the monotonic time before its acquisition, so that
+        latency shortens the lease. ``name`` is used in logs. ``wait`` waits for an
+        event, at most so many seconds, and returns whether it is set.
         """
         self._refresh = refresh
         self._name = name
@@ -50,34 +49,34 @@ class Heartbeat:
         self._quit = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._over = False  # guarded by _lock; once it is set it stays
+        self._over = False  # guarded by _lock; never cleared
         self._deadline = acquired_at + seconds  # guarded by _lock
         first = acquired_at + seconds / 3
-        # A daemon: a refresh that hangs keeps no process from ending.
+        # A daemon: a hanging refresh must not keep the process from exiting.
         self._thread = threading.Thread(target=self._run, args=(first,), name=f"lease {name}", daemon=True)
         self._thread.start()
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is lost, even while a refresh hangs. Once it is, it stays so."""
+        """Whether the lease is lost, even while a refresh hangs. It never becomes False again."""
         with self._lock:
             return self._lost_locked()
 
     def stop(self) -> bool:
-        """Begin no further extension, and return whether the lease was lost before.
+        """Start no further refresh, and return whether the lease was lost before.
 
-        It waits at most PATIENCE seconds for an extension that is under way. One that
-        hangs for longer is left to its thread, a daemon, which ends as soon as the
-        client's own time limits end the call. What becomes of that call is not looked
-        at: it extends the lease only if the lease was not given up meanwhile, as it
-        demands the lease's token. It may be called again, but not by ``refresh``.
+        Waits at most PATIENCE seconds for a refresh in progress. One that hangs for
+        longer is abandoned: its daemon thread ends with the client's own timeouts, and
+        its result is ignored. It requires the lease's token, so it only extends a lease
+        that was not released meanwhile. May be called repeatedly, but not by
+        ``refresh``.
         """
         lost = self.lost
         self._quit.set()
         if self._wait(self._ended, PATIENCE):
-            self._thread.join()  # it has nothing left to do
+            self._thread.join()  # nothing left to do
         else:
-            self._logger.warning("an extension of the lease of %s hangs; it is left to time out", self._name)
+            self._logger.warning("a refresh of the lease of %s hangs; it is left to time out", self._name)
         with self._lock:
             return lost or self._over
 
@@ -96,9 +95,9 @@ class Heartbeat:
                 self._end()
                 return
             except Exception as error:
-                if self.lost:  # somebody else may have it by now
+                if self.lost:  # another process may hold it by now
                     return
-                self._logger.warning("the lease of %s could not be extended, trying again: %s", self._name, error)
+                self._logger.warning("could not refresh the lease of %s, trying again: %s", self._name, error)
                 due = min(self._monotonic() + self._seconds / 10, self._deadline)
             else:
                 if not self._extend(began):
@@ -106,16 +105,16 @@ class Heartbeat:
                 due = began + self._seconds / 3
 
     def _end(self) -> None:
-        """Note that the lease is lost, unless it is being given up.
+        """Mark the lease as lost, unless it is being released.
 
-        Then it is the release or the publish that made the extension fail, and its own
-        answer says what became of the lease.
+        In that case the release or the publish made the refresh fail, and determines
+        the fate of the lease.
         """
         with self._lock:
             self._over = self._over or not self._quit.is_set()
 
     def _extend(self, began: float) -> bool:
-        """Count from an acknowledged extension, unless the holder may have been told that the lease is lost."""
+        """Restart the duration after an acknowledged refresh, unless the lease may have been reported as lost."""
         with self._lock:
             if self._lost_locked():
                 return False

@@ -1,7 +1,7 @@
-"""Leases: the right to do something that only one process is to do at a time.
+"""Leases: mutual exclusion between processes, for a bounded time.
 
-They are kept in the table of the pages, or in one of their own, as the leases of
-pages are, and by the same code:
+They are stored in the table of the pages, or in a table of their own, in the same
+format and by the same code as the leases of pages:
 
     pk = JOB#<key>   sk = LOCK   lease_token, lease_expires_at, lease_owner, ttl
 """
@@ -33,7 +33,7 @@ from theorydb_py.table_name import checked_table_name
 
 @dataclass(frozen=True)
 class LeaseKey:
-    """Where a lease is in the table: the row LOCK of a partition, whose key has 1 to 2,048 bytes."""
+    """The location of a lease: the LOCK row of a partition, whose key has 1 to 2,048 bytes."""
 
     pk: str
     sk: str = SK_LOCK
@@ -41,69 +41,67 @@ class LeaseKey:
     def __post_init__(self) -> None:
         check_partition(self.pk)
         if self.sk != SK_LOCK:
-            # A row of another kind has no lease that could be held: it would be
-            # taken for free, and overwritten.
-            raise InvalidKeyError(f"a lease is in the row {SK_LOCK} of its partition, not in {self.sk!r:.60}")
+            # Any other row would be taken for a free lease and overwritten.
+            raise InvalidKeyError(f"a lease is stored in the row {SK_LOCK} of its partition, not in {self.sk!r:.60}")
 
 
 class Lease:
-    """A lease that was acquired, proven by its token.
+    """An acquired lease, proven by its token. Safe for concurrent use.
 
-    The token stays the same for the life of the lease, so that a refresh whose
-    reply was lost can be repeated. Safe for concurrent use.
+    Its token never changes, so that a refresh whose reply was lost can be repeated.
     """
 
     def __init__(self, key: LeaseKey, held: IsrLease) -> None:
-        """Be made by a LeaseManager."""
+        """Create an acquired lease; LeaseManager does."""
         self.key = key
         self._held = held
 
     @property
     def token(self) -> str:
-        """What proves who holds it."""
+        """Proves that this process holds the lease."""
         return self._held.lease_token
 
     @property
     def failures(self) -> int:
-        """How many attempts had failed in a row before this one; 0 too if the reply to the acquisition was lost."""
+        """How many earlier attempts had failed in a row; also 0 if the reply to the acquisition was lost."""
         return self._held.failures
 
     @property
     def seconds(self) -> int:
-        """The lifetime that it was last given."""
+        """The duration, as granted last."""
         return self._held.duration_seconds
 
     @property
     def expires_at(self) -> int:
-        """When it ends unless it is extended, in epoch seconds, as last acknowledged."""
+        """When it expires unless it is refreshed, in epoch seconds, as last acknowledged."""
         return self._held.lease_expires_at
 
     @property
     def lost(self) -> bool:
-        """Whether it is over: released, taken by somebody else, or expired.
+        """Whether it was released, was taken, or expired.
 
-        By the wall clock that others judge it by, and by the monotonic one, which
-        nobody sets.
+        It expires by the wall clock, by which others judge, or by the monotonic clock,
+        whichever comes first.
         """
         return self._held.over or self._held.lost
 
     def check(self) -> None:
-        """Raise LeaseLostError if it is lost. Call it before each effect that only the holder may have."""
+        """Raise LeaseLostError if the lease is lost. Call it before each side effect."""
         self._held.check()
         if self._held.over:
-            raise LeaseLostError(f"the lease of {self.key.pk} was released: acquire it anew")
+            raise LeaseLostError(f"the lease of {self.key.pk} was released: acquire it again")
 
 
 class LeaseManager:
     """Leases in one table, with the same rows and guarantees as in Go and TypeScript.
 
-    At most one unexpired lease per key, whose holder finds out when it has lost
-    it. A lease does not stop a holder that was frozen from writing elsewhere
-    after it has expired: what it writes should be made conditional as well.
+    At most one unexpired lease per key, whose holder learns when it is lost. A lease
+    does not keep a frozen holder from writing elsewhere after it has expired: make such
+    writes conditional as well.
 
-    A key that is text names a job, such as a nightly import that one of many
-    processes is to run: 1 to 1,024 bytes, kept in the partition ``JOB#`` + key,
-    apart from pages. A LeaseKey names any partition. Safe for concurrent use.
+    A text key names a job, such as a nightly import that one of many processes runs: 1
+    to 1,024 bytes, stored in the partition ``JOB#`` + key, apart from pages. A LeaseKey
+    names any partition. Safe for concurrent use.
     """
 
     def __init__(
@@ -118,12 +116,11 @@ class LeaseManager:
         logger: logging.Logger | None = None,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
-        """``owner`` is for people who look who has a lease; ``now`` is the wall clock in epoch seconds.
+        """``owner`` names this process to people; ``now`` returns the wall time in epoch seconds.
 
-        ``token`` makes a text that nobody can guess and that never returns.
-        ``logger`` hears of lost replies, and of extensions and releases that
-        failed. ``wait`` is how a heartbeat waits for its event, at most so many
-        seconds; it says whether the event has come.
+        ``token`` returns an unguessable text that never recurs. ``logger`` logs lost
+        replies, and refreshes and releases that failed. ``wait`` waits for an event, at
+        most so many seconds, and returns whether it is set; heartbeats wait with it.
         """
         retry = retry or Retry()
         self._connection = Connection(
@@ -139,16 +136,16 @@ class LeaseManager:
         )
 
     def lock_key(self, pk: str, sk: str = SK_LOCK) -> LeaseKey:
-        """Return the key of the lease of a partition, such as that of a page."""
+        """Return the key of a partition's lease, such as that of a page."""
         return LeaseKey(pk, sk)
 
     def acquire(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Lease:
-        """Take the lease for so long, rounded up to whole seconds; it does not wait.
+        """Acquire the lease for a duration rounded up to whole seconds. Does not wait.
 
-        LeaseHeldError: somebody else has it. InvalidKeyError, InvalidInputError:
-        nothing was asked. Other errors: it was not taken, or given back, unless
-        it is an UnknownOutcomeError: then at worst a lease remains that nobody
-        uses until it expires.
+        Raises LeaseHeldError if another process holds it, and InvalidKeyError or
+        InvalidInputError before anything is sent. After other errors it was not
+        acquired, or was released; after UnknownOutcomeError at worst an unused lease
+        remains until it expires.
         """
         at = key if isinstance(key, LeaseKey) else LeaseKey(job_partition(key))
         held = IsrLease(
@@ -164,26 +161,26 @@ class LeaseManager:
         return Lease(at, held)
 
     def refresh(self, lease: Lease, *, lease_seconds: float | None = None) -> None:
-        """Extend a held lease from now by so long; None: by the lifetime it has.
+        """Extend a held lease from now by so many seconds; None: by its present duration.
 
-        LeaseLostError: it expired or was taken, and cannot come back. Other
-        errors leave open whether it was extended; it may be called again.
+        Raises LeaseLostError if it expired or was taken; it cannot be regained. Any
+        other error leaves open whether it was extended; the call may be repeated.
         """
         seconds = None if lease_seconds is None else _whole_seconds(lease_seconds)
         hold.refresh(lease._held.connection, lease._held, seconds)
 
     def release(self, lease: Lease) -> None:
-        """Give the lease up. Releasing one that is already lost does nothing and is no error."""
+        """Release the lease. Releasing a lost lease does nothing and is no error."""
         hold.release(lease._held.connection, lease._held)
 
     @contextlib.contextmanager
     def lease(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Iterator[Lease]:
-        """Acquire the lease, extend it at a third of its lifetime meanwhile, and release it at the end.
+        """Acquire the lease, refresh it after each third of its duration, and release it at the end.
 
-        Python cannot interrupt the work: ask ``lease.lost``, or call
-        ``lease.check()``, before each effect. If the lease was lost before the
-        end, LeaseLostError is raised there, with the work's own exception as its
-        cause. A release that fails is logged, and the lease left to expire.
+        Python cannot interrupt the block: check ``lease.lost``, or call
+        ``lease.check()``, before each side effect. If the lease was lost before the
+        end, LeaseLostError is raised there, with the block's exception as its cause. A
+        failed release is logged, and the lease left to expire.
         """
         began = self._connection.monotonic()
         lease = self.acquire(key, lease_seconds=lease_seconds)

@@ -1,4 +1,4 @@
-"""Models: dataclasses whose fields say how they are stored."""
+"""Models: dataclasses whose fields define how they are stored."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ def theorydb_field(
 ) -> Any:
     """Declare a field of a dataclass, as ``dataclasses.field`` does, and how it is stored.
 
-    ``name`` is the attribute's; None: the field's. ``roles`` are of ``pk`` (the
-    partition key; each model has one), ``sk`` (the sort key), ``ttl`` (epoch
-    seconds after which DynamoDB may delete the item: int or datetime) and
-    ``version`` (an int that counts the writes and makes them optimistic); a
-    field has one at most. ``omitempty``: no attribute is stored for None, where
-    the type has it, and else for False, 0, "" and what has no elements; so a
-    default has to be that too.
+    ``name`` is the name of the attribute; None: that of the field. A field has at most
+    one of the ``roles``: ``pk`` (the partition key; required), ``sk`` (the sort key),
+    ``ttl`` (when DynamoDB may delete the item: an int of epoch seconds, or a datetime)
+    and ``version`` (an int that counts writes, for optimistic locking). With
+    ``omitempty``, None is not stored, or for types without None: False, 0, "" and empty
+    collections; the default must then be that value.
 
-    What is wrong with a field is an InvalidModelError, when the model is defined.
+    A field error raises InvalidModelError when the model is defined.
     """
     options = FieldOptions(name=name, roles=tuple(roles), omitempty=omitempty)
     if default_factory is not dataclasses.MISSING:
@@ -44,9 +43,9 @@ def theorydb_field(
 
 @dataclass(frozen=True)
 class ModelDefinition(Generic[T]):
-    """What is known of a dataclass whose objects are the items of a table.
+    """The mapping between a dataclass and the items of a table.
 
-    Made by from_dataclass, immutable, and safe for concurrent use.
+    Created by from_dataclass. Immutable and safe for concurrent use.
 
     ====================================  =============================================
     type of a field                       attribute
@@ -60,7 +59,7 @@ class ModelDefinition(Generic[T]):
     ``dict[str, T]``, dataclasses         M
     ``set[T]``, ``frozenset[T]``          SS, NS or BS; none if it is empty
     ``T | None``                          as T; NULL for None
-    ``Any``, ``list``, ``dict``           what the values are: see DocumentCodec
+    ``Any``, ``list``, ``dict``           by the type of each value: see DocumentCodec
     ====================================  =============================================
     """
 
@@ -74,9 +73,9 @@ class ModelDefinition(Generic[T]):
 
     @classmethod
     def from_dataclass(cls, dataclass_type: type[T], *, table_name: str | None = None) -> ModelDefinition[T]:
-        """Define the model of a dataclass. InvalidModelError: it cannot be what its fields say.
+        """Define the model of a dataclass. Raises InvalidModelError for invalid fields.
 
-        Without a table name, each Table has to give one.
+        Without a table name, each Table needs one.
         """
         structure = structure_of(dataclass_type)
         roles = {role: _field_in(structure, role) for role in ("pk", "sk", "ttl", "version")}
@@ -98,14 +97,14 @@ class ModelDefinition(Generic[T]):
         return self.model_class.__name__
 
     def field(self, name: str) -> Field:
-        """Return a field by its name, or by that of its attribute. InvalidInputError: there is none."""
+        """Return a field by its name or its attribute's name. Raises InvalidInputError if there is none."""
         for field in self.structure.fields:
             if name in (field.name, field.attribute):
                 return field
         raise InvalidInputError(f"{self.name} has no field {name!r:.60}; it has {self.structure.names}")
 
     def marshal(self, item: T) -> dict[str, Attribute]:
-        """Return an object as it is stored. InvalidInputError, naming the attribute: it cannot be said exactly."""
+        """Encode an object. Raises InvalidInputError, which names the attribute, if it cannot be stored exactly."""
         if not isinstance(item, self.model_class):
             raise InvalidInputError(f"expected an object of {self.name}, found {type(item).__name__}")
         try:
@@ -114,10 +113,10 @@ class ModelDefinition(Generic[T]):
             raise self._refusal(error) from error
 
     def unmarshal(self, item: Mapping[str, Attribute]) -> T:
-        """Return the object of a stored item. MalformedRowError: an attribute is not what it is there for.
+        """Decode a stored item. Raises MalformedRowError for an invalid attribute.
 
-        Attributes without a field are passed over. A field without an attribute,
-        or with NULL, is its default.
+        Attributes without a field are ignored. A field whose attribute is absent or
+        NULL gets its default.
         """
         try:
             made: T = self.structure.decode(item)
@@ -135,23 +134,23 @@ class ModelDefinition(Generic[T]):
         return made
 
     def marshal_field(self, field: Field, value: object) -> Attribute:
-        """Return the value of one field as it is stored. InvalidInputError: it cannot be said exactly."""
+        """Encode the value of one field. Raises InvalidInputError if it cannot be stored exactly."""
         try:
             return field.encode(value, 1)
         except UnfitError as error:
             raise self._refusal(error) from error
 
     def key(self, pk: object, sk: object = None) -> dict[str, Attribute]:
-        """Return the key of an item as it is stored. InvalidInputError: it can be none."""
+        """Encode a key. Raises InvalidInputError for an invalid key."""
         if (sk is None) != (self.sk is None):
-            raise InvalidInputError(f"{self.name}: a key is {'pk alone' if self.sk is None else 'pk and sk'}")
+            raise InvalidInputError(f"{self.name}: a key is {'pk only' if self.sk is None else 'pk and sk'}")
         key = {self.pk.attribute: self.marshal_field(self.pk, pk)}
         if self.sk is not None:
             key[self.sk.attribute] = self.marshal_field(self.sk, sk)
         return key
 
     def key_of(self, item: Mapping[str, Attribute]) -> dict[str, Attribute]:
-        """Return the key of an item, both as they are stored."""
+        """Return the key of a stored item."""
         return {f.attribute: item[f.attribute] for f in (self.pk, self.sk) if f is not None}
 
     def _refusal(self, error: UnfitError) -> InvalidInputError:
@@ -168,5 +167,7 @@ def _field_in(structure: Structure, role: str) -> Field | None:
     found = [field for field in structure.fields if field.role == role]
     if len(found) > 1:
         names = ", ".join(field.name for field in found)
-        raise InvalidModelError(f"{structure.type.__name__}: several fields have the role {role}: {names}; one may")
+        raise InvalidModelError(
+            f"{structure.type.__name__}: several fields have the role {role}: {names}; at most one may"
+        )
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""DynamoDB's numbers: decimals of up to 38 digits, to the last one."""
+"""DynamoDB's numbers: decimals of up to 38 digits, without rounding."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ Number = int | float | Decimal
 EXPECTED = "a number of at most 38 digits, from 1E-130 to 9.99E+125 in magnitude"
 
 _DIGITS = 38
-_SMALLEST, _LARGEST = -130, 125  # exponents of the first digit
+_SMALLEST, _LARGEST = -130, 125  # adjusted exponents
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
-_LONGEST = 512  # characters of a number that anybody writes
+_LONGEST = 512  # the longest number accepted, in characters
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is one of Number; a bool is none."""
+    """Return whether a value is an int, a float or a Decimal; a bool is not."""
     return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
 
 
 def number_text(value: Number) -> str:
-    """Write a number as DynamoDB does, in plain decimal. ValueError: it cannot be kept to the last digit.
+    """Format a number as DynamoDB does, in plain decimal. Raises ValueError if it would be rounded.
 
-    Of a float it is the shortest decimal that is read back as the same float.
+    A float becomes the shortest decimal that parses to the same float.
     """
     if isinstance(value, int) and abs(value) >= 10 ** (_LARGEST + 1):
-        raise ValueError(EXPECTED)  # before its digits are written out
+        raise ValueError(EXPECTED)  # checked before formatting
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(EXPECTED)
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
@@ -35,23 +35,23 @@ def number_text(value: Number) -> str:
 
 
 def parse_number(text: str) -> Decimal:
-    """Read a number as DynamoDB writes it, or another program. ValueError: it is none."""
+    """Parse a number as DynamoDB or another program writes it. Raises ValueError."""
     number = parse_decimal(text)
-    # Bounded before anybody writes it out: an exponent may say a million digits.
+    # Bounded before formatting: an exponent may stand for a million digits.
     if number and not _SMALLEST <= number.adjusted() <= _LARGEST:
         raise ValueError(EXPECTED)
     return number
 
 
 def parse_decimal(text: str) -> Decimal:
-    """Read a decimal of any magnitude: to expand it may take very long. ValueError: it is none."""
+    """Parse a decimal of any magnitude, which may take long to expand. Raises ValueError."""
     if len(text) > _LONGEST or _NUMBER.fullmatch(text) is None:
         raise ValueError(EXPECTED)
     return Decimal(text)
 
 
 def parse_integer(text: str) -> int:
-    """Read a number that is whole, however it is written: 1.5E3 is. ValueError: it is none."""
+    """Parse a whole number in any notation, such as 1.5E3. Raises ValueError."""
     number = parse_number(text)
     whole = int(number)
     if whole != number:
@@ -60,7 +60,7 @@ def parse_integer(text: str) -> int:
 
 
 def _kept(number: Decimal) -> Decimal:
-    """Return the number without trailing zeros, which do not count. No context of the program rounds it."""
+    """Return the number without trailing zeros, independent of the program's decimal context."""
     if not number.is_finite():
         raise ValueError(EXPECTED)
     sign, digits, last = number.as_tuple()

@@ -1,4 +1,4 @@
-"""What the answer to a write says about the write."""
+"""Classifies the outcome of a write by its error."""
 
 from __future__ import annotations
 
@@ -21,33 +21,32 @@ from theorydb_py.errors import (
 
 
 class Outcome(enum.Enum):
-    """What became of one write."""
+    """The outcome of one write."""
 
     APPLIED = "applied"
-    """It happened."""
+    """The write was applied."""
     CONDITION_FAILED = "condition failed"
-    """It did not happen, because its condition was false."""
+    """Not applied: its condition failed."""
     REFUSED = "refused"
-    """It did not happen, and would not if it were repeated."""
+    """Not applied, and repeating it would not help."""
     CANCELLED = "cancelled"
-    """It did not happen, because of something that passes: another transaction
-    on the item, capacity. A new attempt is a new request."""
+    """Not applied for a transient reason: a conflict or throttling. A new attempt is a new request."""
     UNKNOWN = "unknown"
-    """Nobody can tell whether it happened or still will. The same request may be
-    repeated if it is idempotent.
+    """Unknown whether it was applied or still will be. An idempotent request may be repeated.
 
-    boto3 retries by itself and shows the last answer alone, and the reply to an
-    attempt before it may have been lost. So throttling counts as unknown, and so
-    does any refusal of a retried request but a failed condition, which callers
-    compare with what they sent, and a cancelled transaction, whose client token
-    makes the answer definite."""
+    boto3 retries by itself and returns only the last answer, and the reply to an
+    earlier attempt may have been lost. So throttling counts as unknown, and so does any
+    refusal of a retried request, with two exceptions: a failed condition, which callers
+    compare with what they sent, and a cancelled transaction, whose client token makes
+    the answer definite.
+    """
 
 
 def outcome_of(error: BaseException | None) -> Outcome:
-    """Judge the error of one write, by this package or by botocore; None: it succeeded.
+    """Classify the error of one write, of this package or of botocore; None: it succeeded.
 
-    It goes by types and codes, never by message texts, which differ between
-    regions and engines. Whatever is not known to be an answer is UNKNOWN.
+    Types and codes decide, never messages, which differ between regions and engines.
+    Anything that is not certainly a reply is UNKNOWN.
     """
     if error is None:
         return Outcome.APPLIED
@@ -61,7 +60,7 @@ def outcome_of(error: BaseException | None) -> Outcome:
 
 
 def condition_held(write: Callable[[], object]) -> bool:
-    """Make a write, and say whether its condition was true. Its other errors are raised."""
+    """Execute a write; return whether its condition held. Raises its other errors."""
     try:
         write()
     except Exception as error:
@@ -72,12 +71,11 @@ def condition_held(write: Callable[[], object]) -> bool:
 
 
 def outcome_of_codes(codes: Iterable[str]) -> Outcome:
-    """Judge a cancelled transaction by the codes of all of its actions.
+    """Classify a cancelled transaction by the codes of all its actions.
 
-    It certainly did not happen; the question is whether it is worth repeating. A
-    failed condition decides even if another action met a conflict: what
-    conditions demand (the token of a lease, an unchanged version) does not come
-    back.
+    It was certainly not applied; the question is whether a retry can succeed. A failed
+    condition decides even if another action met a conflict: conditions (a lease token,
+    an unchanged version) never become true again.
     """
     outcome = Outcome.REFUSED
     for code in codes:
@@ -89,10 +87,10 @@ def outcome_of_codes(codes: Iterable[str]) -> Outcome:
 
 
 def is_worth_repeating(error: BaseException) -> bool:
-    """Say that a request with a token may go through at the next attempt.
+    """Return whether a request with a client token may succeed at the next attempt.
 
-    Either its answer does not tell whether it happened, or it was cancelled for
-    nothing but reasons that pass.
+    That is so if its outcome is unknown, or if it was cancelled for transient reasons
+    only.
     """
     codes = reason_codes(error)
     if codes:
@@ -101,14 +99,14 @@ def is_worth_repeating(error: BaseException) -> bool:
 
 
 def error_code(error: BaseException | None) -> str:
-    """Return DynamoDB's code of an error, such as ``ThrottlingException``; else empty."""
+    """Return DynamoDB's code of an error, such as ``ThrottlingException``; else the empty string."""
     if not isinstance(error, ClientError):
         return ""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def was_retried(error: BaseException | None) -> bool:
-    """Return whether boto3 sent the request more than once; the replies to earlier attempts may have been lost."""
+    """Return whether boto3 sent the request more than once: replies to earlier attempts may have been lost."""
     if not isinstance(error, ClientError):
         return False
     metadata: Any = error.response.get("ResponseMetadata", {})
@@ -116,10 +114,10 @@ def was_retried(error: BaseException | None) -> bool:
 
 
 def cancellation_reasons(error: BaseException | None) -> tuple[dict[str, Any], ...]:
-    """Return what DynamoDB says of each action of a cancelled transaction, in order.
+    """Return DynamoDB's reason for each action of a cancelled transaction, in order.
 
-    Members are ``Code``, ``Message`` and, of a failed condition that asked for it,
-    ``Item``. Empty for any other error.
+    Members are ``Code``, ``Message`` and, if a failed condition asked for it, ``Item``.
+    Empty for any other error.
     """
     if not isinstance(error, ClientError) or error_code(error) != TRANSACTION_CANCELED:
         return ()
@@ -128,25 +126,25 @@ def cancellation_reasons(error: BaseException | None) -> tuple[dict[str, Any], .
 
 
 def reason_codes(error: BaseException) -> tuple[str, ...]:
-    """Return the codes of :func:`cancellation_reasons`, or of an error of ours."""
+    """Return the codes of :func:`cancellation_reasons`, or of an error of this package."""
     if isinstance(error, TheorydbError):
         return tuple(reason.code for reason in error.reasons)
     return tuple(str(reason.get("Code") or NONE) for reason in cancellation_reasons(error))
 
 
-# DynamoDB's code of a transaction that did not happen.
+# The code of a cancelled transaction.
 TRANSACTION_CANCELED = "TransactionCanceledException"
 
-# Codes of reasons for which transactions are cancelled.
+# Codes of cancellation reasons.
 NONE = "None"
 CONDITION_FAILED = "ConditionalCheckFailed"
 CONFLICT = "TransactionConflict"
 THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
 
-# What these reasons are about may be over at the next attempt.
+# Transient cancellation reasons.
 PASSING = THROTTLED | {CONFLICT, "InternalServerError"}
 
-# Codes of answers that say the same of a single request.
+# The corresponding codes of single requests.
 CONFLICTING_ANSWERS = frozenset({"TransactionConflictException", "ReplicatedWriteConflictException"})
 THROTTLING_ANSWERS = frozenset(
     {
@@ -161,7 +159,7 @@ THROTTLING_ANSWERS = frozenset(
     }
 )
 
-# Codes of answers after which the request may have been, or may yet be, carried out.
+# Codes after which the request may have been applied, or may yet be.
 _UNKNOWN_ANSWERS = THROTTLING_ANSWERS | {
     "TransactionInProgressException",
     "InternalServerError",
@@ -171,7 +169,7 @@ _UNKNOWN_ANSWERS = THROTTLING_ANSWERS | {
     "RequestTimeoutException",
 }
 
-# HTTP statuses: of throttling, and from where on they are the server's failures.
+# HTTP statuses: throttling, and the lowest server error.
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 

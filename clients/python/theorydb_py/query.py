@@ -1,4 +1,4 @@
-"""Queries: the conditions of sort keys, pages, and where one goes on."""
+"""Queries: sort key conditions, pages and cursors."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SortKeyCondition:
-    """What a query demands of the sort key. Made by its methods."""
+    """A condition on the sort key. Create it with its class methods."""
 
     operator: str
     values: tuple[Any, ...]
 
     @classmethod
     def eq(cls, value: Any) -> SortKeyCondition:
-        """It is this one."""
+        """Equal to the value."""
         return cls("=", (value,))
 
     @classmethod
     def lt(cls, value: Any) -> SortKeyCondition:
-        """It is less."""
+        """Less than the value."""
         return cls("<", (value,))
 
     @classmethod
     def lte(cls, value: Any) -> SortKeyCondition:
-        """It is this one, or less."""
+        """Less than or equal to the value."""
         return cls("<=", (value,))
 
     @classmethod
     def gt(cls, value: Any) -> SortKeyCondition:
-        """It is greater."""
+        """Greater than the value."""
         return cls(">", (value,))
 
     @classmethod
     def gte(cls, value: Any) -> SortKeyCondition:
-        """It is this one, or greater."""
+        """Greater than or equal to the value."""
         return cls(">=", (value,))
 
     @classmethod
     def between(cls, low: Any, high: Any) -> SortKeyCondition:
-        """It is between the two, or one of them."""
+        """Between two values, inclusive."""
         return cls("BETWEEN", (low, high))
 
     @classmethod
     def begins_with(cls, prefix: Any) -> SortKeyCondition:
-        """It begins with this text or these bytes."""
+        """Begins with a text or bytes."""
         return cls("begins_with", (prefix,))
 
     def text(self, name: str, values: list[str]) -> str:
-        """Write it, with these placeholders."""
+        """Format it with these placeholders."""
         if self.operator == "begins_with":
             return f"begins_with({name}, {values[0]})"
         return f"{name} {self.operator} {' AND '.join(values)}"
@@ -67,16 +67,15 @@ class SortKeyCondition:
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """What one query has read."""
+    """One page of a query."""
 
     items: list[T]
     next_cursor: str | None
-    """Where the next page begins; None: there is no more. There may be items
-    after an empty page, as filters apply to what was read."""
+    """The start of the next page; None at the end. An empty page may have one: filters apply after reading."""
 
 
 class QueryOptions(TypedDict, total=False):
-    """The options of Table.query, but for the cursor."""
+    """The options of Table.query except the cursor."""
 
     sort: SortKeyCondition | None
     limit: int | None
@@ -88,13 +87,13 @@ class QueryOptions(TypedDict, total=False):
 
 
 def encode_cursor(scope: str, sort_key: Attribute | None) -> str:
-    """Write where a page has ended: safe in a URL, and of use in its scope alone."""
+    """Encode the end of a page as a URL-safe text, valid only in its scope."""
     said = {k: base64.b64encode(v).decode() if k == "B" else v for k, v in (sort_key or {}).items()}
     return base64.urlsafe_b64encode(json.dumps([_digest(scope), said]).encode()).decode().rstrip("=")
 
 
 def decode_cursor(scope: str, cursor: object) -> Attribute | None:
-    """Read encode_cursor's text. InvalidQueryError: it is damaged, or of another query."""
+    """Decode the text of encode_cursor. Raises InvalidQueryError if it is damaged or from another query."""
     if not isinstance(cursor, str) or len(cursor) > _LONGEST_CURSOR:
         raise _no_cursor()
     try:
@@ -106,7 +105,7 @@ def decode_cursor(scope: str, cursor: object) -> Attribute | None:
         raise _no_cursor() from error
 
 
-_LONGEST_CURSOR = 8192  # characters; a sort key of 1,024 bytes is far less
+_LONGEST_CURSOR = 8192  # characters; a sort key has at most 1,024 bytes
 
 
 def _sort_key(said: dict[str, Any]) -> Attribute | None:
@@ -123,5 +122,5 @@ def _digest(scope: str) -> str:
 
 def _no_cursor() -> InvalidQueryError:
     return InvalidQueryError(
-        "the cursor is damaged, or belongs to a query of another table, partition or direction; begin without one"
+        "the cursor is damaged or from a query of another table, partition or direction; start without a cursor"
     )

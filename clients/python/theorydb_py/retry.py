@@ -1,4 +1,4 @@
-"""Repeating calls: how often, how long, and with which pauses."""
+"""Retries with exponential backoff and full jitter."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from theorydb_py.outcome import Outcome, outcome_of
 
 T = TypeVar("T")
 
-_DOUBLINGS = 5  # of the first pause; later pauses are as long as that
+_DOUBLINGS = 5  # the backoff doubles this many times
 
 
 @dataclass(frozen=True)
 class Retry:
-    """How calls are repeated that may be, on top of the retries within boto3's own client.
+    """How idempotent calls are retried, on top of the retries of boto3's client.
 
-    A call that hangs is ended by the client's own time limits
-    (``botocore.config.Config(connect_timeout=…, read_timeout=…)``), never from
-    here: here is decided whether there is another. Safe for concurrent use, if
-    the functions are.
+    A hanging call is ended by the client's own timeouts
+    (``botocore.config.Config(connect_timeout=…, read_timeout=…)``), never from here.
+    Safe for concurrent use if the functions are.
     """
 
     attempts: int = 4
-    """How often an ordinary call is made at most, at least once."""
+    """How many times an ordinary call is attempted at most, at least once."""
     timeout: float = 5.0
-    """Seconds after which an ordinary call is not made again."""
+    """How long an ordinary call is retried, in seconds."""
     first_pause: float = 0.025
-    """Mean seconds of the first pause; each next one is twice as long, up to 32 times."""
+    """The mean of the first backoff in seconds; it doubles with each attempt, up to 32 times."""
     random: Callable[[], float] = field(default=random.random)
-    """A number in [0, 1), which keeps callers apart who failed together."""
+    """Returns a number in [0, 1), the jitter that keeps failed callers apart."""
     sleep: Callable[[float], object] = field(default=time.sleep)
-    """Waits so many seconds."""
+    """Sleeps for so many seconds."""
     monotonic: Callable[[], float] = field(default=time.monotonic)
-    """A clock in seconds that nobody sets."""
+    """Returns monotonic seconds."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -49,22 +48,20 @@ class Retry:
                 )
 
     def bounded(self, do: Callable[[], T]) -> T:
-        """Make a call until its answer is definite, ``attempts`` times at most and not after ``timeout``.
+        """Call a function until its result is definite, at most ``attempts`` times and for ``timeout``.
 
-        Returns what it returned or raises what it raised last. The call must be
-        one that may be repeated without harm.
+        Returns its result or raises its last error. The call must be idempotent.
         """
         return self._repeat(do, self.monotonic() + self.timeout, self.attempts)
 
     def until(self, deadline: float, do: Callable[[], T]) -> T:
-        """Do the same however often, until ``deadline`` by the monotonic clock."""
+        """Call a function until its result is definite, until ``deadline`` in monotonic time."""
         return self._repeat(do, deadline, None)
 
     def pause(self, attempt: int, deadline: float) -> bool:
-        """Wait before the attempt after this one, the first of which is 1: exponential backoff with full jitter.
+        """Sleep before the attempt after ``attempt``, counted from 1: exponential backoff with full jitter.
 
-        Returns whether there is still time for it: a pause that would reach the
-        deadline is not begun.
+        Returns False, without sleeping, if the backoff would reach the deadline.
         """
         mean = self.first_pause * (1 << min(attempt - 1, _DOUBLINGS))
         seconds = 2 * mean * self.random()
@@ -80,7 +77,7 @@ class Retry:
             try:
                 return do()
             except Exception as error:
-                # An UnknownOutcomeError is the last word of a call that has retried by itself.
+                # An UnknownOutcomeError comes from a call that has done its own retries.
                 settled = isinstance(error, UnknownOutcomeError) or outcome_of(error) in _DEFINITE
                 if settled or attempt == attempts or not self.pause(attempt, deadline):
                     raise

@@ -1,4 +1,4 @@
-"""What the fields of a dataclass are stored as."""
+"""Derives the stored structure of dataclasses from their type hints."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from theorydb_py.values import Attribute, check_depth
 
 ROLES = ("pk", "sk", "ttl", "version")
 
-# The types of keys, and how many bytes they have at most.
+# The types of keys, and their limits in bytes.
 _KEY_TYPES = (str, int, Decimal, bytes)
 _LONGEST_KEY = {"pk": 2048, "sk": 1024}
 
-_LONGEST_NAME = 65535  # bytes of an attribute's name
-_MAX_VERSION = 2**63 - 1  # as Go counts
+_LONGEST_NAME = 65535  # limit of an attribute name in bytes
+_MAX_VERSION = 2**63 - 1  # an int64, as in Go
 
 
 @dataclass(frozen=True)
 class FieldOptions:
-    """What theorydb_field says of a field."""
+    """The options of theorydb_field."""
 
     METADATA: ClassVar[str] = "theorydb"
 
@@ -62,17 +62,17 @@ class Field:
     codec: Codec
     omitempty: bool
     default: Callable[[], Any] | None
-    """Makes what no attribute is read as; None: there has to be one."""
+    """Creates the value of an absent attribute; None: the attribute is required."""
 
     def omits(self, value: object) -> bool:
-        """Whether no attribute is stored for the value."""
+        """Return whether the value is stored as an absent attribute."""
         if not (self.omitempty or self.codec.must_omit_empty) or self.codec.empty is None:
             return False
         empty = self.codec.empty()
         return value is None if empty is None else type(value) is type(empty) and value == empty
 
     def encode(self, value: object, depth: int) -> Attribute:
-        """Return the value as it is stored. UnfitError: it does not fit."""
+        """Encode the value. Raises CodecError."""
         try:
             attribute = self.codec.encode(value, depth)
             if self.role in _LONGEST_KEY:
@@ -84,8 +84,8 @@ class Field:
         return attribute
 
     def decode(self, attribute: Attribute | None) -> Any:
-        """Return the value of the stored attribute; None: there is none. UnfitError: it does not fit."""
-        # NULL is how mappers of other languages write a field without a value.
+        """Decode the stored attribute; None: it is absent. Raises CodecError."""
+        # Mappers of other languages write NULL for a missing value.
         if attribute is None or ("NULL" in attribute and not isinstance(self.codec, (OptionalCodec, DocumentCodec))):
             if self.default is None:
                 raise unfit_attribute(self.codec.expected, attribute).within(self.attribute)
@@ -109,26 +109,26 @@ class Structure:
         return ", ".join(field.name for field in self.fields)
 
     def encode(self, value: object, depth: int) -> dict[str, Attribute]:
-        """Return the attributes of an object, at this depth."""
+        """Encode the fields of an object, at this depth."""
         values = ((field, getattr(value, field.name)) for field in self.fields)
         return {field.attribute: field.encode(v, depth + 1) for field, v in values if not field.omits(v)}
 
     def decode(self, item: Mapping[str, Attribute]) -> Any:
-        """Return the object of these attributes."""
+        """Decode an object."""
         return self.type(**{field.name: field.decode(item.get(field.attribute)) for field in self.fields})
 
 
 class StructureCodec(Codec):
-    """A dataclass within another, as M."""
+    """A nested dataclass, as M."""
 
     def __init__(self, kind: type) -> None:
-        """Begin; fields are given later, as they may be of the same class."""
+        """Create a codec without fields; they are set later, as dataclasses may be recursive."""
         self.expected = f"an object of {kind.__name__}"
         self._kind = kind
         self._structure: Structure | None = None
 
     def fill(self, structure: Structure) -> None:
-        """Say what the fields are."""
+        """Set the fields."""
         self._structure = structure
 
     def encode(self, value: Any, depth: int) -> Attribute:
@@ -139,22 +139,22 @@ class StructureCodec(Codec):
         return {"M": self._structure.encode(value, depth)}
 
     def decode(self, attribute: Attribute) -> Any:
-        """Read M."""
+        """Decode M."""
         if "M" not in attribute or self._structure is None:
             raise unfit_attribute(self.expected, attribute)
         return self._structure.decode(attribute["M"])
 
 
 def structure_of(kind: type) -> Structure:
-    """Look at a dataclass. InvalidModelError: its fields cannot be stored."""
+    """Inspect a dataclass. Raises InvalidModelError if its fields cannot be stored."""
     return _Looking().structure(kind, is_item=True)
 
 
 class _Looking:
-    """One look at a dataclass, and at those within it."""
+    """The inspection of a dataclass and of those nested in it."""
 
     def __init__(self) -> None:
-        self._seen: dict[type, StructureCodec] = {}  # those that contain themselves, too
+        self._seen: dict[type, StructureCodec] = {}  # by class, as dataclasses may be recursive
 
     def structure(self, kind: type, *, is_item: bool) -> Structure:
         if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
@@ -162,7 +162,7 @@ class _Looking:
         declared = dataclasses.fields(kind)
         if not all(f.init for f in declared) or {f.name for f in declared} != set(inspect.signature(kind).parameters):
             raise InvalidModelError(
-                f"{kind.__name__}: it has to be made by its fields alone: no InitVar, init=False or __init__"
+                f"{kind.__name__}: it must be constructible from its fields: no InitVar, init=False or __init__"
             )
         hints = _hints(kind)
         fields = tuple(self._field(kind, f, hints[f.name], is_item=is_item) for f in declared)
@@ -180,7 +180,7 @@ class _Looking:
                 f"{where}: name: expected text of 1 to {_LONGEST_NAME} bytes, found {attribute!r:.60}"
             )
         if options.omitempty and (codec.empty is None or role in _LONGEST_KEY):
-            raise InvalidModelError(f"{where}: omitempty: it is never empty; make its type {_name_of(hint)} | None")
+            raise InvalidModelError(f"{where}: omitempty: the type has no empty value; make it {_name_of(hint)} | None")
         default = _default(where, declared, codec, omitempty=options.omitempty or codec.must_omit_empty)
         return Field(declared.name, attribute, role, codec, options.omitempty, default)
 
@@ -208,7 +208,7 @@ class _Looking:
     def _optional(self, where: str, hint: Any, arguments: tuple[Any, ...]) -> Codec:
         others = [argument for argument in arguments if argument is not type(None)]
         if len(others) != 1 or len(others) == len(arguments):
-            raise InvalidModelError(f"{where}: {_name_of(hint)}: of a union, expected one type and None")
+            raise InvalidModelError(f"{where}: {_name_of(hint)}: unsupported union; expected one type and None")
         return OptionalCodec(self._codec(where, others[0]))
 
     def _set(self, where: str, kind: Any, element: Any) -> Codec:
@@ -259,12 +259,12 @@ def _role(where: str, options: FieldOptions, *, is_item: bool) -> str:
     if len(options.roles) > 1 or options.roles[0] not in ROLES:
         raise InvalidModelError(f"{where}: roles: expected one of {', '.join(ROLES)}, found {list(options.roles)}")
     if not is_item:
-        raise InvalidModelError(f"{where}: roles: a field of a nested dataclass has none, found {list(options.roles)}")
+        raise InvalidModelError(f"{where}: roles: not allowed in a nested dataclass, found {list(options.roles)}")
     return options.roles[0]
 
 
 def _codec_in_role(where: str, role: str, hint: Any, codec: Codec) -> Codec:
-    """Return the codec of a field in a role, if its type can have it."""
+    """Return the codec of a field in a role. Raises InvalidModelError if its type does not fit the role."""
     inner = codec.inner if isinstance(codec, OptionalCodec) else codec
     match role:
         case "pk" | "sk":
@@ -277,7 +277,7 @@ def _codec_in_role(where: str, role: str, hint: Any, codec: Codec) -> Codec:
             by_type: dict[type[Codec], Codec] = {IntCodec: EpochSecondsCodec(), TimeCodec: EpochCodec()}
             if type(inner) not in by_type:
                 raise InvalidModelError(
-                    f"{where}: a ttl is an int of epoch seconds or a datetime, or one of them or None"
+                    f"{where}: a ttl is an int of epoch seconds or a datetime, or one of them | None"
                 )
             epoch = by_type[type(inner)]
             return epoch if inner is codec else OptionalCodec(epoch)
@@ -287,13 +287,13 @@ def _codec_in_role(where: str, role: str, hint: Any, codec: Codec) -> Codec:
 def _default(
     where: str, declared: dataclasses.Field[Any], codec: Codec, *, omitempty: bool
 ) -> Callable[[], Any] | None:
-    """Return what makes the value of a field that has no attribute."""
+    """Return the factory of an absent attribute's value."""
     made = _declared_default(declared)
     if omitempty and codec.empty is not None:
         if made is not None and made() != codec.empty():
             raise InvalidModelError(
-                f"{where}: its default is {made()!r:.60}, but what is omitted would be read as {codec.empty()!r}; "
-                "make that the default, or do not omit"
+                f"{where}: its default is {made()!r:.60}, but an omitted value would be read as {codec.empty()!r}; "
+                "use that as the default, or drop omitempty"
             )
         return codec.empty
     if made is None and isinstance(codec, OptionalCodec):
@@ -314,9 +314,7 @@ def _check_names(kind: type, fields: tuple[Field, ...]) -> None:
     for field in fields:
         if field.attribute in seen:
             both = f"{seen[field.attribute].name} and {field.name}"
-            raise InvalidModelError(
-                f"{kind.__name__}: {both} have one attribute, {field.attribute!r}; name one otherwise"
-            )
+            raise InvalidModelError(f"{kind.__name__}: {both} share the attribute {field.attribute!r}; rename one")
         seen[field.attribute] = field
 
 

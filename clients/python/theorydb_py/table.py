@@ -1,4 +1,4 @@
-"""Tables of a model's items."""
+"""Tables: the operations on the items of a model."""
 
 from __future__ import annotations
 
@@ -49,13 +49,12 @@ _ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 class Table(Generic[T]):
     """The items of one model in one table. Safe for concurrent use.
 
-    Conditions are expressions of DynamoDB's, whose values are plain Python
-    values. A condition that is false is a ConditionFailedError, and a
-    VersionConflictError if the version is what differs; nothing was changed
-    then. A write that was not answered is an UnknownOutcomeError. boto3 retries
-    by itself: if a condition fails on a retry, the stored item is compared with
-    what was sent; if they are equal, the write has succeeded, and otherwise its
-    outcome is unknown.
+    Conditions are DynamoDB expressions whose values are plain Python values. If a
+    condition fails, nothing was changed, and ConditionFailedError is raised, or
+    VersionConflictError if the version differs. A write without a reply raises
+    UnknownOutcomeError. boto3 retries by itself: if a condition fails on a retry, the
+    stored item is compared with what was sent; if they are equal the write has
+    succeeded, otherwise its outcome is unknown.
     """
 
     def __init__(
@@ -68,17 +67,17 @@ class Table(Generic[T]):
         new_token: Callable[[], str] = lambda: str(uuid.uuid4()),
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``table_name`` takes the place of the model's.
+        """``table_name`` overrides that of the model.
 
-        ``client`` is boto3's for DynamoDB; by default a new one, which waits 2 s for a
-        connection and 5 s for an answer, and sends a request three times at most.
-        ``new_token`` names a transaction: a text of at most 36 characters that
-        was never used before. ``now`` is the wall clock in epoch seconds, by which
-        tokens age.
+        ``client`` is a boto3 DynamoDB client; the default one waits 2 s for a
+        connection and 5 s for a reply, and sends a request at most three times.
+        ``new_token`` returns a unique client token of at most 36 characters for a
+        transaction. ``now`` returns the wall time in epoch seconds, by which tokens
+        age.
         """
         name = table_name if table_name is not None else model.table_name
         if name is None:
-            raise InvalidInputError(f"{model.name} has no table: give one table_name, the model or the Table")
+            raise InvalidInputError(f"{model.name} has no table: pass table_name to the model or to the Table")
         self.model = model
         self.table_name = checked_table_name(name)
         self._client: DynamoDB = client if client is not None else _new_client()
@@ -91,7 +90,7 @@ class Table(Generic[T]):
     # --- One item -----------------------------------------------------------
 
     def get(self, pk: Any, sk: Any = None, *, consistent_read: bool = False) -> T:
-        """Read an item by its key. ItemNotFoundError: there is none."""
+        """Read an item by its key. Raises ItemNotFoundError."""
         key = self.model.key(pk, sk)
         what = self._what("read", key)
         try:
@@ -99,7 +98,7 @@ class Table(Generic[T]):
         except Exception as error:
             raise read_failure(what, error) from error
         if "Item" not in answer:
-            raise ItemNotFoundError(f"{what}: there is no such item")
+            raise ItemNotFoundError(f"{what}: the item does not exist")
         return self.model.unmarshal(answer["Item"])
 
     def put(
@@ -110,10 +109,10 @@ class Table(Generic[T]):
         expression_attribute_names: Mapping[str, str] | None = None,
         expression_attribute_values: Mapping[str, Any] | None = None,
     ) -> T:
-        """Store a whole item, whatever was there: attributes that the model does not know are gone.
+        """Put a whole item; attributes that are not in the model are removed.
 
-        Returns the object as it is stored. With a version field the stored item
-        has to have the object's version, and gets the next one.
+        Returns the object as it is stored. With a version field, the stored item must
+        have the object's version, and gets the next one.
         """
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write, stored = self._writes.put(item, condition)
@@ -121,7 +120,7 @@ class Table(Generic[T]):
         return stored
 
     def create(self, item: T) -> T:
-        """Store a whole item that may not exist yet: ConditionFailedError. Returns it as put does."""
+        """Put an item that must not exist yet (ConditionFailedError). Returns it as put does."""
         write, stored = self._writes.create(item, Expression())
         self._carry_out(write, self._client.put_item)
         return stored
@@ -137,19 +136,18 @@ class Table(Generic[T]):
         expression_attribute_values: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
     ) -> T:
-        """Change some fields of an item, which is made if nothing demands that it exists; the others stay.
+        """Update some fields of an item; without a condition it is created if it does not exist.
 
-        ``updates`` has values by the fields' names; what omitempty omits is
-        removed, and UpdateAdd and UpdateSetIfNotExists change what is stored. A
-        version field is counted, and compared if ``expected_version`` is given
-        (0: there is none stored). Returns the whole item as it is then; a
-        MalformedRowError tells that it cannot be read, and the update has
-        happened.
+        ``updates`` maps field names to values; values that omitempty omits are removed,
+        and UpdateAdd and UpdateSetIfNotExists modify the stored value. A version field
+        is incremented, and compared if ``expected_version`` is given (0: the item has
+        none). Returns the whole updated item. A MalformedRowError means that the item
+        was updated but cannot be decoded.
 
-        An UpdateAdd of a number without ``expected_version`` would count twice if
-        boto3 retried it after a lost reply. It is sent as a transaction with a
-        client token, at twice the write units, and the item is read afterwards,
-        strongly: other writers may have changed it by then.
+        An UpdateAdd of a number without ``expected_version`` would count twice if boto3
+        retried it after a lost reply. It is sent as a transaction with a client token,
+        at twice the write units, and the item is then read strongly consistently: it
+        may include later writes of others.
         """
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write = self._writes.update(self.model.key(pk, sk), updates, condition, expected_version)
@@ -168,7 +166,7 @@ class Table(Generic[T]):
         expression_attribute_values: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
     ) -> None:
-        """Delete an item; that there is none is no error, unless a condition or version says so."""
+        """Delete an item. A missing item is no error unless a condition or a version makes it one."""
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write = self._writes.delete(self.model.key(pk, sk), condition, expected_version)
         self._carry_out(write, self._client.delete_item)
@@ -188,7 +186,7 @@ class Table(Generic[T]):
         expression_attribute_names: Mapping[str, str] | None = None,
         expression_attribute_values: Mapping[str, Any] | None = None,
     ) -> Page[T]:
-        """Read a page of the items of a partition, in the order of their sort keys; backwards if not ``scan_forward``.
+        """Read a page of a partition's items, in the order of their sort keys; reversed if not ``scan_forward``.
 
         A page ends at 1 MB, or after ``limit`` items, counted before the filter.
         """
@@ -211,7 +209,7 @@ class Table(Generic[T]):
         return Page(items, self._cursor_of(scope, answer.get("LastEvaluatedKey")))
 
     def query_iter(self, partition: Any, **options: Unpack[QueryOptions]) -> Iterator[Page[T]]:
-        """Read page after page, each when it is asked for. It takes the options of query."""
+        """Iterate over the pages of a query, each read on demand. Takes the options of query."""
         cursor: str | None = None
         while True:
             page = self.query(partition, cursor=cursor, **options)
@@ -221,15 +219,15 @@ class Table(Generic[T]):
                 return
 
     def query_all(self, partition: Any, **options: Unpack[QueryOptions]) -> list[T]:
-        """Read all pages into memory. It takes the options of query."""
+        """Read all pages into memory. Takes the options of query."""
         return [item for page in self.query_iter(partition, **options) for item in page.items]
 
     def batch_get(self, keys: Iterable[Any], *, consistent_read: bool = False) -> list[T]:
-        """Read items by their keys: pairs of pk and sk, or in a model without a sort key partition keys.
+        """Read items by keys: pairs of pk and sk, or partition keys if the model has no sort key.
 
-        In the order of the keys; those without an item are left out, and a key
-        that is there twice is read once. They are split into requests of 100,
-        each of which may see the table at another moment.
+        Returns them in the order of the keys; missing items are skipped, and duplicate
+        keys are read once. Keys are split into requests of 100, each of which reads a
+        snapshot of its own.
         """
         wanted = {_identity(key): key for key in map(self._key_from, keys)}
         found: dict[str, T] = {}
@@ -238,11 +236,11 @@ class Table(Generic[T]):
         return [found[identity] for identity in wanted if identity in found]
 
     def batch_write(self, *, puts: Iterable[T] = (), deletes: Iterable[Any] = ()) -> None:
-        """Store and delete items, the latter by keys as in batch_get, by requests of 25.
+        """Put items and delete items by keys as in batch_get, in requests of 25.
 
-        It is not atomic and demands nothing: a version is not compared, but
-        counted. Nothing is sent if an item is invalid, or is there twice. After
-        an error some are written, and the batch may be repeated.
+        Not atomic and unconditional: versions are incremented but not compared. Nothing
+        is sent if an item is invalid or occurs twice. After an error some items are
+        written; the batch may be repeated.
         """
         requests: dict[str, dict[str, Any]] = {}
         for item in puts:
@@ -255,13 +253,12 @@ class Table(Generic[T]):
     def transact_write(
         self, actions: Sequence[TransactWriteAction[T]], *, client_request_token: str | None = None
     ) -> None:
-        """Carry out 1 to 100 actions on as many different items: all of them, or none.
+        """Execute 1 to 100 actions on distinct items atomically.
 
-        It is repeated under its token while it meets other transactions or is
-        not answered. Errors have ``reasons``, one for each action.
-        ``client_request_token`` names the request, in 1 to 36 characters: within
-        ten minutes DynamoDB carries out at most one of those that have the same
-        name and content.
+        It is retried under its client token after conflicts and lost replies. Errors
+        have ``reasons``, one for each action. ``client_request_token`` is 1 to 36
+        characters: within ten minutes, DynamoDB applies a request with the same token
+        and content at most once.
         """
         token = self._new_token() if client_request_token is None else client_request_token
         writes = [self._stated(action) for action in actions]
@@ -271,7 +268,7 @@ class Table(Generic[T]):
     # --- What they have in common -------------------------------------------
 
     def _carry_out(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
-        """Send a write of one item. If it is an echo, the answer has nothing but the item, as ``Attributes``."""
+        """Send a write of one item. For an echo, the reply contains only the item, as ``Attributes``."""
         try:
             return call(TableName=self.table_name, **write.arguments, **more, **_ON_FAILURE)
         except Exception as error:
@@ -279,12 +276,12 @@ class Table(Generic[T]):
             failure = write_failure(what, error)
             if isinstance(failure, ConditionFailedError):
                 if was_retried(error):
-                    # An earlier attempt of boto3's may be what made the condition false.
+                    # An earlier attempt of boto3 may have falsified the condition.
                     if is_echo(write, failure.item):
                         return {"Attributes": failure.item}
                     raise UnknownOutcomeError(
-                        f"{failure}; but an earlier attempt of boto3's was not answered, and may have happened: "
-                        "look what is stored"
+                        f"{failure}; but an earlier attempt of boto3 got no reply and may have been applied: "
+                        "read the item"
                     ) from error
                 failure = self._writes.judged(failure, write)
             raise failure from error
@@ -298,9 +295,9 @@ class Table(Generic[T]):
                 lambda: self._client.get_item(TableName=self.table_name, Key=write.key, ConsistentRead=True)
             )
         except Exception as error:
-            raise UnknownOutcomeError(f"{what}: it has happened, but the item could not be read: {error}") from error
+            raise UnknownOutcomeError(f"{what}: it was applied, but the item could not be read: {error}") from error
         if "Item" not in answer:
-            raise UnknownOutcomeError(f"{what}: it has happened, but another writer has deleted the item since")
+            raise UnknownOutcomeError(f"{what}: it was applied, but another writer has deleted the item since")
         return self.model.unmarshal(answer["Item"])
 
     def _stated(self, action: TransactWriteAction[T]) -> Write:
@@ -315,14 +312,16 @@ class Table(Generic[T]):
                 return self._writes.delete(key, _condition_of(action), action.expected_version)
             case TransactConditionCheck():
                 return self._writes.check(self.model.key(action.pk, action.sk), _condition_of(action))
-        raise InvalidQueryError(f"an action of a transaction: expected a TransactPut or its like, found {action!r:.60}")
+        raise InvalidQueryError(
+            f"an action of a transaction: expected a TransactPut, TransactUpdate or the like, found {action!r:.60}"
+        )
 
     def _of_partition(self, expression: Expression, pk: Attribute, sort: SortKeyCondition | None) -> str:
         demand = f"{expression.name(self.model.pk.attribute)} = {expression.value(pk)}"
         if sort is None:
             return demand
         if self.model.sk is None:
-            raise InvalidQueryError(f"{self.model.name} has no sort key to state a condition of")
+            raise InvalidQueryError(f"{self.model.name} has no sort key for a condition")
         field = self.model.sk
         values = [expression.value(self.model.marshal_field(field, value)) for value in sort.values]
         return f"{demand} AND {sort.text(expression.name(field.attribute), values)}"
@@ -348,7 +347,7 @@ class Table(Generic[T]):
     def _add(self, requests: dict[str, dict[str, Any]], key: Mapping[str, Attribute], request: dict[str, Any]) -> None:
         identity = _identity(key)
         if identity in requests:
-            raise InvalidQueryError(f"{self._what('write', key)}: the batch has it twice; leave one out")
+            raise InvalidQueryError(f"{self._what('write', key)}: the batch contains it twice")
         requests[identity] = request
 
     def _what(self, kind: str, key: Mapping[str, Attribute]) -> str:
@@ -370,7 +369,7 @@ def _condition_of(action: Any) -> Expression:
 
 
 def _identity(key: Mapping[str, Attribute]) -> str:
-    """Return the same text for keys that DynamoDB takes for one, which are written alike."""
+    """Return a text that is equal for keys that DynamoDB considers equal."""
     return repr(sorted((name, sorted(value.items())) for name, value in key.items()))
 
 

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 MIN_EPOCH = -62135596800
-"""The first second of the year 1, in epoch seconds: before it, datetime has no times."""
+"""The first second of the year 1, in epoch seconds: datetime's minimum."""
 MAX_EPOCH = 253402300799
 """The last second of the year 9999, in epoch seconds."""
 
@@ -15,10 +15,9 @@ _MICROSECOND_DIGITS = 6
 
 
 def rfc3339(moment: datetime) -> str:
-    """Write a time in UTC, with the fraction of its second that there is, if any.
+    """Format a time in UTC, with a fraction only if it has one.
 
-    ValueError: it has no time zone, and so is no moment, or is beyond the years 1
-    to 9999 there.
+    Raises ValueError without a time zone, or beyond the years 1 to 9999 in UTC.
     """
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise ValueError("a time with a time zone, such as datetime.now(UTC)")
@@ -31,10 +30,7 @@ def rfc3339(moment: datetime) -> str:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Read a time in any zone, rounded down to microseconds, which is what datetime has.
-
-    ValueError: it is none.
-    """
+    """Parse a time in any zone, rounded down to microseconds, datetime's resolution. Raises ValueError."""
     parts = _RFC3339.fullmatch(text)
     if parts is None:
         raise ValueError("a time of RFC 3339")
@@ -47,21 +43,21 @@ def parse_rfc3339(text: str) -> datetime:
 
 
 def from_epoch(seconds: int) -> datetime:
-    """Return the time of so many epoch seconds. ValueError: it is beyond the years 1 to 9999."""
+    """Convert epoch seconds. Raises ValueError beyond the years 1 to 9999."""
     if not MIN_EPOCH <= seconds <= MAX_EPOCH:
         raise ValueError("epoch seconds up to the year 9999; are they milliseconds?")
     return _EPOCH + timedelta(seconds=seconds)
 
 
 def to_epoch(moment: datetime) -> int:
-    """Return the epoch second that a time lies in. ValueError: it has no time zone."""
+    """Return whole epoch seconds, rounded down. Raises ValueError without a time zone."""
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise ValueError("a time with a time zone, such as datetime.now(UTC)")
     return (moment - _EPOCH) // timedelta(seconds=1)
 
 
 def readable_moment(seconds: int) -> str:
-    """Write epoch seconds for people."""
+    """Format epoch seconds for people."""
     return rfc3339(from_epoch(seconds))
 
 

@@ -1,4 +1,4 @@
-"""The age of client tokens: a request is repeated only while DynamoDB remembers its token."""
+"""The age of a client token: a request may be repeated only while DynamoDB remembers its token."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable
 
 TOKEN_LIFE = 480.0
-"""Seconds for which a request is repeated under one token: DynamoDB remembers tokens for ten minutes."""
+"""How long a request is repeated under one token, in seconds: DynamoDB remembers tokens for ten minutes."""
 
 
 class TokenAge:
-    """How long ago a request was sent first, by two clocks. Safe for concurrent use.
+    """The time since a request was first sent, by two clocks. Safe for concurrent use.
 
     The larger of the two ages counts: a monotonic clock may stand still while the
-    machine sleeps, and a wall clock may be set back. A repetition beyond the life
-    of the token would be carried out as a request of its own.
+    machine sleeps, and a wall clock may be set back. A repetition after the token is
+    forgotten would be applied as a new request.
     """
 
     def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
@@ -23,13 +23,13 @@ class TokenAge:
         self._sent: tuple[float, float] | None = None  # guarded by _lock
 
     def note_sent(self) -> None:
-        """Note that the request is about to be sent; the first time counts."""
+        """Record that the request is about to be sent; only the first time counts."""
         with self._lock:
             self._sent = self._sent or (self._wall(), self._monotonic())
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the request may be sent, again or for the first time."""
+        """Whether the request may be sent, for the first time or again."""
         with self._lock:
             if self._sent is None:
                 return True

@@ -1,4 +1,4 @@
-"""One transaction: sent until it has an answer."""
+"""Sends a transaction until its outcome is known."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ _NAMES = {"put": "Put", "update": "Update", "delete": "Delete", "condition check
 
 
 def check_token(token: object) -> str:
-    """Return the token of a request. InvalidQueryError: it is none."""
+    """Return the client token. Raises InvalidQueryError if it is invalid."""
     if not isinstance(token, str) or not 1 <= len(token) <= _LONGEST_TOKEN:
-        raise InvalidQueryError(
-            f"the token of a request: expected 1 to {_LONGEST_TOKEN} characters, found {token!r:.60}"
-        )
+        raise InvalidQueryError(f"the client token: expected 1 to {_LONGEST_TOKEN} characters, found {token!r:.60}")
     return token
 
 
 class Transaction:
-    """Writes that happen together or not at all, under one token."""
+    """Atomic writes under one client token."""
 
     def __init__(
         self,
@@ -46,7 +44,7 @@ class Transaction:
         seen: set[str] = set()
         for write in writes:
             if (name := readable_key(write.key)) in seen:
-                raise InvalidQueryError(f"a transaction: two actions on {name}; DynamoDB takes one per item")
+                raise InvalidQueryError(f"a transaction: two actions on {name}; DynamoDB allows one per item")
             seen.add(name)
         self._what = what or f"write a transaction of {len(writes)} to table {table}"
         self._table = table
@@ -60,12 +58,12 @@ class Transaction:
         retry: Retry,
         judge: Callable[[ConditionFailedError, Write], ConditionFailedError],
     ) -> None:
-        """Send it, and again while its answer is that of something that passes.
+        """Send it, and retry after transient errors.
 
-        It keeps its token, and so is carried out once, however often it arrives:
-        what was cancelled because an attempt of our own was still at work must
-        not happen a second time. ``judge`` says what a failed condition of one
-        action means. It is not repeated once DynamoDB may have forgotten the token.
+        It keeps its client token, and so is applied once, however many requests arrive:
+        after a conflict with an earlier attempt of our own it must not be applied a
+        second time. ``judge`` classifies the failed condition of one action. It is not
+        repeated once DynamoDB may have forgotten the token.
         """
         age, deadline = TokenAge(self._now, retry.monotonic), retry.monotonic() + retry.timeout
         attempt, unanswered = 0, False
@@ -99,7 +97,7 @@ class Transaction:
     ) -> Exception:
         if unanswered and not cancellation_reasons(error) and outcome_of(error) is Outcome.REFUSED:
             return UnknownOutcomeError(
-                f"{self._what}: an earlier attempt was not answered; it may have happened, look what is stored: {error}"
+                f"{self._what}: an earlier attempt got no reply; it may have been applied, read the items: {error}"
             )
         failure = transaction_failure(self._what, self._reasons(error), error)
         if isinstance(failure, ConditionFailedError) and failure.reasons:
@@ -111,6 +109,6 @@ class Transaction:
         return failure
 
     def _reasons(self, error: Exception) -> tuple[CancellationReason, ...]:
-        given = itertools.chain(cancellation_reasons(error), itertools.repeat({}))  # there may be fewer
+        given = itertools.chain(cancellation_reasons(error), itertools.repeat({}))  # may be shorter
         pairs = zip(self._writes, given, strict=False)
         return tuple(reason_of(i, write.kind, write.key, said) for i, (write, said) in enumerate(pairs))

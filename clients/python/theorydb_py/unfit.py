@@ -1,4 +1,4 @@
-"""The error between codecs: a value, or a stored attribute, that does not fit."""
+"""The error that codecs raise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class UnfitError(Exception):
-    """A value does not fit. Whoever knows which item it belongs to says so in an error of the vocabulary."""
+    """A value, or a stored attribute, does not fit its type. Callers wrap it in an error that names the item."""
 
     def __init__(self, expected: str, found: str, path: str = "") -> None:
         super().__init__(expected, found, path)
@@ -17,7 +17,7 @@ class UnfitError(Exception):
         self.path = path
 
     def within(self, step: str) -> UnfitError:
-        """Return the same error, seen from what the value is a part of."""
+        """Return the same error with the path prefixed by a step."""
         path = step + self.path if not self.path or self.path.startswith("[") else f"{step}.{self.path}"
         return UnfitError(self.expected, self.found, path)
 
@@ -28,12 +28,12 @@ def unfit_value(expected: str, value: object) -> UnfitError:
 
 
 def unfit_attribute(expected: str, attribute: Mapping[str, Any] | None) -> UnfitError:
-    """Return the error of a stored attribute; None: there is none."""
+    """Return the error of a stored attribute; None: it is absent."""
     return UnfitError(expected, describe(attribute))
 
 
 def shown(value: object) -> str:
-    """Show a value to people, cut where it would make a message unreadable."""
+    """Format a value for people, shortened."""
     try:
         return f"{reprlib.repr(value):.60}"
     except ValueError:
@@ -41,7 +41,7 @@ def shown(value: object) -> str:
 
 
 def describe(attribute: Mapping[str, Any] | None) -> str:
-    """Name a stored attribute for people: its type, and its value if that is short."""
+    """Describe a stored attribute for people: its type, and its value if that is short."""
     if not attribute:
         return "nothing"
     kind, content = next(iter(attribute.items()))

@@ -1,4 +1,4 @@
-"""Plain Python values as DynamoDB's attributes, without a model that says what they are."""
+"""Encodes plain Python values as DynamoDB attributes, without a model."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from theorydb_py.times import rfc3339
 from theorydb_py.unfit import UnfitError, shown, unfit_attribute, unfit_value
 
 Attribute = Mapping[str, Any]
-"""A stored value: a map of one member, such as ``{"S": "text"}`` or ``{"N": "1"}``."""
+"""A stored value: a map with one member, such as ``{"S": "text"}`` or ``{"N": "1"}``."""
 
 DEEPEST = 32
-"""How many lists and maps may stand within each other, the item itself counted."""
+"""How deep lists and maps may be nested, including the item itself."""
 
 _EXPECTED = "None, a bool, text, a number, bytes, a list, a dict, a set or a datetime"
 
 
 def encode_value(value: object) -> Attribute:
-    """Say a value as an attribute, for expressions. UnfitError: it cannot be said exactly.
+    """Encode a value for an expression. Raises CodecError if it cannot be encoded exactly.
 
-    Whole items are read back as the types of their model; see encode_document
-    for what has none.
+    The model determines the types of stored items; for values without one see
+    encode_document.
     """
     return _encode(value, 1, _encode_more)
 
 
 def encode_document(value: object, depth: int = 1) -> Attribute:
-    """Say a value so that decode_document gives it back. UnfitError: that cannot be.
+    """Encode a value so that decode_document returns it. Raises CodecError if that is impossible.
 
-    Floats come back as decimals and times as text, so they are refused: a field
-    of such a type has none of these problems.
+    Floats would come back as Decimal and times as text, so they are refused: declare a
+    field of that type instead.
     """
     return _encode(value, depth, _refuse_more)
 
 
 def decode_document(attribute: Attribute) -> Any:
-    """Return a stored value: whole numbers as int, others as Decimal."""
+    """Decode a stored value: whole numbers as int, others as Decimal."""
     kind, value = next(iter(attribute.items()))
     match kind:
         case "S" | "BOOL" | "B":
@@ -61,33 +61,33 @@ def decode_document(attribute: Attribute) -> Any:
 
 
 def encode_text(value: str) -> Attribute:
-    """Say text. UnfitError: it has lone surrogates, which UTF-8 does not."""
+    """Encode text. Raises CodecError for lone surrogates, which UTF-8 cannot represent."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise unfit_value("text that UTF-8 can write", value) from None
+        raise unfit_value("text that UTF-8 can represent", value) from None
     return {"S": value}
 
 
 def encode_number(value: int | float | Decimal) -> Attribute:
-    """Say a number. UnfitError: it cannot be kept to the last digit."""
+    """Encode a number. Raises CodecError if it would be rounded."""
     try:
         return {"N": number_text(value)}
     except ValueError as error:
-        # Its type alone: to write all digits of an int may take very long.
+        # The type only: formatting all digits of an int may take very long.
         raise UnfitError(str(error), type(value).__name__ + " beyond that") from None
 
 
 def encode_set(values: set[Any] | frozenset[Any]) -> Attribute:
-    """Say a set of texts, of numbers or of bytes. UnfitError: it is none of these, or empty."""
+    """Encode a set of texts, numbers or bytes. Raises CodecError for an empty or mixed set."""
     if not values:
-        raise UnfitError("a set that is not empty, as DynamoDB has no empty ones", "an empty set")
+        raise UnfitError("a nonempty set, as DynamoDB has no empty ones", "an empty set")
     if all(isinstance(value, str) for value in values):
         return {"SS": sorted(encode_text(value)["S"] for value in values)}
     if all(isinstance(value, bytes) for value in values):
         return {"BS": sorted(values)}
     if not all(is_number(value) for value in values):
-        raise UnfitError("a set of nothing but text, of nothing but numbers or of nothing but bytes", shown(values))
+        raise UnfitError("a set of only text, only numbers or only bytes", shown(values))
     texts = {encode_number(value)["N"] for value in values}
     if len(texts) != len(values):
         raise UnfitError("a set of numbers that differ as decimals", shown(values))
@@ -95,7 +95,7 @@ def encode_set(values: set[Any] | frozenset[Any]) -> Attribute:
 
 
 def check_depth(depth: int) -> None:
-    """Refuse a list or map at a depth that DynamoDB does not have. It ends values that contain themselves, too."""
+    """Refuse lists and maps nested too deeply for DynamoDB, including values that contain themselves."""
     if depth >= DEEPEST:
         raise UnfitError(f"lists and maps nested at most {DEEPEST - 1} deep", "deeper ones")
 
@@ -131,7 +131,7 @@ def _encode_at(step: str, value: object, depth: int, more: Callable[[object, int
 
 
 def _encode_more(value: object, depth: int) -> Attribute:
-    """Say what loses its type when it is read back without a model."""
+    """Encode the types that lose their type when they are decoded without a model."""
     match value:
         case float():
             return encode_number(value)
@@ -147,7 +147,7 @@ def _encode_more(value: object, depth: int) -> Attribute:
             except ValueError as error:
                 raise unfit_value(str(error), value) from None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        raise unfit_value("a plain value; the dataclasses of a model are for its fields", value)
+        raise unfit_value("a plain value; dataclasses are allowed in fields of a model", value)
     raise unfit_value(_EXPECTED, value)
 
 

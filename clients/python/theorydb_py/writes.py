@@ -1,4 +1,4 @@
-"""The writes of one item, alone or in a transaction: what is sent, and what is demanded."""
+"""Builds the writes of single items, alone or in a transaction."""
 
 from __future__ import annotations
 
@@ -27,38 +27,39 @@ class Write:
     """put, create, update, delete or condition check."""
     key: Mapping[str, Attribute]
     arguments: Mapping[str, Any]
-    """Of the request, or of the action of a transaction, but for the table's name."""
+    """The arguments of the request, or of the transaction's action, except the table name."""
     demanded: int | None = None
-    """The version that the stored item has to have; None: none is demanded."""
+    """The required version of the stored item; None: any."""
     leaves: Mapping[str, Attribute | None] | None = None
-    """What it leaves behind: of a put the whole item, of an update that demands a version the attributes that it sets,
-    and None for those that it removes. None: that cannot be told, as stored values take part, or nothing is left."""
+    """The result: of a put the whole item, of a versioned update the attributes that it sets (None: removes).
+
+    None if it is unknown, as it depends on stored values, or if nothing is left.
+    """
     once: bool = False
-    """It counts again if it is carried out again: it adds to a number, and demands no version."""
+    """Not idempotent: it adds to a number, without requiring a version."""
 
 
 class Writes(Generic[T]):
-    """States the writes of a model's items.
+    """Builds the writes of a model's items.
 
-    A version field makes them optimistic. A put demands that the stored item has
-    the version of the object, no item and none stored being 0, and stores the
-    next one. An update or delete demands the version that it is given, and an
-    update without one counts the version all the same, so that those who have
-    read the item notice.
+    A version field makes them optimistic. A put requires the object's version to be
+    stored (0: no item, or one without a version) and stores the next one. An update or
+    delete requires the version that is passed. An update without one still increments
+    the version, so that readers of the item notice the change.
     """
 
     def __init__(self, model: ModelDefinition[T]) -> None:
         self._model = model
 
     def put(self, item: T, condition: Expression) -> tuple[Write, T]:
-        """Store a whole item. Also returns it as it will be stored."""
+        """Put a whole item. Also returns the object as it will be stored."""
         demanded = self._version_of(item)
         if demanded is not None:
             self._demand(condition, demanded)
         return self._put("put", item, condition, demanded)
 
     def create(self, item: T, condition: Expression) -> tuple[Write, T]:
-        """Store a whole item that may not exist yet. Its version is 1 if it has none."""
+        """Put a whole item that must not exist yet. Its version is 1 if it has none."""
         condition.demand(f"attribute_not_exists({condition.name(self._model.pk.attribute)})")
         version = self._version_of(item)
         next_to = version - 1 if version else version
@@ -66,14 +67,14 @@ class Writes(Generic[T]):
         return dataclasses.replace(write, demanded=None), stored
 
     def blind_put(self, item: T) -> tuple[Mapping[str, Attribute], T]:
-        """Return what replaces whatever is there, with its version counted: batches cannot demand anything."""
+        """Return the item of an unconditional put, with its version incremented: batches cannot have conditions."""
         write, stored = self._put("put", item, Expression(), self._version_of(item))
         return write.arguments["Item"], stored
 
     def update(
         self, key: Mapping[str, Attribute], updates: Mapping[str, Any], condition: Expression, version: int | None
     ) -> Write:
-        """Change some attributes."""
+        """Update some attributes."""
         change = _Change(condition)
         for name, value in updates.items():
             self._change(change, self._model.field(name), value)
@@ -93,11 +94,11 @@ class Writes(Generic[T]):
         return Write("delete", key, {"Key": key, **condition.arguments("ConditionExpression")}, version)
 
     def check(self, key: Mapping[str, Attribute], condition: Expression) -> Write:
-        """Demand something of an item."""
+        """Require a condition on an item."""
         return Write("condition check", key, {"Key": key, **condition.arguments("ConditionExpression")})
 
     def judged(self, failed: ConditionFailedError, write: Write) -> ConditionFailedError:
-        """Return the error of a failed condition, as a VersionConflictError if the version is what differs."""
+        """Return the error of a failed condition: VersionConflictError if the version differs."""
         field = self._model.version
         if write.demanded is None or field is None:
             return failed
@@ -106,7 +107,7 @@ class Writes(Generic[T]):
             return failed
         found = "there is no item" if not failed.item else f"it has version {stored or 'none'}"
         return VersionConflictError(
-            f"{failed}; the version {write.demanded} was demanded and {found}: it was changed since it was read",
+            f"{failed}; version {write.demanded} was required and {found}: it was changed since it was read",
             item=failed.item,
             reasons=failed.reasons,
         )
@@ -114,12 +115,12 @@ class Writes(Generic[T]):
     # --- Versions -----------------------------------------------------------
 
     def _version_of(self, item: T) -> int | None:
-        """Return the version of an object, 0 if it has none; None: the model has no versions."""
+        """Return the version of an object, 0 if it has none; None: the model has no version field."""
         field = self._model.version
         if field is None or not isinstance(item, self._model.model_class):
             return None
         version = getattr(item, field.name)
-        self._model.marshal_field(field, version)  # refuses what is none
+        self._model.marshal_field(field, version)  # refuses invalid versions
         return version or 0
 
     def _put(self, kind: str, item: T, condition: Expression, version: int | None) -> tuple[Write, T]:
@@ -132,7 +133,7 @@ class Writes(Generic[T]):
         return Write(kind, self._model.key_of(attributes), arguments, version, attributes), stored
 
     def _demand(self, condition: Expression, version: int) -> None:
-        """Demand a version of the stored item; 0: it has none."""
+        """Require a version of the stored item; 0: it has none."""
         field = self._versioned()
         name, value = condition.name(field.attribute), self._model.marshal_field(field, version)
         if version == 0:
@@ -141,27 +142,25 @@ class Writes(Generic[T]):
             condition.demand(f"{name} = {condition.value(value)}")
 
     def _count(self, change: _Change, condition: Expression, version: int | None) -> None:
-        """Count the version in an update, and demand one if it is given."""
+        """Increment the version in an update; require one if it is given."""
         if version is not None:
             self._demand(condition, version)
             change.set(self._versioned().attribute, {"N": str(version + 1)})
         elif self._model.version is not None:
-            # Counted twice by a retry of boto3's, a version still differs from every
-            # one that was read before: nothing is lost by it.
+            # A retry by boto3 may increment it twice. That is harmless: it still differs
+            # from every version that was read before.
             change.add(self._model.version.attribute, {"N": "1"})
 
     def _versioned(self) -> Field:
         if self._model.version is None:
-            raise InvalidQueryError(f'{self._model.name} has no versions: give an int field roles=["version"]')
+            raise InvalidQueryError(f'{self._model.name} has no version field: give an int field roles=["version"]')
         return self._model.version
 
     # --- Changes ------------------------------------------------------------
 
     def _change(self, change: _Change, field: Field, value: Any) -> None:
         if field in (self._model.pk, self._model.sk, self._model.version):
-            raise InvalidQueryError(
-                f"{self._model.name}.{field.name}: an update changes no key, and counts the version itself"
-            )
+            raise InvalidQueryError(f"{self._model.name}.{field.name}: keys and the version cannot be updated")
         name = change.begin(field)
         if isinstance(value, UpdateAdd):
             addend = self._added(field, value.value)
@@ -179,27 +178,27 @@ class Writes(Generic[T]):
         if not isinstance(codec, (NumberCodec, SetCodec)):
             raise InvalidQueryError(f"{self._model.name}.{field.name}: UpdateAdd: expected a number or a set")
         if isinstance(codec, EpochSecondsCodec):
-            codec = IntCodec()  # seconds to add are no time
+            codec = IntCodec()  # an addend is not a time
         addend = dataclasses.replace(field, codec=codec, omitempty=False)
         return self._model.marshal_field(addend, value)
 
 
 class _Change:
-    """An update expression that grows, and what it leaves behind."""
+    """An update expression under construction, and its result."""
 
     def __init__(self, expression: Expression) -> None:
         self.counts = False
-        """A number is added to, by the caller's wish."""
+        """Whether the caller adds to a number."""
         self._expression = expression
         self._clauses: dict[str, list[str]] = {"SET": [], "REMOVE": [], "ADD": []}
         self._changed: set[str] = set()
         self._leaves: dict[str, Attribute | None] = {}
-        self._derived = False  # from what is stored
+        self._derived = False  # from stored values
 
     def begin(self, field: Field) -> str:
-        """Return the attribute of a field that is changed; each once."""
+        """Return the attribute of a changed field. Raises if the field was changed before."""
         if field.name in self._changed:
-            raise InvalidQueryError(f"{field.name} is changed twice, by its name and by that of its attribute")
+            raise InvalidQueryError(f"{field.name} is updated twice, by its name and by that of its attribute")
         self._changed.add(field.name)
         return field.attribute
 
@@ -222,12 +221,12 @@ class _Change:
 
     @property
     def leaves(self) -> Mapping[str, Attribute | None] | None:
-        """As in Write."""
+        """See Write.leaves."""
         return None if self._derived else self._leaves
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing but a version would be changed."""
+        """Whether it changes nothing except a version."""
         return not self._changed
 
     @property

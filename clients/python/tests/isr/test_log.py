@@ -186,7 +186,7 @@ def test_a_change_that_was_sent_is_not_waited_for_without_bound(client: Any, tab
     (page,) = fill_pages(client, table_name, store, 1)
     log = store._log
     sent = _Ticket(pins(store, [page])[0], 1, threading.Condition(log._lock), until=0.0)
-    with log._lock, pytest.raises(UnknownOutcomeError, match="there is no answer yet"):
+    with log._lock, pytest.raises(UnknownOutcomeError, match="there is no reply yet"):
         log._wait_locked(sent)
 
 
@@ -240,7 +240,7 @@ def pins(store: FaceTheoryIsrMetaStore, pages: Iterable[str]) -> list[LogChange]
 
 
 class Broken:
-    """A change that DynamoDB refuses as invalid."""
+    """A change that DynamoDB rejected as invalid."""
 
     pk = ""
     page = ReloadTarget(tenant="", key="broken")

@@ -312,7 +312,7 @@ def test_publish_over_a_pin(client: Any, table_name: str, history: bool, subtest
 
 @pytest.mark.parametrize("operation", ["pin", "publish"])
 def test_the_sequence_is_read_after_the_pause(client: Any, table_name: str, operation: str) -> None:
-    """Another process changes the log before the first request and during every pause, and yet every change is made in the end."""
+    """Another process changes the log before the first request and during every backoff; every change still commits."""
     fleet = new_fleet(client, table_name)
     publish(fleet.rival, "g1")
     fleet.rival.pin(KEY)
@@ -393,7 +393,7 @@ def test_a_publish_is_not_repeated_under_a_token_that_may_be_forgotten(client: A
         "provide-client-params.dynamodb.TransactWriteItems",
         lambda params, **_: sent.append(params["ClientRequestToken"]),
     )
-    with pytest.raises(UnknownOutcomeError, match="the table does not tell"):
+    with pytest.raises(UnknownOutcomeError, match="reading the table failed"):
         fleet.store.publish(lease, lease.record, new_entry("g1"))
     assert len(set(sent)) == len(sent) == 2, "ours and the rival's, once each"
 
@@ -563,8 +563,8 @@ def test_what_was_never_sent_is_refused_at_once(client: Any, table_name: str) ->
     fleet = new_fleet(client, table_name)
     lease = fleet.store.acquire_lease(KEY)
     other = replace(lease.record, fence=fleet.rival.read("another").fence)
-    with pytest.raises(TheorydbError, match="read the page that the lease is for"):
+    with pytest.raises(TheorydbError, match="read the page of the lease"):
         fleet.store.publish(lease, other, new_entry("g1"))
-    with pytest.raises(TheorydbError, match="one that this store has acquired"):
+    with pytest.raises(TheorydbError, match="a lease that this store has acquired"):
         fleet.rival.publish(lease, lease.record, new_entry("g1"))
     assert fleet.meta() == ""

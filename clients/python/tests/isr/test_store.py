@@ -193,7 +193,7 @@ def test_a_lease_that_is_lost_is_told_of(client: Any, table_name: str) -> None:
                     call()
             told.append(True)
 
-    with pytest.raises(LeaseLostError, match="before the work ended"):
+    with pytest.raises(LeaseLostError, match="before the block ended"):
         work()
     assert told == [True]
     assert store.get(KEY) is None
@@ -343,7 +343,7 @@ def test_a_request_needs_its_inputs(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     requests: list[dict[str, Any]] = [{}, {"inputs": {"a": 1}, "request_hash": "h"}]
     for request in requests:
-        with pytest.raises(InvalidInputError, match="either inputs or request_hash"):
+        with pytest.raises(InvalidInputError, match="inputs or request_hash"):
             store.acquire_lease(KEY, idempotency_key="r", **request)
     assert rows(client, table_name) == {}
 
@@ -370,7 +370,7 @@ def test_older_versions_are_pruned(client: Any, table_name: str) -> None:
         store.publish(lease, lease.record, new_entry(f"g{number}"), history=True, keep=3)
     assert [entry.generation_id for entry in store.versions(KEY)] == ["g5", "g4", "g3"]
     lease = store.acquire_lease(KEY)
-    with pytest.raises(ConditionFailedError, match="used once"):
+    with pytest.raises(ConditionFailedError, match="each generation id once"):
         store.publish(lease, lease.record, new_entry("g4"), history=True)
 
 

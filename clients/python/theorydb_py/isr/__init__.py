@@ -1,18 +1,18 @@
-"""The metadata of cached pages (incremental static regeneration), and the leases to regenerate them.
+"""The metadata and the leases of cached pages (incremental static regeneration).
 
-The rows of one page share a partition; the first three are neighbours in sort
-order, so that one strongly consistent query reads them:
+The rows of a page share a partition. LOCK, META and PURGE are adjacent in sort order,
+so that one strongly consistent query reads all three:
 
-    pk = CACHE#…   sk = LOCK    who regenerates
-                   sk = META    what is current
-                   sk = PURGE   the purge of this very page
-                   sk = REQ#…   a request with an idempotency key
-                   sk = VER#…   generations that are kept
-    pk = PURGE     sk = SEQ     the purge sequence of the whole table
-                   sk = LOG#…   what happened at a sequence
+    pk = CACHE#…   sk = LOCK    the lease
+                   sk = META    the current entry
+                   sk = PURGE   the purge of this page
+                   sk = REQ#…   request records (idempotency keys)
+                   sk = VER#…   versions: generations kept for rollbacks
+    pk = PURGE     sk = SEQ     the purge sequence of the table
+                   sk = LOG#…   the change at each sequence
 
-They are those of the Go package dynamostore and of the TypeScript client;
-spec/schema.md says what each attribute is.
+The Go package dynamostore and the TypeScript client use the same rows; see
+spec/schema.md for each attribute.
 """
 
 from theorydb_py.isr.canonical import canonical_key

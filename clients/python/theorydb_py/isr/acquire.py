@@ -1,4 +1,4 @@
-"""Taking a lease, until it is known whose it is."""
+"""Acquires a lease and settles lost replies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from theorydb_py.outcome import Outcome, condition_held, outcome_of
 
 
 def acquire(connection: Connection, lease: IsrLease) -> None:
-    """Take a lease that nobody has asked for yet.
+    """Acquire the lease, or raise.
 
-    A request whose reply was lost is repeated under the same token: if the row
-    that refuses it carries that token, the first one was carried out. If the
-    answer stays out, the row is deleted by its token. LeaseHeldError: somebody
-    else has it. UnknownOutcomeError: not even that was answered; the worst that
-    remains is a lease that nobody uses until it expires.
+    A request whose reply was lost is repeated under the same token: if the row that
+    refuses it carries that token, the first request was applied. If no reply comes, the
+    row is deleted by its token.
+
+    Raises LeaseHeldError if another process holds the lease, and UnknownOutcomeError if
+    the deletion got no reply either: at worst an unused lease then remains until it
+    expires.
     """
     started, attempt = connection.monotonic(), 0
     while True:
@@ -41,27 +43,27 @@ def acquire(connection: Connection, lease: IsrLease) -> None:
 
 
 def may_go_on(connection: Connection, attempt: int, started: float) -> bool:
-    """Wait before another attempt at an acquisition, unless it was tried often or long enough."""
+    """Back off before the next attempt; return False once the attempts or the timeout are used up."""
     retry = connection.retry
     return attempt < retry.attempts and retry.pause(attempt, started + retry.timeout)
 
 
 def _take(connection: Connection, lease: IsrLease) -> None:
-    """Ask for the LOCK row once. If we crash here, a lease expires."""
+    """Write the LOCK row once. After a crash here the lease expires."""
     now, started = connection.now(), connection.monotonic()
     expires_at = expiry(now, lease.duration_seconds)
     row = new_lock(lease.pk, lease.lease_token, lease.lease_owner, expires_at)
     answer = connection.call("put_item", ReturnValues="ALL_OLD", **put(row, is_free(int(now))))
-    # What it replaced: a back-off that has passed, or a lease whose holder died.
+    # The replaced row is a backoff that has passed, or a lease whose holder died.
     lease.failures = lock_of(answer.get("Attributes", {})).failures
     lease.granted(expires_at, started)
 
 
 def _contest(lease: IsrLease, refusal: Exception, started: float) -> None:
-    """Read the row that refused us.
+    """Read the row that refused the request.
 
-    Our own token on it means that an earlier attempt, ours or boto3's, was carried
-    out and its reply lost.
+    Our own token on it means that an earlier attempt, ours or boto3's, was applied and
+    its reply was lost.
     """
     row = stored_item(refusal) or {}
     found = lock_of(row)
@@ -71,29 +73,29 @@ def _contest(lease: IsrLease, refusal: Exception, started: float) -> None:
 
 
 def abandon(connection: Connection, lease: IsrLease, cause: Exception) -> Exception:
-    """Make sure that a lease whose acquisition was not answered is nobody's, and return what to raise.
+    """Release a lease whose acquisition got no reply, and return the error to raise.
 
-    A request of it that was begun, and which nobody will carry out, can be made
-    again.
+    If its request record was already STARTED, it becomes FAILED, so that the request
+    can be retried.
     """
     deadline = connection.monotonic() + connection.retry.timeout
     try:
         drop(connection, lease, deadline)
-        end_request(connection, lease, failed(f"it was not begun: {cause}"), deadline)
+        end_request(connection, lease, failed(f"the acquisition failed: {cause}"), deadline)
     except Exception as failure:
         return UnknownOutcomeError(
-            f"acquire the lease of {lease.pk}: there was no answer ({cause}), nor to giving it back ({failure}): "
-            "try again once it has expired"
+            f"acquire the lease of {lease.pk}: no reply ({cause}), and none to its release ({failure}): "
+            "try again after the lease has expired"
         )
-    connection.logger.warning("settled an unanswered acquisition of %s: %s", lease.pk, cause)
+    connection.logger.warning("settled an acquisition without a reply: %s: %s", lease.pk, cause)
     return cause if isinstance(cause, TheorydbError) else read_failure(f"acquire the lease of {lease.pk}", cause)
 
 
 def drop(connection: Connection, lease: IsrLease, deadline: float | None) -> bool:
-    """Delete the LOCK row if it carries the lease's token, and say whether it did; deadline as in Connection.repeat.
+    """Delete the LOCK row if it carries the lease's token; return whether it did. deadline: see Connection.repeat.
 
-    Afterwards no row carries the token, and no request that demands it can succeed
-    any more.
+    Afterwards no row carries the token, so that no pending request that requires it can
+    succeed.
     """
     ours = compare("lease_token", "=", string(lease.lease_token))
     row = delete(key(lease.pk, SK_LOCK), ours)

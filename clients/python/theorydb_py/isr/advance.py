@@ -1,4 +1,4 @@
-"""The part of a transaction that makes it a change of the purge log."""
+"""The actions that append an entry to the purge log."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from theorydb_py.isr.transaction import Action, Purpose
 
 
 def advance(seen: SeenSequence, change_id: str, reload: Several[ReloadTarget], now: float) -> list[Action]:
-    """State that the sequence after the one that was seen is a change's, and what that is about.
+    """Return the actions that advance SEQ by one and write the log row of that sequence.
 
-    There is no condition on the log: whoever advances the sequence to it owns the row.
+    The log row needs no condition: the transaction that advances SEQ owns it.
     """
     following = seen.sequence.seq + 1
     unchanged = absent() if seen.stored is None else compare("seq", "=", seen.stored)

@@ -1,8 +1,8 @@
-"""Numbers and times of rows: how they are rounded, and what bounds them.
+"""Rounding and bounds of stored numbers and times.
 
-Numbers are written as integers. Those of other writers may be fractions and of
-any size: they are rounded down, or up where the condition that judges them
-compares with a whole second, and saturate.
+This package writes integers. Other writers may store fractions and numbers of any size:
+these are rounded down (up where a condition compares them with a whole second) and
+saturate.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from theorydb_py.number import parse_decimal
 from theorydb_py.times import MAX_EPOCH
 
 SATURATION = 1 << 62
-"""What larger numbers are read as, in both directions."""
+"""Larger magnitudes saturate here."""
 MAX_COUNT = SATURATION - 1
 """The largest sequence, version or length."""
 MIN_STATUS, MAX_STATUS = 100, 999
 MAX_INTERVAL = 10 * 365 * 24 * 3600
-"""The longest interval, ten years, in seconds."""
+"""The longest interval in seconds: ten years."""
 LONGEST_LEASE = MAX_INTERVAL + 24 * 3600
-"""How far ahead a lease may end, in seconds: the longest one, and a day for clocks that differ."""
+"""How far ahead a lease may end, in seconds: the longest lease and a day of clock skew."""
 
 
 def floor_number(digits: str) -> int | None:
-    """Round a number as DynamoDB writes it down; None if the text is no number."""
+    """Round a number in DynamoDB's notation down; None if the text is not a number."""
     number = _decimal(digits)
     return None if number is None else math.floor(number)
 
 
 def ceil_number(digits: str) -> int | None:
-    """Round a number up, as ``floor_number`` rounds it down."""
+    """Round a number in DynamoDB's notation up; None if the text is not a number."""
     number = _decimal(digits)
     return None if number is None else math.ceil(number)
 
@@ -42,35 +42,35 @@ def _decimal(digits: str) -> Decimal | None:
         number = parse_decimal(digits)
     except ValueError:
         return None
-    # Saturated before it is expanded: an exponent may say thousands of digits.
+    # Saturate before expanding: an exponent may stand for thousands of digits.
     return min(max(number, Decimal(-SATURATION)), Decimal(SATURATION))
 
 
 def clamp(value: int, most: int) -> int:
-    """Bring a value into [0, most]."""
+    """Clamp a value to [0, most]."""
     return min(max(value, 0), most)
 
 
 def check_number(name: str, value: object) -> float:
-    """Refuse what is no finite number. A bool is none."""
+    """Require a finite number. A bool is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidInputError(f"{name} is {value!r}: expected a finite number")
     return value
 
 
 def check_moment(name: str, value: object) -> float:
-    """Refuse what is no time in epoch seconds before the year 10000."""
+    """Require a time in epoch seconds before the year 10000."""
     number = check_number(name, value)
     if not 0 <= number <= MAX_EPOCH:
         raise InvalidInputError(
-            f"{name} is {value!r}: expected epoch seconds from 0 to {MAX_EPOCH}, the end of the year 9999; "
+            f"{name} is {value!r}: expected epoch seconds from 0 to {MAX_EPOCH} (the end of the year 9999); "
             "divide milliseconds by 1000"
         )
     return number
 
 
 def check_interval(name: str, value: object) -> int:
-    """Return an interval in whole seconds, rounded up, at most ten years; negative ones are refused."""
+    """Return an interval in whole seconds, rounded up, at most ten years. Negative intervals are refused."""
     number = check_number(name, value)
     if number < 0:
         raise InvalidInputError(f"{name} is {value!r}: expected seconds from 0 to {MAX_INTERVAL} (ten years)")
@@ -78,14 +78,14 @@ def check_interval(name: str, value: object) -> int:
 
 
 def check_count(name: str, value: object, most: int = MAX_COUNT) -> int:
-    """Refuse what is no integer from 0 to most."""
+    """Require an integer from 0 to most."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise InvalidInputError(f"{name} is {value!r}: expected an integer from 0 to {most}")
     return value
 
 
 def lease_seconds(name: str, milliseconds: object) -> int:
-    """Return the lifetime of a lease in whole seconds, rounded up, at most ten years."""
+    """Convert a lease duration to whole seconds, rounded up, at most ten years."""
     number = check_number(name, milliseconds)
     if number <= 0:
         raise InvalidInputError(f"{name} is {milliseconds!r}: expected more than 0 milliseconds, such as 30000")

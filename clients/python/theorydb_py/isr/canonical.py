@@ -1,9 +1,9 @@
-"""The canonical text of a cache key, by which ``isr serve`` keeps the page of a URL.
+"""Canonical cache keys: the key under which ``isr serve`` stores the page of a URL.
 
     host + path ['?' + query, sorted by names, percent-encoded] ['#' + variant]
 
-The host is a name or an IP address, in lower case, without a trailing dot and a
-default port; there is no scheme.
+The host is a name or an IP address in lower case, without a trailing dot and without a
+default port. The key has no scheme.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _UNRESERVED = re.compile(r"[A-Za-z0-9\-._~]")
 
 
 def canonical_key(text: str) -> str:
-    """Return the key of a URL, or of a key's text, with every query parameter that is written there.
+    """Return the canonical key of a URL or of a key, with all its query parameters.
 
-    InvalidKeyError: it does not begin with a host name, is not percent-encoded as
-    a URL is, or the key has more than 4,096 bytes.
+    Raises InvalidKeyError if the text does not begin with a host name, is not
+    percent-encoded like a URL, or if the key is longer than 4,096 bytes.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"the key is {text!r}: expected a str such as https://example.com/page")
@@ -39,7 +39,7 @@ def canonical_key(text: str) -> str:
     host, slash, path = rest.partition("/")
     if host.endswith(":") and path.startswith("/"):
         raise InvalidKeyError(
-            f"{text[:100]!r} has another scheme than http and https: expected a URL like https://example.com/page "
+            f"{text[:100]!r} has a scheme other than http and https: expected a URL like https://example.com/page "
             "or a key like example.com/page"
         )
     key = _canonical_host(host, text) + _canonical_path(slash + path or "/", text)
@@ -63,7 +63,7 @@ def _canonical_host(host: str, text: str) -> str:
     if port and (port[0] == "0" or int(port) > _LAST_PORT):
         raise refused
     name = name.lower()
-    # The key has no scheme, so that the default port of either is dropped.
+    # The key has no scheme, so both default ports are dropped.
     return name if port in ("", "80", "443") else f"{name}:{port}"
 
 
@@ -76,8 +76,8 @@ def _is_ipv6(bracketed: str) -> bool:
 
 
 def _canonical_path(path: str, text: str) -> str:
-    """Bring percent-encoding to the one form of RFC 3986, section 6.2.2: nothing that need not be."""
-    refused = InvalidKeyError(f"{text[:100]!r} has a path that is not percent-encoded as a URL's")
+    """Normalize percent-encoding (RFC 3986, section 6.2.2): unreserved characters are decoded."""
+    refused = InvalidKeyError(f"the path of {text[:100]!r} is not percent-encoded like a URL's")
     if _PATH.fullmatch(path) is None:
         raise refused
 
@@ -92,11 +92,11 @@ def _canonical_path(path: str, text: str) -> str:
 
 
 def _canonical_query(query: str, text: str) -> str:
-    """Sort parameters by name, percent-encoded. Those of one name keep their order, as it may carry meaning."""
+    """Sort and percent-encode parameters. Equal names keep their order, which may be significant."""
     pairs: list[tuple[str, str]] = []
     for part in filter(None, query.split("&")):
-        if ";" in part:  # some servers split there: not ours to guess
-            raise InvalidKeyError(f"{text[:100]!r} has a query with a semicolon: percent-encode it")
+        if ";" in part:  # some servers separate parameters there: ambiguous
+            raise InvalidKeyError(f"the query of {text[:100]!r} contains a semicolon: percent-encode it as %3B")
         name, equals, value = part.partition("=")
         encoded = _requote(name, text)
         pairs.append((encoded, encoded + (equals and equals + _requote(value, text))))
@@ -105,8 +105,8 @@ def _canonical_query(query: str, text: str) -> str:
 
 
 def _requote(part: str, text: str) -> str:
-    """Percent-encode all but unreserved characters of a part of a query, once."""
-    refused = InvalidKeyError(f"{text[:100]!r} has a query that is not percent-encoded as a URL's")
+    """Percent-encode everything in a name or value except unreserved characters, once."""
+    refused = InvalidKeyError(f"the query of {text[:100]!r} is not percent-encoded like a URL's")
 
     def byte(escape: re.Match[bytes]) -> bytes:
         if re.fullmatch(rb"[0-9A-Fa-f]{2}", escape[1]) is None:

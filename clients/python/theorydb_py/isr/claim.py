@@ -1,9 +1,8 @@
-"""Taking a lease for a request: LOCK and REQ# in one transaction.
+"""Acquires a lease for a request record: LOCK and REQ# in one transaction.
 
-So a request is STARTED by a holder of the lease and by nobody else, and whoever
-does not get the lease leaves no trace. Both rows are read before: what a
-transaction replaces is not told, and it is refused without saying all that is
-wrong.
+Only the holder of the lease can start a request, and a refused acquisition writes
+nothing. Both rows are read first: a transaction does not return the items that it
+replaces, and a cancellation does not name every failed condition.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from theorydb_py.isr.requestrow import Attempt, Claim, in_progress, is_unchanged
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
 from theorydb_py.outcome import Outcome, outcome_of
 
-# The rows of others are an answer, whatever else was sent before.
+# Definite, whatever was sent before: the rows belong to other processes.
 _ANSWERS = (LeaseHeldError, RequestCompletedError, RequestInProgressError, RequestMismatchError)
 
 
 @dataclass(frozen=True)
 class _Claiming:
-    """One request for a lease and a claim, made of the rows as they were found."""
+    """One transaction that writes the lease and the claim, based on the rows as they were read."""
 
     transaction: Transaction
-    failures: int  # of the lease that it replaces
-    expires_at: int  # of the lease that it asks for
-    asked: float  # before it was sent, on the monotonic clock
+    failures: int  # of the lease that is replaced
+    expires_at: int  # of the requested lease
+    asked: float  # monotonic time before sending
 
 
 def acquire_for(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Claim) -> None:
-    """Take a lease that nobody has asked for yet, for a request, or raise.
+    """Acquire a lease for a request, or raise.
 
-    Errors: LeaseHeldError; RequestCompletedError, RequestInProgressError and
-    RequestMismatchError for a request that was made before; MalformedRowError;
-    UnknownOutcomeError as of acquire.
+    Raises LeaseHeldError; RequestCompletedError, RequestInProgressError or
+    RequestMismatchError if the idempotency key was used before; MalformedRowError;
+    UnknownOutcomeError as acquire does.
     """
     started, tries, unanswered = connection.monotonic(), 0, False
     claiming: _Claiming | None = None
@@ -59,14 +58,14 @@ def acquire_for(connection: Connection, lease: IsrLease, attempt: Attempt, claim
         try:
             claiming = claiming or _look(connection, lease, attempt, claim)
             if claiming is None:
-                return  # the rows are ours already, by a request whose reply was lost
+                return  # a request whose reply was lost was applied
             claiming.transaction.send()
         except Exception as error:
             outcome, failure = outcome_of(error), error
             if claiming is None or outcome is Outcome.REFUSED:
                 raise _failed(connection, lease, failure, unanswered) from error
             if outcome is Outcome.CONDITION_FAILED:
-                # Somebody was faster, perhaps an earlier request of ours.
+                # Another process was faster, or an earlier request of ours was applied.
                 verdict = _contest(connection, lease, claiming, claim, error)
                 if verdict is None:
                     return
@@ -83,7 +82,7 @@ def acquire_for(connection: Connection, lease: IsrLease, attempt: Attempt, claim
 
 
 def _look(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Claim) -> _Claiming | None:
-    """Read what there is, and prepare to replace it; None if it is ours already. Raises if it is not to be replaced."""
+    """Read both rows and prepare the transaction; None if they are ours already. Raises if they must stay."""
     stored, earlier = find_request(connection, lease.pk, claim.key)
     stored_lock = connection.read_row(lease.pk, SK_LOCK)
     lock = lock_of(stored_lock) if stored_lock else Lock()
@@ -101,16 +100,16 @@ def _look(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Clai
         Action(Purpose.LOCK, "Put", _lock(lease, stored_lock, int(now), expires_at)),
         Action(Purpose.REQUEST, "Update", _request(lease, attempt, claim, stored, expires_at)),
     ]
-    # If we crash once it is carried out, the lease expires, and the request may be
+    # After a crash behind this commit point the lease expires, and the request can be
     # taken over at the same moment.
     return _Claiming(Transaction(connection, actions), lock.failures, expires_at, asked)
 
 
 def _lock(lease: IsrLease, found: Item | None, now: int, expires_at: int) -> dict[str, Any]:
-    """State the lease, on condition that the row counts as many failures as the one that was read.
+    """Return the put of the lease, on condition that the row has the failure count that was read.
 
-    A worker that froze after it had looked must not take over failures that others
-    have made up for.
+    A worker that froze after reading must not overwrite the count with failures that a
+    success has reset since.
     """
     as_counted = same("failures", (found or {}).get("failures"))
     return put(new_lock(lease.pk, lease.lease_token, lease.lease_owner, expires_at), all_of(is_free(now), as_counted))
@@ -123,20 +122,16 @@ def _request(lease: IsrLease, attempt: Attempt, claim: Claim, found: Item | None
 def _contest(
     connection: Connection, lease: IsrLease, claiming: _Claiming, claim: Claim, error: Exception
 ) -> Exception | None:
-    """Read the rows that refused us: None if they are ours.
-
-    Otherwise it is what is said to somebody for whom others are faster time and
-    again.
-    """
+    """Judge the rows that refused the transaction: None if they are ours, else the error once retries run out."""
     why: Refusal = claiming.transaction.refusal(error)
     if Purpose.LOCK in why:
         row = why[Purpose.LOCK] or {}
-        lock = lock_of(row) if row else Lock(lease_expires_at=connection.second())  # given up since we looked
+        lock = lock_of(row) if row else Lock(lease_expires_at=connection.second())  # released since it was read
         if text(row, "lease_token") == lease.lease_token:
             lease.granted(lock.lease_expires_at, claiming.asked)
             return None
-        # Its time may be over by now: it was held, or another's failure, when it
-        # refused us.
+        # The lease may have expired by now; it was held, or in backoff, when it refused
+        # the request.
         return held_error(lease.pk, lock)
     row = why.get(Purpose.REQUEST) or {}
     try:
@@ -145,12 +140,12 @@ def _contest(
         return malformed
     if earlier is None:
         return error
-    # Claimed since we looked, whatever became of it.
+    # Claimed since it was read, whatever its outcome.
     return standing(earlier, claim, connection.now()) or in_progress(earlier)
 
 
 def _failed(connection: Connection, lease: IsrLease, error: Exception, unanswered: bool) -> Exception:
-    """Return the error of a claim. A request that was not answered may have made the rows ours."""
+    """Return the error of a failed claim. If a request got no reply, the rows may be ours: release them."""
     if isinstance(error, _ANSWERS):
         return error
     if unanswered:

@@ -1,4 +1,4 @@
-"""The reference's call: what it says of a generation, as an entry."""
+"""The entry that commit_generation, the call of the reference documents, publishes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ def committed(
 ) -> Entry:
     """Return the entry to publish.
 
-    described are members of an Entry that describe the content, None where the
-    caller did not say. Without any, the entry is as another service's: nobody could
-    check its body. InvalidInputError: some are given and not the two by which
-    readers know the body; or purge_seq is None then, as the lease was taken
-    elsewhere.
+    described holds the members of Entry that describe the content, None where the
+    caller did not pass one. Without any, the row is written as another service writes
+    it, since its body could not be verified.
+
+    Raises InvalidInputError if members are given without content_sha256 and
+    content_length, which readers need to verify the body, or if purge_seq is None,
+    which is the case for a lease of another process.
     """
     said = {name: value for name, value in described.items() if value is not None}
     if said and ("content_sha256" not in said or "content_length" not in said):
         raise InvalidInputError(
-            f"{', '.join(said)}: expected content_sha256 and content_length beside, by which readers know the body"
+            f"{', '.join(said)}: content_sha256 and content_length are required too, to verify the body"
         )
     if said and purge_seq is None:
         raise InvalidInputError(
-            "the lease was taken by another process: expected the purge_seq that it read before rendering, "
+            "another process acquired the lease: pass the purge_seq that it read before rendering, "
             "or nothing that describes the content"
         )
-    window: Any = revalidate_seconds  # checked, and rounded, where it is stored
+    window: Any = revalidate_seconds  # validated and rounded when it is stored
     return Entry(
         s3_key=html_pointer,
         generated_at=math.floor(check_number("generated_at_ms", generated_at_ms) / 1000),
@@ -55,7 +57,7 @@ def committed(
 
 
 def bare(entry: Entry) -> Entry:
-    """Return an entry of a row with the reference's attributes alone, as readers find it."""
+    """Reduce an entry to the attributes of the reference schema, as readers find it."""
     return Entry(
         s3_key=entry.s3_key,
         generated_at=entry.generated_at,

@@ -1,4 +1,4 @@
-"""One table, as the store asks it: reads, and how calls are repeated."""
+"""The store's access to its table: calls, retries and strongly consistent reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from theorydb_py.retry import Retry
 
 @dataclass(frozen=True)
 class Connection:
-    """A table and what the store needs to talk to it. Safe for concurrent use, as boto3's clients are."""
+    """A table and what the store needs to use it. Safe for concurrent use, as boto3's clients are."""
 
     client: DynamoDB
     table: str
@@ -27,52 +27,53 @@ class Connection:
     new_token: Callable[[], str]
     retry: Retry
     settle_timeout: float
-    """Seconds within which the outcome of an unanswered write is looked for."""
+    """How long an unanswered write is investigated, in seconds."""
     wait: Callable[[threading.Event, float], bool]
-    """How heartbeats wait for an event, at most so many seconds; it says whether the event has come."""
+    """Waits for an event, at most so many seconds, and returns whether it is set. Heartbeats wait with it."""
     logger: logging.Logger
-    """Hears of lost replies, and of extensions and releases that failed."""
+    """Logs lost replies, and extensions and releases that failed."""
 
     def now(self) -> float:
-        """Return the wall time in epoch seconds. InvalidInputError: the clock gives something else."""
+        """Return the wall time in epoch seconds. Raises InvalidInputError if the clock returns anything else."""
         return check_moment("now()", self.clock())
 
     def second(self) -> int:
-        """Return the second that it is."""
+        """Return the wall time in whole epoch seconds, rounded down."""
         return math.floor(self.now())
 
     def monotonic(self) -> float:
-        """Return the seconds of a clock that nobody sets."""
+        """Return the monotonic clock in seconds."""
         return self.retry.monotonic()
 
     def settling(self) -> float:
-        """Return the deadline of work that begins now to find out what became of a write."""
+        """Return the deadline of a settlement that begins now."""
         return self.monotonic() + self.settle_timeout
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Make one call of the client."""
+        """Call an operation of the client once."""
         answer: dict[str, Any] = getattr(self.client, operation)(TableName=self.table, **arguments)
         return answer
 
     def repeat(self, deadline: float | None, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Make a call that may be repeated without harm until its answer is definite.
+        """Call an idempotent operation until its answer is definite.
 
-        None: a few times at most; else until the deadline, by the monotonic clock.
+        deadline is a monotonic time; None limits the call to a few attempts instead.
         """
         if deadline is None:
             return self.retry.bounded(lambda: self.call(operation, **arguments))
         return self.retry.until(deadline, lambda: self.call(operation, **arguments))
 
     def read_row(self, pk: str, sk: str, deadline: float | None = None) -> Item | None:
-        """Read one row strongly, None if there is none. deadline is as in repeat."""
+        """Read one row strongly consistently; None if it does not exist. deadline: see repeat."""
         answer = self.repeat(deadline, "get_item", ConsistentRead=True, Key=key(pk, sk))
         item: Item | None = answer.get("Item")
         return item or None
 
     def query(self, pk: str, sort_keys: str, **arguments: Any) -> list[Item]:
-        """Return the rows of a partition, of all pages, read strongly.
+        """Return the rows of a partition, strongly consistently, following pagination.
 
-        sort_keys is the condition of them, of the values ``:first`` and ``:last``.
+        sort_keys is the key condition of the sort key, with the values ``:first`` and
+        ``:last``.
         """
         rows: list[Item] = []
         question = query_arguments(pk, sort_keys, **arguments)

@@ -1,6 +1,6 @@
-"""What the store tells of a page: plain values, with the names of the table.
+"""The values that the store returns and accepts, with the attribute names of the table.
 
-Times are epoch seconds, intervals are seconds, None is "none" or "never".
+Times are epoch seconds, intervals are seconds, None means absent or never.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from theorydb_py.isr.readers import HeaderValue
 from theorydb_py.times import MAX_EPOCH
 
 FOREVER = MAX_EPOCH
-"""The end of a pin that does not end by itself."""
+"""pinned_until of a pin without an end."""
 
 
 class State(StrEnum):
-    """What freshness says of an entry."""
+    """The result of freshness."""
 
     MISSING = "missing"
     """There is no entry."""
     PURGED = "purged"
-    """A hard purge covers it: it is never served."""
+    """A hard purge covers the entry: never serve it."""
     EXPIRED = "expired"
-    """Too old to be served, except while the origin fails."""
+    """Too old to serve, except while the origin fails."""
     STALE = "stale"
-    """Served, while it is regenerated behind."""
+    """Serve it while it is regenerated in the background."""
     FRESH = "fresh"
-    """Served as it is."""
+    """Serve it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """The current state of one page, or one kept generation of it."""
+    """The current state of a page, or one of its versions."""
 
     s3_key: str
-    """Where the body is."""
+    """The location of the stored body."""
     generated_at: int
     """When rendering began."""
     revalidate_seconds: int
@@ -46,22 +46,22 @@ class Entry:
     etag: str = ""
     """With its quotes, or empty."""
     ttl: int | None = None
-    """When DynamoDB may forget the row: garbage collection, no part of freshness."""
+    """When DynamoDB may expire the row: garbage collection only, freshness ignores it."""
 
     foreign: bool = False
-    """Another service wrote this row, with the attributes above alone; what follows is then empty."""
+    """Another service wrote this row: only the attributes above are set."""
     v: int = 0
-    """The fence: it grows with every publish, rollback and pin. A publish sets it."""
+    """The fence. Each publish, rollback and pin increments it; publish sets it."""
     generation_id: str = ""
-    """Unique in the table; ids of one page sort by time."""
+    """Unique in the table. Ids of one page sort by time."""
     key: str = ""
     """The cache key, for people and tools."""
     route: str = ""
-    """What rendered the page, or empty."""
+    """The route that rendered the page, or empty."""
     status: int = 200
-    """HTTP's."""
+    """The HTTP status."""
     headers: Mapping[str, tuple[HeaderValue, ...]] = field(default_factory=dict)
-    """Fields worth replaying, by lower-case name; bytes are values that are no UTF-8."""
+    """The stored response headers by lower-case name; bytes are values that are not UTF-8."""
     content_sha256: str = ""
     """The hex digest of the body."""
     content_length: int = 0
@@ -69,21 +69,21 @@ class Entry:
     tags: tuple[str, ...] = ()
     """Purge tags."""
     stale_seconds: int = 0
-    """How long after the freshness window the page may still be served."""
+    """The stale window, after the freshness window."""
     purge_seq: int = 0
     """The purge sequence when rendering began."""
     pinned_until: int | None = None
-    """Until then it does not expire by time; see FOREVER. In the past: the pin has ended."""
+    """The entry does not expire by time before then; see FOREVER. In the past: the pin has ended."""
     asserted_at: int | None = None
     """When a rollback last made this generation current."""
     render_ms: int = 0
-    """How long rendering took, in milliseconds; 0 if that is not known."""
+    """How long rendering took, in milliseconds; 0 if unknown."""
     withdrawn: bool = False
-    """The origin said that the page is gone, or not to be shared any more: the entry counts as missing."""
+    """The origin answered that the page is gone or private: the entry counts as missing."""
 
     @property
     def html_pointer(self) -> str:
-        """s3_key, by the name that commit_generation has for it."""
+        """s3_key, by the name that commit_generation uses."""
         return self.s3_key
 
     @property
@@ -94,27 +94,27 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentEntry(Entry):
-    """An entry, and what it was worth when it was read."""
+    """An entry and its freshness when it was read."""
 
     state: State
-    """Judged by the purge of this very page, and not by those of its tags or its site."""
+    """Considers the purge of this page, but not those of its tags or its site."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cover:
-    """The newest of the purges that cover one entry; zeros if there is none."""
+    """The combined purges that cover an entry; all zero if there are none."""
 
     seq: int = 0
     """The highest sequence of any covering purge."""
     hard_seq: int = 0
-    """The highest sequence of a hard one."""
+    """The highest sequence of a covering hard purge."""
     at: int = 0
-    """When the newest was made."""
+    """When the newest purge was made."""
     mark_lifetime: int = 0
-    """How long purge marks are kept; 0 if that is not known."""
+    """How long purge marks are kept; 0 if unknown."""
 
     def merge(self, other: Cover) -> Cover:
-        """Return the cover that is the newer of two in each respect."""
+        """Return the maximum of both states in each field."""
         return Cover(
             seq=max(self.seq, other.seq),
             hard_seq=max(self.hard_seq, other.hard_seq),
@@ -125,18 +125,18 @@ class Cover:
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """A lease row. It is a hint, as it may change at any time: only an acquisition decides."""
+    """A LOCK row. It is a hint, as it may change at any time: only an acquisition decides."""
 
     owner: str = ""
-    """What the holder calls itself; empty if it does not say, or the row is a back-off."""
+    """The holder's name; empty if it gave none, or for a backoff."""
     lease_expires_at: int = 0
-    """From when on the lease is free."""
+    """When the lease becomes free."""
     failures: int = 0
     """How many attempts failed in a row."""
 
     @property
     def is_back_off(self) -> bool:
-        """Whether the row is no lease but the pause that a failure left."""
+        """Whether the row is a backoff after a failure, not a lease."""
         return self.owner == "" and self.failures > 0
 
 
@@ -145,14 +145,14 @@ class Record:
     """One strongly consistent read of a page."""
 
     entry: Entry | None = None
-    """None if there is none, or none that is valid."""
+    """None if there is no valid entry."""
     cover: Cover = Cover()
-    """The purge of this very page."""
+    """The purge of this page."""
     lock: Lock | None = None
     malformed: MalformedRowError | None = None
     """Why a stored row could not be used: the entry then counts as missing."""
     fence: Fence
-    """By which a write recognises that nothing was written since; the store's own."""
+    """Lets a write detect any write since this read. Internal to the store."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,14 +160,14 @@ class Sequence:
     """The state of the purge log."""
 
     seq: int = 0
-    """The number of the newest change, 0 if there never was one."""
+    """The sequence of the newest change, 0 before the first one."""
     mark_lifetime: int = 0
     """How long purge marks are kept; 0 if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReloadTarget:
-    """A page that nodes are to read again."""
+    """A page that every node must reload."""
 
     tenant: str
     key: str
@@ -175,39 +175,39 @@ class ReloadTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What happened at a sequence. Kinds of change that this version does not know leave reload empty."""
+    """The change at one sequence. reload is empty for kinds of change that this version does not know."""
 
     seq: int
-    """0 if the row does not say it."""
+    """0 if the row does not contain it."""
     reload: tuple[ReloadTarget, ...] = ()
     malformed: MalformedRowError | None = None
-    """Why the row cannot be read. It may be what a node has to know: everything is to be read anew."""
+    """Why the row is unreadable. It may concern any page: flush everything that is held in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The record of a request with an idempotency key."""
+    """A request record: the state of an idempotency key."""
 
     key: str
     request_hash: str
     status: str
     """STARTED, COMPLETED or FAILED."""
     result_s3_key: str = ""
-    """The body that answers a completed one, as generation_id the generation."""
+    """The stored body of a completed request; generation_id names its generation."""
     generation_id: str = ""
     in_progress_until: int = 0
-    """When a started one may be taken over."""
+    """When a started request may be taken over."""
     error: str = ""
-    """Why it failed."""
+    """The error of a failed request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assertion:
-    """What somebody declares of a page by a rollback or a pin. Fields as in Entry."""
+    """How a rollback or a pin sets the entry's timestamps. Fields as in Entry."""
 
     asserted_at: int
     pinned_until: int | None = None
     ttl: int | None = None
-    """When DynamoDB may forget META; None: never."""
+    """When DynamoDB may expire META; None: never."""
     superseded_at: int | None = None
-    """When it may forget the version that was current; None: with META, but after 30 days at the latest."""
+    """When the superseded version may expire; None: with META, after 30 days at the latest."""

@@ -1,8 +1,7 @@
-"""Conditions and updates, in DynamoDB's expressions.
+"""Builds DynamoDB's condition and update expressions.
 
-A condition is a function that states itself in the expressions of one request,
-so that parts can be put together without their placeholders getting in each
-other's way.
+A condition is a function that renders itself into the expressions of one request, so
+that conditions can be combined without placeholder collisions.
 """
 
 from __future__ import annotations
@@ -19,51 +18,50 @@ Condition = Callable[[Expression], str]
 
 
 def exists(path: str = "pk") -> Condition:
-    """Demand an attribute, or the row itself."""
+    """Require that an attribute, or the row itself, exists."""
     return lambda e: f"attribute_exists({_path(e, path)})"
 
 
 def absent(path: str = "pk") -> Condition:
-    """Demand that there is no such attribute, or no row."""
+    """Require that an attribute, or the row itself, does not exist."""
     return lambda e: f"attribute_not_exists({_path(e, path)})"
 
 
 def compare(path: str, operator: str, value: Attribute) -> Condition:
-    """Demand that an attribute compares so with a value."""
+    """Require that a comparison holds."""
     return lambda e: f"{_path(e, path)} {operator} {e.value(value)}"
 
 
 def same(path: str, found: Attribute | None) -> Condition:
-    """Demand that an attribute is as it was found, whatever it was; None: that there is none."""
+    """Require that an attribute still has the value that was read; None: that it still does not exist."""
     return absent(path) if found is None else compare(path, "=", found)
 
 
 def no_number(path: str) -> Condition:
-    """Demand that an attribute is anything but a number."""
+    """Require that an attribute is not a number."""
     return lambda e: f"NOT attribute_type({_path(e, path)}, {e.value(string('N'))})"
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """Demand all of them."""
+    """Require all of the conditions."""
     return lambda e: " AND ".join(c(e) if len(conditions) == 1 else f"({c(e)})" for c in conditions)
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """Demand one of them."""
+    """Require one of the conditions."""
     return lambda e: " OR ".join(c(e) for c in conditions)
 
 
 def is_held(token: str, now: int) -> Condition:
-    """Demand a LOCK row that is ours and has not expired."""
+    """Require a LOCK row with our token that has not expired."""
     return all_of(compare("lease_token", "=", string(token)), compare("lease_expires_at", ">", number(now)))
 
 
 def is_free(now: int) -> Condition:
-    """Demand that nobody holds the lease, as lockrow.is_held judges it.
+    """Require that the lease is free, by the same rule as lockrow.is_held.
 
-    A row without a number cannot say when it ends: it is free. So is one that ends
-    later than any lease can, such as one in milliseconds: it would lock the page until
-    the year 9999.
+    A row without a numeric end is free. So is one that ends later than any lease can,
+    such as one in milliseconds: it would lock the page for centuries.
     """
     return any_of(
         absent(),
@@ -74,19 +72,19 @@ def is_free(now: int) -> Condition:
 
 
 def put(item: Mapping[str, Attribute], condition: Condition | None = None) -> dict[str, Any]:
-    """Return the arguments that write a row whole."""
+    """Return the arguments of a put."""
     return {"Item": dict(item), **_arguments(Expression(), condition)}
 
 
 def delete(key: Mapping[str, Attribute], condition: Condition) -> dict[str, Any]:
-    """Return the arguments that delete a row."""
+    """Return the arguments of a delete."""
     return {"Key": dict(key), **_arguments(Expression(), condition)}
 
 
 def update(
     key: Mapping[str, Attribute], changes: Mapping[str, Attribute | None], condition: Condition
 ) -> dict[str, Any]:
-    """Return the arguments that set attributes of a row, and remove those whose change is None."""
+    """Return the arguments of an update that sets attributes, and removes those whose change is None."""
     e = Expression()
     sets = [f"{_path(e, name)} = {e.value(value)}" for name, value in changes.items() if value is not None]
     removes = [_path(e, name) for name, value in changes.items() if value is None]
@@ -102,5 +100,5 @@ def _arguments(e: Expression, condition: Condition | None, **more: str) -> dict[
 
 
 def _path(e: Expression, path: str) -> str:
-    """Return an attribute's path, with a placeholder for each name: some are reserved."""
+    """Return an attribute path with a placeholder for each name, as some names are reserved."""
     return ".".join(map(e.name, path.split(".")))

@@ -1,4 +1,4 @@
-"""The fence: what a read keeps of rows, so that a write replaces exactly these and no others."""
+"""The fence: what a read remembers, so that a later write replaces exactly what was read."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from theorydb_py.isr.items import Item, child
 
 @dataclass(frozen=True)
 class Fence:
-    """The attributes as they were found, malformed ones too: what cannot be read can still be recognised."""
+    """Attributes as they were read, malformed ones included: they need not be readable to be compared."""
 
     pk: str
     meta: Item | None
-    """Of META, what is_unchanged compares; None: there was no row."""
+    """The attributes of META that is_unchanged compares; None: no row."""
     lock: Item | None
-    """Of LOCK, what is_same_lock compares; None: there was no row."""
+    """The attributes of LOCK that is_same_lock compares; None: no row."""
 
     @staticmethod
     def of(pk: str, meta: Item | None, lock: Item | None) -> Fence:
@@ -26,33 +26,32 @@ class Fence:
         picked = _pick(meta, ("s3_key", "generated_at", "current_sk", "isr"))
         version = child(picked, "isr").get("v")
         if picked is not None and version is not None:
-            # Records may be kept for long: the map is reduced to its version.
+            # Records may be held for long: keep only the version of the map.
             picked["isr"] = {"M": {"v": version}}
         return Fence(pk, picked, _pick(lock, ("lease_token", "lease_expires_at")))
 
     def is_unchanged(self) -> Condition:
-        """Demand a META row that is still what the fence was made of.
+        """Require that META still is what was read.
 
-        ``isr.v`` grows with every write of ours. The other attributes are compared
-        because services that know the reference schema alone do not raise it: one
-        that writes content changes s3_key or generated_at, one that swaps pointers
-        changes current_sk.
+        ``isr.v`` grows with every write of this package. The other attributes are
+        compared because services that only know the reference schema do not increment
+        it: writing content changes s3_key or generated_at, swapping pointers changes
+        current_sk.
         """
         if self.meta is None:
             return absent()
         version = child(self.meta, "isr").get("v")
         return all_of(
-            exists(),  # if the row were deleted, attribute_not_exists would hold of every part
+            exists(),  # attribute_not_exists would hold for every part of a deleted row
             *(same(name, self.meta.get(name)) for name in ("s3_key", "generated_at", "current_sk")),
-            # None, or something that is none of ours: compared as a whole.
+            # Absent, or not our map: compare it as a whole.
             same("isr", self.meta.get("isr")) if version is None else same("isr.v", version),
         )
 
     def is_same_lock(self) -> Condition:
-        """Demand a LOCK row that is still the lease which the fence was made of.
+        """Require that LOCK still is the lease that was read.
 
-        Refreshing does not make it another one, except where there is no token to
-        tell it by.
+        A refresh keeps the lease's identity, except for a lease without a token.
         """
         lock = self.lock or {}
         token = lock.get("lease_token")
@@ -62,10 +61,10 @@ class Fence:
         return all_of(*parts)
 
     def next_version(self, now: float) -> int:
-        """Return the version to publish: one more than the fence's.
+        """Return the version to write: the fence's plus one.
 
-        Where it has none, the epoch milliseconds, which no row of this page can
-        have had before, so that no value ever returns, even after the row was
+        Without one, it is the time in epoch milliseconds: larger than any version that
+        a row of this page had before, so that no version recurs even after the row was
         collected.
         """
         version = version_of(self.meta)
@@ -73,7 +72,7 @@ class Fence:
 
 
 def version_of(meta: Item | None) -> int | None:
-    """Return ``isr.v`` of a META row; None where it has none, or something that is none."""
+    """Return ``isr.v`` of a META row; None if it is absent or invalid."""
     digits = child(meta, "isr").get("v", {}).get("N")
     version = floor_number(digits) if isinstance(digits, str) else None
     return version if version is not None and 0 <= version < MAX_COUNT else None

@@ -1,4 +1,4 @@
-"""The one rule that decides what an entry is worth. It is pure."""
+"""The freshness rule. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from theorydb_py.isr.entry import Cover, Entry, State
 from theorydb_py.times import MAX_EPOCH
 
 _CLOCK_TOLERANCE = 120
-"""How many seconds ahead a generated_at may lie before it is the work of a wrong clock."""
+"""How many seconds ahead generated_at may lie before the writer's clock counts as wrong."""
 _PURGE_TOLERANCE = 60
-"""Seconds granted between the clocks of a purge and of an entry without a sequence."""
+"""Clock skew granted, in seconds, between a purge and an entry without a sequence."""
 _MARK_MARGIN = 24 * 3600
-"""Subtracted from the life of purge marks: what may outlive a mark that covers it is not trusted."""
+"""Subtracted from the lifetime of purge marks: an entry that may outlive a mark covering it is not trusted."""
 
 
 def freshness(entry: Entry | None, cover: Cover, now: float) -> State:
-    """Judge an entry at a moment in epoch seconds, given the purges that cover it."""
+    """Return the state of an entry at a time in epoch seconds, given the purges that cover it."""
     if entry is None or entry.withdrawn:
         return State.MISSING
     if _covered(entry, cover.hard_seq, cover.at):
@@ -32,17 +32,17 @@ def freshness(entry: Entry | None, cover: Cover, now: float) -> State:
 
 
 def outlives_marks(entry: Entry, mark_lifetime: int, now: float) -> bool:
-    """Return whether marks that cover an entry may be forgotten by now, if they are kept so long; 0: there are none."""
+    """Return whether marks that cover the entry may have expired by now. A mark_lifetime of 0: there are no marks."""
     asserted = entry.generated_at if entry.asserted_at is None else entry.asserted_at
     return mark_lifetime > 0 and now >= asserted + mark_lifetime - _MARK_MARGIN
 
 
 def serves_failures(entry: Entry, cover: Cover, now: float) -> bool:
-    """Return whether an entry may be served, marked as stale, in place of a failure to render, however old it is.
+    """Return whether the entry may be served, marked as stale, when rendering fails (stale-if-error), at any age.
 
-    It is one that was pinned, and whose windows ended while the pin held: nobody was
-    to regenerate it. A publish ends it. What a hard purge covers, or one that may be
-    forgotten, is never served so.
+    This holds for an entry that was pinned and whose windows ended during the pin, when
+    nothing regenerated it. A publish ends it. An entry that a hard purge covers, or
+    that may outlive such a purge's mark, is never served.
     """
     purged = _covered(entry, cover.hard_seq, cover.at) or outlives_marks(entry, cover.mark_lifetime, now)
     return entry.pinned_until is not None and not purged and not entry.withdrawn
@@ -59,12 +59,12 @@ def stale_until(entry: Entry) -> int:
 
 
 def age(entry: Entry, now: float) -> int:
-    """Return the whole seconds since an entry was generated, never negative."""
+    """Return the whole seconds since generated_at, never negative."""
     return max(0, math.floor(now - entry.generated_at))
 
 
 def _covered(entry: Entry, seq: int, at: int) -> bool:
-    """Whether a purge came after the entry's content. Without a sequence its time decides, in favour of the purge."""
+    """Return whether a purge is newer than the content. Without a sequence, times decide, in favour of the purge."""
     if seq == 0:
         return False
     if entry.foreign:
@@ -73,7 +73,7 @@ def _covered(entry: Entry, seq: int, at: int) -> bool:
 
 
 def expiry(entry: Entry, now: float, retention_seconds: int) -> int | None:
-    """Return the ttl of an entry: a day beyond all that could still need it; None if it is pinned for ever."""
+    """Return the ttl of an entry: a day after its last possible use; None if it is pinned without an end."""
     pinned = entry.pinned_until or 0
     if pinned >= MAX_EPOCH:
         return None

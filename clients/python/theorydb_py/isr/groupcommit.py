@@ -1,9 +1,9 @@
-"""Group commit: the changes of the purge log that wait at the same time share one transaction.
+"""Group commit: concurrent changes of the purge log share one transaction.
 
-Every change advances SEQ, so that two transactions at the same time refuse each
-other. There is no thread for it: of the threads that wait, one leads at a time. It
-commits what waits until its own change has its answer, and then makes the thread
-that has waited longest the leader.
+Every change advances SEQ, so that concurrent transactions would conflict. There is no
+background thread: one of the waiting threads is the leader. It commits what is queued
+until its own change is answered, and then hands over to the thread that has waited
+longest.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.logcommit import MOST_ACTIONS, LogChange, commit_together
 
 _QUEUED = 4
-"""For how many settle timeouts a change waits for its turn at most."""
+"""How long a change may be queued, in settle timeouts."""
 _SENT = 4
-"""For how many a change waits that was sent: committing and settling take one each, and a call may hang in between."""
+"""How long a sent change may take, in settle timeouts: one to commit, one to settle, the rest for hanging calls."""
 
 
 @dataclass(eq=False)
 class _Ticket:
-    """A change that waits, and the thread that waits with it. Fields from until on are guarded by the lock."""
+    """A queued change and its thread. until, answered and failure are guarded by the lock."""
 
     change: LogChange
     size: int
-    """How many actions it has at most."""
+    """The most actions it needs."""
     turn: threading.Condition
-    """Notified when the change has its answer, or its thread is to lead."""
+    """Notified when the change is answered, or its thread becomes the leader."""
     until: float
-    """When its thread gives up waiting, by the clock of threads."""
+    """When its thread stops waiting, by time.monotonic()."""
     answered: bool = False
     failure: Exception | None = None
 
@@ -44,16 +44,17 @@ class GroupCommit:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._queue: list[_Ticket] = []  # guarded by _lock: changes that were not sent yet
+        self._queue: list[_Ticket] = []  # guarded by _lock: not sent yet
         self._leader: _Ticket | None = None  # guarded by _lock
 
     def commit(self, change: LogChange) -> None:
-        """Commit a change, together with what others commit meanwhile, or raise what its own part has failed of.
+        """Commit a change together with concurrent ones, or raise the error of this change.
 
-        TransactionConflictError: it waited too long for its turn, or other processes
-        were faster time and again; nothing was written. UnknownOutcomeError: it could
-        not be settled. A thread that is interrupted while its change waits takes it
-        back; one that leads has carried on until then what it had sent.
+        Raises TransactionConflictError if the change was queued for too long or other
+        processes kept winning (nothing was written), and UnknownOutcomeError if it
+        could not be settled. Interrupting a waiting thread withdraws its change, unless
+        it was sent. An interrupted leader hands over; the changes that it was
+        committing get UnknownOutcomeError.
         """
         ticket = _Ticket(change, len(change.actions()), threading.Condition(self._lock), self._deadline(_QUEUED))
         with self._lock:
@@ -70,23 +71,23 @@ class GroupCommit:
             raise ticket.failure
 
     def _wait_locked(self, ticket: _Ticket) -> None:
-        """Wait until the change has its answer, or its thread is to lead."""
+        """Wait until the change is answered or its thread becomes the leader."""
         while not ticket.answered and self._leader is not ticket:
             left = ticket.until - time.monotonic()
             if left > 0:
                 ticket.turn.wait(left)
             elif ticket in self._queue:
                 raise TransactionConflictError(
-                    f"{ticket.change.name()}: other changes of the log were before it for too long; nothing was "
+                    f"{ticket.change.name()}: queued for too long behind other changes of the log; nothing was "
                     "written: try again"
                 )
             else:
                 raise UnknownOutcomeError(
-                    f"{ticket.change.name()}: it was sent, and there is no answer yet: read the page"
+                    f"{ticket.change.name()}: it was sent and there is no reply yet: read the page"
                 )
 
     def _leave_locked(self, ticket: _Ticket) -> None:
-        """Take a change back, unless it was sent, and do not lead."""
+        """Remove a change from the queue, unless it was sent, and give up the lead."""
         with contextlib.suppress(ValueError):
             self._queue.remove(ticket)
         if self._leader is ticket:
@@ -101,10 +102,10 @@ class GroupCommit:
                 self._leave_locked(ticket)
 
     def _take(self) -> list[_Ticket]:
-        """Take what fits into one transaction, in the order of arrival.
+        """Dequeue what fits into one transaction, in the order of arrival.
 
-        Two changes of one page touch the same rows: the second waits for the next
-        transaction, in which it is told that the page has moved.
+        Two changes of one page touch the same rows, so the second waits for the next
+        transaction, which reports that the page has moved.
         """
         with self._lock:
             taken: list[_Ticket] = []
@@ -136,7 +137,7 @@ class GroupCommit:
         try:
             commit_together(self._connection, [ticket.change for ticket in taken], tell)
         finally:
-            # An interruption of this thread is not to leave the others without an answer.
+            # If this thread is interrupted, the others must still get an answer.
             for ticket in list(tickets.values()):
                 tell(
                     ticket.change,

@@ -1,4 +1,4 @@
-"""The leases that a store has acquired, by their tokens."""
+"""The leases that a store has acquired, by token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from theorydb_py.isr.storable import check_text
 
 
 class HeldLeases:
-    """For calls that have nothing but a token. Safe for concurrent use."""
+    """Finds leases for calls that only pass a token. Safe for concurrent use."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -22,32 +22,32 @@ class HeldLeases:
         self._leases: dict[str, IsrLease] = {}  # guarded by _lock
 
     def remember(self, lease: IsrLease) -> None:
-        """Keep a lease until it is over, or has run out: it cannot be published by then."""
+        """Add a lease, and drop those that are over or expired, as they cannot be published."""
         with self._lock:
             self._leases = {token: held for token, held in self._leases.items() if not held.over and held.running()}
             self._leases[lease.lease_token] = lease
 
     def forget(self, lease: IsrLease) -> None:
-        """Drop a lease that is over."""
+        """Remove a lease that is over."""
         with self._lock:
             self._leases.pop(lease.lease_token, None)
 
     def find(self, cache_key: str, pk: str, token: str) -> IsrLease | None:
-        """Return the lease of a token, None if it was acquired elsewhere."""
+        """Return the lease of a token; None if this store did not acquire it."""
         if check_text("lease_token", token) == "":
-            raise InvalidInputError(f"lease_token of {cache_key} is empty: expected that of the acquisition")
+            raise InvalidInputError(f"lease_token of {cache_key} is empty: expected the token of an acquired lease")
         with self._lock:
             found = self._leases.get(token)
         return found if found is not None and found.pk == pk else None
 
     def stranger(self, cache_key: str, pk: str, token: str) -> IsrLease:
-        """Return a lease that another process has acquired, of which nothing but its token is known."""
+        """Return a lease that another process acquired; only its token is known."""
         return IsrLease(self._connection, cache_key=cache_key, pk=pk, token=token, owner="", seconds=1, attempt=None)
 
     def adopt(self, cache_key: str, pk: str, token: str) -> IsrLease:
-        """Return a lease that another process has acquired; the page is read now.
+        """Return a lease that another process acquired, and read the page now.
 
-        LeaseLostError: it has run out, or is not the current one.
+        Raises LeaseLostError if it expired or is not the current lease.
         """
         started = self._connection.monotonic()
         record = pages.read_page(self._connection, pk)
@@ -55,7 +55,7 @@ class HeldLeases:
         second = self._connection.second()
         end = record.lock.lease_expires_at if record.lock else 0
         if not is_held(end, second) or text(record.fence.lock, "lease_token") != token:
-            raise LeaseLostError(f"the lease of {pk} is lost: it expired, or was taken or given up")
+            raise LeaseLostError(f"the lease of {pk} is lost: it expired, was taken or was released")
         lease.granted(end, started, end - second)
         lease.note(Reading(record, 0))
         return lease

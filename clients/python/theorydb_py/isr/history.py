@@ -1,4 +1,4 @@
-"""Which generation a rollback returns to, and what it declares."""
+"""Selects the target of a rollback and computes the assertions of rollbacks and pins."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from theorydb_py.isr.freshness import expiry
 
 
 def target_of(kept: Several[Entry], current: Entry | None, to: str | None) -> Entry:
-    """Return the generation of an id; None: the one that was published last before the current.
+    """Return the generation with an id; None: the one published last before the current entry.
 
-    NoVersionError: there is none.
+    Raises NoVersionError if there is none.
     """
     if to is None:
         return _previous(kept, current)
     for entry in (current, *kept):
         if entry is not None and not entry.foreign and entry.generation_id == to:
             return entry
-    raise NoVersionError(f"no version {to[:60]!r} is kept; versions() lists those that are")
+    raise NoVersionError(f"version {to[:60]!r} is not kept; versions() lists those that are")
 
 
 def _previous(kept: Several[Entry], current: Entry | None) -> Entry:
-    # In the order of their publishes, which their fences tell; an entry that was
-    # rolled back to has another by now.
+    # The fences give the order of publishes. A rollback gives the entry a new one.
     order = sorted(kept, key=lambda entry: (entry.v, entry.generation_id), reverse=True)
     if current is not None and not current.foreign:
         ids = [entry.generation_id for entry in order]
@@ -41,20 +40,21 @@ def _previous(kept: Several[Entry], current: Entry | None) -> Entry:
 
 
 def pinning(entry: Entry | None, seconds: float | None, now: float, retention: int | None) -> Assertion:
-    """Return the assertion that an entry is current and pinned: for ever, or for so many seconds from now.
+    """Return the assertion that pins an entry for so many seconds from now; None: without an end.
 
-    With a retention, the version that it replaces is kept as long as a page; rows have no ttl without.
+    With a retention, the superseded version is kept as long as a page is; without one,
+    rows get no ttl.
     """
     until = FOREVER
     if seconds is not None:
         if check_interval("pin_seconds", seconds) < 1:
-            raise InvalidInputError(f"pin_seconds is {seconds!r}: expected 1 or more, or None for ever")
+            raise InvalidInputError(f"pin_seconds is {seconds!r}: expected 1 or more, or None for a pin without an end")
         until = min(math.ceil(now + seconds), FOREVER)
     return _asserted(entry, until, now, retention)
 
 
 def unpinning(entry: Entry | None, now: float, retention: int | None) -> Assertion:
-    """Return the assertion that an entry is not pinned any more."""
+    """Return the assertion that unpins an entry."""
     return _asserted(entry, None, now, retention)
 
 

@@ -1,4 +1,4 @@
-"""Keeping a lease, giving it up, and taking it from somebody."""
+"""Refreshes, releases, backs off and breaks leases."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from theorydb_py.outcome import Outcome, condition_held, outcome_of
 
 
 def refresh(connection: Connection, lease: IsrLease, seconds: int | None = None) -> None:
-    """Extend a held lease, and its request if it has one, from now by so long; None: by the lifetime it has.
+    """Extend a held lease and its request, if any, by so many seconds from now; None: by its present duration.
 
-    LeaseLostError: it expired or was taken. Other errors leave open whether it was
-    extended; it may be called again.
+    Raises LeaseLostError if it expired or was taken. Any other error leaves open
+    whether it was extended; the call may be repeated.
     """
     try:
         extend(connection, lease, seconds)
@@ -32,7 +32,7 @@ def refresh(connection: Connection, lease: IsrLease, seconds: int | None = None)
 
 
 def extend(connection: Connection, lease: IsrLease, seconds: int | None = None) -> None:
-    """Do the same, and leave it to the caller to note the loss: a publish may be under way that ends the lease."""
+    """Extend a lease, but leave marking it as lost to the caller: a concurrent publish may be what ended it."""
     what = f"refresh the lease of {lease.pk}"
     lifetime = lease.duration_seconds if seconds is None else seconds
     try:
@@ -42,17 +42,18 @@ def extend(connection: Connection, lease: IsrLease, seconds: int | None = None) 
     except Exception as error:
         if outcome_of(error) is not Outcome.CONDITION_FAILED:
             raise write_failure(what, error) from error
-        raise LeaseLostError(f"{what}: it is lost{whose(stored_item(error))}; acquire it anew") from error
+        raise LeaseLostError(f"{what}: it is lost{whose(stored_item(error))}; acquire it again") from error
 
 
 def _extend(connection: Connection, lease: IsrLease, seconds: int) -> None:
-    """Move the end of a lease that is still ours and has not passed.
+    """Extend a lease that is still ours and has not expired.
 
-    A lease that has expired stays so, although the row still carries our token:
-    another node may be about to take it, by a request that has already been judged.
+    An expired lease is not extended even if the row still carries our token: another
+    process may be about to take it with a request whose condition was already
+    evaluated.
     """
-    if lease.over:  # perhaps since an attempt of ours that hung
-        raise LeaseLostError(f"refresh the lease of {lease.pk}: it is over; acquire it anew")
+    if lease.over:  # perhaps since a hanging attempt of ours
+        raise LeaseLostError(f"refresh the lease of {lease.pk}: it is over; acquire it again")
     now, started = connection.now(), connection.monotonic()
     expires_at = expiry(now, seconds)
     lock = update(key(lease.pk, SK_LOCK), until(expires_at), is_held(lease.lease_token, math.floor(now)))
@@ -60,7 +61,7 @@ def _extend(connection: Connection, lease: IsrLease, seconds: int) -> None:
     if attempt is None:
         connection.call("update_item", **lock)
     else:
-        # A request that was taken over takes the lease with it.
+        # The lease is lost with its request.
         request = update(key(lease.pk, attempt.sk), attempt.extended(expires_at), attempt.is_mine())
         _extend_both(
             connection, lease, [Action(Purpose.LOCK, "Update", lock), Action(Purpose.REQUEST, "Update", request)]
@@ -77,12 +78,12 @@ def _extend_both(connection: Connection, lease: IsrLease, actions: list[Action])
         why = transaction.refusal(error)
         if not why:
             raise transaction.cancelled(what, error) from error
-        found = whose(why[Purpose.LOCK]) if Purpose.LOCK in why else " (its request was taken over, or is ended)"
-        raise LeaseLostError(f"{what}: it is lost{found}; acquire it anew") from error
+        found = whose(why[Purpose.LOCK]) if Purpose.LOCK in why else " (its request was taken over or has ended)"
+        raise LeaseLostError(f"{what}: it is lost{found}; acquire it again") from error
 
 
 def release(connection: Connection, lease: IsrLease) -> None:
-    """Give the lease up. Releasing one that is already lost does nothing and is no error."""
+    """Release the lease. Releasing a lost lease does nothing and is no error."""
     try:
         drop(connection, lease, None)
     except Exception as error:
@@ -91,26 +92,23 @@ def release(connection: Connection, lease: IsrLease) -> None:
 
 
 def back_off(connection: Connection, lease: IsrLease, pause_ms: float) -> None:
-    """Turn a held lease into one that nobody holds until the pause has passed, with one more failure counted.
-
-    A lease that is lost is left as it is: no error.
-    """
+    """Replace a held lease by a backoff with one more failure. A lost lease stays as it is: no error."""
     pause = check_number("pause_ms", pause_ms)
     if pause < 0:
         raise InvalidInputError(f"pause_ms is {pause_ms!r}: expected 0 or more milliseconds")
     changes = {
-        "lease_token": string(connection.new_token()),  # nobody's, and nobody is told
+        "lease_token": string(connection.new_token()),  # unknown to everyone: the backoff has no holder
         **until(expiry(connection.now(), pause / 1000)),
-        # The count is a constant, not an addition: a repetition must not count the
-        # failure twice.
+        # A constant, not an addition: repeating the write must not count the failure
+        # twice.
         "failures": number(lease.failures + 1),
         "lease_owner": None,
     }
     ours = compare("lease_token", "=", string(lease.lease_token))
     row = update(key(lease.pk, SK_LOCK), changes, ours)
     try:
-        # A failed condition is a lost lease, or the effect of an attempt of ours
-        # whose reply was lost. Both leave the row as it ought to be.
+        # A failed condition means that the lease is lost, or that an attempt whose reply
+        # was lost was applied. Either way nothing is left to do.
         condition_held(lambda: connection.repeat(None, "update_item", **row))
     except Exception as error:
         raise write_failure(f"back off from {lease.pk}", error) from error
@@ -118,15 +116,14 @@ def back_off(connection: Connection, lease: IsrLease, pause_ms: float) -> None:
 
 
 def break_lease(connection: Connection, fence: Fence) -> None:
-    """Free the lease that a read saw, whoever holds it, and only if it is still that one.
+    """Delete the lease that a read saw, whoever holds it, unless it was replaced since.
 
-    Its holder cannot publish any more. If the read saw none, nothing is done. A
-    lease without a token, which another service took, is another one once it was
-    refreshed. MovedError: it is another one, or gone, and this call did not free it.
+    Its holder cannot publish any more. Does nothing if the read saw no lease. A lease
+    without a token (of another service) counts as replaced once it is refreshed. Raises
+    MovedError if it was replaced or is gone, and this call did not delete it.
 
-    It is a transaction of one row for the sake of its client token: whoever repeats
-    it because a reply was lost, this package or boto3, is told what became of the
-    first.
+    It is a transaction of one action for its client token: a repetition after a lost
+    reply, by this package or by boto3, returns the outcome of the first request.
     """
     if fence.lock is None:
         return
@@ -139,4 +136,4 @@ def break_lease(connection: Connection, fence: Fence) -> None:
         if outcome_of(error) is not Outcome.CONDITION_FAILED:
             raise write_failure(what, transaction.cancelled(what, error)) from error
         found = whose(transaction.refusal(error).get(Purpose.LOCK))
-        raise MovedError(f"{what}: it is not the one that was read any more{found}; read again") from error
+        raise MovedError(f"{what}: it is no longer the lease that was read{found}; read the page again") from error

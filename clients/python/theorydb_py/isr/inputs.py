@@ -1,4 +1,4 @@
-"""The hash of what a request is about: the same in every language."""
+"""The hash of a request's inputs, the same in every language."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _EXACT = 1 << 53
 def hash_inputs(value: Json) -> str:
     """Return the hex SHA-256 of the canonical JSON (RFC 8785) of a value.
 
-    InvalidInputError: two languages might read it differently (an integer that a
-    float would round: write it as a str; NaN; half a surrogate pair), it is no
-    JSON value, is nested deeper than 100 levels, or has more than 64 KiB.
+    Raises InvalidInputError if languages might disagree about it (an integer that a
+    float would round: pass it as a str; NaN; a lone surrogate), if it is not JSON, is
+    nested deeper than 100 levels, or is larger than 64 KiB.
     """
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
 def canonical_json(value: Json) -> bytes:
-    """Return the JSON that hash_inputs hashes. Errors as there."""
+    """Return the JSON that hash_inputs hashes. Raises the same errors."""
     try:
         canonical = rfc8785.dumps(_exact(value, 0))
     except rfc8785.CanonicalizationError as error:
         raise InvalidInputError(f"the inputs of a request have no canonical JSON: {error}") from error
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"the inputs of a request have a name that is no Unicode text: {error}") from error
+        raise InvalidInputError(f"the inputs of a request have a name that is not Unicode text: {error}") from error
     if len(canonical) > _LARGEST:
         raise InvalidInputError(
             f"the inputs of a request have {len(canonical)} bytes of JSON: expected at most {_LARGEST}"
@@ -42,7 +42,7 @@ def canonical_json(value: Json) -> bytes:
 
 
 def _exact(value: Json, depth: int) -> Json:
-    """Replace integers beyond 2^53 by the floats that they are exactly, as JSON has no other numbers."""
+    """Replace integers beyond 2^53 by equal floats, JSON's only numbers."""
     if depth > _DEEPEST:
         raise InvalidInputError(f"the inputs of a request are nested deeper than {_DEEPEST} levels")
     if isinstance(value, bool):
@@ -63,5 +63,5 @@ def _exact_float(value: int) -> float:
     except (OverflowError, rfc8785.CanonicalizationError):
         canonical = ""
     if canonical != str(value):
-        raise InvalidInputError(f"the integer {str(value)[:40]} is not exact in every language: write it as a str")
+        raise InvalidInputError(f"the integer {str(value)[:40]} is not exact in every language: pass it as a str")
     return as_float

@@ -1,4 +1,4 @@
-"""Items as DynamoDB has them: names of rows, and looks at stored values."""
+"""Names of rows, and access to the attributes of items in DynamoDB's format."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PK_LOG, SK_SEQUENCE, LOG_PREFIX = "PURGE", "SEQ", "LOG#"
 
 
 def string(value: str) -> Attribute:
-    """Return the attribute of a string."""
+    """Return a string attribute."""
     return {"S": value}
 
 
 def number(value: int) -> Attribute:
-    """Return the attribute of an integer."""
+    """Return a number attribute."""
     return {"N": str(value)}
 
 
@@ -31,24 +31,24 @@ def key(pk: str, sk: str) -> Item:
 
 
 def text(item: Item | None, name: str) -> str:
-    """Return the string attribute of that name, or the empty string."""
+    """Return a string attribute's value, or the empty string."""
     value = (item or {}).get(name, {}).get("S")
     return value if isinstance(value, str) else ""
 
 
 def child(item: Item | None, name: str) -> Item:
-    """Return the map attribute of that name; what is none is empty."""
+    """Return a map attribute's members; empty if it is not a map."""
     value = (item or {}).get(name, {}).get("M")
     return value if isinstance(value, Mapping) else {}
 
 
 def is_null(value: Attribute) -> bool:
-    """Whether an attribute is NULL, which mappers write for a field without a value."""
+    """Return whether an attribute is NULL, which mappers write for a missing value."""
     return "NULL" in value
 
 
 def malformed(item: Item, attribute: str, expected: str, found: str = "") -> MalformedRowError:
-    """Return the error of an attribute, or of a map's member after a dot, that is not what was expected."""
+    """Return the error of an unexpected attribute; a dot in the name separates the members of maps."""
     *path, name = attribute.split(".")
     at = item
     for step in path:
@@ -57,7 +57,7 @@ def malformed(item: Item, attribute: str, expected: str, found: str = "") -> Mal
     pk, sk = text(item, "pk"), text(item, "sk")
     return MalformedRowError(
         f"row pk={pk} sk={sk} is malformed: {attribute}: expected {expected}, found {found}; "
-        "the next publish replaces it if it is META, other rows are to be repaired or deleted",
+        "the next publish replaces META; repair or delete other rows",
         pk=pk,
         sk=sk,
         attribute=attribute,

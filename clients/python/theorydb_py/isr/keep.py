@@ -1,4 +1,4 @@
-"""Keeping a lease while a block of code runs, and giving it up at its end."""
+"""Keeps a lease alive while a block of code runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from theorydb_py.isr.requestrow import failed
 
 @contextlib.contextmanager
 def kept(connection: Connection, lease: IsrLease, began: float) -> Iterator[None]:
-    """Extend a lease at a third of its lifetime while a block runs, and finish it afterwards.
+    """Refresh a lease after each third of its duration while a block runs, and release it afterwards.
 
-    ``began`` is the monotonic time at which its acquisition was begun.
-    LeaseLostError: it was lost before the end; the block's own exception is its
-    cause.
+    ``began`` is the monotonic time at which its acquisition began. Raises
+    LeaseLostError if the lease was lost before the block ended, with the block's
+    exception as its cause.
     """
     lease.keep_by(_heartbeat(connection, lease, began))
     try:
@@ -32,22 +32,22 @@ def kept(connection: Connection, lease: IsrLease, began: float) -> Iterator[None
     except BaseException:
         finish(connection, lease, "the process was interrupted")
         raise
-    if finish(connection, lease, "it was given up without a result"):
+    if finish(connection, lease, "the lease was released without a result"):
         raise _lost_meanwhile(lease)
 
 
 def finish(connection: Connection, lease: IsrLease, failure: str) -> bool:
-    """End the heartbeat, the request and the lease, and say whether the lease was lost before.
+    """Stop the heartbeat, end the request record and release the lease; return whether it was lost before.
 
-    What fails is logged, and left to expire.
+    Failures are logged, and the rows left to expire.
     """
     lost = lease.lost
     lease.stop_heartbeat()
     lost = lost or lease.lost
-    with _logged(connection, lease, "the end of the request"):
+    with _logged(connection, lease, "ending the request"):
         end_request(connection, lease, failed(failure))
     if not lease.over or lost:
-        with _logged(connection, lease, "the release"):
+        with _logged(connection, lease, "releasing"):
             hold.release(connection, lease)
     return lost
 
@@ -69,8 +69,10 @@ def _logged(connection: Connection, lease: IsrLease, what: str) -> Iterator[None
     try:
         yield
     except Exception as error:
-        connection.logger.warning("%s of the lease of %s failed; it is left to expire: %s", what, lease.pk, error)
+        connection.logger.warning("%s under the lease of %s failed; it is left to expire: %s", what, lease.pk, error)
 
 
 def _lost_meanwhile(lease: IsrLease) -> LeaseLostError:
-    return LeaseLostError(f"the lease of {lease.pk} was lost before the work ended; others may have done it too")
+    return LeaseLostError(
+        f"the lease of {lease.pk} was lost before the block ended: another process may have done the same work"
+    )

@@ -1,4 +1,4 @@
-"""Cache keys, tenants and idempotency keys, and the partition keys made of them."""
+"""Cache keys, tenants, idempotency keys, and partition keys made of them."""
 
 from __future__ import annotations
 
@@ -17,47 +17,46 @@ _REQUEST_KEY = re.compile(r"[!-~]{1,256}")
 
 
 def hashed_partition(cache_key: str, tenant: str = "") -> str:
-    """Return the partition key that ``isr`` uses: ``CACHE#`` and the hex SHA-256 of the key.
+    """Return the default partition key: ``CACHE#`` and the hex SHA-256 of the key, prefixed by the tenant.
 
-    A tenant stands before it. It spreads keys evenly and hides their length.
-    InvalidKeyError: the key or the tenant cannot be one; see check_cache_key and
-    check_tenant.
+    It distributes keys evenly, at a fixed length. Raises InvalidKeyError; see
+    check_cache_key and check_tenant.
     """
     key = check_cache_key(cache_key)
     return _tenant_prefix(tenant) + "CACHE#" + hashlib.sha256(key.encode()).hexdigest()
 
 
 def raw_partition(cache_key: str, tenant: str = "") -> str:
-    """Return the readable partition key: ``CACHE#`` and the key, after the tenant.
+    """Return the readable partition key: ``CACHE#`` and the key, prefixed by the tenant.
 
-    For tables that other services write so. InvalidKeyError as of
-    hashed_partition, and if the result is longer than DynamoDB's 2,048 bytes.
+    For tables in which other services use this form. Raises InvalidKeyError as
+    hashed_partition does, and if the result exceeds DynamoDB's 2,048 bytes.
     """
     return check_partition(_tenant_prefix(tenant) + "CACHE#" + check_cache_key(cache_key))
 
 
 def body_prefix(pk: str) -> str:
-    """Return where the bodies of a partition are, with a slash at the end."""
+    """Return the prefix of a partition's stored bodies, with a slash at the end."""
     return "bodies/" + hashlib.sha256(pk.encode()).hexdigest() + "/"
 
 
 def job_partition(key: object) -> str:
-    """Return the partition key of a job's lease: ``JOB#`` and the key, text of 1 to 1,024 bytes of UTF-8."""
-    return "JOB#" + _sized("the key of a lease", key, _LONGEST_JOB_KEY)
+    """Return the partition key of a job's lease: ``JOB#`` and the key, 1 to 1,024 bytes of UTF-8."""
+    return "JOB#" + _sized("the lease key", key, _LONGEST_JOB_KEY)
 
 
 def check_cache_key(cache_key: object) -> str:
-    """Return the key, or raise InvalidKeyError unless it is text of 1 to 4,096 bytes of UTF-8."""
+    """Return the key. Raises InvalidKeyError unless it has 1 to 4,096 bytes of UTF-8."""
     return _sized("the cache key", cache_key, _LONGEST_KEY)
 
 
 def check_partition(pk: object) -> str:
-    """Return the partition key, or raise InvalidKeyError unless it is text of 1 to 2,048 bytes."""
+    """Return the partition key. Raises InvalidKeyError unless it has 1 to 2,048 bytes of UTF-8."""
     return _sized("the partition key", pk, _LONGEST_PK, "; use hashed_partition")
 
 
 def check_tenant(tenant: object) -> str:
-    """Return the tenant, or raise InvalidKeyError unless it has 1 to 64 letters, digits, ``.``, ``_`` and ``-``."""
+    """Return the tenant. Raises InvalidKeyError unless it has 1 to 64 letters, digits, ``.``, ``_`` and ``-``."""
     name = _text("the tenant", tenant)
     if _TENANT.fullmatch(name) is None:
         raise InvalidKeyError(f"the tenant is {name[:70]!r}: expected 1 to 64 of the characters A-Z a-z 0-9 . _ -")
@@ -65,19 +64,19 @@ def check_tenant(tenant: object) -> str:
 
 
 def check_request_key(key: object) -> str:
-    """Return the idempotency key, or raise InvalidKeyError unless it is 1 to 256 printable ASCII characters."""
+    """Return the idempotency key. Raises InvalidKeyError unless it has 1 to 256 printable ASCII characters."""
     name = _text("the idempotency key", key)
     if _REQUEST_KEY.fullmatch(name) is None:
         raise InvalidKeyError(
-            f"the idempotency key is {name[:60]!r} of {len(name)}: expected 1 to {_LONGEST_REQUEST_KEY} printable "
-            "ASCII characters without spaces"
+            f"the idempotency key {name[:60]!r} has {len(name)} characters: expected 1 to {_LONGEST_REQUEST_KEY} "
+            "printable ASCII characters without spaces"
         )
     return name
 
 
 def check_request_hash(value: object) -> str:
-    """Return the hash of a request's inputs, or raise InvalidKeyError unless it is text of 1 to 256 bytes."""
-    return _sized("the hash of the request", value, _LONGEST_HASH, "; hash_inputs makes one")
+    """Return the hash of a request's inputs. Raises InvalidKeyError unless it has 1 to 256 bytes of UTF-8."""
+    return _sized("the request hash", value, _LONGEST_HASH, "; use hash_inputs")
 
 
 def _tenant_prefix(tenant: str) -> str:
@@ -95,7 +94,7 @@ def _sized(name: str, value: object, longest: int, advice: str = "") -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidKeyError(f"{name} {text[:60]!r} is no Unicode text: it has half a surrogate pair") from None
+        raise InvalidKeyError(f"{name} {text[:60]!r} is not Unicode text: it has a lone surrogate") from None
     if not 1 <= size <= longest:
         raise InvalidKeyError(f"{name} {text[:60]!r} has {size} bytes: expected 1 to {longest}{advice}")
     return text

@@ -1,4 +1,4 @@
-"""The LOCK row of a page, or of another job: a lease, or the pause after a failure."""
+"""The LOCK row of a page or a job: a lease, or the backoff after a failure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from theorydb_py.times import MAX_EPOCH, readable_moment
 from theorydb_py.values import Attribute
 
 LINGER = 3600
-"""How many seconds a row outlives its lease before DynamoDB may collect it: longer than clocks differ."""
+"""How long a row outlives its lease before DynamoDB may expire it, in seconds: longer than any clock skew."""
 _MAX_FAILURES = 1 << 20
-"""A count only shapes a back-off: more are no different."""
+"""The count only determines a backoff: larger values make no difference."""
 
 
 def new_lock(pk: str, token: str, owner: str, expires_at: int) -> Item:
@@ -25,12 +25,12 @@ def new_lock(pk: str, token: str, owner: str, expires_at: int) -> Item:
 
 
 def until(expires_at: int) -> dict[str, Attribute]:
-    """Return the attributes that say when a lease ends, and when its row may be collected."""
+    """Return the attributes for the end of a lease, and for the expiry of its row."""
     return {"lease_expires_at": number(expires_at), "ttl": number(expires_at + LINGER)}
 
 
 def lock_of(item: Item) -> Lock:
-    """Read a LOCK row, as the condition of an acquisition judges it: never an error."""
+    """Decode a LOCK row by the same rules as the condition of an acquisition; never fails."""
     return Lock(
         owner=read(item, "lease_owner", lax_text, ""),
         lease_expires_at=read(item, "lease_expires_at", lease_end_of, 0),
@@ -39,26 +39,24 @@ def lock_of(item: Item) -> Lock:
 
 
 def expiry(now: float, seconds: float) -> int:
-    """Return when a lease ends that lasts so long from now.
-
-    In epoch seconds, rounded up so that no holder gets less than it asked for.
-    """
+    """Return the end of a lease, in epoch seconds, rounded up so that no holder gets less than requested."""
     return clamp(math.ceil(now + seconds), MAX_EPOCH)
 
 
 def is_held(end: int, now: float) -> bool:
-    """Return whether a lease that ends then is held now, or a request in progress.
+    """Return whether a lease, or a request in progress, that ends at ``end`` is held now.
 
-    An end beyond the longest lease, such as one in milliseconds, is that of none.
+    An end beyond the longest lease, such as one in milliseconds, is invalid: it counts
+    as free.
     """
     return now < end <= math.floor(now) + LONGEST_LEASE
 
 
 def held_by(lock: Lock) -> str:
-    """Say for people who has a lease."""
+    """Describe the holder for people."""
     end = readable_moment(lock.lease_expires_at)
     if lock.is_back_off:
-        return f"it rests after {lock.failures} failures until {end}"
+        return f"it is in backoff after {lock.failures} failures until {end}"
     return f"it is held by {lock.owner or 'another holder'} until {end}"
 
 
@@ -73,5 +71,5 @@ def held_error(pk: str, lock: Lock) -> LeaseHeldError:
 
 
 def whose(item: Item | None) -> str:
-    """Name the present holder in brackets, for the error of a condition that brought the row along."""
+    """Describe the present holder in parentheses, from the row of a failed condition."""
     return f" ({held_by(lock_of(item))})" if item else " (there is no lease)"

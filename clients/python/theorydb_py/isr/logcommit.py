@@ -1,4 +1,4 @@
-"""One transaction of several changes of the purge log, sent until each of them has its answer."""
+"""Commits several changes of the purge log in one transaction, and settles lost replies."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
 from theorydb_py.outcome import Outcome, condition_held, outcome_of, was_retried
 
 MOST_ACTIONS = 98
-"""How many actions the changes of one transaction have at most: SEQ and LOG# are beside them."""
+"""How many actions the changes of one transaction may have: SEQ and LOG# come on top."""
 
 
 class LogChange(Protocol):
-    """A change of a page that every node is to learn of."""
+    """A change of a page that every node must learn of."""
 
     @property
     def pk(self) -> str:
-        """The partition whose rows it touches, and no others."""
+        """The partition; the change touches no other."""
 
     @property
     def page(self) -> ReloadTarget:
-        """What the log says."""
+        """The target of the log row."""
 
     def name(self) -> str:
-        """Return what it is, for people."""
+        """Describe the change for people."""
 
     def actions(self) -> list[Action]:
-        """State its part of a transaction."""
+        """Return its actions of a transaction."""
 
     def judge(self, why: Refusal) -> Exception | None:
-        """Return what its false conditions mean; None: it is to be sent again.
+        """Return the error that its failed conditions mean; None: send it again.
 
-        It is asked once no earlier request of the change can have been carried out.
+        Called once no earlier request of the change can have been applied.
         """
 
 
 Tell = Callable[[LogChange, Exception | None], None]
-"""Hears what became of a change; None: it was committed."""
+"""Called with the result of each change; None: it was committed."""
 
 
 def commit_together(connection: Connection, changes: Sequence[LogChange], tell: Tell) -> None:
-    """Commit changes of different pages, and tell what became of each as soon as that is known.
+    """Commit changes of different pages, and report each result as soon as it is known.
 
-    A change whose own condition is false gets its error, and the others are sent
-    again at once. If another process was faster, all of them wait, and SEQ is read
-    after the pause. It takes a settle timeout at most, and another one if answers
-    are missing.
+    A change whose own condition fails gets its error, and the others are sent again at
+    once. If another process advanced SEQ first, all of them back off, and SEQ is read
+    again afterwards. Takes at most one settle timeout, and another one if replies are
+    missing.
     """
     _Batch(connection, changes, connection.settling(), tell).run()
 
 
 class _Request:
-    """One transaction of some changes, asked from one sequence. Its id is in the log if it was carried out."""
+    """One transaction of changes, based on one value of SEQ. If it was applied, its id is in the log."""
 
     def __init__(self, connection: Connection, seen: SeenSequence, changes: Sequence[LogChange]) -> None:
         self.seen = seen
@@ -74,7 +74,7 @@ class _Request:
         self.transaction = Transaction(connection, [*(action for _, action in parts), *log])
 
     def refusals(self, error: Exception) -> tuple[dict[LogChange, dict[Purpose, Item | None]], bool]:
-        """Return the false conditions of each change, and whether SEQ had moved."""
+        """Return the failed conditions of each change, and whether SEQ had moved."""
         refusals: dict[LogChange, dict[Purpose, Item | None]] = {}
         refused = self.transaction.refused(error)
         for index, row in refused.items():
@@ -85,7 +85,7 @@ class _Request:
 
 
 class _Batch:
-    """Changes on their way."""
+    """Changes that are being committed."""
 
     def __init__(self, connection: Connection, changes: Sequence[LogChange], until: float, tell: Tell) -> None:
         self._connection = connection
@@ -98,23 +98,23 @@ class _Batch:
         while self._waiting:
             attempt += 1
             try:
-                # After the pause, if there was one: what was read before it is out of date.
+                # Read SEQ after the backoff: an earlier value is stale.
                 request = _Request(self._connection, read_sequence(self._connection), self._waiting)
             except Exception as failure:
                 return self._fail(failure)
             error, unanswered = self._send(request)
             if error is None:
-                # Crashing here loses nothing: all rows are as they should be.
+                # Crashing here loses nothing: all rows are committed.
                 return self._committed(request)
             if not self._go_on(request, error, unanswered) and self._waiting:
                 self._pause(attempt, request, error)
         return None
 
     def _send(self, request: _Request) -> tuple[Exception | None, bool]:
-        """Send a request, unchanged while an answer is missing; return the last answer, and whether one is missing.
+        """Send a request, unchanged while a reply is missing; return the last error and whether a reply is missing.
 
-        Once one is, nothing but the request itself is sent: it may be carried out
-        until one of its conditions is false.
+        Once a reply is missing, only the same request may be sent: it may be applied
+        until one of its conditions fails.
         """
         attempt, unanswered = 0, False
         while True:
@@ -133,7 +133,7 @@ class _Batch:
                 return None, False
 
     def _go_on(self, request: _Request, error: Exception, unanswered: bool) -> bool:
-        """Judge an answer; return whether those who still wait are to be sent at once, not after a pause."""
+        """Handle an error; return whether the remaining changes may be sent without a backoff."""
         match outcome_of(error):
             case Outcome.CONDITION_FAILED:
                 return self._judge(request, error, unanswered)
@@ -147,7 +147,8 @@ class _Batch:
 
     def _judge(self, request: _Request, error: Exception, unanswered: bool) -> bool:
         if unanswered or was_retried(error):
-            # The request itself may be what made its conditions false.
+            # The request itself may have been applied, and so have falsified its
+            # conditions.
             try:
                 landed = self._landed(request, self._connection.settling())
             except Exception as failure:
@@ -165,23 +166,20 @@ class _Batch:
         return not moved and len(self._waiting) < before
 
     def _pause(self, attempt: int, request: _Request, error: Exception) -> None:
-        """Wait before the next request. If time is over, none was carried out or will be."""
+        """Back off before the next request. If time is up, no request was applied or will be."""
         if self._connection.retry.pause(attempt, self._until):
             return
         for change in tuple(self._waiting):
             if outcome_of(error) is Outcome.CONDITION_FAILED:
                 failure: Exception = TransactionConflictError(
-                    f"{change.name()}: other processes changed the log time and again; nothing was written: try again"
+                    f"{change.name()}: other processes kept changing the log; nothing was written: try again"
                 )
             else:
                 failure = request.transaction.failure(change.name(), error)
             self._tell(change, failure)
 
     def _send_alone(self, request: _Request, error: Exception) -> None:
-        """Send the changes of a request that makes no sense, or is too large, one by one.
-
-        So a change that cannot be committed fails no others.
-        """
+        """Send the changes of an invalid or oversized request one by one, so that one bad change fails no others."""
         for change in request.changes:
             if len(request.changes) == 1 or self._connection.monotonic() >= self._until:
                 self._tell(change, request.transaction.failure(change.name(), error))
@@ -189,11 +187,11 @@ class _Batch:
                 _Batch(self._connection, [change], self._until, self._tell).run()
 
     def _settle(self, request: _Request, cause: Exception) -> None:
-        """Find out what became of a request that was not answered.
+        """Settle a request without a reply.
 
-        SEQ is advanced by one, with nothing to tell, until that is answered: from then
-        on the request cannot be carried out any more, as it demands the SEQ of before.
-        Then the log says whose the sequence is.
+        SEQ is advanced by one, without a target, until that gets a reply: from then on
+        the request cannot be applied, as it requires the previous SEQ. Then the log row
+        tells which request owns the sequence.
         """
         deadline = self._connection.settling()
         try:
@@ -203,7 +201,9 @@ class _Batch:
         except Exception as failure:
             return self._unknown(cause, failure)
         names = ", ".join(change.name() for change in request.changes)
-        self._connection.logger.warning("settled an unanswered write: %s: landed: %s, after %s", names, landed, cause)
+        self._connection.logger.warning(
+            "settled an unanswered write: %s: committed: %s, after %s", names, landed, cause
+        )
         if landed:
             return self._committed(request)
         for change in request.changes:
@@ -211,7 +211,7 @@ class _Batch:
         return None
 
     def _landed(self, request: _Request, deadline: float) -> bool:
-        """Look in the log whose the sequence is that the request asked for."""
+        """Return whether the log row of the requested sequence carries the id of the request."""
         found = self._connection.read_row(PK_LOG, log_key(request.seen.sequence.seq + 1), deadline)
         return text(found, "id") == request.id
 
@@ -225,8 +225,8 @@ class _Batch:
 
     def _unknown(self, cause: Exception, failure: Exception) -> None:
         for change in tuple(self._waiting):
-            what = f"{change.name()}: it may have happened or not ({cause}), and the table does not tell: {failure}"
-            self._connection.logger.warning("an unanswered write could not be settled: %s", what)
+            what = f"{change.name()}: the outcome is unknown ({cause}), and reading the table failed: {failure}"
+            self._connection.logger.warning("could not settle an unanswered write: %s", what)
             self._tell(change, UnknownOutcomeError(what))
 
     def _tell(self, change: LogChange, failure: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""LOG# rows: what happened at each sequence, for nodes to follow."""
+"""LOG# rows: the change at each sequence, which every node follows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from theorydb_py.isr.readers import read, text_of
 from theorydb_py.values import Attribute
 
 LOG_LIFE = 3600
-"""How long the rows of the log are kept at least, in seconds."""
+"""How long log rows are kept at least, in seconds."""
 _DIGITS = re.compile(r"[0-9]{20}")
 
 
 LAST_LOG_KEY = LOG_PREFIX + "09223372036854775807"
-"""The sort key of the largest sequence that any writer can have."""
+"""The sort key of the largest possible sequence."""
 
 
 def log_key(seq: int) -> str:
-    """Return the sort key of what happened at a sequence: 20 digits, so that they sort."""
+    """Return the sort key of a sequence: 20 digits, so that keys sort by sequence."""
     return f"{LOG_PREFIX}{seq:020d}"
 
 
 def new_log(seq: int, change_id: str, reload: Several[ReloadTarget], now: float) -> Item:
-    """Return the row of a change. Its id tells the requests apart that tried for this sequence."""
+    """Return the log row of a change. Its id identifies the request that won the sequence."""
     return {
         **key(PK_LOG, log_key(seq)),
         "id": string(change_id),
@@ -43,7 +43,7 @@ def _target(target: ReloadTarget) -> dict[str, Attribute]:
 
 
 def change_of(item: Item) -> Change:
-    """Read a row of the log. What cannot be read is a change that is malformed, and no gap."""
+    """Decode a log row. An unreadable row becomes a malformed change, never a gap."""
     digits = text(item, "sk").removeprefix(LOG_PREFIX)
     known = _DIGITS.fullmatch(digits) is not None and int(digits) <= MAX_COUNT
     seq = int(digits) if known else 0

@@ -1,6 +1,8 @@
-"""Marks: purges of all pages that a tag, a prefix, a tenant or a site covers, in the partition of the purge log.
+"""Purge marks: purges of all pages of a tag, a prefix, a tenant or a site.
 
-pk = PURGE   sk = MARK#<tenant>#<kind>#<hex sha256 of value>
+They are in the partition of the purge log:
+
+    pk = PURGE   sk = MARK#<tenant>#<kind>#<hex sha256 of value>
 """
 
 from __future__ import annotations
@@ -25,16 +27,15 @@ from theorydb_py.isr.readers import (
 
 _TAG, _PREFIX, _SITE = "tag", "prefix", "site"
 _LAST = "\U0010ffff"
-"""Sorts behind everything that follows a prefix."""
+"""Sorts after everything that has the prefix."""
 
 
 def hard_mark(connection: Connection, page: ReloadTarget, tags: Sequence[str]) -> int:
-    """Return the sequence of the newest hard purge by a mark that covers a page with these tags; 0: there is none.
+    """Return the highest sequence of a hard purge whose mark covers a page with these tags; 0: none.
 
-    All reads are strong. The marks of tags are read by their keys, since a tenant
-    may have any number of them; those of other kinds are few, and are read whole.
-    MalformedRowError: a mark cannot be read. It stands for a purge that cannot be
-    known.
+    All reads are strongly consistent. Marks of tags are read by key, as a tenant may
+    have any number of them; marks of other kinds are few, and are all read. Raises
+    MalformedRowError if a mark is unreadable: it may be a purge that covers the page.
     """
     own, of_tags, of_site = _prefix(page.tenant), _prefix(page.tenant, _TAG), _prefix("", _SITE)
     ranges = [(own, of_tags), (of_tags + _LAST, own + _LAST)]
@@ -49,7 +50,7 @@ def hard_mark(connection: Connection, page: ReloadTarget, tags: Sequence[str]) -
 
 
 def _prefix(*parts: str) -> str:
-    """Return what the sort keys of a tenant's marks begin with, or those of one kind."""
+    """Return the prefix of the sort keys of a tenant's marks, or of those of one kind."""
     return "#".join(("MARK", *parts, ""))
 
 
@@ -63,10 +64,9 @@ def _digest(tag: str) -> str:
 
 
 def _covers(mark: Item, page: ReloadTarget, tags: Sequence[str]) -> bool:
-    """Say whether a mark is about a page. It is one of the page's tenant, or of a site.
+    """Return whether a mark of the page's tenant, or of a site, covers a page.
 
-    Kinds that this version does not know cover everything: a purge that cannot be
-    judged is not to be undone.
+    Unknown kinds cover every page: a purge that cannot be evaluated must not be undone.
     """
     kind = text(mark, "sk").split("#")[2]
     if kind == _TAG:
@@ -75,9 +75,9 @@ def _covers(mark: Item, page: ReloadTarget, tags: Sequence[str]) -> bool:
 
 
 def _hard_seq(mark: Item, now: int) -> int:
-    """Return the sequence of a mark's newest hard purge: an expire_seq counts once its time has come.
+    """Return the sequence of the mark's newest hard purge. An expire_seq counts from expire_at on.
 
-    MalformedRowError: the mark cannot be read, whatever it covers.
+    Raises MalformedRowError if the mark is unreadable, whatever it covers.
     """
     if text(mark, "value") == "":
         raise malformed(mark, "value", EXPECTED_TEXT)

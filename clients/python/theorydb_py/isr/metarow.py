@@ -1,6 +1,6 @@
-"""META and VER# rows: the attributes of the reference, and the map ``isr`` of ours.
+"""META and VER# rows: the attributes of the reference schema, and our map ``isr``.
 
-The map says which content it describes; if another writer has changed the row
+The map names the content that it describes. If another writer has changed the row
 since, the map is ignored and the row is read as that writer's.
 """
 
@@ -36,8 +36,7 @@ from theorydb_py.isr.readers import (
 from theorydb_py.unfit import UnfitError
 from theorydb_py.values import Attribute
 
-# What a page cannot be served without. What is missing otherwise has the value
-# that promises least.
+# Required to serve a page. Other missing members default to the most conservative value.
 _REQUIRED = (("s3_key", EXPECTED_TEXT), ("generated_at", EXPECTED_INSTANT), ("revalidate_seconds", EXPECTED_PERIOD))
 _REQUIRED_OF_MAP = (
     ("v", EXPECTED_COUNT),
@@ -51,10 +50,10 @@ _REQUIRED_OF_MAP = (
 
 
 def meta_changes(entry: Entry, current_sk: str) -> dict[str, Attribute | None]:
-    """Return what a publish makes of META; None removes an attribute.
+    """Return the changes that a publish makes to META; None removes an attribute.
 
-    It sets or removes every attribute of the reference, so that no generation
-    inherits from another, and leaves those alone that we do not know.
+    It sets or removes every attribute of the reference schema, so that nothing of the
+    previous generation remains, and keeps unknown attributes.
     """
     return {
         **_content(entry),
@@ -81,7 +80,7 @@ def _content(entry: Entry) -> dict[str, Attribute]:
 
 def _isr_map(entry: Entry) -> dict[str, Attribute]:
     if entry.foreign:
-        # Nothing of the content is claimed: readers judge it as another service's.
+        # Describes no content: readers treat the row as another service's.
         return {"v": number(entry.v), "generation_id": string(entry.generation_id)}
     members: dict[str, Attribute | None] = {
         "v": number(entry.v),
@@ -106,7 +105,7 @@ def _isr_map(entry: Entry) -> dict[str, Attribute]:
 
 
 def _headers(headers: Mapping[str, tuple[HeaderValue, ...]]) -> dict[str, Any]:
-    """Write names in lower case. Names that differ in case alone are one field: their values are joined."""
+    """Return the stored headers, with names in lower case. Values of names that differ only in case are joined."""
     fields: dict[str, dict[str, list[Attribute]]] = {}
     for name in sorted(headers, key=str.encode):
         values = fields.setdefault(name.lower(), {"L": []})["L"]
@@ -118,7 +117,7 @@ def _headers(headers: Mapping[str, tuple[HeaderValue, ...]]) -> dict[str, Any]:
 
 
 def content_of(item: Item) -> Entry:
-    """Read the entry that a META row or a VER# row carries. MalformedRowError: it cannot be served."""
+    """Decode the entry of a META or VER# row. Raises MalformedRowError if it cannot be served."""
     _require(item, "", item, _REQUIRED)
     entry = Entry(
         s3_key=read(item, "s3_key", text_of, ""),
@@ -130,11 +129,11 @@ def content_of(item: Item) -> Entry:
     )
     read(item, "current_sk", text_of, "")
     if not _describes_content(item):
-        # Another service wrote this row, or wrote over one of ours: nothing that we
-        # knew of the earlier content may be said of this one.
+        # Another service wrote this row, or overwrote ours: the map describes earlier
+        # content.
         return entry
-    # The map claims this very content, so that its status and its headers are what
-    # the page is: serving it with guessed ones would be worse than rendering again.
+    # The map describes this content, so its status and headers are required: guessing
+    # them would be worse than rendering again.
     _require(item, "isr.", child(item, "isr"), _REQUIRED_OF_MAP)
     return replace(entry, foreign=False, **_described(item))
 
@@ -170,10 +169,10 @@ def _require(item: Item, prefix: str, attributes: Item, required: tuple[tuple[st
 
 
 def _describes_content(item: Item) -> bool:
-    """Whether our map is about the content that the row points at.
+    """Return whether our map describes the content that the row points to.
 
     Times are compared as text: DynamoDB returns equal numbers as equal texts, and a
-    fraction is another number than the whole seconds that we write.
+    fraction never equals the whole seconds that we write.
     """
     ours = child(item, "isr")
     mine, theirs = ours.get("generated_at", {}).get("N"), item.get("generated_at", {}).get("N")
@@ -186,11 +185,11 @@ def _describes_content(item: Item) -> bool:
 
 
 def pointer_of(meta: Item) -> str:
-    """Return the sort key of the row that has the content of a META row, empty if META has it itself.
+    """Return the sort key of the row with the content of META, empty if META has it itself.
 
-    Every publish of ours leaves current_sk in step with isr.generation_id. If they
-    differ, a service that swaps pointers was here after us, and what META carries
-    beside the pointer is the content of before.
+    Our publishes keep current_sk and isr.generation_id in step. If they differ, a
+    service that swaps pointers wrote after us, and the other attributes of META
+    describe older content.
     """
     current = text(meta, "current_sk")
     if current == "":
@@ -200,22 +199,22 @@ def pointer_of(meta: Item) -> str:
         return ""
     generation = text(child(meta, "isr"), "generation_id")
     if generation == "" and text(meta, "s3_key") != "":
-        return ""  # written by another service, content and all
+        return ""  # written by another service, with its content
     return "" if current == VERSION_PREFIX + generation else current
 
 
 def pointed_entry(meta: Item, version: Item | None) -> Entry:
-    """Read the entry of a META row from the row it points at. MalformedRowError: that is missing or malformed."""
+    """Decode the row that META points to. Raises MalformedRowError if it is missing or malformed."""
     if version is None:
-        missing = f'string "{text(meta, "current_sk")}", which is not there'
+        missing = f'string "{text(meta, "current_sk")}", which does not exist'
         raise malformed(meta, "current_sk", "the sort key of a row", missing)
     entry = content_of(version)
-    # Version and garbage collection are the pointer's own.
+    # The fence and the ttl are those of META.
     return replace(entry, v=0 if entry.foreign else version_of(meta) or 0, ttl=_expires(meta))
 
 
 def _expires(meta: Item) -> int | None:
-    """Read when META may be collected. What makes no sense there does not keep a pointer from being followed."""
+    """Return the ttl of META. An invalid ttl does not keep the pointer from being followed."""
     try:
         return horizon_of(meta["ttl"]) if "ttl" in meta else None
     except UnfitError:
@@ -223,7 +222,7 @@ def _expires(meta: Item) -> int | None:
 
 
 def version_entry(item: Item) -> Entry | None:
-    """Read a kept generation; None if other services wrote it or it is malformed: rollbacks have no use for it."""
+    """Decode a version; None if another service wrote it or it is malformed: useless for rollbacks."""
     try:
         entry = content_of(item)
     except MalformedRowError:

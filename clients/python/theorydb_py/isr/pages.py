@@ -1,4 +1,4 @@
-"""Reading what the table knows of a page."""
+"""Reads of pages, versions and the purge log."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from theorydb_py.values import Attribute
 
 _MOST_CHANGES = 200
 _MOST_PRUNED = 25
-"""How many versions one publish deletes at most: where one is published, one is to go."""
+"""How many versions a publish deletes at most: each publish adds one, so a few suffice."""
 _MOST_KEPT = 10_000
 
 
 def read_page(connection: Connection, pk: str) -> Record:
-    """Read LOCK, META and PURGE in one query, strongly; and the version that META names, if that has the content."""
+    """Read LOCK, META and PURGE with one strongly consistent query, and the version that META points to, if any."""
     try:
         rows = connection.query(pk, "sk BETWEEN :first AND :last", first=SK_LOCK, last=SK_PURGE)
         return _record(connection, pk, {text(row, "sk"): row for row in rows})
@@ -51,7 +51,7 @@ def _record(connection: Connection, pk: str, rows: dict[str, Item]) -> Record:
         if SK_LOCK in rows:
             lock = lock_of(rows[SK_LOCK])
         if SK_PURGE in rows:
-            # If it is malformed, it may cover whatever META has.
+            # A malformed purge may cover any content of META.
             cover = cover_of(rows[SK_PURGE])
         if SK_META in rows:
             entry = _entry(connection, rows[SK_META])
@@ -65,30 +65,30 @@ def _entry(connection: Connection, meta: Item) -> Entry:
     current = pointer_of(meta)
     if current == "":
         return content_of(meta)
-    # A version row never changes what it says of its content, so that this second
-    # read belongs to the moment of the first.
+    # The content of a version row never changes, so this second read is consistent with
+    # the first.
     return pointed_entry(meta, connection.read_row(text(meta, "pk"), current))
 
 
 def read_cover(connection: Connection, pk: str) -> Cover:
-    """Read the purge of a page, strongly."""
+    """Read the purge of a page, strongly consistently."""
     found = connection.read_row(pk, SK_PURGE)
     return Cover() if found is None else cover_of(found)
 
 
 class SeenSequence(NamedTuple):
-    """SEQ, as a change of the log demands to find it."""
+    """SEQ as it was read, for the condition of a change of the log."""
 
     sequence: Sequence
     stored: Attribute | None
-    """How the number is stored; None: there is no row."""
+    """The stored number; None: no row."""
 
 
 def read_sequence(connection: Connection) -> SeenSequence:
-    """Read the SEQ row, strongly.
+    """Read the SEQ row, strongly consistently.
 
-    MalformedRowError: it cannot be read. It is never taken for zero: everything
-    rendered from there on would look older than every purge, or newer.
+    Raises MalformedRowError if it is unreadable. It never counts as zero: every later
+    render would seem older than all purges, or newer.
     """
     found = connection.read_row(PK_LOG, SK_SEQUENCE)
     if found is None:
@@ -97,7 +97,7 @@ def read_sequence(connection: Connection) -> SeenSequence:
 
 
 def read_changes(connection: Connection, after: int) -> list[Change]:
-    """Read at most 200 rows of the log after a sequence, strongly."""
+    """Read at most 200 log rows after a sequence, strongly consistently."""
     page = connection.repeat(
         None,
         "query",
@@ -109,16 +109,16 @@ def read_changes(connection: Connection, after: int) -> list[Change]:
 
 
 def read_versions(connection: Connection, pk: str) -> list[Entry]:
-    """Read the generations that are kept, the newest first. Rows that are no use to a rollback are passed over."""
+    """Read the versions of a page, newest first. Rows that a rollback cannot use are skipped."""
     rows = connection.query(pk, "begins_with(sk, :first)", first=VERSION_PREFIX, ScanIndexForward=False)
     return [entry for entry in map(version_entry, rows) if entry is not None]
 
 
 def prune(connection: Connection, pk: str, keep: int) -> None:
-    """Delete superseded versions beyond the newest few, as far as that succeeds: what stays expires at its time.
+    """Delete superseded versions beyond the newest ``keep``, best effort: the rest expires by its ttl.
 
-    The current version stays whatever the ids say, as it has no ttl; so does one
-    that has become current again since it was found.
+    The current version has no ttl and is never deleted, whatever its id. The same holds
+    for a version that became current since the query.
     """
     try:
         page = connection.call(
@@ -132,4 +132,6 @@ def prune(connection: Connection, pk: str, keep: int) -> None:
             superseded = delete(key(pk, text(row, "sk")), exists("ttl"))
             condition_held(partial(connection.call, "delete_item", **superseded))
     except Exception as error:
-        connection.logger.warning("versions of %s beyond those to be kept are left to expire: %s", pk, error)
+        connection.logger.warning(
+            "could not delete versions of %s beyond those to be kept; they are left to expire: %s", pk, error
+        )

@@ -1,9 +1,8 @@
-"""Publishing a generation, by the recipes of the reference documents.
+"""Publishes a generation, by the recipes of the reference documents.
 
-One transaction updates META, if it is exactly what was read, and deletes LOCK, if
-the lease is ours and has not expired. With history it also makes the generation's
-version row, and lets that of the generation before expire. For a lease with a
-request it completes that.
+One transaction updates META, if it still is what was read, and deletes LOCK, if the
+lease is ours and unexpired. With history it also creates the generation's version row
+and lets the superseded version expire. It completes the lease's request, if any.
 """
 
 from __future__ import annotations
@@ -33,18 +32,19 @@ from theorydb_py.times import readable_moment
 
 @dataclass(frozen=True, kw_only=True)
 class Publishing:
-    """How a generation is published."""
+    """Options of a publish."""
 
     history: bool = False
-    """Keep it as a version of its own, beside the current entry."""
+    """Also store the entry as a version."""
     keep: int = 0
-    """With history: how many versions are kept at least, the new one counted; older ones go now.
+    """With history: how many versions to keep, including the new one. Older versions are deleted now.
 
-    0: all, until their time."""
+    0: all, until they expire.
+    """
     superseded_at: float | None = None
-    """When the version that was current may be forgotten; None: with META, but after 30 days at the latest."""
+    """When the superseded version may expire; None: with META, after 30 days at the latest."""
     unchanged: bool = False
-    """With history: it has the content of the current entry, whose version's place it takes."""
+    """With history: the content equals the current entry's; replace its version instead of adding one."""
     unpin: bool = False
     """Publish even if the current entry is pinned."""
 
@@ -52,16 +52,16 @@ class Publishing:
 def publish(
     connection: Connection, lease: IsrLease, record: Record, entry: Entry, page: ReloadTarget, how: Publishing
 ) -> Entry:
-    """Make an entry current and give up the lease, in one step. If that ends a pin, the log tells so of the page.
+    """Make an entry current and release the lease, atomically. If that ends a pin, append the page to the log.
 
-    Returns the entry as a reader will find it. Errors say that it did not and will
-    not happen, but for UnknownOutcomeError: LeaseLostError, MovedError (the page is
-    not what record shows any more), PinnedError, InvalidInputError.
+    Returns the entry as readers will find it. Raises LeaseLostError, MovedError (the
+    page no longer is what record shows), PinnedError or InvalidInputError if it was not
+    and will not be published, and UnknownOutcomeError if that could not be determined.
     """
     _demand_lease(lease)
     publication = _publication(connection, lease, record, entry, page, how)
     lease.stop_heartbeat()
-    _demand_lease(lease)  # the heartbeat may have been told that it is lost
+    _demand_lease(lease)  # the heartbeat may have lost it
     try:
         carry_out(connection, publication)
     except LeaseLostError:
@@ -69,7 +69,7 @@ def publish(
         raise
     lease.end()
     lease.end_request()
-    # Crashing from here on leaves versions to expire at their time.
+    # After a crash from here on, superseded versions expire by their ttl.
     if how.history and how.keep > 0:
         prune(connection, lease.pk, how.keep)
     return publication.swap.next
@@ -77,7 +77,7 @@ def publish(
 
 def _demand_lease(lease: IsrLease) -> None:
     if lease.over:
-        raise LeaseLostError(f"publish {lease.pk}: the lease is over; acquire it anew")
+        raise LeaseLostError(f"publish {lease.pk}: the lease is over; acquire it again")
 
 
 def _publication(
@@ -85,10 +85,10 @@ def _publication(
 ) -> _Publication:
     if record.fence.pk != lease.pk:
         raise InvalidInputError(
-            f"publish {lease.pk}: the record was read of {record.fence.pk}: read the page that the lease is for"
+            f"publish {lease.pk}: the record is one of {record.fence.pk}: read the page of the lease"
         )
     now = connection.now()
-    # Decided by what was read: if it was pinned or unpinned since, the fence refuses
+    # Judged by what was read: if the page was pinned or unpinned since, the fence refuses
     # the publish.
     pinned_until = (record.entry.pinned_until if record.entry else None) or 0
     pinned = pinned_until > now
@@ -97,16 +97,14 @@ def _publication(
             f"publish {lease.pk}: the page is pinned until {readable_moment(pinned_until)}: unpin it first"
         )
     if how.history and entry.foreign:
-        raise InvalidInputError(
-            f"publish {lease.pk}: an entry of another service has no history: give its status and content"
-        )
+        raise InvalidInputError(f"publish {lease.pk}: an entry without status and content cannot be kept as a version")
     swap = Swap.of(record.fence, entry, now, kept=how.history, superseded_at=how.superseded_at)
     swap.replaced = how.history and how.unchanged
     return _Publication(connection, lease, swap, unpinned=page if pinned else None)
 
 
 class _Publication:
-    """One call of publish; a settle.Change. unpinned is the page if it ends a pin, and so is a change of the log."""
+    """One call of publish; implements execute.Change. unpinned is the page if the publish ends a pin."""
 
     def __init__(self, connection: Connection, lease: IsrLease, swap: Swap, *, unpinned: ReloadTarget | None) -> None:
         self._connection = connection
@@ -118,10 +116,10 @@ class _Publication:
         return f"publish {self._lease.pk}, generation {self.swap.next.generation_id}"
 
     def transaction(self) -> Transaction:
-        """State it with a token and a moment of its own.
+        """Return the transaction with a new token and the present time.
 
-        The deletion gives up the lease and is the proof that it was held: DynamoDB
-        allows one operation per item, so that there is no separate check.
+        Deleting LOCK releases the lease and also proves that it was held: DynamoDB
+        allows one operation per item, so there is no separate check.
         """
         held = is_held(self._lease.lease_token, self._connection.second())
         lock = Action(Purpose.LOCK, "Delete", delete(key(self._lease.pk, SK_LOCK), held))
@@ -141,11 +139,11 @@ class _Publication:
         return [Action(Purpose.REQUEST, "Update", update(key(self._lease.pk, attempt.sk), end, attempt.is_mine()))]
 
     def _tell(self) -> list[Action]:
-        """Tell all nodes of the end of a pin.
+        """Append the page to the log if the publish ends a pin.
 
-        One that has the pinned generation in memory would serve it for as long as the
-        pin was to last. SEQ is read for each new request: what was read before a pause
-        is out of date after it.
+        A node with the pinned generation in memory would serve it until the end of the
+        pin. SEQ is read for each new transaction: a value from before a backoff is
+        stale.
         """
         if self._unpinned is None:
             return []
@@ -156,10 +154,10 @@ class _Publication:
         return self._lease.running()
 
     def judge(self, why: Refusal) -> Verdict | Exception:
-        """Name the conditions that were false.
+        """Classify the failed conditions.
 
-        The rows that come back with them settle the common case of a lost reply at
-        no cost: META is what this publication made it.
+        The returned rows settle the common case of a lost reply without another read:
+        META is already our generation.
         """
         what = self.name()
         if Purpose.META in why and self._is_ours(why[Purpose.META]):
@@ -167,52 +165,52 @@ class _Publication:
         moved = "its entry was changed by another writer" if Purpose.META in why else ""
         if Purpose.LOCK in why:
             also = f", and {moved}" if moved else ""
-            return LeaseLostError(f"{what}: the lease is lost{whose(why[Purpose.LOCK])}{also}; serve what is there")
+            return LeaseLostError(f"{what}: the lease is lost{whose(why[Purpose.LOCK])}{also}; serve the current entry")
         if moved:
             return MovedError(f"{what}: {moved}; read it again")
         if Purpose.REQUEST in why:
-            # Whoever took the request over has taken the lease as well, or will:
-            # what was rendered for it is not to be published.
+            # The process that took the request over has the lease or will acquire it: do
+            # not publish what was rendered for it here.
             return LeaseLostError(
-                f"{what}: the lease is lost: its request was taken over, or is ended; serve what is there"
+                f"{what}: the lease is lost: its request was taken over or has ended; serve the current entry"
             )
         if Purpose.VERSION in why:
             return ConditionFailedError(
-                f"{what}: there is such a version already: the id of a generation is used once",
+                f"{what}: the version exists already: use each generation id once",
                 item=why[Purpose.VERSION],
             )
         if Purpose.SUPERSEDED in why:
-            self.swap.forget()  # it is gone
+            self.swap.forget()  # already collected
         return Verdict.AGAIN
 
     def preclude(self, cause: Exception, deadline: float) -> Exception:
-        """Delete LOCK, if it carries our token, until that is answered.
+        """Delete LOCK if it has our token, until there is a reply.
 
-        From then on no request of ours can land: each demands the token. If we
-        crash before that, the lease expires.
+        From then on no request of ours can be applied, as each requires the token.
+        After a crash before that, the lease expires.
         """
         given_back = drop(self._connection, self._lease, deadline)
         self._lease.end(lost=not given_back)
         return cause if given_back else LeaseLostError(f"{self.name()}: the lease is lost; before that: {cause}")
 
     def landed(self, sent: list[Transaction], deadline: float) -> bool:
-        """Look for our generation on META."""
+        """Return whether META shows our generation, or showed it before another write."""
         meta = self._connection.read_row(self._lease.pk, SK_META, deadline)
         if self._is_ours(meta):
             return True
         version = version_of(meta)
         if meta is None or (version is not None and version <= self.swap.next.v):
-            return False  # unchanged, or another writer took our number
+            return False  # unchanged, or another writer took our version
         if self.swap.current:
             # The version row is ours, and written with META.
             return self._connection.read_row(self._lease.pk, self.swap.current, deadline) is not None
         return any(self._repeat(transaction, deadline) for transaction in sent)
 
     def _repeat(self, transaction: Transaction, deadline: float) -> bool:
-        """Ask again whether a request was carried out, where somebody wrote META since: after us, or instead of us.
+        """Repeat a transaction to learn whether it was applied, when META was overwritten after or instead of it.
 
-        DynamoDB remembers what it did under our tokens, and repeating a request
-        cannot do harm now: it is answered from memory, or fails its conditions.
+        DynamoDB remembers the outcome under its token, and repeating is harmless now:
+        it returns that outcome or fails its conditions.
         """
         return condition_held(lambda: self._connection.retry.until(deadline, transaction.send))
 

@@ -1,7 +1,7 @@
 """The PURGE row of a page, and the SEQ row of the purge log.
 
-One that is malformed is an error, and not an absence: it stands for a purge, and
-no purge may be lost.
+A malformed row is an error and never counts as absent: it stands for a purge, and no
+purge may be lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from theorydb_py.isr.readers import (
 
 
 def cover_of(item: Item) -> Cover:
-    """Read the purge of a page. MalformedRowError: an attribute is missing or makes no sense."""
+    """Decode the purge of a page. Raises MalformedRowError if an attribute is missing or invalid."""
     require_number(item, "seq", EXPECTED_COUNT)
     require_number(item, "at", EXPECTED_INSTANT)
     return Cover(
@@ -30,7 +30,7 @@ def cover_of(item: Item) -> Cover:
 
 
 def sequence_of(item: Item) -> Sequence:
-    """Read the state of the log. MalformedRowError: as of cover_of."""
+    """Decode the state of the log. Raises MalformedRowError as purge_state_of does."""
     require_number(item, "seq", EXPECTED_COUNT)
     return Sequence(
         seq=read(item, "seq", count_of, 0),
@@ -39,6 +39,6 @@ def sequence_of(item: Item) -> Sequence:
 
 
 def require_number(item: Item, name: str, expected: str) -> None:
-    """Refuse a row without a number there. MalformedRowError."""
+    """Raise MalformedRowError unless the attribute is a number."""
     if "N" not in item.get(name, {}):
         raise malformed(item, name, expected)

@@ -1,6 +1,6 @@
-"""Attributes as they are read: what each kind accepts, and what it says of the rest.
+"""Decoders of attributes: which values each kind accepts, and the error for others.
 
-NULL is what no attribute is.
+NULL counts as absent.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ EXPECTED_STATUS = f"a number from {MIN_STATUS} to {MAX_STATUS}"
 
 
 def read(item: Item, path: str, reader: Callable[[Attribute], T], default: T) -> T:
-    """Read an attribute of a row, or a member of a map of it after a dot.
+    """Decode an attribute of a row; a dot separates the members of maps.
 
-    Absent is default. MalformedRowError: the reader has no use for it.
+    Returns default if it is absent. Raises MalformedRowError if the decoder refuses it.
     """
     value: Attribute | None = None
     members: Item = item
@@ -45,14 +45,14 @@ def read(item: Item, path: str, reader: Callable[[Attribute], T], default: T) ->
 
 
 def floor_of(value: Attribute) -> int | None:
-    """Return a number rounded down; NULL is 0, what is no number is None."""
+    """Return a number rounded down; NULL is 0, anything else is None."""
     if "N" in value:
         return floor_number(value["N"])
     return 0 if is_null(value) else None
 
 
 def text_of(value: Attribute) -> str:
-    """Read a string."""
+    """Decode a string."""
     if is_null(value):
         return ""
     if "S" not in value:
@@ -61,7 +61,7 @@ def text_of(value: Attribute) -> str:
 
 
 def flag_of(value: Attribute) -> bool:
-    """Read a flag; NULL is false."""
+    """Decode a boolean; NULL is false."""
     if is_null(value):
         return False
     if "BOOL" not in value:
@@ -70,17 +70,17 @@ def flag_of(value: Attribute) -> bool:
 
 
 def count_of(value: Attribute) -> int:
-    """Read a sequence, a version or a length."""
+    """Decode a sequence, a version or a length."""
     return _within(value, 0, MAX_COUNT, EXPECTED_COUNT)
 
 
 def status_of(value: Attribute) -> int:
-    """Read the status of a page."""
+    """Decode an HTTP status."""
     return _within(value, MIN_STATUS, MAX_STATUS, EXPECTED_STATUS)
 
 
 def instant_of(value: Attribute) -> int:
-    """Read a time in epoch seconds."""
+    """Decode a time in epoch seconds."""
     return _within(value, 0, MAX_EPOCH, EXPECTED_INSTANT)
 
 
@@ -92,7 +92,7 @@ def _within(value: Attribute, least: int, most: int, expected: str) -> int:
 
 
 def horizon_of(value: Attribute) -> int | None:
-    """Read a time in epoch seconds that says "at least until": it is clamped."""
+    """Decode a time in epoch seconds that is a lower bound: it is clamped."""
     if is_null(value):
         return None
     n = floor_of(value)
@@ -102,12 +102,12 @@ def horizon_of(value: Attribute) -> int | None:
 
 
 def optional_instant_of(value: Attribute) -> int | None:
-    """Read a time in epoch seconds that may be missing."""
+    """Decode an optional time in epoch seconds."""
     return None if is_null(value) else instant_of(value)
 
 
 def period_of(value: Attribute) -> int:
-    """Read a duration in seconds; it is clamped."""
+    """Decode a duration in seconds; it is clamped."""
     n = floor_of(value)
     if n is None:
         raise unfit_attribute(EXPECTED_PERIOD, value)
@@ -115,7 +115,7 @@ def period_of(value: Attribute) -> int:
 
 
 def tags_of(value: Attribute) -> tuple[str, ...]:
-    """Read a list of strings."""
+    """Decode a list of strings."""
     if is_null(value):
         return ()
     tags = _strings(value)
@@ -125,7 +125,7 @@ def tags_of(value: Attribute) -> tuple[str, ...]:
 
 
 def headers_of(value: Attribute) -> dict[str, tuple[HeaderValue, ...]]:
-    """Read the header of a response: names to lists of values. Bytes are values that are no UTF-8."""
+    """Decode response headers: names to lists of values. Bytes are values that are not UTF-8."""
     if is_null(value):
         return {}
     if "M" not in value:
@@ -158,20 +158,20 @@ def _strings(value: Attribute) -> tuple[HeaderValue, ...] | None:
 
 
 def lax_text(value: Attribute) -> str:
-    """Read a string; anything else is empty."""
+    """Decode a string; anything else is empty."""
     content = value.get("S")
     return content if isinstance(content, str) else ""
 
 
 def lax_number(value: Attribute) -> int:
-    """Read a number rounded down; anything else is 0."""
+    """Decode a number, rounded down; anything else is 0."""
     return floor_of(value) or 0
 
 
 def lease_end_of(value: Attribute) -> int:
-    """Read the end of a lease, in epoch seconds, rounded up; 0, which is long ago, where there is no number.
+    """Decode the end of a lease in epoch seconds, rounded up; 0 (expired) if it is not a number.
 
-    ``lease_expires_at <= :now`` compares a whole ``:now``.
+    Rounding up agrees with ``lease_expires_at <= :now`` for a whole ``:now``.
     """
     end = ceil_number(value["N"]) if "N" in value else None
     return clamp(end or 0, MAX_EPOCH)

@@ -1,4 +1,4 @@
-"""Rollbacks and pins: somebody's word that a generation is to be current, which all nodes learn of by the log."""
+"""Rollbacks and pins: they assert which generation is current, and every node learns of it by the log."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _LONGEST_ID = 1000
 def rollback(
     connection: Connection, log: GroupCommit, record: Record, to: str, page: ReloadTarget, assertion: Assertion
 ) -> Entry:
-    """Make a kept generation current, in one step, if the entry is still exactly what was read.
+    """Make a version current, atomically, if the entry still is what was read.
 
-    It needs no lease: whoever regenerates the page meanwhile loses on the fence. A
-    generation that is current already is pinned. Errors: MovedError,
-    NoVersionError, PurgedError, UnknownOutcomeError, and those of GroupCommit.
+    It needs no lease: the fence refuses a concurrent regeneration. A generation that is
+    current already is pinned. Raises MovedError, NoVersionError, PurgedError,
+    UnknownOutcomeError, and the errors of GroupCommit.
     """
     entry = record.entry
     if entry is not None and not entry.foreign and entry.generation_id == to:
         return pin(connection, log, record, page, assertion)
     fence = record.fence
-    # In this order: a hard purge that is not on PURGE or a mark when it is read here
-    # has a higher sequence than this one, and so covers what the rollback makes,
-    # however often SEQ moves until the commit.
+    # The order matters: a hard purge that is missing from PURGE and from the marks when
+    # they are read below has a higher sequence than this one, and so covers the restored
+    # entry, however often SEQ moves before the commit.
     sequence = read_sequence(connection).sequence
     cover = read_cover(connection, fence.pk)
     version = _find_version(connection, fence.pk, to)
     _check_withdrawn(fence.pk, version)
     if outlives_marks(version, sequence.mark_lifetime, connection.now()):
         raise PurgedError(
-            f"generation {to} of {fence.pk} is too old: purges by tag are remembered for {sequence.mark_lifetime} s, "
-            "and one that covered it may be forgotten"
+            f"generation {to} of {fence.pk} is too old: purges by tag are kept for {sequence.mark_lifetime} s, "
+            "and one that covered it may have expired"
         )
     _check_purged(connection, fence.pk, version, record.cover.merge(cover), page)
     following = replace(
@@ -61,14 +61,14 @@ def rollback(
 
 
 def pin(connection: Connection, log: GroupCommit, record: Record, page: ReloadTarget, assertion: Assertion) -> Entry:
-    """Change how long the current entry is pinned, in one step. What was purged stays so. Errors: as of rollback.
+    """Change or end the pin of the current entry, atomically. A purged entry stays purged. Raises as rollback does.
 
-    An assertion without a pin ends that of the entry. The log tells of it even if
-    there is none: a node that holds an older copy drops it.
+    An assertion without pinned_until unpins. It is appended to the log even if the
+    entry is not pinned: a node that holds an older copy drops it.
     """
     fence, entry = record.fence, record.entry
     if entry is None:
-        raise NoVersionError(f"pin {fence.pk}: the page has no entry: publish one")
+        raise NoVersionError(f"pin {fence.pk}: the page has no entry: publish one first")
     if entry.foreign:
         raise NoVersionError(f"pin {fence.pk}: the entry was written by another service: regenerate the page first")
     _check_withdrawn(fence.pk, entry)
@@ -85,10 +85,10 @@ def pin(connection: Connection, log: GroupCommit, record: Record, page: ReloadTa
 
 
 def unpinned(entry: Entry, now: float) -> int | None:
-    """Return the end of an entry's pin once it is unpinned: now, unless it ended before; None: it never was pinned.
+    """Return pinned_until of an unpinned entry: now, unless the pin ended before; None if it was never pinned.
 
-    It stays on META, so that readers can tell an entry that outlived its windows
-    because of a pin: it may be served in place of a failure.
+    It stays on META, so that readers recognize an entry that outlived its windows
+    because of a pin: it may be served when rendering fails.
     """
     return None if entry.pinned_until is None else min(entry.pinned_until, math.floor(now))
 
@@ -98,8 +98,13 @@ def _swap(connection: Connection, fence: Fence, entry: Entry, *, kept: bool, ass
 
 
 def _find_version(connection: Connection, pk: str, to: str) -> Entry:
-    """Read the version row of a generation, strongly. A text that no sort key can have names no version."""
-    missing = NoVersionError(f"roll back {pk} to {to[:60]!r}: no such version is kept; versions() lists them")
+    """Read the version row of a generation, strongly consistently.
+
+    Raises NoVersionError, also for an id that is no valid sort key.
+    """
+    missing = NoVersionError(
+        f"roll back {pk} to {to[:60]!r}: this version is not kept; versions() lists those that are"
+    )
     if not 1 <= len(to.encode("utf-8", "replace")) <= _LONGEST_ID:
         raise missing
     found = connection.read_row(pk, VERSION_PREFIX + to)
@@ -110,25 +115,25 @@ def _find_version(connection: Connection, pk: str, to: str) -> Entry:
 
 
 def _check_withdrawn(pk: str, entry: Entry) -> None:
-    """Refuse to make current again what the origin has withdrawn."""
+    """Refuse an entry that the origin has withdrawn."""
     if entry.withdrawn:
         raise NoVersionError(
-            f"{pk} was withdrawn by its origin: roll back to an older generation, or regenerate the page"
+            f"{pk}: the origin withdrew this generation: roll back to an older one, or regenerate the page"
         )
 
 
 def _check_purged(connection: Connection, pk: str, entry: Entry, cover: Cover, page: ReloadTarget) -> None:
-    """Refuse a generation that a hard purge covers, one of the page itself or a mark."""
+    """Refuse a generation that a hard purge of the page or a mark covers."""
     hard_seq = max(cover.hard_seq, hard_mark(connection, page, entry.tags))
     if hard_seq > entry.purge_seq:
         raise PurgedError(
-            f"generation {entry.generation_id} of {pk} may never be served again: it was rendered at sequence "
-            f"{entry.purge_seq}, and purged at {hard_seq}"
+            f"generation {entry.generation_id} of {pk} must not be served again: it was rendered at sequence "
+            f"{entry.purge_seq} and purged at {hard_seq}"
         )
 
 
 class _Reassertion:
-    """A rollback or a pin; a logcommit.LogChange. restored is the version that returns, None for a pin."""
+    """A rollback or a pin; implements logcommit.LogChange. restored is the target version, None for a pin."""
 
     def __init__(self, swap: Swap, page: ReloadTarget, *, restored: Entry | None) -> None:
         self.swap = swap
@@ -146,10 +151,7 @@ class _Reassertion:
         return [self.swap.move_meta(), *self._restore(), *self.swap.retire_version()]
 
     def _restore(self) -> list[Action]:
-        """Keep the version that returns from being collected.
-
-        On condition that it has not been: META must not point at what may be gone.
-        """
+        """Remove the ttl of the restored version, which must still exist: META must not point to a missing row."""
         if self._restored is None:
             return []
         there = all_of(exists(), compare("s3_key", "=", string(self._restored.s3_key)))
@@ -160,7 +162,7 @@ class _Reassertion:
         if Purpose.META in why:
             return MovedError(f"{self.name()}: the entry was changed by another writer; read it again")
         if Purpose.RESTORED in why:
-            return NoVersionError(f"{self.name()}: the version is not kept any more; versions() lists those that are")
+            return NoVersionError(f"{self.name()}: the version is no longer kept; versions() lists those that are")
         if Purpose.SUPERSEDED in why:
             self.swap.forget()
         return None

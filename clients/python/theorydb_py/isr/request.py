@@ -1,4 +1,4 @@
-"""Requests with an idempotency key: their records, and their ends."""
+"""Reads and ends request records."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from theorydb_py.values import Attribute
 
 
 def find_request(connection: Connection, pk: str, request_key: str) -> tuple[Item | None, Request | None]:
-    """Read the record of a request, strongly: as it is stored, and what it says.
+    """Read a request record strongly consistently: as it is stored, and decoded.
 
-    There is none to speak of if its time is over. MalformedRowError: it cannot be read.
+    The decoded record is None if it has expired. Raises MalformedRowError if it is
+    unreadable.
     """
     found = connection.read_row(pk, REQUEST_PREFIX + request_key)
     if found is None:
@@ -28,10 +29,10 @@ def find_request(connection: Connection, pk: str, request_key: str) -> tuple[Ite
 def end_request(
     connection: Connection, lease: IsrLease, end: Mapping[str, Attribute | None], deadline: float | None = None
 ) -> None:
-    """Write the end of a lease's request, if it has one; deadline is as in Connection.repeat.
+    """Write the end of a lease's request record, if it has one. deadline: see Connection.repeat.
 
-    If the attempt is not ours, or was finished, that is so because another took it
-    over, or because an earlier call of ours was carried out. Errors are boto3's.
+    A failed condition means that another attempt took the request over, or that an
+    earlier call of ours was applied. Raises boto3's errors.
     """
     attempt = lease.attempt
     if attempt is None:

@@ -1,4 +1,4 @@
-"""The REQ# row: a request with an idempotency key, and how far it has come."""
+"""The REQ# row: a request record, the state of an idempotency key."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from theorydb_py.values import Attribute
 STARTED, COMPLETED, FAILED = "STARTED", "COMPLETED", "FAILED"
 _EXPECTED_STATUS = "STARTED, COMPLETED or FAILED"
 _LONGEST_FAILURE = 1024
-"""How much of the reason of a failure is kept, in bytes."""
+"""How much of a failure's reason is kept, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A request, named so that it is carried out once however often it is made."""
+    """A request with an idempotency key: it is executed once, however often it is made."""
 
     key: str
-    """Its idempotency key."""
+    """The idempotency key."""
     request_hash: str
-    """The hex sha256 of its inputs; see hash_inputs."""
+    """The hex SHA-256 of its inputs; see hash_inputs."""
     keep_seconds: float = 24 * 3600
-    """How long its record is kept after it was made."""
+    """How long its record is kept, in seconds after it was made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """The right to say what became of a request, by its token."""
+    """An attempt at a request: its token grants the right to end it."""
 
     sk: str
     token: str
     keep: int
-    """Until when the record is kept at least, in epoch seconds."""
+    """The earliest ttl of the record, in epoch seconds."""
 
     @staticmethod
     def of(claim: Claim, now: int, token: str) -> Attempt:
-        """Return an attempt at a claim that is made now. Errors: InvalidKeyError, InvalidInputError."""
+        """Return a new attempt at a claim. Raises InvalidKeyError or InvalidInputError."""
         kept = check_interval("keep_seconds", claim.keep_seconds)
         return Attempt(sk=REQUEST_PREFIX + claim.key, token=token, keep=now + kept + 1)
 
     def begun(self, request_hash: str, until: int) -> dict[str, Attribute | None]:
-        """Return what a claim makes of the row; what others keep there is left alone."""
+        """Return the changes of a claim to the row. Unknown attributes stay."""
         return {
             "request_hash": string(request_hash),
             "status": string(STARTED),
@@ -66,23 +66,23 @@ class Attempt:
         }
 
     def extended(self, until: int) -> dict[str, Attribute | None]:
-        """Return what says that the request is in progress until then. The record is kept longer than that."""
+        """Return the attributes of a request in progress until then. The record is kept for longer."""
         return {"in_progress_until": number(until), "ttl": number(max(self.keep, until + LINGER))}
 
     def is_mine(self) -> Condition:
-        """Demand that nobody has taken the request over, and that it has not been finished."""
+        """Require that the request is STARTED under our token."""
         return all_of(compare("attempt_token", "=", string(self.token)), compare("status", "=", string(STARTED)))
 
 
 def check_claim(claim: Claim) -> None:
-    """Refuse a claim that no row can hold. Errors: InvalidKeyError, InvalidInputError."""
+    """Raise InvalidKeyError or InvalidInputError for a claim that cannot be stored."""
     check_request_key(claim.key)
     check_request_hash(claim.request_hash)
     check_interval("keep_seconds", claim.keep_seconds)
 
 
 def completed(s3_key: str, generation_id: str) -> dict[str, Attribute | None]:
-    """Return what the end of a request makes of its row. Its ttl stays."""
+    """Return the changes that complete a request. Its ttl stays."""
     return {
         "status": string(COMPLETED),
         "result_s3_key": string(s3_key) if s3_key else None,
@@ -93,7 +93,7 @@ def completed(s3_key: str, generation_id: str) -> dict[str, Attribute | None]:
 
 
 def failed(reason: str) -> dict[str, Attribute | None]:
-    """Return what the failure of a request makes of its row, with 1,024 bytes of the reason at most."""
+    """Return the changes that fail a request, with at most 1,024 bytes of the reason."""
     kept = reason.encode("utf-8", "replace")[:_LONGEST_FAILURE].decode("utf-8", "ignore")
     return {
         "status": string(FAILED),
@@ -105,9 +105,9 @@ def failed(reason: str) -> dict[str, Attribute | None]:
 
 
 def request_of(item: Item, key: str, now: int) -> Request | None:
-    """Read the record of a request; None if its time is over: DynamoDB collects it when it likes.
+    """Decode a request record; None if it has expired, as DynamoDB deletes it some time later.
 
-    MalformedRowError: what cannot be read may have been carried out.
+    Raises MalformedRowError if it is unreadable: the request may have been executed.
     """
     end = read(item, "ttl", lax_number, 0)
     if 0 < end <= now:
@@ -128,7 +128,7 @@ def request_of(item: Item, key: str, now: int) -> Request | None:
 
 
 def is_unchanged(item: Item | None) -> Condition:
-    """Demand that a REQ# row is as it was read: nobody has moved its end, taken it over or finished it."""
+    """Require that a REQ# row is as it was read: not refreshed, taken over or ended since."""
     if item is None:
         return absent()
     names = ("request_hash", "status", "attempt_token", "in_progress_until", "ttl")
@@ -136,15 +136,15 @@ def is_unchanged(item: Item | None) -> Condition:
 
 
 def standing(earlier: Request, claim: Claim, now: float) -> TheorydbError | None:
-    """Return what somebody is told who makes a claim while this is on record; None: it may be carried out."""
+    """Return the error of a claim while this record stands; None: the claim may start."""
     what = f"request {claim.key!r}"
     if earlier.request_hash != claim.request_hash:
         return RequestMismatchError(
-            f"{what}: its idempotency key was used for other inputs: use a new key for a new request"
+            f"{what}: its idempotency key was used with other inputs: use a new key for a new request"
         )
     if earlier.status == COMPLETED:
         return RequestCompletedError(
-            f"{what} was completed before: use its result",
+            f"{what} is completed: use its result",
             result_s3_key=earlier.result_s3_key,
             generation_id=earlier.generation_id,
         )
@@ -154,8 +154,8 @@ def standing(earlier: Request, claim: Claim, now: float) -> TheorydbError | None
 
 
 def in_progress(earlier: Request) -> RequestInProgressError:
-    """Return what somebody is told whom another is ahead of."""
+    """Return the error of a claim that another attempt is ahead of."""
     return RequestInProgressError(
-        f"request {earlier.key!r} is in progress until {readable_moment(earlier.in_progress_until)}: ask again then",
+        f"request {earlier.key!r} is in progress until {readable_moment(earlier.in_progress_until)}: try again then",
         until=earlier.in_progress_until,
     )

@@ -1,8 +1,7 @@
-"""Transactions that move META, carried out until their outcome is known.
+"""Executes transactions that update META until their outcome is known.
 
-What a change demands does not come back once it is false: a version of META, a
-lease's token, a purge sequence. So a request that was refused can never happen
-later.
+The conditions of a change never become true again once they are false: a version of
+META, a lease token, a purge sequence. So a refused request cannot be applied later.
 """
 
 from __future__ import annotations
@@ -19,42 +18,43 @@ from theorydb_py.token_age import TOKEN_LIFE
 
 
 class Verdict(enum.Enum):
-    """What false conditions mean, where they are no error."""
+    """The meaning of failed conditions that are not an error."""
 
-    AGAIN = "another request may get through"
-    LANDED = "an earlier request is what made them false"
+    AGAIN = "send another request"
+    LANDED = "an earlier request was applied"
 
 
 class Change(Protocol):
-    """A transaction that moves META, and what its answers mean."""
+    """A transaction that updates META, and the meaning of its errors."""
 
     def name(self) -> str:
-        """Return what it is, for people."""
+        """Describe the change for people."""
 
     def transaction(self) -> Transaction:
-        """State it anew, by what it has to read now. Errors: of reading."""
+        """Build the transaction, after reading what it depends on. Raises the errors of reading."""
 
     def running(self) -> bool:
-        """Return whether it may be sent once more."""
+        """Return whether another request may be sent."""
 
     def judge(self, why: Refusal) -> Verdict | Exception:
-        """Say what the false conditions mean."""
+        """Classify failed conditions."""
 
     def preclude(self, cause: Exception, deadline: float) -> Exception:
-        """See to it that no request which was sent can happen any more.
+        """Ensure that no request that was sent can be applied any more.
 
-        Returns what to tell the caller, made of cause, if none has.
+        Returns the error to raise, made from cause, if none was applied.
         """
 
     def landed(self, sent: list[Transaction], deadline: float) -> bool:
-        """Return whether a request was carried out. It is asked once none can be any more."""
+        """Return whether a request was applied. Called once none can be applied any more."""
 
 
 def carry_out(connection: Connection, change: Change) -> None:
-    """Send a change until it has an answer.
+    """Send a change until its outcome is known.
 
-    Without one the request is repeated as it is, under its token; after a definite
-    cancellation there is a new one. UnknownOutcomeError: it could not be settled.
+    Without a reply, the same request is repeated under its token; after a definite
+    cancellation, a new one is built. Raises UnknownOutcomeError if it cannot be
+    settled.
     """
     begun, sent, attempt, renew = connection.monotonic(), [_first(change)], 0, False
     while True:
@@ -63,7 +63,7 @@ def carry_out(connection: Connection, change: Change) -> None:
         if error is None:
             error = _send(sent[-1])
             if error is None or _is_over(connection, change, sent, error, first=attempt == 1):
-                return None  # crashing here loses nothing: all rows are as they should be
+                return None  # crashing here loses nothing: all rows are committed
             renew = outcome_of(error) is not Outcome.UNKNOWN
         elif outcome_of(error) is Outcome.REFUSED:
             return _settle(connection, change, sent, error)
@@ -73,7 +73,7 @@ def carry_out(connection: Connection, change: Change) -> None:
 
 
 def _is_over(connection: Connection, change: Change, sent: list[Transaction], error: Exception, *, first: bool) -> bool:
-    """Say whether an answer is the last, and no error of the change: that is raised."""
+    """Return whether the change is committed. Raises its error if that is definite."""
     outcome = outcome_of(error)
     if outcome is Outcome.CONDITION_FAILED:
         return not _try_again(connection, change, sent, error, first=first)
@@ -86,7 +86,7 @@ def _is_over(connection: Connection, change: Change, sent: list[Transaction], er
 
 
 def _renew(change: Change, sent: list[Transaction]) -> Exception | None:
-    """Make a new request of a change, or return why that fails: what it depends on could not be read."""
+    """Build a new request; return the error if reading what it depends on fails."""
     try:
         sent.append(change.transaction())
     except Exception as failure:
@@ -104,7 +104,7 @@ def _first(change: Change) -> Transaction:
 def _send(transaction: Transaction) -> Exception | None:
     try:
         transaction.send()
-    except Exception as error:  # judged by the caller: none is dropped
+    except Exception as error:  # classified by the caller
         return error
     return None
 
@@ -112,7 +112,7 @@ def _send(transaction: Transaction) -> Exception | None:
 def _try_again(
     connection: Connection, change: Change, sent: list[Transaction], error: Exception, *, first: bool
 ) -> bool:
-    """Say whether a change whose conditions were false is to be sent again; if not, it had landed, or this raises."""
+    """Return whether to send a change again whose conditions failed; False: it is committed. Raises its error."""
     why = sent[-1].refusal(error)
     if not why:
         raise sent[-1].failure(change.name(), error) from error
@@ -121,7 +121,7 @@ def _try_again(
         return verdict is Verdict.AGAIN
     if first:
         raise verdict
-    # An earlier request may be what made the conditions false.
+    # An earlier request may have falsified the conditions.
     try:
         landed = change.landed(sent, connection.settling())
     except Exception as failure:
@@ -132,24 +132,24 @@ def _try_again(
 
 
 def _settle(connection: Connection, change: Change, sent: list[Transaction], cause: Exception) -> None:
-    """Find out what became of requests that were not answered.
+    """Settle requests without a reply.
 
-    They are made impossible, and then the rows tell whether one of them had
-    happened. If we crash before that, the transaction lands whole or not at all.
+    They are revoked, and then the rows tell whether one of them was applied. After a
+    crash before that, the transaction is applied entirely or not.
     """
     deadline = connection.settling()
     try:
         answer = change.preclude(sent[-1].failure(change.name(), cause), deadline)
         landed = change.landed(sent, deadline)
     except Exception as failure:
-        connection.logger.warning("an unanswered write could not be settled: %s: %s", change.name(), failure)
+        connection.logger.warning("could not settle an unanswered write: %s: %s", change.name(), failure)
         raise _unknown(change, cause, failure) from failure
-    connection.logger.warning("settled an unanswered write: %s: landed: %s, after %s", change.name(), landed, cause)
+    connection.logger.warning("settled an unanswered write: %s: committed: %s, after %s", change.name(), landed, cause)
     if not landed:
         raise answer from cause
 
 
 def _unknown(change: Change, cause: Exception, failure: Exception) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"{change.name()}: it may have happened or not ({cause}), and the table does not tell: {failure}"
+        f"{change.name()}: the outcome is unknown ({cause}), and reading the table failed: {failure}"
     )

@@ -1,4 +1,4 @@
-"""Entries that can be stored: whole seconds, bounded numbers, text that DynamoDB can hold."""
+"""Validates and normalizes entries before they are stored."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LONGEST_RENDER = MAX_INTERVAL * 1000
 
 
 def storable(entry: Entry) -> Entry:
-    """Return an entry as a reader will find it, or raise InvalidInputError if no row can say it."""
+    """Return the entry as readers will find it. Raises InvalidInputError if it cannot be stored."""
     for name in ("s3_key", "generation_id"):
         if check_text(name, getattr(entry, name)) == "":
-            raise InvalidInputError(f"{name} is empty: expected text that names the body and the generation")
+            raise InvalidInputError(f"{name} is empty: expected the name of the body and the id of the generation")
     if len(entry.generation_id.encode()) > _LONGEST_ID:
         raise InvalidInputError(
             f"generation_id has {len(entry.generation_id)} characters: expected at most {_LONGEST_ID} bytes"
@@ -37,7 +37,7 @@ def storable(entry: Entry) -> Entry:
         check_text(name, getattr(entry, name))
     check_count("status", entry.status)
     if not MIN_STATUS <= entry.status <= MAX_STATUS:
-        raise InvalidInputError(f"status is {entry.status}: expected one of HTTP's, {MIN_STATUS} to {MAX_STATUS}")
+        raise InvalidInputError(f"status is {entry.status}: expected an HTTP status, {MIN_STATUS} to {MAX_STATUS}")
     return replace(
         entry,
         generated_at=_begun(entry.generated_at),
@@ -60,15 +60,13 @@ def whole_moment(name: str, value: float | None) -> int | None:
 
 
 def check_text(name: str, value: object) -> str:
-    """Refuse what is no text, or what DynamoDB's strings cannot hold."""
+    """Require text that DynamoDB can store."""
     if not isinstance(value, str):
         raise InvalidInputError(f"{name} is {value!r}: expected a str")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError(
-            f"{name} is {value[:60]!r}: expected Unicode text, without half a surrogate pair"
-        ) from None
+        raise InvalidInputError(f"{name} is {value[:60]!r}: expected Unicode text without lone surrogates") from None
     return value
 
 
@@ -86,7 +84,7 @@ def _checked_headers(headers: object) -> dict[str, tuple[HeaderValue, ...]]:
         values = headers[name]
         if not isinstance(values, tuple | list):
             raise InvalidInputError(f"header {name} is {values!r}: expected a tuple of str or bytes")
-        # Names that differ in case alone are one field.
+        # Names that differ only in case are one field.
         checked[name.lower()] = checked.get(name.lower(), ()) + tuple(_checked_value(name, v) for v in values)
     return checked
 

@@ -1,4 +1,4 @@
-"""The metadata and leases of cached pages in one DynamoDB table."""
+"""The store: metadata and leases of cached pages in one DynamoDB table."""
 
 from __future__ import annotations
 
@@ -52,30 +52,28 @@ from theorydb_py.retry import Retry
 from theorydb_py.table_name import checked_table_name
 
 _MOST_MOVES = 5
-"""How often a rollback or a pin is repeated because another writer was there first."""
+"""How many times a rollback or a pin is attempted while other writers change the page."""
 _MOST_KEPT = 10_000
 
 
 class FaceTheoryIsrMetaStore:
-    """The pages of a site, as the services in Go and TypeScript keep them in the same table.
+    """The pages of a site, in a table that services in Go and TypeScript share.
 
-    Many processes serve the same pages. Exactly one of them is to regenerate a
-    page when it has expired; a process may die or freeze at any point while it does
-    so, and replies get lost. The guarantees:
+    Many processes serve the same pages, and exactly one regenerates an expired page. A
+    process may die or freeze at any point, and replies get lost. The guarantees:
 
-    - At most one unexpired lease per page, and a publish only by its holder.
-    - No write is lost: a publish names what it replaces, and fails if anything else
-      was written in between.
-    - A request with an idempotency key is carried out once.
+    - At most one unexpired lease per page; only its holder publishes.
+    - No lost updates: a publish fails if anything but what it read would be replaced.
+    - A request with an idempotency key is executed once.
     - A rollback is never undone by a regeneration that began before it.
-    - Answers are definite: a lost reply is settled before a method returns.
-    - Attributes that this package does not know survive; malformed rows are named.
+    - Results are definite: a lost reply is settled before the method returns.
+    - Unknown attributes are preserved; errors name malformed rows.
 
-    ``cache_key`` is any text of 1 to 4,096 bytes; ``canonical_key`` makes that of a
-    URL. Methods raise InvalidInputError and InvalidKeyError before they ask the
-    table, MalformedRowError where a row that decides cannot be read, and what the
-    table says of itself (TableNotFoundError, ThrottledError,
-    TransactionConflictError). Synchronous and safe for concurrent use.
+    ``cache_key`` is any text of 1 to 4,096 bytes; canonical_key returns the key of a
+    URL. Methods raise InvalidInputError and InvalidKeyError before they access the
+    table, MalformedRowError if a row that they depend on is unreadable, and the table's
+    errors (TableNotFoundError, ThrottledError, TransactionConflictError). Synchronous
+    and safe for concurrent use.
     """
 
     def __init__(
@@ -94,24 +92,24 @@ class FaceTheoryIsrMetaStore:
         settle_timeout: float = 15.0,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
-        """Make a store on a table, which must be there.
+        """Create a store on an existing table.
 
-        ``client`` is boto3's, with time limits of its own. ``tenant`` is the tenant
-        of all keys. The partition key is that of hashed_partition, or
-        ``pk_from_cache_key(cache_key)``, or ``pk_prefix + cache_key``, where other
-        services write so: all writers of a table must agree. ``meta_ttl_seconds``
-        is how long a page is kept at least after it was published, pinned or rolled
-        back to: its row gets a ttl a day beyond all that could need it; None: no
-        ttl, unless a call gives one. ``lease_owner``
-        names this process to people (default: host and process id). ``now`` is the
-        wall clock in epoch seconds; ``new_token`` makes a text that nobody can
-        guess and that never returns. ``settle_timeout`` bounds the seconds in which
-        the outcome of an unanswered write is looked for. ``wait`` is how a
-        heartbeat waits for its event, at most so many seconds; it says whether the
-        event has come.
+        ``client`` is a boto3 client with its own timeouts. ``tenant`` is the tenant of
+        all keys. The partition key is hashed_partition(cache_key), or
+        ``pk_from_cache_key(cache_key)``, or ``pk_prefix + cache_key``, to match other
+        services: all writers of a table must agree. ``meta_ttl_seconds`` is how long a
+        page is kept at least after it was published, pinned or rolled back: its row
+        gets a ttl a day after its last possible use; None: no ttl, unless a call passes
+        one.
+
+        ``lease_owner`` names this process to people (default: host and process id).
+        ``now`` returns the wall time in epoch seconds. ``new_token`` returns an
+        unguessable text that never recurs. ``settle_timeout`` bounds, in seconds, how
+        long an unanswered write is investigated. ``wait`` waits for an event, at most
+        so many seconds, and returns whether it is set; heartbeats wait with it.
         """
         if pk_from_cache_key is not None and pk_prefix is not None:
-            raise InvalidInputError("pk_from_cache_key and pk_prefix are both given: expected one of them")
+            raise InvalidInputError("pk_from_cache_key and pk_prefix exclude each other: pass one of them")
         self._tenant = check_tenant(tenant) if tenant != "" else ""
         self._partition = pk_from_cache_key or self._preset(pk_prefix)
         self._retention = None if meta_ttl_seconds is None else check_interval("meta_ttl_seconds", meta_ttl_seconds)
@@ -137,7 +135,7 @@ class FaceTheoryIsrMetaStore:
     # --- Reading ------------------------------------------------------------
 
     def get(self, cache_key: str) -> CurrentEntry | None:
-        """Return the current entry and what it is worth now; None if there is none that is valid."""
+        """Return the current entry with its freshness; None if there is no valid entry."""
         record = self.read(cache_key)
         if record.entry is None:
             return None
@@ -145,7 +143,7 @@ class FaceTheoryIsrMetaStore:
         return CurrentEntry(**vars(record.entry), state=state)
 
     def read(self, cache_key: str) -> Record:
-        """Return all that the table knows of a page, in one strongly consistent read."""
+        """Return the state of a page, in one strongly consistent read."""
         return pages.read_page(self._connection, self.partition_key(cache_key))
 
     def partition_key(self, cache_key: str) -> str:
@@ -165,7 +163,7 @@ class FaceTheoryIsrMetaStore:
         request_hash: str | None = None,
         keep_seconds: float = 24 * 3600,
     ) -> IsrLease | None:
-        """Take the lease of a page as acquire_lease does; None if somebody else holds it."""
+        """Acquire the lease of a page as acquire_lease does; None if another process holds it."""
         try:
             return self.acquire_lease(
                 cache_key,
@@ -190,17 +188,18 @@ class FaceTheoryIsrMetaStore:
         request_hash: str | None = None,
         keep_seconds: float = 24 * 3600,
     ) -> IsrLease:
-        """Take the lease of a page, for so long, rounded up to whole seconds. It does not wait.
+        """Acquire the lease of a page, for a duration rounded up to whole seconds. Does not wait.
 
-        Under the lease the page and then the purge sequence are read:
-        ``lease.record`` and ``lease.purge_seq``. With ``idempotency_key`` the
-        request is recorded as started in the same step; ``inputs``, or their
-        ``request_hash``, tell it from others of that key, and its record is kept
-        for ``keep_seconds``.
+        Under the lease, the page and then the purge sequence are read into
+        ``lease.record`` and ``lease.purge_seq``. With ``idempotency_key``, the request
+        is recorded as started in the same transaction; ``inputs``, or their
+        ``request_hash``, distinguish it from other requests with that key, and its
+        record is kept for ``keep_seconds``.
 
-        Errors: LeaseHeldError; RequestCompletedError, RequestInProgressError and
-        RequestMismatchError of a request that was made before; UnknownOutcomeError,
-        after which at worst a lease remains that nobody uses until it expires.
+        Raises LeaseHeldError; RequestCompletedError, RequestInProgressError or
+        RequestMismatchError if the idempotency key was used before;
+        UnknownOutcomeError, after which at worst an unused lease remains until it
+        expires.
         """
         pk = self.partition_key(cache_key)
         seconds = lease_seconds("lease_duration_ms", lease_duration_ms)
@@ -221,14 +220,14 @@ class FaceTheoryIsrMetaStore:
         return lease
 
     def refresh_lease(self, lease: IsrLease) -> None:
-        """Extend a held lease from now by its lifetime. LeaseLostError: it expired or was taken.
+        """Extend a held lease from now by its duration. Raises LeaseLostError if it expired or was taken.
 
-        Other errors leave open whether it was extended; it may be called again.
+        Any other error leaves open whether it was extended; the call may be repeated.
         """
         hold.refresh(self._connection, self._own(lease))
 
     def release_lease(self, lease: IsrLease | None = None, *, cache_key: str = "", lease_token: str = "") -> None:
-        """Give a lease up, by itself or by its page and token. One that is lost is left as it is: no error."""
+        """Release a lease, or the lease of a page with a token. A lost lease stays as it is: no error."""
         if lease is None:
             pk = self.partition_key(cache_key)
             lease = self._held.find(cache_key, pk, lease_token) or self._held.stranger(cache_key, pk, lease_token)
@@ -236,14 +235,15 @@ class FaceTheoryIsrMetaStore:
         self._held.forget(lease)
 
     def back_off(self, lease: IsrLease, *, pause_ms: float) -> None:
-        """Leave the page alone for so long, and count a failure: the whole fleet respects it."""
+        """Replace the lease by a backoff of that length and count a failure. All processes respect it."""
         hold.back_off(self._connection, self._own(lease), pause_ms)
         self._held.forget(lease)
 
     def break_lease(self, cache_key: str, *, record: Record | None = None) -> None:
-        """Free the lease that record saw (default: that which is there now), whoever holds it.
+        """Delete the lease in record (default: the present one), whoever holds it.
 
-        Its holder cannot publish any more. MovedError: it is another one by now.
+        Its holder cannot publish any more. Raises MovedError if the lease was replaced
+        since.
         """
         hold.break_lease(self._connection, (record or self.read(cache_key)).fence)
 
@@ -259,13 +259,14 @@ class FaceTheoryIsrMetaStore:
         request_hash: str | None = None,
         keep_seconds: float = 24 * 3600,
     ) -> Iterator[IsrLease]:
-        """Acquire a lease as acquire_lease does, keep it while the block runs, and release it at its end.
+        """Acquire a lease as acquire_lease does, refresh it while the block runs, and release it afterwards.
 
-        It is extended at a third of its lifetime. Python cannot interrupt the
-        block: ask ``lease.lost``, or call ``lease.check()``, before each effect. If
-        the lease was lost before the end, LeaseLostError is raised there, with the
-        block's own exception as its cause. A request that was not completed by then
-        is recorded as failed. What fails at the end is logged, and left to expire.
+        It is refreshed after each third of its duration. Python cannot interrupt the
+        block: check ``lease.lost``, or call ``lease.check()``, before each side effect.
+        If the lease was lost before the block ended, LeaseLostError is raised there,
+        with the block's exception as its cause. A request that is not completed by then
+        is recorded as failed. Failures at the end are logged, and the rows left to
+        expire.
         """
         began = self._connection.monotonic()
         held = self.acquire_lease(
@@ -304,17 +305,17 @@ class FaceTheoryIsrMetaStore:
         stale_seconds: float | None = None,
         purge_seq: int | None = None,
     ) -> Entry:
-        """Publish what was rendered, and give up the lease: the call of the reference documents.
+        """Publish a generation and release the lease: the call of the reference documents.
 
-        It replaces what the page was when the lease was taken (by this store; of a
-        token from elsewhere: what it is now). ``generated_at_ms`` is when rendering
-        began. ``ttl_unix_seconds``: see Entry.ttl; default: by
-        ``meta_ttl_seconds``. With ``content_sha256`` and ``content_length`` the row
-        says all that an entry can say, and ``purge_seq`` is the sequence before
-        rendering, by default that of the lease. Without them it says what the
-        reference's rows say: to readers it is another service's.
+        It replaces the page as it was when the lease was acquired (by this store; with
+        a token of another process: as it is now). ``generated_at_ms`` is when rendering
+        began. ``ttl_unix_seconds`` sets Entry.ttl (default: computed from
+        ``meta_ttl_seconds``). With ``content_sha256`` and ``content_length`` the entry
+        is stored completely; ``purge_seq`` is then the sequence before rendering
+        (default: that of the lease). Without them only the attributes of the reference
+        schema are stored, as by another service.
 
-        Returns the entry as readers find it. Errors: those of publish.
+        Returns the entry as readers find it. Raises the errors of publish.
         """
         pk = self.partition_key(cache_key)
         lease = self._held.find(cache_key, pk, lease_token)
@@ -353,17 +354,17 @@ class FaceTheoryIsrMetaStore:
         unchanged: bool = False,
         unpin: bool = False,
     ) -> Entry:
-        """Make an entry current and give up the lease, in one step; a request of the lease is completed.
+        """Make an entry current and release the lease, atomically; the lease's request record is completed.
 
-        Only if the lease is still held and unexpired, and the page is still exactly
-        what ``record`` shows; ``lease.record`` is what it was when the lease was
-        taken. ``entry.purge_seq`` is to be ``lease.purge_seq``; an ``entry.ttl`` that
-        is None is computed by ``meta_ttl_seconds``. The other arguments are those of
-        Publishing. Returns the entry as a reader will find it.
+        Requires that the lease is held and unexpired, and that the page still is what
+        ``record`` shows; ``lease.record`` is the page when the lease was acquired.
+        ``entry.purge_seq`` should be ``lease.purge_seq``. If ``entry.ttl`` is None, it
+        is computed from ``meta_ttl_seconds``. The options are those of Publishing.
+        Returns the entry as readers will find it.
 
-        Errors: LeaseLostError, MovedError, PinnedError, ConditionFailedError (the
-        version is there already: a generation_id is used once), after which it did
-        not and will not happen, as after all others but UnknownOutcomeError.
+        Raises LeaseLostError, MovedError, PinnedError, or ConditionFailedError if the
+        version exists already (use each generation_id once). After these and all others
+        except UnknownOutcomeError, the entry was not and will not be published.
         """
         how = Publishing(
             history=history,
@@ -375,13 +376,13 @@ class FaceTheoryIsrMetaStore:
         return self._publish(self._own(lease), record, entry, how)
 
     def new_generation_id(self) -> str:
-        """Return an id for a generation that is published next: unique, and later ones of a page sort after it."""
+        """Return a unique id for the next generation. Ids of one page sort by time."""
         return generation_id(self._connection.now(), self._connection.new_token())
 
     # --- History ------------------------------------------------------------
 
     def versions(self, cache_key: str) -> list[Entry]:
-        """Return the generations that are kept, the newest first; the current one if it was published with history."""
+        """Return the versions of a page, newest first, including the current one if it was published with history."""
         pk = self.partition_key(cache_key)
         try:
             return pages.read_versions(self._connection, pk)
@@ -397,19 +398,19 @@ class FaceTheoryIsrMetaStore:
         record: Record | None = None,
         assertion: Assertion | None = None,
     ) -> Entry:
-        """Make a kept generation current again, and pin it: for ever, or for so many seconds.
+        """Make a version current again and pin it for so many seconds; None: without an end.
 
-        ``to`` is its id; None: the one that was published last before the current.
-        The caller sees to it that its body is still there. With ``record`` only
-        what that shows is replaced (MovedError otherwise), else whatever is there.
-        ``assertion`` says all about the pin and the ttl in place of
-        ``pin_seconds``. Other nodes follow by the log; rollbacks and pins that are made
-        at the same time share its transactions. Returns the new entry.
+        ``to`` is a generation id; None: the version published last before the current
+        one. The caller ensures that its stored body still exists. With ``record``, only
+        that state is replaced (else MovedError); without it, the present one.
+        ``assertion`` overrides the pin and the ttl that ``pin_seconds`` determines.
+        Other nodes learn of it by the log; concurrent rollbacks and pins share its
+        transactions. Returns the new entry.
 
-        Errors: NoVersionError: it is not kept; PurgedError: it was purged hard, itself
-        or by a tag, or that cannot be known any more; MovedError: others change the page
-        again and again; TransactionConflictError: others change the log again and again;
-        UnknownOutcomeError.
+        Raises NoVersionError if the version is not kept; PurgedError if it was
+        hard-purged, or may have been by a tag's mark that has expired; MovedError if
+        others keep changing the page; TransactionConflictError if others keep changing
+        the log; UnknownOutcomeError.
         """
         target = self._target(cache_key, to, assertion)
 
@@ -429,10 +430,10 @@ class FaceTheoryIsrMetaStore:
         record: Record | None = None,
         assertion: Assertion | None = None,
     ) -> Entry:
-        """Keep the current entry from expiring by time, for ever or for so many seconds. A purge is stronger.
+        """Keep the current entry from expiring by time; pin_seconds None: without an end. A purge overrides it.
 
-        The arguments and the errors are those of rollback; NoVersionError: there is
-        no entry, or another service wrote it.
+        Arguments and errors are those of rollback; NoVersionError if there is no entry,
+        or another service wrote it.
         """
 
         def declare(read: Record) -> Entry:
@@ -442,11 +443,11 @@ class FaceTheoryIsrMetaStore:
         return self._assert(cache_key, record, declare)
 
     def unpin(self, cache_key: str, *, record: Record | None = None) -> Entry:
-        """Let the current entry age, and be replaced, as others do.
+        """End the pin of the current entry: it ages and is replaced like any other.
 
-        It keeps the end of its pin, which is now: until it is replaced, it may be served
-        in place of a failure. If it is not pinned, all nodes are told the same: one that
-        holds an older copy drops it.
+        pinned_until becomes now and stays: until the entry is replaced, it may be
+        served when rendering fails. The log tells all nodes even if the entry is not
+        pinned: a node that holds an older copy drops it.
         """
 
         def declare(read: Record) -> Entry:
@@ -458,9 +459,9 @@ class FaceTheoryIsrMetaStore:
     # --- Requests with an idempotency key -------------------------------------
 
     def request(self, cache_key: str, idempotency_key: str) -> Request | None:
-        """Return the record of a request, read strongly; None if there is none, or its time is over.
+        """Return a request record, read strongly consistently; None if it does not exist or has expired.
 
-        It decides nothing: only an acquisition makes a claim.
+        It is only a snapshot: acquire_lease makes a claim.
         """
         pk = self.partition_key(cache_key)
         check_request_key(idempotency_key)
@@ -470,27 +471,27 @@ class FaceTheoryIsrMetaStore:
             raise read_failure(f"read the request {idempotency_key} of {pk}", error) from error
 
     def request_result(self, cache_key: str, idempotency_key: str) -> Entry | None:
-        """Return the entry that answers a completed request; None if there is no completed one.
+        """Return the entry that a completed request published; None if there is no completed one.
 
-        ResultGoneError: what it published is not kept any more.
+        Raises ResultGoneError if that entry is no longer kept.
         """
         request = self.request(cache_key, idempotency_key)
         if request is None or request.status != COMPLETED:
             return None
         current = self.read(cache_key).entry
         kept = [entry for entry in (current, *self.versions(cache_key)) if entry is not None]
-        # Unless the generation is there itself: an unchanged one that has taken its
-        # place, with the same body. Other services record that alone.
+        # Prefer the generation itself to an unchanged one that has replaced it with the
+        # same body. Other services record only the body.
         by_id = [e for e in kept if request.generation_id and e.generation_id == request.generation_id]
         for entry in by_id or [e for e in kept if e.s3_key == request.result_s3_key]:
             return entry
-        raise ResultGoneError(f"request {idempotency_key!r} was completed, and what it published is not kept any more")
+        raise ResultGoneError(f"request {idempotency_key!r} is completed, but what it published is no longer kept")
 
     def end_request(self, lease: IsrLease, *, result: Entry | None = None, failure: str = "") -> None:
-        """Record what became of a lease's request other than by a publish: the entry that answers it, or a failure.
+        """End a lease's request record other than by a publish: with the entry that answers it, or a failure.
 
-        Of a lease without a request, and of one that somebody else has taken over,
-        it does nothing. The lease may be lost or released by then.
+        Does nothing for a lease without a request, or if another process took the
+        request over. The lease may be lost or released by then.
         """
         self._own(lease)
         end = failed(failure) if result is None else completed(result.s3_key, result.generation_id)
@@ -502,16 +503,16 @@ class FaceTheoryIsrMetaStore:
     # --- The log --------------------------------------------------------------
 
     def sequence(self) -> Sequence:
-        """Return the state of the purge log, read strongly."""
+        """Return the state of the purge log, read strongly consistently."""
         try:
             return pages.read_sequence(self._connection)[0]
         except Exception as error:
             raise read_failure("read the purge sequence", error) from error
 
     def changes(self, after: int) -> list[Change]:
-        """Return at most 200 changes after a sequence, in order, read strongly. They are kept for an hour.
+        """Return at most 200 changes after a sequence, in order, strongly consistently. They are kept for an hour.
 
-        A row that cannot be read is a change that is malformed.
+        An unreadable row becomes a malformed change.
         """
         after = check_count("after", max(after, 0), MAX_COUNT - 1)
         try:
@@ -531,20 +532,20 @@ class FaceTheoryIsrMetaStore:
         return ReloadTarget(tenant=self._tenant, key=cache_key)
 
     def _look(self, lease: IsrLease) -> None:
-        """Read, under the lease, what a publish will replace, and then the purge sequence.
+        """Read what a publish will replace, under the lease, and then the purge sequence.
 
-        If that fails, the lease is given back, or left to expire.
+        On failure the lease is released, or left to expire.
         """
         try:
             record = pages.read_page(self._connection, lease.pk)
             lease.note(Reading(record, self.sequence().seq))
         except Exception as error:
-            finish(self._connection, lease, f"it was not begun: {error}")
+            finish(self._connection, lease, f"reading the page failed: {error}")
             raise
 
     def _own(self, lease: object) -> IsrLease:
         if not isinstance(lease, IsrLease) or lease.connection is not self._connection:
-            raise InvalidInputError(f"the lease is {lease!r}: expected one that this store has acquired")
+            raise InvalidInputError(f"the lease is {lease!r}: expected a lease that this store has acquired")
         return lease
 
     def _publish(self, lease: IsrLease, record: Record, entry: Entry, how: Publishing) -> Entry:
@@ -557,17 +558,17 @@ class FaceTheoryIsrMetaStore:
                 self._held.forget(lease)
 
     def _target(self, cache_key: str, to: str | None, assertion: Assertion | None) -> Entry:
-        """Return the generation to roll back to. With an assertion nothing of it is needed but its id."""
+        """Return the target of a rollback. With an assertion, only its id is needed."""
         if to is not None:
             check_text("to", to)
             if assertion is not None:
                 return replace(_NOTHING, generation_id=to)
         kept = self.versions(cache_key)
-        # Read afterwards, it is current now, whatever was published in between.
+        # Read after the versions: it is current now, whatever was published in between.
         return target_of(kept, self.read(cache_key).entry, to)
 
     def _assert(self, cache_key: str, record: Record | None, declare: Callable[[Record], Entry]) -> Entry:
-        """Carry out what somebody declares of a page: of record alone, or of the entry as it is then."""
+        """Execute a rollback or a pin on record; without one, on the present state, reread after each MovedError."""
         if record is not None:
             return declare(record)
         for _ in range(_MOST_MOVES - 1):
@@ -583,9 +584,7 @@ def _claim(key: str | None, inputs: Json, request_hash: str | None, keep_seconds
     if key is None:
         return None
     if (inputs is None) == (request_hash is None):
-        raise InvalidInputError(
-            "a request has an idempotency_key and either inputs or request_hash: expected one of these"
-        )
+        raise InvalidInputError("an idempotency_key requires inputs or request_hash: pass one of them")
     digest = request_hash if request_hash is not None else hash_inputs(inputs)
     claimed = Claim(key=key, request_hash=digest, keep_seconds=keep_seconds)
     check_claim(claimed)

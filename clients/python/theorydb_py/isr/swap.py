@@ -1,4 +1,4 @@
-"""What every change does to META and to the versions it names."""
+"""The update of META, and of the versions it names, that every change makes."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from theorydb_py.isr.storable import storable, whole_moment
 from theorydb_py.isr.transaction import Action, Purpose
 
 _LONGEST_SUPERSEDED = 30 * 24 * 3600
-"""How long a superseded version is kept if nobody says, in seconds, at most."""
+"""How long a superseded version is kept at most by default, in seconds."""
 
 
 @dataclass
 class Swap:
-    """The replacement of what a record shows by an entry."""
+    """The replacement of the entry that was read by another one."""
 
     fence: Fence
     next: Entry
     current: str
-    """The sort key of the version that META names afterwards, empty for none."""
+    """The sort key of the version that META will name; empty for none."""
     superseded: str
-    """That of the version that META names now, empty for none, or if it stays."""
+    """The sort key of the version that META names now; empty for none, or if it stays."""
     superseded_at: int
-    """When that may be collected, in epoch seconds."""
+    """The ttl of the superseded version, in epoch seconds."""
     replaced: bool = False
-    """The superseded version goes now, as another takes its place."""
+    """The new version replaces the superseded one, which is deleted now."""
 
     @staticmethod
     def of(fence: Fence, entry: Entry, now: float, *, kept: bool, superseded_at: float | None) -> Swap:
-        """Prepare a replacement. kept: the entry has a version row. InvalidInputError: no row can say it."""
+        """Prepare a replacement. kept: the entry has a version row. Raises InvalidInputError for an invalid entry."""
         following = replace(storable(entry), v=fence.next_version(now))
         current = VERSION_PREFIX + following.generation_id if kept else ""
         named = text(fence.meta, "current_sk")
@@ -48,7 +48,7 @@ class Swap:
         return self._update(Purpose.META, SK_META, changes, self.fence.is_unchanged())
 
     def retire_version(self) -> list[Action]:
-        """Let the superseded version be collected, some day or, if it is replaced, now: nothing if there is none."""
+        """Set the ttl of the superseded version, or delete it if it is replaced; nothing if there is none."""
         if not self.superseded:
             return []
         if self.replaced:
@@ -57,7 +57,7 @@ class Swap:
         return [self._update(Purpose.SUPERSEDED, self.superseded, {"ttl": number(self.superseded_at)}, exists())]
 
     def forget(self) -> None:
-        """Leave the superseded version alone: it is gone, and versions do not come back."""
+        """Drop the superseded version from the change: it is gone, and versions never come back."""
         self.superseded = ""
 
     def _update(self, purpose: Purpose, sk: str, changes: Any, condition: Any) -> Action:
@@ -65,7 +65,7 @@ class Swap:
 
 
 def retirement(now: float, asked: float | None, ttl: int | None) -> int:
-    """Return when a superseded version may be collected, in epoch seconds."""
+    """Return the ttl of a superseded version, in epoch seconds."""
     at = whole_moment("superseded_at", asked)
     if at is not None:
         return at

@@ -1,4 +1,4 @@
-"""Transactions, as they are sent and as they are answered."""
+"""Write transactions and their cancellations."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from theorydb_py.token_age import TokenAge
 
 
 class Purpose(enum.Enum):
-    """What an action is there for: it tells what it means if its condition is false."""
+    """What an action does. It determines what the failure of its condition means."""
 
-    META = "META becomes the next entry"
-    LOCK = "the lease begins, goes on, or ends, and was held"
-    VERSION = "the generation gets a version row"
-    SUPERSEDED = "that of the generation before may be collected some day"
-    RESTORED = "that of the generation that returns may not"
-    SEQUENCE = "the purge sequence is one more"
-    LOG = "what happened at that sequence"
-    REQUEST = "a request with an idempotency key has come further"
+    META = "update META to the next entry"
+    LOCK = "acquire, refresh or release the lease"
+    VERSION = "create the version row of the generation"
+    SUPERSEDED = "let the superseded version expire"
+    RESTORED = "keep the restored version from expiring"
+    SEQUENCE = "advance the purge sequence"
+    LOG = "write the log row of the sequence"
+    REQUEST = "update the request record"
 
 
 @dataclass(frozen=True)
@@ -40,55 +40,56 @@ class Action:
 
 
 Refusal = Mapping[Purpose, Item | None]
-"""Why a transaction was cancelled: the rows, None if there was none, whose conditions were false."""
+"""The rows whose conditions failed, by purpose; None for a row that does not exist."""
 
 
 class Transaction:
-    """A transaction, never altered, so that it can be repeated under its token."""
+    """An immutable transaction with a client token, so that it can be repeated."""
 
     def __init__(self, connection: Connection, actions: Sequence[Action]) -> None:
         self._client = connection.client
         self._actions = actions
         self._age = TokenAge(connection.clock, connection.monotonic)
-        self._token = secrets.token_hex(16)  # at most 36 characters are allowed
+        self._token = secrets.token_hex(16)  # DynamoDB allows at most 36 characters
         self._items = [{a.kind: {"TableName": connection.table, **a.arguments}} for a in actions]
 
     def send(self) -> None:
-        """Send it once. Errors are boto3's.
+        """Send it once. Raises boto3's errors.
 
-        UnknownOutcomeError: it was sent before, so long ago that its token may be
-        forgotten. It was not sent again: that might be carried out as another request.
+        Raises UnknownOutcomeError, without sending, if it was first sent so long ago
+        that DynamoDB may have forgotten its token: a repetition might be applied as
+        another request.
         """
         if not self.is_repeatable:
             raise UnknownOutcomeError(
-                "a transaction that was not answered in time cannot be repeated: its token may be forgotten"
+                "an unanswered transaction cannot be repeated any more: DynamoDB may have forgotten its token"
             )
         self._age.note_sent()
         self._client.transact_write_items(TransactItems=self._items, ClientRequestToken=self._token)
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether DynamoDB is sure to remember the token."""
+        """Whether DynamoDB certainly remembers the token."""
         return self._age.is_repeatable
 
     def refused(self, error: BaseException | None) -> dict[int, Item | None]:
-        """Return the rows, None if there was none, whose conditions were false, by the indices of their actions."""
+        """Return the rows whose conditions failed, by action index; None for a row that does not exist."""
         reasons = enumerate(cancellation_reasons(error)[: len(self._actions)])
         return {i: r.get("Item") or None for i, r in reasons if r.get("Code") == CONDITION_FAILED}
 
     def refusal(self, error: BaseException | None) -> Refusal:
-        """Return them by the purposes of their actions, each of which it has once."""
+        """Return the rows whose conditions failed, by purpose. Each purpose occurs at most once."""
         return {self._actions[i].purpose: row for i, row in self.refused(error).items()}
 
     def failure(self, what: str, error: Exception) -> Exception:
-        """Return what to raise where an answer, or its absence, is known to mean that it did not happen."""
+        """Return the error to raise when the transaction is known not to have been applied."""
         reasons = cancellation_reasons(error)
         if not reasons:
             return read_failure(what, error)
         return cancellation(what, tuple(self._reason(i, r) for i, r in enumerate(reasons)))
 
     def cancelled(self, what: str, error: Exception) -> Exception:
-        """Return what to raise for a cancellation; any other error stays as it is."""
+        """Return the error to raise for a cancellation; any other error is returned as it is."""
         return self.failure(what, error) if cancellation_reasons(error) else error
 
     def _reason(self, index: int, said: Mapping[str, Any]) -> CancellationReason:
