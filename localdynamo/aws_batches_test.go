@@ -19,6 +19,7 @@ const (
 // TestWordsOfBatchGet: what is wrong with one table's keys is found before any
 // table is looked for, and one form of projections excludes the other.
 func TestWordsOfBatchGet(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	one := []item{key("p", "s")}
 	many := make([]item, 101)
@@ -42,6 +43,7 @@ func TestWordsOfBatchGet(t *testing.T) {
 }
 
 func TestWordsOfBatchWrite(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	put := func(it item) []types.WriteRequest {

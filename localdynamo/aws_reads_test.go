@@ -27,6 +27,7 @@ func mustSay(t *testing.T, err error, want string) {
 // index does not hold is refused; a Scan takes that for absent, even of a local
 // index whose items it fetches.
 func TestFilterBeyondProjection(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	putGame(t, db, "ann", item{"at": num("1"), "score": num("5"), "more": str("o")})
@@ -62,6 +63,7 @@ func TestFilterBeyondProjection(t *testing.T) {
 // TestWordsOfQuery and TestWordsOfScan: the two say the same of most faults,
 // and of some not.
 func TestWordsOfQuery(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	const operand = "Invalid KeyConditionExpression: Incorrect operand type for operator or function; operator or function: "
@@ -130,6 +132,7 @@ func conditioned(text string, v types.AttributeValue) func(in *dynamodb.QueryInp
 }
 
 func TestWordsOfScan(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	pk := aws.String("pk")
@@ -162,6 +165,7 @@ func TestWordsOfScan(t *testing.T) {
 // TestWordsOfProjections: paths are quoted in the order they are given in, with
 // the names that placeholders stand for.
 func TestWordsOfProjections(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const overlap = "Two document paths overlap with each other; must remove or rewrite one of these paths; path one: "
 	for projection, want := range map[string]string{
@@ -194,6 +198,7 @@ func TestWordsOfProjections(t *testing.T) {
 // TestValuesBeforeTables: a value that is none is told before the table is
 // looked for, even if that belongs to an earlier part of a batch.
 func TestValuesBeforeTables(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	absent := aws.String("absent")
 	bad := item{"pk": num("x")}
@@ -219,6 +224,7 @@ func TestValuesBeforeTables(t *testing.T) {
 // TestOrderOfKeyConditions: of several faults of a key condition the first in
 // the text is told, and before the table is looked for.
 func TestOrderOfKeyConditions(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const operand = "Invalid KeyConditionExpression: Incorrect operand type for operator or function; operator or function: begins_with, operand type: N"
 	const undefined = "Invalid KeyConditionExpression: An expression attribute value used in expression is not defined; attribute value: :missing"
@@ -246,6 +252,7 @@ func TestOrderOfKeyConditions(t *testing.T) {
 // TestScanOfAnotherSegment: a parallel Scan goes on from keys of its own segment
 // only; of another, the rows in between would be lost in silence.
 func TestScanOfAnotherSegment(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for i := range 40 {
 		put(t, db, item{"pk": str(fmt.Sprint(i)), "sk": str("x")})
@@ -275,6 +282,7 @@ func TestScanOfAnotherSegment(t *testing.T) {
 // TestQueryOfOneItem: a table without a range key has one item for a Query at most,
 // and so there is no next page.
 func TestQueryOfOneItem(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	name := aws.String("hashed")
 	if _, err := db.CreateTable(t.Context(), &dynamodb.CreateTableInput{

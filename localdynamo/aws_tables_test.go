@@ -16,6 +16,7 @@ import (
 
 // TestDefinitionWords: what a table is refused for.
 func TestDefinitionWords(t *testing.T) {
+	t.Parallel()
 	type in = *dynamodb.CreateTableInput
 	const one, constraint = "1 validation error detected: ", "' failed to satisfy constraint: Member must "
 	long := strings.Repeat("a", 256)
@@ -64,6 +65,7 @@ func TestDefinitionWords(t *testing.T) {
 
 // TestDisabledStream: a table without a stream cannot say what is in it.
 func TestDisabledStream(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := plainTable("streamless")
 	in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(false), StreamViewType: types.StreamViewTypeNewImage}
@@ -79,6 +81,7 @@ func TestDisabledStream(t *testing.T) {
 
 // TestSettings: what only AWS has a use for is described as it was asked for.
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	units := func(read, write int64) *types.OnDemandThroughput {
 		return &types.OnDemandThroughput{MaxReadRequestUnits: &read, MaxWriteRequestUnits: &write}

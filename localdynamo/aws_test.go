@@ -19,6 +19,7 @@ import (
 
 // TestSizeToTheByte: what a number costs is seen where an item is full.
 func TestSizeToTheByte(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for number, size := range map[string]int{
 		"0": 1, "-0": 1, "12": 2, "123": 3, "0042": 2, "1010": 3, "1E125": 2, "1E-100": 2, "15": 2, "1.5": 3, "1.200": 3, "100.5": 4, "3.14159": 5, "-42": 3,
@@ -37,6 +38,7 @@ func TestSizeToTheByte(t *testing.T) {
 // TestLongNames: DynamoDB's documentation allows 64 KB for a name, DynamoDB a
 // byte less.
 func TestLongNames(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	it := key("p", "s")
 	it[strings.Repeat("n", 65_535)] = num("1")
@@ -48,6 +50,7 @@ func TestLongNames(t *testing.T) {
 
 // TestInexactSum: what 38 digits cannot hold is refused, as an overflow.
 func TestInexactSum(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for _, update := range []string{"SET n = :big + :one", "SET n = :big - :one"} {
 		_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
@@ -84,6 +87,7 @@ func putAction(it item) types.TransactWriteItem {
 // an empty key, an item too large or a condition that cannot be read refuses
 // the request.
 func TestTransactionKeys(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	failing := putAction(key("p", "s"))
 	failing.Put.ConditionExpression = aws.String("attribute_exists(pk)")
@@ -120,6 +124,7 @@ func TestTransactionKeys(t *testing.T) {
 // TestTransactionPayload: the 4 MB of a transaction are what it is given, not
 // the items that it meets.
 func TestTransactionPayload(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	body := str(strings.Repeat("x", 100_000))
 	var puts, deletes []types.TransactWriteItem
@@ -143,6 +148,7 @@ func TestTransactionPayload(t *testing.T) {
 // TestProjectionOfNothing: an item of which a projection leaves nothing is an
 // empty one in a GetItem and in a batch, and none in a transaction.
 func TestProjectionOfNothing(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, key("p", "s"))
 	absent := aws.String("absent")
@@ -169,6 +175,7 @@ func TestProjectionOfNothing(t *testing.T) {
 // TestBatchKeys: in a batch, an item whose key does not fit is refused in the
 // words for keys.
 func TestBatchKeys(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for _, unfit := range []item{{"pk": str("p")}, {"pk": num("1"), "sk": str("s")}, {"pk": str("p"), "sk": &types.AttributeValueMemberL{}}} {
 		_, err := batchWrite(t, db, []types.WriteRequest{{PutRequest: &types.PutRequest{Item: unfit}}})

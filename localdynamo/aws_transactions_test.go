@@ -68,6 +68,7 @@ const tooDeep = "Nesting Levels have exceeded supported limits: Attributes in th
 // TestTransactionWords: what a request is refused for, and which of its faults
 // comes first.
 func TestTransactionWords(t *testing.T) {
+	t.Parallel()
 	const badName = "' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
 	const syntax = `Invalid ConditionExpression: Syntax error; token: "<EOF>", near: "("`
 	const unused = "Value provided in ExpressionAttributeValues unused in expressions: keys: {:v}"
@@ -114,6 +115,7 @@ func TestTransactionWords(t *testing.T) {
 // TestTransactionMembers: the token is looked at first, then all that has a
 // set of values, together.
 func TestTransactionMembers(t *testing.T) {
+	t.Parallel()
 	const capacity = "Value 'BOGUS' at 'returnConsumedCapacity' failed to satisfy constraint: Member must satisfy enum value set: [INDEXES, TOTAL, NONE]"
 	const metrics = "Value 'BOGUS' at 'returnItemCollectionMetrics' failed to satisfy constraint: Member must satisfy enum value set: [SIZE, NONE]"
 	db := open(t, localdynamo.Options{})
@@ -144,6 +146,7 @@ func TestTransactionMembers(t *testing.T) {
 
 // TestTransactGetWords: what a transaction of reads is refused for.
 func TestTransactGetWords(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	read := func(get types.Get) error {
 		_, err := db.TransactGetItems(t.Context(), &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{{Get: &get}}})
@@ -159,6 +162,7 @@ func TestTransactGetWords(t *testing.T) {
 // TestTransactionIndexKeys: an update that makes the key of an index empty is
 // refused; one that gives it another type cancels the transaction.
 func TestTransactionIndexKeys(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := plainTable("indexed")
 	in.AttributeDefinitions = defs("pk", "sk", "g")
@@ -182,6 +186,7 @@ func TestTransactionIndexKeys(t *testing.T) {
 // TestTransactionSizes: an item that is too large is known of a put beforehand,
 // of an update only when it is done.
 func TestTransactionSizes(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	full := str(strings.Repeat("x", 400<<10-len("pk"+"p"+"sk"+"s"+"v")))
 	over := str(full.(*types.AttributeValueMemberS).Value + "x")
@@ -200,6 +205,7 @@ func TestTransactionSizes(t *testing.T) {
 // TestWordsOfValues: BatchWriteItem and Scan say of a wrong value what all
 // operations once did; PutItem, UpdateItem and DeleteItem count it.
 func TestWordsOfValues(t *testing.T) {
+	t.Parallel()
 	const number, collection = "The parameter cannot be converted to a numeric value", "One or more parameter values were invalid: Input collection "
 	binaries := &types.AttributeValueMemberBS{Value: [][]byte{{0xff}, {0}, {0}}}
 	db := open(t, localdynamo.Options{})
@@ -243,6 +249,7 @@ func TestWordsOfValues(t *testing.T) {
 // TestReturnsTogether: of what a write is to return all wrong values are
 // reported, but for an UpdateItem; a table without a name comes first.
 func TestReturnsTogether(t *testing.T) {
+	t.Parallel()
 	const capacity = "Value 'BOGUS' at 'returnConsumedCapacity' failed to satisfy constraint: Member must satisfy enum value set: [INDEXES, TOTAL, NONE]"
 	const values = "Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]"
 	const metrics = "Value 'BOGUS' at 'returnItemCollectionMetrics' failed to satisfy constraint: Member must satisfy enum value set: [SIZE, NONE]"
@@ -272,6 +279,7 @@ func TestReturnsTogether(t *testing.T) {
 // TestOperatorWords: a Query looks at its ConditionalOperator first. Scan has
 // other words for one that there is not.
 func TestOperatorWords(t *testing.T) {
+	t.Parallel()
 	const words = "Failed to satisfy constraint: Member must satisfy enum value set: [ALL, OR]"
 	null := types.Condition{ComparisonOperator: types.ComparisonOperatorNull}
 	filter := map[string]types.Condition{"b": null, "c": null}
@@ -288,6 +296,7 @@ func TestOperatorWords(t *testing.T) {
 // TestBatchGetMembers: a batch of reads reports its tables' names and what it
 // is to return together.
 func TestBatchGetMembers(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	_, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{
 		RequestItems: map[string]types.KeysAndAttributes{"bad!name": {Keys: []item{key("p", "s")}}}, ReturnConsumedCapacity: "BOGUS",

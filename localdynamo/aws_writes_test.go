@@ -14,6 +14,7 @@ import (
 // TestWordsOfWrites: what PutItem, UpdateItem and DeleteItem find without a
 // look at the table is counted; what they find in it is not.
 func TestWordsOfWrites(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const counted = "1 validation error detected: "
 	const invalid = counted + "One or more parameter values were invalid: "
@@ -103,6 +104,7 @@ func valued(v types.AttributeValue) item {
 // TestIndexArms: an index that a write costs nothing is not mentioned, and the
 // kinds of units are told of transactions alone.
 func TestIndexArms(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	game := aws.String("games")
@@ -137,6 +139,7 @@ func TestIndexArms(t *testing.T) {
 
 // TestBareUpdate: an update of nothing makes an item of a key alone.
 func TestBareUpdate(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	out, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("p", "s")})
 	if err != nil || out.Attributes != nil {
@@ -147,6 +150,7 @@ func TestBareUpdate(t *testing.T) {
 
 // TestOrderOfSets: members are returned bytewise, numbers by value.
 func TestOrderOfSets(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, valued(&types.AttributeValueMemberNS{Value: []string{"10", "9", "-1", "-20"}}))
 	equal(t, get(t, db, "p", "s")["a"], types.AttributeValue(&types.AttributeValueMemberNS{Value: []string{"-20", "-1", "9", "10"}}))
@@ -159,6 +163,7 @@ func TestOrderOfSets(t *testing.T) {
 // TestNumbersAsWritten: a number comes back without sign, leading and trailing
 // zeros, and exponent; what is not one is refused.
 func TestNumbersAsWritten(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for given, want := range map[string]string{
 		"+5": "5", "+1.5": "1.5", "+0": "0", "-0": "0", "+1e2": "100", "1.5E+3": "1500", "+.5": "0.5", "5.": "5", "1.e5": "100000",
@@ -186,6 +191,7 @@ func TestNumbersAsWritten(t *testing.T) {
 // TestTakingFromNothing: an update that only takes away does nothing to an absent
 // item, however deep its paths go.
 func TestTakingFromNothing(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	values := item{":s": &types.AttributeValueMemberSS{Value: []string{"x"}}}
 	for _, update := range []string{"REMOVE a.b", "REMOVE a[0], b", "DELETE a.b :s", "REMOVE a.b DELETE c :s"} {

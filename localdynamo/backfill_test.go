@@ -51,6 +51,7 @@ func colored(t *testing.T, db *localdynamo.DB, color string) (n int) {
 // TestOnlineIndexing adds an index to a table with items, in a bubble: the
 // filling is done when everything blocks.
 func TestOnlineIndexing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 		defer db.Close()
@@ -85,6 +86,7 @@ func TestOnlineIndexing(t *testing.T) {
 // TestIndexIsFilledAfterRestart closes the DB as soon as the index was added,
 // and again while it is being filled.
 func TestIndexIsFilledAfterRestart(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	opts := localdynamo.Options{NoSync: true, SweepInterval: -1}
 	db := openAt(t, path, opts)
@@ -123,6 +125,7 @@ func untilActive(t *testing.T, db *localdynamo.DB) {
 // TestWritesWhileIndexing changes, adds and removes items while an index is
 // being filled. In the end, and whenever Check looks, index and items agree.
 func TestWritesWhileIndexing(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const items = 2000
 	for n := range items {
@@ -163,6 +166,7 @@ func TestWritesWhileIndexing(t *testing.T) {
 // TestDropIndex: a dropped index takes its entries along, and its attribute
 // is free again.
 func TestDropIndex(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	putGame(t, db, "ann", item{"score": num("1")})

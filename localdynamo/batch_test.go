@@ -30,6 +30,7 @@ func batchWrite(t *testing.T, db *localdynamo.DB, requests []types.WriteRequest)
 }
 
 func TestBatchWrite(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, key("old", "1"))
 	requests := putting25(2000)
@@ -48,6 +49,7 @@ func TestBatchWrite(t *testing.T) {
 }
 
 func TestBatchWriteRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	twice := putting25(1)
 	twice[1] = types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: key("a", "00")}}
@@ -81,6 +83,7 @@ func TestBatchWriteRefusals(t *testing.T) {
 // TestBatchGet reads more than one answer holds, and goes on with the keys
 // that were left.
 func TestBatchGet(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createTable(t, db, "more", types.ScalarAttributeTypeS)
 	var keys []item
@@ -120,6 +123,7 @@ func TestBatchGet(t *testing.T) {
 }
 
 func TestBatchGetRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	many := make([]item, 101)
 	for i := range many {
@@ -143,6 +147,7 @@ func TestBatchGetRefusals(t *testing.T) {
 }
 
 func TestTransactGet(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, item{"pk": str("a"), "sk": str("1"), "x": num("1"), "y": num("2")})
 	read := func(gets ...types.Get) (*dynamodb.TransactGetItemsOutput, error) {
@@ -176,6 +181,7 @@ func TestTransactGet(t *testing.T) {
 }
 
 func TestTransactGetSize(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := &dynamodb.TransactGetItemsInput{}
 	for i := range 11 {

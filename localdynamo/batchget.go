@@ -30,7 +30,7 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	if err := joinFaults(err, checkCapacityMode(in.ReturnConsumedCapacity)); err != nil {
 		return nil, err
 	}
-	keys, err := cleanKeys(names, in.RequestItems)
+	keys, err := normalizeKeys(names, in.RequestItems)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +96,8 @@ func checkBatchTable(name string) error {
 	return err
 }
 
-// cleanKeys checks the keys of each table and makes them canonical.
-func cleanKeys(names []string, requests map[string]types.KeysAndAttributes) ([][]map[string]types.AttributeValue, error) {
+// normalizeKeys checks the keys of each table and makes them canonical.
+func normalizeKeys(names []string, requests map[string]types.KeysAndAttributes) ([][]map[string]types.AttributeValue, error) {
 	out := make([][]map[string]types.AttributeValue, len(names))
 	for i, name := range names {
 		for _, raw := range requests[name].Keys {

@@ -65,6 +65,7 @@ func drop(name string) types.GlobalSecondaryIndexUpdate {
 
 // TestFillIsRetried: what keeps an index from being filled may go away.
 func TestFillIsRetried(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, repair := unfillable(t)
 		defer db.Close()
@@ -93,6 +94,7 @@ func TestFillIsRetried(t *testing.T) {
 // TestBusyTable: while an index is being filled the table refuses all other
 // changes, and the index all reads.
 func TestBusyTable(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, repair := unfillable(t)
 		defer db.Close()

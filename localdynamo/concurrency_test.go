@@ -18,6 +18,7 @@ import (
 
 // TestOneWinner: of many that want to create one item, exactly one does.
 func TestOneWinner(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for round := range 20 {
 		var won, lost atomic.Int32
@@ -47,6 +48,7 @@ func TestOneWinner(t *testing.T) {
 // TestTransfers moves amounts between accounts by transaction, while readers
 // add all of them up: the sum never changes.
 func TestTransfers(t *testing.T) {
+	t.Parallel()
 	const accounts, workers, rounds = 8, 8, 60
 	db := open(t, localdynamo.Options{})
 	for i := range accounts {
@@ -117,6 +119,7 @@ func addUp(t *testing.T, db *localdynamo.DB) int {
 // TestCloseUnderLoad: what was acknowledged before Close is there after it,
 // and everything else got ErrClosed.
 func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir() + "/db"
 	db, err := localdynamo.Open(path, localdynamo.Options{})
 	if err != nil {

@@ -219,6 +219,7 @@ func writeUntilKilled(path, seed string) {
 // acknowledged must be there; of the one step that each worker had not
 // acknowledged, all or nothing.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := localdynamo.Open(path, localdynamo.Options{})
 	if err != nil {

@@ -27,6 +27,7 @@ func deleteTable(t *testing.T, db *localdynamo.DB, name string) (*types.TableDes
 // TestDeleteTable: a table goes with its items and its indexes, and one that
 // is made in its name has none of them, after a restart too.
 func TestDeleteTable(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	db := openAt(t, path, localdynamo.Options{NoSync: true, SweepInterval: -1})
 	createIndexed(t, db)
@@ -68,6 +69,7 @@ func TestDeleteTable(t *testing.T) {
 }
 
 func TestDeletionProtection(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	protect := func(on bool) {
 		t.Helper()
@@ -89,6 +91,7 @@ func TestDeletionProtection(t *testing.T) {
 // TestDeleteTableAmongWriters: writers of a table that is deleted meanwhile
 // either wrote before, or find no table; and none of what they wrote is left.
 func TestDeleteTableAmongWriters(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	var writers sync.WaitGroup
 	ctx := t.Context()
@@ -120,6 +123,7 @@ func TestDeleteTableAmongWriters(t *testing.T) {
 
 // TestWaiters: the SDK's own waiters work on the engine.
 func TestWaiters(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := &dynamodb.DescribeTableInput{TableName: things}
 	if err := dynamodb.NewTableExistsWaiter(db).Wait(t.Context(), in, time.Minute); err != nil {
@@ -141,6 +145,7 @@ func TestWaiters(t *testing.T) {
 // TestDeleteTableAmongReaders: a reader finds the item or no table, never a
 // table without the item.
 func TestDeleteTableAmongReaders(t *testing.T) {
+	t.Parallel()
 	db := localdynamo.OpenMemory(localdynamo.Options{})
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {

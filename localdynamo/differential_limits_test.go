@@ -13,6 +13,7 @@ import (
 // TestDifferentialLimits goes to every limit, and one beyond. The random tests
 // stay far below them.
 func TestDifferentialLimits(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	tab := p.table(t, shapes[0])
 	for _, c := range limits(tab) {

@@ -17,6 +17,7 @@ import (
 // TestDifferentialTables makes, describes, changes and deletes tables, with a
 // few items in them, so that indexes have something to be filled with.
 func TestDifferentialTables(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {

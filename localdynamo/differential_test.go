@@ -29,6 +29,7 @@ import (
 // TestDifferentialItems writes and reads items: sequences of every operation
 // on items, against tables of every kind of key.
 func TestDifferentialItems(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		tab := p.table(rt, rapid.SampledFrom(shapes).Draw(rt, "table"))

@@ -29,6 +29,7 @@ func holdOpen(path string) {
 }
 
 func TestSecondProcess(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	cmd, out := child(t, "holder", "", path)
 	if !out.Scan() {
@@ -85,6 +86,7 @@ func fillDisk(path string) {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := localdynamo.Open(path, localdynamo.Options{})
 	if err != nil {
@@ -155,6 +157,7 @@ func outcome(t *testing.T, role, dir, path string) string {
 // TestReadOnly: a folder or a file that may not be written to is a clear
 // error, and stays as it is.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o555); err != nil {
 		t.Fatal(err)
@@ -191,6 +194,7 @@ func TestReadOnly(t *testing.T) {
 // TestNoRoom: where there is no room, neither is a new file half made nor an
 // old one half raised.
 func TestNoRoom(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	if got := outcome(t, "cramped", folder, "new"); !strings.Contains(got, "file too large") {
 		t.Errorf("a new file: %s", got)

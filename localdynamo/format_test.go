@@ -62,6 +62,7 @@ func formatOf(t *testing.T, path string) string {
 // TestFirstFormat opens a file of format 1, which becomes one of format 2, and
 // has all that it had.
 func TestFirstFormat(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	if err := os.WriteFile(path, firstFormat(t), 0o600); err != nil {
 		t.Fatal(err)
@@ -112,6 +113,7 @@ func useFirstFormat(t *testing.T, db *localdynamo.DB) {
 // TestFirstFormatDamaged: a damaged file of format 1 is not raised, since that
 // would be a write, and is left as it was.
 func TestFirstFormatDamaged(t *testing.T) {
+	t.Parallel()
 	// The name of a bucket stands before the number of its first page.
 	right := regexp.MustCompile(`(?s)items/1.{8}`)
 	wrong := []byte("items/1\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe")

@@ -83,6 +83,7 @@ func putThing(ctx context.Context, db *DB, pk, condition string) error {
 // TestGroupCommit holds the writer up in one commit, gathers others, and
 // counts: those that gathered share the second commit.
 func TestGroupCommit(t *testing.T) {
+	t.Parallel()
 	db, g := gated(t)
 	before := g.commits
 	errs := make([]error, 20)
@@ -121,6 +122,7 @@ func TestGroupCommit(t *testing.T) {
 // even those whose condition had failed, nothing is there, and the next write
 // may succeed.
 func TestFailedCommit(t *testing.T) {
+	t.Parallel()
 	db, g := gated(t)
 	full := errors.New("no space left on device")
 	g.failure = full
@@ -157,6 +159,7 @@ func TestFailedCommit(t *testing.T) {
 // TestCancelBeforePickUp: a request that the writer has not picked up can be
 // taken back, and then has no effect.
 func TestCancelBeforePickUp(t *testing.T) {
+	t.Parallel()
 	db, g := gated(t)
 	first := make(chan error, 1)
 	go func() { first <- putThing(t.Context(), db, "first", "") }()
@@ -199,6 +202,7 @@ func TestCancelBeforePickUp(t *testing.T) {
 // TestLargeBatch: a commit ends with the request that makes it large, and the
 // others have to wait for the next.
 func TestLargeBatch(t *testing.T) {
+	t.Parallel()
 	db, g := gated(t)
 	batch := make([]*pendingWrite, 5)
 	for i := range batch {

@@ -89,6 +89,7 @@ func players(items []item) []string {
 }
 
 func TestGlobalIndex(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	for i, player := range []string{"ann", "bob", "cyd", "dan"} {
@@ -124,6 +125,7 @@ func TestGlobalIndex(t *testing.T) {
 }
 
 func TestIndexFollowsItems(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	putGame(t, db, "ann", item{"score": num("1")})
@@ -162,6 +164,7 @@ func TestIndexFollowsItems(t *testing.T) {
 // TestLocalIndexFetches: what a local index does not hold is read from the
 // table, and paid for.
 func TestLocalIndexFetches(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	putGame(t, db, "ann", item{"at": num("1")})
@@ -187,6 +190,7 @@ func TestLocalIndexFetches(t *testing.T) {
 // costs: one unit where an entry comes, goes or changes, two where it moves,
 // none where the index sees nothing of it.
 func TestIndexWriteCost(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	for _, step := range []struct {
@@ -224,6 +228,7 @@ func TestIndexWriteCost(t *testing.T) {
 }
 
 func TestItemCollectionMetrics(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	ann := item{"player": str("ann")}
@@ -251,6 +256,7 @@ func TestItemCollectionMetrics(t *testing.T) {
 }
 
 func TestIndexRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	put := func(it item) error {

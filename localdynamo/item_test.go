@@ -34,6 +34,7 @@ func equal(t *testing.T, got, want any) {
 }
 
 func TestPutAndGet(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	it := item{
 		"pk": str("a"), "sk": str("b"), "n": num("1.50e1"), "empty": str(""),
@@ -67,6 +68,7 @@ func TestPutAndGet(t *testing.T) {
 }
 
 func TestItemLimits(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	long := func(n int) string { return strings.Repeat("x", n) }
 	try := func(it item) error {
@@ -115,6 +117,7 @@ func TestItemLimits(t *testing.T) {
 }
 
 func TestKeysAreChecked(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	try := func(table *string, k item) error {
 		_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: k})
@@ -134,6 +137,7 @@ func TestKeysAreChecked(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	it := item{"pk": str("a"), "sk": str("b"), "n": num("1")}
 	try := func(it item, condition string) (*dynamodb.PutItemOutput, error) {
@@ -177,6 +181,7 @@ func TestConditions(t *testing.T) {
 }
 
 func TestUpdateReturnValues(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	update := func(mode types.ReturnValue) item {
 		t.Helper()
@@ -220,6 +225,7 @@ func TestUpdateReturnValues(t *testing.T) {
 }
 
 func TestCapacity(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	write := func(n int) float64 {
 		out, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{
@@ -250,6 +256,7 @@ func TestCapacity(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	define := func(change func(*dynamodb.CreateTableInput)) error {
 		in := &dynamodb.CreateTableInput{
@@ -296,6 +303,7 @@ func TestTables(t *testing.T) {
 }
 
 func TestContextAndClose(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -23,6 +23,7 @@ func compared(operator types.ComparisonOperator, values ...types.AttributeValue)
 }
 
 func TestExpected(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	present := item{"pk": str("a"), "sk": str("b"), "n": num("1"), "s": str("x")}
 	for _, c := range []struct {
@@ -64,6 +65,7 @@ func TestExpected(t *testing.T) {
 }
 
 func TestExpectedShowsTheItem(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	it := item{"pk": str("a"), "sk": str("b"), "n": num("1")}
 	put(t, db, it)
@@ -79,6 +81,7 @@ func TestExpectedShowsTheItem(t *testing.T) {
 }
 
 func TestAttributeUpdates(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, item{
 		"pk": str("a"), "sk": str("b"), "n": num("1"), "kept": str("x"), "gone": str("y"),
@@ -119,6 +122,7 @@ func TestAttributeUpdates(t *testing.T) {
 // TestTakingAwayCreatesNothing: on AWS an update creates the item that it does
 // not find, unless all that it does is to take something away.
 func TestTakingAwayCreatesNothing(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for sk, c := range map[string]struct {
 		change  dynamodb.UpdateItemInput
@@ -153,6 +157,7 @@ func TestTakingAwayCreatesNothing(t *testing.T) {
 }
 
 func TestLegacyReads(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for i, sk := range []string{"a", "b", "c", "d"} {
 		put(t, db, item{"pk": str("p"), "sk": str(sk), "n": num(string(rune('0' + i))), "s": str("x")})
@@ -208,6 +213,7 @@ func sortKeys(items []item) (names string) {
 }
 
 func TestLegacyQueriesRefused(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	pk := compared(types.ComparisonOperatorEq, str("p"))
 	one := conditions{"n": compared(types.ComparisonOperatorEq, num("1"))}
@@ -234,6 +240,7 @@ func TestLegacyQueriesRefused(t *testing.T) {
 }
 
 func TestFormsAreNotMixed(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	absent := expected{"n": {Exists: aws.Bool(false)}}
 	_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{

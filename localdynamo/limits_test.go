@@ -7,6 +7,7 @@ import (
 )
 
 func TestDescribeLimits(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	out, err := db.DescribeLimits(t.Context(), nil)
 	if err != nil {
@@ -17,6 +18,7 @@ func TestDescribeLimits(t *testing.T) {
 }
 
 func TestDescribeEndpoints(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	out, err := db.DescribeEndpoints(t.Context(), nil)
 	if err != nil {

@@ -133,6 +133,7 @@ func overlap(history []porcupine.Operation) string {
 // TestLinearizable records histories of the engine in memory, on disk with
 // every write synced, and behind the wire through the SDK.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	engines := map[string]func(*testing.T) api{
 		"memory": func(t *testing.T) api {
 			db := localdynamo.OpenMemory(localdynamo.Options{})
@@ -157,10 +158,13 @@ func TestLinearizable(t *testing.T) {
 	}
 	for name, start := range engines {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			t.Run("items", func(t *testing.T) {
+				t.Parallel()
 				linearizable(t, singleModel(), record(t, start(t), singleVerbs, 8, 4000))
 			})
 			t.Run("transactions", func(t *testing.T) {
+				t.Parallel()
 				linearizable(t, model(), record(t, start(t), allVerbs, 8, 4000))
 			})
 		})
@@ -170,6 +174,7 @@ func TestLinearizable(t *testing.T) {
 // TestModelAgainstRecord: a history without concurrency has one order, so the
 // checker must reject it as soon as any one answer is changed.
 func TestModelAgainstRecord(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	history := record(t, db, allVerbs, 1, 300)
 	linearizable(t, model(), history)
@@ -194,6 +199,7 @@ func TestModelAgainstRecord(t *testing.T) {
 // TestModel judges histories written by hand. Times are those of calls and of
 // returns; what overlaps may have happened in either order.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	op := func(from, to int64, verb string, at []int, a, b int, ok bool, seen ...int) porcupine.Operation {
 		return porcupine.Operation{Call: from, Return: to, Input: call{verb, at, a, b}, Output: answer{ok, seen}}
 	}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestListTables(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for _, name := range []string{"zoo", "Zoo", "a-1", "a.1"} {
 		createTable(t, db, name, types.ScalarAttributeTypeS)
@@ -41,6 +42,7 @@ func TestListTables(t *testing.T) {
 }
 
 func TestListTablesRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	list := func(limit int32, start string) error {
 		_, err := db.ListTables(t.Context(), &dynamodb.ListTablesInput{Limit: &limit, ExclusiveStartTableName: &start})

@@ -63,6 +63,7 @@ func refuses(t *testing.T, name string, contents []byte, want error, words strin
 }
 
 func TestFilesThatAreNotOurs(t *testing.T) {
+	t.Parallel()
 	whole := filled(t)
 	refuses(t, "empty", nil, localdynamo.ErrCorrupt, "header")
 	refuses(t, "text", []byte(strings.Repeat("hello ", 10_000)), localdynamo.ErrCorrupt, "header")
@@ -71,8 +72,8 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 	zeroed := bytes.Clone(whole)
 	clear(zeroed[:8192])
 	refuses(t, "no header", zeroed, localdynamo.ErrCorrupt, "header")
-	refuses(t, "another program's", otherBolt(t, ""), localdynamo.ErrCorrupt, "some other program")
-	refuses(t, "newer", otherBolt(t, "3"), localdynamo.ErrFormat, "format 3, this program knows up to 2")
+	refuses(t, "another program's", otherBolt(t, ""), localdynamo.ErrCorrupt, "written by another program")
+	refuses(t, "newer", otherBolt(t, "3"), localdynamo.ErrFormat, "format 3, this program supports up to 2")
 	refuses(t, "nonsense", otherBolt(t, "x"), localdynamo.ErrCorrupt, "format version")
 }
 
@@ -108,6 +109,7 @@ func otherBolt(t *testing.T, format string) []byte {
 // TestTruncated cuts a file at many lengths. Either it cannot be opened, or
 // nothing that is in use was cut off.
 func TestTruncated(t *testing.T) {
+	t.Parallel()
 	whole := filled(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	opened := 0
@@ -148,6 +150,7 @@ var damages = flag.Int("damages", 80, "how many damaged files TestDamage opens")
 // a change to an item's bytes that leaves the file well formed is what Check
 // cannot see. Looking at a damaged file does not change it.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	whole := filled(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	refused, faulty := 0, 0
@@ -239,6 +242,7 @@ func writeDamaged(t *testing.T, db *localdynamo.DB) {
 }
 
 func TestFoldersThatWillNotDo(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	_, err := localdynamo.Open(filepath.Join(folder, "missing", "db"), localdynamo.Options{})
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "create the folder") {
@@ -250,6 +254,7 @@ func TestFoldersThatWillNotDo(t *testing.T) {
 }
 
 func TestNothingIsLeftBesideTheFile(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	openAt(t, filepath.Join(folder, "db"), localdynamo.Options{})
 	entries, err := os.ReadDir(folder)

@@ -27,6 +27,7 @@ func rangeKeys(items []item) string {
 }
 
 func TestQuery(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for _, pk := range []string{"p", "p\x00", "pp", "o"} {
 		for _, sk := range []string{"a", "aa", "ab", "b", "c", "\x00", "é"} {
@@ -91,6 +92,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for i := range 7 {
 		put(t, db, key("p", string(rune('a'+i))))
@@ -140,6 +142,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestQueryRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	try := func(change func(*dynamodb.QueryInput)) error {
 		in := &dynamodb.QueryInput{TableName: things, KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("p")}}
@@ -159,6 +162,7 @@ func TestQueryRefusals(t *testing.T) {
 }
 
 func TestScan(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for i := range 100 {
 		put(t, db, item{"pk": str(fmt.Sprint(i / 4)), "sk": str(fmt.Sprint(i)), "n": num(fmt.Sprint(i % 2))})
@@ -196,6 +200,7 @@ func TestScan(t *testing.T) {
 
 // TestNumericRange pages through random numbers in random steps.
 func TestNumericRange(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {

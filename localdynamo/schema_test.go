@@ -49,6 +49,7 @@ func plainTable(name string) *dynamodb.CreateTableInput {
 }
 
 func TestCreateTableRefusals(t *testing.T) {
+	t.Parallel()
 	type in = *dynamodb.CreateTableInput
 	long := strings.Repeat("x", 256)
 	db := open(t, localdynamo.Options{})
@@ -87,6 +88,7 @@ func TestCreateTableRefusals(t *testing.T) {
 }
 
 func TestIndexDefinitionRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	include := func(names ...string) *types.Projection {
 		return &types.Projection{ProjectionType: types.ProjectionTypeInclude, NonKeyAttributes: names}
@@ -158,6 +160,7 @@ func TestIndexDefinitionRefusals(t *testing.T) {
 
 // TestTableByARN: a table's ARN stands for its name.
 func TestTableByARN(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	arn := arnOf(t, db, "things")
 	it := key("a", "b")
@@ -187,6 +190,7 @@ func TestTableByARN(t *testing.T) {
 
 // TestNilInputs: the SDK's client takes a nil input for an empty one.
 func TestNilInputs(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	ctx := t.Context()
 	_, create := db.CreateTable(ctx, nil)
@@ -212,6 +216,7 @@ func TestNilInputs(t *testing.T) {
 
 // TestDescriptionIsACopy: what a caller does to an answer stays with it.
 func TestDescriptionIsACopy(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
 	d := describe(t, db, "games").GlobalSecondaryIndexes[0]

@@ -52,6 +52,7 @@ func tagsOf(t *testing.T, db *localdynamo.DB, arn *string) string {
 }
 
 func TestTags(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	arn := arnOf(t, db, "things")
 	equal(t, tagsOf(t, db, arn), "")
@@ -66,6 +67,7 @@ func TestTags(t *testing.T) {
 }
 
 func TestTagsOfNewTable(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := plainTable("tagged")
 	in.Tags = []types.Tag{{Key: aws.String("team"), Value: aws.String("edge")}}
@@ -79,6 +81,7 @@ func TestTagsOfNewTable(t *testing.T) {
 }
 
 func TestTagLimits(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	var most []string
 	for i := range 50 {
@@ -109,6 +112,7 @@ func TestTagLimits(t *testing.T) {
 }
 
 func TestTagRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	arn := arnOf(t, db, "things")
 	list := func(arn *string) error {

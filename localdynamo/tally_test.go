@@ -15,6 +15,7 @@ import (
 // TestItemCount follows the figures of a table and its indexes through puts,
 // a replacement, an update, a deletion and a restart.
 func TestItemCount(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	opts := localdynamo.Options{NoSync: true, SweepInterval: -1}
 	db := openAt(t, path, opts)
@@ -64,6 +65,7 @@ func TestItemCount(t *testing.T) {
 // TestItemCountInOneBatch: what one transaction does is counted as a whole,
 // and what is canceled not at all.
 func TestItemCountInOneBatch(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, key("a", "old"))
 	write := func(condition *string) error {

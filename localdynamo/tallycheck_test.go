@@ -12,6 +12,7 @@ import (
 // TestCheckFindsWrongTally also sees that what an older version did not count
 // is counted once.
 func TestCheckFindsWrongTally(t *testing.T) {
+	t.Parallel()
 	db := OpenMemory(Options{SweepInterval: -1})
 	defer db.Close()
 	_, err := db.CreateTable(t.Context(), &dynamodb.CreateTableInput{

@@ -31,6 +31,7 @@ func putting(it item, condition string) types.TransactWriteItem {
 }
 
 func TestTransaction(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, item{"pk": str("lock"), "sk": str("l"), "token": str("mine")})
 	put(t, db, item{"pk": str("meta"), "sk": str("m"), "v": num("1")})
@@ -69,6 +70,7 @@ func TestTransaction(t *testing.T) {
 }
 
 func TestTransactionValidation(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	never := "attribute_exists(pk)"
 	mustRefuse(t, transact(t, db), "TransactItems")
@@ -106,6 +108,7 @@ func TestTransactionValidation(t *testing.T) {
 }
 
 func TestRequestToken(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	clock := func() time.Time { return now }
 	path := filepath.Join(t.TempDir(), "db")

@@ -33,6 +33,7 @@ func sweep(t *testing.T, db *localdynamo.DB) int {
 }
 
 func TestTimeToLive(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	describe := func() types.TimeToLiveDescription {
 		out, err := db.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: things})
@@ -58,6 +59,7 @@ func TestTimeToLive(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	var now atomic.Int64
 	now.Store(1_700_000_000)
 	db := open(t, localdynamo.Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
@@ -97,6 +99,7 @@ func TestSweep(t *testing.T) {
 
 // TestSweepInBackground: the sweep runs by itself, every interval.
 func TestSweepInBackground(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	synctest.Test(t, func(t *testing.T) {
 		db := openAt(t, path, localdynamo.Options{NoSync: true, SweepInterval: time.Minute})

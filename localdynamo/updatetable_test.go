@@ -42,6 +42,7 @@ func provisionIndex(name string, read, write int64) indexUpdate {
 }
 
 func TestUpdateBilling(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	db := open(t, localdynamo.Options{Now: func() time.Time { return now }})
 	createIndexed(t, db)
@@ -89,6 +90,7 @@ func TestUpdateBilling(t *testing.T) {
 }
 
 func TestUpdateClass(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	if c := describe(t, db, "things").TableClassSummary; c != nil {
 		t.Errorf("class %v before any was asked for", c)
@@ -104,6 +106,7 @@ func TestUpdateClass(t *testing.T) {
 }
 
 func TestUpdateTableRefusals(t *testing.T) {
+	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for words, in := range map[string]*dynamodb.UpdateTableInput{
 		"At least one of":                {AttributeDefinitions: defs("pk")},
