@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// A client against an empty engine that lives as long as the test.
+// A client of an empty engine that lives as long as the test.
 func ExampleNew() {
 	_ = func(t *testing.T) { // TestSomething
 		client := localdynamotest.New(t)
@@ -29,8 +29,8 @@ func ExampleNew() {
 	}
 }
 
-// Both ways in which a put can fail: the first attempt does not arrive, and
-// the reply to the second is lost. The SDK makes a third.
+// The two ways in which a put can fail: the first attempt is not applied, and the reply
+// to the second is lost. The SDK retries both.
 func ExampleIntercept() {
 	_ = func(t *testing.T) { // TestSomething
 		puts := 0
@@ -59,7 +59,7 @@ func ExampleIntercept() {
 	}
 }
 
-// A conflict with another transaction, as AWS reports it.
+// A transaction conflict, as AWS reports it.
 func ExampleIntercept_conflict() {
 	_ = func(t *testing.T) { // TestSomething
 		client := localdynamotest.New(t, localdynamotest.Intercept(

@@ -1,5 +1,5 @@
-// Package localdynamotest gives a test a DynamoDB of its own: a real SDK
-// client in front of a localdynamo engine in memory.
+// Package localdynamotest provides each test with its own DynamoDB: a real SDK client of
+// an in-memory localdynamo engine.
 //
 //	code under test ─► *dynamodb.Client ─► retries, serialization, signing
 //	                                          │  each attempt
@@ -7,17 +7,14 @@
 //	                                          │
 //	                                   *localdynamo.DB in memory
 //
-// Everything but the socket is what runs in production: the client encodes
-// and signs requests, and decodes answers and errors, which are those that
-// AWS would send. The handler runs in the goroutine of the caller, and the
-// engine's own goroutines begin with New and end with the test, so that all
-// of it works inside a testing/synctest bubble: time there, and with it the
-// SDK's pauses between attempts, the life of request tokens and the expiry of
-// items, passes as fast as the test likes.
+// Everything except the socket is as in production: the client encodes and signs
+// requests, and decodes responses and errors as AWS would send them. The handler runs in
+// the goroutine of the caller, and the engine's goroutines start with New and stop with
+// the test, so all of it works inside a testing/synctest bubble. There the SDK's retry
+// delays, the lifetime of request tokens and the expiry of items take no real time.
 //
-// What a single writer never has, Intercept makes happen: conflicts of
-// transactions, throttling, a connection that breaks before the request
-// arrived, or after it was applied.
+// Intercept injects what does not happen with a single writer: transaction conflicts,
+// throttling, and connections that break before or after the request is applied.
 package localdynamotest
 
 import (
@@ -32,7 +29,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// Option changes what New and Open make.
+// Option configures New and Open.
 type Option func(*settings)
 
 type settings struct {
@@ -40,42 +37,38 @@ type settings struct {
 	intercept wire.Interceptor
 }
 
-// WithClock sets the clock that decides when items and request tokens have
-// expired, and that dates tables; the default is time.Now. It must be safe
-// for concurrent use. It is not needed inside a synctest bubble, where
-// time.Now is the bubble's.
+// WithClock sets the clock for the expiry of items and request tokens and for the
+// creation times of tables; the default is time.Now. It must be safe for concurrent use.
+// A synctest bubble does not need it, because time.Now is the bubble's clock there.
 func WithClock(now func() time.Time) Option {
 	return func(s *settings) { s.engine.Now = now }
 }
 
-// Intercept has fn called for every attempt of every call, beneath the SDK's
-// retries: a call that the SDK repeats is seen several times. What fn may do
-// is described at wire.Interceptor; in short, with err an error of fn's:
+// Intercept calls fn for every attempt of every call, below the SDK's retries: a retried
+// call is seen several times. See wire.Interceptor for what fn may do; in short:
 //
-//	return nil          the call is applied, and answered
-//	return err          it is not applied
-//	apply(); return err it is applied, and the reply is lost
+//	return nil          the call is applied and its result returned
+//	return err          the call is not applied
+//	apply(); return err the call is applied and the reply is lost
 //
-// If err is one of the API's errors the client gets it as AWS would send it,
-// and retries it or not as it would in production; any other err is to the
-// client a connection that broke, which it retries. Of several Intercepts the
-// last one holds.
+// If err is an API error, the client receives it as AWS would send it, and retries it or
+// not as in production. Any other err is a broken connection for the client, which it
+// retries. If there are several Intercept options, the last one wins.
 func Intercept(fn wire.Interceptor) Option {
 	return func(s *settings) { s.intercept = fn }
 }
 
-// New returns a client of an empty engine in memory. The client retries as
-// the SDK does by default, is safe for concurrent use, and works until the
-// end of the test, which fails if Check then finds the engine's data damaged.
+// New returns a client of an empty in-memory engine. The client has the SDK's default
+// retries, is safe for concurrent use, and works until the end of the test. The test
+// fails if DB.Check then finds damaged data.
 func New(t testing.TB, opts ...Option) *dynamodb.Client {
 	t.Helper()
 	client, _ := Open(t, opts...)
 	return client
 }
 
-// Open is New for tests that also have business with the engine itself, such
-// as a Sweep after the clock of WithClock was put forward. The engine is
-// closed at the end of the test.
+// Open is like New, and also returns the engine, for example to call Sweep after
+// advancing the clock of WithClock. The engine is closed at the end of the test.
 func Open(t testing.TB, opts ...Option) (*dynamodb.Client, *localdynamo.DB) {
 	t.Helper()
 	var s settings
@@ -94,14 +87,14 @@ func Open(t testing.TB, opts ...Option) (*dynamodb.Client, *localdynamo.DB) {
 		Credentials:  aws.CredentialsProviderFunc(credentials),
 		HTTPClient:   &transport{handler: handler},
 		EndpointDiscovery: dynamodb.EndpointDiscoveryOptions{
-			EnableEndpointDiscovery: aws.EndpointDiscoveryDisabled, // it would look into the environment
+			EnableEndpointDiscovery: aws.EndpointDiscoveryDisabled, // otherwise the SDK reads the environment
 		},
 	}), db
 }
 
 func finish(t testing.TB, db *localdynamo.DB) {
-	if err := db.Check(context.Background()); err != nil { // the test's own context has ended
-		t.Errorf("localdynamotest: the engine's data is damaged: %v", err)
+	if err := db.Check(context.Background()); err != nil { // t.Context() is canceled by now
+		t.Errorf("localdynamotest: check: %v", err)
 	}
 	if err := db.Close(); err != nil {
 		t.Errorf("localdynamotest: close: %v", err)

@@ -74,9 +74,10 @@ func conflict() error {
 	}
 }
 
-// A conflict is a reason inside a cancellation, which the SDK does not retry:
-// it is the caller's to look at the reasons.
-func TestConflictInTransactionReachesTheCaller(t *testing.T) {
+// TestTransactionConflictIsNotRetried: the conflict is a cancellation reason, and the SDK
+// does not retry a canceled transaction. The caller must inspect the reasons.
+func TestTransactionConflictIsNotRetried(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
 		client := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
@@ -93,12 +94,13 @@ func TestConflictInTransactionReachesTheCaller(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		if got := counter(t, client); got != "" || attempts != 1 {
-			t.Errorf("counter is %q after %d attempts; the only one was not to be applied", got, attempts)
+			t.Errorf("counter is %q after %d attempts, want \"\" after 1", got, attempts)
 		}
 	})
 }
 
-func TestConflictOfSingleWriteReachesTheCaller(t *testing.T) {
+func TestPutConflictIsNotRetried(t *testing.T) {
+	t.Parallel()
 	client := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
 		if call.Operation != "PutItem" {
 			return nil
@@ -112,13 +114,14 @@ func TestConflictOfSingleWriteReachesTheCaller(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if got := get(t, client, "a"); got != nil {
-		t.Errorf("the put was applied: %v", got)
+		t.Errorf("the put is applied: %v", got)
 	}
 }
 
-// All attempts of one call carry the same token, so that a repetition after a
-// lost reply is recognised.
-func TestLostReplyOfTransactionIsRepeatedWithItsToken(t *testing.T) {
+// TestLostTransactionReplyIsRetriedWithSameToken: all attempts of a call carry the same
+// idempotency token, so a retry after a lost reply is not applied twice.
+func TestLostTransactionReplyIsRetriedWithSameToken(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []string
 		client := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, apply func()) error {
@@ -138,17 +141,18 @@ func TestLostReplyOfTransactionIsRepeatedWithItsToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(tokens) != 2 || tokens[0] == "" || tokens[0] != tokens[1] {
-			t.Errorf("tokens of the attempts: %q, want one, twice", tokens)
+			t.Errorf("tokens of the attempts are %q, want the same token twice", tokens)
 		}
 		if got := counter(t, client); got != "1" {
-			t.Errorf("counter is %s after a repeated increment, want 1", got)
+			t.Errorf("counter is %s after a retried increment, want 1", got)
 		}
 	})
 }
 
-// The conflict with an earlier attempt of the same call is one that the SDK
-// retries, with pauses, and with the token of the first attempt.
-func TestConflictIsRetriedWithTheSameToken(t *testing.T) {
+// TestTransactionInProgressIsRetriedWithSameToken: the SDK retries a conflict with an
+// earlier attempt of the same call, with backoff and with the same token.
+func TestTransactionInProgressIsRetriedWithSameToken(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tokens := map[string]int{}
 		attempts := 0
@@ -169,18 +173,19 @@ func TestConflictIsRetriedWithTheSameToken(t *testing.T) {
 			t.Fatal(err)
 		}
 		if attempts != 3 || len(tokens) != 1 || tokens[""] != 0 {
-			t.Errorf("%d attempts with the tokens %v, want 3 with one", attempts, tokens)
+			t.Errorf("%d attempts with tokens %v, want 3 with the same token", attempts, tokens)
 		}
 		if got := counter(t, client); got != "1" {
 			t.Errorf("counter is %s, want 1", got)
 		}
 		if time.Since(began) == 0 {
-			t.Error("no pause between the attempts")
+			t.Error("no backoff between the attempts")
 		}
 	})
 }
 
-func TestLostReplyOfPut(t *testing.T) {
+func TestLostPutReply(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lose := true
 		client := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, apply func()) error {
@@ -192,21 +197,22 @@ func TestLostReplyOfPut(t *testing.T) {
 			return errors.New("reply lost")
 		}))
 		createTable(t, client)
-		// The condition of the repetition meets what the first attempt wrote.
+		// The condition of the retry fails on the item that the first attempt wrote.
 		_, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{
 			TableName: things, Item: item{"pk": str("a")}, ConditionExpression: aws.String("attribute_not_exists(pk)"),
 		})
 		var failed *types.ConditionalCheckFailedException
 		if !errors.As(err, &failed) {
-			t.Fatalf("got %v, want the repetition's condition to fail", err)
+			t.Fatalf("got %v, want a failed condition of the retry", err)
 		}
 		if get(t, client, "a") == nil {
-			t.Error("the item is not there; the first attempt was to be applied")
+			t.Error("the item does not exist; the first attempt is not applied")
 		}
 	})
 }
 
-func TestBrokenConnectionUnwrapsToItsCause(t *testing.T) {
+func TestBrokenConnectionUnwrapsToCause(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("the cable")
 		attempts := 0
@@ -224,8 +230,9 @@ func TestBrokenConnectionUnwrapsToItsCause(t *testing.T) {
 	})
 }
 
-// Throttling is retried, with pauses that take no time in a bubble.
+// TestThrottlingIsRetried: the backoff takes no real time in a bubble.
 func TestThrottlingIsRetried(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
 		client := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
@@ -243,8 +250,9 @@ func TestThrottlingIsRetried(t *testing.T) {
 	})
 }
 
-// A store that fails is an answer of 500, which the SDK retries.
-func TestServerFault(t *testing.T) {
+// TestServerFaultIsRetried: a failing store is a response with status 500.
+func TestServerFaultIsRetried(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
 		client := localdynamotest.New(t, localdynamotest.Intercept(func(context.Context, wire.Call, func()) error {
@@ -259,8 +267,9 @@ func TestServerFault(t *testing.T) {
 	})
 }
 
-// A deadline ends a call whose answer does not come, without a wait for it.
+// TestDeadline: a call without a response returns at its deadline.
 func TestDeadline(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := localdynamotest.New(t, localdynamotest.Intercept(func(ctx context.Context, _ wire.Call, _ func()) error {
 			<-ctx.Done()
@@ -279,25 +288,25 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// In a bubble items expire as time passes; the engine's own sweep removes
-// them.
+// TestExpiryInBubble: the engine's sweep removes expired items by the bubble's clock.
 func TestExpiryInBubble(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := localdynamotest.New(t)
 		createTable(t, client)
 		expire(t, client)
 		time.Sleep(time.Minute)
 		if get(t, client, "a") == nil {
-			t.Error("the item is gone; expired items are read until they are swept")
+			t.Error("the item is gone; expired items are visible until they are swept")
 		}
 		time.Sleep(time.Hour)
 		if got := get(t, client, "a"); got != nil {
-			t.Errorf("the item is still there an hour after its time: %v", got)
+			t.Errorf("the item still exists an hour after it expired: %v", got)
 		}
 	})
 }
 
-// expire writes an item whose time comes in 30 seconds.
+// expire writes an item that expires in 30 seconds.
 func expire(t testing.TB, client *dynamodb.Client) {
 	t.Helper()
 	if _, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
@@ -312,6 +321,7 @@ func expire(t testing.TB, client *dynamodb.Client) {
 }
 
 func TestExpiryByClock(t *testing.T) {
+	t.Parallel()
 	var ahead atomic.Int64
 	client, db := localdynamotest.Open(t, localdynamotest.WithClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }))
 	createTable(t, client)
@@ -321,12 +331,13 @@ func TestExpiryByClock(t *testing.T) {
 		t.Errorf("swept %d items, %v; want 1", n, err)
 	}
 	if got := get(t, client, "a"); got != nil {
-		t.Errorf("the item is still there: %v", got)
+		t.Errorf("the item still exists: %v", got)
 	}
 }
 
-// A token is forgotten after ten minutes by the clock.
-func TestTokenByClock(t *testing.T) {
+// TestTokenExpiry: an idempotency token expires after ten minutes.
+func TestTokenExpiry(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := localdynamotest.New(t)
 		createTable(t, client)
@@ -352,7 +363,8 @@ func TestTokenByClock(t *testing.T) {
 	})
 }
 
-func TestParallelUse(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	var calls atomic.Int32
 	client := localdynamotest.New(t, localdynamotest.Intercept(func(context.Context, wire.Call, func()) error {
 		calls.Add(1)
@@ -374,6 +386,6 @@ func TestParallelUse(t *testing.T) {
 		t.Errorf("counter is %s, want 200", got)
 	}
 	if got := calls.Load(); got < 202 {
-		t.Errorf("%d calls seen, want all of them", got)
+		t.Errorf("intercepted %d calls, want at least 202", got)
 	}
 }

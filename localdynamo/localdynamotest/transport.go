@@ -11,8 +11,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// transport is the SDK's HTTP client: it calls the handler in the goroutine
-// of its caller.
+// transport is the HTTP client of the SDK. It calls the handler directly, in the
+// goroutine of the caller.
 type transport struct {
 	handler http.Handler
 }
@@ -21,21 +21,21 @@ type transport struct {
 func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	defer r.Body.Close()
 	attempt := &attempt{cause: errors.New("connection broken")}
-	a := &answer{header: make(http.Header)}
-	arrived := r.WithContext(context.WithValue(r.Context(), attemptKey{}, attempt))
-	arrived.Host = r.URL.Host // which an SDK leaves to the connection
-	broken := t.serve(a, arrived)
+	w := &recorder{header: make(http.Header)}
+	received := r.WithContext(context.WithValue(r.Context(), attemptKey{}, attempt))
+	received.Host = r.URL.Host // the SDK leaves it to net/http
+	broken := t.serve(w, received)
 	if err := r.Context().Err(); err != nil {
-		return nil, fmt.Errorf("localdynamotest: %w", err) // a real client would not have waited
+		return nil, fmt.Errorf("localdynamotest: %w", err) // a real client would have stopped waiting
 	}
 	if broken {
-		return nil, fmt.Errorf("localdynamotest: no answer: %w", attempt.cause)
+		return nil, fmt.Errorf("localdynamotest: no response: %w", attempt.cause)
 	}
-	return a.response(r), nil
+	return w.response(r), nil
 }
 
-// serve reports whether the handler broke the connection. Any other panic of
-// it is the test's to see.
+// serve calls the handler and reports whether it broke the connection. Other panics
+// propagate to the test.
 func (t *transport) serve(w http.ResponseWriter, r *http.Request) (broken bool) {
 	defer func() {
 		switch fault := recover(); fault {
@@ -50,8 +50,8 @@ func (t *transport) serve(w http.ResponseWriter, r *http.Request) (broken bool) 
 	return false
 }
 
-// attempt is where the interceptor leaves why it broke the connection: that
-// error, and not just any, is what the caller of the client can unwrap.
+// attempt records why the interceptor broke the connection, so that the caller of the
+// client can unwrap that error.
 type attempt struct{ cause error }
 
 type attemptKey struct{}
@@ -69,27 +69,27 @@ func recordCause(fn wire.Interceptor) wire.Interceptor {
 	}
 }
 
-// answer collects what the handler writes.
-type answer struct {
+// recorder records the handler's response.
+type recorder struct {
 	status int
 	header http.Header
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header { return a.header }
+func (w *recorder) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(status int) { a.status = status }
+func (w *recorder) WriteHeader(status int) { w.status = status }
 
 // Write implements http.ResponseWriter.
-func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+func (w *recorder) Write(p []byte) (int, error) { return w.body.Write(p) }
 
-func (a *answer) response(r *http.Request) *http.Response {
+func (w *recorder) response(r *http.Request) *http.Response {
 	return &http.Response{
-		Status: http.StatusText(a.status), StatusCode: a.status,
+		Status: http.StatusText(w.status), StatusCode: w.status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.header, Request: r,
-		Body: io.NopCloser(&a.body), ContentLength: int64(a.body.Len()),
+		Header: w.header, Request: r,
+		Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()),
 	}
 }

@@ -8,11 +8,10 @@ import (
 	"github.com/go-faster/jx"
 )
 
-// Most of every message is attribute values, which is why they are read and
-// written by hand.
+// Attribute values are the bulk of every message, so their codecs are written by hand.
 
-// maxNesting is how deep lists and maps are read. It lies above what
-// DynamoDB allows, so that in its range the engine decides.
+// maxNesting is the maximum depth of decoded lists and maps. It is above DynamoDB's
+// limit, which the engine checks.
 const maxNesting = 64
 
 const (
@@ -24,9 +23,9 @@ const (
 	attributesClass = "java.util.Map<java.lang.String, com.amazonaws.dynamodb.v20120810.AttributeValue>"
 )
 
-// attributes reads an item, a key, or what else is a map of values.
+// attributes decodes an item, a key or another map of attribute values.
 func (d *decoder) attributes(depth int) (map[string]types.AttributeValue, error) {
-	if err := d.opens(jx.Object, attributesClass, "Unexpected field type"); err != nil {
+	if err := d.expect(jx.Object, attributesClass, "Unexpected field type"); err != nil {
 		return nil, err
 	}
 	members, err := d.json.ObjIter()
@@ -48,18 +47,18 @@ func (d *decoder) attributes(depth int) (map[string]types.AttributeValue, error)
 	return read, notJSON(members.Err())
 }
 
-// attribute reads one value. If it is none that DynamoDB has, the result is
-// nil and there is a complaint.
+// attribute decodes an attribute value. For an invalid value it returns nil and sets
+// d.deferred.
 func (d *decoder) attribute(depth int) (types.AttributeValue, error) {
 	if absent, err := d.null(); absent || err != nil {
-		d.complain(validation(emptyValue))
+		d.deferError(validation(emptyValue))
 		return nil, err
 	}
-	if err := d.opens(jx.Object, attributeClass, "Unexpected value type in payload"); err != nil {
+	if err := d.expect(jx.Object, attributeClass, "Unexpected value type in payload"); err != nil {
 		return nil, err
 	}
 	if depth > maxNesting {
-		d.complain(validation(nestedTooDeep))
+		d.deferError(validation(nestedTooDeep))
 		return nil, d.skip()
 	}
 	members, err := d.json.ObjIter()
@@ -84,17 +83,17 @@ func (d *decoder) attribute(depth int) (types.AttributeValue, error) {
 			return nil, err
 		}
 		if kinds != "" && kinds != kind {
-			d.complain(validation(ambiguous))
+			d.deferError(validation(ambiguous))
 		}
 		kinds = kind
 	}
 	if kinds == "" {
-		d.complain(validation(emptyValue))
+		d.deferError(validation(emptyValue))
 	}
 	return v, notJSON(members.Err())
 }
 
-// attributeKind returns the name of a datatype as a constant, "" if it is none.
+// attributeKind returns the name of a datatype as a constant, or "" if it is unknown.
 func attributeKind(key []byte) string {
 	switch string(key) {
 	case "S":
@@ -121,7 +120,7 @@ func attributeKind(key []byte) string {
 	return ""
 }
 
-// member reads the value of a datatype.
+// member decodes the value of a datatype.
 func (d *decoder) member(kind string, depth int) (types.AttributeValue, error) {
 	switch kind {
 	case "S":
@@ -159,7 +158,7 @@ func (d *decoder) member(kind string, depth int) (types.AttributeValue, error) {
 
 func (d *decoder) attributeList(depth int) ([]types.AttributeValue, error) {
 	read := []types.AttributeValue{}
-	err := d.opensList()
+	err := d.expectList()
 	if err != nil {
 		return nil, err
 	}
@@ -177,18 +176,18 @@ func (d *decoder) attributeList(depth int) ([]types.AttributeValue, error) {
 	return read, notJSON(elements.Err())
 }
 
-func (d *decoder) opensList() error {
-	return d.opens(jx.Array, "", "Unexpected field type")
+func (d *decoder) expectList() error {
+	return d.expect(jx.Array, "", "Unexpected field type")
 }
 
 func (d *decoder) strings(str func() (string, error)) ([]string, error) {
-	if err := d.opensList(); err != nil {
+	if err := d.expectList(); err != nil {
 		return nil, err
 	}
 	read := []string{}
 	err := d.list(func() error {
 		s := ""
-		absent, err := d.element()
+		absent, err := d.nullElement()
 		if err == nil && !absent {
 			s, err = str()
 		}
@@ -199,13 +198,13 @@ func (d *decoder) strings(str func() (string, error)) ([]string, error) {
 }
 
 func (d *decoder) blobs() ([][]byte, error) {
-	if err := d.opensList(); err != nil {
+	if err := d.expectList(); err != nil {
 		return nil, err
 	}
 	read := [][]byte{}
 	err := d.list(func() error {
 		var b []byte
-		absent, err := d.element()
+		absent, err := d.nullElement()
 		if err == nil && !absent {
 			b, err = d.blob()
 		}
@@ -253,7 +252,7 @@ func appendAttribute(dst []byte, v types.AttributeValue) []byte {
 	case *types.AttributeValueMemberBS:
 		dst = appendList(append(dst, `{"BS":`...), v.Value, appendBlob)
 	default:
-		dst = append(dst, '{') // none that the engine stores
+		dst = append(dst, '{') // the engine stores no other types
 	}
 	return append(dst, '}')
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// The handler with the engine in memory behind it, without net/http: what the
-// protocol itself costs. The item has ten attributes and about 1 KB.
+// The benchmarks call the handler with an in-memory engine, without net/http: they
+// measure the cost of the protocol. The item has ten attributes and about 1 KB.
 
 const benchAttributes = `"pk":{"S":"item"},"sk":{"S":"META"},"etag":{"S":"\"abcdef0123456789\""},"generated_at":{"N":"1700000000"},` +
 	`"ttl":{"N":"1800000000"},"revalidate_seconds":{"N":"60"},"fresh":{"BOOL":true},"tags":{"SS":["a","b","c"]},` +
@@ -19,7 +19,7 @@ const benchAttributes = `"pk":{"S":"item"},"sk":{"S":"META"},"etag":{"S":"\"abcd
 
 func benchItem() string { return fmt.Sprintf(benchAttributes, strings.Repeat("x", 700)) }
 
-// discard is a ResponseWriter that keeps only the status.
+// discard is a ResponseWriter that records only the status.
 type discard struct {
 	header http.Header
 	status int

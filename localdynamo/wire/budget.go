@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// budget is the memory that the bodies of all requests share. Those that send a large
-// body and then nothing could take all of the machine's otherwise.
+// budget is the memory for the bodies of all requests in flight. Without it, clients
+// that announce large bodies and stall could exhaust the machine's memory.
 type budget struct {
 	mu   sync.Mutex
 	left int64 // guarded by mu
@@ -28,15 +28,15 @@ func (b *budget) give(n int64) {
 	b.left += n
 }
 
-// grow makes room for n more bytes of a body. What a request has beyond firstRead is
-// taken from the budget, until the request is over.
+// grow makes room for n more bytes of a body. Memory beyond firstRead is taken from the
+// budget until the request ends.
 func (x *exchange) grow(dst []byte, n int) ([]byte, error) {
 	if cap(dst)-len(dst) >= n {
 		return dst, nil
 	}
 	if more := int64(len(dst) + n - max(cap(dst), firstRead)); more > 0 {
 		if !x.bodies.take(more) {
-			return dst, clientFault("ThrottlingException", "The requests in flight are too large together; try again in a moment")
+			return dst, clientFault("ThrottlingException", "The bodies of all requests in flight exceed the memory limit; retry later")
 		}
 		x.held += more
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// everyType is an item with every type of attribute, and what JSON has to
+// everyType returns an item with every type of attribute, and with text that JSON must
 // escape.
 func everyType() item {
 	return item{
@@ -51,9 +51,10 @@ func sameItem(t *testing.T, what string, got, want item) {
 	}
 }
 
-// Every operation on items and every type of attribute, through the SDK and
-// a connection.
+// TestItemsThroughSDK runs every operation on items with every type of attribute, with
+// the SDK over a connection.
 func TestItemsThroughSDK(t *testing.T) {
+	t.Parallel()
 	client := newClient(serve(t, newHandler(t, wire.Config{})), "anyone", "anything")
 	ctx := t.Context()
 	want := everyType()
@@ -102,6 +103,7 @@ func TestItemsThroughSDK(t *testing.T) {
 }
 
 func TestBatchesAndTransactionsThroughSDK(t *testing.T) {
+	t.Parallel()
 	client := newClient(serve(t, newHandler(t, wire.Config{})), "anyone", "anything")
 	ctx := t.Context()
 	want := everyType()
@@ -135,6 +137,7 @@ func TestBatchesAndTransactionsThroughSDK(t *testing.T) {
 }
 
 func TestTablesThroughSDK(t *testing.T) {
+	t.Parallel()
 	client := newClient(serve(t, newHandler(t, wire.Config{})), "anyone", "anything")
 	ctx := t.Context()
 	described, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: things})
@@ -198,6 +201,7 @@ func tagTable(t *testing.T, client *dynamodb.Client, arn *string) {
 }
 
 func TestAccountThroughSDK(t *testing.T) {
+	t.Parallel()
 	url := serve(t, newHandler(t, wire.Config{}))
 	client := newClient(url, "anyone", "anything")
 	limits, err := client.DescribeLimits(t.Context(), &dynamodb.DescribeLimitsInput{})
@@ -215,8 +219,9 @@ func failing(err error) wire.Config {
 	return wire.Config{Intercept: func(context.Context, wire.Call, func()) error { return err }}
 }
 
-// An error of the API becomes the same error again in the SDK.
+// TestErrorsThroughSDK: the SDK decodes each API error to the same error.
 func TestErrorsThroughSDK(t *testing.T) {
+	t.Parallel()
 	message := aws.String("some \"words\"")
 	reasons := []types.ThrottlingReason{{Reason: aws.String("TableReadProvisionedThroughputExceeded"), Resource: aws.String("arn")}}
 	for _, want := range []smithy.APIError{
@@ -256,6 +261,7 @@ func TestErrorsThroughSDK(t *testing.T) {
 }
 
 func TestValidationThroughSDK(t *testing.T) {
+	t.Parallel()
 	client := newClient(serve(t, newHandler(t, wire.Config{})), "anyone", "anything")
 	_, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: item{}})
 	var got smithy.APIError
@@ -264,9 +270,10 @@ func TestValidationThroughSDK(t *testing.T) {
 	}
 }
 
-// Any other error of an interceptor breaks the connection, on both sides of
-// the call.
+// TestBrokenConnection: any other error of an interceptor breaks the connection, before
+// or after the call is applied.
 func TestBrokenConnection(t *testing.T) {
+	t.Parallel()
 	for _, applied := range []bool{false, true} {
 		var lose atomic.Bool
 		client := newClient(serve(t, newHandler(t, wire.Config{Intercept: func(_ context.Context, _ wire.Call, apply func()) error {

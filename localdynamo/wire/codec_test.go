@@ -17,8 +17,8 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// sdkFolder is where the SDK's own sources are: its snapshots of requests and
-// responses with every member set, and its lists of required members.
+// sdkFolder returns the folder of the SDK's sources, with its snapshots of complete
+// requests and responses and its lists of required members.
 func sdkFolder(t testing.TB) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-sdk-go-v2/service/dynamodb").Output()
@@ -37,24 +37,25 @@ func table(t testing.TB) map[string]*operation {
 	return table
 }
 
-// An operation of AWS is in the table, or on the list of those left out; and
-// it is in the table as soon as the engine has it.
-func TestEveryOperationIsKnown(t *testing.T) {
-	table, missing := table(t), leftOut()
+// TestOperationsAreComplete: each of AWS's operations is either in the table, if the
+// engine has it, or in the list of unsupported operations.
+func TestOperationsAreComplete(t *testing.T) {
+	t.Parallel()
+	table, unsupported := table(t), unsupported()
 	client, db := reflect.TypeFor[*dynamodb.Client](), reflect.TypeFor[*localdynamo.DB]()
 	for m := range client.Methods() {
 		if m.Name == "Options" {
 			continue
 		}
 		_, has := db.MethodByName(m.Name)
-		_, out := missing[m.Name]
+		_, out := unsupported[m.Name]
 		switch in := table[m.Name] != nil; {
 		case has && !in:
-			t.Errorf("the engine has %s; add its line to the table in operations.go", m.Name)
+			t.Errorf("the engine has %s; add it to the table in operations.go", m.Name)
 		case !has && !out:
-			t.Errorf("%s is neither a method of the engine nor on the list of what is left out", m.Name)
+			t.Errorf("%s is neither a method of the engine nor in the list of unsupported operations", m.Name)
 		case in && out:
-			t.Errorf("%s is in the table and on the list of what is left out", m.Name)
+			t.Errorf("%s is both in the table and in the list of unsupported operations", m.Name)
 		}
 	}
 }
@@ -73,8 +74,10 @@ func snapshot(t *testing.T, folder, operation, kind string) string {
 	return "{" + body
 }
 
-// What the SDK sends and what it reads, with all members, survives the codec.
+// TestSDKSnapshots: the SDK's complete requests and responses round-trip through the
+// codec.
 func TestSDKSnapshots(t *testing.T) {
+	t.Parallel()
 	folder := sdkFolder(t)
 	for name, o := range table(t) {
 		for kind, p := range map[string]*plan{"request": o.in, "response": o.out} {
@@ -94,12 +97,12 @@ func TestSDKSnapshots(t *testing.T) {
 			if err := d.begin([]byte(body)); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.decode(&d, v); err != nil || d.complaint != nil {
-				t.Errorf("%s %s: %v, %v", name, kind, err, d.complaint)
+			if err := p.decode(&d, v); err != nil || d.deferred != nil {
+				t.Errorf("%s %s: %v, %v", name, kind, err, d.deferred)
 				continue
 			}
 			if diff := cmp.Diff(parse(t, body), parse(t, string(p.encode(nil, v)))); diff != "" {
-				t.Errorf("%s %s comes out differently (- SDK, + ours):\n%s", name, kind, diff)
+				t.Errorf("%s %s does not round-trip (- SDK, + ours):\n%s", name, kind, diff)
 			}
 		}
 	}
@@ -114,9 +117,10 @@ func parse(t *testing.T, text string) any {
 	return v
 }
 
-// Our list of required members is that of the SDK, for all structs that a
-// request can hold.
-func TestRequiredMembersAreTheSDKs(t *testing.T) {
+// TestRequiredMembersMatchSDK: requiredMembers matches the SDK's validators for all
+// structs that a request can contain.
+func TestRequiredMembersMatchSDK(t *testing.T) {
+	t.Parallel()
 	source, err := os.ReadFile(filepath.Join(sdkFolder(t), "validators.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -150,12 +154,12 @@ func TestRequiredMembersAreTheSDKs(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want[of.Name()])
 		if !slices.Equal(got, want[of.Name()]) {
-			t.Errorf("%s: required here are %v, by the SDK %v", of.Name(), got, want[of.Name()])
+			t.Errorf("%s: required members are %v, the SDK's are %v", of.Name(), got, want[of.Name()])
 		}
 		checked += len(got)
 	}
 	if checked < 40 {
-		t.Errorf("only %d required members were found; has the SDK's source changed its form?", checked)
+		t.Errorf("found only %d required members; the format of the SDK's validators.go may have changed", checked)
 	}
 }
 
@@ -173,6 +177,7 @@ func (p *plan) reach(seen map[*plan]bool) {
 }
 
 func TestAppendString(t *testing.T) {
+	t.Parallel()
 	for _, s := range []string{
 		"", "a", "12345678", "123456789", "\x00\x01\x1f ", `"`, `\`, "1234567\"", "12345678\"", "1234567\\", "\t\n\r", "\x7f", "é", "1234567é",
 		"one\ntwo \"three\"\tfour\\ and more", "日本語 12345678 日本語", "\u2028\u2029", "😀", "a\x80b", "\xff\xfe", "\xed\xa0\x80", "</script>&",
@@ -189,6 +194,7 @@ func TestAppendString(t *testing.T) {
 }
 
 func TestAppendFloat(t *testing.T) {
+	t.Parallel()
 	for f, want := range map[float64]string{0: "0.0", 1: "1.0", 0.5: "0.5", 12.5: "12.5", 40000: "40000.0", 1e300: "1e+300"} {
 		if got := string(appendFloat(nil, f)); got != want {
 			t.Errorf("%v became %s, want %s", f, got, want)

@@ -13,32 +13,31 @@ import (
 	"github.com/go-faster/jx"
 )
 
-// decoder reads one JSON text. Its methods return errors of the request: a
-// *malformedError for what is not the JSON that the operation takes. What is
-// wrong with a value that is of the right shape does not end the reading, but
-// is kept as the complaint.
+// decoder decodes a JSON body. Its methods return a SerializationException for JSON
+// that does not have the shape of the operation's input. Invalid values of the right
+// shape do not end decoding; the first one is kept in deferred.
 type decoder struct {
 	json jx.Decoder
 	body []byte
-	text string // the body again, for attribute values to share
+	text string // a copy of body that attribute values share
 
-	// complaint is the first ValidationException. AWS finds those after all
-	// of the body was read.
-	complaint error
+	// deferred is the first ValidationException. AWS reports it only after it has
+	// parsed the whole body.
+	deferred error
 }
 
 func (d *decoder) reset(body []byte) {
-	d.body, d.text, d.complaint = body, "", nil
+	d.body, d.text, d.deferred = body, "", nil
 	d.json.ResetBytes(body)
 }
 
-func (d *decoder) complain(err error) {
-	if d.complaint == nil {
-		d.complaint = err
+func (d *decoder) deferError(err error) {
+	if d.deferred == nil {
+		d.deferred = err
 	}
 }
 
-// begin starts on a body.
+// begin starts decoding body.
 func (d *decoder) begin(body []byte) error {
 	d.reset(body)
 	if !utf8.Valid(body) {
@@ -48,15 +47,15 @@ func (d *decoder) begin(body []byte) error {
 	return nil
 }
 
-// end reports what follows the value that was to be the whole body.
+// end requires the end of the body.
 func (d *decoder) end() error {
 	if err := d.json.Skip(); err != io.EOF {
-		return malformed("The body goes on after the end of its JSON value")
+		return malformed("The body has trailing data after its JSON value")
 	}
 	return nil
 }
 
-// null skips a null, if there is one.
+// null skips a null and reports whether there was one.
 func (d *decoder) null() (bool, error) {
 	if d.json.Next() != jx.Null {
 		return false, nil
@@ -64,17 +63,17 @@ func (d *decoder) null() (bool, error) {
 	return true, notJSON(d.json.Null())
 }
 
-// element reports a null where a list or a map has values.
-func (d *decoder) element() (absent bool, err error) {
+// nullElement skips a null element of a list or map, which is a validation error.
+func (d *decoder) nullElement() (absent bool, err error) {
 	absent, err = d.null()
 	if absent {
-		d.complain(validation("1 validation error detected: a value in a list or map is null and failed to satisfy constraint: Member must not be null"))
+		d.deferError(validation("1 validation error detected: a value in a list or map is null and failed to satisfy constraint: Member must not be null"))
 	}
 	return absent, err
 }
 
-// object calls member for each member that is not null; key is valid until
-// member reads on.
+// object calls member for each member that is not null. key is valid until the next
+// read.
 func (d *decoder) object(member func(key []byte) error) error {
 	members, err := d.json.ObjIter()
 	if err != nil {
@@ -109,14 +108,14 @@ func (d *decoder) list(element func() error) error {
 
 func (d *decoder) skip() error { return notJSON(d.json.Skip()) }
 
-// str returns a string of its own.
+// str decodes a string that does not share memory with the body.
 func (d *decoder) str() (string, error) {
 	raw, err := d.rawString()
 	return string(raw), err
 }
 
-// sharedStr returns a string that may be a part of the whole body, which then
-// lives as long as it: for values that the engine encodes and lets go.
+// sharedStr decodes a string that may be a substring of d.text and then keeps all of it
+// in memory. It is for values that the engine encodes and does not retain.
 func (d *decoder) sharedStr() (string, error) {
 	raw, err := d.rawString()
 	if err != nil || len(raw) == 0 {
@@ -125,8 +124,8 @@ func (d *decoder) sharedStr() (string, error) {
 	return d.share(raw), nil
 }
 
-// share finds the bytes in the text. A string with escapes was copied by jx,
-// and is not in there.
+// share returns raw as a substring of d.text if it is a part of d.body. jx copies
+// strings with escapes, so these are not.
 func (d *decoder) share(raw []byte) string {
 	at := cap(d.body) - cap(raw)
 	if at >= 0 && at+len(raw) <= len(d.body) && &d.body[at] == &raw[0] {
@@ -154,7 +153,7 @@ func (d *decoder) boolean() (bool, error) {
 	return false, d.mismatch("Boolean")
 }
 
-// integer reads a number; its fraction is cut off.
+// integer decodes a number and truncates its fraction.
 func (d *decoder) integer(kind string, bits int) (int64, error) {
 	number, err := d.number(kind)
 	if err != nil {
@@ -183,7 +182,7 @@ func (d *decoder) float() (float64, error) {
 	return f, nil
 }
 
-// number returns the digits of a JSON number.
+// number returns the text of a JSON number.
 func (d *decoder) number(kind string) (string, error) {
 	if d.json.Next() != jx.Number {
 		return "", d.mismatch(kind)
@@ -195,10 +194,10 @@ func (d *decoder) number(kind string) (string, error) {
 	return string(raw), notJSON(err)
 }
 
-// maxDigits is more than any number that fits has.
+// maxDigits bounds the text of a number. Every number in range is shorter.
 const maxDigits = 400
 
-// epoch reads seconds since 1970, to the millisecond.
+// epoch decodes seconds since 1970 with millisecond precision.
 func (d *decoder) epoch() (time.Time, error) {
 	seconds, err := d.float()
 	if err != nil {
@@ -210,8 +209,8 @@ func (d *decoder) epoch() (time.Time, error) {
 	return time.UnixMilli(int64(math.Round(seconds * 1000))).UTC(), nil
 }
 
-// blob reads base64 as AWS takes it: padded, without line ends, and with
-// nothing left over in the last character.
+// blob decodes base64 as strictly as AWS: padded, without line breaks, and with zero
+// trailing bits.
 func (d *decoder) blob() ([]byte, error) {
 	switch d.json.Next() {
 	case jx.Array, jx.Object:
@@ -231,12 +230,12 @@ func (d *decoder) blob() ([]byte, error) {
 	decoded := make([]byte, strict.DecodedLen(len(raw)))
 	n, err := strict.Decode(decoded, raw)
 	if err != nil || bytes.ContainsAny(raw, "\r\n") {
-		return nil, malformed("Invalid Base64: only whole groups of A to Z, a to z, 0 to 9, + and / with their padding are accepted")
+		return nil, malformed("Invalid Base64: use the standard alphabet (A to Z, a to z, 0 to 9, + and /) with padding and without line breaks")
 	}
 	return decoded[:n], nil
 }
 
-// mismatch says that the next value cannot become what it has to be.
+// mismatch returns AWS's error for a next value that is not of the target type.
 func (d *decoder) mismatch(target string) error {
 	switch d.json.Next() {
 	case jx.Object:
@@ -267,9 +266,9 @@ func (d *decoder) mismatch(target string) error {
 	return malformed(token + " cannot be converted to " + target)
 }
 
-// opens checks that the next value begins an object or a list, in AWS's words
-// for what it is instead; unlike is its word for any scalar.
-func (d *decoder) opens(want jx.Type, class, unlike string) error {
+// expect requires an object or a list as the next value. The errors are AWS's: class is
+// the Java class that they name, scalar the message for a scalar.
+func (d *decoder) expect(want jx.Type, class, scalar string) error {
 	got := d.json.Next()
 	switch {
 	case got == want:
@@ -281,5 +280,5 @@ func (d *decoder) opens(want jx.Type, class, unlike string) error {
 	case got == jx.Invalid:
 		return d.skip()
 	}
-	return malformed(unlike)
+	return malformed(scalar)
 }

@@ -1,29 +1,27 @@
-// Package wire serves a localdynamo.DB over DynamoDB's own HTTP protocol, so
-// that the AWS SDKs of all languages and the aws command work against it with
-// nothing but another endpoint.
+// Package wire serves a localdynamo.DB over DynamoDB's HTTP protocol. The AWS SDKs of
+// all languages and the aws command line work against it with only a different
+// endpoint.
 //
-// The problem: programs that are not written in Go, or run in another
-// process, want the same engine, and must not be able to tell its answers
-// from those of AWS, errors included.
+// Programs in other languages, or in another process, use the same engine through it
+// and get the responses that AWS would send, errors included.
 //
-// The model: a Handler is an http.Handler without any state of its own but
-// buffers. A request goes through it in one piece:
+// A Handler is an http.Handler without state other than buffers. A request passes
+// through it like this:
 //
 //	POST /, X-Amz-Target: DynamoDB_20120810.GetItem
-//	   │ target known? Authorization well formed?
-//	   ├─ body, at most 16 MiB, unpacked if gzip or deflate ─ signature, if there is a key
-//	   ├─ JSON ─► *dynamodb.GetItemInput ─ required members there?
+//	   │ known target? well-formed Authorization?
+//	   ├─ body of at most 16 MiB ─ signature, if keys are set ─ decompress gzip or deflate
+//	   ├─ JSON ─► *dynamodb.GetItemInput ─ required members
 //	   ├─ (*localdynamo.DB).GetItem
 //	   └─ *dynamodb.GetItemOutput or error ─► JSON, CRC-32, request id
 //
-// The structs are those of the SDK for Go, whose fields have the names of the
-// JSON members; New compiles a plan for each, and attribute values, which are
-// most of every message, are read and written by hand.
+// The structs are those of the SDK for Go, whose field names are the names of the JSON
+// members. New compiles a plan for each struct. Attribute values, which are the bulk of
+// every message, have hand-written codecs.
 //
-// What is guaranteed: every request gets an answer with a request id and the
-// CRC-32 of its body, whatever bytes it consists of; no answer is sent before
-// the engine has committed; and a client that goes away before its write was
-// picked up takes it back.
+// Guarantees: every request, even malformed, gets a response with a request id and
+// the CRC-32 of the response body; no response is sent before the engine has committed;
+// and a write is canceled if its client disconnects before the engine has started it.
 //
-// localdynamo's FIDELITY.md lists what is left out.
+// localdynamo's FIDELITY.md lists the unsupported features.
 package wire

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// appendString writes a JSON string. Bytes that are not UTF-8 become U+FFFD.
+// appendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for {
@@ -22,12 +22,12 @@ func appendString(dst []byte, s string) []byte {
 	}
 }
 
-// plainLength returns how much of the beginning is ASCII that needs no escaping.
-// It looks at eight bytes at a time: a byte is below n if taking n off borrows
-// into its highest bit, and equal to c if its exclusive or with c is below 1.
+// plainLength returns the length of the ASCII prefix that needs no escaping. It tests
+// eight bytes at a time (SWAR): a byte is less than n if subtracting n borrows into its
+// highest bit, and equals c if its xor with c is less than 1.
 func plainLength(s string) int {
 	const ones, highest = 0x0101010101010101, 0x8080808080808080
-	text := []byte(s) // no copy, as nothing writes to it
+	text := []byte(s) // not copied: the compiler sees no writes
 	at := 0
 	for ; at+8 <= len(text); at += 8 {
 		x := binary.LittleEndian.Uint64(text[at:])
@@ -35,7 +35,7 @@ func plainLength(s string) int {
 		control := (x - ones*' ') &^ x
 		found := x | control | (quote-ones)&^quote | (backslash-ones)&^backslash
 		if found &= highest; found != 0 {
-			// A borrow goes upwards only, so that the lowest one is right.
+			// Borrows propagate only upwards, so the lowest hit is exact.
 			return at + bits.TrailingZeros64(found)/8
 		}
 	}
@@ -47,7 +47,7 @@ func plainLength(s string) int {
 	return at
 }
 
-// appendSpecial writes the beginning of s that is not plain, and returns the rest.
+// appendSpecial appends the prefix of s that is not plain and returns the rest.
 func appendSpecial(dst []byte, s string) ([]byte, string) {
 	const hex = "0123456789abcdef"
 	for at, r := range s {
@@ -67,8 +67,8 @@ func appendSpecial(dst []byte, s string) ([]byte, string) {
 	return dst, ""
 }
 
-// appendFloat writes whole numbers with a fraction of zero, as AWS does:
-// clients of some languages take it for another type without.
+// appendFloat writes integers with a fraction of zero, as AWS does. Without it clients
+// in some languages decode another type.
 func appendFloat(dst []byte, f float64) []byte {
 	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
 		return strconv.AppendFloat(dst, f, 'f', 1, 64)
@@ -76,7 +76,7 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'g', -1, 64)
 }
 
-// appendEpoch writes seconds since 1970, to the millisecond.
+// appendEpoch appends seconds since 1970 with millisecond precision.
 func appendEpoch(dst []byte, t time.Time) []byte {
 	return strconv.AppendFloat(dst, float64(t.UnixMilli())/1000, 'f', 3, 64)
 }

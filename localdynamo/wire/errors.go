@@ -16,7 +16,7 @@ const (
 	codeTooLarge      = "RequestEntityTooLargeException"
 )
 
-// clientFault is an error of the protocol itself, for which the SDK has no type.
+// clientFault returns a protocol error for which the SDK has no type.
 func clientFault(code, format string, args ...any) error {
 	return &smithy.GenericAPIError{Code: code, Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient}
 }
@@ -25,13 +25,14 @@ func validation(message string) error {
 	return &smithy.GenericAPIError{Code: "ValidationException", Message: message, Fault: smithy.FaultClient}
 }
 
-// malformed says that the body is not what the operation takes.
+// malformed returns a SerializationException: the body does not have the shape of the
+// operation's input.
 func malformed(message string) error {
 	return &smithy.GenericAPIError{Code: codeSerialization, Message: message, Fault: smithy.FaultClient}
 }
 
-// notJSON makes a complaint of the JSON decoder one about the request; nil
-// stays nil.
+// notJSON converts an error of the JSON decoder to a SerializationException, and nil to
+// nil.
 func notJSON(err error) error {
 	if err == nil {
 		return nil
@@ -49,14 +50,14 @@ func isServerFault(err error) bool {
 	return errors.As(err, &e) && e.ErrorFault() == smithy.FaultServer
 }
 
-// errorCodec writes errors as AWS does: the type in full, the message under
-// the name that this type has it under, and what else the type carries.
+// errorCodec encodes errors as AWS does: the qualified type, the message under the
+// member name of that type, and the type's other members.
 type errorCodec struct {
-	// namespaces are those of the types that are not DynamoDB's own.
+	// namespaces has the namespaces of the types that are not DynamoDB's.
 	namespaces map[string]string
-	// capital are the types whose message is written with a capital.
+	// capital has the types whose message member is "Message", not "message".
 	capital map[string]bool
-	// cancellation is the plan of a list of cancellation reasons.
+	// cancellation is the plan for a list of cancellation reasons.
 	cancellation *plan
 }
 
@@ -96,9 +97,8 @@ func newErrorCodec(structs plans) (errorCodec, error) {
 	}, nil
 }
 
-// encode appends the body for an error, and returns it with its status. What
-// is no error of the API is a failure of the server, whose particulars are
-// not for clients.
+// encode appends the body for an error and returns it with the HTTP status. An error
+// that is not an API error becomes an InternalServerError without details.
 func (c errorCodec) encode(dst []byte, err error) ([]byte, int) {
 	var e smithy.APIError
 	if !errors.As(err, &e) {
@@ -117,12 +117,12 @@ func (c errorCodec) encode(dst []byte, err error) ([]byte, int) {
 		dst = append(dst, `,"message":`...)
 	}
 	dst = appendString(dst, e.ErrorMessage())
-	dst = c.particulars(dst, e)
+	dst = c.details(dst, e)
 	return append(dst, '}'), statusOf(e)
 }
 
-// particulars appends what a type has besides its message.
-func (c errorCodec) particulars(dst []byte, err smithy.APIError) []byte {
+// details appends the members of a type other than its message.
+func (c errorCodec) details(dst []byte, err smithy.APIError) []byte {
 	switch e := err.(type) {
 	case *types.ConditionalCheckFailedException:
 		if e.Item != nil {
@@ -142,7 +142,7 @@ func (c errorCodec) particulars(dst []byte, err smithy.APIError) []byte {
 	return dst
 }
 
-// appendThrottling writes the only struct whose members have small letters.
+// appendThrottling appends throttling reasons, the only struct with lower-case members.
 func appendThrottling(dst []byte, name string, reasons []types.ThrottlingReason) []byte {
 	if reasons == nil {
 		return dst

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// maxBody is the largest request in bytes, also after it was unpacked:
-	// AWS's own limit of a batch.
+	// maxBody is the maximum size of a request body in bytes, before and after
+	// decompression. It is AWS's limit for a batch.
 	maxBody = 16 << 20
 
-	// firstRead is how much is allotted to a request before any of it has
-	// arrived, whatever length it claims.
+	// firstRead is the maximum size of the first buffer for a body, in bytes,
+	// regardless of its Content-Length. It is not charged to the budget.
 	firstRead = 64 << 10
 
-	// keptBuffer is the largest buffer that an exchange keeps for the next.
-	keptBuffer = 1 << 20
+	// maxRecycled is the maximum size of a buffer that is reused, in bytes.
+	maxRecycled = 1 << 20
 
-	// packFrom is the smallest answer that is packed, as on AWS.
-	packFrom = 4 << 10
+	// minCompress is the minimum size of a compressed response in bytes, as on AWS.
+	minCompress = 4 << 10
 )
 
 const (
@@ -36,77 +36,76 @@ const (
 	plainText = "text/plain"
 )
 
-// exchange is the memory of one request and its answer, used again and again.
+// exchange holds the buffers of one request and its response. Exchanges are pooled.
 type exchange struct {
-	in      []byte // the request's body
-	out     []byte // the answer's
-	spare   []byte // for packing and unpacking
-	decoder decoder
-	packers map[string]packer // by their coding, once used
-	gunzip  *gzip.Reader      // nil until first used
-	bodies  *budget
-	held    int64 // of bodies
+	in          []byte // the request body
+	out         []byte // the response body
+	spare       []byte // for compression and decompression
+	decoder     decoder
+	compressors map[string]compressor // by content coding, created on first use
+	gunzip      *gzip.Reader          // nil until first use
+	bodies      *budget
+	held        int64 // bytes taken from bodies
 }
 
-// packer is what the writers of both codings have in common.
-type packer interface {
+// compressor is the common interface of gzip.Writer and zlib.Writer.
+type compressor interface {
 	io.WriteCloser
 	Reset(w io.Writer)
 }
 
 func newExchange(bodies *budget) *exchange {
-	return &exchange{bodies: bodies, in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10), packers: make(map[string]packer, 1)}
+	return &exchange{bodies: bodies, in: make([]byte, 0, 4<<10), out: make([]byte, 0, 4<<10), compressors: make(map[string]compressor, 1)}
 }
 
 func (x *exchange) reset() {
 	x.bodies.give(x.held)
 	x.held = 0
-	x.in, x.out, x.spare = kept(x.in), kept(x.out), kept(x.spare)
+	x.in, x.out, x.spare = recycle(x.in), recycle(x.out), recycle(x.spare)
 	x.decoder.reset(nil)
 }
 
-func kept(buffer []byte) []byte {
-	if cap(buffer) > keptBuffer {
+func recycle(buffer []byte) []byte {
+	if cap(buffer) > maxRecycled {
 		return nil
 	}
 	return buffer[:0]
 }
 
-// errTooLarge is the answer to a body of more than maxBody.
+// errTooLarge is the error for a body larger than maxBody.
 func errTooLarge() error {
-	return clientFault(codeTooLarge, "The request has more than %d bytes, packed or unpacked; split it into smaller ones", maxBody)
+	return clientFault(codeTooLarge, "The request body exceeds %d bytes, before or after decompression; split the request", maxBody)
 }
 
-// A body may take bodyTime in all, and stallTime without a byte.
 const (
-	bodyTime  = 5 * time.Minute
-	stallTime = 30 * time.Second
+	bodyTime  = 5 * time.Minute  // timeout for the whole body
+	stallTime = 30 * time.Second // timeout for each read
 )
 
-// read takes in the body.
+// read reads the request body into x.in.
 func (x *exchange) read(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > maxBody {
 		return errTooLarge()
 	}
-	body := &movingBody{body: r.Body, connection: http.NewResponseController(w), end: time.Now().Add(bodyTime)}
+	body := &deadlineBody{body: r.Body, connection: http.NewResponseController(w), end: time.Now().Add(bodyTime)}
 	var err error
 	x.in, err = x.readBounded(x.in, body, int(r.ContentLength))
 	if err == nil {
-		// The connection is only watched from now on, for its end.
+		// From here on net/http reads the connection only to detect a disconnect.
 		_ = body.connection.SetReadDeadline(time.Time{})
 	}
 	return err
 }
 
-// A movingBody ends when nothing comes any more. Where there is no connection, as in
-// tests, nothing is awaited.
-type movingBody struct {
+// deadlineBody sets a read deadline before each read. Without a connection, as in
+// tests, there is no deadline.
+type deadlineBody struct {
 	body       io.Reader
 	connection *http.ResponseController
-	end        time.Time
+	end        time.Time // deadline for the whole body
 }
 
-func (b *movingBody) Read(p []byte) (int, error) {
+func (b *deadlineBody) Read(p []byte) (int, error) {
 	stall := time.Now().Add(stallTime)
 	if stall.After(b.end) {
 		stall = b.end
@@ -115,8 +114,8 @@ func (b *movingBody) Read(p []byte) (int, error) {
 	return b.body.Read(p)
 }
 
-// readBounded appends all of body to dst; length is how much there will be,
-// or -1. What does not come in full cannot be decoded either.
+// readBounded appends body to dst, at most maxBody bytes. length is the expected length,
+// or -1 if unknown; a shorter body is an error.
 func (x *exchange) readBounded(dst []byte, body io.Reader, length int) (_ []byte, err error) {
 	if length > 0 {
 		if dst, err = x.grow(dst, min(length, firstRead)); err != nil {
@@ -137,53 +136,53 @@ func (x *exchange) readBounded(dst []byte, body io.Reader, length int) (_ []byte
 		case err == io.EOF && (length < 0 || len(dst) == length):
 			return dst, nil
 		case err != nil:
-			return dst, malformed("The request's body ended early: " + err.Error())
+			return dst, malformed("The request body is incomplete: " + err.Error())
 		}
 	}
 	return dst, nil
 }
 
-// unpack undoes the Content-Encoding of x.in.
-func (x *exchange) unpack(coding string) error {
+// decompress decodes the Content-Encoding of x.in.
+func (x *exchange) decompress(coding string) error {
 	switch coding {
 	case "", "identity":
 		return nil
 	case codingGzip, codingDeflate:
 	default:
-		return malformed("Unknown Content-Encoding " + strconv.Quote(coding) + "; send gzip or deflate, or none")
+		return malformed("Unsupported Content-Encoding " + strconv.Quote(coding) + "; use gzip, deflate or none")
 	}
-	packed, err := x.openPacked(coding)
+	compressed, err := x.openCompressed(coding)
 	if err != nil {
-		return malformed("The body is not what " + coding + " makes: " + err.Error())
+		return malformed("The body is not valid " + coding + ": " + err.Error())
 	}
-	plain, err := x.readBounded(x.spare, packed, -1)
+	plain, err := x.readBounded(x.spare, compressed, -1)
 	x.in, x.spare = plain, x.in[:0]
 	return err
 }
 
-// openPacked reads x.in. Requests in deflate are rare, and keep no reader.
-func (x *exchange) openPacked(coding string) (_ io.Reader, err error) {
-	packed := bytes.NewReader(x.in)
+// openCompressed returns a decompressing reader of x.in. The zlib reader is not reused:
+// deflate requests are rare.
+func (x *exchange) openCompressed(coding string) (_ io.Reader, err error) {
+	compressed := bytes.NewReader(x.in)
 	switch {
 	case coding == codingDeflate:
-		return zlib.NewReader(packed)
+		return zlib.NewReader(compressed)
 	case x.gunzip == nil:
-		x.gunzip, err = gzip.NewReader(packed)
+		x.gunzip, err = gzip.NewReader(compressed)
 	default:
-		err = x.gunzip.Reset(packed)
+		err = x.gunzip.Reset(compressed)
 	}
 	return x.gunzip, err
 }
 
-// reply sends x.out. An error of writing is the client's going away, of which
-// nobody is left to be told.
+// reply sends x.out. Write errors are ignored: they mean that the client disconnected.
 func (x *exchange) reply(w http.ResponseWriter, r *http.Request, status int, contentType string) {
 	header := w.Header()
 	body := x.out
-	if len(body) >= packFrom {
+	if len(body) >= minCompress {
 		if coding := acceptedCoding(r.Header); coding != "" {
-			if packed, err := x.pack(coding); err == nil {
-				body = packed
+			if compressed, err := x.compress(coding); err == nil {
+				body = compressed
 				header["Content-Encoding"] = []string{coding}
 			}
 		}
@@ -193,11 +192,11 @@ func (x *exchange) reply(w http.ResponseWriter, r *http.Request, status int, con
 	_, _ = w.Write(body)
 }
 
-// requestIDLength is that of AWS's ids: 260 bits in base 32.
+// requestIDLength is the length of AWS's request ids: 260 bits in base 32.
 const requestIDLength = 52
 
-// setHeaders writes into the map itself, with names in net/http's own
-// spelling, and makes one string of all values.
+// setHeaders sets the headers directly in the map, with canonical names, and allocates
+// one string for all values.
 func setHeaders(header http.Header, body []byte, contentType string) {
 	text := make([]byte, 0, requestIDLength+20)
 	text = appendRequestID(text)
@@ -210,7 +209,7 @@ func setHeaders(header http.Header, body []byte, contentType string) {
 	header["X-Amz-Crc32"] = values[1:2:2]
 	header["Content-Length"] = values[2:3:3]
 	header["Content-Type"] = values[3:4:4]
-	header["Server"] = values[4:5:5] // AWS's calls itself so
+	header["Server"] = values[4:5:5] // AWS's value is "Server"
 }
 
 func appendRequestID(dst []byte) []byte {
@@ -226,13 +225,13 @@ func appendRequestID(dst []byte) []byte {
 	return dst
 }
 
-// The codings of answers and requests. Deflate is that of HTTP: zlib's format.
+// Content codings of requests and responses. HTTP's deflate is the zlib format.
 const (
 	codingGzip    = "gzip"
 	codingDeflate = "deflate"
 )
 
-// acceptedCoding is the one that the client wants most, "" if it wants neither.
+// acceptedCoding returns the coding that the client prefers, or "" if it accepts neither.
 func acceptedCoding(header http.Header) string {
 	best, most := "", 0.0
 	for _, line := range header["Accept-Encoding"] {
@@ -242,7 +241,7 @@ func acceptedCoding(header http.Header) string {
 			if coding != codingGzip && coding != codingDeflate {
 				continue
 			}
-			if weight := weightIn(parameters); weight > most || weight == most && weight > 0 && coding == codingGzip {
+			if weight := quality(parameters); weight > most || weight == most && weight > 0 && coding == codingGzip {
 				best, most = coding, weight
 			}
 		}
@@ -250,8 +249,8 @@ func acceptedCoding(header http.Header) string {
 	return best
 }
 
-// weightIn is the weight of an offer, 1 unless it says another one.
-func weightIn(parameters string) float64 {
+// quality returns the q-value of an Accept-Encoding element; the default is 1.
+func quality(parameters string) float64 {
 	text, given := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(parameters, " ", "")), "q=")
 	if !given {
 		return 1
@@ -263,21 +262,21 @@ func weightIn(parameters string) float64 {
 	return weight
 }
 
-// pack returns x.out in a coding.
-func (x *exchange) pack(coding string) ([]byte, error) {
-	packed := bytes.NewBuffer(x.spare[:0])
-	w := x.packers[coding]
+// compress returns x.out compressed. The result is valid until x is reset.
+func (x *exchange) compress(coding string) ([]byte, error) {
+	compressed := bytes.NewBuffer(x.spare[:0])
+	w := x.compressors[coding]
 	switch {
 	case w != nil:
-		w.Reset(packed)
+		w.Reset(compressed)
 	case coding == codingDeflate:
-		w = zlib.NewWriter(packed)
+		w = zlib.NewWriter(compressed)
 	default:
-		w = gzip.NewWriter(packed)
+		w = gzip.NewWriter(compressed)
 	}
-	x.packers[coding] = w
+	x.compressors[coding] = w
 	_, err := w.Write(x.out)
 	err = errors.Join(err, w.Close())
-	x.spare = packed.Bytes()
+	x.spare = compressed.Bytes()
 	return x.spare, err
 }

@@ -26,13 +26,13 @@ func num(s string) types.AttributeValue { return &types.AttributeValueMemberN{Va
 
 var things = aws.String("things")
 
-// newHandler serves an engine in memory with one table, "things", with the
-// string key pk. The test ends with Check.
+// newHandler returns a handler for an in-memory engine with the table "things", whose key
+// is the string pk. The test ends with Check.
 func newHandler(t testing.TB, config wire.Config) *wire.Handler {
 	t.Helper()
 	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 	t.Cleanup(func() {
-		if err := db.Check(context.Background()); err != nil { // the test's own has ended
+		if err := db.Check(context.Background()); err != nil { // t.Context() is canceled by now
 			t.Errorf("check: %v", err)
 		}
 		if err := db.Close(); err != nil {
@@ -55,29 +55,29 @@ func newHandler(t testing.TB, config wire.Config) *wire.Handler {
 	return h
 }
 
-const anyone = "AWS4-HMAC-SHA256 Credential=anyone/20260102/us-east-1/dynamodb/aws4_request, SignedHeaders=host;x-amz-date, Signature=00"
+const unsignedHeader = "AWS4-HMAC-SHA256 Credential=anyone/20260102/us-east-1/dynamodb/aws4_request, SignedHeaders=host;x-amz-date, Signature=00"
 
-// request is a well-formed one that nobody has signed.
+// request returns a well-formed request without a valid signature.
 func request(operation string, body io.Reader) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "http://localhost:8000/", body)
 	r.Header.Set("X-Amz-Target", "DynamoDB_20120810."+operation)
 	r.Header.Set("Content-Type", "application/x-amz-json-1.0")
-	r.Header.Set("Authorization", anyone)
+	r.Header.Set("Authorization", unsignedHeader)
 	r.Header.Set("X-Amz-Date", "20260102T030405Z")
 	return r
 }
 
-// send returns the answer to r, after a look at what every answer has.
+// send returns the response to r and checks the headers that every response has.
 func send(t testing.TB, h http.Handler, r *http.Request) (int, http.Header, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	body := w.Body.Bytes()
 	if got, want := w.Header().Get("x-amz-crc32"), strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10); got != want {
-		t.Errorf("x-amz-crc32 is %q, that of the body is %s", got, want)
+		t.Errorf("x-amz-crc32 is %q, want %s", got, want)
 	}
 	if got := w.Header().Get("Content-Length"); got != strconv.Itoa(len(body)) {
-		t.Errorf("Content-Length is %q, the body has %d bytes", got, len(body))
+		t.Errorf("Content-Length is %q, want %d", got, len(body))
 	}
 	if got := w.Header().Get("x-amzn-RequestId"); !regexp.MustCompile(`^[A-Z0-9]{52}$`).MatchString(got) {
 		t.Errorf("x-amzn-RequestId is %q", got)
@@ -85,17 +85,17 @@ func send(t testing.TB, h http.Handler, r *http.Request) (int, http.Header, stri
 	return w.Code, w.Header(), string(body)
 }
 
-// ask sends a body for an operation.
+// ask sends a request and returns the status and body of the response.
 func ask(t testing.TB, h http.Handler, operation, body string) (int, string) {
 	t.Helper()
-	status, header, answer := send(t, h, request(operation, strings.NewReader(body)))
+	status, header, response := send(t, h, request(operation, strings.NewReader(body)))
 	if got := header.Get("Content-Type"); got != "application/x-amz-json-1.0" {
 		t.Errorf("Content-Type is %q", got)
 	}
-	return status, answer
+	return status, response
 }
 
-// serve listens for h, and returns where.
+// serve starts a server for h and returns its URL.
 func serve(t testing.TB, h http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -103,7 +103,7 @@ func serve(t testing.TB, h http.Handler) string {
 	return server.URL
 }
 
-// newClient is the SDK's client over a real connection.
+// newClient returns an SDK client that uses a real connection and does not retry.
 func newClient(url, accessKey, secretKey string) *dynamodb.Client {
 	return dynamodb.New(dynamodb.Options{
 		Region:       "eu-central-1",

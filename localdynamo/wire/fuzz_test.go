@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// FuzzDecode feeds bodies to the decoder of the operations whose inputs hold
-// everything: whatever they are there is an error of the request or a value,
-// and the value encodes to JSON that decodes to the same.
+// FuzzDecode decodes any body as the inputs of operations that cover all types. The
+// result is a client error or a value, and encoding and decoding the value returns it
+// unchanged.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `[]`, `{"TransactItems":[null]}`,
@@ -27,6 +27,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	table := table(f)
+	// Together these cover all types.
 	chosen := []*operation{table["TransactWriteItems"], table["Scan"], table["PutItem"], table["CreateTable"], table["UpdateTimeToLive"]}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var d decoder
@@ -34,7 +35,7 @@ func FuzzDecode(f *testing.F) {
 			in, err := o.decode(&d, body)
 			if err != nil {
 				if !isAPIError(err) || isServerFault(err) {
-					t.Fatalf("%s: %v is no error of the request", o.name, err)
+					t.Fatalf("%s: %v is not a client error", o.name, err)
 				}
 				continue
 			}
@@ -53,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// unexported leaves the SDK's markers out of a comparison.
+// unexported ignores the SDK's marker fields in a comparison.
 func unexported() cmp.Option {
 	return cmp.Options{
 		cmpopts.IgnoreUnexported(

@@ -16,73 +16,70 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// Config of a Handler. The zero value accepts any credentials.
+// Config configures a Handler. The zero value accepts any credentials.
 type Config struct {
-	// AccessKey and SecretKey, if set, are the only credentials accepted, and
-	// every signature is verified. If they are empty, any well-formed
-	// Signature Version 4 header is accepted, as nothing can be verified:
-	// listen on loopback only. One without the other is an error.
+	// AccessKey and SecretKey, if set, are the only accepted credentials, and every
+	// signature is verified. If both are empty, any well-formed Signature Version 4
+	// header is accepted without verification: listen on loopback only. Setting only
+	// one of them is an error.
 	AccessKey, SecretKey string
 
-	// Now is the clock that the dates of signatures are compared with; the
-	// default is time.Now. It must be safe for concurrent use.
+	// Now is the clock for checking the dates of signatures; the default is time.Now.
+	// It must be safe for concurrent use.
 	Now func() time.Time
 
-	// MaxBodies bounds what the bodies of all requests in flight take in memory, in
-	// bytes, beyond 64 KiB of each; requests for which there is no room get a
-	// ThrottlingException, which SDKs repeat. Zero means 256 MiB.
-	MaxBodies int64
+	// MaxBodyMemory is the maximum memory, in bytes, for the bodies of all requests in
+	// flight, not counting the first 64 KiB of each. Requests beyond it get a
+	// ThrottlingException, which SDKs retry. Zero means 256 MiB.
+	MaxBodyMemory int64
 
-	// Logger gets the failures of the store, which clients see only as an
-	// InternalServerError. By default they are logged nowhere.
+	// Logger receives the errors of the store, which clients see only as an
+	// InternalServerError. By default they are discarded.
 	Logger *slog.Logger
 
-	// Intercept, if set, is called for each request that reached the engine's
-	// door; see Interceptor. For tests.
+	// Intercept, if set, is called for each decoded request; see Interceptor. It is
+	// meant for tests.
 	Intercept Interceptor
 }
 
-// Interceptor stands between the protocol and the engine. It is called once
-// for each request that could be decoded, in the request's goroutine, and so
-// concurrently for concurrent requests. apply has the engine do the call, and
-// returns when that is done; calling it again does nothing. The context ends
-// when the client goes away.
+// Interceptor runs between the protocol and the engine. It is called once for each
+// request that can be decoded, in the request's goroutine, so concurrent requests call
+// it concurrently. apply executes the call in the engine and returns when it is done;
+// later calls of apply do nothing. ctx is canceled when the client disconnects.
 //
-// Returning nil answers with the engine's result, which is obtained first if
-// apply was not called. An error is answered in its place: if it is one of
-// the API's (a smithy.APIError, such as *types.TransactionConflictException)
-// as AWS would send it, and any other by breaking the connection without an
-// answer. So there are two ways to fail a call: not applied, by returning an
-// error without calling apply, and applied with the reply lost, by calling
-// apply first.
+// If it returns nil, the response is the engine's result; if apply was not called, it
+// is called then. If it returns an error of the API (a smithy.APIError such as
+// *types.TransactionConflictException), that error is the response, as AWS would send
+// it. Any other error breaks the connection without a response. A call can thus fail in
+// two ways: not applied, by returning an error without calling apply, and applied with
+// the reply lost, by calling apply first.
 type Interceptor func(ctx context.Context, call Call, apply func()) error
 
-// Call is one request as an Interceptor sees it.
+// Call is a request as an Interceptor sees it.
 type Call struct {
 	Operation string // "PutItem"
-	Input     any    // *dynamodb.PutItemInput, as it arrived; not to be changed once applied
+	Input     any    // *dynamodb.PutItemInput as received; must not be modified after apply
 }
 
 // Handler serves a DB. It is safe for concurrent use.
 type Handler struct {
-	db         *localdynamo.DB
-	operations map[string]*operation
-	leftOut    map[string]struct{} // operations of AWS that are answered by name
-	signatures *verifier           // nil if any is accepted
-	log        *slog.Logger
-	intercept  Interceptor
-	errors     errorCodec
-	bodies     *budget
-	exchanges  sync.Pool // of *exchange
+	db          *localdynamo.DB
+	operations  map[string]*operation
+	unsupported map[string]struct{} // AWS's operations that get an error of their own
+	signatures  *verifier           // nil accepts any signature
+	log         *slog.Logger
+	intercept   Interceptor
+	errors      errorCodec
+	bodies      *budget
+	exchanges   sync.Pool // of *exchange
 }
 
 var _ http.Handler = (*Handler)(nil)
 
-// New returns a Handler that serves db, which stays the caller's to close,
-// after the last request.
+// New returns a Handler that serves db. The caller closes db after the last request.
 func New(db *localdynamo.DB, config Config) (*Handler, error) {
 	if (config.AccessKey == "") != (config.SecretKey == "") {
-		return nil, errors.New("wire: an access key and a secret key go together; set both, or neither to accept any credentials")
+		return nil, errors.New("wire: only one of access key and secret key is set; set both, or neither to accept any credentials")
 	}
 	structs := plans{}
 	table, err := operations(structs)
@@ -94,17 +91,17 @@ func New(db *localdynamo.DB, config Config) (*Handler, error) {
 		return nil, fmt.Errorf("wire: %w", err)
 	}
 	h := &Handler{
-		db:         db,
-		operations: table,
-		leftOut:    leftOut(),
-		log:        config.Logger,
-		intercept:  config.Intercept,
-		errors:     codec,
+		db:          db,
+		operations:  table,
+		unsupported: unsupported(),
+		log:         config.Logger,
+		intercept:   config.Intercept,
+		errors:      codec,
 	}
-	if config.MaxBodies == 0 {
-		config.MaxBodies = 256 << 20
+	if config.MaxBodyMemory == 0 {
+		config.MaxBodyMemory = 256 << 20
 	}
-	h.bodies = &budget{left: config.MaxBodies}
+	h.bodies = &budget{left: config.MaxBodyMemory}
 	h.exchanges.New = func() any { return newExchange(h.bodies) }
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
@@ -115,8 +112,8 @@ func New(db *localdynamo.DB, config Config) (*Handler, error) {
 	return h, nil
 }
 
-// ServeHTTP answers one request. A connection that an Interceptor breaks ends
-// with the panic http.ErrAbortHandler, which net/http turns into just that.
+// ServeHTTP implements http.Handler. To break a connection for an Interceptor it panics
+// with http.ErrAbortHandler, as net/http prescribes.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.exchanges.Get().(*exchange)
 	defer h.release(x)
@@ -127,7 +124,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		x.out = append(append(append(x.out, "healthy: "...), r.Host...), ' ')
 		x.reply(w, r, http.StatusOK, plainText)
-	case r.Method != http.MethodPost || !speaksJSON(r):
+	case r.Method != http.MethodPost || !isDynamoDBJSON(r):
 		x.out = append(x.out, "<UnknownOperationException/>\n"...)
 		x.reply(w, r, http.StatusNotFound, plainText)
 	default:
@@ -139,10 +136,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxHead is how many bytes the URL and the headers of a request may have, as on AWS.
+// maxHead is the maximum size of the URL and headers of a request in bytes, as on AWS.
 const maxHead = 16 << 10
 
-// headSize is how many bytes the URL and the headers of a request have, more or less.
+// headSize returns the approximate size of the URL and headers of a request in bytes.
 func headSize(r *http.Request) int {
 	size := len(r.RequestURI) + len(r.Host)
 	for name, values := range r.Header {
@@ -153,19 +150,19 @@ func headSize(r *http.Request) int {
 	return size
 }
 
-// speaksJSON reports whether the body claims to be what the protocol is made
-// of; AWS takes plain application/json for it too.
-func speaksJSON(r *http.Request) bool {
-	given := r.Header.Get("Content-Type")
-	if given == amzJSON {
+// isDynamoDBJSON reports whether the Content-Type is that of the protocol. AWS also
+// accepts application/json.
+func isDynamoDBJSON(r *http.Request) bool {
+	contentType := r.Header.Get("Content-Type")
+	if contentType == amzJSON {
 		return true
 	}
-	media, _, err := mime.ParseMediaType(given)
+	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == amzJSON || media == "application/json")
 }
 
-// serve does what the request asks for, and leaves the answer in x.out. The
-// checks come in the order of AWS.
+// serve executes the request and writes the response body to x.out. The checks are in
+// AWS's order.
 func (h *Handler) serve(x *exchange, w http.ResponseWriter, r *http.Request) error {
 	op, err := h.target(r.Header.Get("X-Amz-Target"))
 	if err != nil {
@@ -175,7 +172,7 @@ func (h *Handler) serve(x *exchange, w http.ResponseWriter, r *http.Request) err
 	if err != nil {
 		return err
 	}
-	// Strangers are refused before they have sent anything that is kept.
+	// Reject clients without valid credentials before buffering their bodies.
 	if err := h.signatures.admit(auth); err != nil {
 		return err
 	}
@@ -185,27 +182,27 @@ func (h *Handler) serve(x *exchange, w http.ResponseWriter, r *http.Request) err
 	if err := h.signatures.verify(r, auth, x.in); err != nil {
 		return err
 	}
-	if err := x.unpack(r.Header.Get("Content-Encoding")); err != nil {
+	if err := x.decompress(r.Header.Get("Content-Encoding")); err != nil {
 		return err
 	}
 	return h.call(x, r, op)
 }
 
-// target finds the operation.
-func (h *Handler) target(given string) (*operation, error) {
-	service, name, _ := strings.Cut(given, ".")
+// target returns the operation that the X-Amz-Target header names.
+func (h *Handler) target(header string) (*operation, error) {
+	service, name, _ := strings.Cut(header, ".")
 	if service == "DynamoDB_20120810" {
 		if op := h.operations[name]; op != nil {
 			return op, nil
 		}
 	}
-	if _, known := h.leftOut[name]; known || service == "DynamoDBStreams_20120810" {
-		return nil, clientFault("UnknownOperationException", "localdynamo does not implement %s; its FIDELITY.md lists what is left out", given)
+	if _, known := h.unsupported[name]; known || service == "DynamoDBStreams_20120810" {
+		return nil, clientFault("UnknownOperationException", "localdynamo does not implement %s; its FIDELITY.md lists the unsupported operations", header)
 	}
-	return nil, clientFault("UnknownOperationException", "There is no operation %.100q; X-Amz-Target is to be DynamoDB_20120810 followed by a dot and the operation's name", given)
+	return nil, clientFault("UnknownOperationException", "Unknown operation %.100q; X-Amz-Target must be DynamoDB_20120810, a dot and the name of an operation", header)
 }
 
-// call decodes, applies and encodes.
+// call decodes the input, applies the operation and encodes the output.
 func (h *Handler) call(x *exchange, r *http.Request, op *operation) error {
 	in, err := op.decode(&x.decoder, x.in)
 	if err != nil {
@@ -215,22 +212,22 @@ func (h *Handler) call(x *exchange, r *http.Request, op *operation) error {
 	if err != nil {
 		return err
 	}
-	if here, ok := out.(*dynamodb.DescribeEndpointsOutput); ok {
-		locate(here, r.Host)
+	if endpoints, ok := out.(*dynamodb.DescribeEndpointsOutput); ok {
+		setAddress(endpoints, r.Host)
 	}
 	x.out = op.encode(x.out, out)
 	return nil
 }
 
-// locate puts the address that the client has found us under in place of the
-// engine's, which has none.
-func locate(out *dynamodb.DescribeEndpointsOutput, host string) {
+// setAddress sets the address to the host of the client's request; the engine does not
+// know its address.
+func setAddress(out *dynamodb.DescribeEndpointsOutput, host string) {
 	for i := range out.Endpoints {
 		out.Endpoints[i].Address = &host
 	}
 }
 
-// apply has the engine do it, unless the interceptor prevents that.
+// apply executes the operation, through the interceptor if there is one.
 func (h *Handler) apply(ctx context.Context, op *operation, in any) (any, error) {
 	if h.intercept == nil {
 		return op.run(h.db, ctx, in)
@@ -249,10 +246,10 @@ func (h *Handler) apply(ctx context.Context, op *operation, in any) (any, error)
 	return out, err
 }
 
-// fail leaves the error in x.out, and returns the status.
+// fail writes the error's body to x.out and returns the status.
 func (h *Handler) fail(x *exchange, r *http.Request, err error) int {
 	if !isAPIError(err) || isServerFault(err) {
-		if r.Context().Err() == nil { // else it is the client that went away
+		if r.Context().Err() == nil { // otherwise the client disconnected
 			h.log.ErrorContext(r.Context(), "localdynamo: request failed", "target", r.Header.Get("X-Amz-Target"), "error", err)
 		}
 	}

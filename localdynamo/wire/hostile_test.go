@@ -15,7 +15,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// stalled sends the head of a request and part of its body, and returns the connection.
+// stalled sends the headers of a request and a part of its body, and returns the
+// connection.
 func stalled(t *testing.T, url, authorization string, claimed, sent int) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -28,24 +29,25 @@ func stalled(t *testing.T, url, authorization string, claimed, sent int) net.Con
 	}
 	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-amz-json-1.0\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\n"+
 		"X-Amz-Date: %s\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n", time.Now().UTC().Format("20060102T150405Z"), authorization, claimed)
-	_, _ = io.WriteString(conn, strings.Repeat(" ", sent)) // it may have been refused before
+	_, _ = io.WriteString(conn, strings.Repeat(" ", sent)) // the request may already be rejected
 	return conn
 }
 
-// Bodies that stall share one budget; small requests go past them, and what they held is
-// free when they are gone.
+// TestStalledBodies: stalled bodies exhaust the budget, small requests still succeed, and
+// the budget is free again after the connections close.
 func TestStalledBodies(t *testing.T) {
-	url := serve(t, newHandler(t, wire.Config{MaxBodies: 2 << 20}))
+	t.Parallel()
+	url := serve(t, newHandler(t, wire.Config{MaxBodyMemory: 2 << 20}))
 	client := newClient(url, "any", "any")
 	var conns []net.Conn
 	throttled := false
 	for range 20 {
-		conn := stalled(t, url, anyone, 1<<20, 600<<10)
+		conn := stalled(t, url, unsignedHeader, 1<<20, 600<<10)
 		conns = append(conns, conn)
 		_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
-			continue // it waits for the rest
+			continue // the server waits for the rest
 		}
 		text, _ := io.ReadAll(res.Body)
 		if !strings.Contains(string(text), "ThrottlingException") {
@@ -55,7 +57,7 @@ func TestStalledBodies(t *testing.T) {
 		break
 	}
 	if !throttled || len(conns) < 3 {
-		t.Errorf("%d bodies of a MiB fit into 2 MiB", len(conns))
+		t.Errorf("%d bodies of 1 MiB within a budget of 2 MiB", len(conns))
 	}
 	if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: everyType()}); err != nil {
 		t.Errorf("a small request: %v", err)
@@ -64,13 +66,15 @@ func TestStalledBodies(t *testing.T) {
 		_ = conn.Close()
 	}
 	large := item{"pk": str("large"), "text": str(strings.Repeat("x", 390<<10))}
-	if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: large}); err != nil { // the SDK repeats it
+	if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: large}); err != nil { // the SDK retries
 		t.Errorf("a large request afterwards: %v", err)
 	}
 }
 
-// With keys, strangers are refused before their body has come.
-func TestStrangersAreRefusedAtOnce(t *testing.T) {
+// TestInvalidCredentialsRejectedBeforeBody: with keys set, a request with invalid
+// credentials is rejected before its body arrives.
+func TestInvalidCredentialsRejectedBeforeBody(t *testing.T) {
+	t.Parallel()
 	url := serve(t, newHandler(t, wire.Config{AccessKey: "AK", SecretKey: "secret"}))
 	day := time.Now().UTC().Format("20060102")
 	for want, authorization := range map[string]string{

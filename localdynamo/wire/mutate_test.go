@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// fullRequests are bodies with all members that lead anywhere, by operation.
+// fullRequests returns, by operation, a body with all supported members.
 func fullRequests() map[string]string {
 	const (
 		expressions = `"ConditionExpression":"#a = :a","ExpressionAttributeNames":{"#a":"a"},"ExpressionAttributeValues":{":a":{"S":"x"}},"ReturnValuesOnConditionCheckFailure":"ALL_OLD"`
@@ -46,8 +46,8 @@ func fullRequests() map[string]string {
 	}
 }
 
-// eachReplaced returns the JSON text with one value after the other replaced,
-// and, alone, taken out.
+// eachReplaced yields copies of the JSON text, each with one value replaced or one
+// object member removed.
 func eachReplaced(text, by string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		var root, replacement any

@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// operations is the table of what the engine can do, by name.
+// operations returns the supported operations by name.
 func operations(structs plans) (map[string]*operation, error) {
 	table := make(map[string]*operation)
 	for _, o := range []*operation{
@@ -46,8 +46,8 @@ func operations(structs plans) (map[string]*operation, error) {
 	return table, nil
 }
 
-// leftOut names the operations of AWS that the engine does not have.
-func leftOut() map[string]struct{} {
+// unsupported returns the names of AWS's operations that the engine does not support.
+func unsupported() map[string]struct{} {
 	names := make(map[string]struct{})
 	for name := range strings.FieldsSeq(`
 		BatchExecuteStatement ExecuteStatement ExecuteTransaction
@@ -69,15 +69,15 @@ func leftOut() map[string]struct{} {
 	return names
 }
 
-// operation is one line of the table.
+// operation is an entry of the operation table.
 type operation struct {
 	name            string
-	inType, outType reflect.Type // of the structs
+	inType, outType reflect.Type // the SDK's input and output structs
 	in, out         *plan
 	run             func(db *localdynamo.DB, ctx context.Context, in any) (any, error)
 }
 
-// method is what the engine's methods look like: those of the SDK's client.
+// method is the signature of the engine's methods, the same as of the SDK's client.
 type method[In, Out any] func(*localdynamo.DB, context.Context, *In, ...func(*dynamodb.Options)) (*Out, error)
 
 func op[In, Out any](name string, do method[In, Out]) *operation {
@@ -95,13 +95,13 @@ func (o *operation) compile(structs plans) (err error) {
 	if o.in, err = structs.of(o.inType); err != nil {
 		return err
 	}
-	o.in.demand(make(map[*plan]bool))
+	o.in.findRequired(make(map[*plan]bool))
 	o.out, err = structs.of(o.outType)
 	return err
 }
 
-// decode makes the engine's input of a body. An error is a *malformedError or
-// a ValidationException.
+// decode decodes a body into the engine's input. An error is a SerializationException
+// or a ValidationException.
 func (o *operation) decode(d *decoder, body []byte) (any, error) {
 	if err := d.begin(body); err != nil {
 		return nil, err
@@ -113,14 +113,14 @@ func (o *operation) decode(d *decoder, body []byte) (any, error) {
 	if err := d.end(); err != nil {
 		return nil, err
 	}
-	if err := missing(o.in, in.Elem()); err != nil {
+	if err := checkRequired(o.in, in.Elem()); err != nil {
 		return nil, err
 	}
-	return in.Interface(), d.complaint
+	return in.Interface(), d.deferred
 }
 
-// encode appends the body of an answer: nothing, as on AWS, of an operation that has
-// nothing to say, such as TagResource.
+// encode appends the body of a response. For an operation without output members, such
+// as TagResource, it is empty, as on AWS.
 func (o *operation) encode(dst []byte, out any) []byte {
 	if len(o.out.members.list) == 0 {
 		return dst

@@ -13,15 +13,15 @@ import (
 	"github.com/go-faster/jx"
 )
 
-// plan is how values of one type of the SDK are read and written.
+// plan encodes and decodes the values of one SDK type.
 type plan struct {
-	decode func(*decoder, reflect.Value) error // the value is addressable; no null follows
+	decode func(*decoder, reflect.Value) error // the value is addressable; the JSON is not null
 	encode func([]byte, reflect.Value) []byte
 
-	absent  func(reflect.Value) bool // never written, and missing if required; nil is never
+	absent  func(reflect.Value) bool // reports whether a value is omitted; nil means never
 	elem    *plan                    // of a pointer, list or map
 	members *members                 // of a struct
-	checks  bool                     // something is required, of it or of what it holds
+	checks  bool                     // it has required members, directly or nested
 }
 
 // members are the fields of a struct that are members of the JSON object.
@@ -30,20 +30,20 @@ type members struct {
 	byName map[string]*member
 }
 
-// member is one field.
+// member is a field of a struct.
 type member struct {
 	name     string
-	prefix   []byte // as written: "name":
+	prefix   []byte // the encoded name with its colon
 	index    int
 	required bool
 	plan     *plan
 }
 
-// plans are the plans by type. It is filled by New, and only read later.
+// plans holds the plans by type. New fills it; later it is only read.
 type plans map[reflect.Type]*plan
 
-// of returns the plan for a type, and compiles it if it is new. The error
-// names a type that the SDK did not use when this package was written.
+// of returns the plan for a type, compiling it on first use. It returns an error for
+// kinds of types that the SDK does not use.
 func (ps plans) of(t reflect.Type) (*plan, error) {
 	if p := ps[t]; p != nil {
 		return p, nil
@@ -64,13 +64,13 @@ func (ps plans) of(t reflect.Type) (*plan, error) {
 	case reflect.Struct:
 		err = ps.structure(t, p)
 	default:
-		err = fmt.Errorf("no JSON is known for the type %s", t)
+		err = fmt.Errorf("type %s: no JSON encoding", t)
 	}
 	return p, err
 }
 
-// leaf makes the plans that need no other. The first ones are for what is in
-// every message, and go past reflection.
+// leaf fills in plans that need no other plan and reports whether t has one. The first
+// ones are for types in every message and avoid reflection.
 func leaf(t reflect.Type, p *plan) bool {
 	switch t {
 	case reflect.TypeFor[map[string]types.AttributeValue]():
@@ -106,7 +106,7 @@ func leaf(t reflect.Type, p *plan) bool {
 	return kindLeaf(t, p)
 }
 
-// direct is for types whose values are handled as they are.
+// direct fills in the plan for a type with typed codec functions.
 func direct[T any](p *plan, decode func(*decoder) (T, error), encode func([]byte, T) []byte) {
 	p.decode = func(d *decoder, v reflect.Value) error {
 		read, err := decode(d)
@@ -117,12 +117,12 @@ func direct[T any](p *plan, decode func(*decoder) (T, error), encode func([]byte
 		if v.CanAddr() {
 			return encode(dst, *v.Addr().Interface().(*T))
 		}
-		return encode(dst, v.Interface().(T)) // of a map
+		return encode(dst, v.Interface().(T)) // a map value
 	}
 }
 
-// kindLeaf is for integers, and for the SDK's own types of strings, whose
-// empty value is none.
+// kindLeaf fills in plans for integers and for the SDK's named string types, which are
+// absent if empty.
 func kindLeaf(t reflect.Type, p *plan) bool {
 	switch t.Kind() {
 	case reflect.String:
@@ -173,7 +173,7 @@ func (ps plans) slice(t reflect.Type, p *plan) (err error) {
 		return err
 	}
 	p.decode = func(d *decoder, v reflect.Value) error {
-		if err := d.opensList(); err != nil {
+		if err := d.expectList(); err != nil {
 			return err
 		}
 		v.Set(reflect.MakeSlice(t, 0, 0))
@@ -196,11 +196,11 @@ func (ps plans) slice(t reflect.Type, p *plan) (err error) {
 	return nil
 }
 
-// decodeElement reads an element of a list or map. A null leaves a struct
-// without its members, so that what is missing there is reported.
+// decodeElement decodes an element of a list or map. A null struct is decoded as empty,
+// so that checkRequired reports its missing members.
 func (d *decoder) decodeElement(p *plan, v reflect.Value) error {
 	if p.members == nil && v.Kind() != reflect.Interface {
-		if absent, err := d.element(); absent || err != nil {
+		if absent, err := d.nullElement(); absent || err != nil {
 			return err
 		}
 	} else if p.members != nil {
@@ -218,7 +218,7 @@ func (ps plans) dictionary(t reflect.Type, p *plan) (err error) {
 	}
 	p.decode = func(d *decoder, v reflect.Value) error {
 		class := "java.util.Map<java.lang.String, " + javaClass(t.Elem()) + ">"
-		if err := d.opens(jx.Object, class, "Unexpected field type"); err != nil {
+		if err := d.expect(jx.Object, class, "Unexpected field type"); err != nil {
 			return err
 		}
 		v.Set(reflect.MakeMap(t))
@@ -251,7 +251,7 @@ func (ps plans) dictionary(t reflect.Type, p *plan) (err error) {
 	return nil
 }
 
-// javaClass is what AWS's messages call a type.
+// javaClass returns the name of a type in AWS's messages.
 func javaClass(t reflect.Type) string {
 	if t.Kind() == reflect.String {
 		return "java.lang.String"
@@ -282,7 +282,7 @@ func (ps plans) structure(t reflect.Type, p *plan) error {
 	}
 	class := "class com.amazonaws.dynamodb.v20120810." + t.Name()
 	p.decode = func(d *decoder, v reflect.Value) error {
-		if err := d.opens(jx.Object, class, "Unexpected value type in payload"); err != nil {
+		if err := d.expect(jx.Object, class, "Unexpected value type in payload"); err != nil {
 			return err
 		}
 		return m.decode(d, v)
@@ -291,7 +291,7 @@ func (ps plans) structure(t reflect.Type, p *plan) error {
 	return nil
 }
 
-// decode sets the fields of v that are there, and ignores unknown members.
+// decode sets the fields of v and ignores unknown members.
 func (m *members) decode(d *decoder, v reflect.Value) error {
 	return d.object(func(key []byte) error {
 		f := m.byName[string(key)]
@@ -321,7 +321,7 @@ func (m *members) encode(dst []byte, v reflect.Value) []byte {
 	return append(dst, '}')
 }
 
-// lowerFirst is how AWS's messages spell a member.
+// lowerFirst returns the name of a member as in AWS's messages.
 func lowerFirst(name string) string {
 	r, size := utf8.DecodeRuneInString(name)
 	return string(unicode.ToLower(r)) + name[size:]

@@ -18,6 +18,7 @@ import (
 )
 
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	status, _, body := send(t, newHandler(t, wire.Config{}), httptest.NewRequest(http.MethodGet, "http://localhost:8000/", nil))
 	if status != http.StatusOK || body != "healthy: localhost:8000 " {
 		t.Errorf("got %d %q", status, body)
@@ -25,6 +26,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestOtherMethodsAndContentTypes(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	for _, change := range []func(*http.Request){
 		func(r *http.Request) { r.Method = http.MethodPut },
@@ -49,12 +51,13 @@ func TestOtherMethodsAndContentTypes(t *testing.T) {
 }
 
 func TestTarget(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	for _, test := range []struct{ target, message string }{
-		{"", "There is no operation"},
-		{"GetItem", "There is no operation"},
-		{"DynamoDB_20111205.GetItem", "There is no operation"},
-		{"DynamoDB_20120810.getItem", "There is no operation"},
+		{"", "Unknown operation"},
+		{"GetItem", "Unknown operation"},
+		{"DynamoDB_20111205.GetItem", "Unknown operation"},
+		{"DynamoDB_20120810.getItem", "Unknown operation"},
 		{"DynamoDB_20120810.ExecuteStatement", "localdynamo does not implement DynamoDB_20120810.ExecuteStatement; its FIDELITY.md"},
 		{"DynamoDBStreams_20120810.ListStreams", "localdynamo does not implement DynamoDBStreams_20120810.ListStreams; its FIDELITY.md"},
 	} {
@@ -73,9 +76,10 @@ const (
 	invalid       = `{"__type":"com.amazon.coral.validate#ValidationException","message":"`
 )
 
-// What is asked with a body, and how the answer begins. Where a text is
-// AWS's, all of it is there.
+// TestBodies checks the beginning of the response to each body. Messages that are AWS's
+// are complete.
 func TestBodies(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	for _, test := range []struct{ operation, body, want string }{
 		{"GetItem", ``, serialization},
@@ -102,7 +106,7 @@ func TestBodies(t *testing.T) {
 		{"GetItem", `{"Key":{"pk":{"B":"abc"}}}`, serialization + `Base64 encoded length is expected a multiple of 4 bytes but found: 3"}`},
 		{"GetItem", `{"Key":{"pk":{"B":"ab!="}}}`, serialization + `Invalid Base64`},
 		{"GetItem", `{"Key":{"pk":{"B":"YWJ\n\n\n\n\n"}}}`, serialization + `Invalid Base64`},
-		{"GetItem", `{"Key":{"pk":{"B":"YWK="}}}`, serialization + `Invalid Base64`}, // bits left over
+		{"GetItem", `{"Key":{"pk":{"B":"YWK="}}}`, serialization + `Invalid Base64`}, // trailing bits
 		{"GetItem", `{"Key":{"pk":{"SS":"a"}}}`, serialization + `Unexpected field type"}`},
 		{"GetItem", `{"Key":{"pk":{"SS":[1]}}}`, serialization + `NUMBER_VALUE cannot be converted to String"}`},
 		{"GetItem", `{"AttributesToGet":{}}`, serialization + `Start of structure or map found where not expected"}`},
@@ -132,8 +136,9 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// However deep the nesting, it is refused by the kind of error that it is.
+// TestNesting: each depth of nesting gets the right kind of error.
 func TestNesting(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	nested := func(levels int) string {
 		return `{"TableName":"things","Item":{"pk":{"S":"a"},"v":` + strings.Repeat(`{"L":[`, levels) + `{"S":"x"}` + strings.Repeat(`]}`, levels) + `}}`
@@ -159,6 +164,7 @@ func TestNesting(t *testing.T) {
 }
 
 func TestRequiredMembers(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	null := func(path string) string {
 		return "Value null at '" + path + "' failed to satisfy constraint: Member must not be null"
@@ -182,8 +188,7 @@ func TestRequiredMembers(t *testing.T) {
 	}
 }
 
-// sameMembers compares messages whose parts come in no order that means
-// anything.
+// sameMembers compares validation messages, ignoring the order of their parts.
 func sameMembers(got, want string) bool {
 	if len(got) != len(want) {
 		return false
@@ -197,9 +202,10 @@ func sameMembers(got, want string) bool {
 	return true
 }
 
-// Whatever members are missing, or null, where they are, the engine answers.
-// The bodies are those of a full request with one branch taken out.
-func TestEveryMemberMayBeMissing(t *testing.T) {
+// TestMissingMembers removes or replaces each part of a full request. The response is
+// never a server fault.
+func TestMissingMembers(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	for operation, full := range fullRequests() {
 		for _, without := range []string{"null", "{}", "[]"} {
@@ -214,6 +220,7 @@ func TestEveryMemberMayBeMissing(t *testing.T) {
 }
 
 func TestErrorBodies(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	if status, got := ask(t, h, "PutItem", `{"TableName":"things","Item":{"pk":{"S":"a"}}}`); status != http.StatusOK {
 		t.Fatal(got)
@@ -248,9 +255,10 @@ func TestErrorBodies(t *testing.T) {
 	}
 }
 
-// boto3 and others fall over answers without the lists and maps that AWS
-// always sends.
-func TestEmptyAnswers(t *testing.T) {
+// TestEmptyResponses: AWS always sends certain lists and maps, and boto3 and others
+// fail without them.
+func TestEmptyResponses(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	const nothing = `"KeyConditionExpression":"pk = :p","ExpressionAttributeValues":{":p":{"S":"nothing"}}`
 	for _, test := range []struct{ operation, body, want string }{
@@ -270,8 +278,9 @@ func TestEmptyAnswers(t *testing.T) {
 	}
 }
 
-// A failing store is a fault of the server, without its particulars.
+// TestServerFault: an error of the store becomes a server fault without details.
 func TestServerFault(t *testing.T) {
+	t.Parallel()
 	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 	h, err := wire.New(db, wire.Config{})
 	if err != nil {
@@ -286,7 +295,7 @@ func TestServerFault(t *testing.T) {
 	}
 }
 
-func packed(t testing.TB, s string) *bytes.Buffer {
+func compress(t testing.TB, s string) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -299,10 +308,11 @@ func packed(t testing.TB, s string) *bytes.Buffer {
 	return &b
 }
 
-func TestPackedRequest(t *testing.T) {
+func TestCompressedRequest(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
-	for range 2 { // the second uses the first one's memory
-		r := request("DescribeTable", packed(t, `{"TableName":"things"}`))
+	for range 2 { // the second round reuses the buffers of the first
+		r := request("DescribeTable", compress(t, `{"TableName":"things"}`))
 		r.Header.Set("Content-Encoding", "gzip")
 		if status, _, body := send(t, h, r); status != http.StatusOK {
 			t.Errorf("got %d %s", status, body)
@@ -317,7 +327,7 @@ func TestPackedRequest(t *testing.T) {
 		if status, _, body := send(t, h, r); status != http.StatusOK {
 			t.Errorf("deflate: got %d %s", status, body)
 		}
-		for coding, body := range map[string]string{"gzip": "not gzip at all", "deflate": "no zlib", "br": "{}"} {
+		for coding, body := range map[string]string{"gzip": "not gzip", "deflate": "not zlib", "br": "{}"} {
 			r := request("DescribeTable", strings.NewReader(body))
 			r.Header.Set("Content-Encoding", coding)
 			if status, _, got := send(t, h, r); status != http.StatusBadRequest || !strings.HasPrefix(got, serialization) {
@@ -327,7 +337,8 @@ func TestPackedRequest(t *testing.T) {
 	}
 }
 
-func TestPackedAnswer(t *testing.T) {
+func TestCompressedResponse(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	frame := len(`{"Item":{"pk":{"S":"edge-"},"v":{"S":""}}}`)
 	for name, v := range map[string]string{
@@ -347,7 +358,7 @@ func TestPackedAnswer(t *testing.T) {
 		{"large", "gzip", "gzip"},
 		{"large", "GZIP", "gzip"},
 		{"large", "deflate", "deflate"},
-		{"large", "deflate", "deflate"}, // by the first one's writer
+		{"large", "deflate", "deflate"}, // reuses the writer
 		{"large", "deflate, gzip", "gzip"},
 		{"large", "deflate, gzip;q=0.5", "deflate"},
 		{"large", "deflate;q=0, gzip;q=0.001", "gzip"},
@@ -363,18 +374,18 @@ func TestPackedAnswer(t *testing.T) {
 			continue
 		}
 		if sum := strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(body))), 10); header.Get("X-Amz-Crc32") != sum {
-			t.Errorf("%s with %q: the checksum is not that of what is sent", test.pk, test.accept)
+			t.Errorf("%s with %q: X-Amz-Crc32 is not the checksum of the body as sent", test.pk, test.accept)
 		}
 		if test.coding != "" && len(body) > 500 {
-			t.Errorf("%s with %q: packed to %d bytes", test.pk, test.accept, len(body))
+			t.Errorf("%s with %q: compressed to %d bytes", test.pk, test.accept, len(body))
 		}
-		if body = unpacked(t, test.coding, body); !strings.HasPrefix(body, `{"Item":{`) || !strings.HasSuffix(body, "}}}") {
+		if body = uncompress(t, test.coding, body); !strings.HasPrefix(body, `{"Item":{`) || !strings.HasSuffix(body, "}}}") {
 			t.Errorf("%s with %q: got %.100s", test.pk, test.accept, body)
 		}
 	}
 }
 
-func unpacked(t testing.TB, coding, s string) string {
+func uncompress(t testing.TB, coding, s string) string {
 	t.Helper()
 	var r io.Reader = strings.NewReader(s)
 	var err error
@@ -394,8 +405,9 @@ func unpacked(t testing.TB, coding, s string) string {
 	return string(plain)
 }
 
-// TestServer: what all answers have, and those of operations that have nothing to say.
-func TestServer(t *testing.T) {
+// TestEmptyBody: operations without output members have an empty body; others do not.
+func TestEmptyBody(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	arn := `"ResourceArn":"arn:aws:dynamodb:local:000000000000:table/things"`
 	for _, test := range []struct{ operation, body string }{
@@ -407,7 +419,7 @@ func TestServer(t *testing.T) {
 			t.Errorf("%s: got %d %q, %v", test.operation, status, body, header)
 		}
 		if got := header.Get("Server"); got != "Server" {
-			t.Errorf("the server is %q", got)
+			t.Errorf("Server header is %q", got)
 		}
 	}
 	if status, got := ask(t, h, "DeleteItem", `{"TableName":"things","Key":{"pk":{"S":"absent"}}}`); status != http.StatusOK || got != "{}" {
@@ -415,8 +427,9 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestDepartures: what FIDELITY.md says of requests.
-func TestDepartures(t *testing.T) {
+// TestUnsupportedFeatures checks what FIDELITY.md says about requests.
+func TestUnsupportedFeatures(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{AccessKey: "AK", SecretKey: "secret"})
 	const text = `{"TableName":"things"}`
 
@@ -433,7 +446,7 @@ func TestDepartures(t *testing.T) {
 	crossOrigin := signedRequest(t, text)
 	crossOrigin.Header.Set("Origin", "https://example.com")
 	if status, header, body := send(t, h, crossOrigin); status != http.StatusOK || header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("of another origin: got %d %s, %v", status, body, header)
+		t.Errorf("cross-origin: got %d %s, %v", status, body, header)
 	}
 	preflight := httptest.NewRequest(http.MethodOptions, "http://localhost:8000/", nil)
 	preflight.Header.Set("Origin", "https://example.com")
@@ -448,8 +461,9 @@ func TestDepartures(t *testing.T) {
 	}
 }
 
-// TestLargeHead: the URL and the headers have 16 KB together at most.
-func TestLargeHead(t *testing.T) {
+// TestHeadSizeLimit: URL and headers together have at most 16 KiB.
+func TestHeadSizeLimit(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	for _, test := range []struct{ name, path, value string }{
 		{"a header", "/", strings.Repeat("x", 16<<10)},
@@ -470,12 +484,13 @@ func TestLargeHead(t *testing.T) {
 	}
 }
 
-func TestNew(t *testing.T) {
+func TestNewRequiresBothKeys(t *testing.T) {
+	t.Parallel()
 	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 	defer db.Close()
 	for _, config := range []wire.Config{{AccessKey: "a"}, {SecretKey: "b"}} {
 		if _, err := wire.New(db, config); err == nil {
-			t.Errorf("%+v was accepted", config)
+			t.Errorf("%+v accepted", config)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// requiredMembers are the members that AWS's model requires, by the name of
-// their struct. The SDKs see to them before they send; other clients may not,
-// and the engine must not meet a nil where its own callers cannot have one.
+// requiredMembers returns the members that AWS's model requires, by struct name. SDKs
+// check them before sending, other clients may not, and the engine does not expect nil
+// there.
 func requiredMembers() map[string]map[string]bool {
 	names := map[string]string{
 		"BatchGetItemInput":       "RequestItems",
@@ -78,15 +78,15 @@ func requiredMembers() map[string]map[string]bool {
 	return sets
 }
 
-// maxReported is how many constraint failures AWS reports at once.
+// maxReported is the maximum number of constraint violations in AWS's message.
 const maxReported = 10
 
-// missing complains about required members that are not there; nil if none is.
-func missing(p *plan, v reflect.Value) error {
+// checkRequired returns a ValidationException if required members are absent.
+func checkRequired(p *plan, v reflect.Value) error {
 	if p.complete(v) || isNameless(v) {
 		return nil
 	}
-	paths := p.absentees(v, "", nil)
+	paths := p.missingPaths(v, "", nil)
 	paths = paths[:min(len(paths), maxReported)]
 	failures := make([]string, len(paths))
 	for i, path := range paths {
@@ -99,32 +99,32 @@ func missing(p *plan, v reflect.Value) error {
 	return validation(fmt.Sprintf("%d validation error%s detected: %s", len(failures), plural, strings.Join(failures, "; ")))
 }
 
-// isNameless reports whether v asks for a table without a name. AWS has other
-// words for that, which the engine says, and it looks at nothing else then.
+// isNameless reports whether v is a CreateTable without a table name. AWS then checks
+// nothing else and has a different message, which the engine returns.
 func isNameless(v reflect.Value) bool {
 	in, ok := v.Interface().(dynamodb.CreateTableInput)
 	return ok && in.TableName == nil
 }
 
-// demand finds out whether the plan, or one that it leads to, has required
-// members: where none has, nothing needs to be looked at.
-func (p *plan) demand(seen map[*plan]bool) bool {
+// findRequired computes p.checks: whether p or a plan reachable from it has required
+// members. Values of other plans need no check.
+func (p *plan) findRequired(seen map[*plan]bool) bool {
 	if p == nil || seen[p] {
 		return p != nil && p.checks
 	}
 	seen[p] = true
-	p.checks = p.elem.demand(seen)
+	p.checks = p.elem.findRequired(seen)
 	if p.members == nil {
 		return p.checks
 	}
 	for _, f := range p.members.list {
-		below := f.plan.demand(seen) // of all of them
-		p.checks = p.checks || f.required || below
+		nested := f.plan.findRequired(seen) // call it for every member
+		p.checks = p.checks || f.required || nested
 	}
 	return p.checks
 }
 
-// complete reports whether everything required is there.
+// complete reports whether all required members are present.
 func (p *plan) complete(v reflect.Value) bool {
 	switch {
 	case !p.checks:
@@ -133,7 +133,7 @@ func (p *plan) complete(v reflect.Value) bool {
 		for i := range p.members.list {
 			f := &p.members.list[i]
 			field := v.Field(f.index)
-			if f.plan.lacks(field) {
+			if f.plan.isAbsent(field) {
 				if f.required {
 					return false
 				}
@@ -162,18 +162,18 @@ func (p *plan) complete(v reflect.Value) bool {
 	return true
 }
 
-// lacks reports whether a member's value is that of one that is not there.
-func (p *plan) lacks(v reflect.Value) bool { return p.absent != nil && p.absent(v) }
+// isAbsent reports whether v is the value of an absent member.
+func (p *plan) isAbsent(v reflect.Value) bool { return p.absent != nil && p.absent(v) }
 
-// absentees adds the paths of what complete misses, in AWS's notation.
-func (p *plan) absentees(v reflect.Value, path string, found []string) []string {
+// missingPaths appends the paths of absent required members, in AWS's notation.
+func (p *plan) missingPaths(v reflect.Value, path string, found []string) []string {
 	if p.members != nil {
 		for _, f := range p.members.list {
 			at := strings.TrimPrefix(path+"."+lowerFirst(f.name), ".")
 			field := v.Field(f.index)
 			switch {
-			case !f.plan.lacks(field):
-				found = f.plan.absentees(field, at, found)
+			case !f.plan.isAbsent(field):
+				found = f.plan.missingPaths(field, at, found)
 			case f.required:
 				found = append(found, at)
 			}
@@ -185,16 +185,16 @@ func (p *plan) absentees(v reflect.Value, path string, found []string) []string 
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		found = p.elem.absentees(v.Elem(), path, found)
+		found = p.elem.missingPaths(v.Elem(), path, found)
 	case reflect.Slice:
 		for i := range v.Len() {
-			found = p.elem.absentees(v.Index(i), fmt.Sprintf("%s.%d.member", path, i+1), found)
+			found = p.elem.missingPaths(v.Index(i), fmt.Sprintf("%s.%d.member", path, i+1), found)
 		}
 	case reflect.Map:
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, key := range keys {
-			found = p.elem.absentees(v.MapIndex(key), path+"."+key.String()+".member", found)
+			found = p.elem.missingPaths(v.MapIndex(key), path+"."+key.String()+".member", found)
 		}
 	}
 	return found

@@ -13,21 +13,21 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// maxSkew is how far the date of a signature may lie from ours, either way.
+// maxSkew is the maximum difference between the date of a signature and the clock.
 const maxSkew = 15 * time.Minute
 
-// signatureTime is the form of X-Amz-Date.
+// signatureTime is the format of X-Amz-Date.
 const signatureTime = "20060102T150405Z"
 
 // authorization is a well-formed Authorization header of Signature Version 4.
 type authorization struct {
 	accessKey, date, region, service, terminator string
-	signedHeaders                                string // names in lower case, between semicolons
+	signedHeaders                                string // header names separated by semicolons
 	signature                                    string
 	signed                                       string // X-Amz-Date or Date
 }
 
-// parseAuthorization checks the form of the header, in AWS's order and words.
+// parseAuthorization parses the header, with AWS's order of checks and messages.
 func parseAuthorization(header http.Header) (authorization, error) {
 	given := header.Get("Authorization")
 	if !strings.HasPrefix(given, "AWS4-") {
@@ -58,7 +58,7 @@ func parseAuthorization(header http.Header) (authorization, error) {
 	return a, a.scope(credential)
 }
 
-// checkParts says what of the header is not there.
+// checkParts returns an error that lists the missing parts of the header.
 func (a *authorization) checkParts(given, credential string) error {
 	missing := ""
 	for _, part := range []struct{ name, value string }{
@@ -77,7 +77,7 @@ func (a *authorization) checkParts(given, credential string) error {
 	return clientFault("IncompleteSignatureException", "%sAuthorization=%s", missing, given)
 }
 
-// scope takes the credential apart. An access key may itself hold slashes.
+// scope splits the credential. The access key itself may contain slashes.
 func (a *authorization) scope(credential string) error {
 	key, parts := credential, [4]string{}
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -91,11 +91,11 @@ func (a *authorization) scope(credential string) error {
 	return nil
 }
 
-// verifier checks signatures against one pair of keys. A nil one accepts all.
+// verifier verifies signatures with one pair of keys. A nil verifier accepts all.
 type verifier struct {
 	credentials aws.Credentials
 	now         func() time.Time
-	signer      *v4.Signer // keeps the keys that it derives
+	signer      *v4.Signer // caches derived keys
 }
 
 func newVerifier(config Config) *verifier {
@@ -110,8 +110,8 @@ func newVerifier(config Config) *verifier {
 	return v
 }
 
-// admit checks what can be checked before the body has come: date, scope, access key,
-// and that what decides about the request is signed.
+// admit checks what it can before the body arrives: the date, scope and access key, and
+// that X-Amz-Target, which selects the operation, is signed.
 func (v *verifier) admit(a authorization) error {
 	if v == nil {
 		return nil
@@ -132,33 +132,33 @@ func (v *verifier) admit(a authorization) error {
 	return nil
 }
 
-// verify signs what the request, which was admitted, says it has signed, and compares.
-// The body is as it was sent, not unpacked.
+// verify recomputes the signature of an admitted request and compares. body is the body
+// as sent, before decompression.
 func (v *verifier) verify(r *http.Request, a authorization, body []byte) error {
 	if v == nil {
 		return nil
 	}
 	signed, err := time.Parse(signatureTime, a.signed)
 	if err != nil {
-		return fmt.Errorf("wire: verify signature: %w", err) // it was admitted
+		return fmt.Errorf("wire: verify signature: %w", err) // cannot happen: admit parsed it
 	}
-	again, err := signedPart(r, a)
+	resigned, err := signedOnly(r, a)
 	if err != nil {
 		return err
 	}
 	hash := sha256.Sum256(body)
-	if err := v.signer.SignHTTP(r.Context(), v.credentials, again, hex.EncodeToString(hash[:]), a.service, a.region, signed); err != nil {
+	if err := v.signer.SignHTTP(r.Context(), v.credentials, resigned, hex.EncodeToString(hash[:]), a.service, a.region, signed); err != nil {
 		return fmt.Errorf("wire: verify signature: %w", err)
 	}
-	// All of the header but its spaces is the same if the signature is.
-	_, ours, _ := strings.Cut(again.Header.Get("Authorization"), "Signature=")
-	if subtle.ConstantTimeCompare([]byte(ours), []byte(a.signature)) != 1 {
+	// Equal signatures imply that the other parts of the header are equal too.
+	_, want, _ := strings.Cut(resigned.Header.Get("Authorization"), "Signature=")
+	if subtle.ConstantTimeCompare([]byte(want), []byte(a.signature)) != 1 {
 		return clientFault("InvalidSignatureException", "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.")
 	}
 	return nil
 }
 
-// checkScope compares the credential's scope and the date with what is so.
+// checkScope checks the date of the signature and the scope of the credential.
 func (v *verifier) checkScope(a authorization, signed time.Time) error {
 	now := v.now().UTC()
 	switch early, late := now.Add(-maxSkew), now.Add(maxSkew); {
@@ -179,11 +179,10 @@ func (v *verifier) checkScope(a authorization, signed time.Time) error {
 	return nil
 }
 
-// signedPart copies the request with nothing but its signed headers. The
-// signer adds host and X-Amz-Date, and the length if it is above zero, so
-// that all of them have to be among those; it leaves out user-agent,
-// transfer-encoding and x-amzn-trace-id, which no SDK signs.
-func signedPart(r *http.Request, a authorization) (*http.Request, error) {
+// signedOnly returns a copy of the request with only the signed headers. The signer adds
+// host, X-Amz-Date and a content length above zero, so these must be signed. It ignores
+// user-agent, transfer-encoding and x-amzn-trace-id, which no SDK signs.
+func signedOnly(r *http.Request, a authorization) (*http.Request, error) {
 	part := &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: make(http.Header)}
 	names := ";" + strings.ToLower(a.signedHeaders) + ";"
 	if !strings.Contains(names, ";host;") {
@@ -200,6 +199,6 @@ func signedPart(r *http.Request, a authorization) (*http.Request, error) {
 		}
 	}
 	target := *r.URL
-	part.URL = &target // the signer changes it
+	part.URL = &target // the signer modifies it
 	return part, nil
 }

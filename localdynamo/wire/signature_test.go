@@ -15,6 +15,7 @@ import (
 )
 
 func TestMalformedAuthorization(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{})
 	const incomplete = `{"__type":"com.amazon.coral.service#IncompleteSignatureException","message":"`
 	for _, test := range []struct{ authorization, date, want string }{
@@ -22,10 +23,10 @@ func TestMalformedAuthorization(t *testing.T) {
 		{"Basic YTpi", "20260102T030405Z", `{"__type":"com.amazon.coral.service#MissingAuthenticationTokenException"`},
 		{"AWS4-", "", incomplete + `Authorization header requires 'Credential' parameter. Authorization header requires 'Signature' parameter. ` +
 			`Authorization header requires 'SignedHeaders' parameter. Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header. Authorization=AWS4-"}`},
-		{strings.Replace(anyone, "SignedHeaders", "Signed", 1), "20260102T030405Z", incomplete + `Authorization header requires 'SignedHeaders' parameter. Authorization=`},
-		{anyone, "", incomplete + `Authorization header requires existence of either`},
-		{strings.Replace(anyone, "SHA256", "SHA1", 1), "20260102T030405Z", incomplete + `Unsupported AWS 'algorithm': 'AWS4-HMAC-SHA1'`},
-		{strings.Replace(anyone, "/dynamodb", "", 1), "20260102T030405Z", incomplete + `Credential must have exactly 5 slash-delimited elements, e.g. keyid/date/region/service/term, got 'anyone/20260102/us-east-1/aws4_request'"}`},
+		{strings.Replace(unsignedHeader, "SignedHeaders", "Signed", 1), "20260102T030405Z", incomplete + `Authorization header requires 'SignedHeaders' parameter. Authorization=`},
+		{unsignedHeader, "", incomplete + `Authorization header requires existence of either`},
+		{strings.Replace(unsignedHeader, "SHA256", "SHA1", 1), "20260102T030405Z", incomplete + `Unsupported AWS 'algorithm': 'AWS4-HMAC-SHA1'`},
+		{strings.Replace(unsignedHeader, "/dynamodb", "", 1), "20260102T030405Z", incomplete + `Credential must have exactly 5 slash-delimited elements, e.g. keyid/date/region/service/term, got 'anyone/20260102/us-east-1/aws4_request'"}`},
 	} {
 		r := request("DescribeTable", strings.NewReader(`{"TableName":"things"}`))
 		r.Header.Set("Authorization", test.authorization)
@@ -36,7 +37,8 @@ func TestMalformedAuthorization(t *testing.T) {
 	}
 }
 
-func TestVerification(t *testing.T) {
+func TestSignatureVerification(t *testing.T) {
+	t.Parallel()
 	var skew atomic.Int64
 	url := serve(t, newHandler(t, wire.Config{AccessKey: "AK", SecretKey: "secret", Now: func() time.Time {
 		return time.Now().Add(time.Duration(skew.Load()))
@@ -46,12 +48,12 @@ func TestVerification(t *testing.T) {
 		skew                 time.Duration
 		want                 string // "" is success
 	}{
-		{"right", "AK", "secret", 0, ""},
-		{"right, a bit late", "AK", "secret", 14 * time.Minute, ""},
-		{"wrong key", "AL", "secret", 0, "UnrecognizedClientException"},
-		{"wrong secret", "AK", "Secret", 0, "InvalidSignatureException"},
-		{"too old", "AK", "secret", 16 * time.Minute, "InvalidSignatureException"},
-		{"of the future", "AK", "secret", -16 * time.Minute, "InvalidSignatureException"},
+		{"valid", "AK", "secret", 0, ""},
+		{"within the allowed skew", "AK", "secret", 14 * time.Minute, ""},
+		{"wrong access key", "AL", "secret", 0, "UnrecognizedClientException"},
+		{"wrong secret key", "AK", "Secret", 0, "InvalidSignatureException"},
+		{"expired", "AK", "secret", 16 * time.Minute, "InvalidSignatureException"},
+		{"not yet valid", "AK", "secret", -16 * time.Minute, "InvalidSignatureException"},
 	} {
 		skew.Store(int64(test.skew))
 		client := newClient(url, test.access, test.secret)
@@ -67,8 +69,9 @@ func TestVerification(t *testing.T) {
 	}
 }
 
-// The request is changed after it was signed, on its way.
+// TestTamperedRequest modifies requests after signing.
 func TestTamperedRequest(t *testing.T) {
+	t.Parallel()
 	h := newHandler(t, wire.Config{AccessKey: "AK", SecretKey: "secret"})
 	for _, test := range []struct {
 		name   string
@@ -90,7 +93,7 @@ func TestTamperedRequest(t *testing.T) {
 		{"the service", func(r *http.Request) {
 			r.Header.Set("Authorization", strings.Replace(r.Header.Get("Authorization"), "/dynamodb/", "/s3/", 1))
 		}, http.StatusBadRequest},
-		{"no signature at all", func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusBadRequest},
+		{"no signature", func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusBadRequest},
 	} {
 		r := signedRequest(t, `{"TableName":"things"}`)
 		test.tamper(r)
