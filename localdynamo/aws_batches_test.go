@@ -18,7 +18,7 @@ const (
 
 // TestWordsOfBatchGet: what is wrong with one table's keys is found before any
 // table is looked for, and one form of projections excludes the other.
-func TestWordsOfBatchGet(t *testing.T) {
+func TestBatchGetErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	one := []item{key("p", "s")}
@@ -38,11 +38,11 @@ func TestWordsOfBatchGet(t *testing.T) {
 		},
 	} {
 		_, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: requests})
-		mustSay(t, err, want)
+		wantMessage(t, err, want)
 	}
 }
 
-func TestWordsOfBatchWrite(t *testing.T) {
+func TestBatchWriteErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -65,6 +65,6 @@ func TestWordsOfBatchWrite(t *testing.T) {
 		"One or more parameter values were invalid: Type mismatch for Index Key score Expected: N Actual: L IndexName: top": {"games": put(game(&types.AttributeValueMemberL{}))},
 	} {
 		_, err := db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{RequestItems: requests})
-		mustSay(t, err, want)
+		wantMessage(t, err, want)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // mustSay wants a ValidationException of exactly this message.
-func mustSay(t *testing.T, err error, want string) {
+func wantMessage(t *testing.T, err error, want string) {
 	t.Helper()
 	var e *smithy.GenericAPIError
 	if !errors.As(err, &e) || e.Code != "ValidationException" || e.Message != want {
@@ -26,7 +26,7 @@ func mustSay(t *testing.T, err error, want string) {
 // TestFilterBeyondProjection: a Query of an index that filters by what the
 // index does not hold is refused; a Scan takes that for absent, even of a local
 // index whose items it fetches.
-func TestFilterBeyondProjection(t *testing.T) {
+func TestFilterOnUnprojectedAttributes(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -37,7 +37,7 @@ func TestFilterBeyondProjection(t *testing.T) {
 				TableName: aws.String("games"), IndexName: &index, KeyConditionExpression: &condition, Select: sel,
 				FilterExpression: aws.String("note = :k OR attribute_exists(more)"), ExpressionAttributeValues: item{":k": str("k")},
 			})
-			mustSay(t, err, "One or more parameter values were invalid: Secondary index "+index+" does not project one or more filter attributes: [more, note]")
+			wantMessage(t, err, "One or more parameter values were invalid: Secondary index "+index+" does not project one or more filter attributes: [more, note]")
 		}
 		for filter, want := range map[string]int32{"attribute_exists(note)": 0, "NOT attribute_exists(note)": 1} {
 			out, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("games"), IndexName: &index, FilterExpression: &filter})
@@ -51,7 +51,7 @@ func TestFilterBeyondProjection(t *testing.T) {
 		KeyConditions: map[string]types.Condition{"game": {ComparisonOperator: types.ComparisonOperatorEq, AttributeValueList: []types.AttributeValue{str("chess")}}},
 		QueryFilter:   map[string]types.Condition{"note": {ComparisonOperator: types.ComparisonOperatorNotNull}},
 	})
-	mustSay(t, err, "One or more parameter values were invalid: Secondary index top does not project one or more filter attributes: [note]")
+	wantMessage(t, err, "One or more parameter values were invalid: Secondary index top does not project one or more filter attributes: [note]")
 	whole, err := db.Scan(t.Context(), &dynamodb.ScanInput{
 		TableName: aws.String("games"), IndexName: aws.String("recent"), Select: types.SelectAllAttributes, FilterExpression: aws.String("attribute_not_exists(note)"),
 	})
@@ -62,7 +62,7 @@ func TestFilterBeyondProjection(t *testing.T) {
 
 // TestWordsOfQuery and TestWordsOfScan: the two say the same of most faults,
 // and of some not.
-func TestWordsOfQuery(t *testing.T) {
+func TestQueryErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -97,14 +97,14 @@ func TestWordsOfQuery(t *testing.T) {
 		"Invalid KeyConditionExpression: KeyConditionExpressions cannot have conditions on nested attributes": func(in *dynamodb.QueryInput) {
 			in.KeyConditionExpression = aws.String("pk = :p AND sk.a = :p")
 		},
-		operand + "begins_with, operand type: N":    conditioned("begins_with(sk, :v)", seven),
-		operand + "begins_with, operand type: BOOL": conditioned("begins_with(sk, :v)", yes),
-		operand + "<, operand type: BOOL":           conditioned("sk < :v", yes),
-		operand + ">=, operand type: BOOL":          conditioned(":v >= sk", yes),
-		operand + "BETWEEN, operand type: BOOL":     conditioned("sk BETWEEN :v AND :p", yes),
-		schema:                                      conditioned("sk = :v", yes),
-		"Invalid KeyConditionExpression: KeyConditionExpressions must only contain one condition per key":   conditioned("sk > :v AND sk < :v", str("v")),
-		"The number of query conditions (3) exceeds the number of key attributes defined in the schema (2)": conditioned("sk > :v AND a = :v", str("v")),
+		operand + "begins_with, operand type: N":    rangeConditionChange("begins_with(sk, :v)", seven),
+		operand + "begins_with, operand type: BOOL": rangeConditionChange("begins_with(sk, :v)", yes),
+		operand + "<, operand type: BOOL":           rangeConditionChange("sk < :v", yes),
+		operand + ">=, operand type: BOOL":          rangeConditionChange(":v >= sk", yes),
+		operand + "BETWEEN, operand type: BOOL":     rangeConditionChange("sk BETWEEN :v AND :p", yes),
+		schema:                                      rangeConditionChange("sk = :v", yes),
+		"Invalid KeyConditionExpression: KeyConditionExpressions must only contain one condition per key":   rangeConditionChange("sk > :v AND sk < :v", str("v")),
+		"The number of query conditions (3) exceeds the number of key attributes defined in the schema (2)": rangeConditionChange("sk > :v AND a = :v", str("v")),
 		"Invalid FilterExpression: An expression attribute name used in the document path is not defined; attribute name: #a": func(in *dynamodb.QueryInput) {
 			in.FilterExpression = aws.String("#a = :p")
 		},
@@ -119,19 +119,19 @@ func TestWordsOfQuery(t *testing.T) {
 		in := &dynamodb.QueryInput{TableName: things, KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("p")}}
 		change(in)
 		_, err := db.Query(t.Context(), in)
-		mustSay(t, err, want)
+		wantMessage(t, err, want)
 	}
 }
 
 // conditioned adds a condition on the range key, and the value it compares with.
-func conditioned(text string, v types.AttributeValue) func(in *dynamodb.QueryInput) {
+func rangeConditionChange(text string, v types.AttributeValue) func(in *dynamodb.QueryInput) {
 	return func(in *dynamodb.QueryInput) {
 		in.KeyConditionExpression = aws.String("pk = :p AND " + text)
 		in.ExpressionAttributeValues[":v"] = v
 	}
 }
 
-func TestWordsOfScan(t *testing.T) {
+func TestScanErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -158,13 +158,13 @@ func TestWordsOfScan(t *testing.T) {
 			in.TableName = things
 		}
 		_, err := db.Scan(t.Context(), in)
-		mustSay(t, err, want)
+		wantMessage(t, err, want)
 	}
 }
 
 // TestWordsOfProjections: paths are quoted in the order they are given in, with
 // the names that placeholders stand for.
-func TestWordsOfProjections(t *testing.T) {
+func TestProjectionErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const overlap = "Two document paths overlap with each other; must remove or rewrite one of these paths; path one: "
@@ -187,43 +187,43 @@ func TestWordsOfProjections(t *testing.T) {
 			names = map[string]string{"#a": "a"}
 		}
 		_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: key("p", "s"), ProjectionExpression: &projection, ExpressionAttributeNames: names})
-		mustSay(t, err, "Invalid ProjectionExpression: "+want)
+		wantMessage(t, err, "Invalid ProjectionExpression: "+want)
 		_, err = db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
 			*things: {Keys: []item{key("p", "s")}, ProjectionExpression: &projection, ExpressionAttributeNames: names},
 		}})
-		mustSay(t, err, "Invalid ProjectionExpression: "+want)
+		wantMessage(t, err, "Invalid ProjectionExpression: "+want)
 	}
 }
 
 // TestValuesBeforeTables: a value that is none is told before the table is
 // looked for, even if that belongs to an earlier part of a batch.
-func TestValuesBeforeTables(t *testing.T) {
+func TestValuesAreCheckedBeforeTables(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	absent := aws.String("absent")
 	bad := item{"pk": num("x")}
 	const want = "The parameter cannot be converted to a numeric value: x"
 	_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: absent, Key: bad})
-	mustSay(t, err, want)
+	wantMessage(t, err, want)
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: absent, ExclusiveStartKey: bad})
-	mustSay(t, err, want)
+	wantMessage(t, err, want)
 	_, err = db.Query(t.Context(), &dynamodb.QueryInput{
 		TableName: absent, KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("p")}, ExclusiveStartKey: bad,
 	})
-	mustSay(t, err, want)
+	wantMessage(t, err, want)
 	_, err = db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
 		"absent": {Keys: []item{key("p", "s")}}, "things": {Keys: []item{bad}},
 	}})
-	mustSay(t, err, want)
+	wantMessage(t, err, want)
 	_, err = db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{
 		"absent": {{PutRequest: &types.PutRequest{Item: key("p", "s")}}}, "things": {{DeleteRequest: &types.DeleteRequest{Key: bad}}},
 	}})
-	mustSay(t, err, want)
+	wantMessage(t, err, want)
 }
 
 // TestOrderOfKeyConditions: of several faults of a key condition the first in
 // the text is told, and before the table is looked for.
-func TestOrderOfKeyConditions(t *testing.T) {
+func TestKeyConditionErrorOrder(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const operand = "Invalid KeyConditionExpression: Incorrect operand type for operator or function; operator or function: begins_with, operand type: N"
@@ -238,7 +238,7 @@ func TestOrderOfKeyConditions(t *testing.T) {
 		_, err := db.Query(t.Context(), &dynamodb.QueryInput{
 			TableName: &c.table, KeyConditionExpression: &c.text, ExpressionAttributeValues: item{":p": str("p"), ":n": num("1")},
 		})
-		mustSay(t, err, c.want)
+		wantMessage(t, err, c.want)
 	}
 	_, err := db.Query(t.Context(), &dynamodb.QueryInput{
 		TableName: aws.String("absent"), KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("p")},
@@ -251,7 +251,7 @@ func TestOrderOfKeyConditions(t *testing.T) {
 
 // TestScanOfAnotherSegment: a parallel Scan goes on from keys of its own segment
 // only; of another, the rows in between would be lost in silence.
-func TestScanOfAnotherSegment(t *testing.T) {
+func TestScanRefusesStartKeyOfAnotherSegment(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for i := range 40 {
@@ -274,14 +274,14 @@ func TestScanOfAnotherSegment(t *testing.T) {
 			equal(t, len(rest.Items), len(all.Items)-at-1)
 			other := (segment + 1) % total
 			_, err = scan(other, it)
-			mustSay(t, err, fmt.Sprintf("The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. TotalSegments: %d Segment: %d", total, other))
+			wantMessage(t, err, fmt.Sprintf("The provided starting key is invalid: Invalid ExclusiveStartKey. Please use ExclusiveStartKey with correct Segment. TotalSegments: %d Segment: %d", total, other))
 		}
 	}
 }
 
 // TestQueryOfOneItem: a table without a range key has one item for a Query at most,
 // and so there is no next page.
-func TestQueryOfOneItem(t *testing.T) {
+func TestQueryWithoutRangeKeyHasOnePage(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	name := aws.String("hashed")
@@ -320,10 +320,10 @@ func TestQueryOfOneItem(t *testing.T) {
 		_, err = ask(func(in *dynamodb.QueryInput) {
 			in.ExclusiveStartKey, in.ScanIndexForward = item{"pk": str("a")}, aws.Bool(!reverse)
 		})
-		mustSay(t, err, "The query can return at most one row and cannot be restarted")
+		wantMessage(t, err, "The query can return at most one row and cannot be restarted")
 	}
 	_, err = ask(func(in *dynamodb.QueryInput) { in.ExclusiveStartKey = item{"pk": str("b")} })
-	mustSay(t, err, "The provided starting key is outside query boundaries based on provided conditions")
+	wantMessage(t, err, "The provided starting key is outside query boundaries based on provided conditions")
 
 	// Of an index without a range key there may be many.
 	var start item

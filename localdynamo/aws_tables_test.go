@@ -15,7 +15,7 @@ import (
 // tables, to the letter.
 
 // TestDefinitionWords: what a table is refused for.
-func TestDefinitionWords(t *testing.T) {
+func TestCreateTableErrorTexts(t *testing.T) {
 	t.Parallel()
 	type in = *dynamodb.CreateTableInput
 	const one, constraint = "1 validation error detected: ", "' failed to satisfy constraint: Member must "
@@ -59,20 +59,20 @@ func TestDefinitionWords(t *testing.T) {
 		in := plainTable("refused")
 		test.change(in)
 		_, err := db.CreateTable(t.Context(), in)
-		mustSay(t, err, test.words)
+		wantMessage(t, err, test.words)
 	}
 }
 
 // TestDisabledStream: a table without a stream cannot say what is in it.
-func TestDisabledStream(t *testing.T) {
+func TestDisabledStreamRefusesViewType(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := plainTable("streamless")
 	in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(false), StreamViewType: types.StreamViewTypeNewImage}
 	_, err := db.CreateTable(t.Context(), in)
-	mustRefuse(t, err, "StreamViewType")
+	wantInvalid(t, err, "StreamViewType")
 	_, err = updateTable(t, db, &dynamodb.UpdateTableInput{StreamSpecification: in.StreamSpecification})
-	mustRefuse(t, err, "StreamViewType")
+	wantInvalid(t, err, "StreamViewType")
 	in.StreamSpecification.StreamViewType = ""
 	if _, err = db.CreateTable(t.Context(), in); err != nil {
 		t.Error(err)
@@ -80,7 +80,7 @@ func TestDisabledStream(t *testing.T) {
 }
 
 // TestSettings: what only AWS has a use for is described as it was asked for.
-func TestSettings(t *testing.T) {
+func TestStoredSettingsAreDescribed(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	units := func(read, write int64) *types.OnDemandThroughput {
@@ -115,10 +115,10 @@ func TestSettings(t *testing.T) {
 		t.Errorf("got %+v after turning encryption off", d.SSEDescription)
 	}
 	_, err = update(&dynamodb.UpdateTableInput{OnDemandThroughput: units(0, 1), SSESpecification: &types.SSESpecification{SSEType: "ROT13"}})
-	mustRefuse(t, err, "2 validation errors detected: Value '0' at 'onDemandThroughput.maxReadRequestUnits'")
+	wantInvalid(t, err, "2 validation errors detected: Value '0' at 'onDemandThroughput.maxReadRequestUnits'")
 	provisioned := &types.ProvisionedThroughput{ReadCapacityUnits: aws.Int64(1), WriteCapacityUnits: aws.Int64(1)}
 	_, err = update(&dynamodb.UpdateTableInput{BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: provisioned, OnDemandThroughput: units(1, 1)})
-	mustRefuse(t, err, "OnDemandThroughput can only be specified when BillingMode is PAY_PER_REQUEST")
+	wantInvalid(t, err, "OnDemandThroughput can only be specified when BillingMode is PAY_PER_REQUEST")
 	if d, err = update(&dynamodb.UpdateTableInput{BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: provisioned}); err != nil || d.OnDemandThroughput != nil {
 		t.Errorf("got %+v, %v; want no bounds with provisioned units", d, err)
 	}

@@ -18,7 +18,7 @@ import (
 // wrong.
 
 // TestSizeToTheByte: what a number costs is seen where an item is full.
-func TestSizeToTheByte(t *testing.T) {
+func TestNumberSize(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for number, size := range map[string]int{
@@ -31,13 +31,13 @@ func TestSizeToTheByte(t *testing.T) {
 		put(t, db, it)
 		it["pad"] = str(strings.Repeat("x", rest+1))
 		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: it})
-		mustRefuse(t, err, "Item size has exceeded the maximum allowed size")
+		wantInvalid(t, err, "Item size has exceeded the maximum allowed size")
 	}
 }
 
 // TestLongNames: DynamoDB's documentation allows 64 KB for a name, DynamoDB a
 // byte less.
-func TestLongNames(t *testing.T) {
+func TestAttributeNameLimit(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	it := key("p", "s")
@@ -45,11 +45,11 @@ func TestLongNames(t *testing.T) {
 	put(t, db, it)
 	it[strings.Repeat("n", 65_536)] = num("1")
 	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: it})
-	mustRefuse(t, err, "Attribute name is too large, must be less than 65536 bytes")
+	wantInvalid(t, err, "Attribute name is too large, must be less than 65536 bytes")
 }
 
 // TestInexactSum: what 38 digits cannot hold is refused, as an overflow.
-func TestInexactSum(t *testing.T) {
+func TestArithmeticBeyond38DigitsOverflows(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for _, update := range []string{"SET n = :big + :one", "SET n = :big - :one"} {
@@ -57,7 +57,7 @@ func TestInexactSum(t *testing.T) {
 			TableName: things, Key: key("p", "s"), UpdateExpression: aws.String(update),
 			ExpressionAttributeValues: item{":big": num("1e50"), ":one": num("+1")},
 		})
-		mustRefuse(t, err, "Number overflow")
+		wantInvalid(t, err, "Number overflow")
 	}
 }
 
@@ -86,7 +86,7 @@ func putAction(it item) types.TransactWriteItem {
 // transaction, the first such key alone, and before any condition is looked at;
 // an empty key, an item too large or a condition that cannot be read refuses
 // the request.
-func TestTransactionKeys(t *testing.T) {
+func TestInvalidKeyCancelsTransaction(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	failing := putAction(key("p", "s"))
@@ -111,19 +111,19 @@ func TestTransactionKeys(t *testing.T) {
 	}
 	large := key("p", "large")
 	large["body"] = str(strings.Repeat("x", 400<<10))
-	mustRefuse(t, write(failing, putAction(large)), "Item size has exceeded")
-	mustRefuse(t, write(failing, putAction(key("", "s"))), "empty string value. Key: pk")
-	mustRefuse(t, write(types.TransactWriteItem{Delete: &types.Delete{TableName: things, Key: key("p", "")}}), "empty string value. Key: sk")
+	wantInvalid(t, write(failing, putAction(large)), "Item size has exceeded")
+	wantInvalid(t, write(failing, putAction(key("", "s"))), "empty string value. Key: pk")
+	wantInvalid(t, write(types.TransactWriteItem{Delete: &types.Delete{TableName: things, Key: key("p", "")}}), "empty string value. Key: sk")
 	unread := putAction(key("p", "t"))
 	unread.Put.ConditionExpression = aws.String("attribute_exists(")
 	absent := putAction(key("p", "u"))
 	absent.Put.TableName = aws.String("absent")
-	mustRefuse(t, write(absent, unread), "Syntax error")
+	wantInvalid(t, write(absent, unread), "Syntax error")
 }
 
 // TestTransactionPayload: the 4 MB of a transaction are what it is given, not
 // the items that it meets.
-func TestTransactionPayload(t *testing.T) {
+func TestTransactionSizeLimitCountsRequest(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	body := str(strings.Repeat("x", 100_000))
@@ -136,7 +136,7 @@ func TestTransactionPayload(t *testing.T) {
 		put(t, db, it)
 	}
 	_, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: puts})
-	mustRefuse(t, err, "Transaction payload size cannot exceed 4MB")
+	wantInvalid(t, err, "Transaction payload size cannot exceed 4MB")
 	if _, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: deletes}); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestTransactionPayload(t *testing.T) {
 
 // TestProjectionOfNothing: an item of which a projection leaves nothing is an
 // empty one in a GetItem and in a batch, and none in a transaction.
-func TestProjectionOfNothing(t *testing.T) {
+func TestEmptyProjection(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, key("p", "s"))
@@ -174,11 +174,11 @@ func TestProjectionOfNothing(t *testing.T) {
 
 // TestBatchKeys: in a batch, an item whose key does not fit is refused in the
 // words for keys.
-func TestBatchKeys(t *testing.T) {
+func TestBatchWriteInvalidKeys(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for _, unfit := range []item{{"pk": str("p")}, {"pk": num("1"), "sk": str("s")}, {"pk": str("p"), "sk": &types.AttributeValueMemberL{}}} {
 		_, err := batchWrite(t, db, []types.WriteRequest{{PutRequest: &types.PutRequest{Item: unfit}}})
-		mustRefuse(t, err, "The provided key element does not match the schema")
+		wantInvalid(t, err, "The provided key element does not match the schema")
 	}
 }

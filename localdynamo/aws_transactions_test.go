@@ -17,7 +17,7 @@ import (
 // to values that it words in two ways, to the letter.
 
 // deep is a string in so many maps.
-func deep(maps int) types.AttributeValue {
+func nestedMaps(maps int) types.AttributeValue {
 	v := str("leaf")
 	for range maps {
 		v = &types.AttributeValueMemberM{Value: item{"n": v}}
@@ -49,7 +49,7 @@ func deleting(it item, condition ...string) types.TransactWriteItem {
 }
 
 // elsewhere is an action on the table of the name.
-func elsewhere(name string, action types.TransactWriteItem) types.TransactWriteItem {
+func onTable(name string, action types.TransactWriteItem) types.TransactWriteItem {
 	switch {
 	case action.Put != nil:
 		action.Put.TableName = &name
@@ -67,7 +67,7 @@ const tooDeep = "Nesting Levels have exceeded supported limits: Attributes in th
 
 // TestTransactionWords: what a request is refused for, and which of its faults
 // comes first.
-func TestTransactionWords(t *testing.T) {
+func TestTransactWriteErrorTexts(t *testing.T) {
 	t.Parallel()
 	const badName = "' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
 	const syntax = `Invalid ConditionExpression: Syntax error; token: "<EOF>", near: "("`
@@ -81,31 +81,31 @@ func TestTransactionWords(t *testing.T) {
 		words   string
 		actions []types.TransactWriteItem
 	}{
-		{"1 validation error detected: Value 'bad!name' at 'transactItems.1.member.put.tableName" + badName, []types.TransactWriteItem{elsewhere("bad!name", putting(k(), ""))}},
-		{"1 validation error detected: Value 'bad!name' at 'transactItems.2.member.update.tableName" + badName, []types.TransactWriteItem{good, elsewhere("bad!name", updating(other, "SET a = :v", item{":v": num("1")}))}},
-		{"1 validation error detected: Value 'bad!name' at 'transactItems.1.member.delete.tableName" + badName, []types.TransactWriteItem{elsewhere("bad!name", deleting(k()))}},
-		{"1 validation error detected: Value 'bad!name' at 'transactItems.1.member.conditionCheck.tableName" + badName, []types.TransactWriteItem{elsewhere("bad!name", checking(k(), "attribute_exists(pk)", nil))}},
+		{"1 validation error detected: Value 'bad!name' at 'transactItems.1.member.put.tableName" + badName, []types.TransactWriteItem{onTable("bad!name", putting(k(), ""))}},
+		{"1 validation error detected: Value 'bad!name' at 'transactItems.2.member.update.tableName" + badName, []types.TransactWriteItem{good, onTable("bad!name", updating(other, "SET a = :v", item{":v": num("1")}))}},
+		{"1 validation error detected: Value 'bad!name' at 'transactItems.1.member.delete.tableName" + badName, []types.TransactWriteItem{onTable("bad!name", deleting(k()))}},
+		{"1 validation error detected: Value 'bad!name' at 'transactItems.1.member.conditionCheck.tableName" + badName, []types.TransactWriteItem{onTable("bad!name", checking(k(), "attribute_exists(pk)", nil))}},
 		{"1 validation error detected: Value '' at 'transactItems' failed to satisfy constraint: TransactWriteRequest should contain Delete or Put or Update or ConditionCheck", make([]types.TransactWriteItem, 1)},
 		{"1 validation error detected: Value at 'TransactItems' failed to satisfy constraint: Member must have length greater than or equal to 1", nil},
 		{empty, []types.TransactWriteItem{deleting(k(), ""), good}},
-		{syntax, []types.TransactWriteItem{elsewhere("absent", putting(k(), "")), checking(other, "attribute_not_exists(", nil)}},
-		{syntax, []types.TransactWriteItem{checking(other, "attribute_not_exists(", nil), putting(with(k(), "d", deep(32)), "")}},
-		{tooDeep, []types.TransactWriteItem{putting(with(k(), "d", deep(32)), ""), checking(other, "attribute_not_exists(", nil)}},
-		{unused, []types.TransactWriteItem{elsewhere("absent", putting(k(), "")), checking(other, "attribute_exists(pk)", item{":v": num("1")})}},
+		{syntax, []types.TransactWriteItem{onTable("absent", putting(k(), "")), checking(other, "attribute_not_exists(", nil)}},
+		{syntax, []types.TransactWriteItem{checking(other, "attribute_not_exists(", nil), putting(with(k(), "d", nestedMaps(32)), "")}},
+		{tooDeep, []types.TransactWriteItem{putting(with(k(), "d", nestedMaps(32)), ""), checking(other, "attribute_not_exists(", nil)}},
+		{unused, []types.TransactWriteItem{onTable("absent", putting(k(), "")), checking(other, "attribute_exists(pk)", item{":v": num("1")})}},
 		{unused, []types.TransactWriteItem{good, checking(k(), "attribute_exists(pk)", item{":v": num("1")})}},
-		{unused, []types.TransactWriteItem{updating(k(), "SET a = :a", item{":a": num("1"), ":v": num("1")}), checking(with(other, "sk", deep(100)), "attribute_exists(pk)", nil)}},
-		{tooDeep, []types.TransactWriteItem{putting(with(k(), "d", deep(40)), ""), putting(with(key("p", "t"), "", str("x")), "")}},
-		{"Empty attribute name", []types.TransactWriteItem{putting(with(k(), "", str("x")), ""), putting(with(key("p", "t"), "d", deep(100)), "")}},
-		{"Empty attribute name", []types.TransactWriteItem{putting(with(with(k(), "", str("x")), "d", deep(100)), "")}},
-		{tooDeep, []types.TransactWriteItem{putting(with(with(k(), "m", &types.AttributeValueMemberM{Value: item{"": str("x")}}), "d", deep(40)), "")}},
-		{tooDeep, []types.TransactWriteItem{checking(k(), "d = :d", item{":d": deep(40)}), putting(with(key("p", "t"), "", str("x")), "")}},
-		{tooDeep, []types.TransactWriteItem{deleting(with(k(), "pk", deep(40))), putting(key("p", "t"), "a = = b")}},
-		{`Invalid ConditionExpression: Syntax error; token: "=", near: "= = b"`, []types.TransactWriteItem{deleting(with(k(), "pk", deep(100)), "a = = b")}},
-		{"Invalid UpdateExpression: Expression size has exceeded the maximum allowed size;", []types.TransactWriteItem{updating(k(), "SET "+strings.Repeat("a = :v, ", 600)+"b = :v", item{":v": str("x")}), checking(with(other, "pk", deep(100)), "attribute_exists(a)", nil)}},
-		{"Invalid ConditionExpression: Expression size has exceeded the maximum allowed size; expression size: 4109", []types.TransactWriteItem{checking(with(k(), "pk", deep(100)), condition, item{":v": str("x")})}},
+		{unused, []types.TransactWriteItem{updating(k(), "SET a = :a", item{":a": num("1"), ":v": num("1")}), checking(with(other, "sk", nestedMaps(100)), "attribute_exists(pk)", nil)}},
+		{tooDeep, []types.TransactWriteItem{putting(with(k(), "d", nestedMaps(40)), ""), putting(with(key("p", "t"), "", str("x")), "")}},
+		{"Empty attribute name", []types.TransactWriteItem{putting(with(k(), "", str("x")), ""), putting(with(key("p", "t"), "d", nestedMaps(100)), "")}},
+		{"Empty attribute name", []types.TransactWriteItem{putting(with(with(k(), "", str("x")), "d", nestedMaps(100)), "")}},
+		{tooDeep, []types.TransactWriteItem{putting(with(with(k(), "m", &types.AttributeValueMemberM{Value: item{"": str("x")}}), "d", nestedMaps(40)), "")}},
+		{tooDeep, []types.TransactWriteItem{checking(k(), "d = :d", item{":d": nestedMaps(40)}), putting(with(key("p", "t"), "", str("x")), "")}},
+		{tooDeep, []types.TransactWriteItem{deleting(with(k(), "pk", nestedMaps(40))), putting(key("p", "t"), "a = = b")}},
+		{`Invalid ConditionExpression: Syntax error; token: "=", near: "= = b"`, []types.TransactWriteItem{deleting(with(k(), "pk", nestedMaps(100)), "a = = b")}},
+		{"Invalid UpdateExpression: Expression size has exceeded the maximum allowed size;", []types.TransactWriteItem{updating(k(), "SET "+strings.Repeat("a = :v, ", 600)+"b = :v", item{":v": str("x")}), checking(with(other, "pk", nestedMaps(100)), "attribute_exists(a)", nil)}},
+		{"Invalid ConditionExpression: Expression size has exceeded the maximum allowed size; expression size: 4109", []types.TransactWriteItem{checking(with(k(), "pk", nestedMaps(100)), condition, item{":v": str("x")})}},
 		{"Transaction request cannot include multiple operations on one item", []types.TransactWriteItem{good, deleting(k())}},
 	} {
-		mustSay(t, transact(t, db, test.actions...), test.words)
+		wantMessage(t, transact(t, db, test.actions...), test.words)
 	}
 	if get(t, db, "p", "s") != nil {
 		t.Error("a refused transaction has written")
@@ -114,46 +114,46 @@ func TestTransactionWords(t *testing.T) {
 
 // TestTransactionMembers: the token is looked at first, then all that has a
 // set of values, together.
-func TestTransactionMembers(t *testing.T) {
+func TestTransactionConstraintErrors(t *testing.T) {
 	t.Parallel()
 	const capacity = "Value 'BOGUS' at 'returnConsumedCapacity' failed to satisfy constraint: Member must satisfy enum value set: [INDEXES, TOTAL, NONE]"
 	const metrics = "Value 'BOGUS' at 'returnItemCollectionMetrics' failed to satisfy constraint: Member must satisfy enum value set: [SIZE, NONE]"
 	db := open(t, localdynamo.Options{})
 	in := &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{putting(key("p", "s"), ""), elsewhere("absent", deleting(key("p", "s")))},
+		TransactItems: []types.TransactWriteItem{putting(key("p", "s"), ""), onTable("absent", deleting(key("p", "s")))},
 	}
 	in.ReturnConsumedCapacity = "BOGUS"
 	_, err := db.TransactWriteItems(t.Context(), in)
-	mustSay(t, err, "1 validation error detected: "+capacity)
+	wantMessage(t, err, "1 validation error detected: "+capacity)
 	in.ReturnItemCollectionMetrics = "BOGUS"
 	_, err = db.TransactWriteItems(t.Context(), in)
-	mustSay(t, err, "2 validation errors detected: "+capacity+"; "+metrics)
+	wantMessage(t, err, "2 validation errors detected: "+capacity+"; "+metrics)
 	in.ClientRequestToken = aws.String(strings.Repeat("x", 37))
 	_, err = db.TransactWriteItems(t.Context(), in)
-	mustSay(t, err, "1 validation error detected: Value at 'ClientRequestToken' failed to satisfy constraint: Member must have length less than or equal to 36")
+	wantMessage(t, err, "1 validation error detected: Value at 'ClientRequestToken' failed to satisfy constraint: Member must have length less than or equal to 36")
 
 	gets := &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{{Get: &types.Get{TableName: aws.String("absent"), Key: key("p", "s")}}}}
 	gets.ReturnConsumedCapacity = "BOGUS"
 	_, err = db.TransactGetItems(t.Context(), gets)
-	mustSay(t, err, "1 validation error detected: "+capacity)
+	wantMessage(t, err, "1 validation error detected: "+capacity)
 
 	_, err = db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{
 		RequestItems:           map[string][]types.WriteRequest{"absent": {{DeleteRequest: &types.DeleteRequest{Key: key("p", "s")}}}},
 		ReturnConsumedCapacity: "BOGUS", ReturnItemCollectionMetrics: "BOGUS",
 	})
-	mustSay(t, err, "2 validation errors detected: "+capacity+"; "+metrics)
+	wantMessage(t, err, "2 validation errors detected: "+capacity+"; "+metrics)
 }
 
 // TestTransactGetWords: what a transaction of reads is refused for.
-func TestTransactGetWords(t *testing.T) {
+func TestTransactGetErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	read := func(get types.Get) error {
 		_, err := db.TransactGetItems(t.Context(), &dynamodb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{{Get: &get}}})
 		return err
 	}
-	mustSay(t, read(types.Get{TableName: things, Key: key("p", "s"), ProjectionExpression: aws.String("!!!")}), `Invalid ProjectionExpression: Syntax error; token: "!", near: "!!"`)
-	mustSay(t, read(types.Get{TableName: aws.String("bad!name"), Key: key("p", "s")}), "1 validation error detected: Value 'bad!name' at 'transactItems.1.member.get.tableName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+")
+	wantMessage(t, read(types.Get{TableName: things, Key: key("p", "s"), ProjectionExpression: aws.String("!!!")}), `Invalid ProjectionExpression: Syntax error; token: "!", near: "!!"`)
+	wantMessage(t, read(types.Get{TableName: aws.String("bad!name"), Key: key("p", "s")}), "1 validation error detected: Value 'bad!name' at 'transactItems.1.member.get.tableName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+")
 	codes, message := canceledFor(t, read(types.Get{TableName: things, Key: item{}}))
 	equal(t, codes, []string{"ValidationError"})
 	equal(t, message, "The provided key element does not match the schema")
@@ -161,7 +161,7 @@ func TestTransactGetWords(t *testing.T) {
 
 // TestTransactionIndexKeys: an update that makes the key of an index empty is
 // refused; one that gives it another type cancels the transaction.
-func TestTransactionIndexKeys(t *testing.T) {
+func TestTransactionInvalidIndexKeys(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := plainTable("indexed")
@@ -171,11 +171,11 @@ func TestTransactionIndexKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := func(v types.AttributeValue) types.TransactWriteItem {
-		return elsewhere("indexed", updating(key("p", "s"), "SET g = :v", item{":v": v}))
+		return onTable("indexed", updating(key("p", "s"), "SET g = :v", item{":v": v}))
 	}
-	mustSay(t, transact(t, db, set(str(""))), "One or more parameter values are not valid. The update expression attempted to update a secondary index key to a value that is not supported. The AttributeValue for a key attribute cannot contain an empty string value.")
+	wantMessage(t, transact(t, db, set(str(""))), "One or more parameter values are not valid. The update expression attempted to update a secondary index key to a value that is not supported. The AttributeValue for a key attribute cannot contain an empty string value.")
 	for kind, v := range map[string]types.AttributeValue{"N": num("5"), "L": &types.AttributeValueMemberL{Value: []types.AttributeValue{str("x")}}} {
-		for _, action := range []types.TransactWriteItem{set(v), elsewhere("indexed", putting(with(key("p", "s"), "g", v), ""))} {
+		for _, action := range []types.TransactWriteItem{set(v), onTable("indexed", putting(with(key("p", "s"), "g", v), ""))} {
 			codes, message := canceledFor(t, transact(t, db, action))
 			equal(t, codes, []string{"ValidationError"})
 			equal(t, message, "One or more parameter values were invalid: Type mismatch for Index Key g Expected: S Actual: "+kind+" IndexName: by-g")
@@ -185,12 +185,12 @@ func TestTransactionIndexKeys(t *testing.T) {
 
 // TestTransactionSizes: an item that is too large is known of a put beforehand,
 // of an update only when it is done.
-func TestTransactionSizes(t *testing.T) {
+func TestTransactionItemTooLarge(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	full := str(strings.Repeat("x", 400<<10-len("pk"+"p"+"sk"+"s"+"v")))
 	over := str(full.(*types.AttributeValueMemberS).Value + "x")
-	mustSay(t, transact(t, db, putting(item{"pk": str("p"), "sk": str("s"), "v": over}, "")), "Item size has exceeded the maximum allowed size")
+	wantMessage(t, transact(t, db, putting(item{"pk": str("p"), "sk": str("s"), "v": over}, "")), "Item size has exceeded the maximum allowed size")
 	codes, message := canceledFor(t, transact(t, db, updating(key("p", "s"), "SET v = :v", item{":v": over})))
 	equal(t, codes, []string{"ValidationError"})
 	equal(t, message, "Item size to update has exceeded the maximum allowed size")
@@ -204,7 +204,7 @@ func TestTransactionSizes(t *testing.T) {
 
 // TestWordsOfValues: BatchWriteItem and Scan say of a wrong value what all
 // operations once did; PutItem, UpdateItem and DeleteItem count it.
-func TestWordsOfValues(t *testing.T) {
+func TestValueErrorTexts(t *testing.T) {
 	t.Parallel()
 	const number, collection = "The parameter cannot be converted to a numeric value", "One or more parameter values were invalid: Input collection "
 	binaries := &types.AttributeValueMemberBS{Value: [][]byte{{0xff}, {0}, {0}}}
@@ -227,7 +227,7 @@ func TestWordsOfValues(t *testing.T) {
 		_, legacy := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: key("p", "s"), Expected: map[string]types.ExpectedAttributeValue{"v": {Value: test.v}}})
 		_, updates := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("p", "s"), AttributeUpdates: map[string]types.AttributeValueUpdate{"v": {Value: test.v}}})
 		for _, err := range []error{put, remove, update, legacy, updates} {
-			mustSay(t, err, "1 validation error detected: "+test.current)
+			wantMessage(t, err, "1 validation error detected: "+test.current)
 		}
 		_, get := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: item{"pk": test.v}})
 		_, many := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{*things: {Keys: []item{{"pk": test.v}}}}})
@@ -237,18 +237,18 @@ func TestWordsOfValues(t *testing.T) {
 		updated := transact(t, db, updating(key("p", "s"), "SET v = :v", item{":v": test.v}))
 		checked := transact(t, db, checking(key("p", "s"), "v = :v", item{":v": test.v}))
 		for _, err := range []error{get, many, query, reads, written, updated, checked} {
-			mustSay(t, err, test.current)
+			wantMessage(t, err, test.current)
 		}
 		_, batch := batchWrite(t, db, []types.WriteRequest{{PutRequest: &types.PutRequest{Item: with(key("p", "s"), "v", test.v)}}})
-		mustSay(t, batch, test.older)
+		wantMessage(t, batch, test.older)
 		_, scan := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, FilterExpression: aws.String("v = :v"), ExpressionAttributeValues: item{":v": test.v}})
-		mustSay(t, scan, "ExpressionAttributeValues contains invalid value: "+test.older+" for key :v")
+		wantMessage(t, scan, "ExpressionAttributeValues contains invalid value: "+test.older+" for key :v")
 	}
 }
 
 // TestReturnsTogether: of what a write is to return all wrong values are
 // reported, but for an UpdateItem; a table without a name comes first.
-func TestReturnsTogether(t *testing.T) {
+func TestReturnParameterErrors(t *testing.T) {
 	t.Parallel()
 	const capacity = "Value 'BOGUS' at 'returnConsumedCapacity' failed to satisfy constraint: Member must satisfy enum value set: [INDEXES, TOTAL, NONE]"
 	const values = "Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]"
@@ -264,21 +264,21 @@ func TestReturnsTogether(t *testing.T) {
 		_, put := db.PutItem(t.Context(), &dynamodb.PutItemInput{
 			TableName: &test.table, Item: item{}, ReturnValues: "BOGUS", ReturnConsumedCapacity: "BOGUS", ReturnItemCollectionMetrics: "BOGUS",
 		})
-		mustSay(t, put, test.put)
+		wantMessage(t, put, test.put)
 		_, up := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 			TableName: &test.table, Key: item{}, ReturnValues: "BOGUS", ReturnConsumedCapacity: "BOGUS", ReturnItemCollectionMetrics: "BOGUS",
 		})
-		mustSay(t, up, cmp.Or(test.up, test.put))
+		wantMessage(t, up, cmp.Or(test.up, test.put))
 		_, del := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
 			TableName: &test.table, Key: item{}, ReturnValues: "BOGUS", ReturnConsumedCapacity: "BOGUS", ReturnItemCollectionMetrics: "BOGUS",
 		})
-		mustSay(t, del, cmp.Or(test.del, test.put))
+		wantMessage(t, del, cmp.Or(test.del, test.put))
 	}
 }
 
 // TestOperatorWords: a Query looks at its ConditionalOperator first. Scan has
 // other words for one that there is not.
-func TestOperatorWords(t *testing.T) {
+func TestConditionalOperatorErrorTexts(t *testing.T) {
 	t.Parallel()
 	const words = "Failed to satisfy constraint: Member must satisfy enum value set: [ALL, OR]"
 	null := types.Condition{ComparisonOperator: types.ComparisonOperatorNull}
@@ -286,21 +286,21 @@ func TestOperatorWords(t *testing.T) {
 	expected := map[string]types.ExpectedAttributeValue{"b": {Exists: aws.Bool(false)}, "c": {Exists: aws.Bool(false)}}
 	db := open(t, localdynamo.Options{})
 	_, err := db.Query(t.Context(), &dynamodb.QueryInput{TableName: things, QueryFilter: filter, ConditionalOperator: "XOR", Select: "BOGUS"})
-	mustSay(t, err, words)
+	wantMessage(t, err, words)
 	_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: key("p", "s"), Expected: expected, ConditionalOperator: "XOR"})
-	mustSay(t, err, "1 validation error detected: "+words)
+	wantMessage(t, err, "1 validation error detected: "+words)
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, ScanFilter: filter, ConditionalOperator: "XOR"})
-	mustSay(t, err, "1 validation error detected: Value 'XOR' at 'conditionalOperator' failed to satisfy constraint: Member must satisfy enum value set: [OR, AND]")
+	wantMessage(t, err, "1 validation error detected: Value 'XOR' at 'conditionalOperator' failed to satisfy constraint: Member must satisfy enum value set: [OR, AND]")
 }
 
 // TestBatchGetMembers: a batch of reads reports its tables' names and what it
 // is to return together.
-func TestBatchGetMembers(t *testing.T) {
+func TestBatchGetConstraintErrors(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	_, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{
 		RequestItems: map[string]types.KeysAndAttributes{"bad!name": {Keys: []item{key("p", "s")}}}, ReturnConsumedCapacity: "BOGUS",
 	})
-	mustRefuse(t, err, "2 validation errors detected: Value '{bad!name}' at 'requestItems' failed")
-	mustRefuse(t, err, "; Value 'BOGUS' at 'returnConsumedCapacity' failed")
+	wantInvalid(t, err, "2 validation errors detected: Value '{bad!name}' at 'requestItems' failed")
+	wantInvalid(t, err, "; Value 'BOGUS' at 'returnConsumedCapacity' failed")
 }

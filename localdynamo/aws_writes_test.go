@@ -13,7 +13,7 @@ import (
 
 // TestWordsOfWrites: what PutItem, UpdateItem and DeleteItem find without a
 // look at the table is counted; what they find in it is not.
-func TestWordsOfWrites(t *testing.T) {
+func TestWriteErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const counted = "1 validation error detected: "
@@ -49,7 +49,7 @@ func TestWordsOfWrites(t *testing.T) {
 		in := &dynamodb.UpdateItemInput{TableName: things, Key: key("p", "s")}
 		change(in)
 		_, err := db.UpdateItem(t.Context(), in)
-		mustSay(t, err, want)
+		wantMessage(t, err, want)
 	}
 	text := str("x")
 	for want, in := range map[string]*dynamodb.DeleteItemInput{
@@ -58,11 +58,11 @@ func TestWordsOfWrites(t *testing.T) {
 		counted + "ExpressionAttributeNames must not be empty":                                                                             {ConditionExpression: aws.String("attribute_exists(a)"), ExpressionAttributeNames: map[string]string{}},
 		counted + "Invalid ConditionExpression: The expression can not be empty;":                                                          {ConditionExpression: aws.String("")},
 		counted + "ReturnValues can only be ALL_OLD or NONE":                                                                               {ReturnValues: types.ReturnValueUpdatedNew},
-		invalid + "Value must be provided when Exists is true for Attribute: a":                                                            expecting(types.ExpectedAttributeValue{Exists: aws.Bool(true)}),
-		invalid + "Value cannot be used when Exists is false for Attribute: a":                                                             expecting(types.ExpectedAttributeValue{Exists: aws.Bool(false), Value: text}),
-		invalid + "Value and AttributeValueList cannot be used together for Attribute: a":                                                  expecting(types.ExpectedAttributeValue{Value: text, ComparisonOperator: types.ComparisonOperatorEq, AttributeValueList: []types.AttributeValue{text}}),
-		invalid + "Value or AttributeValueList must be used with ComparisonOperator: EQ for Attribute: a":                                  expecting(types.ExpectedAttributeValue{ComparisonOperator: types.ComparisonOperatorEq}),
-		invalid + "Invalid number of argument(s) for the BETWEEN ComparisonOperator":                                                       expecting(types.ExpectedAttributeValue{ComparisonOperator: types.ComparisonOperatorBetween, AttributeValueList: []types.AttributeValue{text}}),
+		invalid + "Value must be provided when Exists is true for Attribute: a":                                                            expectingOnA(types.ExpectedAttributeValue{Exists: aws.Bool(true)}),
+		invalid + "Value cannot be used when Exists is false for Attribute: a":                                                             expectingOnA(types.ExpectedAttributeValue{Exists: aws.Bool(false), Value: text}),
+		invalid + "Value and AttributeValueList cannot be used together for Attribute: a":                                                  expectingOnA(types.ExpectedAttributeValue{Value: text, ComparisonOperator: types.ComparisonOperatorEq, AttributeValueList: []types.AttributeValue{text}}),
+		invalid + "Value or AttributeValueList must be used with ComparisonOperator: EQ for Attribute: a":                                  expectingOnA(types.ExpectedAttributeValue{ComparisonOperator: types.ComparisonOperatorEq}),
+		invalid + "Invalid number of argument(s) for the BETWEEN ComparisonOperator":                                                       expectingOnA(types.ExpectedAttributeValue{ComparisonOperator: types.ComparisonOperatorBetween, AttributeValueList: []types.AttributeValue{text}}),
 		"The provided key element does not match the schema":                                                                               {Key: item{"pk": str("p")}},
 		"One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty string value. Key: pk": {Key: key("", "s")},
 	} {
@@ -71,13 +71,13 @@ func TestWordsOfWrites(t *testing.T) {
 			in.Key = key("p", "s")
 		}
 		_, err := db.DeleteItem(t.Context(), in)
-		mustSay(t, err, want)
+		wantMessage(t, err, want)
 	}
 	for want, in := range map[string]*dynamodb.PutItemInput{
-		invalid + "An string set  may not be empty":                                        {Item: valued(&types.AttributeValueMemberSS{})},
-		invalid + "An number set  may not be empty":                                        {Item: valued(&types.AttributeValueMemberNS{})},
-		invalid + "Binary sets should not be empty":                                        {Item: valued(&types.AttributeValueMemberBS{})},
-		invalid + "Null attribute value types must have the value of true":                 {Item: valued(&types.AttributeValueMemberNULL{})},
+		invalid + "An string set  may not be empty":                                        {Item: withAttribute(&types.AttributeValueMemberSS{})},
+		invalid + "An number set  may not be empty":                                        {Item: withAttribute(&types.AttributeValueMemberNS{})},
+		invalid + "Binary sets should not be empty":                                        {Item: withAttribute(&types.AttributeValueMemberBS{})},
+		invalid + "Null attribute value types must have the value of true":                 {Item: withAttribute(&types.AttributeValueMemberNULL{})},
 		counted + "Invalid ConditionExpression: The expression has redundant parentheses;": {Item: key("p", "s"), ConditionExpression: aws.String("((attribute_exists(a)))")},
 		counted + "Invalid ConditionExpression: The first operand must be distinct from the remaining operands for this operator or function; operator: contains, first operand: [a]": {
 			Item: key("p", "s"), ConditionExpression: aws.String("contains(a, a)"),
@@ -86,16 +86,16 @@ func TestWordsOfWrites(t *testing.T) {
 	} {
 		in.TableName = things
 		_, err := db.PutItem(t.Context(), in)
-		mustSay(t, err, want)
+		wantMessage(t, err, want)
 	}
 }
 
-func expecting(what types.ExpectedAttributeValue) *dynamodb.DeleteItemInput {
+func expectingOnA(what types.ExpectedAttributeValue) *dynamodb.DeleteItemInput {
 	return &dynamodb.DeleteItemInput{Expected: map[string]types.ExpectedAttributeValue{"a": what}}
 }
 
 // valued returns an item with one attribute besides its key.
-func valued(v types.AttributeValue) item {
+func withAttribute(v types.AttributeValue) item {
 	it := key("p", "s")
 	it["a"] = v
 	return it
@@ -103,7 +103,7 @@ func valued(v types.AttributeValue) item {
 
 // TestIndexArms: an index that a write costs nothing is not mentioned, and the
 // kinds of units are told of transactions alone.
-func TestIndexArms(t *testing.T) {
+func TestConsumedCapacityByIndex(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -138,7 +138,7 @@ func TestIndexArms(t *testing.T) {
 }
 
 // TestBareUpdate: an update of nothing makes an item of a key alone.
-func TestBareUpdate(t *testing.T) {
+func TestUpdateWithoutExpressionCreatesItem(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	out, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("p", "s")})
@@ -149,48 +149,48 @@ func TestBareUpdate(t *testing.T) {
 }
 
 // TestOrderOfSets: members are returned bytewise, numbers by value.
-func TestOrderOfSets(t *testing.T) {
+func TestSetMembersAreSorted(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
-	put(t, db, valued(&types.AttributeValueMemberNS{Value: []string{"10", "9", "-1", "-20"}}))
+	put(t, db, withAttribute(&types.AttributeValueMemberNS{Value: []string{"10", "9", "-1", "-20"}}))
 	equal(t, get(t, db, "p", "s")["a"], types.AttributeValue(&types.AttributeValueMemberNS{Value: []string{"-20", "-1", "9", "10"}}))
-	put(t, db, valued(&types.AttributeValueMemberSS{Value: []string{"b", "", "a"}}))
+	put(t, db, withAttribute(&types.AttributeValueMemberSS{Value: []string{"b", "", "a"}}))
 	equal(t, get(t, db, "p", "s")["a"], types.AttributeValue(&types.AttributeValueMemberSS{Value: []string{"", "a", "b"}}))
-	put(t, db, valued(&types.AttributeValueMemberBS{Value: [][]byte{{0xff}, {}, {1}}}))
+	put(t, db, withAttribute(&types.AttributeValueMemberBS{Value: [][]byte{{0xff}, {}, {1}}}))
 	equal(t, get(t, db, "p", "s")["a"], types.AttributeValue(&types.AttributeValueMemberBS{Value: [][]byte{{}, {1}, {0xff}}}))
 }
 
 // TestNumbersAsWritten: a number comes back without sign, leading and trailing
 // zeros, and exponent; what is not one is refused.
-func TestNumbersAsWritten(t *testing.T) {
+func TestNumberSyntax(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for given, want := range map[string]string{
 		"+5": "5", "+1.5": "1.5", "+0": "0", "-0": "0", "+1e2": "100", "1.5E+3": "1500", "+.5": "0.5", "5.": "5", "1.e5": "100000",
 		"00042": "42", "+1e-2": "0.01", "1.23E10": "12300000000", "0e125": "0",
 	} {
-		put(t, db, valued(num(given)))
+		put(t, db, withAttribute(num(given)))
 		equal(t, get(t, db, "p", "s")["a"], num(want))
 	}
 	for _, given := range []string{
 		"+e2", "e2", "+1+2", "1+2", "1.2.3", "++5", "+-5", "+", "-", "1e", "1e+", ".", "1.2e3.4", "0x5", "NaN", "Infinity", "1_000", " 5", "5 ", "1 5", "",
 		"1e9223372036854775808",
 	} {
-		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: valued(num(given))})
-		mustSay(t, err, "1 validation error detected: The parameter cannot be converted to a numeric value: "+given)
+		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: withAttribute(num(given))})
+		wantMessage(t, err, "1 validation error detected: The parameter cannot be converted to a numeric value: "+given)
 	}
 	for given, want := range map[string]string{
 		"1e2147483648": "overflow. Attempting to store a number with magnitude larger", "0e126": "overflow. Attempting to store a number with magnitude larger",
 		"1e-99999999999": "underflow. Attempting to store a number with magnitude smaller", "0e-131": "underflow. Attempting to store a number with magnitude smaller",
 	} {
-		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: valued(num(given))})
-		mustSay(t, err, "1 validation error detected: Number "+want+" than supported range")
+		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: withAttribute(num(given))})
+		wantMessage(t, err, "1 validation error detected: Number "+want+" than supported range")
 	}
 }
 
 // TestTakingFromNothing: an update that only takes away does nothing to an absent
 // item, however deep its paths go.
-func TestTakingFromNothing(t *testing.T) {
+func TestRemoveFromAbsentItemDoesNothing(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	values := item{":s": &types.AttributeValueMemberSS{Value: []string{"x"}}}
@@ -215,9 +215,9 @@ func TestTakingFromNothing(t *testing.T) {
 		// What makes an item needs its paths.
 		adding := update + " SET d = :s"
 		_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("absent", "x"), UpdateExpression: &adding, ExpressionAttributeValues: values})
-		mustRefuse(t, err, "invalid for update")
+		wantInvalid(t, err, "invalid for update")
 		put(t, db, key("there", "x"))
 		_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("there", "x"), UpdateExpression: &update, ExpressionAttributeValues: given})
-		mustRefuse(t, err, "invalid for update")
+		wantInvalid(t, err, "invalid for update")
 	}
 }

@@ -24,13 +24,13 @@ func addIndexByColor(t *testing.T, db *localdynamo.DB) (*types.TableDescription,
 	})
 }
 
-func paint(t testing.TB, db *localdynamo.DB, n int, color types.AttributeValue) {
+func putColor(t testing.TB, db *localdynamo.DB, n int, color types.AttributeValue) {
 	t.Helper()
 	put(t, db, item{"pk": str("p"), "sk": str(fmt.Sprintf("%06d", n)), "color": color})
 }
 
 // colored counts the items that the index finds.
-func colored(t *testing.T, db *localdynamo.DB, color string) (n int) {
+func countColor(t *testing.T, db *localdynamo.DB, color string) (n int) {
 	t.Helper()
 	in := &dynamodb.QueryInput{
 		TableName: things, IndexName: aws.String("by-color"), Select: types.SelectCount,
@@ -50,17 +50,17 @@ func colored(t *testing.T, db *localdynamo.DB, color string) (n int) {
 
 // TestOnlineIndexing adds an index to a table with items, in a bubble: the
 // filling is done when everything blocks.
-func TestOnlineIndexing(t *testing.T) {
+func TestBackfill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 		defer db.Close()
 		createTable(t, db, "things", types.ScalarAttributeTypeS)
 		for n := range 1000 {
-			paint(t, db, n, str([]string{"red", "blue"}[n%2]))
+			putColor(t, db, n, str([]string{"red", "blue"}[n%2]))
 		}
-		paint(t, db, 1000, num("7"))                       // cannot be a key of the index
-		paint(t, db, 1001, str(strings.Repeat("x", 2049))) // nor can this
+		putColor(t, db, 1000, num("7"))                       // cannot be a key of the index
+		putColor(t, db, 1001, str(strings.Repeat("x", 2049))) // nor can this
 		put(t, db, key("p", "no color"))
 		d, err := addIndexByColor(t, db)
 		if err != nil {
@@ -76,7 +76,7 @@ func TestOnlineIndexing(t *testing.T) {
 		if d.TableStatus != types.TableStatusActive || added.IndexStatus != types.IndexStatusActive || added.Backfilling != nil {
 			t.Errorf("table %v, index %v, backfilling %v at last", d.TableStatus, added.IndexStatus, added.Backfilling)
 		}
-		equal(t, [...]int{colored(t, db, "red"), colored(t, db, "blue")}, [...]int{500, 500})
+		equal(t, [...]int{countColor(t, db, "red"), countColor(t, db, "blue")}, [...]int{500, 500})
 		if err := db.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -85,7 +85,7 @@ func TestOnlineIndexing(t *testing.T) {
 
 // TestIndexIsFilledAfterRestart closes the DB as soon as the index was added,
 // and again while it is being filled.
-func TestIndexIsFilledAfterRestart(t *testing.T) {
+func TestBackfillResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	opts := localdynamo.Options{NoSync: true, SweepInterval: -1}
@@ -110,12 +110,12 @@ func TestIndexIsFilledAfterRestart(t *testing.T) {
 		}
 		db = openAt(t, path, opts)
 	}
-	untilActive(t, db)
-	equal(t, colored(t, db, "red"), items)
+	waitUntilActive(t, db)
+	equal(t, countColor(t, db, "red"), items)
 }
 
 // untilActive returns when no index is being filled any more.
-func untilActive(t *testing.T, db *localdynamo.DB) {
+func waitUntilActive(t *testing.T, db *localdynamo.DB) {
 	t.Helper()
 	for describe(t, db, "things").TableStatus != types.TableStatusActive {
 		put(t, db, key("until", "active")) // waits for the writer, which fills
@@ -124,12 +124,12 @@ func untilActive(t *testing.T, db *localdynamo.DB) {
 
 // TestWritesWhileIndexing changes, adds and removes items while an index is
 // being filled. In the end, and whenever Check looks, index and items agree.
-func TestWritesWhileIndexing(t *testing.T) {
+func TestWritesDuringBackfill(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	const items = 2000
 	for n := range items {
-		paint(t, db, n, str("red"))
+		putColor(t, db, n, str("red"))
 	}
 	change := func(n int) (err error) {
 		it := key("p", fmt.Sprintf("%06d", n))
@@ -159,13 +159,13 @@ func TestWritesWhileIndexing(t *testing.T) {
 		t.Error(err)
 	}
 	writers.Wait()
-	untilActive(t, db)
-	equal(t, [...]int{colored(t, db, "red"), colored(t, db, "blue")}, [...]int{666, 667})
+	waitUntilActive(t, db)
+	equal(t, [...]int{countColor(t, db, "red"), countColor(t, db, "blue")}, [...]int{666, 667})
 }
 
 // TestDropIndex: a dropped index takes its entries along, and its attribute
 // is free again.
-func TestDropIndex(t *testing.T) {
+func TestDeleteIndex(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -174,7 +174,7 @@ func TestDropIndex(t *testing.T) {
 		_, err := updateTable(t, db, &dynamodb.UpdateTableInput{TableName: aws.String("games"), GlobalSecondaryIndexUpdates: []indexUpdate{dropIndex(name)}})
 		return err
 	}
-	mustNotFind(t, drop("recent")) // a local index stays as long as its table
+	wantNotFound(t, drop("recent")) // a local index stays as long as its table
 	if err := drop("top"); err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +182,6 @@ func TestDropIndex(t *testing.T) {
 	in := topOfChess()
 	in.TableName = aws.String("games")
 	_, err := db.Query(t.Context(), in)
-	mustRefuse(t, err, "does not have the specified index")
+	wantInvalid(t, err, "does not have the specified index")
 	equal(t, len(describe(t, db, "games").AttributeDefinitions), 3)
 }

@@ -71,10 +71,10 @@ func TestBatchWriteRefusals(t *testing.T) {
 		{large, "Item size has exceeded"},
 	} {
 		_, err := batchWrite(t, db, c.requests)
-		mustRefuse(t, err, c.words)
+		wantInvalid(t, err, c.words)
 	}
 	_, err := db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{})
-	mustRefuse(t, err, "'RequestItems'")
+	wantInvalid(t, err, "'RequestItems'")
 	if get(t, db, "a", "00") != nil {
 		t.Error("a refused batch has written")
 	}
@@ -140,10 +140,10 @@ func TestBatchGetRefusals(t *testing.T) {
 		{[]item{nil}, "'key'"},
 	} {
 		_, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{*things: {Keys: c.keys}}})
-		mustRefuse(t, err, c.words)
+		wantInvalid(t, err, c.words)
 	}
 	_, err := db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{})
-	mustRefuse(t, err, "'RequestItems'")
+	wantInvalid(t, err, "'RequestItems'")
 }
 
 func TestTransactGet(t *testing.T) {
@@ -168,16 +168,16 @@ func TestTransactGet(t *testing.T) {
 	equal(t, aws.ToFloat64(out.ConsumedCapacity[0].ReadCapacityUnits), 4.0)
 
 	_, err = read(types.Get{Key: key("a", "1")}, types.Get{Key: key("a", "1")})
-	mustRefuse(t, err, "multiple operations on one item")
+	wantInvalid(t, err, "multiple operations on one item")
 	_, err = read()
-	mustRefuse(t, err, "'TransactItems' failed to satisfy constraint: Member must have length greater than or equal to 1")
+	wantInvalid(t, err, "'TransactItems' failed to satisfy constraint: Member must have length greater than or equal to 1")
 	var canceled *types.TransactionCanceledException
 	if _, err = read(types.Get{Key: key("a", "1")}, types.Get{Key: item{"pk": str("a")}}); !errors.As(err, &canceled) {
 		t.Fatalf("got %v", err)
 	}
 	equal(t, aws.ToString(canceled.CancellationReasons[1].Code), "ValidationError")
 	_, err = db.TransactGetItems(t.Context(), &dynamodb.TransactGetItemsInput{TransactItems: make([]types.TransactGetItem, 1)})
-	mustRefuse(t, err, "get")
+	wantInvalid(t, err, "get")
 }
 
 func TestTransactGetSize(t *testing.T) {
@@ -190,5 +190,5 @@ func TestTransactGetSize(t *testing.T) {
 		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: &types.Get{TableName: things, Key: k}})
 	}
 	_, err := db.TransactGetItems(t.Context(), in)
-	mustRefuse(t, err, "4MB")
+	wantInvalid(t, err, "4MB")
 }

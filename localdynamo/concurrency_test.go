@@ -17,7 +17,7 @@ import (
 )
 
 // TestOneWinner: of many that want to create one item, exactly one does.
-func TestOneWinner(t *testing.T) {
+func TestConcurrentCreateHasOneWinner(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for round := range 20 {
@@ -47,7 +47,7 @@ func TestOneWinner(t *testing.T) {
 
 // TestTransfers moves amounts between accounts by transaction, while readers
 // add all of them up: the sum never changes.
-func TestTransfers(t *testing.T) {
+func TestTransactionsAreSerializable(t *testing.T) {
 	t.Parallel()
 	const accounts, workers, rounds = 8, 8, 60
 	db := open(t, localdynamo.Options{})
@@ -70,7 +70,7 @@ func TestTransfers(t *testing.T) {
 					return
 				default:
 				}
-				if total := addUp(t, db); total != 100*accounts {
+				if total := sumAccounts(t, db); total != 100*accounts {
 					t.Errorf("total %d", total)
 					return
 				}
@@ -94,10 +94,10 @@ func TestTransfers(t *testing.T) {
 	writers.Wait()
 	close(done)
 	readers.Wait()
-	equal(t, addUp(t, db), 100*accounts)
+	equal(t, sumAccounts(t, db), 100*accounts)
 }
 
-func addUp(t *testing.T, db *localdynamo.DB) int {
+func sumAccounts(t *testing.T, db *localdynamo.DB) int {
 	out, err := db.Query(t.Context(), &dynamodb.QueryInput{
 		TableName: things, KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("bank")},
 	})
@@ -118,7 +118,7 @@ func addUp(t *testing.T, db *localdynamo.DB) int {
 
 // TestCloseUnderLoad: what was acknowledged before Close is there after it,
 // and everything else got ErrClosed.
-func TestCloseUnderLoad(t *testing.T) {
+func TestCloseDuringWrites(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/db"
 	db, err := localdynamo.Open(path, localdynamo.Options{})

@@ -102,7 +102,7 @@ func randomAction(random *rand.Rand, at int) action {
 }
 
 // after returns the rows after a step, and whether its conditions held.
-func (r rows) after(s step) (rows, bool) {
+func (r rows) apply(s step) (rows, bool) {
 	next := maps.Clone(r)
 	for _, a := range s.actions {
 		old, found := r[a.at]
@@ -146,7 +146,7 @@ func (a action) values() item {
 }
 
 // do performs a step, and reports whether its conditions held.
-func (s step) do(db *localdynamo.DB, worker int) (bool, error) {
+func (s step) execute(db *localdynamo.DB, worker int) (bool, error) {
 	err := s.write(db, worker)
 	var failed *types.ConditionalCheckFailedException
 	var canceled *types.TransactionCanceledException
@@ -203,11 +203,11 @@ func writeUntilKilled(path, seed string) {
 		line := fmt.Appendln(nil, worker)
 		group.Go(func() {
 			for next := stepsOf(seed, worker); ; {
-				if _, err := next().do(db, worker); err != nil {
-					giveUp(err)
+				if _, err := next().execute(db, worker); err != nil {
+					fatal(err)
 				}
 				if _, err := os.Stdout.Write(line); err != nil { // unbuffered, and whole
-					giveUp(err)
+					fatal(err)
 				}
 			}
 		})
@@ -218,7 +218,7 @@ func writeUntilKilled(path, seed string) {
 // TestCrash kills processes in the middle of their writes. What each has
 // acknowledged must be there; of the one step that each worker had not
 // acknowledged, all or nothing.
-func TestCrash(t *testing.T) {
+func TestCrashRecovery(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := localdynamo.Open(path, localdynamo.Options{})
@@ -334,18 +334,18 @@ func recoverWorker(t *testing.T, db *localdynamo.DB, seed string, worker, acknow
 	for range acknowledged {
 		s := next()
 		ok := false
-		if told, ok = told.after(s); ok && s.token != "" {
+		if told, ok = told.apply(s); ok && s.token != "" {
 			last = s
 		}
 	}
 	open := next()
-	done, _ := told.after(open)
+	done, _ := told.apply(open)
 	found := readRows(t, db, worker)
 	if !maps.Equal(found, told) && !maps.Equal(found, done) {
 		t.Errorf("worker %d: after %d acknowledged steps there is\n%v, want\n%v, or after one more\n%v", worker, acknowledged, found, told, done)
 	}
 	if last.token != "" {
-		if ok, err := last.do(db, worker); !ok || err != nil {
+		if ok, err := last.execute(db, worker); !ok || err != nil {
 			t.Errorf("worker %d: the repetition of an acknowledged transaction: %v, %v", worker, ok, err)
 		}
 		equal(t, readRows(t, db, worker), found)
@@ -353,7 +353,7 @@ func recoverWorker(t *testing.T, db *localdynamo.DB, seed string, worker, acknow
 	if open.token == "" {
 		return found
 	}
-	if _, err := open.do(db, worker); err != nil {
+	if _, err := open.execute(db, worker); err != nil {
 		t.Error(err)
 	}
 	equal(t, readRows(t, db, worker), done)

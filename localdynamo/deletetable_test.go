@@ -47,9 +47,9 @@ func TestDeleteTable(t *testing.T) {
 		t.Errorf("described as %+v", d)
 	}
 	_, err = deleteTable(t, db, "games")
-	mustNotFind(t, err)
+	wantNotFound(t, err)
 	_, err = db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("games"), Key: item{"player": str("ann"), "game": str("chess")}})
-	mustNotFind(t, err)
+	wantNotFound(t, err)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestDeletionProtection(t *testing.T) {
 	}
 	protect(true)
 	_, err := deleteTable(t, db, "things")
-	mustRefuse(t, err, "protected against deletion")
+	wantInvalid(t, err, "protected against deletion")
 	put(t, db, key("still", "there"))
 	protect(false)
 	if _, err := deleteTable(t, db, "things"); err != nil {
@@ -90,7 +90,7 @@ func TestDeletionProtection(t *testing.T) {
 
 // TestDeleteTableAmongWriters: writers of a table that is deleted meanwhile
 // either wrote before, or find no table; and none of what they wrote is left.
-func TestDeleteTableAmongWriters(t *testing.T) {
+func TestDeleteTableDuringWrites(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	var writers sync.WaitGroup
@@ -104,7 +104,7 @@ func TestDeleteTableAmongWriters(t *testing.T) {
 					started <- struct{}{}
 				}
 				if err != nil {
-					mustNotFind(t, err)
+					wantNotFound(t, err)
 					return
 				}
 			}
@@ -122,7 +122,7 @@ func TestDeleteTableAmongWriters(t *testing.T) {
 }
 
 // TestWaiters: the SDK's own waiters work on the engine.
-func TestWaiters(t *testing.T) {
+func TestSDKWaiters(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := &dynamodb.DescribeTableInput{TableName: things}
@@ -144,7 +144,7 @@ func TestWaiters(t *testing.T) {
 
 // TestDeleteTableAmongReaders: a reader finds the item or no table, never a
 // table without the item.
-func TestDeleteTableAmongReaders(t *testing.T) {
+func TestDeleteTableDuringReads(t *testing.T) {
 	t.Parallel()
 	db := localdynamo.OpenMemory(localdynamo.Options{})
 	t.Cleanup(func() {

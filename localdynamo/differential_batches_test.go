@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-func (g *generator) batchGet() inquiry {
+func (g *generator) batchGet() apiCall {
 	s := g.scope()
 	keys := types.KeysAndAttributes{ConsistentRead: g.maybe()}
 	for range 1 + g.pick(4) {
@@ -19,14 +19,14 @@ func (g *generator) batchGet() inquiry {
 	}
 	s.spoilPlaceholders()
 	keys.ExpressionAttributeNames = s.names
-	c := request(operations.BatchGetItem, &dynamodb.BatchGetItemInput{
-		RequestItems: map[string]types.KeysAndAttributes{*g.name(): keys}, ReturnConsumedCapacity: g.capacity(),
+	c := newCall(operations.BatchGetItem, &dynamodb.BatchGetItemInput{
+		RequestItems: map[string]types.KeysAndAttributes{*g.name(): keys}, ReturnConsumedCapacity: g.capacityMode(),
 	})
 	c.unordered = true
 	return c
 }
 
-func (g *generator) batchWrite() inquiry {
+func (g *generator) batchWrite() apiCall {
 	var writes []types.WriteRequest
 	for range 1 + g.pick(4) {
 		if g.chance(40) {
@@ -35,13 +35,13 @@ func (g *generator) batchWrite() inquiry {
 			writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: canonicalKey(g.item())}})
 		}
 	}
-	return request(operations.BatchWriteItem, &dynamodb.BatchWriteItemInput{
-		RequestItems: map[string][]types.WriteRequest{*g.name(): writes}, ReturnConsumedCapacity: g.capacity(),
+	return newCall(operations.BatchWriteItem, &dynamodb.BatchWriteItemInput{
+		RequestItems: map[string][]types.WriteRequest{*g.name(): writes}, ReturnConsumedCapacity: g.capacityMode(),
 	})
 }
 
-func (g *generator) transactGet() inquiry {
-	in := &dynamodb.TransactGetItemsInput{ReturnConsumedCapacity: g.capacity()}
+func (g *generator) transactGet() apiCall {
+	in := &dynamodb.TransactGetItemsInput{ReturnConsumedCapacity: g.capacityMode()}
 	for range 1 + g.pick(4) {
 		s := g.scope()
 		get := &types.Get{TableName: g.name(), Key: canonicalKey(g.key())}
@@ -52,11 +52,11 @@ func (g *generator) transactGet() inquiry {
 		get.ExpressionAttributeNames = s.names
 		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: get})
 	}
-	return request(operations.TransactGetItems, in)
+	return newCall(operations.TransactGetItems, in)
 }
 
-func (g *generator) transactWrite() inquiry {
-	in := &dynamodb.TransactWriteItemsInput{ReturnConsumedCapacity: g.capacity()}
+func (g *generator) transactWrite() apiCall {
+	in := &dynamodb.TransactWriteItemsInput{ReturnConsumedCapacity: g.capacityMode()}
 	for range 1 + g.pick(4) {
 		in.TransactItems = append(in.TransactItems, g.action())
 	}
@@ -66,7 +66,7 @@ func (g *generator) transactWrite() inquiry {
 	if g.chance(20) {
 		in.ClientRequestToken = aws.String(g.tokens)
 	}
-	return request(operations.TransactWriteItems, in)
+	return newCall(operations.TransactWriteItems, in)
 }
 
 func (g *generator) action() types.TransactWriteItem {
@@ -81,7 +81,7 @@ func (g *generator) action() types.TransactWriteItem {
 		a.ExpressionAttributeNames, a.ExpressionAttributeValues = s.names, s.values
 		out.Put = a
 	case 1:
-		a := &types.Update{TableName: g.name(), Key: key, UpdateExpression: s.spoil(s.addingUpdate()), ConditionExpression: s.guard(30), ReturnValuesOnConditionCheckFailure: g.onFailure()}
+		a := &types.Update{TableName: g.name(), Key: key, UpdateExpression: s.spoil(s.updateThatAdds()), ConditionExpression: s.guard(30), ReturnValuesOnConditionCheckFailure: g.onFailure()}
 		s.spoilPlaceholders()
 		a.ExpressionAttributeNames, a.ExpressionAttributeValues = s.names, s.values
 		out.Update = a

@@ -18,24 +18,24 @@ type departure struct {
 	name string
 	why  string
 	// amend makes of the two answers what they would be without the departure.
-	amend func(c inquiry, ours, theirs *reply)
+	normalize func(c apiCall, ours, theirs *reply)
 }
 
 var departures = []departure{
 	{
 		name: "words of errors",
 		why:  "DynamoDB Local has words of its own for some errors; AWS's own differ between regions",
-		amend: func(_ inquiry, ours, theirs *reply) {
+		normalize: func(_ apiCall, ours, theirs *reply) {
 			if ours.code != "" && theirs.code != "" {
-				ours.translate()
-				theirs.translate()
+				ours.normalizeText()
+				theirs.normalizeText()
 			}
 		},
 	},
 	{
 		name: "a comparison that no key condition can have",
 		why:  "DynamoDB Local fails inside",
-		amend: func(_ inquiry, ours, theirs *reply) {
+		normalize: func(_ apiCall, ours, theirs *reply) {
 			if theirs.code == "InternalFailure" && ours.message == "Attempted conditional constraint is not an indexable operation" {
 				*theirs = *ours
 			}
@@ -44,7 +44,7 @@ var departures = []departure{
 	{
 		name: "a start key of a Query by the whole primary key",
 		why:  "AWS refuses it where the table has no sort key, since there is one item at most; DynamoDB Local takes it",
-		amend: func(_ inquiry, ours, theirs *reply) {
+		normalize: func(_ apiCall, ours, theirs *reply) {
 			if theirs.code == "" && strings.HasPrefix(ours.message, "The query can return at most one row and cannot be restarted") {
 				*theirs = *ours
 			}
@@ -53,7 +53,7 @@ var departures = []departure{
 	{
 		name: "capacity of missing items",
 		why:  "AWS bills a unit for reading what is not there, half if eventual; in a batch DynamoDB Local bills nothing",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			if in, ok := c.in.(*dynamodb.BatchGetItemInput); ok && ours.code == "" && missing(in, ours) {
 				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
 			}
@@ -62,7 +62,7 @@ var departures = []departure{
 	{
 		name: "half a key",
 		why:  "an item with only one of the two keys of an index is not in it, and costs nothing there; DynamoDB Local bills it all the same",
-		amend: func(_ inquiry, ours, theirs *reply) {
+		normalize: func(_ apiCall, ours, theirs *reply) {
 			if strings.Contains(show(theirs.content), `-`+halfKeys+`"`) && ours.code == "" && theirs.code == "" {
 				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
 			}
@@ -71,7 +71,7 @@ var departures = []departure{
 	{
 		name: "fetches of a local index",
 		why:  "a Scan of a local index reads from the table what the index does not project, and AWS bills that; DynamoDB Local does not",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			_, ok := c.in.(*dynamodb.ScanInput)
 			our, _ := members(members(ours.content)["Capacity"])["CapacityUnits"].(float64)
 			their, _ := members(members(theirs.content)["Capacity"])["CapacityUnits"].(float64)
@@ -83,7 +83,7 @@ var departures = []departure{
 	{
 		name: "kind of units in a transaction of reads",
 		why:  "AWS says of the table's units too that they are of reads; DynamoDB Local only of their sum",
-		amend: func(c inquiry, ours, _ *reply) {
+		normalize: func(c apiCall, ours, _ *reply) {
 			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok && ours.code == "" {
 				ours.content = eachMember(ours.content, func(m map[string]any) map[string]any {
 					if table := members(m["Table"]); table != nil {
@@ -95,19 +95,19 @@ var departures = []departure{
 		},
 	},
 	{
-		name:  "numbers as they were written",
-		why:   "AWS returns the canonical number; DynamoDB Local returns 1.0 and 1e1 as they came in, or as a sum came out",
-		amend: func(_ inquiry, _, theirs *reply) { theirs.content = eachMember(theirs.content, canonicalNumbers) },
+		name:      "numbers as they were written",
+		why:       "AWS returns the canonical number; DynamoDB Local returns 1.0 and 1e1 as they came in, or as a sum came out",
+		normalize: func(_ apiCall, _, theirs *reply) { theirs.content = eachMember(theirs.content, canonicalNumbers) },
 	},
 	{
-		name:  "empty pages for nothing",
-		why:   "AWS bills at least one unit, half if eventual, for every Query and Scan; DynamoDB Local bills none for nothing read",
-		amend: func(_ inquiry, ours, theirs *reply) { billEmptyPage(ours, theirs) },
+		name:      "empty pages for nothing",
+		why:       "AWS bills at least one unit, half if eventual, for every Query and Scan; DynamoDB Local bills none for nothing read",
+		normalize: func(_ apiCall, ours, theirs *reply) { billEmptyPage(ours, theirs) },
 	},
 	{
 		name: "capacity of a deletion",
 		why:  "DynamoDB Local reports the capacity of a DeleteItem that did not ask for it, when there was nothing to delete",
-		amend: func(_ inquiry, ours, theirs *reply) {
+		normalize: func(_ apiCall, ours, theirs *reply) {
 			if members(ours.content)["ConsumedCapacity"] == nil {
 				theirs.content = without(theirs.content, "ConsumedCapacity")
 			}
@@ -116,7 +116,7 @@ var departures = []departure{
 	{
 		name: "no last key at the exact end",
 		why:  "a page that its Limit or 1 MB ends has a LastEvaluatedKey on AWS even if nothing follows; DynamoDB Local looks ahead",
-		amend: func(_ inquiry, ours, theirs *reply) {
+		normalize: func(_ apiCall, ours, theirs *reply) {
 			if members(theirs.content)["LastEvaluatedKey"] == nil {
 				ours.content = without(ours.content, "LastEvaluatedKey")
 			}
@@ -125,14 +125,14 @@ var departures = []departure{
 	{
 		name: "capacity of several writes",
 		why:  "AWS doubles the price of writes in a transaction, and of those alone; DynamoDB Local quadruples that of changes, forgets some of those of deletions alone, and doubles that of deletions in a batch",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			if onlyDeletes(c) && ours.code == "" && theirs.code == "" {
 				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
 			}
 			switch c.in.(type) {
 			case *dynamodb.TransactWriteItemsInput, *dynamodb.BatchWriteItemInput:
 				if ours.code == "" && theirs.code == "" {
-					theirs.content = halved(theirs.content, ours.content)
+					theirs.content = withinFactorTwo(theirs.content, ours.content)
 				}
 			}
 		},
@@ -140,7 +140,7 @@ var departures = []departure{
 	{
 		name: "a start key at the very end",
 		why:  "the key of the last item is a start key on AWS, which gives it out, and finds nothing after it; DynamoDB Local refuses it under a condition on the range key",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			nothing := ours.code == "" && members(ours.content)["ScannedCount"] == int32(0)
 			if nothing && theirs.message == "The provided starting key does not match the range key predicate" {
 				*theirs = *ours
@@ -150,10 +150,10 @@ var departures = []departure{
 	{
 		name: "updated parts",
 		why:  "AWS returns as UPDATED_OLD and UPDATED_NEW what the paths of an update lead to; DynamoDB Local returns whole attributes",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			in, ok := c.in.(*dynamodb.UpdateItemInput)
 			ok = ok && (in.ReturnValues == types.ReturnValueUpdatedOld || in.ReturnValues == types.ReturnValueUpdatedNew)
-			if ok && partOf(members(ours.content)["Attributes"], members(theirs.content)["Attributes"]) {
+			if ok && isSubset(members(ours.content)["Attributes"], members(theirs.content)["Attributes"]) {
 				ours.content, theirs.content = without(ours.content, "Attributes"), without(theirs.content, "Attributes")
 			}
 		},
@@ -161,11 +161,11 @@ var departures = []departure{
 	{
 		name: "faults that cancel",
 		why:  "what does not fit an item found by a transaction is a reason of its cancellation on AWS, and a ValidationException on DynamoDB Local; of a key of another type AWS says that it is not like the schema",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			_, get := c.in.(*dynamodb.TransactGetItemsInput)
-			stage := stageOf(theirs)
+			stage := stageOfReply(theirs)
 			said := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || stage == stageKeys || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
-			said = said || isBound(theirs.message) && hasReason(ours, "ValidationError", "") // of a sum
+			said = said || isNumberRangeError(theirs.message) && hasReason(ours, "ValidationError", "") // of a sum
 			mistyped := hasReason(ours, "ValidationError", "The provided key element does not match the schema") &&
 				hasReason(theirs, "ValidationError", "One or more parameter values were invalid: Type mismatch for key")
 			if theirs.code == "ValidationException" && said || mistyped {
@@ -176,7 +176,7 @@ var departures = []departure{
 	{
 		name: "items of which nothing is left",
 		why:  "an item of which the projection leaves nothing is left out of a TransactGetItems on AWS; DynamoDB Local returns an empty one",
-		amend: func(c inquiry, _, theirs *reply) {
+		normalize: func(c apiCall, _, theirs *reply) {
 			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok {
 				theirs.content = eachMember(theirs.content, withoutEmptyItem)
 			}
@@ -185,7 +185,7 @@ var departures = []departure{
 	{
 		name: "an update without an expression",
 		why:  "DynamoDB Local fails when asked what an update that says nothing has updated, after doing it",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			in, ok := c.in.(*dynamodb.UpdateItemInput)
 			if ok && in.UpdateExpression == nil && in.AttributeUpdates == nil && theirs.code == "InternalFailure" {
 				*theirs = *ours
@@ -195,8 +195,8 @@ var departures = []departure{
 	{
 		name: "filters beyond a projection",
 		why:  "what an index does not hold is absent to the filter of a Scan on AWS; DynamoDB Local filters whole items",
-		amend: func(c inquiry, ours, theirs *reply) {
-			if filtersPart(c) && theirs.code == "" {
+		normalize: func(c apiCall, ours, theirs *reply) {
+			if filtersPartialItems(c) && theirs.code == "" {
 				*theirs = *ours
 			}
 		},
@@ -204,7 +204,7 @@ var departures = []departure{
 	{
 		name: "faults of definitions",
 		why:  "DynamoDB Local has words of its own for nearly everything that can be wrong with a table's definition, and looks for the table first",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			if isDefinition(c) && ours.code == "ValidationException" && theirs.code != "" {
 				*theirs = *ours
 			}
@@ -213,7 +213,7 @@ var departures = []departure{
 	{
 		name: "what a deleted table was like",
 		why:  "AWS's answer to DeleteTable describes the table without its keys, indexes and time of creation; DynamoDB Local's with them",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			if _, ok := c.in.(*dynamodb.DeleteTableInput); ok {
 				theirs.content = eachMember(theirs.content, func(m map[string]any) map[string]any {
 					for _, name := range []string{"AttributeDefinitions", "KeySchema", "CreationDateTime", "GlobalSecondaryIndexes", "LocalSecondaryIndexes"} {
@@ -227,14 +227,14 @@ var departures = []departure{
 	{
 		name: "units of indexes on demand",
 		why:  "a table that is billed by request has no units, and neither have its indexes; DynamoDB Local leaves indexes theirs",
-		amend: func(_ inquiry, _, theirs *reply) {
+		normalize: func(_ apiCall, _, theirs *reply) {
 			theirs.content = eachMember(theirs.content, withoutUnits)
 		},
 	},
 	{
 		name: "nothing projected",
 		why:  "of an item with none of the projected attributes AWS's TransactGetItems documents an empty map; DynamoDB Local answers as if there were no item",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok {
 				ours.content = eachMember(ours.content, func(m map[string]any) map[string]any {
 					if it, ok := m["Item"].(map[string]any); ok && len(it) == 0 {
@@ -248,7 +248,7 @@ var departures = []departure{
 	{
 		name: "deletion of a local index",
 		why:  "UpdateTable deletes global indexes, and another index is not found among them; DynamoDB Local tells what it is",
-		amend: func(_ inquiry, ours, theirs *reply) {
+		normalize: func(_ apiCall, ours, theirs *reply) {
 			if ours.code == "ResourceNotFoundException" && theirs.message == "Cannot delete an index that is not a GlobalSecondaryIndex" {
 				*theirs = *ours
 			}
@@ -257,9 +257,9 @@ var departures = []departure{
 	{
 		name: "order of checks",
 		why:  "where a request has several faults, DynamoDB Local does not report the one that AWS finds first; see stages",
-		amend: func(c inquiry, ours, theirs *reply) {
+		normalize: func(c apiCall, ours, theirs *reply) {
 			if ours.code != "" && theirs.code != "" {
-				settleOrder(c, ours, theirs)
+				allowOtherOrder(c, ours, theirs)
 			}
 		},
 	},
@@ -267,34 +267,34 @@ var departures = []departure{
 
 // parting is a departure after which the two sides hold different things: a
 // round ends with it.
-type parting struct {
+type divergence struct {
 	name string
 	why  string
-	when func(c inquiry, ours, theirs *reply) bool
+	when func(c apiCall, ours, theirs *reply) bool
 }
 
-var partings = []parting{
+var divergences = []divergence{
 	{
 		name: "definitions not taken",
 		why:  "DynamoDB Local now and then fails inside when a table is made, or gets an index",
-		when: func(c inquiry, _, theirs *reply) bool { return isDefinition(c) && theirs.code == "InternalFailure" },
+		when: func(c apiCall, _, theirs *reply) bool { return isDefinition(c) && theirs.code == "InternalFailure" },
 	},
 	{
 		name: "work not ended",
 		why:  "DynamoDB Local now and then never gets done with an index that is added or removed",
-		when: func(c inquiry, _, theirs *reply) bool { return strings.HasSuffix(theirs.message, errUnsettled.Error()) },
+		when: func(c apiCall, _, theirs *reply) bool { return strings.HasSuffix(theirs.message, errUnsettled.Error()) },
 	},
 	{
 		name: "units of an index",
 		why:  "AWS wants provisioned units for every global index of a table that gets its own; DynamoDB Local gives the index none",
-		when: func(_ inquiry, ours, theirs *reply) bool {
+		when: func(_ apiCall, ours, theirs *reply) bool {
 			return theirs.code == "" && strings.Contains(ours.message, "ProvisionedThroughput must be specified for index")
 		},
 	},
 	{
 		name: "units of a table",
 		why:  "AWS wants provisioned units with the billing mode; DynamoDB Local only if the table has none",
-		when: func(c inquiry, ours, theirs *reply) bool {
+		when: func(c apiCall, ours, theirs *reply) bool {
 			_, ok := c.in.(*dynamodb.UpdateTableInput)
 			return ok && theirs.code == "" && strings.Contains(ours.message, "must both be specified when BillingMode is PROVISIONED")
 		},
@@ -302,24 +302,24 @@ var partings = []parting{
 	{
 		name: "attributes that are no keys",
 		why:  "AWS refuses definitions of attributes that no key uses; DynamoDB Local only if the table has no index",
-		when: func(_ inquiry, ours, theirs *reply) bool {
+		when: func(_ apiCall, ours, theirs *reply) bool {
 			return theirs.code == "" && strings.Contains(ours.message, "Some AttributeDefinitions are not used")
 		},
 	},
 }
 
 // part reports whether the sides have come apart in a known way.
-func part(c inquiry, ours, theirs *reply) bool {
-	return slices.ContainsFunc(partings, func(p parting) bool { return p.when(c, ours, theirs) })
+func diverged(c apiCall, ours, theirs *reply) bool {
+	return slices.ContainsFunc(divergences, func(p divergence) bool { return p.when(c, ours, theirs) })
 }
 
 // amend applies all departures, and puts in order what comes in any.
-func amend(c inquiry, ours, theirs *reply) {
+func normalizeReplies(c apiCall, ours, theirs *reply) {
 	for _, d := range departures {
-		d.amend(c, ours, theirs)
+		d.normalize(c, ours, theirs)
 	}
 	for _, a := range []*reply{ours, theirs} {
-		a.content = eachMember(a.content, stable)
+		a.content = eachMember(a.content, withoutVolatile)
 	}
 	if c.unordered {
 		for _, a := range []*reply{ours, theirs} {
@@ -330,7 +330,7 @@ func amend(c inquiry, ours, theirs *reply) {
 
 // stable leaves out of a table's description what is each side's own, and
 // orders what comes in any order.
-func stable(m map[string]any) map[string]any {
+func withoutVolatile(m map[string]any) map[string]any {
 	for _, name := range []string{
 		"TableId", "TableArn", "IndexArn", "TableStatus", "IndexStatus", "Backfilling", "ItemCount", "TableSizeBytes", "IndexSizeBytes",
 		"NumberOfDecreasesToday", "WarmThroughput", "OnDemandThroughput",
@@ -339,7 +339,7 @@ func stable(m map[string]any) map[string]any {
 	}
 	for _, name := range []string{"AttributeDefinitions", "GlobalSecondaryIndexes", "LocalSecondaryIndexes"} {
 		if list, ok := m[name].([]any); ok {
-			m[name] = sortedBySight(list)
+			m[name] = sortedByText(list)
 		}
 	}
 	return m
@@ -349,11 +349,11 @@ func stable(m map[string]any) map[string]any {
 // a batch.
 func sortedItems(m map[string]any) map[string]any {
 	if items, ok := m["Items"].([]any); ok {
-		m["Items"] = sortedBySight(items)
+		m["Items"] = sortedByText(items)
 	}
 	for name, items := range members(m["Responses"]) {
 		if items, ok := items.([]any); ok {
-			members(m["Responses"])[name] = sortedBySight(items)
+			members(m["Responses"])[name] = sortedByText(items)
 		}
 	}
 	return m
@@ -447,7 +447,7 @@ func billEmptyPage(ours, theirs *reply) {
 
 // words are what a side says in its own way, and what stands for it when the
 // two are compared. Most on the left are DynamoDB Local's.
-var words = []struct{ pattern, shared string }{
+var messagePatterns = []struct{ pattern, shared string }{
 	{`^(?:Invalid table/index name\. .*|\d validation errors? detected: Value '[^']*' at '[\w.]*(?:[tT]able|[iI]ndex)Name' .*|1 validation error detected: .* Map keys must satisfy constraint: .*)$`, "Invalid table/index name"},
 	{`^(?:The batch write request list for a table cannot be null or empty: \S+|1 validation error detected: Value '\{\S+=\[\]\}' at 'requestItems' .*)$`, "No requests for a table"},
 	{`^(?:The list of keys in RequestItems for BatchGetItem is required: \S+ has empty list|1 validation error detected: Value at 'RequestItems\.\S+\.member\.Keys' .* greater than or equal to 1)$`, "No keys for a table"},
@@ -510,28 +510,28 @@ var words = []struct{ pattern, shared string }{
 	{`^(1 validation error detected): .*[sS]egment.*$`, "$1: segment"},
 }
 
-var compiledWords = func() []*regexp.Regexp {
-	out := make([]*regexp.Regexp, len(words))
-	for i, w := range words {
+var compiledPatterns = func() []*regexp.Regexp {
+	out := make([]*regexp.Regexp, len(messagePatterns))
+	for i, w := range messagePatterns {
 		out[i] = regexp.MustCompile(w.pattern)
 	}
 	return out
 }()
 
 // translate brings an error into words that both sides share.
-func (a *reply) translate() {
-	a.message = shared(a.message)
+func (a *reply) normalizeText() {
+	a.message = normalizeMessage(a.message)
 	a.content = eachMember(a.content, func(m map[string]any) map[string]any {
 		if text, ok := m["Message"].(string); ok {
-			m["Message"] = shared(text)
+			m["Message"] = normalizeMessage(text)
 		}
 		return m
 	})
 }
 
-func shared(message string) string {
-	for i, w := range compiledWords {
-		message = w.ReplaceAllString(message, words[i].shared)
+func normalizeMessage(message string) string {
+	for i, w := range compiledPatterns {
+		message = w.ReplaceAllString(message, messagePatterns[i].shared)
 	}
 	return message
 }
@@ -575,12 +575,12 @@ func withoutUnits(m map[string]any) map[string]any {
 
 // partOf reports whether a document can be had by leaving out members of
 // another.
-func partOf(part, whole any) bool {
+func isSubset(part, whole any) bool {
 	switch p := part.(type) {
 	case map[string]any:
 		w := members(whole)
 		for name, v := range p {
-			if w[name] == nil || !partOf(v, w[name]) {
+			if w[name] == nil || !isSubset(v, w[name]) {
 				return false
 			}
 		}
@@ -588,7 +588,7 @@ func partOf(part, whole any) bool {
 	case []any:
 		w, _ := whole.([]any)
 		for _, v := range p {
-			i := slices.IndexFunc(w, func(e any) bool { return partOf(v, e) })
+			i := slices.IndexFunc(w, func(e any) bool { return isSubset(v, e) })
 			if i < 0 {
 				return false
 			}
@@ -601,12 +601,12 @@ func partOf(part, whole any) bool {
 
 // halved makes the units of a transaction what ours are, if they are no more
 // than twice that, and no less than half.
-func halved(theirs, ours any) any {
+func withinFactorTwo(theirs, ours any) any {
 	switch t := theirs.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(t))
 		for k, v := range t {
-			out[k] = halved(v, members(ours)[k])
+			out[k] = withinFactorTwo(v, members(ours)[k])
 		}
 		return out
 	case []any:
@@ -614,7 +614,7 @@ func halved(theirs, ours any) any {
 		out := make([]any, len(t))
 		for i, v := range t {
 			if i < len(o) {
-				v = halved(v, o[i])
+				v = withinFactorTwo(v, o[i])
 			}
 			out[i] = v
 		}
@@ -710,7 +710,7 @@ var stages = []struct {
 	{stageItem, "ValidationException: An operand in the update expression"},
 }
 
-func stageOf(a *reply) stage {
+func stageOfReply(a *reply) stage {
 	text := a.code + ": " + a.message
 	for _, s := range stages {
 		if strings.HasPrefix(text, s.begin) {
@@ -725,35 +725,35 @@ func stageOf(a *reply) stage {
 // what each of the sides objects to is a fault at all is seen where it is the
 // only one. Of transactions, ours checks one action after the other, and of
 // other requests some fields after the expressions.
-func settleOrder(c inquiry, ours, theirs *reply) {
-	our, their := stageOf(ours), stageOf(theirs)
+func allowOtherOrder(c apiCall, ours, theirs *reply) {
+	our, their := stageOfReply(ours), stageOfReply(theirs)
 	if our == stageUnknown || their == stageUnknown || reflect.DeepEqual(ours, theirs) {
 		return
 	}
-	sameStage := our == their && ours.code == theirs.code && kindOf(ours.message) != kindOf(theirs.message)
-	late := ofSeveral(c) && our < stageItem && their < stageItem || our == stageExpressions && their == stageFields
-	sums := our == stageItem && ours.code == theirs.code && isBound(theirs.message)
+	sameStage := our == their && ours.code == theirs.code && messageKind(ours.message) != messageKind(theirs.message)
+	late := isMultiRequest(c) && our < stageItem && their < stageItem || our == stageExpressions && their == stageFields
+	sums := our == stageItem && ours.code == theirs.code && isNumberRangeError(theirs.message)
 	if our < their || sameStage || late || sums {
 		*theirs = *ours
 	}
 }
 
 // onlyDeletes reports whether a call is a transaction of deletions.
-func onlyDeletes(c inquiry) bool {
+func onlyDeletes(c apiCall) bool {
 	in, ok := c.in.(*dynamodb.TransactWriteItemsInput)
 	return ok && !slices.ContainsFunc(in.TransactItems, func(a types.TransactWriteItem) bool { return a.Delete == nil })
 }
 
 // filtersPart reports whether a Scan filters what an index holds that has only
 // part of each item.
-func filtersPart(c inquiry) bool {
+func filtersPartialItems(c apiCall) bool {
 	in, ok := c.in.(*dynamodb.ScanInput)
 	return ok && (in.FilterExpression != nil || in.ScanFilter != nil) && in.IndexName != nil && *in.IndexName != "all" && *in.IndexName != "local"
 }
 
 // isBound reports whether a message is about the bounds of numbers, which a
 // number can be given beyond, or get beyond by the arithmetic of an update.
-func isBound(message string) bool {
+func isNumberRangeError(message string) bool {
 	for _, begin := range []string{"Number overflow", "Number underflow", "Attempting to store more than"} {
 		if strings.HasPrefix(message, begin) {
 			return true
@@ -763,7 +763,7 @@ func isBound(message string) bool {
 }
 
 // isDefinition reports whether a call says what a table is to be.
-func isDefinition(c inquiry) bool {
+func isDefinition(c apiCall) bool {
 	switch c.in.(type) {
 	case *dynamodb.CreateTableInput, *dynamodb.UpdateTableInput, *dynamodb.UpdateTimeToLiveInput:
 		return true
@@ -772,7 +772,7 @@ func isDefinition(c inquiry) bool {
 }
 
 // ofSeveral reports whether a call is several requests in one.
-func ofSeveral(c inquiry) bool {
+func isMultiRequest(c apiCall) bool {
 	switch c.in.(type) {
 	case *dynamodb.TransactWriteItemsInput, *dynamodb.TransactGetItemsInput, *dynamodb.BatchWriteItemInput, *dynamodb.BatchGetItemInput:
 		return true
@@ -783,4 +783,4 @@ func ofSeveral(c inquiry) bool {
 var kind = regexp.MustCompile(`^((?:Invalid \w+|ExpressionAttribute\w+ contains invalid \w+|One or more parameter values were invalid): )?([^;:]*).*$`)
 
 // kindOf is a message without what it is about.
-func kindOf(message string) string { return kind.ReplaceAllString(message, "$1$2") }
+func messageKind(message string) string { return kind.ReplaceAllString(message, "$1$2") }

@@ -337,16 +337,16 @@ func (s *scope) add(key, name string) {
 }
 
 // addingUpdate draws an update that does not only take away.
-func (s *scope) addingUpdate() string {
+func (s *scope) updateThatAdds() string {
 	text := s.update()
-	if takesAway(&text) {
+	if onlyRemoves(&text) {
 		text += " SET made = " + s.literal(num("1"))
 	}
 	return text
 }
 
 // takesAway reports whether an update, if it is a valid one, only takes away.
-func takesAway(update *string) bool {
+func onlyRemoves(update *string) bool {
 	return update != nil && !addsSomething.MatchString(*update)
 }
 

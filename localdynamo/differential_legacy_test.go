@@ -8,26 +8,26 @@ import (
 
 // The parameters that expressions replaced.
 
-func (g *generator) legacyPut() inquiry {
+func (g *generator) legacyPut() apiCall {
 	in := &dynamodb.PutItemInput{
-		TableName: g.name(), Item: g.item(), ReturnValues: g.returned("", "ALL_OLD"), ReturnConsumedCapacity: g.capacity(),
+		TableName: g.name(), Item: g.item(), ReturnValues: g.returned("", "ALL_OLD"), ReturnConsumedCapacity: g.capacityMode(),
 	}
 	in.Expected, in.ConditionalOperator = g.expected()
-	return request(operations.PutItem, in)
+	return newCall(operations.PutItem, in)
 }
 
-func (g *generator) legacyDelete() inquiry {
+func (g *generator) legacyDelete() apiCall {
 	in := &dynamodb.DeleteItemInput{
-		TableName: g.name(), Key: g.key(), ReturnValues: g.returned("ALL_OLD", ""), ReturnConsumedCapacity: g.capacity(),
+		TableName: g.name(), Key: g.key(), ReturnValues: g.returned("ALL_OLD", ""), ReturnConsumedCapacity: g.capacityMode(),
 	}
 	in.Expected, in.ConditionalOperator = g.expected()
-	return request(operations.DeleteItem, in)
+	return newCall(operations.DeleteItem, in)
 }
 
-func (g *generator) legacyUpdate() inquiry {
+func (g *generator) legacyUpdate() apiCall {
 	in := &dynamodb.UpdateItemInput{
 		TableName: g.name(), Key: g.key(), AttributeUpdates: map[string]types.AttributeValueUpdate{},
-		ReturnValues: g.returned("ALL_NEW", "", "ALL_OLD", "UPDATED_OLD", "UPDATED_NEW"), ReturnConsumedCapacity: g.capacity(),
+		ReturnValues: g.returned("ALL_NEW", "", "ALL_OLD", "UPDATED_OLD", "UPDATED_NEW"), ReturnConsumedCapacity: g.capacityMode(),
 	}
 	if g.chance(30) {
 		in.Expected, in.ConditionalOperator = g.expected()
@@ -47,9 +47,9 @@ func (g *generator) legacyUpdate() inquiry {
 	for _, u := range in.AttributeUpdates {
 		takes = takes && u.Action == "DELETE"
 	}
-	c := request(operations.UpdateItem, in)
+	c := newCall(operations.UpdateItem, in)
 	if takes {
-		c = onExisting(c, in)
+		c = putFirst(c, in)
 	}
 	return c
 }
@@ -139,16 +139,16 @@ func (g *generator) attributesToGet() []string {
 	return out
 }
 
-func (g *generator) legacyScan() inquiry {
-	in := &dynamodb.ScanInput{TableName: g.name(), AttributesToGet: g.attributesToGet(), ReturnConsumedCapacity: g.capacity()}
+func (g *generator) legacyScan() apiCall {
+	in := &dynamodb.ScanInput{TableName: g.name(), AttributesToGet: g.attributesToGet(), ReturnConsumedCapacity: g.capacityMode()}
 	in.ScanFilter, in.ConditionalOperator = g.legacyFilter()
 	return scanAll(in)
 }
 
-func (g *generator) legacyQuery() inquiry {
+func (g *generator) legacyQuery() apiCall {
 	keys, index := g.order()
 	in := &dynamodb.QueryInput{
-		TableName: g.name(), IndexName: index, AttributesToGet: g.attributesToGet(), ScanIndexForward: g.maybe(), ReturnConsumedCapacity: g.capacity(),
+		TableName: g.name(), IndexName: index, AttributesToGet: g.attributesToGet(), ScanIndexForward: g.maybe(), ReturnConsumedCapacity: g.capacityMode(),
 		KeyConditions: map[string]types.Condition{keys[0].name: {ComparisonOperator: "EQ", AttributeValueList: []types.AttributeValue{g.keyValue(keys[0])}}},
 	}
 	if len(keys) == 2 && g.chance(60) {

@@ -18,15 +18,15 @@ func TestDifferentialLimits(t *testing.T) {
 	tab := p.table(t, shapes[0])
 	for _, c := range limits(tab) {
 		t.Run(c.name, func(t *testing.T) {
-			p.agree(t, c.below)
-			p.agree(t, c.beyond)
+			p.compare(t, c.below)
+			p.compare(t, c.beyond)
 			refused := replyOf(c.beyond.do(t.Context(), p.ours))
 			if _, err := c.below.do(t.Context(), p.ours); err != nil || refused.code == "" {
 				t.Errorf("at the limit: %v; beyond: %s", err, refused)
 			}
 		})
 		for _, side := range []operations{p.ours, p.theirs} {
-			if err := empty(t.Context(), side, tab); err != nil {
+			if err := deleteAllItems(t.Context(), side, tab); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -36,7 +36,7 @@ func TestDifferentialLimits(t *testing.T) {
 // limit is a request that is just accepted, and one that just is not.
 type limit struct {
 	name          string
-	below, beyond inquiry
+	below, beyond apiCall
 }
 
 func limits(tab *table) []limit {
@@ -44,18 +44,18 @@ func limits(tab *table) []limit {
 	for _, c := range []struct {
 		name string
 		max  int
-		make func(n int) inquiry
+		make func(n int) apiCall
 	}{
-		{"hash key of bytes", 2048, func(n int) inquiry { return tab.put(item{hashName: str(strings.Repeat("k", n)), rangeName: str("s")}) }},
-		{"range key of bytes", 1024, func(n int) inquiry { return tab.put(item{hashName: str("p"), rangeName: str(strings.Repeat("k", n))}) }},
-		{"nested lists", 31, func(n int) inquiry { return tab.put(withKey(item{"v": nested(n)})) }},
-		{"nested lists by an update", 31, func(n int) inquiry {
-			return tab.update("SET v = :v", item{":v": nested(n)})
+		{"hash key of bytes", 2048, func(n int) apiCall { return tab.put(item{hashName: str(strings.Repeat("k", n)), rangeName: str("s")}) }},
+		{"range key of bytes", 1024, func(n int) apiCall { return tab.put(item{hashName: str("p"), rangeName: str(strings.Repeat("k", n))}) }},
+		{"nested lists", 31, func(n int) apiCall { return tab.put(addKey(item{"v": nestedLists(n)})) }},
+		{"nested lists by an update", 31, func(n int) apiCall {
+			return tab.update("SET v = :v", item{":v": nestedLists(n)})
 		}},
-		{"bytes of an expression", 4096, func(n int) inquiry {
+		{"bytes of an expression", 4096, func(n int) apiCall {
 			return tab.update("SET "+strings.Repeat("a", n-len("SET  = :v"))+" = :v", item{":v": str("x")})
 		}},
-		{"operands of IN", 100, func(n int) inquiry {
+		{"operands of IN", 100, func(n int) apiCall {
 			values := item{}
 			names := make([]string, n)
 			for i := range names {
@@ -64,10 +64,10 @@ func limits(tab *table) []limit {
 			}
 			return tab.filter("a IN ("+strings.Join(names, ",")+")", values)
 		}},
-		{"operators", 300, func(n int) inquiry {
+		{"operators", 300, func(n int) apiCall {
 			return tab.filter(strings.Repeat("NOT ", (n-1)%2)+"a=b"+strings.Repeat(" OR a=b", (n-1)/2), nil)
 		}},
-		{"levels of a path", 32, func(n int) inquiry {
+		{"levels of a path", 32, func(n int) apiCall {
 			return tab.filter("attribute_exists(a"+strings.Repeat(".a", n-1)+")", nil)
 		}},
 		{"actions of a transaction", 100, tab.transaction},
@@ -100,8 +100,8 @@ func itemLimits(tab *table) []limit {
 		{"SS", &types.AttributeValueMemberSS{Value: []string{"a", "bc"}}, 3},
 		{"BS", &types.AttributeValueMemberBS{Value: [][]byte{{1}, {2, 3}}}, 3},
 	} {
-		filled := func(n int) inquiry {
-			it := withKey(item{"v": c.v})
+		filled := func(n int) apiCall {
+			it := addKey(item{"v": c.v})
 			pad := n - len(hashName) - 1 - len(rangeName) - 1 - len("v") - c.size - len("pad")
 			it["pad"] = str(strings.Repeat("x", pad))
 			return tab.put(it)
@@ -112,13 +112,13 @@ func itemLimits(tab *table) []limit {
 }
 
 // withKey gives an item a key of two bytes.
-func withKey(it item) item {
+func addKey(it item) item {
 	it[hashName], it[rangeName] = str("p"), str("s")
 	return it
 }
 
 // nested is a string in n lists.
-func nested(n int) types.AttributeValue {
+func nestedLists(n int) types.AttributeValue {
 	v := str("x")
 	for range n {
 		v = &types.AttributeValueMemberL{Value: []types.AttributeValue{v}}
@@ -126,43 +126,43 @@ func nested(n int) types.AttributeValue {
 	return v
 }
 
-func (tab *table) put(it item) inquiry {
-	return request(operations.PutItem, &dynamodb.PutItemInput{TableName: &tab.name, Item: it})
+func (tab *table) put(it item) apiCall {
+	return newCall(operations.PutItem, &dynamodb.PutItemInput{TableName: &tab.name, Item: it})
 }
 
-func (tab *table) update(expression string, values item) inquiry {
-	return request(operations.UpdateItem, &dynamodb.UpdateItemInput{
-		TableName: &tab.name, Key: withKey(item{}), UpdateExpression: &expression, ExpressionAttributeValues: values,
+func (tab *table) update(expression string, values item) apiCall {
+	return newCall(operations.UpdateItem, &dynamodb.UpdateItemInput{
+		TableName: &tab.name, Key: addKey(item{}), UpdateExpression: &expression, ExpressionAttributeValues: values,
 	})
 }
 
-func (tab *table) filter(expression string, values item) inquiry {
+func (tab *table) filter(expression string, values item) apiCall {
 	return scanAll(&dynamodb.ScanInput{TableName: &tab.name, FilterExpression: &expression, ExpressionAttributeValues: values})
 }
 
 // numbered is the key of the i-th of several items.
-func numbered(i int) item { return item{hashName: str("p"), rangeName: str(fmt.Sprint(i))} }
+func keyNumber(i int) item { return item{hashName: str("p"), rangeName: str(fmt.Sprint(i))} }
 
-func (tab *table) transaction(n int) inquiry {
+func (tab *table) transaction(n int) apiCall {
 	in := &dynamodb.TransactWriteItemsInput{ClientRequestToken: aws.String(fmt.Sprintf("%.30s-%d", tab.name, n))}
 	for i := range n {
-		in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Put: &types.Put{TableName: &tab.name, Item: numbered(i)}})
+		in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Put: &types.Put{TableName: &tab.name, Item: keyNumber(i)}})
 	}
-	return request(operations.TransactWriteItems, in)
+	return newCall(operations.TransactWriteItems, in)
 }
 
-func (tab *table) batch(n int) inquiry {
+func (tab *table) batch(n int) apiCall {
 	var writes []types.WriteRequest
 	for i := range n {
-		writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: numbered(i)}})
+		writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: keyNumber(i)}})
 	}
-	return request(operations.BatchWriteItem, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{tab.name: writes}})
+	return newCall(operations.BatchWriteItem, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{tab.name: writes}})
 }
 
-func (tab *table) batchOfKeys(n int) inquiry {
+func (tab *table) batchOfKeys(n int) apiCall {
 	keys := types.KeysAndAttributes{}
 	for i := range n {
-		keys.Keys = append(keys.Keys, numbered(i))
+		keys.Keys = append(keys.Keys, keyNumber(i))
 	}
-	return request(operations.BatchGetItem, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{tab.name: keys}})
+	return newCall(operations.BatchGetItem, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{tab.name: keys}})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // call draws one request on the items of the table.
-func (g *generator) call() inquiry {
+func (g *generator) call() apiCall {
 	switch g.pick(15) {
 	case 3, 4, 5:
 		return g.updateItem()
@@ -42,7 +42,7 @@ func (g *generator) name() *string {
 }
 
 // capacity is never wrong: DynamoDB Local finds that out after the write.
-func (g *generator) capacity() types.ReturnConsumedCapacity {
+func (g *generator) capacityMode() types.ReturnConsumedCapacity {
 	return oneOf[types.ReturnConsumedCapacity](g, "", "TOTAL", "INDEXES", "NONE")
 }
 
@@ -70,21 +70,21 @@ func (s *scope) guard(percent int) *string {
 	return s.spoil(s.condition(2))
 }
 
-func (g *generator) put() inquiry {
+func (g *generator) put() apiCall {
 	if g.chance(15) {
 		return g.legacyPut()
 	}
 	s := g.scope()
 	in := &dynamodb.PutItemInput{
 		TableName: g.name(), Item: g.item(), ConditionExpression: s.guard(40),
-		ReturnValues: g.returned("", "NONE", "ALL_OLD"), ReturnConsumedCapacity: g.capacity(), ReturnValuesOnConditionCheckFailure: g.onFailure(),
+		ReturnValues: g.returned("", "NONE", "ALL_OLD"), ReturnConsumedCapacity: g.capacityMode(), ReturnValuesOnConditionCheckFailure: g.onFailure(),
 	}
 	s.spoilPlaceholders()
 	in.ExpressionAttributeNames, in.ExpressionAttributeValues = s.names, s.values
-	return request(operations.PutItem, in)
+	return newCall(operations.PutItem, in)
 }
 
-func (g *generator) updateItem() inquiry {
+func (g *generator) updateItem() apiCall {
 	if g.chance(15) {
 		return g.legacyUpdate()
 	}
@@ -92,23 +92,23 @@ func (g *generator) updateItem() inquiry {
 	in := &dynamodb.UpdateItemInput{
 		TableName: g.name(), Key: g.key(), ConditionExpression: s.guard(30),
 		ReturnValues:           g.returned("ALL_NEW", "", "NONE", "ALL_OLD", "UPDATED_OLD", "UPDATED_NEW"),
-		ReturnConsumedCapacity: g.capacity(), ReturnValuesOnConditionCheckFailure: g.onFailure(),
+		ReturnConsumedCapacity: g.capacityMode(), ReturnValuesOnConditionCheckFailure: g.onFailure(),
 	}
 	if !g.chance(3) {
 		in.UpdateExpression = s.spoil(s.update())
 	}
 	s.spoilPlaceholders()
 	in.ExpressionAttributeNames, in.ExpressionAttributeValues = s.names, s.values
-	c := request(operations.UpdateItem, in)
-	if takesAway(in.UpdateExpression) {
-		c = onExisting(c, in)
+	c := newCall(operations.UpdateItem, in)
+	if onlyRemoves(in.UpdateExpression) {
+		c = putFirst(c, in)
 	}
 	return c
 }
 
 // onExisting makes sure that there is an item to take away from. Of none, AWS
 // makes none, and DynamoDB Local an item of nothing but its key.
-func onExisting(c inquiry, in *dynamodb.UpdateItemInput) inquiry {
+func putFirst(c apiCall, in *dynamodb.UpdateItemInput) apiCall {
 	do := c.do
 	c.do = func(ctx context.Context, side operations) (any, error) {
 		_, err := side.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: in.TableName, Key: in.Key})
@@ -120,23 +120,23 @@ func onExisting(c inquiry, in *dynamodb.UpdateItemInput) inquiry {
 	return c
 }
 
-func (g *generator) deleteItem() inquiry {
+func (g *generator) deleteItem() apiCall {
 	if g.chance(15) {
 		return g.legacyDelete()
 	}
 	s := g.scope()
 	in := &dynamodb.DeleteItemInput{
 		TableName: g.name(), Key: g.key(), ConditionExpression: s.guard(40),
-		ReturnValues: g.returned("ALL_OLD", "", "NONE"), ReturnConsumedCapacity: g.capacity(), ReturnValuesOnConditionCheckFailure: g.onFailure(),
+		ReturnValues: g.returned("ALL_OLD", "", "NONE"), ReturnConsumedCapacity: g.capacityMode(), ReturnValuesOnConditionCheckFailure: g.onFailure(),
 	}
 	s.spoilPlaceholders()
 	in.ExpressionAttributeNames, in.ExpressionAttributeValues = s.names, s.values
-	return request(operations.DeleteItem, in)
+	return newCall(operations.DeleteItem, in)
 }
 
-func (g *generator) get() inquiry {
+func (g *generator) get() apiCall {
 	s := g.scope()
-	in := &dynamodb.GetItemInput{TableName: g.name(), Key: g.key(), ConsistentRead: g.maybe(), ReturnConsumedCapacity: g.capacity()}
+	in := &dynamodb.GetItemInput{TableName: g.name(), Key: g.key(), ConsistentRead: g.maybe(), ReturnConsumedCapacity: g.capacityMode()}
 	switch {
 	case g.chance(10):
 		in.AttributesToGet = g.attributesToGet()
@@ -145,17 +145,17 @@ func (g *generator) get() inquiry {
 	}
 	s.spoilPlaceholders()
 	in.ExpressionAttributeNames = s.names
-	return request(operations.GetItem, in)
+	return newCall(operations.GetItem, in)
 }
 
-func (g *generator) query() inquiry {
+func (g *generator) query() apiCall {
 	if g.chance(10) {
 		return g.legacyQuery()
 	}
 	s := g.scope()
 	keys, index := g.order()
 	in := &dynamodb.QueryInput{
-		TableName: g.name(), IndexName: index, ConsistentRead: g.consistent(index), ReturnConsumedCapacity: g.capacity(), ScanIndexForward: g.maybe(),
+		TableName: g.name(), IndexName: index, ConsistentRead: g.consistent(index), ReturnConsumedCapacity: g.capacityMode(), ScanIndexForward: g.maybe(),
 		KeyConditionExpression: s.spoil(s.keyCondition(keys)), FilterExpression: s.guard(40), Select: g.selection(),
 	}
 	if g.chance(25) {
@@ -172,7 +172,7 @@ func (g *generator) query() inquiry {
 	if index != nil || g.chance(20) {
 		return queryAll(in, keys)
 	}
-	return request(operations.Query, in)
+	return newCall(operations.Query, in)
 }
 
 // order draws what to query: the table or one of its indexes, or now and then
@@ -203,14 +203,14 @@ func (g *generator) selection() types.Select {
 	return ""
 }
 
-func (g *generator) scan() inquiry {
+func (g *generator) scan() apiCall {
 	if g.chance(10) {
 		return g.legacyScan()
 	}
 	s := g.scope()
 	_, index := g.order()
 	in := &dynamodb.ScanInput{
-		TableName: g.name(), IndexName: index, ConsistentRead: g.consistent(index), ReturnConsumedCapacity: g.capacity(),
+		TableName: g.name(), IndexName: index, ConsistentRead: g.consistent(index), ReturnConsumedCapacity: g.capacityMode(),
 		FilterExpression: s.guard(60), Select: g.selection(),
 	}
 	if g.chance(25) {

@@ -12,7 +12,7 @@ import (
 // whole is what all pages of a Query or Scan say together. Where a page of a
 // Scan ends is each side's own affair, and so is the order in which items come
 // that an index orders alike.
-type whole struct {
+type allPages struct {
 	Items        []map[string]types.AttributeValue
 	Order        []types.AttributeValue // the range keys of a Query, as they came
 	Count        int32
@@ -21,9 +21,9 @@ type whole struct {
 }
 
 // scanAll makes an inquiry that reads all pages of all segments.
-func scanAll(in *dynamodb.ScanInput) inquiry {
-	return inquiry{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
-		all := &whole{}
+func scanAll(in *dynamodb.ScanInput) apiCall {
+	return apiCall{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
+		all := &allPages{}
 		page := *in
 		for segment := range max(1, aws.ToInt32(in.TotalSegments)) {
 			if in.TotalSegments != nil {
@@ -40,7 +40,7 @@ func scanAll(in *dynamodb.ScanInput) inquiry {
 	}}
 }
 
-func (w *whole) scan(ctx context.Context, side operations, page dynamodb.ScanInput) error {
+func (w *allPages) scan(ctx context.Context, side operations, page dynamodb.ScanInput) error {
 	for range maxPages {
 		out, err := side.Scan(ctx, &page)
 		if err != nil {
@@ -59,9 +59,9 @@ func (w *whole) scan(ctx context.Context, side operations, page dynamodb.ScanInp
 const maxPages = 1000
 
 // queryAll makes an inquiry that reads all pages of a query that keys order.
-func queryAll(in *dynamodb.QueryInput, keys []keyAttribute) inquiry {
-	return inquiry{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
-		all := &whole{}
+func queryAll(in *dynamodb.QueryInput, keys []keyAttribute) apiCall {
+	return apiCall{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
+		all := &allPages{}
 		page := *in
 		for range maxPages {
 			out, err := side.Query(ctx, &page)
@@ -78,14 +78,14 @@ func queryAll(in *dynamodb.QueryInput, keys []keyAttribute) inquiry {
 	}}
 }
 
-func (w *whole) add(items []map[string]types.AttributeValue, count, scanned int32, capacity *types.ConsumedCapacity) {
+func (w *allPages) add(items []map[string]types.AttributeValue, count, scanned int32, capacity *types.ConsumedCapacity) {
 	w.Items = append(w.Items, items...)
 	w.Count += count
 	w.ScannedCount += scanned
 	w.Capacity = capacity
 }
 
-func (w *whole) inOrderOf(keys []keyAttribute, limit *int32) *whole {
+func (w *allPages) inOrderOf(keys []keyAttribute, limit *int32) *allPages {
 	if limit != nil {
 		w.Capacity = nil // each page is rounded up
 	}

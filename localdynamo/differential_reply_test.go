@@ -171,7 +171,7 @@ func sortedTexts(texts []string) []any {
 }
 
 // sortedBySight orders a list of which the order means nothing.
-func sortedBySight(list []any) []any {
+func sortedByText(list []any) []any {
 	out := slices.Clone(list)
 	slices.SortFunc(out, func(a, b any) int { return strings.Compare(show(a), show(b)) })
 	return out

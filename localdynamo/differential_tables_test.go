@@ -28,20 +28,20 @@ func TestDifferentialTables(t *testing.T) {
 				rt.Error(err)
 			}
 		}()
-		p.agreeOnTables(rt, names)
+		p.compareTables(rt, names)
 	})
 }
 
-func (p *pair) agreeOnTables(rt *rapid.T, names []string) {
+func (p *pair) compareTables(rt *rapid.T, names []string) {
 	g := &generator{T: rt, table: &table{shape: shapes[0]}}
 	for range rapid.IntRange(1, 10).Draw(rt, "requests") {
-		if !p.agree(rt, rapid.Custom(func(t *rapid.T) inquiry { return g.with(t).tableCall(names) }).Draw(rt, "request")) {
+		if !p.compare(rt, rapid.Custom(func(t *rapid.T) apiCall { return g.with(t).tableCall(names) }).Draw(rt, "request")) {
 			return
 		}
 	}
 	for _, name := range names {
-		p.agree(rt, described(name))
-		p.agree(rt, scanAll(&dynamodb.ScanInput{TableName: &name}))
+		p.compare(rt, describeTable(name))
+		p.compare(rt, scanAll(&dynamodb.ScanInput{TableName: &name}))
 	}
 }
 
@@ -73,23 +73,23 @@ func hasFailed(err error) bool {
 }
 
 // tableCall draws one request about tables.
-func (g *generator) tableCall(names []string) inquiry {
+func (g *generator) tableCall(names []string) apiCall {
 	name := oneOf(g, names...)
 	switch g.pick(10) {
 	case 3:
 		return g.updateTable(name)
 	case 4:
-		return described(name)
+		return describeTable(name)
 	case 5:
-		return settled(request(operations.DeleteTable, &dynamodb.DeleteTableInput{TableName: &name}), name)
+		return afterSettling(newCall(operations.DeleteTable, &dynamodb.DeleteTableInput{TableName: &name}), name)
 	case 6:
-		return listed(names, g.between(1, 3))
+		return listTables(names, g.between(1, 3))
 	case 7:
 		return g.updateTimeToLive(name)
 	case 8:
-		return request(operations.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
+		return newCall(operations.DescribeTimeToLive, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
 	case 9:
-		return request(operations.PutItem, &dynamodb.PutItemInput{TableName: &name, Item: item{hashName: str(g.text("p", "q")), rangeName: str("s"), "a": num("1"), "b": str(g.text("x", "y"))}})
+		return newCall(operations.PutItem, &dynamodb.PutItemInput{TableName: &name, Item: item{hashName: str(g.text("p", "q")), rangeName: str("s"), "a": num("1"), "b": str(g.text("x", "y"))}})
 	}
 	return g.createTable(name)
 }
@@ -100,16 +100,16 @@ func (g *generator) between(low, high int) int {
 }
 
 // described reads a table's definition once the side has done with changing it.
-func described(name string) inquiry {
+func describeTable(name string) apiCall {
 	in := &dynamodb.DescribeTableInput{TableName: &name}
-	return inquiry{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
+	return apiCall{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
 		return settle(ctx, side, in)
 	}}
 }
 
 // settled makes an inquiry answer with what the change that it asks for comes
 // to: AWS, and DynamoDB Local, take their time over indexes.
-func settled(c inquiry, name string) inquiry {
+func afterSettling(c apiCall, name string) apiCall {
 	do := c.do
 	c.unordered = true
 	c.do = func(ctx context.Context, side operations) (any, error) {
@@ -155,9 +155,9 @@ func isSettled(t *types.TableDescription) bool {
 }
 
 // listed lists the tables of these names; others may be there too.
-func listed(names []string, limit int) inquiry {
+func listTables(names []string, limit int) apiCall {
 	in := &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(strings.TrimSuffix(names[0], "-a")), Limit: aws.Int32(int32(limit))}
-	return inquiry{in: in, do: func(ctx context.Context, side operations) (any, error) {
+	return apiCall{in: in, do: func(ctx context.Context, side operations) (any, error) {
 		out, err := side.ListTables(ctx, in)
 		if err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func listed(names []string, limit int) inquiry {
 	}}
 }
 
-func (g *generator) createTable(name string) inquiry {
+func (g *generator) createTable(name string) apiCall {
 	s := oneOf(g, shapes...)
 	in := s.input(name)
 	if g.chance(30) {
@@ -187,7 +187,7 @@ func (g *generator) createTable(name string) inquiry {
 	if g.chance(15) {
 		g.spoilDefinition(in)
 	}
-	return settled(request(operations.CreateTable, in), name)
+	return afterSettling(newCall(operations.CreateTable, in), name)
 }
 
 func (g *generator) throughput() *types.ProvisionedThroughput {
@@ -222,7 +222,7 @@ func (g *generator) spoilDefinition(in *dynamodb.CreateTableInput) {
 	}
 }
 
-func (g *generator) updateTable(name string) inquiry {
+func (g *generator) updateTable(name string) apiCall {
 	in := &dynamodb.UpdateTableInput{TableName: &name}
 	switch g.pick(5) {
 	case 0:
@@ -242,11 +242,11 @@ func (g *generator) updateTable(name string) inquiry {
 	case 4:
 		in.DeletionProtectionEnabled = aws.Bool(false) // DynamoDB Local forgets it when an index is added
 	}
-	return settled(request(operations.UpdateTable, in), name)
+	return afterSettling(newCall(operations.UpdateTable, in), name)
 }
 
-func (g *generator) updateTimeToLive(name string) inquiry {
-	return request(operations.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: &types.TimeToLiveSpecification{
+func (g *generator) updateTimeToLive(name string) apiCall {
+	return newCall(operations.UpdateTimeToLive, &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: &types.TimeToLiveSpecification{
 		AttributeName: aws.String(g.text("ttl", "other")), Enabled: aws.Bool(g.pick(2) == 0),
 	}})
 }

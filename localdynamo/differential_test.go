@@ -35,11 +35,11 @@ func TestDifferentialItems(t *testing.T) {
 		tab := p.table(rt, rapid.SampledFrom(shapes).Draw(rt, "table"))
 		g := &generator{T: rt, table: tab, tokens: rand.Text()[:8], issued: new(int)}
 		for range rapid.IntRange(1, 15).Draw(rt, "requests") {
-			if !p.agree(rt, rapid.Custom(func(t *rapid.T) inquiry { return g.with(t).call() }).Draw(rt, "request")) {
+			if !p.compare(rt, rapid.Custom(func(t *rapid.T) apiCall { return g.with(t).call() }).Draw(rt, "request")) {
 				return
 			}
 		}
-		p.agreeOnState(rt, tab)
+		p.compareState(rt, tab)
 	})
 }
 
@@ -91,7 +91,7 @@ func (p *pair) table(rt tester, s *shape) *table {
 		return tab
 	}
 	for _, side := range []operations{p.ours, p.theirs} {
-		if err := empty(rt.Context(), side, tab); err != nil {
+		if err := deleteAllItems(rt.Context(), side, tab); err != nil {
 			rt.Fatalf("clear the table: %v", err)
 		}
 	}
@@ -99,7 +99,7 @@ func (p *pair) table(rt tester, s *shape) *table {
 }
 
 // empty deletes all items.
-func empty(ctx context.Context, side operations, tab *table) error {
+func deleteAllItems(ctx context.Context, side operations, tab *table) error {
 	out, err := side.Scan(ctx, &dynamodb.ScanInput{TableName: &tab.name})
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func empty(ctx context.Context, side operations, tab *table) error {
 }
 
 // inquiry is one request, to be put to either side.
-type inquiry struct {
+type apiCall struct {
 	in any // the SDK's input
 	do func(context.Context, operations) (any, error)
 
@@ -121,19 +121,19 @@ type inquiry struct {
 }
 
 // request makes an inquiry of a method.
-func request[I, O any](method func(operations, context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) inquiry {
-	return inquiry{in: in, do: func(ctx context.Context, side operations) (any, error) { return method(side, ctx, in) }}
+func newCall[I, O any](method func(operations, context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) apiCall {
+	return apiCall{in: in, do: func(ctx context.Context, side operations) (any, error) { return method(side, ctx, in) }}
 }
 
 // GoString is what rapid prints.
-func (c inquiry) GoString() string {
+func (c apiCall) GoString() string {
 	name := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", c.in), "*dynamodb."), "Input")
 	return name + " " + show(plain(c.in))
 }
 
 // agree puts a call to both sides and compares. It reports whether the sides
 // still hold the same.
-func (p *pair) agree(rt tester, c inquiry) bool {
+func (p *pair) compare(rt tester, c apiCall) bool {
 	rt.Helper()
 	before := plain(c.in)
 	out, err := c.do(rt.Context(), p.ours)
@@ -142,10 +142,10 @@ func (p *pair) agree(rt tester, c inquiry) bool {
 	}
 	ours := replyOf(out, err)
 	theirs := replyOf(c.do(rt.Context(), p.theirs))
-	if part(c, &ours, &theirs) {
+	if diverged(c, &ours, &theirs) {
 		return false
 	}
-	amend(c, &ours, &theirs)
+	normalizeReplies(c, &ours, &theirs)
 	if !reflect.DeepEqual(ours, theirs) {
 		rt.Fatalf("%#v\nlocaldynamo:    %s\nDynamoDB Local: %s", c, ours, theirs)
 	}
@@ -153,11 +153,11 @@ func (p *pair) agree(rt tester, c inquiry) bool {
 }
 
 // agreeOnState compares all that a table holds, and what reading it costs.
-func (p *pair) agreeOnState(rt tester, tab *table) {
+func (p *pair) compareState(rt tester, tab *table) {
 	rt.Helper()
-	p.agree(rt, stateOf(tab))
+	p.compare(rt, stateOf(tab))
 }
 
-func stateOf(tab *table) inquiry {
+func stateOf(tab *table) apiCall {
 	return scanAll(&dynamodb.ScanInput{TableName: &tab.name, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal})
 }

@@ -28,7 +28,7 @@ func holdOpen(path string) {
 	<-stop
 }
 
-func TestSecondProcess(t *testing.T) {
+func TestFileIsLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	cmd, out := child(t, "holder", "", path)
@@ -48,15 +48,15 @@ func TestSecondProcess(t *testing.T) {
 
 // limitFiles limits the size of files that this process writes, which is what
 // a full disk looks like to it, and returns how to lift the limit.
-func limitFiles(bytes uint64) (lift func()) {
+func limitFileSize(bytes uint64) (lift func()) {
 	signal.Ignore(syscall.SIGXFSZ)
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
-		giveUp(err)
+		fatal(err)
 	}
 	set := func(limit syscall.Rlimit) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-			giveUp(err)
+			fatal(err)
 		}
 	}
 	set(syscall.Rlimit{Cur: bytes, Max: before.Max})
@@ -66,7 +66,7 @@ func limitFiles(bytes uint64) (lift func()) {
 // fillDisk writes until there is no room, gets room and goes on.
 func fillDisk(path string) {
 	db := mustOpen(path)
-	lift := limitFiles(1 << 20)
+	lift := limitFileSize(1 << 20)
 	write := func(i int) error {
 		_, err := db.PutItem(context.Background(), &dynamodb.PutItemInput{
 			TableName: things, Item: item{"pk": str("p"), "sk": str(strconv.Itoa(i)), "v": str(strings.Repeat("x", 100_000))},
@@ -120,23 +120,23 @@ func TestFullDisk(t *testing.T) {
 }
 
 // openWithoutRoom opens where nothing can be written behind the first page.
-func openWithoutRoom(path string) {
-	limitFiles(4096)
-	tryToOpen(path)
+func openOnFullDisk(path string) {
+	limitFileSize(4096)
+	printOpenError(path)
 }
 
 // openAsStranger opens as a user who is not root, to whom permissions apply.
-func openAsStranger(path string) {
+func openUnprivileged(path string) {
 	if os.Getuid() == 0 {
 		const nobody = 65534
 		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
-			giveUp(err)
+			fatal(err)
 		}
 	}
-	tryToOpen(path)
+	printOpenError(path)
 }
 
-func tryToOpen(path string) {
+func printOpenError(path string) {
 	db, err := localdynamo.Open(path, localdynamo.Options{SweepInterval: -1})
 	if err == nil {
 		err = db.Close()
@@ -145,7 +145,7 @@ func tryToOpen(path string) {
 }
 
 // outcome runs a child that tries to open path in the folder dir.
-func outcome(t *testing.T, role, dir, path string) string {
+func openInChild(t *testing.T, role, dir, path string) string {
 	t.Helper()
 	_, out := child(t, role, dir, path)
 	if !out.Scan() {
@@ -164,7 +164,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) }) // so that it can be removed
 	// The path is relative, because the folders above belong to root alone.
-	got := outcome(t, "stranger", folder, "db")
+	got := openInChild(t, "stranger", folder, "db")
 	if !strings.Contains(got, "permission denied") || !strings.Contains(got, "must be writable") {
 		t.Errorf("read-only folder: %s", got)
 	}
@@ -173,7 +173,7 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("the folder now has %v (error %v)", entries, err)
 	}
 
-	contents := firstFormat(t)
+	contents := format1File(t)
 	if err := os.WriteFile(filepath.Join(folder, "db"), contents, 0o444); err != nil {
 		if !errors.Is(err, os.ErrPermission) {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got = outcome(t, "stranger", folder, "db")
+	got = openInChild(t, "stranger", folder, "db")
 	if !strings.Contains(got, "permission denied") || !strings.Contains(got, "must be writable") {
 		t.Errorf("read-only file: %s", got)
 	}
@@ -193,10 +193,10 @@ func TestReadOnly(t *testing.T) {
 
 // TestNoRoom: where there is no room, neither is a new file half made nor an
 // old one half raised.
-func TestNoRoom(t *testing.T) {
+func TestOpenOnFullDisk(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	if got := outcome(t, "cramped", folder, "new"); !strings.Contains(got, "file too large") {
+	if got := openInChild(t, "cramped", folder, "new"); !strings.Contains(got, "file too large") {
 		t.Errorf("a new file: %s", got)
 	}
 	entries, err := os.ReadDir(folder)
@@ -204,11 +204,11 @@ func TestNoRoom(t *testing.T) {
 		t.Errorf("the folder now has %v (error %v)", entries, err)
 	}
 
-	contents, path := firstFormat(t), filepath.Join(folder, "old")
+	contents, path := format1File(t), filepath.Join(folder, "old")
 	if err := os.WriteFile(path, contents, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := outcome(t, "cramped", folder, "old"); !strings.Contains(got, "from format 1 to 2") || !strings.Contains(got, "file too large") {
+	if got := openInChild(t, "cramped", folder, "old"); !strings.Contains(got, "from format 1 to 2") || !strings.Contains(got, "file too large") {
 		t.Errorf("a file of format 1: %s", got)
 	}
 	sameBytes(t, path, contents)

@@ -23,7 +23,7 @@ import (
 // firstFormat returns a file that the last version of format 1 wrote, at
 // 1760000000: the table things with 40 items and the pair of a transaction
 // with the token "token", TTL enabled, and an empty table.
-func firstFormat(t *testing.T) []byte {
+func format1File(t *testing.T) []byte {
 	t.Helper()
 	packed, err := os.Open("testdata/format1.db.gz")
 	if err != nil {
@@ -61,10 +61,10 @@ func formatOf(t *testing.T, path string) string {
 
 // TestFirstFormat opens a file of format 1, which becomes one of format 2, and
 // has all that it had.
-func TestFirstFormat(t *testing.T) {
+func TestUpgradeFromFormat1(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
-	if err := os.WriteFile(path, firstFormat(t), 0o600); err != nil {
+	if err := os.WriteFile(path, format1File(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, formatOf(t, path), "1")
@@ -83,12 +83,12 @@ func TestFirstFormat(t *testing.T) {
 	for i := range 40 {
 		equal(t, get(t, db, "p", strconv.Itoa(i))["n"], num(strconv.Itoa(i)))
 	}
-	useFirstFormat(t, db)
+	checkUpgraded(t, db)
 }
 
 // useFirstFormat does what depends on what the file has besides items: the
 // memory of a request token, TTL, and the numbers of tables.
-func useFirstFormat(t *testing.T, db *localdynamo.DB) {
+func checkUpgraded(t *testing.T, db *localdynamo.DB) {
 	t.Helper()
 	_, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{
 		ClientRequestToken: aws.String("token"),
@@ -112,15 +112,15 @@ func useFirstFormat(t *testing.T, db *localdynamo.DB) {
 
 // TestFirstFormatDamaged: a damaged file of format 1 is not raised, since that
 // would be a write, and is left as it was.
-func TestFirstFormatDamaged(t *testing.T) {
+func TestDamagedFormat1IsNotUpgraded(t *testing.T) {
 	t.Parallel()
 	// The name of a bucket stands before the number of its first page.
 	right := regexp.MustCompile(`(?s)items/1.{8}`)
 	wrong := []byte("items/1\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe")
-	whole := firstFormat(t)
+	whole := format1File(t)
 	damaged := right.ReplaceAllLiteral(whole, wrong)
 	if bytes.Equal(damaged, whole) {
 		t.Fatal("the items were not found")
 	}
-	refuses(t, "a wrong page number", damaged, localdynamo.ErrCorrupt, "damaged")
+	wantOpenError(t, "a wrong page number", damaged, localdynamo.ErrCorrupt, "damaged")
 }

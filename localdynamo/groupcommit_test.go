@@ -121,7 +121,7 @@ func TestGroupCommit(t *testing.T) {
 // TestFailedCommit: when the disk fails, everyone in the batch hears of it,
 // even those whose condition had failed, nothing is there, and the next write
 // may succeed.
-func TestFailedCommit(t *testing.T) {
+func TestFailedCommitFailsBatch(t *testing.T) {
 	t.Parallel()
 	db, g := gated(t)
 	full := errors.New("no space left on device")
@@ -158,7 +158,7 @@ func TestFailedCommit(t *testing.T) {
 
 // TestCancelBeforePickUp: a request that the writer has not picked up can be
 // taken back, and then has no effect.
-func TestCancelBeforePickUp(t *testing.T) {
+func TestCanceledWriteIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	db, g := gated(t)
 	first := make(chan error, 1)
@@ -201,7 +201,7 @@ func TestCancelBeforePickUp(t *testing.T) {
 
 // TestLargeBatch: a commit ends with the request that makes it large, and the
 // others have to wait for the next.
-func TestLargeBatch(t *testing.T) {
+func TestCommitSizeLimit(t *testing.T) {
 	t.Parallel()
 	db, g := gated(t)
 	batch := make([]*pendingWrite, 5)

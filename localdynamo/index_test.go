@@ -124,7 +124,7 @@ func TestGlobalIndex(t *testing.T) {
 	}
 }
 
-func TestIndexFollowsItems(t *testing.T) {
+func TestIndexIsMaintained(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -163,7 +163,7 @@ func TestIndexFollowsItems(t *testing.T) {
 
 // TestLocalIndexFetches: what a local index does not hold is read from the
 // table, and paid for.
-func TestLocalIndexFetches(t *testing.T) {
+func TestLocalIndexFetchesFromTable(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -189,7 +189,7 @@ func TestLocalIndexFetches(t *testing.T) {
 // TestIndexWriteCost follows AWS's table of what a write to an indexed table
 // costs: one unit where an entry comes, goes or changes, two where it moves,
 // none where the index sees nothing of it.
-func TestIndexWriteCost(t *testing.T) {
+func TestIndexWriteCapacity(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	createIndexed(t, db)
@@ -252,7 +252,7 @@ func TestItemCollectionMetrics(t *testing.T) {
 	equal(t, len(batch.ItemCollectionMetrics), 1)
 	equal(t, batch.ItemCollectionMetrics["games"][0].ItemCollectionKey, ann)
 	_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("games"), Item: whole, ReturnItemCollectionMetrics: "ALL"})
-	mustRefuse(t, err, "[SIZE, NONE]")
+	wantInvalid(t, err, "[SIZE, NONE]")
 }
 
 func TestIndexRefusals(t *testing.T) {
@@ -284,6 +284,6 @@ func TestIndexRefusals(t *testing.T) {
 			in.ExclusiveStartKey = item{"player": str("ann"), "game": str("chess")}
 		}), "starting key is invalid"},
 	} {
-		mustRefuse(t, c.err, c.words)
+		wantInvalid(t, c.err, c.words)
 	}
 }

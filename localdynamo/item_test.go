@@ -18,7 +18,7 @@ import (
 var things = aws.String("things")
 
 // mustRefuse wants a ValidationException whose message contains words.
-func mustRefuse(t *testing.T, err error, words string) {
+func wantInvalid(t *testing.T, err error, words string) {
 	t.Helper()
 	var e *smithy.GenericAPIError
 	if !errors.As(err, &e) || e.Code != "ValidationException" || !strings.Contains(e.Message, words) {
@@ -107,13 +107,13 @@ func TestItemLimits(t *testing.T) {
 		{with("v", &types.AttributeValueMemberSS{}), "may not be empty"},
 		{with("v", &types.AttributeValueMemberNULL{}), "must have the value of true"},
 	} {
-		mustRefuse(t, try(bad.it), bad.want)
+		wantInvalid(t, try(bad.it), bad.want)
 	}
 	_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 		TableName: things, Key: key("a", "b"), UpdateExpression: aws.String("SET w = :w"),
 		ExpressionAttributeValues: item{":w": str(long(100))},
 	})
-	mustRefuse(t, err, "Item size to update has exceeded")
+	wantInvalid(t, err, "Item size to update has exceeded")
 }
 
 func TestKeysAreChecked(t *testing.T) {
@@ -123,13 +123,13 @@ func TestKeysAreChecked(t *testing.T) {
 		_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: table, Key: k})
 		return err
 	}
-	mustRefuse(t, try(things, nil), "'key'")
-	mustRefuse(t, try(things, item{"pk": str("a")}), "does not match the schema")
-	mustRefuse(t, try(things, item{"pk": str("a"), "sk": num("1")}), "does not match the schema")
-	mustRefuse(t, try(things, item{"pk": str("a"), "sk": str("b"), "c": str("c")}), "does not match the schema")
-	mustRefuse(t, try(things, key("a", "")), "empty string")
-	mustRefuse(t, try(nil, key("a", "b")), "tableName")
-	mustRefuse(t, try(aws.String("x"), key("a", "b")), "Member must have length greater than or equal to 3")
+	wantInvalid(t, try(things, nil), "'key'")
+	wantInvalid(t, try(things, item{"pk": str("a")}), "does not match the schema")
+	wantInvalid(t, try(things, item{"pk": str("a"), "sk": num("1")}), "does not match the schema")
+	wantInvalid(t, try(things, item{"pk": str("a"), "sk": str("b"), "c": str("c")}), "does not match the schema")
+	wantInvalid(t, try(things, key("a", "")), "empty string")
+	wantInvalid(t, try(nil, key("a", "b")), "tableName")
+	wantInvalid(t, try(aws.String("x"), key("a", "b")), "Member must have length greater than or equal to 3")
 	var missing *types.ResourceNotFoundException
 	if err := try(aws.String("nothing"), key("a", "b")); !errors.As(err, &missing) {
 		t.Errorf("got %v", err)
@@ -211,7 +211,7 @@ func TestUpdateReturnValues(t *testing.T) {
 		_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 			TableName: things, Key: key("a", "b"), UpdateExpression: &c.update, ExpressionAttributeValues: item{":one": num("1")},
 		})
-		mustRefuse(t, err, c.want)
+		wantInvalid(t, err, c.want)
 	}
 	equal(t, get(t, db, "a", "b"), whole("6"))
 
@@ -221,7 +221,7 @@ func TestUpdateReturnValues(t *testing.T) {
 	}
 	equal(t, get(t, db, "new", "b"), key("new", "b"))
 	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: key("a", "b"), ReturnValues: types.ReturnValueAllNew})
-	mustRefuse(t, err, "ReturnValues can only be ALL_OLD or NONE")
+	wantInvalid(t, err, "ReturnValues can only be ALL_OLD or NONE")
 }
 
 func TestCapacity(t *testing.T) {
@@ -268,15 +268,15 @@ func TestTables(t *testing.T) {
 		_, err := db.CreateTable(t.Context(), in)
 		return err
 	}
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) {
+	wantInvalid(t, define(func(in *dynamodb.CreateTableInput) {
 		in.StreamSpecification = &types.StreamSpecification{StreamEnabled: aws.Bool(true)}
 	}), "streams")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.TableName = aws.String("a b c") }), "Value 'a b c' at 'tableName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema = nil }), "keySchema")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema[0].KeyType = types.KeyTypeRange }), "first KeySchemaElement")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.AttributeDefinitions[0].AttributeType = "BOOL" }), "[B, N, S]")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.AttributeDefinitions = nil }), "Some index key attribute have no definition")
-	mustRefuse(t, define(func(in *dynamodb.CreateTableInput) { in.BillingMode = "" }), "ReadCapacityUnits")
+	wantInvalid(t, define(func(in *dynamodb.CreateTableInput) { in.TableName = aws.String("a b c") }), "Value 'a b c' at 'tableName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+")
+	wantInvalid(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema = nil }), "keySchema")
+	wantInvalid(t, define(func(in *dynamodb.CreateTableInput) { in.KeySchema[0].KeyType = types.KeyTypeRange }), "first KeySchemaElement")
+	wantInvalid(t, define(func(in *dynamodb.CreateTableInput) { in.AttributeDefinitions[0].AttributeType = "BOOL" }), "[B, N, S]")
+	wantInvalid(t, define(func(in *dynamodb.CreateTableInput) { in.AttributeDefinitions = nil }), "Some index key attribute have no definition")
+	wantInvalid(t, define(func(in *dynamodb.CreateTableInput) { in.BillingMode = "" }), "ReadCapacityUnits")
 	if err := define(func(*dynamodb.CreateTableInput) {}); err != nil {
 		t.Fatal(err)
 	}

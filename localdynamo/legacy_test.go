@@ -64,7 +64,7 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-func TestExpectedShowsTheItem(t *testing.T) {
+func TestExpectedReturnsItemOnFailure(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	it := item{"pk": str("a"), "sk": str("b"), "n": num("1")}
@@ -115,13 +115,13 @@ func TestAttributeUpdates(t *testing.T) {
 		"ADD action is not supported for the ty": {"kept": {Action: types.AttributeActionAdd, Value: str("x")}},
 	} {
 		_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("a", "b"), AttributeUpdates: u})
-		mustRefuse(t, err, words)
+		wantInvalid(t, err, words)
 	}
 }
 
 // TestTakingAwayCreatesNothing: on AWS an update creates the item that it does
 // not find, unless all that it does is to take something away.
-func TestTakingAwayCreatesNothing(t *testing.T) {
+func TestDeletingUpdatesCreateNoItem(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for sk, c := range map[string]struct {
@@ -235,11 +235,11 @@ func TestLegacyQueriesRefused(t *testing.T) {
 	} {
 		in.TableName = things
 		_, err := db.Query(t.Context(), &in)
-		mustRefuse(t, err, words)
+		wantInvalid(t, err, words)
 	}
 }
 
-func TestFormsAreNotMixed(t *testing.T) {
+func TestMixingLegacyAndExpressionsIsRefused(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	absent := expected{"n": {Exists: aws.Bool(false)}}
@@ -247,20 +247,20 @@ func TestFormsAreNotMixed(t *testing.T) {
 		TableName: things, Key: key("a", "b"), AttributeUpdates: updates{"n": {}}, Expected: absent, ConditionalOperator: types.ConditionalOperatorOr,
 		UpdateExpression: aws.String("SET n = :n"), ConditionExpression: aws.String("("),
 	})
-	mustRefuse(t, err, "Can not use both expression and non-expression parameters in the same request: "+
+	wantInvalid(t, err, "Can not use both expression and non-expression parameters in the same request: "+
 		"Non-expression parameters: {AttributeUpdates, Expected, ConditionalOperator} Expression parameters: {UpdateExpression, ConditionExpression}")
 	_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: key("a", "b"), Expected: expected{}, ConditionExpression: aws.String("attribute_exists(n)")})
-	mustRefuse(t, err, "{Expected} Expression parameters: {ConditionExpression}")
+	wantInvalid(t, err, "{Expected} Expression parameters: {ConditionExpression}")
 	_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: things, Key: key("a", "b"), Expected: absent, ExpressionAttributeValues: item{":n": num("1")}})
-	mustRefuse(t, err, "1 validation error detected: ExpressionAttributeValues can only be specified when using expressions")
+	wantInvalid(t, err, "1 validation error detected: ExpressionAttributeValues can only be specified when using expressions")
 	_, err = db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: key("a", "b"), AttributesToGet: []string{"n"}, ProjectionExpression: aws.String("n")})
-	mustRefuse(t, err, "{AttributesToGet} Expression parameters: {ProjectionExpression}")
+	wantInvalid(t, err, "{AttributesToGet} Expression parameters: {ProjectionExpression}")
 	_, err = db.BatchGetItem(t.Context(), &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
 		"things": {Keys: []item{key("a", "b")}, AttributesToGet: []string{"n"}, ProjectionExpression: aws.String("n")},
 	}})
-	mustRefuse(t, err, "{AttributesToGet} Expression parameters: {ProjectionExpression}")
+	wantInvalid(t, err, "{AttributesToGet} Expression parameters: {ProjectionExpression}")
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, ScanFilter: conditions{}, FilterExpression: aws.String("attribute_exists(n)")})
-	mustRefuse(t, err, "{ScanFilter} Expression parameters: {FilterExpression}")
+	wantInvalid(t, err, "{ScanFilter} Expression parameters: {FilterExpression}")
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, ProjectionExpression: aws.String("n"), ExpressionAttributeValues: item{":n": num("1")}})
-	mustRefuse(t, err, "when using expressions: FilterExpression is null")
+	wantInvalid(t, err, "when using expressions: FilterExpression is null")
 }

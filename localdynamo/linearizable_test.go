@@ -29,7 +29,7 @@ func model() porcupine.Model {
 		Init: func() any { return noCells() },
 		Step: func(state, input, output any) (bool, any) {
 			next, want := input.(call).next(state.(cells))
-			return want.equal(output.(answer)), next
+			return want.equal(output.(result)), next
 		},
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v -> %v", input, output) },
 	}
@@ -57,7 +57,7 @@ func record(t *testing.T, db api, verbs []string, clients, calls int) []porcupin
 	began := time.Now()
 	perform := func(client int, c call) porcupine.Operation {
 		from := time.Since(began)
-		got, err := c.ask(context.WithoutCancel(t.Context()), db)
+		got, err := c.invoke(context.WithoutCancel(t.Context()), db)
 		to := time.Since(began)
 		if err != nil {
 			t.Errorf("%v: %v", c, err)
@@ -74,7 +74,7 @@ func record(t *testing.T, db api, verbs []string, clients, calls int) []porcupin
 				c := randomCall(random, verbs, known)
 				o := perform(client, c)
 				histories[client] = append(histories[client], o)
-				if seen := o.Output.(answer).seen; len(seen) == 1 {
+				if seen := o.Output.(result).seen; len(seen) == 1 {
 					known[c.cells[0]] = seen[0]
 				} else if len(seen) > 1 {
 					known = cells(seen)
@@ -123,7 +123,7 @@ func overlap(history []porcupine.Operation) string {
 			concurrent++
 		}
 		end = max(end, o.Return)
-		if o.Output.(answer).ok {
+		if o.Output.(result).ok {
 			held++
 		}
 	}
@@ -173,16 +173,16 @@ func TestLinearizable(t *testing.T) {
 
 // TestModelAgainstRecord: a history without concurrency has one order, so the
 // checker must reject it as soon as any one answer is changed.
-func TestModelAgainstRecord(t *testing.T) {
+func TestCheckerRejectsAlteredHistories(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	history := record(t, db, allVerbs, 1, 300)
 	linearizable(t, model(), history)
 	for i, o := range history {
-		right := o.Output.(answer)
-		lies := []answer{{!right.ok, right.seen}}
+		right := o.Output.(result)
+		lies := []result{{!right.ok, right.seen}}
 		for at := range right.seen {
-			lie := answer{right.ok, slices.Clone(right.seen)}
+			lie := result{right.ok, slices.Clone(right.seen)}
 			lie.seen[at]++
 			lies = append(lies, lie)
 		}
@@ -198,10 +198,10 @@ func TestModelAgainstRecord(t *testing.T) {
 
 // TestModel judges histories written by hand. Times are those of calls and of
 // returns; what overlaps may have happened in either order.
-func TestModel(t *testing.T) {
+func TestLinearizabilityModel(t *testing.T) {
 	t.Parallel()
 	op := func(from, to int64, verb string, at []int, a, b int, ok bool, seen ...int) porcupine.Operation {
-		return porcupine.Operation{Call: from, Return: to, Input: call{verb, at, a, b}, Output: answer{ok, seen}}
+		return porcupine.Operation{Call: from, Return: to, Input: call{verb, at, a, b}, Output: result{ok, seen}}
 	}
 	add := op(0, 1, "add", []int{0}, 0, 1, true, 1)
 	move := op(10, 20, "move", []int{0, 1}, 0, 0, true)

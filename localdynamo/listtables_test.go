@@ -48,7 +48,7 @@ func TestListTablesRefusals(t *testing.T) {
 		_, err := db.ListTables(t.Context(), &dynamodb.ListTablesInput{Limit: &limit, ExclusiveStartTableName: &start})
 		return err
 	}
-	mustRefuse(t, list(0, "things"), "greater than or equal to 1")
-	mustRefuse(t, list(101, "things"), "less than or equal to 100")
-	mustRefuse(t, list(1, "x"), "Member must have length greater than or equal to 3")
+	wantInvalid(t, list(0, "things"), "greater than or equal to 1")
+	wantInvalid(t, list(101, "things"), "less than or equal to 100")
+	wantInvalid(t, list(1, "x"), "Member must have length greater than or equal to 3")
 }

@@ -15,7 +15,7 @@ import (
 
 // TestMemory: a DB in memory expires items by the clock of a synctest bubble,
 // shares nothing with another one, and is gone once closed.
-func TestMemory(t *testing.T) {
+func TestInMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, other := localdynamo.OpenMemory(localdynamo.Options{}), localdynamo.OpenMemory(localdynamo.Options{})

@@ -21,7 +21,7 @@ import (
 )
 
 // filled returns the bytes of a file with a few hundred items.
-func filled(t *testing.T) []byte {
+func fileWithItems(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true})
@@ -46,7 +46,7 @@ func filled(t *testing.T) []byte {
 
 // refuses opens a file with these contents and wants the error, and the file
 // as it was.
-func refuses(t *testing.T, name string, contents []byte, want error, words string) {
+func wantOpenError(t *testing.T, name string, contents []byte, want error, words string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
 	if err := os.WriteFile(path, contents, 0o600); err != nil {
@@ -62,19 +62,19 @@ func refuses(t *testing.T, name string, contents []byte, want error, words strin
 	sameBytes(t, path, contents)
 }
 
-func TestFilesThatAreNotOurs(t *testing.T) {
+func TestOpenRefusesForeignFiles(t *testing.T) {
 	t.Parallel()
-	whole := filled(t)
-	refuses(t, "empty", nil, localdynamo.ErrCorrupt, "header")
-	refuses(t, "text", []byte(strings.Repeat("hello ", 10_000)), localdynamo.ErrCorrupt, "header")
-	refuses(t, "half a header", whole[:5000], localdynamo.ErrCorrupt, "truncated")
-	refuses(t, "truncated", whole[:len(whole)/2], localdynamo.ErrCorrupt, "truncated")
+	whole := fileWithItems(t)
+	wantOpenError(t, "empty", nil, localdynamo.ErrCorrupt, "header")
+	wantOpenError(t, "text", []byte(strings.Repeat("hello ", 10_000)), localdynamo.ErrCorrupt, "header")
+	wantOpenError(t, "half a header", whole[:5000], localdynamo.ErrCorrupt, "truncated")
+	wantOpenError(t, "truncated", whole[:len(whole)/2], localdynamo.ErrCorrupt, "truncated")
 	zeroed := bytes.Clone(whole)
 	clear(zeroed[:8192])
-	refuses(t, "no header", zeroed, localdynamo.ErrCorrupt, "header")
-	refuses(t, "another program's", otherBolt(t, ""), localdynamo.ErrCorrupt, "written by another program")
-	refuses(t, "newer", otherBolt(t, "3"), localdynamo.ErrFormat, "format 3, this program supports up to 2")
-	refuses(t, "nonsense", otherBolt(t, "x"), localdynamo.ErrCorrupt, "format version")
+	wantOpenError(t, "no header", zeroed, localdynamo.ErrCorrupt, "header")
+	wantOpenError(t, "another program's", otherBolt(t, ""), localdynamo.ErrCorrupt, "written by another program")
+	wantOpenError(t, "newer", otherBolt(t, "3"), localdynamo.ErrFormat, "format 3, this program supports up to 2")
+	wantOpenError(t, "nonsense", otherBolt(t, "x"), localdynamo.ErrCorrupt, "format version")
 }
 
 // otherBolt makes a bbolt file of some other format.
@@ -108,9 +108,9 @@ func otherBolt(t *testing.T, format string) []byte {
 
 // TestTruncated cuts a file at many lengths. Either it cannot be opened, or
 // nothing that is in use was cut off.
-func TestTruncated(t *testing.T) {
+func TestOpenTruncatedFile(t *testing.T) {
 	t.Parallel()
-	whole := filled(t)
+	whole := fileWithItems(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	opened := 0
 	for i := range 60 {
@@ -149,9 +149,9 @@ var damages = flag.Int("damages", 80, "how many damaged files TestDamage opens")
 // it hits, there is an error or a working file, never a crash of the process;
 // a change to an item's bytes that leaves the file well formed is what Check
 // cannot see. Looking at a damaged file does not change it.
-func TestDamage(t *testing.T) {
+func TestOpenDamagedFile(t *testing.T) {
 	t.Parallel()
-	whole := filled(t)
+	whole := fileWithItems(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	refused, faulty := 0, 0
 	for range *damages {
@@ -206,7 +206,7 @@ func sameBytes(t *testing.T, path string, want []byte) {
 }
 
 // allowedOfDamage fails the test on errors other than those of a damaged file.
-func allowedOfDamage(t *testing.T, err error) {
+func checkDamageError(t *testing.T, err error) {
 	t.Helper()
 	var noTable *types.ResourceNotFoundException // the damage hit its definition
 	if err != nil && !errors.Is(err, localdynamo.ErrCorrupt) && !errors.As(err, &noTable) {
@@ -218,14 +218,14 @@ func readDamaged(t *testing.T, db *localdynamo.DB) {
 	t.Helper()
 	for i := range 300 {
 		_, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: things, Key: key("p", strconv.Itoa(i))})
-		allowedOfDamage(t, err)
+		checkDamageError(t, err)
 	}
 	for _, reverse := range []bool{false, true} {
 		_, err := db.Query(t.Context(), &dynamodb.QueryInput{
 			TableName: things, KeyConditionExpression: aws.String("pk = :p"),
 			ExpressionAttributeValues: item{":p": str("p")}, ScanIndexForward: &reverse,
 		})
-		allowedOfDamage(t, err)
+		checkDamageError(t, err)
 	}
 }
 
@@ -234,14 +234,14 @@ func writeDamaged(t *testing.T, db *localdynamo.DB) {
 	for i := 0; i < 300; i += 10 {
 		k := key("p", strconv.Itoa(i))
 		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: things, Item: k})
-		allowedOfDamage(t, err)
+		checkDamageError(t, err)
 		k["sk"] = str(strconv.Itoa(i + 1))
 		_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: things, Key: k})
-		allowedOfDamage(t, err)
+		checkDamageError(t, err)
 	}
 }
 
-func TestFoldersThatWillNotDo(t *testing.T) {
+func TestOpenInUnsuitableFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	_, err := localdynamo.Open(filepath.Join(folder, "missing", "db"), localdynamo.Options{})
@@ -253,7 +253,7 @@ func TestFoldersThatWillNotDo(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftBesideTheFile(t *testing.T) {
+func TestOpenCreatesOneFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	openAt(t, filepath.Join(folder, "db"), localdynamo.Options{})

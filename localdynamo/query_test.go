@@ -91,7 +91,7 @@ func TestQuery(t *testing.T) {
 	equal(t, len(out.Items), 0)
 }
 
-func TestPages(t *testing.T) {
+func TestPagination(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	for i := range 7 {
@@ -150,15 +150,15 @@ func TestQueryRefusals(t *testing.T) {
 		_, err := db.Query(t.Context(), in)
 		return err
 	}
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.KeyConditionExpression, in.ExpressionAttributeValues = nil, nil }), "must be specified")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.IndexName = aws.String("gsi") }), "does not have the specified index")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.Limit = aws.Int32(0) }), "Limit")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.FilterExpression = aws.String("sk = :p") }), "non-primary key")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.ExclusiveStartKey = item{"pk": str("p")} }), "starting key")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.ExclusiveStartKey = key("other", "a") }), "starting key")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.ExpressionAttributeValues[":p"] = num("1") }), "does not match schema type")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.Select = types.SelectSpecificAttributes }), "SPECIFIC_ATTRIBUTES")
-	mustRefuse(t, try(func(in *dynamodb.QueryInput) { in.Select = types.SelectAllProjectedAttributes }), "IndexName")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.KeyConditionExpression, in.ExpressionAttributeValues = nil, nil }), "must be specified")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.IndexName = aws.String("gsi") }), "does not have the specified index")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.Limit = aws.Int32(0) }), "Limit")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.FilterExpression = aws.String("sk = :p") }), "non-primary key")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.ExclusiveStartKey = item{"pk": str("p")} }), "starting key")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.ExclusiveStartKey = key("other", "a") }), "starting key")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.ExpressionAttributeValues[":p"] = num("1") }), "does not match schema type")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.Select = types.SelectSpecificAttributes }), "SPECIFIC_ATTRIBUTES")
+	wantInvalid(t, try(func(in *dynamodb.QueryInput) { in.Select = types.SelectAllProjectedAttributes }), "IndexName")
 }
 
 func TestScan(t *testing.T) {
@@ -193,9 +193,9 @@ func TestScan(t *testing.T) {
 		}
 	}
 	_, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, Segment: aws.Int32(0)})
-	mustRefuse(t, err, "TotalSegments")
+	wantInvalid(t, err, "TotalSegments")
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, Segment: aws.Int32(2), TotalSegments: aws.Int32(2)})
-	mustRefuse(t, err, "less than")
+	wantInvalid(t, err, "less than")
 }
 
 // TestNumericRange pages through random numbers in random steps.
@@ -215,7 +215,7 @@ func TestNumericRange(t *testing.T) {
 			if _, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &name, Item: item{"pk": str("p"), "sk": num(text)}}); err != nil {
 				rt.Fatal(err)
 			}
-			if v := half(x); v >= float64(low) && v <= float64(high) {
+			if v := floorHalf(x); v >= float64(low) && v <= float64(high) {
 				want[text] = true
 			}
 		}
@@ -250,7 +250,7 @@ func TestNumericRange(t *testing.T) {
 }
 
 // half reads what "%d.5" writes: -3.5 for -3.
-func half(x int) float64 {
+func floorHalf(x int) float64 {
 	var v float64
 	fmt.Sscan(fmt.Sprintf("%d.5", x), &v)
 	return v

@@ -81,10 +81,10 @@ func TestCreateTableRefusals(t *testing.T) {
 		in := plainTable("refused")
 		change(in)
 		_, err := db.CreateTable(t.Context(), in)
-		mustRefuse(t, err, words)
+		wantInvalid(t, err, words)
 	}
 	_, err := db.CreateTable(t.Context(), nil)
-	mustRefuse(t, err, "parameter 'TableName' is required")
+	wantInvalid(t, err, "parameter 'TableName' is required")
 }
 
 func TestIndexDefinitionRefusals(t *testing.T) {
@@ -154,7 +154,7 @@ func TestIndexDefinitionRefusals(t *testing.T) {
 		in.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{good}
 		change(in)
 		_, err := db.CreateTable(t.Context(), in)
-		mustRefuse(t, err, words)
+		wantInvalid(t, err, words)
 	}
 }
 
@@ -183,9 +183,9 @@ func TestTableByARN(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: arn})
-	mustNotFind(t, err)
+	wantNotFound(t, err)
 	_, err = db.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("arn:aws:dynamodb:us-east-1:123456789012:table/things")})
-	mustRefuse(t, err, "Invalid TableArn")
+	wantInvalid(t, err, "Invalid TableArn")
 }
 
 // TestNilInputs: the SDK's client takes a nil input for an empty one.
@@ -199,15 +199,15 @@ func TestNilInputs(t *testing.T) {
 	_, remove := db.DeleteTable(ctx, nil)
 	_, enable := db.UpdateTimeToLive(ctx, nil)
 	_, ttl := db.DescribeTimeToLive(ctx, nil)
-	mustRefuse(t, create, "parameter 'TableName' is required")
+	wantInvalid(t, create, "parameter 'TableName' is required")
 	for _, err := range []error{describe, update, remove, enable, ttl} {
-		mustRefuse(t, err, "null at 'tableName'")
+		wantInvalid(t, err, "null at 'tableName'")
 	}
 	_, tag := db.TagResource(ctx, nil)
 	_, untag := db.UntagResource(ctx, nil)
 	_, tags := db.ListTagsOfResource(ctx, nil)
 	for _, err := range []error{tag, untag, tags} {
-		mustRefuse(t, err, "null at '")
+		wantInvalid(t, err, "null at '")
 	}
 	if out, err := db.ListTables(ctx, nil); err != nil || len(out.TableNames) != 1 {
 		t.Errorf("list: %v, %v", out, err)

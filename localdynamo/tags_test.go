@@ -77,7 +77,7 @@ func TestTagsOfNewTable(t *testing.T) {
 	equal(t, tagsOf(t, db, arnOf(t, db, "tagged")), "team=edge")
 	in.TableName, in.Tags[0].Key = aws.String("refused"), aws.String("")
 	_, err := db.CreateTable(t.Context(), in)
-	mustRefuse(t, err, "tags.member.key")
+	wantInvalid(t, err, "tags.member.key")
 }
 
 func TestTagLimits(t *testing.T) {
@@ -104,10 +104,10 @@ func TestTagLimits(t *testing.T) {
 	} {
 		if pairs == nil {
 			_, err := db.TagResource(t.Context(), &dynamodb.TagResourceInput{ResourceArn: arnOf(t, db, "things"), Tags: []types.Tag{}})
-			mustRefuse(t, err, words)
+			wantInvalid(t, err, words)
 			continue
 		}
-		mustRefuse(t, tag(t, db, pairs...), words)
+		wantInvalid(t, tag(t, db, pairs...), words)
 	}
 }
 
@@ -119,21 +119,21 @@ func TestTagRefusals(t *testing.T) {
 		_, err := db.ListTagsOfResource(t.Context(), &dynamodb.ListTagsOfResourceInput{ResourceArn: arn})
 		return err
 	}
-	mustRefuse(t, list(nil), "resourceArn")
-	mustRefuse(t, list(things), "Invalid TableArn")
-	mustRefuse(t, list(aws.String("arn:aws:dynamodb:us-east-1:123456789012:table/things")), "Invalid TableArn")
-	mustNotFind(t, list(aws.String(*arn+"-not")))
+	wantInvalid(t, list(nil), "resourceArn")
+	wantInvalid(t, list(things), "Invalid TableArn")
+	wantInvalid(t, list(aws.String("arn:aws:dynamodb:us-east-1:123456789012:table/things")), "Invalid TableArn")
+	wantNotFound(t, list(aws.String(*arn+"-not")))
 	_, err := db.ListTagsOfResource(t.Context(), &dynamodb.ListTagsOfResourceInput{ResourceArn: arn, NextToken: aws.String("x")})
-	mustRefuse(t, err, "NextToken")
+	wantInvalid(t, err, "NextToken")
 	_, err = db.TagResource(t.Context(), &dynamodb.TagResourceInput{ResourceArn: aws.String(*arn + "-not"), Tags: []types.Tag{{Key: aws.String("a"), Value: aws.String("b")}}})
-	mustNotFind(t, err)
+	wantNotFound(t, err)
 	_, err = db.TagResource(t.Context(), &dynamodb.TagResourceInput{ResourceArn: arn, Tags: []types.Tag{{}}})
-	mustRefuse(t, err, "tags.member.key")
+	wantInvalid(t, err, "tags.member.key")
 	_, err = db.UntagResource(t.Context(), &dynamodb.UntagResourceInput{ResourceArn: arn, TagKeys: []string{}})
-	mustRefuse(t, err, "Atleast one Tag Key")
+	wantInvalid(t, err, "Atleast one Tag Key")
 }
 
-func mustNotFind(t *testing.T, err error) {
+func wantNotFound(t *testing.T, err error) {
 	t.Helper()
 	var missing *types.ResourceNotFoundException
 	if !errors.As(err, &missing) {

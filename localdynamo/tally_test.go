@@ -64,7 +64,7 @@ func TestItemCount(t *testing.T) {
 
 // TestItemCountInOneBatch: what one transaction does is counted as a whole,
 // and what is canceled not at all.
-func TestItemCountInOneBatch(t *testing.T) {
+func TestItemCountOfTransactions(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	put(t, db, key("a", "old"))

@@ -73,18 +73,18 @@ func TestTransactionValidation(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	never := "attribute_exists(pk)"
-	mustRefuse(t, transact(t, db), "TransactItems")
-	mustRefuse(t, transact(t, db, types.TransactWriteItem{}), "should contain Delete or Put")
+	wantInvalid(t, transact(t, db), "TransactItems")
+	wantInvalid(t, transact(t, db, types.TransactWriteItem{}), "should contain Delete or Put")
 	both := putting(key("a", "b"), "")
 	both.Delete = &types.Delete{TableName: things, Key: key("a", "c")}
-	mustRefuse(t, transact(t, db, both), "only contain one of")
-	mustRefuse(t, transact(t, db, putting(key("a", "b"), never), putting(key("a", "b"), "")), "multiple operations on one item")
-	mustRefuse(t, transact(t, db, putting(key("a", "b"), "pk =")), "Syntax error")
+	wantInvalid(t, transact(t, db, both), "only contain one of")
+	wantInvalid(t, transact(t, db, putting(key("a", "b"), never), putting(key("a", "b"), "")), "multiple operations on one item")
+	wantInvalid(t, transact(t, db, putting(key("a", "b"), "pk =")), "Syntax error")
 	many := make([]types.TransactWriteItem, 101)
 	for i := range many {
 		many[i] = putting(key("a", strconv.Itoa(i)), "")
 	}
-	mustRefuse(t, transact(t, db, many...), "100")
+	wantInvalid(t, transact(t, db, many...), "100")
 	if err := transact(t, db, many[:100]...); err != nil {
 		t.Error(err)
 	}
@@ -92,7 +92,7 @@ func TestTransactionValidation(t *testing.T) {
 	for i := range 11 {
 		large = append(large, putting(item{"pk": str("large"), "sk": str(strconv.Itoa(i)), "v": str(strings.Repeat("x", 400_000))}, ""))
 	}
-	mustRefuse(t, transact(t, db, large...), "4MB")
+	wantInvalid(t, transact(t, db, large...), "4MB")
 	if err := transact(t, db, large[:10]...); err != nil {
 		t.Error(err)
 	}
@@ -156,5 +156,5 @@ func TestRequestToken(t *testing.T) {
 		must("later"+strconv.Itoa(i), "1", strconv.Itoa(5+i))
 	}
 	_, err := send(strings.Repeat("x", 37), "1")
-	mustRefuse(t, err, "ClientRequestToken")
+	wantInvalid(t, err, "ClientRequestToken")
 }

@@ -43,15 +43,15 @@ func TestTimeToLive(t *testing.T) {
 		return *out.TimeToLiveDescription
 	}
 	equal(t, describe().TimeToLiveStatus, types.TimeToLiveStatusDisabled)
-	mustRefuse(t, setTTL(t, db, "ttl", false), "already disabled")
-	mustRefuse(t, setTTL(t, db, "", true), "attributeName")
+	wantInvalid(t, setTTL(t, db, "ttl", false), "already disabled")
+	wantInvalid(t, setTTL(t, db, "", true), "attributeName")
 	if err := setTTL(t, db, "ttl", true); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, describe(), types.TimeToLiveDescription{AttributeName: aws.String("ttl"), TimeToLiveStatus: types.TimeToLiveStatusEnabled})
-	mustRefuse(t, setTTL(t, db, "ttl", true), "already enabled")
-	mustRefuse(t, setTTL(t, db, "other", true), "different AttributeName")
-	mustRefuse(t, setTTL(t, db, "other", false), "different AttributeName")
+	wantInvalid(t, setTTL(t, db, "ttl", true), "already enabled")
+	wantInvalid(t, setTTL(t, db, "other", true), "different AttributeName")
+	wantInvalid(t, setTTL(t, db, "other", false), "different AttributeName")
 	if err := setTTL(t, db, "ttl", false); err != nil {
 		t.Fatal(err)
 	}

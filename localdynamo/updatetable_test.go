@@ -51,9 +51,9 @@ func TestUpdateBilling(t *testing.T) {
 	now = now.Add(time.Hour)
 
 	_, err := updateTable(t, db, &dynamodb.UpdateTableInput{TableName: games, BillingMode: types.BillingModeProvisioned})
-	mustRefuse(t, err, "must both be specified")
+	wantInvalid(t, err, "must both be specified")
 	_, err = updateTable(t, db, &dynamodb.UpdateTableInput{TableName: games, BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: units(5, 6)})
-	mustRefuse(t, err, "must be specified for index: top")
+	wantInvalid(t, err, "must be specified for index: top")
 	d, err := updateTable(t, db, &dynamodb.UpdateTableInput{
 		TableName: games, BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: units(5, 6),
 		GlobalSecondaryIndexUpdates: []indexUpdate{provisionIndex("top", 7, 8)},
@@ -77,7 +77,7 @@ func TestUpdateBilling(t *testing.T) {
 	} {
 		in.TableName = games
 		_, err := updateTable(t, db, in)
-		mustRefuse(t, err, words)
+		wantInvalid(t, err, words)
 	}
 
 	d, err = updateTable(t, db, &dynamodb.UpdateTableInput{TableName: games, BillingMode: types.BillingModePayPerRequest})
@@ -126,7 +126,7 @@ func TestUpdateTableRefusals(t *testing.T) {
 		"keys used: [a, pk, sk]":         {GlobalSecondaryIndexUpdates: []indexUpdate{addIndex("a")}, AttributeDefinitions: defs("a", "z")},
 	} {
 		_, err := updateTable(t, db, in)
-		mustRefuse(t, err, words)
+		wantInvalid(t, err, words)
 	}
 	var limit *types.LimitExceededException
 	for _, updates := range [][]indexUpdate{{addIndex("a"), addIndex("b")}, {addIndex("a"), dropIndex("by-b")}} {
@@ -136,8 +136,8 @@ func TestUpdateTableRefusals(t *testing.T) {
 		}
 	}
 	_, err := updateTable(t, db, &dynamodb.UpdateTableInput{GlobalSecondaryIndexUpdates: []indexUpdate{dropIndex("by-none")}})
-	mustNotFind(t, err)
+	wantNotFound(t, err)
 	_, err = updateTable(t, db, &dynamodb.UpdateTableInput{TableName: aws.String("no-table"), BillingMode: types.BillingModePayPerRequest})
-	mustNotFind(t, err)
+	wantNotFound(t, err)
 	equal(t, len(describe(t, db, "things").GlobalSecondaryIndexes), 0)
 }

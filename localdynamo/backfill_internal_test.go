@@ -13,7 +13,7 @@ import (
 
 // unfillable returns a DB with a table whose new index cannot be filled until
 // the one item of the table, which is damaged, is removed.
-func unfillable(t *testing.T) (db *DB, repair func()) {
+func failingBackfill(t *testing.T) (db *DB, repair func()) {
 	t.Helper()
 	db = OpenMemory(Options{SweepInterval: -1})
 	define := &dynamodb.CreateTableInput{
@@ -33,7 +33,7 @@ func unfillable(t *testing.T) (db *DB, repair func()) {
 		}
 	}
 	write(func(tx *transaction, space string) error { return tx.Put(space, []byte("key"), []byte("damaged")) })
-	if err := update(t, db, create("first")); err != nil {
+	if err := update(t, db, createIndexUpdate("first")); err != nil {
 		t.Fatal(err)
 	}
 	return db, func() {
@@ -51,7 +51,7 @@ func update(t *testing.T, db *DB, updates ...types.GlobalSecondaryIndexUpdate) e
 	return err
 }
 
-func create(name string) types.GlobalSecondaryIndexUpdate {
+func createIndexUpdate(name string) types.GlobalSecondaryIndexUpdate {
 	return types.GlobalSecondaryIndexUpdate{Create: &types.CreateGlobalSecondaryIndexAction{
 		IndexName:  &name,
 		KeySchema:  []types.KeySchemaElement{{AttributeName: aws.String("a"), KeyType: types.KeyTypeHash}},
@@ -59,15 +59,15 @@ func create(name string) types.GlobalSecondaryIndexUpdate {
 	}}
 }
 
-func drop(name string) types.GlobalSecondaryIndexUpdate {
+func deleteIndex(name string) types.GlobalSecondaryIndexUpdate {
 	return types.GlobalSecondaryIndexUpdate{Delete: &types.DeleteGlobalSecondaryIndexAction{IndexName: &name}}
 }
 
 // TestFillIsRetried: what keeps an index from being filled may go away.
-func TestFillIsRetried(t *testing.T) {
+func TestBackfillIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db, repair := unfillable(t)
+		db, repair := failingBackfill(t)
 		defer db.Close()
 		filling := func() bool { return (*db.tables.Load())["broken"].backfillingIndex() != nil }
 		synctest.Wait()
@@ -93,10 +93,10 @@ func TestFillIsRetried(t *testing.T) {
 
 // TestBusyTable: while an index is being filled the table refuses all other
 // changes, and the index all reads.
-func TestBusyTable(t *testing.T) {
+func TestTableRefusesChangesDuringBackfill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		db, repair := unfillable(t)
+		db, repair := failingBackfill(t)
 		defer db.Close()
 		_, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("broken"), IndexName: aws.String("first")})
 		if _, refused := validationMessage(err); !refused {
@@ -110,14 +110,14 @@ func TestBusyTable(t *testing.T) {
 			t.Errorf("update the table: %v", err)
 		}
 		var limit *types.LimitExceededException
-		if err := update(t, db, create("second")); !errors.As(err, &limit) {
+		if err := update(t, db, createIndexUpdate("second")); !errors.As(err, &limit) {
 			t.Errorf("add another index: %v", err)
 		}
 		repair()
-		if err := update(t, db, drop("first")); err != nil {
+		if err := update(t, db, deleteIndex("first")); err != nil {
 			t.Errorf("drop the index that is being filled: %v", err)
 		}
-		if err := update(t, db, create("second")); err != nil {
+		if err := update(t, db, createIndexUpdate("second")); err != nil {
 			t.Errorf("add an index afterwards: %v", err)
 		}
 		time.Sleep(2 * backfillRetry)

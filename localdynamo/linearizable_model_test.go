@@ -30,12 +30,12 @@ type call struct {
 
 // answer is what a call returned: whether its conditions held, and the values
 // that it showed.
-type answer struct {
+type result struct {
 	ok   bool
 	seen []int
 }
 
-func (a answer) equal(b answer) bool { return a.ok == b.ok && slices.Equal(a.seen, b.seen) }
+func (a result) equal(b result) bool { return a.ok == b.ok && slices.Equal(a.seen, b.seen) }
 
 var (
 	singleVerbs = []string{"get", "create", "swap", "add", "delete"}
@@ -43,45 +43,45 @@ var (
 )
 
 // next is the model: what a call does to the cells, and its answer.
-func (c call) next(s cells) (cells, answer) {
+func (c call) next(s cells) (cells, result) {
 	at := c.cells[0]
 	old := s[at]
 	switch c.verb {
 	case "get":
-		return s, answer{true, []int{old}}
+		return s, result{true, []int{old}}
 	case "create":
 		if old != absent {
-			return s, answer{false, []int{old}}
+			return s, result{false, []int{old}}
 		}
 		s[at] = c.b
-		return s, answer{ok: true}
+		return s, result{ok: true}
 	case "swap":
 		if old != c.a {
-			return s, answer{false, []int{old}}
+			return s, result{false, []int{old}}
 		}
 		s[at] = c.b
-		return s, answer{ok: true}
+		return s, result{ok: true}
 	case "add":
 		s[at] = max(old, 0) + c.b
-		return s, answer{true, []int{s[at]}}
+		return s, result{true, []int{s[at]}}
 	case "delete":
 		s[at] = absent
-		return s, answer{true, []int{old}}
+		return s, result{true, []int{old}}
 	case "move":
 		if old < 1 {
-			return s, answer{false, []int{old}}
+			return s, result{false, []int{old}}
 		}
 		to := c.cells[1]
 		s[at], s[to] = old-1, max(s[to], 0)+1
-		return s, answer{ok: true}
+		return s, result{ok: true}
 	case "guard":
 		if old != c.a {
-			return s, answer{false, []int{old}}
+			return s, result{false, []int{old}}
 		}
 		s[c.cells[1]], s[c.cells[2]] = c.b, absent
-		return s, answer{ok: true}
+		return s, result{ok: true}
 	default: // snapshot, query
-		return s, answer{true, slices.Clone(s[:])}
+		return s, result{true, slices.Clone(s[:])}
 	}
 }
 
@@ -124,28 +124,28 @@ func cellsOf(items ...item) ([]int, error) {
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
 // ask makes the call of the engine.
-func (c call) ask(ctx context.Context, db api) (answer, error) {
+func (c call) invoke(ctx context.Context, db api) (result, error) {
 	switch c.verb {
 	case "move", "guard":
-		return c.askTransaction(ctx, db)
+		return c.invokeTransaction(ctx, db)
 	case "snapshot", "query":
-		return c.askAll(ctx, db)
+		return c.readAll(ctx, db)
 	}
-	shown, err := c.askSingle(ctx, db)
+	shown, err := c.invokeSingle(ctx, db)
 	var failed *types.ConditionalCheckFailedException
 	if errors.As(err, &failed) {
 		seen, err := cellsOf(failed.Item)
-		return answer{false, seen}, err
+		return result{false, seen}, err
 	}
 	if err != nil || c.verb == "create" || c.verb == "swap" {
-		return answer{ok: err == nil}, err
+		return result{ok: err == nil}, err
 	}
 	seen, err := cellsOf(shown)
-	return answer{true, seen}, err
+	return result{true, seen}, err
 }
 
 // askSingle returns the item, or the part of it, that the call showed.
-func (c call) askSingle(ctx context.Context, db api) (item, error) {
+func (c call) invokeSingle(ctx context.Context, db api) (item, error) {
 	k := cellKey(c.cells[0])
 	switch c.verb {
 	case "get":
@@ -190,14 +190,14 @@ func (c call) askSingle(ctx context.Context, db api) (item, error) {
 	}
 }
 
-func (c call) askTransaction(ctx context.Context, db api) (answer, error) {
+func (c call) invokeTransaction(ctx context.Context, db api) (result, error) {
 	_, err := db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: c.actions()})
 	var canceled *types.TransactionCanceledException
 	if errors.As(err, &canceled) {
 		seen, err := cellsOf(canceled.CancellationReasons[0].Item)
-		return answer{false, seen}, err
+		return result{false, seen}, err
 	}
-	return answer{ok: err == nil}, err
+	return result{ok: err == nil}, err
 }
 
 // actions of a transaction, the first of which has its only condition.
@@ -231,7 +231,7 @@ func (c call) actions() []types.TransactWriteItem {
 }
 
 // askAll reads all cells at one moment.
-func (c call) askAll(ctx context.Context, db api) (answer, error) {
+func (c call) readAll(ctx context.Context, db api) (result, error) {
 	items := make([]item, cellCount)
 	if c.verb == "query" {
 		out, err := db.Query(ctx, &dynamodb.QueryInput{
@@ -239,12 +239,12 @@ func (c call) askAll(ctx context.Context, db api) (answer, error) {
 			ExpressionAttributeValues: item{":p": str("cells")},
 		})
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		for _, it := range out.Items {
 			at, err := strconv.Atoi(it["sk"].(*types.AttributeValueMemberS).Value)
 			if err != nil {
-				return answer{}, err
+				return result{}, err
 			}
 			items[at] = it
 		}
@@ -255,12 +255,12 @@ func (c call) askAll(ctx context.Context, db api) (answer, error) {
 		}
 		out, err := db.TransactGetItems(ctx, in)
 		if err != nil {
-			return answer{}, err
+			return result{}, err
 		}
 		for i, r := range out.Responses {
 			items[i] = r.Item
 		}
 	}
 	seen, err := cellsOf(items...)
-	return answer{true, seen}, err
+	return result{true, seen}, err
 }

@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 	case "full":
 		fillDisk(path)
 	case "stranger":
-		openAsStranger(path)
+		openUnprivileged(path)
 	case "cramped":
-		openWithoutRoom(path)
+		openOnFullDisk(path)
 	}
 }
 
@@ -64,12 +64,12 @@ func child(t *testing.T, role, dir, path string, variables ...string) (*exec.Cmd
 func mustOpen(path string) *localdynamo.DB {
 	db, err := localdynamo.Open(path, localdynamo.Options{SweepInterval: -1})
 	if err != nil {
-		giveUp(err)
+		fatal(err)
 	}
 	return db
 }
 
-func giveUp(err error) {
+func fatal(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }

@@ -50,7 +50,7 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 		BaseEndpoint:     aws.String(isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")),
 		Credentials:      credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
 		RetryMaxAttempts: 1,
-		HTTPClient:       &http.Client{Transport: patient{&http.Transport{MaxIdleConnsPerHost: 10}}},
+		HTTPClient:       &http.Client{Transport: bufferedBody{&http.Transport{MaxIdleConnsPerHost: 10}}},
 	})
 }
 
@@ -58,9 +58,9 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 // closes the body of a request as soon as its answer begins, and if that is
 // before the transport has noticed the end of the body, the connection breaks
 // off with the answer half read (aws-sdk-go-v2, issue 2737).
-type patient struct{ transport http.RoundTripper }
+type bufferedBody struct{ transport http.RoundTripper }
 
-func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p bufferedBody) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
