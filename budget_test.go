@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A meter counts how many requests a renderer works on at once, and which came.
@@ -190,9 +191,9 @@ func TestLeaseHoldsNoTurn(t *testing.T) {
 	})
 }
 
-func (tb *table) record(k isr.Key) isr.Record {
+func (tb *table) record(k store.Key) store.Record {
 	tb.t.Helper()
-	rec, err := tb.store("reader").Read(tb.t.Context(), isr.HashedPartition(k))
+	rec, err := tb.store("reader").Read(tb.t.Context(), store.HashedPartition(k))
 	if err != nil {
 		tb.t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestBreaker(t *testing.T) {
 			expectStale(t, get(h, "/"), "stale")
 			time.Sleep(time.Second)
 		}
-		for _, k := range []isr.Key{page, {Text: "example.com/cold"}} {
+		for _, k := range []store.Key{page, {Text: "example.com/cold"}} {
 			if lock := tb.record(k).Lock; lock != nil {
 				t.Errorf("%s: a page that was never asked for has %+v", k, lock)
 			}
@@ -377,15 +378,15 @@ func TestBreakerVerdicts(t *testing.T) {
 	})
 	t.Run("cut off is no failure", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			_, store, site, h := setup(t)
+			_, meta, site, h := setup(t)
 			twice(h, site, "/a")
 			site.delay = 5 * time.Second
 			losses := 0
-			store.refresh = func() error {
+			meta.refresh = func() error {
 				if losses++; losses == 3 {
-					store.refresh = nil
+					meta.refresh = nil
 				}
-				return isr.ErrLeaseLost
+				return store.ErrLeaseLost
 			}
 			get(h, "/lost") // three times, the lease is lost in mid-render
 			if losses != 3 || open(t, get(h, "/b")) {
@@ -399,7 +400,7 @@ func TestBreakerVerdicts(t *testing.T) {
 			c := tb.node(tb.store("a"), nil)
 			h := c.Handler(isr.Route{Name: "site", Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
 			for _, path := range paths(3) {
-				if _, err := c.Regenerate(t.Context(), isr.Key{Text: "example.com" + path + "#x=1"}); !errors.Is(err, isr.ErrInvalidKey) {
+				if _, err := c.Regenerate(t.Context(), store.Key{Text: "example.com" + path + "#x=1"}); !errors.Is(err, store.ErrInvalidKey) {
 					t.Errorf("%s: %v", path, err)
 				}
 			}
@@ -415,7 +416,7 @@ func TestBreakerVerdicts(t *testing.T) {
 			get(h, "/b")
 			site.answers(cacheable)
 			time.Sleep(6 * time.Second)
-			tb.hold(isr.Key{Text: "example.com/held"}, 10*time.Second)
+			tb.hold(store.Key{Text: "example.com/held"}, 10*time.Second)
 			go get(h, "/held") // its turn is the probe's, and its lease another's
 			time.Sleep(time.Millisecond)
 			if a := get(h, "/c"); a.Code != http.StatusOK {

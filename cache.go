@@ -11,6 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
 )
 
 // Config are the settings of a [Cache]. The zero value is useful.
@@ -35,7 +39,7 @@ type Config struct {
 	Full func() bool
 	// Lease is how long the right to regenerate a page lasts without a sign of
 	// life of its holder: how long a page waits for a crashed process. At least
-	// a second; zero means DefaultLease.
+	// a second; zero means [store.DefaultLease].
 	Lease time.Duration
 	// Retention is how long a page that nobody regenerates stays in the table,
 	// at least. Zero means DefaultRetention.
@@ -74,16 +78,16 @@ type Config struct {
 	// LogLife is how long the writers of the table keep the rows of the log, at
 	// least: a node that has not read the log for half of it drops all pages from
 	// memory and reads them again. It must not exceed the LogLife of any store
-	// that writes to the table. At least a minute; zero means [LogLife].
+	// that writes to the table. At least a minute; zero means [store.LogLife].
 	LogLife time.Duration
 	// Partition derives partition keys. Nil means HashedPartition.
-	Partition Partition
+	Partition store.Partition
 	// RequestLife is how long the record of a request with an idempotency key is
 	// kept after it was made; later, the key is as good as new. At least an hour;
 	// zero means DefaultRequestLife.
 	RequestLife time.Duration
 	// Collect is how often bodies are deleted that nothing names any more (see
-	// [Collect]), for the first time after a tenth of it. It is for a process that
+	// [gc.Collect]), for the first time after a tenth of it. It is for a process that
 	// is alone on its stores: in a fleet, one that runs now and then does it for
 	// all. At least an hour; zero means never.
 	Collect time.Duration
@@ -104,7 +108,6 @@ type Config struct {
 // Defaults of [Config].
 const (
 	DefaultMemory        = 256 << 20
-	DefaultLease         = 30 * time.Second
 	DefaultRetention     = 30 * 24 * time.Hour
 	DefaultRenderTimeout = 30 * time.Second
 	DefaultMaxBody       = 16 << 20
@@ -115,17 +118,17 @@ const (
 
 func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Memory, DefaultMemory)
-	setDefault(&cfg.Lease, DefaultLease)
+	setDefault(&cfg.Lease, store.DefaultLease)
 	setDefault(&cfg.Retention, DefaultRetention)
 	setDefault(&cfg.RenderTimeout, DefaultRenderTimeout)
 	setDefault(&cfg.Wait, cfg.RenderTimeout+2*cfg.Lease)
 	setDefault(&cfg.MaxBody, DefaultMaxBody)
 	setDefault(&cfg.Poll, DefaultPoll)
 	setDefault(&cfg.StoreTimeout, DefaultStoreTimeout)
-	setDefault(&cfg.LogLife, LogLife)
+	setDefault(&cfg.LogLife, store.LogLife)
 	setDefault(&cfg.RequestLife, DefaultRequestLife)
 	if cfg.Partition == nil {
-		cfg.Partition = HashedPartition
+		cfg.Partition = store.HashedPartition
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -153,7 +156,7 @@ func (cfg Config) validate() error {
 	if cfg.Lease < time.Second || cfg.Lease > 24*time.Hour {
 		errs = append(errs, fmt.Errorf("the lease %s is not between 1s and 24h", cfg.Lease))
 	}
-	if cfg.Retention < 0 || cfg.Retention > maxInterval {
+	if cfg.Retention < 0 || cfg.Retention > store.MaxInterval {
 		errs = append(errs, fmt.Errorf("the retention %s is not between 0 and ten years", cfg.Retention))
 	}
 	if cfg.RenderTimeout < 0 || cfg.RenderTimeout > 24*time.Hour {
@@ -177,7 +180,7 @@ func (cfg Config) validate() error {
 	if cfg.LogLife < time.Minute {
 		errs = append(errs, fmt.Errorf("the life of the log %s is less than a minute", cfg.LogLife))
 	}
-	if cfg.RequestLife < time.Hour || cfg.RequestLife > maxInterval {
+	if cfg.RequestLife < time.Hour || cfg.RequestLife > store.MaxInterval {
 		errs = append(errs, fmt.Errorf("the life of requests %s is not between an hour and ten years", cfg.RequestLife))
 	}
 	if cfg.Collect != 0 && cfg.Collect < time.Hour {
@@ -190,8 +193,8 @@ func (cfg Config) validate() error {
 // rendered once per expiry by one of all the processes that share them. All
 // methods are safe for concurrent use.
 type Cache struct {
-	meta   MetaStore
-	bodies BodyStore
+	meta   store.MetaStore
+	bodies store.BodyStore
 	cfg    Config
 	now    func() time.Time
 	log    *slog.Logger
@@ -241,7 +244,7 @@ func (b *boundRoute) observe(took time.Duration) {
 }
 
 // New makes a cache on its stores. Close it to let its work end well.
-func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
+func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("isr: %w", err)
@@ -279,7 +282,7 @@ func New(meta MetaStore, bodies BodyStore, cfg Config) (*Cache, error) {
 	c.ctx, c.abort = context.WithCancelCause(context.Background())
 	c.follow()
 	if cfg.Collect > 0 {
-		c.background.Go(func() { c.collectNowAndThen(c.ctx) })
+		c.background.Go(func() { c.collectPeriodically(c.ctx) })
 	}
 	return c, nil
 }
@@ -325,7 +328,7 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 }
 
 // routeOf finds who renders a key.
-func (c *Cache) routeOf(ctx context.Context, k Key) (*boundRoute, error) {
+func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	pk, err := c.partition(k)
 	if err != nil {
 		return nil, err
@@ -393,4 +396,25 @@ func (c *Cache) closeFlights(ctx context.Context) error {
 	c.flights.shut()
 	c.unstored.shut()
 	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx))
+}
+
+// partition is the partition key of a caller's key. Errors wrap ErrInvalidKey.
+func (c *Cache) partition(k store.Key) (string, error) {
+	if err := store.ValidKey(k); err != nil {
+		return "", err
+	}
+	return c.cfg.Partition(k), nil
+}
+
+// collectPeriodically deletes garbage at an interval until ctx ends.
+func (c *Cache) collectPeriodically(ctx context.Context) {
+	for next := c.cfg.Collect / 10; backoff.Wait(ctx, next) == nil; next = c.jitter(c.cfg.Collect) {
+		done, err := gc.Collect(ctx, c.meta, c.bodies, gc.CollectOptions{Now: c.now})
+		if err != nil && ctx.Err() == nil {
+			c.log.Error("garbage could not be collected, trying again later", "error", err)
+		}
+		if done.Bodies > 0 {
+			c.log.Info("collected garbage", "bodies", done.Bodies, "bytes", done.Bytes, "busy", done.Busy)
+		}
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // A table is real storage, shared by the nodes of a test.
@@ -91,12 +92,12 @@ func (tb *table) store(owner string) *dynamostore.Store {
 }
 
 // node is one process of the fleet.
-func (tb *table) node(meta isr.MetaStore, change func(*isr.Config)) *isr.Cache {
+func (tb *table) node(meta store.MetaStore, change func(*isr.Config)) *isr.Cache {
 	tb.t.Helper()
 	return tb.nodeOn(meta, tb.bodies, change)
 }
 
-func (tb *table) nodeOn(meta isr.MetaStore, bodies isr.BodyStore, change func(*isr.Config)) *isr.Cache {
+func (tb *table) nodeOn(meta store.MetaStore, bodies store.BodyStore, change func(*isr.Config)) *isr.Cache {
 	tb.t.Helper()
 	cfg := isr.Config{Lease: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(tb.log, nil))}
 	if change != nil {
@@ -284,7 +285,7 @@ func TestDeadHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
-		pk := isr.HashedPartition(isr.Key{Text: "example.com/"})
+		pk := store.HashedPartition(store.Key{Text: "example.com/"})
 		if _, err := tb.store("dead").Acquire(t.Context(), pk, 10*time.Second, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 var collectPages = flag.Int("collect-pages", 20_000, "how many pages BenchmarkCollect has")
@@ -42,12 +43,14 @@ func (c *countingTable) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...f
 // listedBodies are bodies without content, made up as they are listed: of each page
 // one that is named, and of every tenth also one that is garbage.
 type listedBodies struct {
-	isr.BodyStore
+	store.BodyStore
 	pages   int
 	deleted sync.Map
 }
 
-func benchPK(i int) string { return isr.HashedPartition(isr.Key{Text: fmt.Sprint("example.com/", i)}) }
+func benchPK(i int) string {
+	return store.HashedPartition(store.Key{Text: fmt.Sprint("example.com/", i)})
+}
 
 func benchFolder(i int) string {
 	sum := sha256.Sum256([]byte(benchPK(i)))
@@ -63,11 +66,11 @@ func benchBodies(i int) []string {
 	return bodies
 }
 
-func (l *listedBodies) List(_ context.Context, prefix string) iter.Seq2[isr.BodyInfo, error] {
-	return func(yield func(isr.BodyInfo, error) bool) {
+func (l *listedBodies) List(_ context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
 		list := func(i int) bool {
 			for _, key := range benchBodies(i) {
-				if _, gone := l.deleted.Load(key); !gone && !yield(isr.BodyInfo{Key: key, Length: 1, ModifiedAt: time.Unix(1e9, 0)}, nil) {
+				if _, gone := l.deleted.Load(key); !gone && !yield(store.BodyInfo{Key: key, Length: 1, ModifiedAt: time.Unix(1e9, 0)}, nil) {
 					return false
 				}
 			}
@@ -126,7 +129,7 @@ func BenchmarkCollect(b *testing.B) {
 	benchPages(*collectPages)
 	for b.Loop() {
 		peak := measurePeak()
-		done, err := isr.Collect(b.Context(), store, &listedBodies{pages: *collectPages}, isr.CollectOptions{})
+		done, err := gc.Collect(b.Context(), store, &listedBodies{pages: *collectPages}, gc.CollectOptions{})
 		b.ReportMetric(float64(peak())/(1<<20), "peak-MiB")
 		if err != nil || done.Bodies != (*collectPages+9)/10 {
 			b.Fatalf("%+v, %v", done, err)

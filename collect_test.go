@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/store"
 )
 
 // longAfter is a time at which all that is on disk is old. Files have the time of
@@ -22,12 +24,12 @@ import (
 func longAfter() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // collect returns what a collection deletes, a day after all that was stored.
-func (tb *table) collect(t *testing.T, opts isr.CollectOptions) ([]string, isr.Collected) {
+func (tb *table) collect(t *testing.T, opts gc.CollectOptions) ([]string, gc.Collected) {
 	t.Helper()
 	var keys []string
 	opts.Now = longAfter
-	opts.Report = func(g isr.Garbage) { keys = append(keys, g.Key) }
-	done, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, opts)
+	opts.Report = func(g gc.Garbage) { keys = append(keys, g.Key) }
+	done, err := gc.Collect(t.Context(), tb.store("gc"), tb.bodies, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestCollect(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.regenerate(t, 2) // the body of the second is garbage, that of the first a result
-		folder := folderOf(isr.HashedPartition(page))
+		folder := folderOf(store.HashedPartition(page))
 		crashed, theirs := folder+"20000101T000000.000000Z-crashed", "pages/theirs.html"
 		gone := folderOf("CACHE#gone") + "20000101T000000.000000Z-gone"
 		for _, key := range []string{crashed, gone, theirs, "bodies/short", "bodies/" + "not-a-hash-not-a-hash-not-a-hash-not-a-hash-not-a-hash-not-a-has/x"} {
@@ -76,14 +78,14 @@ func TestCollect(t *testing.T) {
 		}
 		before := tb.bodyKeys(t)
 
-		if done, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, isr.CollectOptions{}); err != nil || done != (isr.Collected{Young: 5}) {
+		if done, err := gc.Collect(t.Context(), tb.store("gc"), tb.bodies, gc.CollectOptions{}); err != nil || done != (gc.Collected{Young: 5}) {
 			t.Errorf("of young bodies: %+v, %v", done, err)
 		}
-		dry, _ := tb.collect(t, isr.CollectOptions{DryRun: true})
+		dry, _ := tb.collect(t, gc.CollectOptions{DryRun: true})
 		if !slices.Equal(tb.bodyKeys(t), before) {
 			t.Error("a dry run deletes")
 		}
-		got, done := tb.collect(t, isr.CollectOptions{})
+		got, done := tb.collect(t, gc.CollectOptions{})
 		if !slices.Equal(dry, got) || len(got) != 3 || !slices.Contains(got, crashed) || !slices.Contains(got, gone) {
 			t.Errorf("deleted %q, tried %q", got, dry)
 		}
@@ -94,10 +96,10 @@ func TestCollect(t *testing.T) {
 		if !slices.Equal(tb.bodyKeys(t), left) || !slices.Contains(left, theirs) || !slices.Contains(left, first.BodyKey) {
 			t.Errorf("left: %q", tb.bodyKeys(t))
 		}
-		if again, _ := tb.collect(t, isr.CollectOptions{}); len(again) != 0 {
+		if again, _ := tb.collect(t, gc.CollectOptions{}); len(again) != 0 {
 			t.Errorf("again: %q", again)
 		}
-		rec, err := p.store.Read(t.Context(), isr.HashedPartition(page))
+		rec, err := p.store.Read(t.Context(), store.HashedPartition(page))
 		if err != nil || rec.Lock != nil {
 			t.Errorf("the lease was not given back: %+v, %v", rec.Lock, err)
 		}
@@ -120,7 +122,7 @@ func TestCollectKeepsVersions(t *testing.T) {
 		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[2].GenerationID)); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := tb.collect(t, isr.CollectOptions{}); len(got) != 2 {
+		if got, _ := tb.collect(t, gc.CollectOptions{}); len(got) != 2 {
 			t.Errorf("deleted %q, want those of the first three generations", got)
 		}
 		for _, v := range versions {
@@ -146,14 +148,14 @@ func TestCollectLeavesLeasedPages(t *testing.T) {
 			published <- err
 		}()
 		time.Sleep(5 * time.Second) // its body is written
-		if got, done := tb.collect(t, isr.CollectOptions{}); len(got) != 0 || done.Busy != 1 {
+		if got, done := tb.collect(t, gc.CollectOptions{}); len(got) != 0 || done.Busy != 1 {
 			t.Errorf("deleted %q, %+v", got, done)
 		}
 		close(proceed)
 		if err := <-published; err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := tb.collect(t, isr.CollectOptions{}); len(got) != 2 {
+		if got, _ := tb.collect(t, gc.CollectOptions{}); len(got) != 2 {
 			t.Errorf("afterwards deleted %q", got)
 		}
 		expect(t, get(tb.peer("b", isr.Route{}, site, nil), "/"), "/ rendered 3", "isr; hit")
@@ -173,13 +175,13 @@ func TestCollectLooksAgainUnderTheLease(t *testing.T) {
 			published <- err
 		}()
 		time.Sleep(5 * time.Second) // its body is written
-		gc := &faultyStore{MetaStore: tb.store("gc"), acquire: func() {
+		collector := &faultyStore{MetaStore: tb.store("gc"), acquire: func() {
 			close(proceed)
 			if err := <-published; err != nil {
 				t.Error(err)
 			}
 		}}
-		done, err := isr.Collect(t.Context(), gc, tb.bodies, isr.CollectOptions{Now: longAfter})
+		done, err := gc.Collect(t.Context(), collector, tb.bodies, gc.CollectOptions{Now: longAfter})
 		if err != nil || done.Bodies != 0 {
 			t.Errorf("%+v, %v", done, err)
 		}
@@ -201,10 +203,10 @@ func TestCollectAndAPausedPublisher(t *testing.T) {
 			published <- err
 		}()
 		time.Sleep(30 * time.Second)
-		if got, _ := tb.collect(t, isr.CollectOptions{}); len(got) != 1 {
+		if got, _ := tb.collect(t, gc.CollectOptions{}); len(got) != 1 {
 			t.Errorf("deleted %q, want the body of the paused publisher", got)
 		}
-		if err := <-published; !errors.Is(err, isr.ErrLeaseLost) {
+		if err := <-published; !errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("the paused publisher: %v", err)
 		}
 		expect(t, get(tb.peer("b", isr.Route{}, site, nil), "/"), "/ rendered 1", "isr; hit")
@@ -213,7 +215,7 @@ func TestCollectAndAPausedPublisher(t *testing.T) {
 
 // A lookedAt counts the closer looks at pages, and is told when the scan begins.
 type lookedAt struct {
-	isr.MetaStore
+	store.MetaStore
 	looks   atomic.Int64
 	scanned func()
 }
@@ -223,11 +225,11 @@ func (l *lookedAt) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	return l.MetaStore.BodyKeys(ctx, pk)
 }
 
-func (l *lookedAt) NamedBodies(ctx context.Context) iter.Seq2[isr.NamedBodies, error] {
+func (l *lookedAt) ReferencedBodies(ctx context.Context) iter.Seq2[store.ReferencedBodies, error] {
 	if l.scanned != nil {
 		l.scanned()
 	}
-	return l.MetaStore.NamedBodies(ctx)
+	return l.MetaStore.ReferencedBodies(ctx)
 }
 
 // A page without garbage costs its part of the scan, and no read of its own.
@@ -236,17 +238,17 @@ func TestCollectLooksCloserAtGarbageAlone(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site", History: 3}, site, nil)
 		for i := range 50 {
-			if _, err := p.Regenerate(t.Context(), isr.Key{Text: fmt.Sprint("example.com/", i)}); err != nil {
+			if _, err := p.Regenerate(t.Context(), store.Key{Text: fmt.Sprint("example.com/", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p.regenerate(t, 5) // three are kept
-		gc := &lookedAt{MetaStore: tb.store("gc")}
-		done, err := isr.Collect(t.Context(), gc, tb.bodies, isr.CollectOptions{Now: longAfter})
+		collector := &lookedAt{MetaStore: tb.store("gc")}
+		done, err := gc.Collect(t.Context(), collector, tb.bodies, gc.CollectOptions{Now: longAfter})
 		if err != nil || done.Bodies != 2 || done.Kept != 53 {
 			t.Errorf("%+v, %v; want 2 deleted and 53 kept", done, err)
 		}
-		if n := gc.looks.Load(); n != 2 {
+		if n := collector.looks.Load(); n != 2 {
 			t.Errorf("%d reads of pages, want one before the lease of one page and one under it", n)
 		}
 	})
@@ -267,10 +269,10 @@ func TestCollectLeavesWhatAppearsDuringTheScan(t *testing.T) {
 		}
 		gone := put(folderOf("CACHE#gone") + "20000101T000000.000000Z-gone")
 		var late string
-		gc := &lookedAt{MetaStore: tb.store("gc"), scanned: func() {
+		collector := &lookedAt{MetaStore: tb.store("gc"), scanned: func() {
 			late = put(folderOf("CACHE#late") + "20000101T000000.000000Z-late")
 		}}
-		if _, err := isr.Collect(t.Context(), gc, tb.bodies, isr.CollectOptions{Now: longAfter}); err != nil {
+		if _, err := gc.Collect(t.Context(), collector, tb.bodies, gc.CollectOptions{Now: longAfter}); err != nil {
 			t.Fatal(err)
 		}
 		if left := tb.bodyKeys(t); slices.Contains(left, gone) || !slices.Contains(left, late) {
@@ -284,15 +286,15 @@ func TestCollectRefusesTheWrongTable(t *testing.T) {
 		tb, other := newTable(t), newTable(t)
 		p, q := tb.peer("a", isr.Route{Name: "site"}, newSite(), nil), other.peer("b", isr.Route{Name: "site"}, newSite(), nil)
 		p.regenerate(t, 2)
-		if _, err := q.Regenerate(t.Context(), isr.Key{Text: "example.org/"}); err != nil {
+		if _, err := q.Regenerate(t.Context(), store.Key{Text: "example.org/"}); err != nil {
 			t.Fatal(err)
 		}
 		before := tb.bodyKeys(t)
-		_, err := isr.Collect(t.Context(), other.store("gc"), tb.bodies, isr.CollectOptions{Now: longAfter})
-		if !errors.Is(err, isr.ErrForeignBodies) || !slices.Equal(tb.bodyKeys(t), before) {
+		_, err := gc.Collect(t.Context(), other.store("gc"), tb.bodies, gc.CollectOptions{Now: longAfter})
+		if !errors.Is(err, gc.ErrForeignBodies) || !slices.Equal(tb.bodyKeys(t), before) {
 			t.Errorf("%v, and %d of %d bodies are left", err, len(tb.bodyKeys(t)), len(before))
 		}
-		if _, err := isr.Collect(t.Context(), tb.store("gc"), tb.bodies, isr.CollectOptions{Grace: time.Minute}); err == nil {
+		if _, err := gc.Collect(t.Context(), tb.store("gc"), tb.bodies, gc.CollectOptions{Grace: time.Minute}); err == nil {
 			t.Error("a grace period of a minute is accepted")
 		}
 	})

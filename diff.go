@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/facetheory/isr/store"
 )
 
 const (
@@ -44,9 +46,9 @@ type FieldDiff struct {
 // Diff compares two generations of a page, each named by its id or a beginning of
 // it that no other has: status, header fields, tags and windows, and the bodies, if
 // both are text of at most 1 MiB. Lines of markup that nobody could read are broken
-// between tags. Errors: wrapping [ErrNoVersion], if a generation is not kept, or
+// between tags. Errors: wrapping [store.ErrNoVersion], if a generation is not kept, or
 // not named alone; else what the stores said.
-func (c *Cache) Diff(ctx context.Context, k Key, from, to string) (Diff, error) {
+func (c *Cache) Diff(ctx context.Context, k store.Key, from, to string) (Diff, error) {
 	d, err := c.diff(ctx, k, from, to)
 	if err != nil {
 		return Diff{}, fmt.Errorf("comparing generations of %s: %w", k, err)
@@ -54,7 +56,7 @@ func (c *Cache) Diff(ctx context.Context, k Key, from, to string) (Diff, error) 
 	return d, nil
 }
 
-func (c *Cache) diff(ctx context.Context, k Key, from, to string) (d Diff, err error) {
+func (c *Cache) diff(ctx context.Context, k store.Key, from, to string) (d Diff, err error) {
 	versions, err := c.Versions(ctx, k)
 	if err != nil {
 		return Diff{}, err
@@ -69,8 +71,8 @@ func (c *Cache) diff(ctx context.Context, k Key, from, to string) (d Diff, err e
 	return d, c.diffBodies(ctx, &d)
 }
 
-func diffFields(from, to *Entry) []FieldDiff {
-	a, b := from.fields(), to.fields()
+func diffFields(from, to *store.Entry) []FieldDiff {
+	a, b := comparedFields(from), comparedFields(to)
 	names := slices.Collect(maps.Keys(a))
 	names = slices.AppendSeq(names, maps.Keys(b))
 	slices.Sort(names)
@@ -83,9 +85,9 @@ func diffFields(from, to *Entry) []FieldDiff {
 	return fields
 }
 
-// fields are what people compare of an entry. What is different in each generation
-// anyway is left out.
-func (e *Entry) fields() map[string]string {
+// comparedFields returns the attributes of an entry that a diff compares. It omits those
+// that differ in every generation.
+func comparedFields(e *store.Entry) map[string]string {
 	fields := map[string]string{
 		"status":        strconv.Itoa(e.Status),
 		"route":         e.Route,
@@ -111,7 +113,7 @@ func (c *Cache) diffBodies(ctx context.Context, d *Diff) error {
 		return nil
 	}
 	var bodies [2][]byte
-	for i, e := range []*Entry{&d.From.Entry, &d.To.Entry} {
+	for i, e := range []*store.Entry{&d.From.Entry, &d.To.Entry} {
 		var err error
 		bodies[i], err = c.readBody(ctx, e)
 		switch {

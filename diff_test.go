@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 func TestDiff(t *testing.T) {
@@ -107,7 +108,7 @@ func TestDiffNeedsVersionsAndBodies(t *testing.T) {
 		p.regenerate(t, 2)
 		versions := p.versions(t)
 		for _, named := range []string{"", "2000", "1999"} { // none, both, none
-			if _, err := p.Diff(t.Context(), page, named, versions[0].GenerationID); !errors.Is(err, isr.ErrNoVersion) {
+			if _, err := p.Diff(t.Context(), page, named, versions[0].GenerationID); !errors.Is(err, store.ErrNoVersion) {
 				t.Errorf("%q: %v", named, err)
 			}
 		}

@@ -12,12 +12,12 @@
 //
 // # Model
 //
-// A request is projected onto a [Key]: host, path, declared query parameters,
+// A request is projected onto a [store.Key]: host, path, declared query parameters,
 // declared headers, tenant. The renderer of a page sees a request made of the key
 // alone, so that nothing else can colour what others are served. The current
-// [Entry] of a key is kept in a [MetaStore], its body in a [BodyStore]; both are
+// [store.Entry] of a key is kept in a [store.MetaStore], its body in a [store.BodyStore]; both are
 // shared by all servers. An entry is fresh for a window, then stale for another,
-// in which it is served at once while a new one is made behind; [Freshness] is the
+// in which it is served at once while a new one is made behind; [store.Freshness] is the
 // one rule.
 //
 //	request ──► key ──► memory ──fresh──────────────────────────► answer

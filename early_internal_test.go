@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 func TestExponential(t *testing.T) {
@@ -31,7 +33,7 @@ func TestEarlyLots(t *testing.T) {
 		{time.Second, 0, 1},            // nobody knows how long it takes
 		{time.Second, time.Second, 0},
 	} {
-		p := &page{entry: Entry{GeneratedAt: now.Add(c.left - time.Minute), Revalidate: time.Minute, RenderTime: c.delta}}
+		p := &page{entry: store.Entry{GeneratedAt: now.Add(c.left - time.Minute), Revalidate: time.Minute, RenderTime: c.delta}}
 		due := 0
 		for range draws {
 			if p.dueEarly(now, c.beta, random) {
@@ -51,7 +53,7 @@ func TestEarlyLots(t *testing.T) {
 // A pinned page is not to be replaced, however long its window is over.
 func TestPinnedPagesAreNotRefreshedEarly(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	p := &page{entry: Entry{GeneratedAt: now.Add(-time.Hour), Revalidate: time.Minute, RenderTime: time.Second, PinnedUntil: now.Add(time.Hour)}}
+	p := &page{entry: store.Entry{GeneratedAt: now.Add(-time.Hour), Revalidate: time.Minute, RenderTime: time.Second, PinnedUntil: now.Add(time.Hour)}}
 	if p.dueEarly(now, 1, rand.Uint64) {
 		t.Error("a pinned page is refreshed early")
 	}
@@ -70,7 +72,7 @@ func TestShorten(t *testing.T) {
 		{time.Hour, DefaultJitter, 57 * time.Minute},
 		{time.Minute, 0, time.Minute},
 		{time.Minute, maxJitter, 30 * time.Second},
-		{maxInterval, maxJitter, maxInterval / 2},
+		{store.MaxInterval, maxJitter, store.MaxInterval / 2},
 	} {
 		for bits, want := range map[uint64]time.Duration{0: c.window, math.MaxUint64: c.least} {
 			cache := &Cache{cfg: Config{Random: func() uint64 { return bits }}}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // soon makes every lot fall on refreshing early: up to 36 renders before expiry.
@@ -193,7 +194,7 @@ func TestJitter(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		for _, path := range paths(40) {
-			e := tb.record(isr.Key{Text: "example.com" + path}).Entry
+			e := tb.record(store.Key{Text: "example.com" + path}).Entry
 			windows[e.Revalidate]++
 			if e.Revalidate < 570*time.Second || e.Revalidate > 600*time.Second {
 				t.Errorf("%s is fresh for %v", path, e.Revalidate)
@@ -217,7 +218,7 @@ func TestJitterOff(t *testing.T) {
 		h := c.Handler(isr.Route{Jitter: -1}, site)
 		for _, path := range paths(5) {
 			get(h, path)
-			if e := tb.record(isr.Key{Text: "example.com" + path}).Entry; e.Revalidate != time.Minute {
+			if e := tb.record(store.Key{Text: "example.com" + path}).Entry; e.Revalidate != time.Minute {
 				t.Errorf("%s is fresh for %v", path, e.Revalidate)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/store"
 )
 
 // evict returns what an eviction forgot, by path, in the order of its ranks.
@@ -15,12 +17,12 @@ func (tb *table) evict(t *testing.T, free int64, pages []string, used func(path 
 	t.Helper()
 	byPK := make(map[string]string)
 	for _, path := range pages {
-		byPK[isr.HashedPartition(keyOf(path))] = path
+		byPK[store.HashedPartition(keyOf(path))] = path
 	}
-	freed, err := isr.Evict(t.Context(), tb.store("room"), tb.bodies, isr.EvictOptions{
+	freed, err := gc.Evict(t.Context(), tb.store("room"), tb.bodies, gc.EvictOptions{
 		Free:    free,
 		LastUse: func(pk string) time.Time { return used(byPK[pk]) },
-		Report:  func(e isr.Evicted) { paths = append(paths, byPK[e.PK]) },
+		Report:  func(e gc.Evicted) { paths = append(paths, byPK[e.PK]) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +30,7 @@ func (tb *table) evict(t *testing.T, free int64, pages []string, used func(path 
 	return paths, freed
 }
 
-func keyOf(path string) isr.Key { return isr.Key{Text: "example.com" + path} }
+func keyOf(path string) store.Key { return store.Key{Text: "example.com" + path} }
 
 // The least recently used page goes first, with all of its rows and bodies; then those
 // with older generations, and pinned ones last. One that is being regenerated stays.
@@ -46,7 +48,7 @@ func TestEvict(t *testing.T) {
 		if _, err := p.Pin(t.Context(), keyOf("/pinned"), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		lease, err := p.store.Acquire(t.Context(), isr.HashedPartition(keyOf("/held")), time.Minute, nil)
+		lease, err := p.store.Acquire(t.Context(), store.HashedPartition(keyOf("/held")), time.Minute, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +70,7 @@ func TestEvict(t *testing.T) {
 			t.Errorf("forgotten: %q, %d bytes", got, freed)
 		}
 		left := tb.bodyKeys(t)
-		if len(left) != 1 || !strings.HasPrefix(left[0], folderOf(isr.HashedPartition(keyOf("/held")))) {
+		if len(left) != 1 || !strings.HasPrefix(left[0], folderOf(store.HashedPartition(keyOf("/held")))) {
 			t.Errorf("%d bodies before, left: %q", before, left)
 		}
 		for _, path := range pages {
@@ -101,7 +103,7 @@ func TestEvictLeastRecentlyUsed(t *testing.T) {
 		}
 		get(p, "/b")
 		uses := p.LastUses()
-		if at, want := uses[isr.HashedPartition(keyOf("/b"))], time.Now().Truncate(time.Second).Add(time.Second); !at.Equal(want) || len(uses) != 1 {
+		if at, want := uses[store.HashedPartition(keyOf("/b"))], time.Now().Truncate(time.Second).Add(time.Second); !at.Equal(want) || len(uses) != 1 {
 			t.Errorf("uses: %v, want /b at %v", uses, want)
 		}
 		for _, path := range pages {

@@ -14,6 +14,7 @@ import (
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // openExample makes a cache that is alone on its stores, which are gone with stop.
@@ -43,7 +44,7 @@ func ExampleCache_Rollback() {
 	text := "Good morning"
 	handler := cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, History: 10},
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, text) }))
-	page := must(isr.ParseKey("", "https://example.com/"))
+	page := must(store.ParseKey("", "https://example.com/"))
 
 	must(cache.Regenerate(ctx, page))
 	text = "Good mourning"
@@ -53,7 +54,7 @@ func ExampleCache_Rollback() {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
 	fmt.Print(w.Body)
-	fmt.Println("pinned for ever:", e.PinnedUntil.Equal(isr.Forever()))
+	fmt.Println("pinned for ever:", e.PinnedUntil.Equal(store.Forever()))
 	_, err := cache.Regenerate(ctx, page)
 	fmt.Println(err)
 	for _, v := range must(cache.Versions(ctx, page)) {
@@ -77,7 +78,7 @@ func ExampleWithIdempotencyKey() {
 		renders++
 		fmt.Fprintln(w, "Hello")
 	}))
-	page := must(isr.ParseKey("", "https://example.com/"))
+	page := must(store.ParseKey("", "https://example.com/"))
 
 	inputs := isr.WithInputs(map[string]any{"deploy": "2026-11-21.3", "page": page.Text})
 	for range 2 {

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 // The queue for an origin is fair. Otherwise whoever asks most gets all turns, and one
@@ -236,7 +238,7 @@ func (s *search) join(client netip.Prefix) {
 }
 
 // isKnown says that the page has rendered before.
-func (s *search) isKnown(rec Record) bool {
+func (s *search) isKnown(rec store.Record) bool {
 	if e := rec.Entry; e != nil {
 		return !isNegative(e.Status)
 	}

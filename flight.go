@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 // A flight is the one search for a page that this process has under way for a
@@ -20,7 +22,7 @@ type flight struct {
 
 	// cover is what this process has read of the page's purges since the flight
 	// began: what they cover is not served to those who wait. Nil before.
-	cover atomic.Pointer[Cover] // written under flights.mu
+	cover atomic.Pointer[store.PurgeState] // written under flights.mu
 
 	// reloadedAt is when the page was reloaded last since the flight began (see
 	// reload.go). Nil if it was not.
@@ -75,14 +77,14 @@ const (
 // flights are those of one cache.
 type flights struct {
 	mu     sync.Mutex
-	byKey  map[Key]*flight
-	flying map[Key][]*flight // all of a key, those that were retired among them
+	byKey  map[store.Key]*flight
+	flying map[store.Key][]*flight // all of a key, those that were retired among them
 	closed bool
 	wg     sync.WaitGroup
 }
 
 func newFlights() flights {
-	return flights{byKey: make(map[Key]*flight), flying: make(map[Key][]*flight)}
+	return flights{byKey: make(map[store.Key]*flight), flying: make(map[store.Key][]*flight)}
 }
 
 // join returns the key's flight, beginning one by calling run in a goroutine of
@@ -113,7 +115,7 @@ func (fs *flights) join(s *search, run func(*flight) outcome) (f *flight, began 
 	return f, true
 }
 
-func (fs *flights) land(k Key, f *flight) {
+func (fs *flights) land(k store.Key, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.byKey[k] == f {
@@ -127,7 +129,7 @@ func (fs *flights) land(k Key, f *flight) {
 
 // learn tells the key's flights of purges that were read: what they have read
 // before, or are rendering, may be older.
-func (fs *flights) learn(k Key, c Cover) {
+func (fs *flights) learn(k store.Key, c store.PurgeState) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range fs.flying[k] {
@@ -137,7 +139,7 @@ func (fs *flights) learn(k Key, c Cover) {
 
 // give hands what was rendered without the store to the key's flights, which are
 // still asking it.
-func (fs *flights) give(k Key, p *page) {
+func (fs *flights) give(k store.Key, p *page) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, f := range fs.flying[k] {
@@ -146,7 +148,7 @@ func (fs *flights) give(k Key, p *page) {
 }
 
 // current returns the key's flight that can be joined, or nil.
-func (fs *flights) current(k Key) *flight {
+func (fs *flights) current(k store.Key) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return fs.byKey[k]
@@ -171,7 +173,7 @@ func (f *flight) offer(p *page) {
 
 // found takes note of what the store has now: who comes from now on is not offered
 // what was there before.
-func (f *flight) found(rec Record) {
+func (f *flight) found(rec store.Record) {
 	if p := f.stale.Load(); p != nil && (rec.Entry == nil || !sameEntry(&p.entry, rec.Entry)) {
 		f.stale.Store(nil)
 	}
@@ -179,7 +181,7 @@ func (f *flight) found(rec Record) {
 
 // known is the cover of a page, with the purges that this process has read since
 // the flight began.
-func (f *flight) known(c Cover) Cover {
+func (f *flight) known(c store.PurgeState) store.PurgeState {
 	if known := f.cover.Load(); known != nil {
 		return c.Merge(*known)
 	}
@@ -187,8 +189,8 @@ func (f *flight) known(c Cover) Cover {
 }
 
 // state is what a page is worth to those who wait for this flight.
-func (f *flight) state(p *page, now time.Time) State {
-	return Freshness(&p.entry, f.known(p.cover), now)
+func (f *flight) state(p *page, now time.Time) store.State {
+	return store.Freshness(&p.entry, f.known(p.cover), now)
 }
 
 // announce tells those who do not want to wait for a render that they would.

@@ -14,16 +14,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // putForeign writes a page as another service does: the reference attributes only.
-func (tb *table) putForeign(k isr.Key, bodyKey, body string) {
+func (tb *table) putForeign(k store.Key, bodyKey, body string) {
 	tb.t.Helper()
 	if err := tb.bodies.Put(tb.t.Context(), bodyKey, []byte(body)); err != nil {
 		tb.t.Fatal(err)
 	}
 	tb.putRow(map[string]types.AttributeValue{
-		"pk":                 &types.AttributeValueMemberS{Value: isr.HashedPartition(k)},
+		"pk":                 &types.AttributeValueMemberS{Value: store.HashedPartition(k)},
 		"sk":                 &types.AttributeValueMemberS{Value: "META"},
 		"s3_key":             &types.AttributeValueMemberS{Value: bodyKey},
 		"generated_at":       &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Unix(), 10)},
@@ -82,7 +83,7 @@ func TestMalformedRowCountsAsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		tb.putRow(map[string]types.AttributeValue{
-			"pk":           &types.AttributeValueMemberS{Value: isr.HashedPartition(page)},
+			"pk":           &types.AttributeValueMemberS{Value: store.HashedPartition(page)},
 			"sk":           &types.AttributeValueMemberS{Value: "META"},
 			"s3_key":       &types.AttributeValueMemberN{Value: "1"},
 			"generated_at": &types.AttributeValueMemberBOOL{Value: true},
@@ -178,7 +179,7 @@ func TestPagesDoNotOutliveMarks(t *testing.T) {
 }
 
 // purge records a hard purge of a page, as the table does.
-func (tb *table) purge(k isr.Key, seq int64) {
+func (tb *table) purge(k store.Key, seq int64) {
 	tb.t.Helper()
 	number := func(n int64) types.AttributeValue {
 		return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
@@ -189,7 +190,7 @@ func (tb *table) purge(k isr.Key, seq int64) {
 		"seq": number(seq), "mark_lifetime": number(40 * 24 * 3600),
 	})
 	tb.putRow(map[string]types.AttributeValue{
-		"pk": &types.AttributeValueMemberS{Value: isr.HashedPartition(k)}, "sk": &types.AttributeValueMemberS{Value: "PURGE"},
+		"pk": &types.AttributeValueMemberS{Value: store.HashedPartition(k)}, "sk": &types.AttributeValueMemberS{Value: "PURGE"},
 		"seq": number(seq), "hard_seq": number(seq), "at": number(now), "ttl": number(now + 40*24*3600),
 	})
 }

@@ -7,6 +7,9 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 // A handler serves one route.
@@ -25,14 +28,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k, bypass, err := h.route.project(r)
 	switch {
 	case err != nil:
-		w.Header()["Cache-Status"] = []string{cacheStatus{detail: detailBadRequest}.String()}
+		w.Header()["Cache-Status"] = []string{httpcache.Status{Detail: detailBadRequest}.String()}
 		http.Error(w, "Bad request: "+err.Error()+".", http.StatusBadRequest)
 		return
 	case bypass == bypassMethod:
-		h.pass(w, r, cacheStatus{fwd: fwdMethod})
+		h.pass(w, r, httpcache.Status{Forward: httpcache.ForwardMethod})
 		return
 	case bypass != "":
-		h.pass(w, r, cacheStatus{fwd: fwdBypass, detail: bypass})
+		h.pass(w, r, httpcache.Status{Forward: httpcache.ForwardBypass, Detail: bypass})
 		return
 	}
 	now := h.c.now()
@@ -50,13 +53,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.find(w, r, k, nil)
 		return
 	}
-	switch state := Freshness(&p.entry, h.c.marks.lasting(p.cover), now); state {
-	case Fresh:
+	switch state := store.Freshness(&p.entry, h.c.marks.lasting(p.cover), now); state {
+	case store.Fresh:
 		if h.route.EarlyRefresh > 0 {
 			h.refreshEarly(r, p, now)
 		}
 		p.serveHit(w, r, now, state, cutOff)
-	case Stale:
+	case store.Stale:
 		if known := h.c.negative.get(k, time.Now()); known != nil && known.refused != "" {
 			// The page became uncacheable: what is stored is not it any more.
 			h.passRefused(w, r, k, known)
@@ -93,7 +96,7 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 }
 
 // joinFor begins the flight of a visitor, or joins it by one of the two.
-func (h *handler) joinFor(r *http.Request, k Key, join func(*search) (*flight, bool)) (f *flight, began bool) {
+func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*flight, bool)) (f *flight, began bool) {
 	s := &search{route: h.route, key: k, clients: h.clients(r)}
 	if f, began = join(s); f != nil && !began && len(s.clients) > 0 {
 		f.search.join(s.clients[0])
@@ -105,7 +108,7 @@ func (h *handler) joinFor(r *http.Request, k Key, join func(*search) (*flight, b
 // one, unless that is known to be in vain.
 func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
 	if !p.nextTry.isDue(p) {
-		p.serve(w, r, now, cacheStatus{hit: true, detail: detailBackOff})
+		p.serve(w, r, now, httpcache.Status{Hit: true, Detail: detailBackOff})
 		return
 	}
 	h.find(w, r, p.key, p)
@@ -113,10 +116,10 @@ func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, no
 
 // find answers a request whose page is not in memory, or old: too old to serve,
 // or such that a new one is to be waited for.
-func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page) {
-	fwd := fwdMiss
+func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old *page) {
+	fwd := httpcache.ForwardMiss
 	if old != nil {
-		fwd = fwdStale
+		fwd = httpcache.ForwardStale
 	}
 	if h.answerKnown(w, r, k, old, fwd) {
 		return
@@ -124,12 +127,12 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 	// Once a page is asked for often enough, it is to be stored.
 	due := h.c.uses != nil && h.c.uses.add(k) >= h.c.cfg.MinUses && !h.c.full()
 	if p := h.c.unpublished.get(k); p != nil && !due {
-		p.serve(w, r, h.c.now(), cacheStatus{hit: true, detail: detailUnpublished})
+		p.serve(w, r, h.c.now(), httpcache.Status{Hit: true, Detail: detailUnpublished})
 		return
 	}
 	if b := h.c.storeDown(); b != nil {
 		b.affected.Add(1)
-		h.withoutStore(w, r, k, old, cacheStatus{fwd: fwd})
+		h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 		return
 	}
 	came := time.Now()
@@ -137,7 +140,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		f, began := h.joinFor(r, k, h.c.join)
 		if f == nil {
 			o := h.orStale(new(flight), outcome{err: ErrClosed, detail: detailClosing}, old)
-			h.answer(w, r, k, o, cacheStatus{fwd: fwd})
+			h.answer(w, r, k, o, httpcache.Status{Forward: fwd})
 			return
 		}
 		o, ok := h.await(r.Context(), f, began, old)
@@ -147,14 +150,14 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 		if !began && o.page != nil && o.how == fromStore {
 			// Found for whoever began, when it could still be served.
 			switch {
-			case o.err == nil && f.state(o.page, h.c.now()) < Stale:
+			case o.err == nil && f.state(o.page, h.c.now()) < store.Stale:
 				continue
 			case o.err != nil && !servable(&o.page.entry, f.known(o.page.cover), h.c.now()):
 				o.page = nil
 			}
 		}
 		if o.detail == detailStoreError && o.page == nil {
-			h.withoutStore(w, r, k, old, cacheStatus{fwd: fwd})
+			h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 			return
 		}
 		if f.forced && !began && o.page == nil && o.detail != detailHeld {
@@ -164,13 +167,13 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k Key, old *page)
 			again < maxPayers && time.Since(came) < h.c.cfg.Wait {
 			continue // there may be room for this client where there is none for another
 		}
-		h.answer(w, r, k, o, cacheStatus{fwd: fwd, collapsed: !began})
+		h.answer(w, r, k, o, httpcache.Status{Forward: fwd, Collapsed: !began})
 		return
 	}
 }
 
 // answerKnown answers a request from the negative cache, if that has an answer.
-func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old *page, fwd string) bool {
+func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k store.Key, old *page, fwd string) bool {
 	now := h.c.now()
 	known := h.c.negative.get(k, time.Now())
 	switch {
@@ -178,10 +181,10 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old
 		return false
 	case known.refused != "":
 		h.passRefused(w, r, k, known)
-	case known.page != nil && h.state(known.page) == Fresh:
-		known.page.serveHit(w, r, now, Fresh, false)
+	case known.page != nil && h.state(known.page) == store.Fresh:
+		known.page.serveHit(w, r, now, store.Fresh, false)
 	case known.failed != nil && old == nil:
-		h.serveFailure(w, r, known.failed, cacheStatus{fwd: fwd, detail: detailBackOff}, now.Add(time.Until(known.until)))
+		h.serveFailure(w, r, known.failed, httpcache.Status{Forward: fwd, Detail: detailBackOff}, now.Add(time.Until(known.until)))
 	default:
 		return false
 	}
@@ -191,7 +194,7 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k Key, old
 // withoutStore answers a request for which the stores cannot be asked, or not in
 // time: with the page at hand, be it stale, or with one that is rendered once for
 // all who want it now.
-func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k Key, old *page, status cacheStatus) {
+func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
 	o := h.orStale(new(flight), outcome{err: errStoreSlow, detail: detailStoreError}, old)
 	if o.page == nil {
 		f, began := h.joinFor(r, k, h.c.joinUnstored)
@@ -208,7 +211,7 @@ func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k Key, ol
 			}
 			o = f.outcome
 		}
-		status.collapsed = f != nil && !began
+		status.Collapsed = f != nil && !began
 	}
 	if o.page == nil && o.refused == "" && old != nil && !old.dropped.Load() && h.servable(old) {
 		o.page, o.how = old, fromStore
@@ -244,7 +247,7 @@ func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (
 			if p == nil {
 				continue
 			}
-			if state := f.state(p, h.c.now()); state == Fresh || state == Stale && h.route.Policy != Wait {
+			if state := f.state(p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
 				return outcome{page: p, how: fromStore}, true
 			}
 			old = p
@@ -279,60 +282,60 @@ var (
 // orStale is an outcome, with an older page for a visitor who would get none and
 // may be served that. One that was dropped meanwhile may be withdrawn.
 func (h *handler) orStale(f *flight, o outcome, old *page) outcome {
-	if o.page == nil && o.refused == "" && old != nil && !old.dropped.Load() && f.state(old, h.c.now()) >= Stale {
+	if o.page == nil && o.refused == "" && old != nil && !old.dropped.Load() && f.state(old, h.c.now()) >= store.Stale {
 		o.page, o.how = old, fromStore
 	}
 	return o
 }
 
 // state is what a page is worth now.
-func (h *handler) state(p *page) State {
-	return Freshness(&p.entry, h.c.marks.lasting(p.cover), h.c.now())
+func (h *handler) state(p *page) store.State {
+	return store.Freshness(&p.entry, h.c.marks.lasting(p.cover), h.c.now())
 }
 
 // answer serves the outcome of a flight to one who waited for it.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request, k Key, o outcome, status cacheStatus) {
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, o outcome, status httpcache.Status) {
 	now := h.c.now()
 	switch {
 	case o.page != nil && o.err != nil && o.how != unpublished:
 		switch h.state(o.page) {
-		case Fresh:
+		case store.Fresh:
 			if o.detail == detailStoreError {
-				status.detail = detailCutOff
+				status.Detail = detailCutOff
 			}
-		case Stale:
-			status.detail = o.detail
+		case store.Stale:
+			status.Detail = o.detail
 		default:
-			status.detail = detailStaleIfError
+			status.Detail = detailStaleIfError
 		}
-		status.hit, status.collapsed = true, false
+		status.Hit, status.Collapsed = true, false
 		o.page.serve(w, r, now, status)
 	case o.page != nil && o.how == fromStore:
 		o.page.serveHit(w, r, now, h.state(o.page), false)
 	case o.page != nil:
-		status.fwdStatus = o.page.status()
-		status.stored = o.how != unpublished
-		status.collapsed = status.collapsed || o.how == fromWait
-		status.detail = o.detail
+		status.ForwardStatus = o.page.status()
+		status.Stored = o.how != unpublished
+		status.Collapsed = status.Collapsed || o.how == fromWait
+		status.Detail = o.detail
 		o.page.serve(w, r, now, status)
 	case o.refused != "":
 		// What was rendered is nobody's: each asks with the request it sent.
-		status.detail = o.refused
+		status.Detail = o.refused
 		h.pass(w, r, status)
 	case o.detail == detailClosing:
-		status.collapsed = false
-		status.detail = o.detail
+		status.Collapsed = false
+		status.Detail = o.detail
 		h.pass(w, r, status)
 	default:
-		status.collapsed = status.collapsed && o.detail != detailHeld
-		status.detail = o.detail
+		status.Collapsed = status.Collapsed && o.detail != detailHeld
+		status.Detail = o.detail
 		h.serveFailure(w, r, orPlain(o.failed, o.err), status, retryAt(o.err, now))
 	}
 }
 
 // serveFailure shows a failure that is not to be cached by anybody.
-func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *response, status cacheStatus, retry time.Time) {
-	status.fwdStatus = res.status
+func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *response, status httpcache.Status, retry time.Time) {
+	status.ForwardStatus = res.status
 	header := w.Header()
 	for name, values := range res.header {
 		header[name] = values
@@ -361,7 +364,7 @@ func orPlain(failed *response, err error) *response {
 // It says nothing of the inside.
 func plainFailure(err error) *response {
 	status := http.StatusBadGateway
-	var held *HeldError
+	var held *store.HeldError
 	var spared *BudgetError
 	switch {
 	case errors.As(err, &held), errors.As(err, &spared), errors.Is(err, errMaking):
@@ -379,7 +382,7 @@ func plainFailure(err error) *response {
 // retryAt is when it is worth to come back: the holder of a lease may be done at
 // any time, a back-off has an end.
 func retryAt(err error, now time.Time) time.Time {
-	var held *HeldError
+	var held *store.HeldError
 	var spared *BudgetError
 	switch {
 	case errors.As(err, &held) && held.Lock.IsBackOff():

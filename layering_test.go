@@ -14,17 +14,22 @@ func TestLayering(t *testing.T) {
 		never  []string
 		reason string
 	}{
-		{"", []string{"github.com/aws/", module + "/"}, "the policy knows no storage"},
+		{"", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo", module + "/s3body", module + "/dirbody", module + "/gateway"}, "the policy knows no storage"},
+		{"/store", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/httpconn"}, "the seam to storage knows neither the policy nor a store"},
+		{"/gc", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/dynamostore"}, "garbage collection needs the seam alone"},
+		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
+		{"/internal/canonical", []string{module}, "the canonical forms of URLs know no cache"},
+		{"/httpconn", []string{module, "github.com/aws/"}, "sockets know no policy"},
 		{"/isrtest", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "a suite for every store knows none"},
 		{"/gateway", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "the gateway knows the cache only"},
 		{"/gateway/admin", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo"}, "operators are answered from the interfaces of the cache"},
 		{"/localdynamo", []string{module + "/dynamostore", module + "/gateway"}, "the engine knows no cache"},
-		{"/dynamostore", []string{module + "/localdynamo", module + "/gateway"}, "the store does not know its engine"},
+		{"/dynamostore", []string{module + "$", module + "/localdynamo", module + "/gateway"}, "the store knows neither its engine nor the policy"},
 		{"/tabletheory", []string{module + "/localdynamo", module + "/dynamostore", module + "/gateway", "github.com/aws/aws-sdk-go-v2/service/kms", "github.com/aws/aws-sdk-go-v2/feature/dynamodb/"}, "the mapper knows no cache, has one encoder, and carries KMS for those only who use it"},
 		{"/tabletheory/envelope", []string{module + "/tabletheory/internal", "github.com/aws/aws-sdk-go-v2/service/kms"}, "encryption knows attributes, not models"},
 		{"/tabletheory/internal/model", []string{module + "/tabletheory"}, "the model of structs rests on nothing of ours"},
-		{"/dirbody", []string{"github.com/aws/"}, "a folder needs no cloud"},
-		{"/s3body", []string{module + "/dynamostore", module + "/localdynamo"}, "bodies know no metadata"},
+		{"/dirbody", []string{module + "$", "github.com/aws/"}, "a folder needs no cloud and no policy"},
+		{"/s3body", []string{module + "$", module + "/dynamostore", module + "/localdynamo"}, "bodies know no metadata and no policy"},
 	}
 	for _, rule := range rules {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+rule.pkg).Output()
@@ -33,10 +38,18 @@ func TestLayering(t *testing.T) {
 		}
 		for dep := range strings.FieldsSeq(string(out)) {
 			for _, never := range rule.never {
-				if strings.HasPrefix(dep, never) && dep != module+rule.pkg && !strings.HasPrefix(dep, module+rule.pkg+"/internal") {
+				if matches(dep, never) && dep != module+rule.pkg && !strings.HasPrefix(dep, module+rule.pkg+"/internal") {
 					t.Errorf("%s%s depends on %s: %s", module, rule.pkg, dep, rule.reason)
 				}
 			}
 		}
 	}
+}
+
+// matches reports whether a package path begins with a prefix, or is the path before a "$".
+func matches(dep, prefix string) bool {
+	if exact, ok := strings.CutSuffix(prefix, "$"); ok {
+		return dep == exact
+	}
+	return strings.HasPrefix(dep, prefix)
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+
+	"github.com/facetheory/isr/store"
 )
 
 // A memory is the tier of pages that this process keeps ready, bounded by their
@@ -16,7 +18,7 @@ import (
 // read again, names the same one.
 type memory struct {
 	floor *floor
-	pages *otter.Cache[Key, *page] // nil: nothing is kept
+	pages *otter.Cache[store.Key, *page] // nil: nothing is kept
 }
 
 func newMemory(bytes int64, f *floor) (*memory, error) {
@@ -28,18 +30,18 @@ func newMemory(bytes int64, f *floor) (*memory, error) {
 }
 
 // newPages returns a map of pages that is bounded by their weight, nil without room.
-func newPages(bytes int64) (*otter.Cache[Key, *page], error) {
+func newPages(bytes int64) (*otter.Cache[store.Key, *page], error) {
 	if bytes <= 0 {
 		return nil, nil
 	}
-	return otter.New(&otter.Options[Key, *page]{
+	return otter.New(&otter.Options[store.Key, *page]{
 		MaximumWeight: uint64(bytes),
-		Weigher:       func(_ Key, p *page) uint32 { return p.weight() },
+		Weigher:       func(_ store.Key, p *page) uint32 { return p.weight() },
 	})
 }
 
 // get returns the page to be served, or nil.
-func (m *memory) get(k Key) *page {
+func (m *memory) get(k store.Key) *page {
 	if p := m.last(k); p != nil && !m.isDropped(p) {
 		return p
 	}
@@ -48,7 +50,7 @@ func (m *memory) get(k Key) *page {
 
 // last returns the page that was kept last, dropped or not, or nil. Only its body
 // may be used, and only for an entry that names it.
-func (m *memory) last(k Key) *page {
+func (m *memory) last(k store.Key) *page {
 	if m.pages == nil {
 		return nil
 	}
@@ -58,8 +60,8 @@ func (m *memory) last(k Key) *page {
 
 // lastUses are when the pages were served last, by key, rounded up to whole
 // seconds, for those that were.
-func (m *memory) lastUses() iter.Seq2[Key, time.Time] {
-	return func(yield func(Key, time.Time) bool) {
+func (m *memory) lastUses() iter.Seq2[store.Key, time.Time] {
+	return func(yield func(store.Key, time.Time) bool) {
 		if m.pages == nil {
 			return
 		}
@@ -106,7 +108,7 @@ func (m *memory) put(p *page, f *flight) (clear bool) {
 }
 
 // drop has the page served no more. Raising the floor does so with all pages.
-func (m *memory) drop(k Key) {
+func (m *memory) drop(k store.Key) {
 	if m.pages == nil {
 		return
 	}
@@ -131,4 +133,14 @@ func (r reading) before(other reading) bool { return !r.ended.After(other.began)
 // contains says that a moment, nil for none, lies within the reading.
 func (r reading) contains(t *time.Time) bool {
 	return t != nil && r.began.Before(*t) && t.Before(r.ended)
+}
+
+// LastUses returns when the pages in memory were served from there last, by partition
+// key, rounded up to whole seconds: what no store knows, since serving them asks none (see [gc.EvictOptions]).
+func (c *Cache) LastUses() map[string]time.Time {
+	uses := make(map[string]time.Time)
+	for k, at := range c.memory.lastUses() {
+		uses[c.cfg.Partition(k)] = at
+	}
+	return uses
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // countedBodies counts the bodies that are opened.
 type countedBodies struct {
-	isr.BodyStore
+	store.BodyStore
 	opens atomic.Int64
 }
 
@@ -143,7 +144,7 @@ func TestDroppedPagesOfOthersLoseTheirBodies(t *testing.T) {
 // takes and whatever else is reloaded meanwhile.
 func TestLateReadIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tb, b, early := rolledBackDuringRead(t, 2*isr.LogLife)
+		tb, b, early := rolledBackDuringRead(t, 2*store.LogLife)
 		tb.putReloads(10_000)
 		time.Sleep(isr.DefaultPoll)
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")

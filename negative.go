@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+
+	"github.com/facetheory/isr/store"
 )
 
 // The negative cache remembers what the last regeneration of a key came to, where
@@ -48,7 +50,7 @@ type negativeEntry struct {
 	ended time.Time
 }
 
-func (e *negativeEntry) weight(k Key) uint32 {
+func (e *negativeEntry) weight(k store.Key) uint32 {
 	n := negativeOverhead + len(k.Tenant) + len(k.Text)
 	if e.failed != nil {
 		n += cap(e.failed.body)
@@ -67,13 +69,13 @@ func (e *negativeEntry) weight(k Key) uint32 {
 type negativeCache struct {
 	floor   *floor
 	largest uint32
-	byKey   *otter.Cache[Key, *negativeEntry]
+	byKey   *otter.Cache[store.Key, *negativeEntry]
 }
 
 func newNegativeCache(bytes int64, f *floor) (*negativeCache, error) {
-	byKey, err := otter.New(&otter.Options[Key, *negativeEntry]{
+	byKey, err := otter.New(&otter.Options[store.Key, *negativeEntry]{
 		MaximumWeight: uint64(bytes),
-		Weigher:       func(k Key, e *negativeEntry) uint32 { return e.weight(k) },
+		Weigher:       func(k store.Key, e *negativeEntry) uint32 { return e.weight(k) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the negative cache: %w", err)
@@ -83,7 +85,7 @@ func newNegativeCache(bytes int64, f *floor) (*negativeCache, error) {
 
 // get returns an entry that still holds, or nil. now is time.Now(): a wall clock that
 // is set back would keep entries for as much longer.
-func (n *negativeCache) get(k Key, now time.Time) *negativeEntry {
+func (n *negativeCache) get(k store.Key, now time.Time) *negativeEntry {
 	e, ok := n.byKey.GetIfPresent(k)
 	if !ok || !now.Before(e.until) || n.floor.above(e.readAt) {
 		return nil
@@ -93,7 +95,7 @@ func (n *negativeCache) get(k Key, now time.Time) *negativeEntry {
 
 // put remembers what a flight came to, unless the page was reloaded since: it would
 // hide the page that somebody rolled back to. It says whether it did.
-func (n *negativeCache) put(k Key, e *negativeEntry, f *flight) (kept bool) {
+func (n *negativeCache) put(k store.Key, e *negativeEntry, f *flight) (kept bool) {
 	if e = n.fitting(k, e); e == nil {
 		n.forget(k) // what was remembered before is not true any more either
 		return false
@@ -114,13 +116,13 @@ func (n *negativeCache) put(k Key, e *negativeEntry, f *flight) (kept bool) {
 
 // ended says that what was generated at a time is withdrawn, though the store does
 // not know.
-func (n *negativeCache) ended(k Key, generatedAt time.Time) bool {
+func (n *negativeCache) ended(k store.Key, generatedAt time.Time) bool {
 	e, ok := n.byKey.GetIfPresent(k)
 	return ok && !generatedAt.After(e.ended)
 }
 
 // fitting is an entry that is not too large, nil if there is none.
-func (n *negativeCache) fitting(k Key, e *negativeEntry) *negativeEntry {
+func (n *negativeCache) fitting(k store.Key, e *negativeEntry) *negativeEntry {
 	if e.weight(k) > n.largest && e.failed != nil {
 		short := *e
 		short.failed = plainFailure(nil)
@@ -134,7 +136,7 @@ func (n *negativeCache) fitting(k Key, e *negativeEntry) *negativeEntry {
 }
 
 // renew replaces an entry, if it is still there: a reload forgets it.
-func (n *negativeCache) renew(k Key, was, e *negativeEntry) {
+func (n *negativeCache) renew(k store.Key, was, e *negativeEntry) {
 	e.ended = was.ended
 	n.byKey.Compute(k, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
 		if !found || old != was {
@@ -144,7 +146,7 @@ func (n *negativeCache) renew(k Key, was, e *negativeEntry) {
 	})
 }
 
-func (n *negativeCache) forget(k Key) { n.byKey.Invalidate(k) }
+func (n *negativeCache) forget(k store.Key) { n.byKey.Invalidate(k) }
 
 // isNegative says that a status, of those that are stored, means that there is no
 // page.
@@ -153,19 +155,19 @@ func isNegative(status int) bool { return status >= http.StatusBadRequest }
 // staysInMemory says that what was rendered is not published. There is no end of
 // URLs that a stranger can ask for, and each would be a row and a body. Where the
 // page has an entry already, be it one that cannot be read, that is replaced.
-func (s *search) staysInMemory(rec Record, next *Entry) bool {
+func (s *search) staysInMemory(rec store.Record, next *store.Entry) bool {
 	return isNegative(next.Status) && rec.Entry == nil && rec.Malformed == nil && !s.force && !s.route.StoreNegative
 }
 
 // keepNegative gives up the lease and keeps a negative answer in memory. overtaken:
 // a purge that was made meanwhile covers it.
-func (s *search) keepNegative(ctx context.Context, lease Lease, rec Record, next Entry, got rendering) (o outcome, overtaken bool) {
+func (s *search) keepNegative(ctx context.Context, lease store.Lease, rec store.Record, next store.Entry, got rendering) (o outcome, overtaken bool) {
 	s.release(ctx, lease)
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
-	p := newPage(s.key, next, s.f.known(rec.Cover), s.latest, got.response.body)
+	p := newPage(s.key, next, s.f.known(rec.Purges), s.latest, got.response.body)
 	p.negative = true
-	if s.f.state(p, s.c.now()) == Purged {
+	if s.f.state(p, s.c.now()) == store.Purged {
 		return outcome{}, true
 	}
 	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: time.Now().Add(next.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
@@ -176,12 +178,12 @@ func (s *search) keepNegative(ctx context.Context, lease Lease, rec Record, next
 
 // knownNegative is a negative answer that another flight of this process has
 // brought since the request that began this one looked for it; nil without.
-func (s *search) knownNegative(rec Record) *page {
+func (s *search) knownNegative(rec store.Record) *page {
 	if s.force || rec.Entry != nil {
 		return nil
 	}
 	e := s.c.negative.get(s.key, time.Now())
-	if e == nil || e.page == nil || Freshness(&e.page.entry, e.page.cover.Merge(rec.Cover), s.c.now()) != Fresh {
+	if e == nil || e.page == nil || store.Freshness(&e.page.entry, e.page.cover.Merge(rec.Purges), s.c.now()) != store.Fresh {
 		return nil
 	}
 	return e.page
@@ -189,8 +191,8 @@ func (s *search) knownNegative(rec Record) *page {
 
 // FailingKeys returns the keys of pages that fail, as far as this process knows, by
 // partition key. Their rows do not name them: they have no content.
-func (c *Cache) FailingKeys() map[string]Key {
-	keys := make(map[string]Key)
+func (c *Cache) FailingKeys() map[string]store.Key {
+	keys := make(map[string]store.Key)
 	for k, e := range c.negative.byKey.All() {
 		if e.failed != nil {
 			keys[c.cfg.Partition(k)] = k

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 func testNegativeCache(t *testing.T, bytes int64) *negativeCache {
@@ -28,21 +31,21 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	pageOf := func(k Key, body string) *page {
-		return newPage(k, Entry{GeneratedAt: now, Revalidate: time.Minute, Status: 200, Header: http.Header{"Content-Type": {"image/png"}}}, Cover{}, reading{now, now}, []byte(body))
+	pageOf := func(k store.Key, body string) *page {
+		return newPage(k, store.Entry{GeneratedAt: now, Revalidate: time.Minute, Status: 200, Header: http.Header{"Content-Type": {"image/png"}}}, store.PurgeState{}, reading{now, now}, []byte(body))
 	}
 	const pages = 100
 	for i := range pages {
-		c.memory.put(pageOf(Key{Text: fmt.Sprint("page", i)}, strings.Repeat("x", 1000)), new(flight))
+		c.memory.put(pageOf(store.Key{Text: fmt.Sprint("page", i)}, strings.Repeat("x", 1000)), new(flight))
 	}
 	for i := range 30_000 {
-		k := Key{Text: fmt.Sprint("key", i)}
+		k := store.Key{Text: fmt.Sprint("key", i)}
 		e := &negativeEntry{readAt: now, until: now.Add(time.Minute)}
 		switch i % 3 {
 		case 0:
 			e.failed = &response{status: 500, header: http.Header{"X-A": {strings.Repeat("h", 8<<10)}}, body: make([]byte, maxFailedBody)}
 		case 1:
-			e.refused = refusedPrivate
+			e.refused = httpcache.RefusedPrivate
 		case 2:
 			e.page = pageOf(k, strings.Repeat("y", 10<<10))
 		}
@@ -74,13 +77,13 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 func TestLargeNegativeEntries(t *testing.T) {
 	n := testNegativeCache(t, 64<<10)
 	now := time.Now()
-	k, until := Key{Text: "h/"}, now.Add(time.Minute)
+	k, until := store.Key{Text: "h/"}, now.Add(time.Minute)
 	n.put(k, &negativeEntry{readAt: now, until: until, failed: &response{status: 503, body: make([]byte, maxFailedBody)}}, new(flight))
 	e := n.get(k, now)
 	if e == nil || e.failed.status != 503 || len(e.failed.body) > 200 {
 		t.Errorf("of a large failure %+v is remembered, want its status and a plain sentence", e)
 	}
-	large := newPage(k, Entry{Status: 404}, Cover{}, reading{now, now}, make([]byte, 9<<10))
+	large := newPage(k, store.Entry{Status: 404}, store.PurgeState{}, reading{now, now}, make([]byte, 9<<10))
 	if n.put(k, &negativeEntry{readAt: now, until: until, page: large}, new(flight)) || n.get(k, now) != nil {
 		t.Error("an answer is kept that would take more than its part, or what was remembered before is")
 	}
@@ -90,9 +93,9 @@ func TestLargeNegativeEntries(t *testing.T) {
 func TestRenewedRefusalEndsWithAReload(t *testing.T) {
 	n := testNegativeCache(t, 1<<20)
 	now := time.Now()
-	k := Key{Text: "h/"}
+	k := store.Key{Text: "h/"}
 	refusal := func() *negativeEntry {
-		return &negativeEntry{readAt: now, until: now.Add(remembered), refused: refusedPrivate}
+		return &negativeEntry{readAt: now, until: now.Add(remembered), refused: httpcache.RefusedPrivate}
 	}
 	first, second, third := refusal(), refusal(), refusal()
 	n.put(k, first, new(flight))

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // notFound answers 404, which may be kept for a minute.
@@ -161,7 +162,7 @@ func TestNegativeAnswerReplacesAnEntry(t *testing.T) {
 // expectExpiry checks for how long after its generation the entry of the page is kept.
 func (tb *table) expectExpiry(t *testing.T, want time.Duration) {
 	t.Helper()
-	rec, err := tb.store("reader").Read(t.Context(), isr.HashedPartition(page))
+	rec, err := tb.store("reader").Read(t.Context(), store.HashedPartition(page))
 	if err != nil || rec.Entry == nil {
 		t.Fatalf("the entry: %v, %v", rec.Entry, err)
 	}
@@ -216,7 +217,7 @@ func TestNegativeAnswerReplacesWhatIsInMemory(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
 		get(h, "/")
-		tb.deleteRow(isr.HashedPartition(page), "META")
+		tb.deleteRow(store.HashedPartition(page), "META")
 		site.answers(notFound)
 		time.Sleep(2 * time.Minute)
 		expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=-")

@@ -12,6 +12,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
 )
 
 // An outage of a store costs visitors at most Config.StoreTimeout, and the origin
@@ -122,7 +123,7 @@ func (b *breaker) probe(ctx context.Context, first time.Duration, ask func(conte
 }
 
 // unreachable says that an error means that the store could not be asked. All
-// errors of this package are answers, but for [ErrDenied]: permissions are those of a
+// errors of this package are answers, but for [store.ErrDenied]: permissions are those of a
 // whole store, and one that denies access to one thing after the other is of no more use
 // to visitors than one that is down.
 func unreachable(err error) bool {
@@ -130,15 +131,15 @@ func unreachable(err error) bool {
 		return false
 	}
 	for _, answer := range []error{
-		ErrLeaseLost, ErrMoved, ErrForeignLease, ErrPinned, ErrPurged, ErrNoVersion, ErrNoBody, ErrNotFound, ErrExists,
-		ErrInvalidKey, ErrInvalidInput, ErrClosed,
+		store.ErrLeaseLost, store.ErrMoved, store.ErrForeignLease, store.ErrPinned, store.ErrPurged, store.ErrNoVersion, ErrNoBody, store.ErrNotFound, store.ErrExists,
+		store.ErrInvalidKey, store.ErrInvalidInput, ErrClosed,
 	} {
 		if errors.Is(err, answer) {
 			return false
 		}
 	}
-	var held *HeldError
-	var earlier *RequestError
+	var held *store.HeldError
+	var earlier *store.RequestError
 	return !errors.As(err, &held) && !errors.As(err, &earlier)
 }
 
@@ -236,7 +237,7 @@ func (p *patience) refill(d time.Duration) {
 // process knows of them, and what the store has is right.
 type unpublishedPages struct {
 	floor *floor
-	byKey *otter.Cache[Key, *page] // nil: nothing is kept
+	byKey *otter.Cache[store.Key, *page] // nil: nothing is kept
 }
 
 func newUnpublishedPages(bytes int64, f *floor) (*unpublishedPages, error) {
@@ -248,7 +249,7 @@ func newUnpublishedPages(bytes int64, f *floor) (*unpublishedPages, error) {
 }
 
 // get returns a page that may still be served, or nil.
-func (u *unpublishedPages) get(k Key) *page {
+func (u *unpublishedPages) get(k store.Key) *page {
 	if u.byKey == nil {
 		return nil
 	}
@@ -279,7 +280,7 @@ func (u *unpublishedPages) put(p *page, f *flight) {
 	})
 }
 
-func (u *unpublishedPages) forget(k Key) {
+func (u *unpublishedPages) forget(k store.Key) {
 	if u.byKey != nil {
 		u.byKey.Invalidate(k)
 	}
@@ -287,8 +288,8 @@ func (u *unpublishedPages) forget(k Key) {
 
 // unpublishedPage makes the page of an entry that the store does not have. It is
 // as old as its render.
-func unpublishedPage(k Key, e Entry, at timing, body []byte) *page {
-	return newPage(k, e, Cover{}, reading{at.began, at.began.Add(at.took)}, body)
+func unpublishedPage(k store.Key, e store.Entry, at timing, body []byte) *page {
+	return newPage(k, e, store.PurgeState{}, reading{at.began, at.began.Add(at.took)}, body)
 }
 
 func (s *search) keepUnpublished(p *page) { s.c.unpublished.put(p, s.f) }
@@ -303,7 +304,7 @@ func (s *search) unstoredRun(ctx context.Context) outcome {
 	}
 	for come := false; !come; {
 		var err error
-		if come, err = s.awaitTurn(ctx, Record{}); err != nil {
+		if come, err = s.awaitTurn(ctx, store.Record{}); err != nil {
 			return outcome{err: err, detail: detailOf(err)}
 		}
 	}
@@ -316,10 +317,10 @@ func (s *search) unstoredRun(ctx context.Context) outcome {
 		return outcome{err: context.Cause(ctx), detail: detailClosing}
 	case got.failure != nil:
 		return s.failedUnstored(got, at)
-	case got.refused != "" && !got.verdict.withdraws:
+	case got.refused != "" && !got.verdict.Withdraws:
 		return s.refused(at.began, got.refused)
 	}
-	if got.verdict.withdraws { // the store may have a copy, and cannot be told
+	if got.verdict.Withdraws { // the store may have a copy, and cannot be told
 		s.endHere(at, got.refused)
 	}
 	if got.refused != "" {
@@ -365,11 +366,11 @@ func (s *search) isOverdue() bool {
 // and may be published by the holder of the lease: nil unless the page is fresh, and
 // nothing is stored that it would replace. It has the sequence that was known before
 // the render, so that purges made since then cover it.
-func (s *search) unstored(rec Record) *page {
+func (s *search) unstored(rec store.Record) *page {
 	p := s.f.unstored.Load()
 	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
 		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
-		Freshness(&p.entry, s.f.known(rec.Cover), s.c.now()) != Fresh || s.staysInMemory(rec, &p.entry) {
+		store.Freshness(&p.entry, s.f.known(rec.Purges), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.entry) {
 		return nil
 	}
 	return p

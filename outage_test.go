@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 var errRefused = errors.New("connection refused")
 
 // A brokenStore fails or hangs while it is told to.
 type brokenStore struct {
-	isr.MetaStore
+	store.MetaStore
 	fails    atomic.Bool // every call fails
 	hangs    atomic.Bool // every call waits until its context ends
 	sequence atomic.Bool // Sequence fails
@@ -40,61 +41,61 @@ func (b *brokenStore) ask(ctx context.Context) error {
 	return nil
 }
 
-func (b *brokenStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+func (b *brokenStore) Read(ctx context.Context, pk string) (store.Record, error) {
 	if err := b.ask(ctx); err != nil {
-		return isr.Record{}, err
+		return store.Record{}, err
 	}
 	return b.MetaStore.Read(ctx, pk)
 }
 
-func (b *brokenStore) Request(ctx context.Context, pk, key string) (isr.Request, bool, error) {
+func (b *brokenStore) RequestRecord(ctx context.Context, pk, key string) (store.RequestRecord, bool, error) {
 	if err := b.ask(ctx); err != nil {
-		return isr.Request{}, false, err
+		return store.RequestRecord{}, false, err
 	}
-	return b.MetaStore.Request(ctx, pk, key)
+	return b.MetaStore.RequestRecord(ctx, pk, key)
 }
 
-func (b *brokenStore) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+func (b *brokenStore) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
 	if err := b.ask(ctx); err != nil {
 		return nil, err
 	}
 	return b.MetaStore.Acquire(ctx, pk, d, claim)
 }
 
-func (b *brokenStore) Release(ctx context.Context, l isr.Lease) error {
+func (b *brokenStore) Release(ctx context.Context, l store.Lease) error {
 	if err := b.ask(ctx); err != nil {
 		return err
 	}
 	return b.MetaStore.Release(ctx, l)
 }
 
-func (b *brokenStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+func (b *brokenStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	if err := b.ask(ctx); err != nil {
-		return isr.Entry{}, err
+		return store.Entry{}, err
 	}
 	return b.MetaStore.Publish(ctx, l, read, next, how)
 }
 
-func (b *brokenStore) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+func (b *brokenStore) Changes(ctx context.Context, after int64) ([]store.Change, error) {
 	if err := b.ask(ctx); err != nil {
 		return nil, err
 	}
 	return b.MetaStore.Changes(ctx, after)
 }
 
-func (b *brokenStore) Sequence(ctx context.Context) (isr.Sequence, error) {
+func (b *brokenStore) Sequence(ctx context.Context) (store.Sequence, error) {
 	if err := b.ask(ctx); err != nil {
-		return isr.Sequence{}, err
+		return store.Sequence{}, err
 	}
 	if b.sequence.Load() {
-		return isr.Sequence{}, errors.New("throughput exceeded")
+		return store.Sequence{}, errors.New("throughput exceeded")
 	}
 	return b.MetaStore.Sequence(ctx)
 }
 
 // A hangingShelf has its calls wait until their contexts end while it is told to.
 type hangingShelf struct {
-	isr.BodyStore
+	store.BodyStore
 	hangs atomic.Bool
 }
 
@@ -113,9 +114,9 @@ func (b *hangingShelf) Open(ctx context.Context, key string) (io.ReadCloser, int
 	return b.BodyStore.Open(ctx, key)
 }
 
-func (b *hangingShelf) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+func (b *hangingShelf) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	if err := b.ask(ctx); err != nil {
-		return isr.BodyInfo{}, err
+		return store.BodyInfo{}, err
 	}
 	return b.BodyStore.Stat(ctx, key)
 }
@@ -403,14 +404,14 @@ func TestRollbackEndsUnpublishedPage(t *testing.T) {
 
 // A deniedShelf denies access while it is told to: to all bodies, or to one.
 type deniedShelf struct {
-	isr.BodyStore
+	store.BodyStore
 	all atomic.Bool
 	one atomic.Pointer[string] // its key
 }
 
 func (d *deniedShelf) check(key string) error {
 	if one := d.one.Load(); d.all.Load() || one != nil && *one == key {
-		return fmt.Errorf("%w: %s", isr.ErrDenied, key)
+		return fmt.Errorf("%w: %s", store.ErrDenied, key)
 	}
 	return nil
 }
@@ -422,9 +423,9 @@ func (d *deniedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int6
 	return d.BodyStore.Open(ctx, key)
 }
 
-func (d *deniedShelf) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+func (d *deniedShelf) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	if err := d.check(key); err != nil {
-		return isr.BodyInfo{}, err
+		return store.BodyInfo{}, err
 	}
 	return d.BodyStore.Stat(ctx, key)
 }
@@ -494,7 +495,7 @@ func TestDeniedBodies(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
 		expect(t, get(b, "/2"), "/2 rendered 5", "isr; hit")
-		if after := a.entry(t); after.GenerationID != pinned.GenerationID || !after.PinnedUntil.Equal(isr.Forever()) {
+		if after := a.entry(t); after.GenerationID != pinned.GenerationID || !after.PinnedUntil.Equal(store.Forever()) {
 			t.Errorf("the pinned generation %s was replaced by %s", pinned.GenerationID, after.GenerationID)
 		}
 	})

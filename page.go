@@ -3,19 +3,21 @@ package isr
 import (
 	"bytes"
 	"net/http"
-	"net/textproto"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/facetheory/isr/httpconn"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 // A page is an entry with its body, made ready to be served many times. Nothing
 // of it changes but the fields of type atomic.
 type page struct {
-	key   Key
-	entry Entry
-	cover Cover
+	key   store.Key
+	entry store.Entry
+	cover store.PurgeState
 	read  reading // that found it
 	body  []byte  // immutable
 	// negative: the page is an answer such as 404 that this process alone keeps.
@@ -68,22 +70,22 @@ const (
 	textOverhead  = 16   // an element of a list of texts
 )
 
-func newPage(k Key, e Entry, c Cover, read reading, body []byte) *page {
-	return makePage(k, e, c, read, body, gzipBody)
+func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte) *page {
+	return makePage(k, e, c, read, body, httpcache.Gzip)
 }
 
 // renew makes a page of another entry that has the same body, which is not
 // compressed again.
-func (p *page) renew(e Entry, c Cover, read reading) *page {
+func (p *page) renew(e store.Entry, c store.PurgeState, read reading) *page {
 	return makePage(p.key, e, c, read, p.body, func(contentType string, body []byte) []byte {
-		if p.gzip != nil && isText(contentType) {
+		if p.gzip != nil && httpcache.Compressible(contentType) {
 			return p.gzip
 		}
-		return gzipBody(contentType, body)
+		return httpcache.Gzip(contentType, body)
 	})
 }
 
-func makePage(k Key, e Entry, c Cover, read reading, body []byte, compress func(contentType string, body []byte) []byte) *page {
+func makePage(k store.Key, e store.Entry, c store.PurgeState, read reading, body []byte, compress func(contentType string, body []byte) []byte) *page {
 	p := &page{key: k, entry: e, cover: c, read: read, body: body}
 	h := e.Header.Clone()
 	if h == nil {
@@ -95,9 +97,9 @@ func makePage(k Key, e Entry, c Cover, read reading, body []byte, compress func(
 	p.gzip = compress(h.Get("Content-Type"), body)
 	p.etag = newRepresentation(e.ETag, len(body))
 	if p.gzip != nil {
-		p.etagGzip = newRepresentation(codedETag(e.ETag, "gzip"), len(p.gzip))
+		p.etagGzip = newRepresentation(httpcache.CodedETag(e.ETag, "gzip"), len(p.gzip))
 		p.etagGzip.coding = []string{"gzip"}
-		if !hasToken(h["Vary"], "Accept-Encoding") {
+		if !httpcache.HasMember(h["Vary"], "Accept-Encoding") {
 			h.Add("Vary", "Accept-Encoding")
 		}
 	}
@@ -107,7 +109,7 @@ func makePage(k Key, e Entry, c Cover, read reading, body []byte, compress func(
 	for name, values := range h {
 		p.fields = append(p.fields, headerField{name, values})
 	}
-	if e.GeneratedAt.Sub(read.began) > clockTolerance {
+	if e.GeneratedAt.Sub(read.began) > store.ClockTolerance {
 		// A clock that is ahead made this entry: it counts as stale, and is not
 		// regenerated for that reason more often than once per window.
 		p.nextTry.notBefore.Store(int64(e.Revalidate))
@@ -121,15 +123,6 @@ func newRepresentation(etag string, length int) representation {
 		r.header = []string{etag}
 	}
 	return r
-}
-
-// codedETag tells the codings of one body apart: strong validators must
-// (RFC 9110, section 8.8.3.3), weak ones need not.
-func codedETag(etag, coding string) string {
-	if s, ok := strings.CutSuffix(etag, `"`); ok && !strings.HasPrefix(etag, "W/") {
-		return s + "-" + coding + `"`
-	}
-	return etag
 }
 
 // weight is what the page takes of the memory tier, in bytes.
@@ -174,29 +167,29 @@ func (a *attempt) claim(p *page) bool {
 
 // serveHit answers from the cache, nothing having been asked of the renderer. cutOff:
 // it is not known whether the page is still current.
-func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, state State, cutOff bool) {
+func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, state store.State, cutOff bool) {
 	second := now.Unix()
 	s := p.stamp.Load()
-	if s == nil || s.second != second || s.fresh != (state == Fresh) || s.cutOff != cutOff {
-		status := cacheStatus{hit: true, hasTTL: true, ttl: p.entry.FreshUntil().Sub(now)}
+	if s == nil || s.second != second || s.fresh != (state == store.Fresh) || s.cutOff != cutOff {
+		status := httpcache.Status{Hit: true, HasTTL: true, TTL: p.entry.FreshUntil().Sub(now)}
 		switch {
 		case cutOff:
-			status.detail = detailCutOff
-		case state != Fresh:
-			status.detail = detailStale
+			status.Detail = detailCutOff
+		case state != store.Fresh:
+			status.Detail = detailStale
 		case p.negative:
-			status.detail = detailNegative
-		case status.ttl <= 0: // fresh all the same
-			status.detail, status.hasTTL = detailPinned, false
+			status.Detail = detailNegative
+		case status.TTL <= 0: // fresh all the same
+			status.Detail, status.HasTTL = detailPinned, false
 		}
 		s = &stamp{
 			second: second,
-			fresh:  state == Fresh,
+			fresh:  state == store.Fresh,
 			cutOff: cutOff,
 			age:    []string{p.age(now)},
 			status: []string{status.String()},
 		}
-		if status.detail == detailPinned {
+		if status.Detail == detailPinned {
 			s.age, s.pinned = []string{"0"}, []string{pinnedControl}
 		}
 		p.stamp.Store(s)
@@ -208,9 +201,9 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 }
 
 // serve answers with what a flight brought.
-func (p *page) serve(w http.ResponseWriter, r *http.Request, now time.Time, status cacheStatus) {
-	status.hasTTL = true
-	status.ttl = p.entry.FreshUntil().Sub(now)
+func (p *page) serve(w http.ResponseWriter, r *http.Request, now time.Time, status httpcache.Status) {
+	status.HasTTL = true
+	status.TTL = p.entry.FreshUntil().Sub(now)
 	h := w.Header()
 	h["Age"] = []string{p.age(now)}
 	h["Cache-Status"] = []string{status.String()}
@@ -240,7 +233,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 	}
 	status := p.status()
 	body, rep := p.body, p.etag
-	if p.gzip != nil && acceptsGzip(r.Header["Accept-Encoding"]) {
+	if p.gzip != nil && httpcache.AcceptsGzip(r.Header["Accept-Encoding"]) {
 		if _, ranged := r.Header["Range"]; !ranged { // a range is of the plain body
 			body, rep = p.gzip, p.etagGzip
 			h["Content-Encoding"] = rep.coding
@@ -250,12 +243,12 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 		h["Etag"] = rep.header
 	}
 	if status == http.StatusOK {
-		if p.notModified(r.Header) {
+		if httpcache.NotModified(r.Header, p.lastMod, p.etag.etag, p.etagGzip.etag) {
 			delete(h, "Content-Encoding")
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		if field := r.Header.Get("Range"); field != "" && r.Method == http.MethodGet && !wasteful(field, int64(len(p.body))) {
+		if field := r.Header.Get("Range"); field != "" && r.Method == http.MethodGet && !httpcache.IgnoreRange(field, int64(len(p.body))) {
 			http.ServeContent(w, r, "", p.lastMod, bytes.NewReader(p.body))
 			return
 		}
@@ -265,7 +258,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 	}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead && status != http.StatusNoContent {
-		promiseBody(r, len(body))
+		httpconn.PromiseBody(r, len(body))
 		// A visitor who went away is nobody's error.
 		_, _ = w.Write(body)
 	}
@@ -277,38 +270,4 @@ func (p *page) status() int {
 		return http.StatusOK
 	}
 	return p.entry.Status
-}
-
-// notModified decides If-None-Match, and If-Modified-Since where that is
-// absent. A validator of either coding will do: the comparison is weak.
-func (p *page) notModified(h http.Header) bool {
-	if lines := h["If-None-Match"]; len(lines) > 0 {
-		for _, line := range lines {
-			for tag := range splitList(line) {
-				tag = strings.TrimPrefix(tag, "W/")
-				if tag == "*" || tag == strings.TrimPrefix(p.etag.etag, "W/") && tag != "" ||
-					p.gzip != nil && tag == strings.TrimPrefix(p.etagGzip.etag, "W/") {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	if lines := h["If-Modified-Since"]; len(lines) == 1 && !p.lastMod.IsZero() {
-		since, err := http.ParseTime(lines[0])
-		return err == nil && !p.lastMod.After(since)
-	}
-	return false
-}
-
-// hasToken says whether a list field has a member, in any case of letters.
-func hasToken(lines []string, token string) bool {
-	for _, line := range lines {
-		for member := range splitList(line) {
-			if textproto.CanonicalMIMEHeaderKey(member) == token {
-				return true
-			}
-		}
-	}
-	return false
 }

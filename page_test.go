@@ -11,18 +11,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
-func testPage(change func(*Entry)) *page {
+func testPage(change func(*store.Entry)) *page {
 	body := []byte(strings.Repeat("<p>A page.</p>", 200))
-	e := Entry{
+	e := store.Entry{
 		GeneratedAt: at(0), Revalidate: time.Minute, ETag: `"v1"`, Status: 200, Length: int64(len(body)),
-		Header: headerOf("Content-Type: text/html\nLast-Modified: Sat, 21 Nov 2026 10:00:00 GMT\nX-Kept: yes"),
+		Header: http.Header{"Content-Type": {"text/html"}, "Last-Modified": {"Sat, 21 Nov 2026 10:00:00 GMT"}, "X-Kept": {"yes"}},
 	}
 	if change != nil {
 		change(&e)
 	}
-	return newPage(Key{Text: "h/"}, e, Cover{}, reading{at(0), at(0)}, body)
+	return newPage(store.Key{Text: "h/"}, e, store.PurgeState{}, reading{at(0), at(0)}, body)
 }
 
 func TestPageAnswersConditions(t *testing.T) {
@@ -60,7 +62,7 @@ func TestPageAnswersConditions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := testPage(func(e *Entry) {
+			p := testPage(func(e *store.Entry) {
 				if tt.etag != "" {
 					e.ETag = tt.etag
 				}
@@ -68,7 +70,7 @@ func TestPageAnswersConditions(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := request("http://h/", tt.header)
 			r.Method = cmp.Or(tt.method, r.Method)
-			p.serveHit(w, r, at(10), Fresh, false)
+			p.serveHit(w, r, at(10), store.Fresh, false)
 			if w.Code != tt.status {
 				t.Fatalf("status %d, want %d", w.Code, tt.status)
 			}
@@ -98,7 +100,7 @@ func everyOtherByte(n int) string {
 func TestRangesDoNotAmplify(t *testing.T) {
 	for _, ranges := range []string{strings.Repeat("0-0,", 15_000) + "0-0", everyOtherByte(1400), everyOtherByte(32)} {
 		w := httptest.NewRecorder()
-		testPage(nil).serveHit(w, request("http://h/", "Range: bytes="+ranges), at(10), Fresh, false)
+		testPage(nil).serveHit(w, request("http://h/", "Range: bytes="+ranges), at(10), store.Fresh, false)
 		if n := w.Body.Len(); n > 2800+32*256 {
 			t.Errorf("%d bytes of ranges have an answer of %d, of a page of 2,800", len(ranges), n)
 		}
@@ -108,7 +110,7 @@ func TestRangesDoNotAmplify(t *testing.T) {
 func TestPageCodings(t *testing.T) {
 	p := testPage(nil)
 	w := httptest.NewRecorder()
-	p.serveHit(w, request("http://h/", "Accept-Encoding: br, gzip"), at(0), Fresh, false)
+	p.serveHit(w, request("http://h/", "Accept-Encoding: br, gzip"), at(0), store.Fresh, false)
 	h := w.Header()
 	if h.Get("Content-Encoding") != "gzip" || h.Get("Etag") != `"v1-gzip"` || h.Get("Vary") != "Accept-Encoding" || h.Get("X-Kept") != "yes" {
 		t.Fatalf("header %v", h)
@@ -123,7 +125,7 @@ func TestPageCodings(t *testing.T) {
 	}
 
 	w = httptest.NewRecorder()
-	p.serveHit(w, request("http://h/", "Accept-Encoding: br"), at(0), Fresh, false)
+	p.serveHit(w, request("http://h/", "Accept-Encoding: br"), at(0), store.Fresh, false)
 	if h := w.Header(); h.Get("Content-Encoding") != "" || h.Get("Etag") != `"v1"` || !bytes.Equal(w.Body.Bytes(), p.body) {
 		t.Errorf("without gzip: header %v, %d bytes", h, w.Body.Len())
 	}
@@ -133,7 +135,7 @@ func TestPageHead(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := request("http://h/", "")
 	r.Method = http.MethodHead
-	testPage(nil).serveHit(w, r, at(0), Fresh, false)
+	testPage(nil).serveHit(w, r, at(0), store.Fresh, false)
 	if w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") != "2800" {
 		t.Errorf("status %d, %d bytes, Content-Length %s", w.Code, w.Body.Len(), w.Header().Get("Content-Length"))
 	}
@@ -154,7 +156,7 @@ func TestMemoryPrefersNewerReadings(t *testing.T) {
 	start := time.Now()
 	saw := func(version int64, began, ended int) *page {
 		at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
-		return newPage(Key{Text: "h/"}, Entry{Version: version, Foreign: version == 0}, Cover{}, reading{at(began), at(ended)}, nil)
+		return newPage(store.Key{Text: "h/"}, store.Entry{Version: version, Foreign: version == 0}, store.PurgeState{}, reading{at(began), at(ended)}, nil)
 	}
 	const (
 		older = iota
@@ -196,10 +198,10 @@ func TestMemoryPrefersNewerReadings(t *testing.T) {
 func TestMemoryAndReadingsThatAReloadCrossed(t *testing.T) {
 	start := time.Now()
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
-	k := Key{Text: "h/"}
+	k := store.Key{Text: "h/"}
 	m := testMemory(t, start)
 	f := new(flight)
-	fs := flights{flying: map[Key][]*flight{k: {f}}}
+	fs := flights{flying: map[store.Key][]*flight{k: {f}}}
 	fs.overtake(k, at(2))
 	for _, tt := range []struct {
 		read  reading
@@ -208,7 +210,7 @@ func TestMemoryAndReadingsThatAReloadCrossed(t *testing.T) {
 		{reading{at(0), at(1)}, true},
 		{reading{at(1), at(3)}, false},
 	} {
-		if clear := m.put(newPage(k, Entry{Version: 1}, Cover{}, tt.read, nil), f); clear != tt.clear {
+		if clear := m.put(newPage(k, store.Entry{Version: 1}, store.PurgeState{}, tt.read, nil), f); clear != tt.clear {
 			t.Errorf("%v: clear: %v, want %v", tt.read, clear, tt.clear)
 		}
 		if m.get(k) != nil {
@@ -216,3 +218,5 @@ func TestMemoryAndReadingsThatAReloadCrossed(t *testing.T) {
 		}
 	}
 }
+
+func at(seconds int64) time.Time { return time.Unix(1_800_000_000+seconds, 0) }

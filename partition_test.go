@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // TestInvalidKeys: keys that callers made by hand reach no partition of another
@@ -14,7 +14,7 @@ import (
 func TestInvalidKeys(t *testing.T) {
 	tb := newTable(t)
 	p := tb.peer("a", withHistory, newSite(), nil)
-	for name, k := range map[string]isr.Key{
+	for name, k := range map[string]store.Key{
 		"no text":            {},
 		"a tenant alone":     {Tenant: "acme"},
 		"a tenant with a #":  {Tenant: "acme#CACHE", Text: "h/"},
@@ -31,16 +31,16 @@ func TestInvalidKeys(t *testing.T) {
 		for call, err := range map[string]error{
 			"Regenerate": regenerate, "Versions": versions, "Rollback": rollback, "Pin": pin, "Unpin": unpin, "Diff": diff,
 		} {
-			if !errors.Is(err, isr.ErrInvalidKey) {
+			if !errors.Is(err, store.ErrInvalidKey) {
 				t.Errorf("%s of %s: %v, want ErrInvalidKey", call, name, err)
 			}
 		}
 	}
-	longest := isr.Key{Tenant: strings.Repeat("x", 64), Text: strings.Repeat("x", 4096)}
+	longest := store.Key{Tenant: strings.Repeat("x", 64), Text: strings.Repeat("x", 4096)}
 	if _, err := p.Versions(t.Context(), longest); err != nil {
 		t.Errorf("the longest key: %v", err)
 	}
-	if _, err := p.Pin(t.Context(), isr.Key{Text: "h/"}, -time.Second); !errors.Is(err, isr.ErrInvalidInput) {
+	if _, err := p.Pin(t.Context(), store.Key{Text: "h/"}, -time.Second); !errors.Is(err, store.ErrInvalidInput) {
 		t.Errorf("a negative pin: %v, want ErrInvalidInput", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // expectStale checks that a visitor got the first rendering, and why.
@@ -122,9 +123,9 @@ func TestWaitHasAnEnd(t *testing.T) {
 }
 
 // hold takes a page's lease in the name of a process that is not there.
-func (tb *table) hold(k isr.Key, d time.Duration) {
+func (tb *table) hold(k store.Key, d time.Duration) {
 	tb.t.Helper()
-	if _, err := tb.store("another").Acquire(tb.t.Context(), isr.HashedPartition(k), d, nil); err != nil {
+	if _, err := tb.store("another").Acquire(tb.t.Context(), store.HashedPartition(k), d, nil); err != nil {
 		tb.t.Fatal(err)
 	}
 }
@@ -287,9 +288,9 @@ func TestVisitorsDuringRegenerate(t *testing.T) {
 }
 
 // A slowStore takes its time to read.
-type slowStore struct{ isr.MetaStore }
+type slowStore struct{ store.MetaStore }
 
-func (s *slowStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+func (s *slowStore) Read(ctx context.Context, pk string) (store.Record, error) {
 	time.Sleep(10 * time.Millisecond)
 	return s.MetaStore.Read(ctx, pk)
 }

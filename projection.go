@@ -9,6 +9,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/facetheory/isr/internal/canonical"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 // Why a request goes to the renderer unchanged, and its answer is not stored.
@@ -28,46 +32,46 @@ const (
 // project finds the key of a request, or the reason for which it must bypass
 // the cache; an error means that the request is to be refused.
 //
-// Key and forwarded request are one projection (see [Key] and render): what is
+// Key and forwarded request are one projection (see [store.Key] and render): what is
 // not in the key never reaches the renderer of a cacheable page, and so cannot
 // colour a page that others are served.
-func (p *projector) project(r *http.Request) (k Key, bypass string, err error) {
+func (p *projector) project(r *http.Request) (k store.Key, bypass string, err error) {
 	if r.Method == http.MethodConnect {
-		return Key{}, "", errors.New("this is not a proxy to other hosts")
+		return store.Key{}, "", errors.New("this is not a proxy to other hosts")
 	}
 	if name := p.droppedByConnection(r.Header); name != "" {
-		return Key{}, "", fmt.Errorf("the field Connection names %s, which must reach the site", name)
+		return store.Key{}, "", fmt.Errorf("the field Connection names %s, which must reach the site", name)
 	}
 	if r.Host == "" {
-		return Key{}, bypassHost, nil // HTTP/1.0 health checks
+		return store.Key{}, bypassHost, nil // HTTP/1.0 health checks
 	}
-	host, ok := CanonicalHost(r.Host)
+	host, ok := canonical.Host(r.Host)
 	if !ok {
-		return Key{}, "", fmt.Errorf("the Host %.100q is not a host name", r.Host)
+		return store.Key{}, "", fmt.Errorf("the Host %.100q is not a host name", r.Host)
 	}
 	tenant, bypass, err := p.tenant(r)
 	if err != nil {
-		return Key{}, "", err
+		return store.Key{}, "", err
 	}
 	if bypass == "" {
 		bypass = p.mustBypass(r)
 	}
 	if bypass != "" {
-		return Key{}, bypass, nil
+		return store.Key{}, bypass, nil
 	}
-	path, ok := canonicalPath(r.URL.EscapedPath())
+	path, ok := canonical.Path(r.URL.EscapedPath())
 	if !ok {
-		return Key{}, "", fmt.Errorf("the path %.100q does not begin with '/' or is badly encoded", r.URL.Path)
+		return store.Key{}, "", fmt.Errorf("the path %.100q does not begin with '/' or is badly encoded", r.URL.Path)
 	}
-	query, ok := canonicalQuery(r.URL.RawQuery, p.use)
+	query, ok := canonical.Query(r.URL.RawQuery, p.use)
 	if !ok {
-		return Key{}, bypassQuery, nil
+		return store.Key{}, bypassQuery, nil
 	}
-	text := joinKey(host, path, query, p.variant(r.Header))
-	if len(text) > maxKeyLength {
-		return Key{}, bypassKeyLength, nil
+	text := store.JoinKey(host, path, query, p.variant(r.Header))
+	if len(text) > store.MaxKeyLength {
+		return store.Key{}, bypassKeyLength, nil
 	}
-	return Key{Tenant: tenant, Text: text}, "", nil
+	return store.Key{Tenant: tenant, Text: text}, "", nil
 }
 
 // droppedByConnection returns the name of a header that the route or the site
@@ -75,7 +79,7 @@ func (p *projector) project(r *http.Request) (k Key, bypass string, err error) {
 // 9110, section 7.6.1), and the site would see a request without its tenant, say.
 func (p *projector) droppedByConnection(h http.Header) string {
 	for _, line := range h["Connection"] {
-		for member := range splitList(line) {
+		for member := range httpcache.Members(line) {
 			if strings.EqualFold(member, "keep-alive") || strings.EqualFold(member, "close") || strings.EqualFold(member, "upgrade") {
 				continue // nearly always; the rest allocates
 			}
@@ -111,10 +115,22 @@ func (p *projector) tenant(r *http.Request) (tenant, bypass string, err error) {
 	if len(values) != 1 {
 		return "", "", fmt.Errorf("the request must name its tenant once, in the header %s; it did so %d times", p.TenantHeader, len(values))
 	}
-	if err := ValidTenant(values[0]); err != nil {
+	if err := store.ValidTenant(values[0]); err != nil {
 		return "", "", fmt.Errorf("header %s: %w", p.TenantHeader, err)
 	}
 	return values[0], "", nil
+}
+
+// judge decides by its header whether a response may be stored and shared.
+func (p *projector) judge(status int, h http.Header, maxBody int64) httpcache.Verdict {
+	rules := httpcache.Rules{Revalidate: p.Revalidate, Stale: p.stale, MaxBody: maxBody, InKey: p.inKey}
+	return rules.Judge(status, h)
+}
+
+// inKey reports whether the key covers a request header. If all cookies are ignored the
+// renderer never sees one, so that a page that varies on Cookie does not vary.
+func (p *projector) inKey(name string) bool {
+	return name == p.TenantHeader || name == "Cookie" && p.ignoresAllCookies() || slices.Contains(p.vary, name)
 }
 
 func (p *projector) mustBypass(r *http.Request) string {
@@ -145,14 +161,14 @@ func (p *projector) cookiesMatterNot(lines []string) bool {
 	return true
 }
 
-func (p *projector) use(parameter string) parameterUse {
+func (p *projector) use(parameter string) canonical.ParameterUse {
 	switch {
 	case p.query[parameter]:
-		return parameterInKey
+		return canonical.InKey
 	case isTracking(parameter):
-		return parameterDropped
+		return canonical.Dropped
 	}
-	return parameterUnknown
+	return canonical.Unknown
 }
 
 // variant is the declared headers that the request carries, as name=value
@@ -167,9 +183,9 @@ func (p *projector) variant(h http.Header) string {
 		if b.Len() > 0 {
 			b.WriteByte('&')
 		}
-		b.WriteString(escapeQuery(strings.ToLower(name)))
+		b.WriteString(canonical.EscapeQuery(strings.ToLower(name)))
 		b.WriteByte('=')
-		b.WriteString(escapeQuery(value))
+		b.WriteString(canonical.EscapeQuery(value))
 	}
 	return b.String()
 }
@@ -177,15 +193,15 @@ func (p *projector) variant(h http.Header) string {
 // request is the other half of the projection: the request that the renderer
 // sees, made of the key alone. An error wraps ErrInvalidKey: the key was made
 // for a route that declares other headers, or another tenant source.
-func (p *projector) request(ctx context.Context, k Key) (*http.Request, error) {
-	host, path, query, variant := k.split()
+func (p *projector) request(ctx context.Context, k store.Key) (*http.Request, error) {
+	host, path, query, variant := k.Split()
 	target := path
 	if query != "" {
 		target += "?" + query
 	}
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrInvalidKey, k, err)
+		return nil, fmt.Errorf("%w: %s: %w", store.ErrInvalidKey, k, err)
 	}
 	r := (&http.Request{
 		Method:     http.MethodGet,
@@ -207,17 +223,17 @@ func (p *projector) request(ctx context.Context, k Key) (*http.Request, error) {
 	}).WithContext(ctx)
 	fields, err := url.ParseQuery(variant)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the variant of %s: %w", ErrInvalidKey, k, err)
+		return nil, fmt.Errorf("%w: the variant of %s: %w", store.ErrInvalidKey, k, err)
 	}
 	for name, values := range fields {
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		if !slices.Contains(p.vary, name) {
-			return nil, fmt.Errorf("%w: %s varies on the header %q, which the route does not declare", ErrInvalidKey, k, name)
+			return nil, fmt.Errorf("%w: %s varies on the header %q, which the route does not declare", store.ErrInvalidKey, k, name)
 		}
 		r.Header[name] = values
 	}
 	if (k.Tenant != "") != (p.TenantHeader != "") {
-		return nil, fmt.Errorf("%w: %s and the route disagree on whether the site has tenants", ErrInvalidKey, k)
+		return nil, fmt.Errorf("%w: %s and the route disagree on whether the site has tenants", store.ErrInvalidKey, k)
 	}
 	if k.Tenant != "" {
 		r.Header[p.TenantHeader] = []string{k.Tenant}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 func TestProject(t *testing.T) {
@@ -51,7 +54,7 @@ func TestProject(t *testing.T) {
 		{name: "POST", target: "http://h/", change: func(r *http.Request) { r.Method = "POST" }, bypass: bypassMethod},
 		{name: "a body", target: "http://h/", change: func(r *http.Request) { r.ContentLength = -1 }, bypass: bypassBody},
 		{name: "no host", target: "http://h/", change: func(r *http.Request) { r.Host = "" }, bypass: bypassHost},
-		{name: "too long", target: "http://h/" + strings.Repeat("a", maxKeyLength), bypass: bypassKeyLength},
+		{name: "too long", target: "http://h/" + strings.Repeat("a", store.MaxKeyLength), bypass: bypassKeyLength},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,7 +96,7 @@ func TestProjectRefuses(t *testing.T) {
 		{name: "two tenants", header: "X-Site: a\nX-Site: b"},
 		{name: "a tenant that would break out of its key", header: "X-Site: a#CACHE#b"},
 		{name: "an empty tenant", header: "X-Site: "},
-		{name: "a tenant too long", header: "X-Site: " + strings.Repeat("a", maxTenantLength+1)},
+		{name: "a tenant too long", header: "X-Site: " + strings.Repeat("a", store.MaxTenantLength+1)},
 		{name: "a host that is none", header: "X-Site: a", host: "exa mple.com/x"},
 		{name: "a path that is none", header: "X-Site: a", path: "no-slash"},
 		{name: "a tenant that a proxy would remove", header: "X-Site: a\nConnection: x-site"},
@@ -169,7 +172,7 @@ func TestProjectionIsOneBothWays(t *testing.T) {
 				t.Errorf("the renderer sees the visitor's %s", name)
 			}
 		}
-		parsed, err := ParseKey(k.Tenant, "HTTP://"+k.Text)
+		parsed, err := store.ParseKey(k.Tenant, "HTTP://"+k.Text)
 		if err != nil || parsed != k {
 			t.Errorf("ParseKey(%q) = %q, %v", k.Text, parsed, err)
 		}
@@ -190,41 +193,41 @@ func TestParseKey(t *testing.T) {
 		{"http://h/?a=%zz", ""},
 	}
 	for _, tt := range tests {
-		k, err := ParseKey("", tt.in)
-		if (tt.want == "") != errors.Is(err, ErrInvalidKey) || k.Text != tt.want {
+		k, err := store.ParseKey("", tt.in)
+		if (tt.want == "") != errors.Is(err, store.ErrInvalidKey) || k.Text != tt.want {
 			t.Errorf("ParseKey(%q) = %q, %v; want %q", tt.in, k.Text, err, tt.want)
 		}
 	}
-	if _, err := ParseKey("a#b", "h/"); !errors.Is(err, ErrInvalidKey) {
+	if _, err := store.ParseKey("a#b", "h/"); !errors.Is(err, store.ErrInvalidKey) {
 		t.Errorf("a tenant with '#': %v", err)
 	}
 }
 
 func TestRequestRefusesAnotherRoutesKey(t *testing.T) {
 	p := newProjector(Route{Vary: []string{"X-One"}})
-	for _, k := range []Key{
+	for _, k := range []store.Key{
 		{Text: "h/#authorization=x"},
 		{Text: "h/#x-two=1"},
 		{Tenant: "acme", Text: "h/"},
 		{Text: "h/#x-one=%zz"},
 	} {
-		if r, err := p.request(context.Background(), k); !errors.Is(err, ErrInvalidKey) {
+		if r, err := p.request(context.Background(), k); !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("%s became the request %v, %v", k, r, err)
 		}
 	}
 }
 
 func TestPartitions(t *testing.T) {
-	k := Key{Text: "example.com/"}
+	k := store.Key{Text: "example.com/"}
 	const sum = "73d986e009065f182c10bcb6a45db3d6eda9498f8930654af2653f8a938cd801"
-	if got := HashedPartition(k); got != "CACHE#"+sum {
+	if got := store.HashedPartition(k); got != "CACHE#"+sum {
 		t.Errorf("hashed: %q", got)
 	}
 	k.Tenant = "acme"
-	if got := HashedPartition(k); got != "TENANT#acme#CACHE#"+sum {
+	if got := store.HashedPartition(k); got != "TENANT#acme#CACHE#"+sum {
 		t.Errorf("hashed with a tenant: %q", got)
 	}
-	if got := RawPartition(k); got != "TENANT#acme#CACHE#example.com/" {
+	if got := store.RawPartition(k); got != "TENANT#acme#CACHE#example.com/" {
 		t.Errorf("raw: %q", got)
 	}
 }
@@ -245,6 +248,20 @@ func TestRouteValidate(t *testing.T) {
 	} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+func TestVaryOnCookies(t *testing.T) {
+	header := http.Header{"Cache-Control": {"s-maxage=60"}, "Vary": {"Cookie"}}
+	for _, c := range []struct {
+		ignored, refused string
+	}{
+		{"theme", httpcache.RefusedVary},
+		{"*", ""},
+	} {
+		if v := newProjector(Route{IgnoreCookies: []string{c.ignored}}).judge(http.StatusOK, header, 1000); v.Refused != c.refused {
+			t.Errorf("cookie %q ignored: refused %q, expected %q", c.ignored, v.Refused, c.refused)
 		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 // A search is one flight's work: it finds the page of a key, or makes it. This
@@ -33,13 +33,13 @@ import (
 type search struct {
 	c     *Cache
 	route *boundRoute
-	key   Key
+	key   store.Key
 	pk    string
 	f     *flight
-	force bool   // render even if the page is fresh
-	unpin bool   // render even if the page is pinned
-	claim *Claim // the request that this is for; may be nil
-	early *page  // render even if this page, the current one, is fresh; may be nil
+	force bool         // render even if the page is fresh
+	unpin bool         // render even if the page is pinned
+	claim *store.Claim // the request that this is for; may be nil
+	early *page        // render even if this page, the current one, is fresh; may be nil
 
 	known    bool      // the page had rendered before, when the turn was asked for
 	patience *patience // of those who wait, with the store; nil: without end
@@ -83,19 +83,19 @@ func (s *search) run(ctx context.Context) outcome {
 			return outcome{page: p, how: fromStore}
 		}
 		now := s.c.now()
-		if state := Freshness(rec.Entry, rec.Cover, now); state == Fresh || state == Stale {
+		if state := store.Freshness(rec.Entry, rec.Purges, now); state == store.Fresh || state == store.Stale {
 			switch p, err := s.load(ctx, rec); {
-			case err == nil && state == Fresh && !s.wanted(rec):
+			case err == nil && state == store.Fresh && !s.wanted(rec):
 				return outcome{page: p, how: s.foundHow()}
 			case err == nil:
 				s.f.offer(p)
 			case errors.Is(err, ErrNoBody):
 				s.missBody(rec.Entry.BodyKey, err)
 			case errors.Is(err, errBeyondLimit):
-				if state == Fresh && !s.wanted(rec) {
+				if state == store.Fresh && !s.wanted(rec) {
 					return s.tooLarge(err)
 				}
-			case errors.Is(err, ErrPurged):
+			case errors.Is(err, store.ErrPurged):
 				continue // see what there is now
 			default:
 				return s.storeFailed(ctx, err)
@@ -134,8 +134,8 @@ func (s *search) run(ctx context.Context) outcome {
 // attempt makes the page, unless somebody else holds the lease, whose lock is
 // returned. Without an outcome the search goes on: another process was faster, or
 // may have been while this one waited for its turn.
-func (s *search) attempt(ctx context.Context, rec Record) (o *outcome, held *Lock) {
-	end := func(o outcome) (*outcome, *Lock) { return &o, nil }
+func (s *search) attempt(ctx context.Context, rec store.Record) (o *outcome, held *store.Lock) {
+	end := func(o outcome) (*outcome, *store.Lock) { return &o, nil }
 	if s.awaitUnstored(ctx) {
 		return nil, nil
 	}
@@ -149,8 +149,8 @@ func (s *search) attempt(ctx context.Context, rec Record) (o *outcome, held *Loc
 	}
 	acquiredAt := time.Now()
 	lease, err := s.c.meta.Acquire(ctx, s.pk, s.c.cfg.Lease, s.claim)
-	var holder *HeldError
-	var earlier *RequestError
+	var holder *store.HeldError
+	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &holder):
 		return nil, &holder.Lock
@@ -167,7 +167,7 @@ func (s *search) attempt(ctx context.Context, rec Record) (o *outcome, held *Loc
 	if s.losses++; s.losses < maxLosses {
 		return nil, nil
 	}
-	return end(s.unavailable(ctx, rec, ErrLeaseLost, detailTimeout))
+	return end(s.unavailable(ctx, rec, store.ErrLeaseLost, detailTimeout))
 }
 
 // missBody notes that a body is missing, damaged or cannot be read.
@@ -178,51 +178,51 @@ func (s *search) missBody(key string, err error) {
 
 // wanted says that a fresh page is to be made anew all the same: somebody asked
 // for that, or it is the very one that is to be refreshed early.
-func (s *search) wanted(rec Record) bool {
+func (s *search) wanted(rec store.Record) bool {
 	return s.force || s.early != nil && sameEntry(&s.early.entry, rec.Entry)
 }
 
 // pinned says that an entry is not to be replaced: its pin holds, no purge covers
 // it, and its body is there.
-func (s *search) pinned(rec Record) bool {
+func (s *search) pinned(rec store.Record) bool {
 	e, now := rec.Entry, s.c.now()
-	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && Freshness(e, rec.Cover, now) == Fresh
+	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, rec.Purges, now) == store.Fresh
 }
 
 // refusedByPin says, before anything is rendered, that it could not be published.
 // Only who renders a fresh page can meet with that.
-func (s *search) refusedByPin(rec Record) bool {
+func (s *search) refusedByPin(rec store.Record) bool {
 	return s.force && !s.unpin && s.pinned(rec)
 }
 
-func pinnedUntil(e *Entry) error {
-	if !e.PinnedUntil.Before(Forever()) {
-		return fmt.Errorf("%w until it is unpinned", ErrPinned)
+func pinnedUntil(e *store.Entry) error {
+	if !e.PinnedUntil.Before(store.Forever()) {
+		return fmt.Errorf("%w until it is unpinned", store.ErrPinned)
 	}
-	return fmt.Errorf("%w until %s", ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w until %s", store.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
 }
 
 // behind says that nobody waits for what the search makes: whoever wants the page
 // is served one meanwhile, for as long as its stale window lasts.
 func (s *search) behind() bool {
 	p := s.f.stale.Load()
-	return p != nil && !s.force && (s.early != nil || s.route.Policy != Wait) && s.f.state(p, s.c.now()) >= Stale
+	return p != nil && !s.force && (s.early != nil || s.route.Policy != Wait) && s.f.state(p, s.c.now()) >= store.Stale
 }
 
 // wait is the part of somebody who finds another process at work: it says
 // whether the search is over, or sleeps until it is worth looking again.
-func (s *search) wait(ctx context.Context, rec Record) (outcome, bool) {
+func (s *search) wait(ctx context.Context, rec store.Record) (outcome, bool) {
 	switch backOff := rec.Lock.IsBackOff(); {
 	case s.force:
-		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailBackOff}, true
+		return outcome{err: &store.HeldError{Lock: *rec.Lock}, detail: detailBackOff}, true
 	case backOff:
-		return s.postponed(ctx, rec, min(rec.Lock.ExpiresAt.Sub(s.c.now()), longestPause), &HeldError{Lock: *rec.Lock}, detailBackOff), true
+		return s.postponed(ctx, rec, min(rec.Lock.ExpiresAt.Sub(s.c.now()), longestPause), &store.HeldError{Lock: *rec.Lock}, detailBackOff), true
 	case s.behind():
 		return s.postponed(ctx, rec, s.c.jitter(maxPoll), nil, ""), true
 	case s.route.Policy == Fail:
-		return outcome{err: &HeldError{Lock: *rec.Lock}, detail: detailHeld}, true
+		return outcome{err: &store.HeldError{Lock: *rec.Lock}, detail: detailHeld}, true
 	case time.Since(s.since) > s.c.cfg.Wait:
-		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, &HeldError{Lock: *rec.Lock}), detailTimeout), true
+		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, &store.HeldError{Lock: *rec.Lock}), detailTimeout), true
 	}
 	s.waited = true
 	s.patience.rest()
@@ -236,7 +236,7 @@ func (s *search) wait(ctx context.Context, rec Record) (outcome, bool) {
 
 // postponed ends a search that is not to be made again for a while: visitors who are
 // served a page are not told of it, and one of their later requests looks again.
-func (s *search) postponed(ctx context.Context, rec Record, wait time.Duration, cause error, detail string) outcome {
+func (s *search) postponed(ctx context.Context, rec store.Record, wait time.Duration, cause error, detail string) outcome {
 	stale := s.f.stale.Load()
 	switch {
 	case s.early != nil:
@@ -254,7 +254,7 @@ func (s *search) postponed(ctx context.Context, rec Record, wait time.Duration, 
 // come or it is worth looking at META again: another process may have made the
 // page. come: the turn has come, META was just read, and the origin may be asked.
 // The error is a *BudgetError, or says that the cache is being closed.
-func (s *search) awaitTurn(ctx context.Context, rec Record) (come bool, err error) {
+func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
 	s.patience.rest() // so that the turn is this goroutine's alone
 	defer s.patience.run()
 	turn := s.currentTurn()
@@ -329,7 +329,7 @@ func (s *search) overdue() {
 
 // notAdmitted ends a search whose page was not asked of the origin. That is no
 // failure of the page, which gets no back-off.
-func (s *search) notAdmitted(ctx context.Context, rec Record, err error) outcome {
+func (s *search) notAdmitted(ctx context.Context, rec store.Record, err error) outcome {
 	var refused *BudgetError
 	if !errors.As(err, &refused) {
 		return outcome{err: err, detail: detailOf(err)}
@@ -341,7 +341,7 @@ func (s *search) notAdmitted(ctx context.Context, rec Record, err error) outcome
 // one poller. A thousand processes may wait for one cold page, so the first look
 // comes when the render is expected to end, and later ones with exponential
 // backoff.
-func (s *search) poll(rec Record) time.Duration {
+func (s *search) poll(rec store.Record) time.Duration {
 	n := s.polls
 	s.polls++
 	expected := s.expected(rec)
@@ -364,7 +364,7 @@ func (s *search) poll(rec Record) time.Duration {
 
 // expected is how long a render of the page is expected to take: as long as the
 // last one, or as the route's renders in this process; 0 if nothing is known.
-func (s *search) expected(rec Record) time.Duration {
+func (s *search) expected(rec store.Record) time.Duration {
 	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
 		return rec.Entry.RenderTime
 	}
@@ -385,10 +385,10 @@ const maxLosses = 3
 
 // leased is the part of the holder of the lease. overtaken: the lease was lost, or
 // another writer published.
-func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) (o outcome, overtaken bool) {
+func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.Time) (o outcome, overtaken bool) {
 	// Whatever hangs, and whether it heeds its context or not, the lease is not
 	// extended for longer than the work may take.
-	work, cancel := context.WithTimeoutCause(ctx, s.c.cfg.RenderTimeout+storeTime, ErrLeaseLost)
+	work, cancel := context.WithTimeoutCause(ctx, s.c.cfg.RenderTimeout+storeTime, store.ErrLeaseLost)
 	defer cancel()
 	held, stop := s.c.keepLease(work, lease, acquiredAt)
 	stop = sync.OnceFunc(stop)
@@ -407,13 +407,13 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 		return outcome{}, true
 	}
 	got, at := s.render(held)
-	if got.refused == refusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn {
+	if got.refused == httpcache.RefusedEmpty && rec.Entry != nil && !rec.Entry.Withdrawn {
 		got = rendering{failure: errEmpty} // a blank page never replaces a good one
 	}
 	s.leave(s.verdict(held, lease.Failures(), got))
 	s.patience.run()
 	switch took := at.took; {
-	case held.Err() != nil && errors.Is(context.Cause(held), ErrLeaseLost):
+	case held.Err() != nil && errors.Is(context.Cause(held), store.ErrLeaseLost):
 		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", took)
 		return outcome{}, true
 	case held.Err() != nil: // closing
@@ -422,25 +422,25 @@ func (s *search) leased(ctx context.Context, lease Lease, acquiredAt time.Time) 
 	case got.failure != nil:
 		stop() // a refresh would contend with the back-off, and hold the outcome up
 		return s.failed(ctx, lease, rec, got, took), false
-	case got.refused != "" && got.verdict.withdraws && s.withdrawable(rec):
+	case got.refused != "" && got.verdict.Withdraws && s.withdrawable(rec):
 		stop()
 		return s.withdraw(ctx, lease, rec, seq, got, at)
 	case got.refused != "":
 		s.release(ctx, lease)
 		return s.refused(s.latest.began, got.refused), false
-	case took > got.verdict.revalidate:
-		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.revalidate)
+	case took > got.verdict.Revalidate:
+		s.c.log.Warn("rendering took longer than the page stays fresh", "key", s.key.String(), "took", took, "fresh", got.verdict.Revalidate)
 	}
 	next := s.entry(got, at, seq)
 	if s.staysInMemory(rec, &next) {
 		return s.keepNegative(ctx, lease, rec, next, got)
 	}
-	return s.store(ctx, held, stop, lease, rec, made{entry: next, body: got.response.body, at: at, withdraws: got.verdict.withdraws})
+	return s.store(ctx, held, stop, lease, rec, made{entry: next, body: got.response.body, at: at, withdraws: got.verdict.Withdraws})
 }
 
 // made is a rendering that is to become the current generation.
 type made struct {
-	entry     Entry
+	entry     store.Entry
 	body      []byte
 	at        timing
 	withdraws bool // the origin said that what is stored is not to be served any more
@@ -448,7 +448,7 @@ type made struct {
 
 // store makes a rendering the current generation. stop ends the heartbeat that held
 // stands for.
-func (s *search) store(ctx, held context.Context, stop func(), lease Lease, rec Record, m made) (o outcome, overtaken bool) {
+func (s *search) store(ctx, held context.Context, stop func(), lease store.Lease, rec store.Record, m made) (o outcome, overtaken bool) {
 	// Those who wait get this if it takes too long to store it.
 	unpublished := m // a copy: the body's key may change
 	s.f.rendered.Store(new(sync.OnceValue(func() *page { return unpublishedPage(s.key, unpublished.entry, m.at, m.body) })))
@@ -489,16 +489,16 @@ func (s *search) refused(readAt time.Time, reason string) outcome {
 // does not. The page is there: it is not to be rendered over, least of all a pinned one.
 func (s *search) tooLarge(err error) outcome {
 	s.c.complaints.log("a page is not kept here that other nodes keep", "key", s.key.String(), "error", err)
-	return s.refused(s.latest.began, refusedTooLarge)
+	return s.refused(s.latest.began, httpcache.RefusedTooLarge)
 }
 
-// verdict is what a render says of the origin. One that was cut off by us says
+// Verdict is what a render says of the origin. One that was cut off by us says
 // nothing; neither does a page that fails again, which has a back-off of its own,
 // unless it is the one that was to try the origin; nor an error answer for a page that
 // has never rendered, which may be of a URL that a stranger has made up.
 func (s *search) verdict(held context.Context, failures int, got rendering) error {
 	switch {
-	case held.Err() != nil, errors.Is(got.failure, ErrInvalidKey):
+	case held.Err() != nil, errors.Is(got.failure, store.ErrInvalidKey):
 		return errNoVerdict
 	case got.failure != nil && failures > 0 && !s.currentTurn().probe:
 		return errNoVerdict
@@ -512,17 +512,17 @@ func (s *search) verdict(held context.Context, failures int, got rendering) erro
 // purge sequence: a purge that lands from now on has a higher number, and what is
 // rendered is born stale. found ends the search: the page is fresh meanwhile, or
 // the store failed.
-func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, seq int64, found *outcome) {
-	end := func(o outcome) (Record, int64, *outcome) {
+func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec store.Record, seq int64, found *outcome) {
+	end := func(o outcome) (store.Record, int64, *outcome) {
 		s.leave(errNoVerdict) // the store may hang, and others can use the turn
 		s.release(ctx, lease)
-		return Record{}, 0, &o
+		return store.Record{}, 0, &o
 	}
 	rec, err := s.read(held)
 	if err != nil {
 		return end(s.storeFailed(ctx, err))
 	}
-	if Freshness(rec.Entry, rec.Cover, s.c.now()) == Fresh && !s.wanted(rec) {
+	if store.Freshness(rec.Entry, rec.Purges, s.c.now()) == store.Fresh && !s.wanted(rec) {
 		switch p, err := s.load(held, rec); {
 		case err == nil:
 			return end(outcome{page: p, how: s.foundHow()})
@@ -530,8 +530,8 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 			s.missBody(rec.Entry.BodyKey, err)
 		case errors.Is(err, errBeyondLimit):
 			return end(s.tooLarge(err))
-		case errors.Is(err, ErrPurged): // meanwhile: to be rendered
-			rec.Cover = s.f.known(rec.Cover)
+		case errors.Is(err, store.ErrPurged): // meanwhile: to be rendered
+			rec.Purges = s.f.known(rec.Purges)
 		default:
 			return end(s.storeFailed(ctx, err))
 		}
@@ -549,7 +549,7 @@ func (s *search) prepare(ctx, held context.Context, lease Lease) (rec Record, se
 // putBody writes the body of the next generation under a key never used before;
 // or, if the content is that of the current one, has it point at the same body,
 // which is confirmed to be there. If we crash here, the body is garbage.
-func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body []byte) error {
+func (s *search) putBody(ctx context.Context, current *store.Entry, next *store.Entry, body []byte) error {
 	unchanged := current != nil && !current.Foreign && current.BodyKey != s.noBody && current.SHA256 == next.SHA256
 	if unchanged {
 		info, err := s.c.bodies.Stat(ctx, current.BodyKey)
@@ -563,18 +563,18 @@ func (s *search) putBody(ctx context.Context, current *Entry, next *Entry, body 
 
 // publish makes the generation current. If we crash before, the body is garbage
 // that nothing points at; after, everything is in place.
-func (s *search) publish(ctx context.Context, lease Lease, read Record, m made) (o outcome, overtaken bool) {
+func (s *search) publish(ctx context.Context, lease store.Lease, read store.Record, m made) (o outcome, overtaken bool) {
 	told := reading{began: time.Now()}
 	how := s.publishing(read, &m.entry)
 	how.Reload = m.withdraws && s.withdrawable(read)
 	published, err := s.c.meta.Publish(ctx, lease, read, m.entry, how)
 	told.ended = time.Now()
 	switch {
-	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
+	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		// Another writer was there first; the winner is served. The body that
 		// was written stays: it may be that of a publish whose reply was lost.
 		s.c.log.Warn("overtaken at publish", "key", s.key.String(), "error", err)
-		if errors.Is(err, ErrMoved) {
+		if errors.Is(err, store.ErrMoved) {
 			s.release(ctx, lease)
 		}
 		if s.force {
@@ -586,7 +586,7 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, m made) 
 		return s.notPublished(fmt.Errorf("publishing %s: %w", s.key, err)), false
 	}
 	s.c.log.Info("rendered", "key", s.key.String(), "status", m.entry.Status, "bytes", m.entry.Length, "took", m.at.took.Round(time.Millisecond), "fresh", m.entry.Revalidate)
-	p := newPage(s.key, published, s.f.known(read.Cover), told, m.body)
+	p := newPage(s.key, published, s.f.known(read.Purges), told, m.body)
 	s.c.negative.forget(s.key)
 	s.c.unpublished.forget(s.key)
 	since := s.latest.began
@@ -608,8 +608,8 @@ func (s *search) publish(ctx context.Context, lease Lease, read Record, m made) 
 
 // publishing says how a generation replaces what was read. A pin that does not
 // hold any more, or has nothing to hold, does not count.
-func (s *search) publishing(read Record, next *Entry) Publishing {
-	return Publishing{
+func (s *search) publishing(read store.Record, next *store.Entry) store.PublishOptions {
+	return store.PublishOptions{
 		History:    s.route.History > 0,
 		Keep:       s.route.History,
 		Superseded: s.c.now().Add(s.c.cfg.Retention),
@@ -620,7 +620,7 @@ func (s *search) publishing(read Record, next *Entry) Publishing {
 }
 
 // sameContent says whether visitors see no difference between two generations.
-func sameContent(a, b *Entry) bool {
+func sameContent(a, b *store.Entry) bool {
 	return !a.Foreign && a.SHA256 == b.SHA256 && a.Length == b.Length && a.Status == b.Status && a.ETag == b.ETag &&
 		slices.Equal(a.Tags, b.Tags) && maps.EqualFunc(a.Header, b.Header, slices.Equal)
 }
@@ -630,7 +630,7 @@ func sameContent(a, b *Entry) bool {
 // would have ended. It is harmless after a publish whose outcome is unknown: either
 // that has completed the request, and this changes nothing, or it cannot land any
 // more, since it demands that the request is in progress.
-func (s *search) conclude(ctx context.Context, lease Lease, o outcome) {
+func (s *search) conclude(ctx context.Context, lease store.Lease, o outcome) {
 	if s.claim == nil || o.page != nil && o.err == nil {
 		return
 	}
@@ -643,7 +643,7 @@ func (s *search) conclude(ctx context.Context, lease Lease, o outcome) {
 	}
 	settle, cancel := s.c.settling(ctx)
 	defer cancel()
-	if err := s.c.meta.EndRequest(settle, lease, RequestEnd{Failure: failure}); err != nil {
+	if err := s.c.meta.EndRequest(settle, lease, store.RequestEnd{Failure: failure}); err != nil {
 		s.c.log.Warn("the failure of a request could not be recorded, it counts as in progress for a while",
 			"key", s.key.String(), "request", s.claim.Key, "error", err)
 	}
@@ -652,29 +652,29 @@ func (s *search) conclude(ctx context.Context, lease Lease, o outcome) {
 func uncacheable(reason string) error { return fmt.Errorf("%w: %s", ErrUncacheable, reason) }
 
 // entry describes the generation that a rendering made.
-func (s *search) entry(got rendering, at timing, seq int64) Entry {
+func (s *search) entry(got rendering, at timing, seq int64) store.Entry {
 	res := got.response
 	sum := sha256.Sum256(res.body)
 	digest := hex.EncodeToString(sum[:])
 	etag := res.header.Get("Etag")
-	if !validETag(etag) {
+	if !httpcache.ValidETag(etag) {
 		etag = `"` + digest[:32] + `"`
 	}
 	id := s.c.newGenerationID()
-	e := Entry{
-		BodyKey:      bodyPrefix(s.pk) + id,
+	e := store.Entry{
+		BodyKey:      store.BodyPrefix(s.pk) + id,
 		GeneratedAt:  at.generatedAt,
-		Revalidate:   s.c.shorten(wholeSeconds(got.verdict.revalidate), s.route.jitter),
+		Revalidate:   s.c.shorten(wholeSeconds(got.verdict.Revalidate), s.route.jitter),
 		ETag:         etag,
 		GenerationID: id,
 		Key:          s.key.Text,
 		Route:        s.route.Name,
 		Status:       res.status,
-		Header:       storedHeader(res.header),
+		Header:       httpcache.StoredHeader(res.header),
 		SHA256:       digest,
 		Length:       int64(len(res.body)),
-		Tags:         surrogateTags(res.header),
-		Stale:        clampInterval(got.verdict.stale.Truncate(time.Second)),
+		Tags:         httpcache.Tags(res.header),
+		Stale:        store.ClampInterval(got.verdict.Stale.Truncate(time.Second)),
 		PurgeSeq:     seq,
 		RenderTime:   max(at.took.Round(time.Millisecond), time.Millisecond),
 	}
@@ -685,8 +685,8 @@ func (s *search) entry(got rendering, at timing, seq int64) Entry {
 // expiry is when the table may forget an entry: garbage collection, a day
 // beyond all that could still need it; never, if it is pinned for ever. A negative
 // answer is not retained beyond its windows: what made it is not worth it.
-func expiry(e Entry, now time.Time, retention time.Duration) time.Time {
-	if !e.PinnedUntil.Before(Forever()) {
+func expiry(e store.Entry, now time.Time, retention time.Duration) time.Time {
+	if !e.PinnedUntil.Before(store.Forever()) {
 		return time.Time{}
 	}
 	if isNegative(e.Status) {
@@ -704,7 +704,7 @@ func expiry(e Entry, now time.Time, retention time.Duration) time.Time {
 
 // failed leaves the lock behind as a back-off, which the whole fleet respects,
 // and finds the best there is to serve meanwhile.
-func (s *search) failed(ctx context.Context, lease Lease, rec Record, got rendering, took time.Duration) outcome {
+func (s *search) failed(ctx context.Context, lease store.Lease, rec store.Record, got rendering, took time.Duration) outcome {
 	pause := s.c.backOff(lease.Failures())
 	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", took.Round(time.Millisecond),
 		"failures", lease.Failures()+1, "next", pause.Round(time.Millisecond))
@@ -729,9 +729,9 @@ func (s *search) failed(ctx context.Context, lease Lease, rec Record, got render
 
 // unavailable ends a search without a new page: what is stored may be served if
 // it allows that while the origin fails. What a hard purge covers never is.
-func (s *search) unavailable(ctx context.Context, rec Record, cause error, detail string) outcome {
+func (s *search) unavailable(ctx context.Context, rec store.Record, cause error, detail string) outcome {
 	o := outcome{err: cause, detail: detail}
-	if !servable(rec.Entry, rec.Cover, s.c.now()) {
+	if !servable(rec.Entry, rec.Purges, s.c.now()) {
 		return o
 	}
 	p, err := s.load(ctx, rec)
@@ -745,13 +745,13 @@ func (s *search) unavailable(ctx context.Context, rec Record, cause error, detai
 // servable says whether an entry may be served while the origin, or the store,
 // fails. The windows of a pinned entry may end long before its pin does, and nothing
 // is rendered meanwhile: it is served until a render succeeds.
-func servable(e *Entry, c Cover, now time.Time) bool {
-	switch Freshness(e, c, now) {
-	case Fresh, Stale:
+func servable(e *store.Entry, c store.PurgeState, now time.Time) bool {
+	switch store.Freshness(e, c, now) {
+	case store.Fresh, store.Stale:
 		return true
-	case Expired:
+	case store.Expired:
 		wasPinned := !e.PinnedUntil.IsZero() && !e.OutlivesMarks(c.MarkLifetime, now)
-		return wasPinned || now.Before(e.FreshUntil().Add(staleIfError(e.Header)))
+		return wasPinned || now.Before(e.FreshUntil().Add(httpcache.StaleIfError(e.Header)))
 	}
 	return false
 }
@@ -775,7 +775,7 @@ func (s *search) notPublished(err error) outcome {
 }
 
 // release gives the lease up; that it fails masks nothing, since it expires.
-func (s *search) release(ctx context.Context, lease Lease) {
+func (s *search) release(ctx context.Context, lease store.Lease) {
 	settle, cancel := s.c.settling(ctx)
 	defer cancel()
 	if err := s.c.meta.Release(settle, lease); err != nil {
@@ -800,32 +800,10 @@ func (s *search) foundHow() provenance {
 
 // wholeSeconds rounds a window down to what the table can say, at least one second.
 func wholeSeconds(d time.Duration) time.Duration {
-	return max(clampInterval(d).Truncate(time.Second), time.Second)
+	return max(store.ClampInterval(d).Truncate(time.Second), time.Second)
 }
 
-// validETag is RFC 9110, section 8.8.3, bounded for the META row.
-func validETag(s string) bool {
-	opaque := strings.TrimPrefix(s, "W/")
-	if len(opaque) < 2 || len(opaque) > 1024 || opaque[0] != '"' || opaque[len(opaque)-1] != '"' {
-		return false
-	}
-	for _, c := range []byte(opaque[1 : len(opaque)-1]) {
-		if c <= ' ' || c == '"' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// surrogateTags are the purge tags that a response names, without repetition.
-func surrogateTags(h http.Header) []string {
-	var tags []string
-	for _, line := range h["Surrogate-Key"] {
-		tags = append(tags, strings.Fields(line)...)
-	}
-	for _, line := range h["Cache-Tag"] {
-		tags = slices.AppendSeq(tags, splitList(line))
-	}
-	slices.Sort(tags)
-	return slices.Compact(tags)
+// keepLease keeps a lease of the cache's store.
+func (c *Cache) keepLease(ctx context.Context, l store.Lease, acquiredAt time.Time) (held context.Context, stop func()) {
+	return store.KeepLease(ctx, l, acquiredAt, c.meta.Refresh, c.log)
 }

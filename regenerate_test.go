@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
-var page = isr.Key{Text: "example.com/"}
+var page = store.Key{Text: "example.com/"}
 
 func TestRegenerate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -97,10 +98,10 @@ func TestRegenerateYieldsToAnotherHolder(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		c := tb.node(tb.store("a"), nil)
 		c.Handler(isr.Route{Name: "site"}, site)
-		if _, err := tb.store("other").Acquire(t.Context(), isr.HashedPartition(page), time.Minute, nil); err != nil {
+		if _, err := tb.store("other").Acquire(t.Context(), store.HashedPartition(page), time.Minute, nil); err != nil {
 			t.Fatal(err)
 		}
-		var held *isr.HeldError
+		var held *store.HeldError
 		if _, err := c.Regenerate(t.Context(), page); !errors.As(err, &held) || held.Lock.Owner != "other" {
 			t.Errorf("%v, want a HeldError that names the other", err)
 		}
@@ -133,7 +134,7 @@ func TestCloseLetsRendersFinish(t *testing.T) {
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rec, err := tb.store("a").Read(t.Context(), isr.HashedPartition(page))
+		rec, err := tb.store("a").Read(t.Context(), store.HashedPartition(page))
 		if err != nil || rec.Entry == nil || rec.Lock != nil {
 			t.Errorf("after Close: %+v, %v; want the page, and no lease", rec, err)
 		}
@@ -157,7 +158,7 @@ func TestCloseGivesLeasesBack(t *testing.T) {
 		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("Close: %v after %v", err, time.Since(began))
 		}
-		rec, err := tb.store("a").Read(t.Context(), isr.HashedPartition(page))
+		rec, err := tb.store("a").Read(t.Context(), store.HashedPartition(page))
 		if err != nil || rec.Entry != nil || rec.Lock != nil {
 			t.Errorf("after Close: %+v, %v; want no page, and no lease", rec, err)
 		}
@@ -168,7 +169,7 @@ func TestCloseGivesLeasesBack(t *testing.T) {
 
 // A wrapped store fails as told.
 type faultyStore struct {
-	isr.MetaStore
+	store.MetaStore
 	read, publish, refresh func() error
 	acquire, rollback      func()                // called before
 	changes, sequence      atomic.Pointer[error] // of the log
@@ -176,10 +177,10 @@ type faultyStore struct {
 	sequences              atomic.Int64
 }
 
-func (f *faultyStore) Sequence(ctx context.Context) (isr.Sequence, error) {
+func (f *faultyStore) Sequence(ctx context.Context) (store.Sequence, error) {
 	f.sequences.Add(1)
 	if err := f.sequence.Load(); err != nil {
-		return isr.Sequence{}, *err
+		return store.Sequence{}, *err
 	}
 	return f.MetaStore.Sequence(ctx)
 }
@@ -187,21 +188,21 @@ func (f *faultyStore) Sequence(ctx context.Context) (isr.Sequence, error) {
 // errPassOn has a faultyStore carry the call out after all.
 var errPassOn = errors.New("pass the call on")
 
-func (f *faultyStore) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+func (f *faultyStore) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
 	if f.acquire != nil {
 		f.acquire()
 	}
 	return f.MetaStore.Acquire(ctx, pk, d, claim)
 }
 
-func (f *faultyStore) Rollback(ctx context.Context, read isr.Record, to string, a isr.Assertion) (isr.Entry, error) {
+func (f *faultyStore) Rollback(ctx context.Context, read store.Record, to string, a store.Assertion) (store.Entry, error) {
 	if f.rollback != nil {
 		f.rollback()
 	}
 	return f.MetaStore.Rollback(ctx, read, to, a)
 }
 
-func (f *faultyStore) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+func (f *faultyStore) Changes(ctx context.Context, after int64) ([]store.Change, error) {
 	f.polls.Add(1)
 	if err := f.changes.Load(); err != nil {
 		return nil, *err
@@ -209,25 +210,25 @@ func (f *faultyStore) Changes(ctx context.Context, after int64) ([]isr.Change, e
 	return f.MetaStore.Changes(ctx, after)
 }
 
-func (f *faultyStore) Read(ctx context.Context, pk string) (isr.Record, error) {
+func (f *faultyStore) Read(ctx context.Context, pk string) (store.Record, error) {
 	f.reads.Add(1)
 	if f.read != nil {
-		return isr.Record{}, f.read()
+		return store.Record{}, f.read()
 	}
 	return f.MetaStore.Read(ctx, pk)
 }
 
-func (f *faultyStore) Refresh(ctx context.Context, l isr.Lease) error {
+func (f *faultyStore) Refresh(ctx context.Context, l store.Lease) error {
 	if f.refresh != nil {
 		return f.refresh()
 	}
 	return f.MetaStore.Refresh(ctx, l)
 }
 
-func (f *faultyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+func (f *faultyStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	if f.publish != nil {
 		if err := f.publish(); !errors.Is(err, errPassOn) {
-			return isr.Entry{}, err
+			return store.Entry{}, err
 		}
 	}
 	return f.MetaStore.Publish(ctx, l, read, next, how)
@@ -288,15 +289,15 @@ func TestLostLeaseCancelsTheRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 5 * time.Second
-		store := &faultyStore{MetaStore: tb.store("a")}
+		meta := &faultyStore{MetaStore: tb.store("a")}
 		cancelled := make(chan struct{})
-		h := tb.node(store, nil).Handler(isr.Route{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := tb.node(meta, nil).Handler(isr.Route{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if site.renders.Load() == 0 {
 				context.AfterFunc(r.Context(), func() { close(cancelled) })
 			}
 			site.ServeHTTP(w, r)
 		}))
-		store.refresh = func() error { store.refresh = nil; return isr.ErrLeaseLost }
+		meta.refresh = func() error { meta.refresh = nil; return store.ErrLeaseLost }
 		a := get(h, "/")
 		<-cancelled
 		expect(t, a, "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
@@ -330,23 +331,23 @@ func TestRegenerateUnreachable(t *testing.T) {
 			"example.com/?page=1&utm_source=": "requests for it get example.com/?page=1",
 			"example.com/#accept=x":           "",
 		} {
-			k, err := isr.ParseKey("", text)
+			k, err := store.ParseKey("", text)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, err = p.Regenerate(t.Context(), k)
-			if want == "" && !errors.Is(err, isr.ErrInvalidKey) || want != "" && (!errors.Is(err, isr.ErrUnreachable) || !strings.Contains(err.Error(), want)) {
+			if want == "" && !errors.Is(err, store.ErrInvalidKey) || want != "" && (!errors.Is(err, isr.ErrUnreachable) || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%s: %v", text, err)
 			}
 		}
-		if _, err := p.Regenerate(t.Context(), isr.Key{Tenant: "a", Text: "example.com/"}); err == nil {
+		if _, err := p.Regenerate(t.Context(), store.Key{Tenant: "a", Text: "example.com/"}); err == nil {
 			t.Error("a page of a tenant, on a site without, is rendered")
 		}
 		if n := site.renders.Load(); n != 0 {
 			t.Errorf("%d renders", n)
 		}
 		for _, text := range []string{"example.com/?page=1", "example.com/#rsc=1"} {
-			k, err := isr.ParseKey("", text)
+			k, err := store.ParseKey("", text)
 			if err == nil {
 				_, err = p.Regenerate(t.Context(), k)
 			}

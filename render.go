@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 // A response is what a renderer gave, read to its clean end.
@@ -22,12 +24,12 @@ type response struct {
 
 // A rendering is the end of one call of a renderer: exactly one of its cases.
 type rendering struct {
-	response *response // storable under verdict
-	verdict  verdict   // with response or refused
-	refused  string    // not to be stored, for this reason
-	failure  error     // the renderer failed
-	failed   *response // with a failure: what it answered, if that may be shown
-	outage   bool      // with a failure: the origin was not reached, or not in time
+	response *response         // storable under verdict
+	verdict  httpcache.Verdict // with response or refused
+	refused  string            // not to be stored, for this reason
+	failure  error             // the renderer failed
+	failed   *response         // with a failure: what it answered, if that may be shown
+	outage   bool              // with a failure: the origin was not reached, or not in time
 }
 
 // maxFailedBody bounds the body of a failed response that is kept to be shown
@@ -45,7 +47,7 @@ var (
 // render calls a renderer with the request that a key stands for, and reads its
 // whole answer. It returns at the deadline of ctx, or as soon as the answer is
 // known to be worthless, even if the renderer does not.
-func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k Key) rendering {
+func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k store.Key) rendering {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.RenderTimeout, errRenderTime)
 	defer cancel()
 	// net/http/httputil reports a body that breaks off by a panic only where it
@@ -58,7 +60,7 @@ func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k Key)
 	rec := &recorder{
 		header: make(http.Header),
 		limit:  c.cfg.MaxBody,
-		judge:  func(status int, h http.Header) verdict { return p.judge(status, h, c.cfg.MaxBody) },
+		judge:  func(status int, h http.Header) httpcache.Verdict { return p.judge(status, h, c.cfg.MaxBody) },
 		ended:  make(chan struct{}),
 	}
 	go rec.run(h, req)
@@ -75,7 +77,7 @@ func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k Key)
 type recorder struct {
 	header http.Header // the renderer's own, until the header is written
 	limit  int64
-	judge  func(status int, h http.Header) verdict
+	judge  func(status int, h http.Header) httpcache.Verdict
 	ended  chan struct{} // closed once the result is settled
 
 	mu       sync.Mutex
@@ -83,7 +85,7 @@ type recorder struct {
 	err      error // why the response is no good; nil at a clean end
 	sent     http.Header
 	status   int
-	verdict  verdict
+	verdict  httpcache.Verdict
 	body     bytes.Buffer
 	overflow bool  // a failed response longer than what is kept of one
 	outage   error // the origin was not reached, for this reason
@@ -141,7 +143,7 @@ func (r *recorder) run(h http.Handler, req *http.Request) {
 func (r *recorder) finish() {
 	r.WriteHeader(http.StatusOK) // nothing written yet: that is what it means
 	r.mu.Lock()
-	length, got := declaredLength(r.sent), int64(r.body.Len())
+	length, got := httpcache.DeclaredLength(r.sent), int64(r.body.Len())
 	short := length >= 0 && length != got && !r.overflow
 	r.mu.Unlock()
 	if short {
@@ -181,7 +183,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.status = status
 	r.sent = r.header.Clone()
 	r.verdict = r.judge(status, r.sent)
-	if r.verdict.refused != "" {
+	if r.verdict.Refused != "" {
 		r.endLocked(ErrUncacheable)
 	}
 }
@@ -194,13 +196,13 @@ func (r *recorder) Write(b []byte) (int, error) {
 		return 0, r.writeErrorLocked()
 	}
 	switch {
-	case r.verdict.failed && r.body.Len()+len(b) > maxFailedBody:
+	case r.verdict.Failed && r.body.Len()+len(b) > maxFailedBody:
 		r.overflow = true
 		return len(b), nil
 	case int64(r.body.Len()+len(b)) > r.limit:
-		r.verdict = verdict{refused: refusedTooLarge, withdraws: r.verdict.withdraws}
+		r.verdict = httpcache.Verdict{Refused: httpcache.RefusedTooLarge, Withdraws: r.verdict.Withdraws}
 		r.endLocked(ErrUncacheable)
-		return 0, errBodyTooLarge
+		return 0, httpcache.ErrTooLarge
 	}
 	return r.body.Write(b)
 }
@@ -221,26 +223,26 @@ func (r *recorder) result() rendering {
 	defer r.mu.Unlock()
 	switch {
 	case errors.Is(r.err, ErrUncacheable):
-		return rendering{refused: r.verdict.refused, verdict: r.verdict}
+		return rendering{refused: r.verdict.Refused, verdict: r.verdict}
 	case r.outage != nil:
 		failed := rendering{failure: fmt.Errorf("%w: %w", errUnreached, r.outage), outage: true}
-		if r.verdict.failed {
+		if r.verdict.Failed {
 			failed.failed = r.failedLocked()
 		}
 		return failed
 	case r.err != nil:
 		return rendering{failure: r.err, outage: errors.Is(r.err, errRenderTime)}
-	case r.verdict.failed:
+	case r.verdict.Failed:
 		return rendering{failure: fmt.Errorf("%w with status %d", errRenderStatus, r.status), failed: r.failedLocked()}
 	}
-	body, err := decodeBody(r.sent.Get("Content-Encoding"), r.body.Bytes(), r.limit)
+	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), r.limit)
 	switch {
-	case errors.Is(err, errBodyTooLarge):
-		return rendering{refused: refusedTooLarge, verdict: r.verdict}
+	case errors.Is(err, httpcache.ErrTooLarge):
+		return rendering{refused: httpcache.RefusedTooLarge, verdict: r.verdict}
 	case err != nil:
 		return rendering{failure: fmt.Errorf("%w: %w", errTruncated, err)}
 	case len(body) == 0 && (r.status == http.StatusOK || r.status == http.StatusNonAuthoritativeInfo):
-		return rendering{refused: refusedEmpty}
+		return rendering{refused: httpcache.RefusedEmpty}
 	}
 	return rendering{
 		response: &response{status: r.status, header: r.sent, body: body},
@@ -250,12 +252,12 @@ func (r *recorder) result() rendering {
 
 // failedLocked is the renderer's own error page, if others may see it.
 func (r *recorder) failedLocked() *response {
-	d, _ := forSharedCache(r.sent)
-	body, err := decodeBody(r.sent.Get("Content-Encoding"), r.body.Bytes(), maxFailedBody)
-	if r.overflow || err != nil || d.has("private") || d.has(malformed) || hasSetCookie(r.sent) {
+	d, _ := httpcache.ForSharedCache(r.sent)
+	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), maxFailedBody)
+	if r.overflow || err != nil || d.Has("private") || d.Malformed() || httpcache.SetsCookie(r.sent) {
 		return nil
 	}
-	return &response{status: r.status, header: storedHeader(r.sent), body: body}
+	return &response{status: r.status, header: httpcache.StoredHeader(r.sent), body: body}
 }
 
 // backOff is the pause after a number of failures in a row: doubling from one

@@ -12,16 +12,17 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A readGauge takes its time to read, and knows how many reads there were at once.
 type readGauge struct {
-	isr.MetaStore
+	store.MetaStore
 	delay     atomic.Int64
 	now, most atomic.Int64
 }
 
-func (g *readGauge) Read(ctx context.Context, pk string) (isr.Record, error) {
+func (g *readGauge) Read(ctx context.Context, pk string) (store.Record, error) {
 	for n, most := g.now.Add(1), g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
 	}
 	defer g.now.Add(-1)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 // A RollbackOption adjusts [Cache.Rollback].
@@ -37,32 +39,32 @@ func PinFor(d time.Duration) RollbackOption {
 // without a pin: a generation that has expired would be regenerated for the next
 // visitor.
 //
-// A rollback to the current generation pins it. Errors: wrapping [ErrNoVersion],
+// A rollback to the current generation pins it. Errors: wrapping [store.ErrNoVersion],
 // if there is none to roll back to, or not one alone; [ErrNoBody], if its body is
-// not there as it was published; [ErrPurged], if it was purged hard; [ErrMoved],
+// not there as it was published; [store.ErrPurged], if it was purged hard; [store.ErrMoved],
 // if others change the page again and again; else what the store said. The change
-// may have been made all the same if the error wraps [ErrUnknownOutcome].
-func (c *Cache) Rollback(ctx context.Context, k Key, opts ...RollbackOption) (Entry, error) {
+// may have been made all the same if the error wraps [store.ErrUnknownOutcome].
+func (c *Cache) Rollback(ctx context.Context, k store.Key, opts ...RollbackOption) (store.Entry, error) {
 	var r rollback
 	for _, opt := range opts {
 		opt(&r)
 	}
 	e, err := c.rollback(ctx, k, r)
 	if err != nil {
-		return Entry{}, fmt.Errorf("rolling back %s: %w", k, err)
+		return store.Entry{}, fmt.Errorf("rolling back %s: %w", k, err)
 	}
 	c.log.Info("rolled back", "key", k.String(), "generation", e.GenerationID, "pinned", e.PinnedUntil)
 	return e, nil
 }
 
-func (c *Cache) rollback(ctx context.Context, k Key, r rollback) (Entry, error) {
+func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.Entry, error) {
 	a, err := c.assertion(k, r.pin)
 	if err != nil {
-		return Entry{}, err
+		return store.Entry{}, err
 	}
 	versions, err := c.Versions(ctx, k)
 	if err != nil {
-		return Entry{}, err
+		return store.Entry{}, err
 	}
 	// Chosen once: should another generation be published before the rollback,
 	// the one before that is the very one that is to be left.
@@ -74,15 +76,15 @@ func (c *Cache) rollback(ctx context.Context, k Key, r rollback) (Entry, error) 
 		err = errWithdrawn()
 	}
 	if err != nil {
-		return Entry{}, err
+		return store.Entry{}, err
 	}
 	// Before META points at it. It cannot go until then: a collection deletes no
 	// body that a version names, and the rollback demands that the version is
 	// there.
 	if err := c.checkBody(ctx, target.Entry); err != nil {
-		return Entry{}, err
+		return store.Entry{}, err
 	}
-	return c.assert(ctx, k, func(rec Record) (Entry, error) {
+	return c.assert(ctx, k, func(rec store.Record) (store.Entry, error) {
 		return c.meta.Rollback(ctx, rec, target.GenerationID, c.lasting(a, target.Entry))
 	})
 }
@@ -92,14 +94,14 @@ func (c *Cache) rollback(ctx context.Context, k Key, r rollback) (Entry, error) 
 // is unpinned. An earlier pin is replaced. A purge is stronger than a pin. The
 // errors are those of Rollback; ErrNoVersion: there is no entry, or it was written
 // by another service.
-func (c *Cache) Pin(ctx context.Context, k Key, d time.Duration) (Entry, error) {
+func (c *Cache) Pin(ctx context.Context, k store.Key, d time.Duration) (store.Entry, error) {
 	a, err := c.assertion(k, d)
 	if err != nil {
-		return Entry{}, fmt.Errorf("pinning %s: %w", k, err)
+		return store.Entry{}, fmt.Errorf("pinning %s: %w", k, err)
 	}
 	e, err := c.repin(ctx, k, a)
 	if err != nil {
-		return Entry{}, fmt.Errorf("pinning %s: %w", k, err)
+		return store.Entry{}, fmt.Errorf("pinning %s: %w", k, err)
 	}
 	c.log.Info("pinned", "key", k.String(), "generation", e.GenerationID, "until", e.PinnedUntil)
 	return e, nil
@@ -110,22 +112,22 @@ func (c *Cache) Pin(ctx context.Context, k Key, d time.Duration) (Entry, error) 
 // until a new one has been rendered. Of an entry that is not pinned, every node
 // drops its copy, which may be of a time when it was: no error. The errors are those
 // of Pin, without ErrPurged.
-func (c *Cache) Unpin(ctx context.Context, k Key) (Entry, error) {
-	e, err := c.repin(ctx, k, Assertion{Key: k, At: c.now()})
+func (c *Cache) Unpin(ctx context.Context, k store.Key) (store.Entry, error) {
+	e, err := c.repin(ctx, k, store.Assertion{Key: k, At: c.now()})
 	if err != nil {
-		return Entry{}, fmt.Errorf("unpinning %s: %w", k, err)
+		return store.Entry{}, fmt.Errorf("unpinning %s: %w", k, err)
 	}
 	c.log.Info("unpinned", "key", k.String(), "generation", e.GenerationID)
 	return e, nil
 }
 
-func (c *Cache) repin(ctx context.Context, k Key, a Assertion) (Entry, error) {
-	return c.assert(ctx, k, func(rec Record) (Entry, error) {
+func (c *Cache) repin(ctx context.Context, k store.Key, a store.Assertion) (store.Entry, error) {
+	return c.assert(ctx, k, func(rec store.Record) (store.Entry, error) {
 		if rec.Entry == nil {
-			return Entry{}, fmt.Errorf("%w: the page is not stored", ErrNoVersion)
+			return store.Entry{}, fmt.Errorf("%w: the page is not stored", store.ErrNoVersion)
 		}
 		if rec.Entry.Withdrawn {
-			return Entry{}, errWithdrawn()
+			return store.Entry{}, errWithdrawn()
 		}
 		return c.meta.Pin(ctx, rec, c.lasting(a, *rec.Entry))
 	})
@@ -140,31 +142,31 @@ const maxMoves = 5
 // would have been. This node drops its copy before assert returns, whatever the
 // outcome: it may have happened all the same. If we crash before, the log tells
 // the others.
-func (c *Cache) assert(ctx context.Context, k Key, declare func(Record) (Entry, error)) (Entry, error) {
+func (c *Cache) assert(ctx context.Context, k store.Key, declare func(store.Record) (store.Entry, error)) (store.Entry, error) {
 	pk, err := c.partition(k)
 	if err != nil {
-		return Entry{}, err
+		return store.Entry{}, err
 	}
 	defer c.reload(k)
 	for move := 1; ; move++ {
 		rec, _, err := c.read(ctx, k, pk)
 		if err != nil {
-			return Entry{}, err
+			return store.Entry{}, err
 		}
 		e, err := declare(rec)
-		if !errors.Is(err, ErrMoved) || move == maxMoves {
+		if !errors.Is(err, store.ErrMoved) || move == maxMoves {
 			return e, err
 		}
 	}
 }
 
 // assertion says that a page is pinned for d from now on.
-func (c *Cache) assertion(k Key, d time.Duration) (Assertion, error) {
+func (c *Cache) assertion(k store.Key, d time.Duration) (store.Assertion, error) {
 	now := c.now()
-	a := Assertion{Key: k, At: now, PinnedUntil: Forever(), Superseded: now.Add(c.cfg.Retention)}
+	a := store.Assertion{Key: k, At: now, PinnedUntil: store.Forever(), Superseded: now.Add(c.cfg.Retention)}
 	switch {
-	case d < 0 || d > maxInterval:
-		return a, fmt.Errorf("%w: a pin for %s is not possible: between a second and ten years are, or zero for one that does not end", ErrInvalidInput, d)
+	case d < 0 || d > store.MaxInterval:
+		return a, fmt.Errorf("%w: a pin for %s is not possible: between a second and ten years are, or zero for one that does not end", store.ErrInvalidInput, d)
 	case d > 0:
 		a.PinnedUntil = now.Add(d + time.Second - 1).Truncate(time.Second)
 	}
@@ -172,7 +174,7 @@ func (c *Cache) assertion(k Key, d time.Duration) (Assertion, error) {
 }
 
 // lasting has an assertion keep an entry in the table for as long as it is needed.
-func (c *Cache) lasting(a Assertion, e Entry) Assertion {
+func (c *Cache) lasting(a store.Assertion, e store.Entry) store.Assertion {
 	e.PinnedUntil = a.PinnedUntil
 	a.Expires = expiry(e, a.At, c.cfg.Retention)
 	return a

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 func (p *peer) versions(t *testing.T) []isr.Version {
@@ -62,7 +63,7 @@ func TestVersionsWithoutHistory(t *testing.T) {
 		if v := p.versions(t); len(v) != 1 || !v[0].Current {
 			t.Errorf("%+v, want the current one", v)
 		}
-		if _, err := p.Rollback(t.Context(), page); !errors.Is(err, isr.ErrNoVersion) {
+		if _, err := p.Rollback(t.Context(), page); !errors.Is(err, store.ErrNoVersion) {
 			t.Errorf("Rollback: %v", err)
 		}
 		tb.putForeign(page, "pages/theirs.html", "theirs")
@@ -92,7 +93,7 @@ func TestRollbackTo(t *testing.T) {
 		} {
 			e, err := p.Rollback(t.Context(), page, isr.RollbackTo(tt.to), isr.PinFor(90*time.Minute))
 			if tt.want == "" {
-				if !errors.Is(err, isr.ErrNoVersion) {
+				if !errors.Is(err, store.ErrNoVersion) {
 					t.Errorf("%s: %+v, %v", tt.name, e, err)
 				}
 				continue
@@ -113,7 +114,7 @@ func TestRollbackTo(t *testing.T) {
 			}
 			expect(t, get(p, "/"), want, "isr; hit")
 		}
-		if _, err := p.Rollback(t.Context(), page); !errors.Is(err, isr.ErrNoVersion) {
+		if _, err := p.Rollback(t.Context(), page); !errors.Is(err, store.ErrNoVersion) {
 			t.Errorf("from the oldest: %v", err)
 		}
 		if _, err := p.Rollback(t.Context(), page, isr.PinFor(-time.Second)); err == nil {
@@ -169,7 +170,7 @@ func TestRollbackBeatsARegenerationUnderWay(t *testing.T) {
 		if _, err := b.Rollback(t.Context(), page); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-forced; !errors.Is(err, isr.ErrMoved) {
+		if err := <-forced; !errors.Is(err, store.ErrMoved) {
 			t.Errorf("a forced regeneration: %v", err)
 		}
 		expect(t, get(a, "/"), "/ rendered 1", "isr; hit")
@@ -186,7 +187,7 @@ func TestRollbackBeatsARegenerationUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, <-visited, "/ rendered 2", "isr; hit")
-		if rec, err := a.store.Read(t.Context(), isr.HashedPartition(page)); err != nil || rec.Lock != nil {
+		if rec, err := a.store.Read(t.Context(), store.HashedPartition(page)); err != nil || rec.Lock != nil {
 			t.Errorf("the loser left %+v, %v", rec.Lock, err)
 		}
 	})
@@ -210,7 +211,7 @@ func TestRollbackDespiteAPublishInBetween(t *testing.T) {
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
 		b.store.rollback = func() { a.regenerateUnpinned(t) }
 		newest := isr.RollbackTo(b.versions(t)[0].GenerationID)
-		if _, err := b.Rollback(t.Context(), page, newest); !errors.Is(err, isr.ErrMoved) {
+		if _, err := b.Rollback(t.Context(), page, newest); !errors.Is(err, store.ErrMoved) {
 			t.Errorf("while others publish all the time: %v", err)
 		}
 	})
@@ -227,7 +228,7 @@ func TestPinnedPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		a, b := tb.peer("a", withHistory, site, nil), tb.peer("b", withHistory, site, nil)
-		if _, err := a.Pin(t.Context(), page, 0); !errors.Is(err, isr.ErrNoVersion) {
+		if _, err := a.Pin(t.Context(), page, 0); !errors.Is(err, store.ErrNoVersion) {
 			t.Errorf("of a page that is not stored: %v", err)
 		}
 		a.regenerate(t, 1)
@@ -235,7 +236,7 @@ func TestPinnedPage(t *testing.T) {
 		if left := time.Until(e.PinnedUntil); err != nil || left < time.Hour || left > time.Hour+time.Second {
 			t.Fatalf("pinned for %v, %v", left, err)
 		}
-		if _, err := b.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrPinned) {
+		if _, err := b.Regenerate(t.Context(), page); !errors.Is(err, store.ErrPinned) {
 			t.Errorf("Regenerate: %v", err)
 		}
 		time.Sleep(30 * time.Minute)
@@ -281,10 +282,10 @@ func TestPinIsSeenUnderTheLease(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := a.Regenerate(t.Context(), page); !errors.Is(err, isr.ErrPinned) || site.renders.Load() != 1 {
+		if _, err := a.Regenerate(t.Context(), page); !errors.Is(err, store.ErrPinned) || site.renders.Load() != 1 {
 			t.Errorf("%v after %d renders", err, site.renders.Load())
 		}
-		rec, err := b.store.Read(t.Context(), isr.HashedPartition(page))
+		rec, err := b.store.Read(t.Context(), store.HashedPartition(page))
 		if err != nil || rec.Lock != nil {
 			t.Errorf("the lease was not given back: %+v, %v", rec.Lock, err)
 		}
@@ -324,7 +325,7 @@ func TestPinnedPageThatIsPurged(t *testing.T) {
 		}
 		tb.purge(page, 7)
 		expect(t, get(b, "/"), "/ rendered 3", "isr; fwd=miss; fwd-status=200; stored")
-		if _, err := b.Rollback(t.Context(), page); !errors.Is(err, isr.ErrPurged) {
+		if _, err := b.Rollback(t.Context(), page); !errors.Is(err, store.ErrPurged) {
 			t.Errorf("to a generation that was purged: %v", err)
 		}
 	})

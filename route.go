@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/facetheory/isr/internal/canonical"
 )
 
 // DefaultStale is how long a page may be served after its freshness window
@@ -204,7 +206,7 @@ func validHeaderName(name string) bool {
 		return false
 	}
 	for i := range len(name) {
-		if c := name[i]; !isAlphanumeric(c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+		if c := name[i]; !canonical.IsAlphanumeric(c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
 			return false
 		}
 	}

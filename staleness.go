@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 // The log says within Config.Poll what others did to a page. A process that was
@@ -199,4 +201,25 @@ func (s *staleness) tell() {
 		s.c.log.Warn("pages are served from memory though the log was not read: others may have rolled them back",
 			"bound", s.bound)
 	}
+}
+
+// marks are what this process knows of the life of purge marks. All methods are safe
+// for concurrent use.
+type marks struct {
+	lifetime atomic.Int64 // in nanoseconds; 0: SEQ does not say, or was not read yet
+}
+
+// note takes note of what SEQ says. The lifetime in it only grows.
+func (m *marks) note(seq store.Sequence) {
+	for old := m.lifetime.Load(); old < int64(seq.MarkLifetime); old = m.lifetime.Load() {
+		if m.lifetime.CompareAndSwap(old, int64(seq.MarkLifetime)) {
+			return
+		}
+	}
+}
+
+// lasting is a cover with the lifetime that is known by now. It is on the hit path.
+func (m *marks) lasting(c store.PurgeState) store.PurgeState {
+	c.MarkLifetime = max(c.MarkLifetime, time.Duration(m.lifetime.Load()))
+	return c
 }

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A heldLog is a log whose answers are held back until they are released, or the
 // context ends.
 type heldLog struct {
-	isr.MetaStore
+	store.MetaStore
 	held  atomic.Pointer[chan struct{}] // nil: answers are not
 	polls atomic.Int64
 }
@@ -30,7 +31,7 @@ func (l *heldLog) hold() (release func()) {
 	}
 }
 
-func (l *heldLog) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+func (l *heldLog) Changes(ctx context.Context, after int64) ([]store.Change, error) {
 	l.polls.Add(1)
 	changes, err := l.MetaStore.Changes(ctx, after)
 	if held := l.held.Load(); held != nil {

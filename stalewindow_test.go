@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A flight may be under way for longer than the stale window of the page that it
@@ -42,13 +43,13 @@ func TestExpiredDuringItsFlight(t *testing.T) {
 
 // A losingStore says that the lease is lost once so many refreshes went well.
 type losingStore struct {
-	isr.MetaStore
+	store.MetaStore
 	good int
 }
 
-func (s *losingStore) Refresh(ctx context.Context, l isr.Lease) error {
+func (s *losingStore) Refresh(ctx context.Context, l store.Lease) error {
 	if s.good--; s.good == -1 {
-		return isr.ErrLeaseLost
+		return store.ErrLeaseLost
 	}
 	return s.MetaStore.Refresh(ctx, l)
 }
@@ -65,7 +66,7 @@ func TestExpiredBeforeItsFlightHadToWait(t *testing.T) {
 }
 
 // A slowShelf takes its time to open a body.
-type slowShelf struct{ isr.BodyStore }
+type slowShelf struct{ store.BodyStore }
 
 func (s slowShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	time.Sleep(10 * time.Second)
@@ -92,11 +93,11 @@ func TestExpiredOnItsWayToWhoJoined(t *testing.T) {
 
 // A dawdlingStore takes its time to record the end of a request.
 type dawdlingStore struct {
-	isr.MetaStore
+	store.MetaStore
 	delay time.Duration
 }
 
-func (s *dawdlingStore) EndRequest(ctx context.Context, l isr.Lease, end isr.RequestEnd) error {
+func (s *dawdlingStore) EndRequest(ctx context.Context, l store.Lease, end store.RequestEnd) error {
 	time.Sleep(s.delay)
 	return s.MetaStore.EndRequest(ctx, l, end)
 }

@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 // A useCounter estimates how often keys were asked for lately, in a fixed size
@@ -41,7 +43,7 @@ func newUseCounter() *useCounter {
 }
 
 // add counts a use, and returns how many there were with it.
-func (u *useCounter) add(k Key) int {
+func (u *useCounter) add(k store.Key) int {
 	at := u.places(k)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -58,7 +60,7 @@ func (u *useCounter) add(k Key) int {
 }
 
 // count returns how many uses there were lately.
-func (u *useCounter) count(k Key) int {
+func (u *useCounter) count(k store.Key) int {
 	at := u.places(k)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -66,7 +68,7 @@ func (u *useCounter) count(k Key) int {
 	return u.countLocked(at)
 }
 
-func (u *useCounter) places(k Key) (at [sketchRows]int) {
+func (u *useCounter) places(k store.Key) (at [sketchRows]int) {
 	h := maphash.Comparable(u.seed, k)
 	low, high := uint32(h), uint32(h>>32)|1
 	for row := range at {
@@ -99,7 +101,7 @@ func (u *useCounter) turnLocked() {
 
 // notWorthStoring says why a page that is not stored is not to be: it was not asked for
 // often enough, or there is no room. Empty if it is to be stored.
-func (s *search) notWorthStoring(rec Record) (detail string) {
+func (s *search) notWorthStoring(rec store.Record) (detail string) {
 	switch {
 	case rec.Entry != nil || s.force:
 		return ""

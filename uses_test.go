@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 func minUses(n int) func(*isr.Config) { return func(cfg *isr.Config) { cfg.MinUses = n } }
@@ -31,7 +32,7 @@ func TestMinUses(t *testing.T) {
 		get(h, "/rare")
 		time.Sleep(2 * time.Hour)
 		get(h, "/rare")
-		if rec := tb.record(isr.Key{Text: "example.com/rare"}); rec.Entry != nil {
+		if rec := tb.record(store.Key{Text: "example.com/rare"}); rec.Entry != nil {
 			t.Errorf("stored: %+v", rec.Entry)
 		}
 		other := tb.node(tb.store("b"), minUses(3)).Handler(isr.Route{}, site)
@@ -69,7 +70,7 @@ func TestNoRoom(t *testing.T) {
 			tb, site := newTable(t), newSite()
 			full := new(atomic.Bool)
 			h := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.MinUses, cfg.Full = uses, full.Load }).Handler(isr.Route{}, quick(site))
-			stored := isr.Key{Text: "example.com/new"}
+			stored := store.Key{Text: "example.com/new"}
 			get(h, "/")
 			time.Sleep(6 * time.Second)
 			get(h, "/")

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
 )
 
 // rendered is what a recorder makes of a body that comes in small parts.
@@ -15,7 +18,7 @@ func rendered(t *testing.T, coding string, body []byte) *response {
 	t.Helper()
 	rec := &recorder{
 		header: make(http.Header), limit: DefaultMaxBody, ended: make(chan struct{}),
-		judge: func(int, http.Header) verdict { return verdict{revalidate: 1} },
+		judge: func(int, http.Header) httpcache.Verdict { return httpcache.Verdict{Revalidate: 1} },
 	}
 	if coding != "" {
 		rec.header.Set("Content-Encoding", coding)
@@ -54,7 +57,7 @@ func TestBodiesHoldNoMoreThanTheirContent(t *testing.T) {
 		}
 	}
 	text := []byte(fmt.Sprintf("%x", plain))
-	if z := gzipBody("text/html", text); cap(z)-len(z) > len(z)/8 {
+	if z := httpcache.Gzip("text/html", text); cap(z)-len(z) > len(z)/8 {
 		t.Errorf("a compressed body of %d bytes holds %d more", len(z), cap(z)-len(z))
 	}
 }
@@ -62,7 +65,7 @@ func TestBodiesHoldNoMoreThanTheirContent(t *testing.T) {
 // The weight of a page counts what its slices hold, not only what is in them.
 func TestWeightCountsCapacity(t *testing.T) {
 	body := make([]byte, 10_000, 30_000)
-	p := newPage(Key{Text: "h/"}, Entry{Tags: []string{string(make([]byte, 5_000))}}, Cover{}, reading{}, body)
+	p := newPage(store.Key{Text: "h/"}, store.Entry{Tags: []string{string(make([]byte, 5_000))}}, store.PurgeState{}, reading{}, body)
 	if w := int(p.weight()); w < 30_000+5_000 || w > 30_000+5_000+4<<10 {
 		t.Errorf("weight %d of a page that holds 30,000 bytes of body and 5,000 of tags", w)
 	}

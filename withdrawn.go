@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/facetheory/isr/store"
 )
 
 // An origin withdraws a page by an answer that says that it is gone, or not to be
@@ -27,37 +29,22 @@ import (
 // If the store cannot be told, this process remembers the withdrawal in the negative
 // cache, and tells the store when it renders the page next.
 
-// withdraws says whether a response ends the stored copy of its page. What an error
-// such as 400 says of caching is about that answer, and not about the page.
-func withdraws(status int, h http.Header, d directives) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
-		http.StatusUnavailableForLegalReasons,
-		// Many sites send those who may not see a page to their login.
-		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return status < http.StatusBadRequest &&
-		(hasSetCookie(h) || d.has("private") || d.has("no-store") || d.has("no-cache") || d.has(malformed))
-}
-
 // withdrawable says that there is an entry to be withdrawn.
-func (s *search) withdrawable(rec Record) bool {
+func (s *search) withdrawable(rec store.Record) bool {
 	return rec.Entry != nil && (!rec.Entry.Withdrawn || s.ended) && !s.pinned(rec)
 }
 
 // withdraw ends the stored copy, and gives up the lease. overtaken: another writer was
 // there first. If we crash before the publish, the copy is as it was, and the next
 // render ends it.
-func (s *search) withdraw(ctx context.Context, lease Lease, read Record, seq int64, got rendering, at timing) (o outcome, overtaken bool) {
-	_, err := s.c.meta.Publish(ctx, lease, read, s.withdrawal(*read.Entry, at, seq), Publishing{
+func (s *search) withdraw(ctx context.Context, lease store.Lease, read store.Record, seq int64, got rendering, at timing) (o outcome, overtaken bool) {
+	_, err := s.c.meta.Publish(ctx, lease, read, s.withdrawal(*read.Entry, at, seq), store.PublishOptions{
 		Superseded: s.c.now().Add(s.c.cfg.Retention), Unpin: true, Reload: true, Key: s.key,
 	})
 	switch {
-	case errors.Is(err, ErrLeaseLost), errors.Is(err, ErrMoved):
+	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		s.c.log.Warn("overtaken while withdrawing", "key", s.key.String(), "error", err)
-		if errors.Is(err, ErrMoved) {
+		if errors.Is(err, store.ErrMoved) {
 			s.release(ctx, lease)
 		}
 		return outcome{refused: got.refused}, !s.force
@@ -75,7 +62,7 @@ func (s *search) withdraw(ctx context.Context, lease Lease, read Record, seq int
 // withdrawal describes the state of a page that was withdrawn: what nobody serves,
 // including clients that do not know Entry.Withdrawn. The body is kept, so that an
 // unchanged page that returns is not stored again.
-func (s *search) withdrawal(e Entry, at timing, seq int64) Entry {
+func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	e.GenerationID = s.c.newGenerationID()
 	e.GeneratedAt, e.Revalidate, e.Stale = at.generatedAt, 0, 0
 	e.Key, e.Route = s.key.Text, s.route.Name
@@ -100,10 +87,10 @@ func (s *search) endHere(at timing, refused string) {
 
 // endedHere says that an entry was withdrawn, though the store does not know. A pin
 // is stronger.
-func (s *search) endedHere(e *Entry) bool {
+func (s *search) endedHere(e *store.Entry) bool {
 	return e != nil && !e.Withdrawn && !e.PinnedUntil.After(s.c.now()) && s.c.negative.ended(s.key, e.GeneratedAt)
 }
 
 func errWithdrawn() error {
-	return fmt.Errorf("%w: the page was withdrawn by its origin; roll back to an older generation, or regenerate it", ErrNoVersion)
+	return fmt.Errorf("%w: the page was withdrawn by its origin; roll back to an older generation, or regenerate it", store.ErrNoVersion)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // answerOf answers with a status and a header line, "Name: value" or empty.
@@ -166,7 +167,7 @@ func TestForcedRegenerationWithdraws(t *testing.T) {
 			t.Errorf("Regenerate: %v", err)
 		}
 		notOld(t, "then", get(p, "/"))
-		if _, err := p.Pin(t.Context(), page, time.Hour); !errors.Is(err, isr.ErrNoVersion) || !strings.Contains(err.Error(), "withdrawn") {
+		if _, err := p.Pin(t.Context(), page, time.Hour); !errors.Is(err, store.ErrNoVersion) || !strings.Contains(err.Error(), "withdrawn") {
 			t.Errorf("Pin: %v", err)
 		}
 		site.answers(cacheable)
@@ -218,7 +219,7 @@ func TestWithdrawalUndoesNothing(t *testing.T) {
 func (tb *table) breakLease(t *testing.T) {
 	t.Helper()
 	s := tb.store("operator")
-	rec, err := s.Read(t.Context(), isr.HashedPartition(page))
+	rec, err := s.Read(t.Context(), store.HashedPartition(page))
 	if err == nil {
 		err = s.BreakLease(t.Context(), rec)
 	}

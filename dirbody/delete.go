@@ -7,14 +7,14 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // Delete removes a body, and the folders that it leaves empty. See
-// [isr.BodyStore]. It does not force the removal to disk: after a power failure
+// [store.BodyStore]. It does not force the removal to disk: after a power failure
 // the body may be there again, whole, and be deleted again.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := isr.ValidBodyKey(key); err != nil {
+	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("dirbody: %w", err)
 	}
 	if err := ctx.Err(); err != nil {

@@ -10,14 +10,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A file that may not be read is denied, and not missing.
 func TestDenied(t *testing.T) {
 	dir := t.TempDir()
-	store := open(t, dir)
-	if err := store.Put(t.Context(), "bodies/page/1", []byte("x")); err != nil {
+	bodies := open(t, dir)
+	if err := bodies.Put(t.Context(), "bodies/page/1", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	folder := filepath.Join(dir, "bodies")
@@ -30,10 +30,10 @@ func TestDenied(t *testing.T) {
 		}
 	})
 	unprivileged(t, func() {
-		_, _, openErr := store.Open(t.Context(), "bodies/page/1")
-		_, statErr := store.Stat(t.Context(), "bodies/page/2")
-		for call, err := range map[string]error{"Open": openErr, "Stat": statErr, "Delete": store.Delete(t.Context(), "bodies/page/1")} {
-			if !errors.Is(err, isr.ErrDenied) || errors.Is(err, isr.ErrNotFound) {
+		_, _, openErr := bodies.Open(t.Context(), "bodies/page/1")
+		_, statErr := bodies.Stat(t.Context(), "bodies/page/2")
+		for call, err := range map[string]error{"Open": openErr, "Stat": statErr, "Delete": bodies.Delete(t.Context(), "bodies/page/1")} {
+			if !errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%s: %v, want ErrDenied", call, err)
 			}
 		}

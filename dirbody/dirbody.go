@@ -1,5 +1,5 @@
 // Package dirbody keeps response bodies as files in a directory of this
-// machine. It is the [isr.BodyStore] of a site that needs nothing but a disk.
+// machine. It is the [store.BodyStore] of a site that needs nothing but a disk.
 //
 // The problem: a body must be whole or not there at all, for every reader and
 // after every crash, and a key must never get a second content.
@@ -34,7 +34,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // Modes of what the store makes.
@@ -43,14 +43,14 @@ const (
 	fileMode   = 0o600
 )
 
-// A Store is an [isr.BodyStore] in a directory. It is safe for concurrent use.
+// A Store is an [store.BodyStore] in a directory. It is safe for concurrent use.
 type Store struct {
 	dir     string // as given, for messages
 	root    *os.Root
 	writers *os.File // holds the shared lock of the live writers
 }
 
-var _ isr.BodyStore = (*Store)(nil)
+var _ store.BodyStore = (*Store)(nil)
 
 // Open opens the directory, and makes it if there is none. It removes what
 // crashed writers left unfinished, unless another process has the directory

@@ -12,14 +12,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/facetheory/isr"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/isrtest"
-	"golang.org/x/sync/errgroup"
+	"github.com/facetheory/isr/store"
 )
 
 func TestBodyStore(t *testing.T) {
-	isrtest.BodyStore(t, func(t *testing.T) isr.BodyStore { return open(t, t.TempDir()) })
+	isrtest.BodyStore(t, func(t *testing.T) store.BodyStore { return open(t, t.TempDir()) })
 }
 
 func open(t *testing.T, dir string) *dirbody.Store {
@@ -163,8 +164,8 @@ func TestDeleteTakesNoFolderFromAPut(t *testing.T) {
 
 func TestForeignFilesArePassedOver(t *testing.T) {
 	dir := t.TempDir()
-	store := open(t, dir)
-	if err := store.Put(t.Context(), "bodies/1", []byte("1")); err != nil {
+	bodies := open(t, dir)
+	if err := bodies.Put(t.Context(), "bodies/1", []byte("1")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "bodies", "folder.body"), 0o700); err != nil {
@@ -175,10 +176,10 @@ func TestForeignFilesArePassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := list(t, store, ""); !slices.Equal(got, []string{"bodies/1"}) {
+	if got := list(t, bodies, ""); !slices.Equal(got, []string{"bodies/1"}) {
 		t.Errorf("listed %q", got)
 	}
-	if _, _, err := store.Open(t.Context(), "bodies/folder"); err == nil || errors.Is(err, isr.ErrNotFound) {
+	if _, _, err := bodies.Open(t.Context(), "bodies/folder"); err == nil || errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a folder in the place of a body: %v", err)
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"path"
 	"strings"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // listBatch is how many names are read from a folder at a time.
 const listBatch = 256
 
 // List yields the bodies whose keys begin with prefix, which may end within an
-// element. See [isr.BodyStore]. It reads only the folders that can hold such
+// element. See [store.BodyStore]. It reads only the folders that can hold such
 // keys. A body that is put or deleted meanwhile may or may not be
 // listed. Files that the store did not make are passed over.
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo, error] {
-	return func(yield func(isr.BodyInfo, error) bool) {
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
 		start, startKey := ".", ""
 		if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
-			if isr.ValidBodyKey(prefix[:i]) != nil {
+			if store.ValidBodyKey(prefix[:i]) != nil {
 				return // no key begins so
 			}
 			start, startKey = folderName(prefix[:i]), prefix[:i+1]
 		}
 		l := lister{store: s, ctx: ctx, prefix: prefix, yield: yield}
 		if _, err := l.walk(start, startKey); err != nil {
-			yield(isr.BodyInfo{}, fmt.Errorf("dirbody: list bodies %q in %s: %w", prefix, s.dir, contract(err)))
+			yield(store.BodyInfo{}, fmt.Errorf("dirbody: list bodies %q in %s: %w", prefix, s.dir, contract(err)))
 		}
 	}
 }
@@ -41,7 +41,7 @@ type lister struct {
 	store  *Store
 	ctx    context.Context
 	prefix string
-	yield  func(isr.BodyInfo, error) bool
+	yield  func(store.BodyInfo, error) bool
 }
 
 // walk lists the folder at name, whose keys begin with key. It says whether
@@ -86,7 +86,7 @@ func (l *lister) visit(name, key string) (more bool, err error) {
 			return l.walk(name, key)
 		}
 	case body:
-		if strings.HasPrefix(key, l.prefix) && isr.ValidBodyKey(key) == nil {
+		if strings.HasPrefix(key, l.prefix) && store.ValidBodyKey(key) == nil {
 			return l.yieldBody(name, key)
 		}
 	case foreign:
@@ -105,5 +105,5 @@ func (l *lister) yieldBody(name, key string) (more bool, err error) {
 	if !info.Mode().IsRegular() {
 		return true, nil
 	}
-	return l.yield(isr.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil), nil
+	return l.yield(store.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil), nil
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 func FuzzFileName(f *testing.F) {
@@ -13,7 +13,7 @@ func FuzzFileName(f *testing.F) {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
-		if isr.ValidBodyKey(key) != nil {
+		if store.ValidBodyKey(key) != nil {
 			return
 		}
 		name := fileName(key)

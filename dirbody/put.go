@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // placeAttempts bounds how often a Put starts again because a Delete in the
@@ -17,10 +17,10 @@ import (
 const placeAttempts = 100
 
 // Put stores a body under a new key, and returns once it is on disk. See
-// [isr.BodyStore]. A context that ends is noticed between the steps, not
+// [store.BodyStore]. A context that ends is noticed between the steps, not
 // while the disk works.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
-	if err := isr.ValidBodyKey(key); err != nil {
+	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("dirbody: %w", err)
 	}
 	if err := s.put(ctx, fileName(key), body); err != nil {
@@ -77,7 +77,7 @@ func (s *Store) place(temp, name string, body []byte) error {
 	return fmt.Errorf("not placed in %d attempts: %w", placeAttempts, err)
 }
 
-// compare returns nil if the file holds exactly body, isr.ErrExists if it holds
+// compare returns nil if the file holds exactly body, store.ErrExists if it holds
 // anything else, and fs.ErrNotExist if it is gone. Whoever placed the file had
 // forced its content to disk before.
 func (s *Store) compare(name string, body []byte) error {
@@ -87,7 +87,7 @@ func (s *Store) compare(name string, body []byte) error {
 	}
 	defer f.Close()
 	if length != int64(len(body)) {
-		return isr.ErrExists
+		return store.ErrExists
 	}
 	buffer := make([]byte, min(len(body), 64<<10))
 	for len(body) > 0 {
@@ -96,7 +96,7 @@ func (s *Store) compare(name string, body []byte) error {
 			return err
 		}
 		if !bytes.Equal(buffer[:n], body[:n]) {
-			return isr.ErrExists
+			return store.ErrExists
 		}
 		body = body[n:]
 	}

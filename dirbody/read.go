@@ -9,19 +9,19 @@ import (
 	"os"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // usedEvery is how exactly the use of a body is noted.
 const usedEvery = 10 * time.Minute
 
-// Open opens a body. See [isr.BodyStore]. The reader is an [*os.File], which
+// Open opens a body. See [store.BodyStore]. The reader is an [*os.File], which
 // net/http sends without copying; it outlives a Delete, and Close of the store.
 //
 // It notes the use as the body's time of modification, every ten minutes at most:
-// [isr.Evict] goes by it, after a restart too.
+// [gc.Evict] goes by it, after a restart too.
 func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	if err := isr.ValidBodyKey(key); err != nil {
+	if err := store.ValidBodyKey(key); err != nil {
 		return nil, 0, fmt.Errorf("dirbody: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
@@ -37,22 +37,22 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	return f, length, nil
 }
 
-// Stat describes a body. See [isr.BodyStore].
-func (s *Store) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
-	if err := isr.ValidBodyKey(key); err != nil {
-		return isr.BodyInfo{}, fmt.Errorf("dirbody: %w", err)
+// Stat describes a body. See [store.BodyStore].
+func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
+	if err := store.ValidBodyKey(key); err != nil {
+		return store.BodyInfo{}, fmt.Errorf("dirbody: %w", err)
 	}
 	if err := ctx.Err(); err != nil {
-		return isr.BodyInfo{}, s.failed("stat", key, err)
+		return store.BodyInfo{}, s.failed("stat", key, err)
 	}
 	info, err := s.root.Lstat(fileName(key))
 	if err == nil {
 		err = mustBeRegular(info)
 	}
 	if err != nil {
-		return isr.BodyInfo{}, s.failed("stat", key, err)
+		return store.BodyInfo{}, s.failed("stat", key, err)
 	}
-	return isr.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil
+	return store.BodyInfo{Key: key, Length: info.Size(), ModifiedAt: info.ModTime()}, nil
 }
 
 func (s *Store) openFile(name string) (*os.File, int64, error) {
@@ -83,9 +83,9 @@ func mustBeRegular(info fs.FileInfo) error {
 func contract(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %w", isr.ErrNotFound, err)
+		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: %w", isr.ErrDenied, err)
+		return fmt.Errorf("%w: %w", store.ErrDenied, err)
 	}
 	return err
 }

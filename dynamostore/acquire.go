@@ -7,23 +7,23 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Acquire implements [isr.MetaStore]. A d that is not positive is refused.
+// Acquire implements [store.MetaStore]. A d that is not positive is refused.
 //
 // A request whose reply was lost is repeated under the same token: if the row
 // that refuses it carries that token, the first one was carried out and the
 // lease is ours. If the answer stays out, or the caller gives up, the row is
 // deleted by its token before Acquire returns, within CallTimeout and whatever
 // becomes of ctx; only if that is not answered either does the error wrap
-// [isr.ErrUnknownOutcome], and then the worst that remains is a lease that
+// [store.ErrUnknownOutcome], and then the worst that remains is a lease that
 // nobody uses until it expires.
 //
 // With a claim the same holds of its record, which counts as failed if it was
 // begun and given back: it may be made again.
-func (s *Store) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+func (s *Store) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
 	l, err := s.acquireAs(ctx, pk, d, claim)
 	if err != nil {
 		return nil, fmt.Errorf("acquire the lease of %s: %w", pk, err)
@@ -31,7 +31,7 @@ func (s *Store) Acquire(ctx context.Context, pk string, d time.Duration, claim *
 	return l, nil
 }
 
-func (s *Store) acquireAs(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (*lease, error) {
+func (s *Store) acquireAs(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (*lease, error) {
 	if claim != nil {
 		return s.acquireFor(ctx, pk, d, claim)
 	}
@@ -96,7 +96,7 @@ func (l *lease) contest(refusal *tabletheory.ConditionError, started time.Time) 
 		l.granted(int64(found.ExpiresAt), started)
 		return l, nil
 	}
-	return nil, &isr.HeldError{Lock: found.lock()}
+	return nil, &store.HeldError{Lock: found.lock()}
 }
 
 // abandon makes sure that a lease whose acquisition was not answered is nobody's.
@@ -111,7 +111,7 @@ func (s *Store) abandon(ctx context.Context, l *lease, cause error) error {
 	}
 	s.config.Logger.Warn("isr: settled an unanswered acquisition", slog.String("pk", l.pk), slog.Any("cause", cause), slog.Any("err", err))
 	if err != nil {
-		return fmt.Errorf("%w: %w; giving it back: %w", isr.ErrUnknownOutcome, cause, err)
+		return fmt.Errorf("%w: %w; giving it back: %w", store.ErrUnknownOutcome, cause, err)
 	}
 	return cause
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // BenchmarkStore measures what each method costs on the embedded engine in
@@ -45,13 +45,13 @@ func BenchmarkStore(b *testing.B) {
 		}
 	})
 	b.Run("Publish", func(b *testing.B) {
-		store := benchStore(b)
+		meta := benchStore(b)
 		b.ReportAllocs()
 		for b.Loop() {
 			b.StopTimer()
-			l, read := benchAcquire(b, store), benchRead(b, store)
+			l, read := benchAcquire(b, meta), benchRead(b, meta)
 			b.StartTimer()
-			if _, err := store.Publish(context.Background(), l, read, benchEntry(), isr.Publishing{}); err != nil {
+			if _, err := meta.Publish(context.Background(), l, read, benchEntry(), store.PublishOptions{}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -86,7 +86,7 @@ func benchStore(b *testing.B) *dynamostore.Store {
 	return store
 }
 
-func benchAcquire(b *testing.B, store *dynamostore.Store) isr.Lease {
+func benchAcquire(b *testing.B, store *dynamostore.Store) store.Lease {
 	l, err := store.Acquire(context.Background(), pk, time.Hour, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -94,7 +94,7 @@ func benchAcquire(b *testing.B, store *dynamostore.Store) isr.Lease {
 	return l
 }
 
-func benchRead(b *testing.B, store *dynamostore.Store) isr.Record {
+func benchRead(b *testing.B, store *dynamostore.Store) store.Record {
 	record, err := store.Read(context.Background(), pk)
 	if err != nil || record.Malformed != nil {
 		b.Fatal(err, record.Malformed)
@@ -102,22 +102,22 @@ func benchRead(b *testing.B, store *dynamostore.Store) isr.Record {
 	return record
 }
 
-func benchRelease(b *testing.B, store *dynamostore.Store, l isr.Lease) {
+func benchRelease(b *testing.B, store *dynamostore.Store, l store.Lease) {
 	if err := store.Release(context.Background(), l); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func benchPublish(b *testing.B, store *dynamostore.Store, l isr.Lease) {
-	if _, err := store.Publish(context.Background(), l, benchRead(b, store), benchEntry(), isr.Publishing{}); err != nil {
+func benchPublish(b *testing.B, meta *dynamostore.Store, l store.Lease) {
+	if _, err := meta.Publish(context.Background(), l, benchRead(b, meta), benchEntry(), store.PublishOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
 
 // benchEntry is an entry as pages have it.
-func benchEntry() isr.Entry {
+func benchEntry() store.Entry {
 	now := time.Now()
-	return isr.Entry{
+	return store.Entry{
 		BodyKey: "bodies/5f1c/0123456789abcdef", GeneratedAt: now, Revalidate: time.Minute, ETag: `"0123456789abcdef"`,
 		Expires: now.Add(24 * time.Hour), GenerationID: "0123456789abcdef", Key: "https example.com /products/17",
 		Route: "product", Status: http.StatusOK, Length: 31_415, Tags: []string{"product-17", "products"}, Stale: time.Hour,

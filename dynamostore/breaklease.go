@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// BreakLease implements [isr.MetaStore]. If the record shows no lease there is
+// BreakLease implements [store.MetaStore]. If the record shows no lease there is
 // nothing to free: no error. A lease without a token, which another service took,
 // counts as moved once it was refreshed.
 //
@@ -16,7 +16,7 @@ import (
 // token: whoever repeats it because a reply was lost, this package or the SDK
 // beneath it, is told what became of the first. So ErrMoved is said only if the
 // lease was not freed by this call, and any other error leaves that open.
-func (s *Store) BreakLease(ctx context.Context, read isr.Record) error {
+func (s *Store) BreakLease(ctx context.Context, read store.Record) error {
 	ctx = s.during(ctx, "break lease")
 	f, err := fenceOf(read)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Store) BreakLease(ctx context.Context, read isr.Record) error {
 	request := s.newRequest([]action{{opLock, func(tx *tabletheory.TransactionBuilder) { tx.Delete(lock, same) }}})
 	switch err := s.try(ctx, request.send); {
 	case tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed:
-		return fmt.Errorf("break the lease of %s: %w%s", f.pk, isr.ErrMoved, whoHasIt(err))
+		return fmt.Errorf("break the lease of %s: %w%s", f.pk, store.ErrMoved, whoHasIt(err))
 	case err != nil:
 		return fmt.Errorf("break the lease of %s: %w", f.pk, err)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // TestBreakForeignLease: rows of other services, and malformed ones, can be freed.
@@ -33,7 +33,7 @@ func TestBreakForeignLease(t *testing.T) {
 			read := f.read()
 			f.raw.set(pk, "LOCK", test.after)
 			err := f.store.BreakLease(t.Context(), read)
-			if test.free && err != nil || !test.free && !errors.Is(err, isr.ErrMoved) {
+			if test.free && err != nil || !test.free && !errors.Is(err, store.ErrMoved) {
 				t.Errorf("%s: BreakLease: %v, want it freed=%t", name, err, test.free)
 			}
 			if gone := f.raw.get(pk, "LOCK") == nil; gone != (test.free || test.after == nil) {
@@ -54,7 +54,7 @@ func TestBreakLeaseUnderFaults(t *testing.T) {
 			t.Errorf("BreakLease: %v", err)
 		}
 		r.api.deliver()
-		if err := r.store.Refresh(t.Context(), l); !errors.Is(err, isr.ErrLeaseLost) {
+		if err := r.store.Refresh(t.Context(), l); !errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("Refresh by the holder: %v, want ErrLeaseLost", err)
 		}
 	})
@@ -67,7 +67,7 @@ func TestBreakLeaseThatIsTaken(t *testing.T) {
 		r := newRig(t, db)
 		begin(t, r.store, pk)
 		read := r.readPage(t, pk)
-		var next isr.Lease
+		var next store.Lease
 		r.api.arm([]fault{lostReply}, false, func(n int) {
 			if n == 2 {
 				next, _ = begin(t, r.store, pk)
@@ -101,15 +101,15 @@ func TestBreakLeaseThatTheSDKRepeats(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.acquire()
-		store := newStore(t, eagerAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
-		read, err := store.Read(t.Context(), pk)
+		meta := newStore(t, eagerAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
+		read, err := meta.Read(t.Context(), pk)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := store.BreakLease(t.Context(), read); err != nil {
+		if err := meta.BreakLease(t.Context(), read); err != nil {
 			t.Errorf("BreakLease: %v", err)
 		}
-		if err := store.BreakLease(t.Context(), read); !errors.Is(err, isr.ErrMoved) {
+		if err := meta.BreakLease(t.Context(), read); !errors.Is(err, store.ErrMoved) {
 			t.Errorf("BreakLease of what is gone: %v, want ErrMoved", err)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -15,7 +15,7 @@ import (
 // nobody else. Both rows are read before, which costs two read units and four
 // write units where a plain acquisition costs one write unit: what a transaction
 // replaces is not told, and it is refused without saying all that is wrong.
-func (s *Store) acquireFor(ctx context.Context, pk string, d time.Duration, c *isr.Claim) (*lease, error) {
+func (s *Store) acquireFor(ctx context.Context, pk string, d time.Duration, c *store.Claim) (*lease, error) {
 	ctx = s.during(ctx, "acquire with request")
 	l, err := s.newLease(ctx, pk, d)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) acquireFor(ctx context.Context, pk string, d time.Duration, c *i
 }
 
 // claim asks until there is an answer, or for as long as an ordinary operation.
-func (l *lease) claim(ctx context.Context, c *isr.Claim) error {
+func (l *lease) claim(ctx context.Context, c *store.Claim) error {
 	s, started := l.store, time.Now()
 	var next *claiming
 	unanswered := false // what was asked may have been carried out
@@ -72,7 +72,7 @@ func (l *lease) claim(ctx context.Context, c *isr.Claim) error {
 
 // contestClaim reads the rows that refused us: nil if they are ours. Otherwise it
 // is what is said to somebody for whom others are faster time and again.
-func (l *lease) contestClaim(why refusal, c *isr.Claim, refused error) error {
+func (l *lease) contestClaim(why refusal, c *store.Claim, refused error) error {
 	if reason, ok := why[opLock]; ok {
 		var lock lockRow
 		switch err := reason.Decode(&lock); {
@@ -86,25 +86,25 @@ func (l *lease) contestClaim(why refusal, c *isr.Claim, refused error) error {
 		}
 		// Its time may be over by now: it was held, or another's failure, when it
 		// refused us.
-		return &isr.HeldError{Lock: lock.lock()}
+		return &store.HeldError{Lock: lock.lock()}
 	}
 	var r requestRow
 	if err := why[opRequest].Decode(&r); err != nil {
 		return errors.Join(refused, err)
 	}
 	earlier := *r.request(c.Key)
-	if err := earlier.Standing(*c, l.store.config.Now()); err != nil {
+	if err := earlier.CheckClaim(*c, l.store.config.Now()); err != nil {
 		return err
 	}
 	// Claimed since we looked, whatever became of it.
-	return &isr.RequestError{Request: earlier, Err: isr.ErrRequestInProgress}
+	return &store.RequestError{Record: earlier, Err: store.ErrRequestInProgress}
 }
 
 // claimFailed is the error of a claim. The rows of others are an answer; after
 // anything else a request that was not answered may have made them ours.
 func (l *lease) claimFailed(ctx context.Context, err error, unanswered bool) error {
-	_, answered := errors.AsType[*isr.RequestError](err)
-	_, held := errors.AsType[*isr.HeldError](err)
+	_, answered := errors.AsType[*store.RequestError](err)
+	_, held := errors.AsType[*store.HeldError](err)
 	if !unanswered || answered || held {
 		return err
 	}
@@ -121,9 +121,9 @@ type claiming struct {
 	asked     time.Time // before it was sent, on the monotonic clock
 }
 
-// look reads what there is, and prepares to replace it: a *isr.RequestError or a
-// *isr.HeldError if it is not to be replaced.
-func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
+// look reads what there is, and prepares to replace it: a *store.RequestError or a
+// *store.HeldError if it is not to be replaced.
+func (l *lease) look(ctx context.Context, c *store.Claim) (*claiming, error) {
 	s := l.store
 	stored, earlier, err := s.findRequest(ctx, l.pk, c.Key)
 	if err != nil {
@@ -139,12 +139,12 @@ func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
 		return &claiming{mine: true}, nil
 	}
 	if earlier != nil {
-		if err := earlier.Standing(*c, now); err != nil {
+		if err := earlier.CheckClaim(*c, now); err != nil {
 			return nil, err
 		}
 	}
 	if found := lock.lock(); found.HeldAt(now) {
-		return nil, &isr.HeldError{Lock: found}
+		return nil, &store.HeldError{Lock: found}
 	}
 	expiresAt := expiry(now, l.duration)
 	return &claiming{
@@ -154,10 +154,10 @@ func (l *lease) look(ctx context.Context, c *isr.Claim) (*claiming, error) {
 
 // claimRequest states both rows. If we crash once it is carried out, the lease
 // expires, and the request may be taken over at the same moment.
-func (l *lease) claimRequest(c *isr.Claim, storedLock, stored row, now time.Time, expiresAt int64) *request {
+func (l *lease) claimRequest(c *store.Claim, storedLock, stored row, now time.Time, expiresAt int64) *request {
 	s := l.store
 	lock, free := l.lockRow(expiresAt), l.isFreeAfter(storedLock, now)
-	r := l.attempt.row(s, l.pk, isr.RequestStarted, expiresAt)
+	r := l.attempt.row(s, l.pk, store.RequestStarted, expiresAt)
 	r.Hash = c.Hash
 	return s.newRequest([]action{
 		{opLock, func(tx *tabletheory.TransactionBuilder) { tx.Put(lock, free) }},
@@ -169,5 +169,5 @@ func (l *lease) claimRequest(c *isr.Claim, storedLock, stored row, now time.Time
 // abandonRequest sees to it that a request of ours which nobody will carry out
 // can be made again. It is called once the lease is nobody's.
 func (l *lease) abandonRequest(ctx context.Context, cause error) error {
-	return l.store.endRequest(ctx, false, l, isr.RequestEnd{Failure: fmt.Sprintf("it was not begun: %v", cause)})
+	return l.store.endRequest(ctx, false, l, store.RequestEnd{Failure: fmt.Sprintf("it was not begun: %v", cause)})
 }

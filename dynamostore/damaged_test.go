@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -28,7 +28,7 @@ func TestDamagedTableFailsFast(t *testing.T) {
 	damage(t, path)
 
 	began := time.Now()
-	_, err = f.store.Publish(t.Context(), lease, read, f.entry("2"), isr.Publishing{})
+	_, err = f.store.Publish(t.Context(), lease, read, f.entry("2"), store.PublishOptions{})
 	if !errors.Is(err, localdynamo.ErrCorrupt) || dynamostore.OutcomeOf(err) != tabletheory.Refused {
 		t.Errorf("Publish: %s, %v", dynamostore.OutcomeOf(err), err)
 	}

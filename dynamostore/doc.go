@@ -1,5 +1,5 @@
 // Package dynamostore keeps the metadata and the leases of cached pages in one
-// DynamoDB table: it is the [isr.MetaStore] of a fleet.
+// DynamoDB table: it is the [store.MetaStore] of a fleet.
 //
 // # Problem
 //

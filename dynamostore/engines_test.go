@@ -12,10 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // An engine is what tables are made on.
@@ -95,7 +95,7 @@ func TestMetaStore(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		isrtest.MetaStore(t, func(t *testing.T) isrtest.MetaStoreOpener {
 			table := newTable(t, db)
-			return func(owner string, now func() time.Time) isr.MetaStore {
+			return func(owner string, now func() time.Time) store.MetaStore {
 				return newStore(t, db, table, dynamostore.Config{Owner: owner, Now: now})
 			}
 		})

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // TestWholeSeconds: Publish returns what a reader will find.
@@ -18,7 +18,7 @@ func TestWholeSeconds(t *testing.T) {
 		next.GeneratedAt = next.GeneratedAt.Add(700 * time.Millisecond)
 		next.Expires = next.Expires.Add(time.Nanosecond)
 		next.AssertedAt = next.AssertedAt.Add(time.Millisecond)
-		next.PinnedUntil = isr.Forever().Add(999 * time.Millisecond)
+		next.PinnedUntil = store.Forever().Add(999 * time.Millisecond)
 		next.Revalidate, next.Stale = 10*time.Millisecond, 11*365*24*time.Hour
 		got := f.publish(next)
 		want := f.entry("g1")
@@ -55,25 +55,25 @@ func milliseconds(t time.Time) time.Time { return time.Unix(t.UnixMilli(), 0) }
 func TestInvalidCalls(t *testing.T) {
 	f := newFixture(t, localDynamo(t))
 	ctx := t.Context()
-	acquire := func(pk string, d time.Duration, c *isr.Claim) error {
+	acquire := func(pk string, d time.Duration, c *store.Claim) error {
 		_, err := f.store.Acquire(ctx, pk, d, c)
 		return err
 	}
 	for name, tt := range map[string]struct {
 		err, want error
 	}{
-		"no duration":         {acquire(pk, 0, nil), isr.ErrInvalidInput},
-		"a negative one":      {acquire(pk, -time.Second, nil), isr.ErrInvalidInput},
-		"kept for less":       {acquire(pk, time.Second, &isr.Claim{Key: "k", Hash: "h", Keep: -time.Second}), isr.ErrInvalidInput},
-		"no partition":        {acquire("", time.Second, nil), isr.ErrInvalidKey},
-		"a long partition":    {acquire(strings.Repeat("x", 2049), time.Second, nil), isr.ErrInvalidKey},
-		"not text":            {acquire("CACHE#\xff", time.Second, nil), isr.ErrInvalidKey},
-		"a claim of none":     {acquire("", time.Second, &isr.Claim{Key: "k", Hash: "h"}), isr.ErrInvalidKey},
-		"read of none":        {second(f.store.Read(ctx, "")), isr.ErrInvalidKey},
-		"versions of none":    {second(f.store.Versions(ctx, "")), isr.ErrInvalidKey},
-		"body keys of none":   {second(f.store.BodyKeys(ctx, "")), isr.ErrInvalidKey},
-		"requests of none":    {third(f.store.Request(ctx, "", "k")), isr.ErrInvalidKey},
-		"a tenant with a '#'": {second(f.store.Pin(ctx, f.published(), isr.Assertion{Key: isr.Key{Tenant: "a#b", Text: "h/"}})), isr.ErrInvalidKey},
+		"no duration":         {acquire(pk, 0, nil), store.ErrInvalidInput},
+		"a negative one":      {acquire(pk, -time.Second, nil), store.ErrInvalidInput},
+		"kept for less":       {acquire(pk, time.Second, &store.Claim{Key: "k", Hash: "h", Keep: -time.Second}), store.ErrInvalidInput},
+		"no partition":        {acquire("", time.Second, nil), store.ErrInvalidKey},
+		"a long partition":    {acquire(strings.Repeat("x", 2049), time.Second, nil), store.ErrInvalidKey},
+		"not text":            {acquire("CACHE#\xff", time.Second, nil), store.ErrInvalidKey},
+		"a claim of none":     {acquire("", time.Second, &store.Claim{Key: "k", Hash: "h"}), store.ErrInvalidKey},
+		"read of none":        {second(f.store.Read(ctx, "")), store.ErrInvalidKey},
+		"versions of none":    {second(f.store.Versions(ctx, "")), store.ErrInvalidKey},
+		"body keys of none":   {second(f.store.BodyKeys(ctx, "")), store.ErrInvalidKey},
+		"requests of none":    {third(f.store.RequestRecord(ctx, "", "k")), store.ErrInvalidKey},
+		"a tenant with a '#'": {second(f.store.Pin(ctx, f.published(), store.Assertion{Key: store.Key{Tenant: "a#b", Text: "h/"}})), store.ErrInvalidKey},
 	} {
 		if !errors.Is(tt.err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, tt.err, tt.want)
@@ -82,7 +82,7 @@ func TestInvalidCalls(t *testing.T) {
 	// Once the clock is moved, at last: leases of the year 58,000 would never end.
 	good := f.clock.Now()
 	f.clock.Set(milliseconds(good))
-	if err := acquire(pk, time.Second, nil); !errors.Is(err, isr.ErrInvalidInput) {
+	if err := acquire(pk, time.Second, nil); !errors.Is(err, store.ErrInvalidInput) {
 		t.Errorf("a clock in milliseconds: %v, want ErrInvalidInput", err)
 	}
 	f.clock.Set(good)
@@ -97,7 +97,7 @@ func second[A any](_ A, err error) error { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
 // published is the record of a page that has an entry.
-func (f *fixture) published() isr.Record {
+func (f *fixture) published() store.Record {
 	f.t.Helper()
 	f.publish(f.entry("g1"))
 	return f.read()
@@ -110,39 +110,39 @@ func TestUnpublishable(t *testing.T) {
 		f := newFixture(t, db)
 		want := f.publish(f.entry("g1"))
 		l := f.acquire()
-		for name, spoil := range map[string]func(*isr.Entry){
-			"BodyKey":              func(e *isr.Entry) { e.BodyKey = "" },
-			"GenerationID":         func(e *isr.Entry) { e.GenerationID = "" },
-			"GeneratedAt":          func(e *isr.Entry) { e.GeneratedAt = time.Time{} },
-			"status":               func(e *isr.Entry) { e.Status = 0 },
-			"length":               func(e *isr.Entry) { e.Length = -1 },
-			"windows":              func(e *isr.Entry) { e.Revalidate = -time.Second },
-			"windows 1m0s and -1s": func(e *isr.Entry) { e.Stale = -time.Second },
-			"render time -1s":      func(e *isr.Entry) { e.RenderTime = -time.Second },
-			"GeneratedAt is":       func(e *isr.Entry) { e.GeneratedAt = milliseconds(e.GeneratedAt) },
-			"Expires":              func(e *isr.Entry) { e.Expires = milliseconds(e.Expires) },
-			"PinnedUntil":          func(e *isr.Entry) { e.PinnedUntil = milliseconds(e.PinnedUntil) },
-			"AssertedAt":           func(e *isr.Entry) { e.AssertedAt = time.Unix(-1, 0) },
-			"purge sequence":       func(e *isr.Entry) { e.PurgeSeq = -1 },
-			"ETag":                 func(e *isr.Entry) { e.ETag = "\"caf\xe9\"" },
-			"a tag":                func(e *isr.Entry) { e.Tags = []string{"ok", "caf\xe9"} },
-			"a header name":        func(e *isr.Entry) { e.Header = http.Header{"X-\xe9": nil} },
-			"Key":                  func(e *isr.Entry) { e.Key = "\xff" },
-			"maximum allowed size": func(e *isr.Entry) { e.Header = http.Header{"X-Long": {strings.Repeat("x", 500<<10)}} },
+		for name, spoil := range map[string]func(*store.Entry){
+			"BodyKey":              func(e *store.Entry) { e.BodyKey = "" },
+			"GenerationID":         func(e *store.Entry) { e.GenerationID = "" },
+			"GeneratedAt":          func(e *store.Entry) { e.GeneratedAt = time.Time{} },
+			"status":               func(e *store.Entry) { e.Status = 0 },
+			"length":               func(e *store.Entry) { e.Length = -1 },
+			"windows":              func(e *store.Entry) { e.Revalidate = -time.Second },
+			"windows 1m0s and -1s": func(e *store.Entry) { e.Stale = -time.Second },
+			"render time -1s":      func(e *store.Entry) { e.RenderTime = -time.Second },
+			"GeneratedAt is":       func(e *store.Entry) { e.GeneratedAt = milliseconds(e.GeneratedAt) },
+			"Expires":              func(e *store.Entry) { e.Expires = milliseconds(e.Expires) },
+			"PinnedUntil":          func(e *store.Entry) { e.PinnedUntil = milliseconds(e.PinnedUntil) },
+			"AssertedAt":           func(e *store.Entry) { e.AssertedAt = time.Unix(-1, 0) },
+			"purge sequence":       func(e *store.Entry) { e.PurgeSeq = -1 },
+			"ETag":                 func(e *store.Entry) { e.ETag = "\"caf\xe9\"" },
+			"a tag":                func(e *store.Entry) { e.Tags = []string{"ok", "caf\xe9"} },
+			"a header name":        func(e *store.Entry) { e.Header = http.Header{"X-\xe9": nil} },
+			"Key":                  func(e *store.Entry) { e.Key = "\xff" },
+			"maximum allowed size": func(e *store.Entry) { e.Header = http.Header{"X-Long": {strings.Repeat("x", 500<<10)}} },
 		} {
 			next := f.entry("g2")
 			spoil(&next)
-			_, err := f.store.Publish(t.Context(), l, f.read(), next, isr.Publishing{})
+			_, err := f.store.Publish(t.Context(), l, f.read(), next, store.PublishOptions{})
 			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), pk) {
 				t.Errorf("Publish: %v, want an error that names %s and %s", err, name, pk)
 			}
 			// What is too large only DynamoDB knows.
-			if !errors.Is(err, isr.ErrInvalidInput) && name != "maximum allowed size" {
+			if !errors.Is(err, store.ErrInvalidInput) && name != "maximum allowed size" {
 				t.Errorf("%s: %v, want ErrInvalidInput", name, err)
 			}
 		}
-		how := isr.Publishing{History: true, Superseded: milliseconds(f.clock.Now())}
-		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g2"), how); !errors.Is(err, isr.ErrInvalidInput) {
+		how := store.PublishOptions{History: true, Superseded: milliseconds(f.clock.Now())}
+		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g2"), how); !errors.Is(err, store.ErrInvalidInput) {
 			t.Errorf("Publish with Superseded in milliseconds: %v, want ErrInvalidInput", err)
 		}
 		if err := f.store.Refresh(t.Context(), l); err != nil {

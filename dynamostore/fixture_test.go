@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest"
+	"github.com/facetheory/isr/store"
 )
 
 const pk = "CACHE#5f1c"
@@ -34,7 +34,7 @@ func newFixture(t *testing.T, db engine) *fixture {
 	}
 }
 
-func (f *fixture) read() isr.Record {
+func (f *fixture) read() store.Record {
 	f.t.Helper()
 	record, err := f.store.Read(f.t.Context(), pk)
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *fixture) read() isr.Record {
 	return record
 }
 
-func (f *fixture) acquire() isr.Lease {
+func (f *fixture) acquire() store.Lease {
 	f.t.Helper()
 	l, err := f.store.Acquire(f.t.Context(), pk, 30*time.Second, nil)
 	if err != nil {
@@ -52,9 +52,9 @@ func (f *fixture) acquire() isr.Lease {
 	return l
 }
 
-func (f *fixture) publish(next isr.Entry) isr.Entry {
+func (f *fixture) publish(next store.Entry) store.Entry {
 	f.t.Helper()
-	got, err := f.store.Publish(f.t.Context(), f.acquire(), f.read(), next, isr.Publishing{})
+	got, err := f.store.Publish(f.t.Context(), f.acquire(), f.read(), next, store.PublishOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -62,9 +62,9 @@ func (f *fixture) publish(next isr.Entry) isr.Entry {
 }
 
 // entry is a next entry with every attribute.
-func (f *fixture) entry(id string) isr.Entry {
+func (f *fixture) entry(id string) store.Entry {
 	now := f.clock.Now().Truncate(time.Second)
-	return isr.Entry{
+	return store.Entry{
 		BodyKey: "bodies/5f1c/" + id, GeneratedAt: now, Revalidate: time.Minute, ETag: `"` + id + `"`,
 		Expires: now.Add(24 * time.Hour), GenerationID: id, Key: "example.com/", Route: "home",
 		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}, "Link": {"<a>", "<b>"}},

@@ -8,16 +8,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-var _ isr.Forgetter = (*Store)(nil)
+var _ gc.Forgetter = (*Store)(nil)
 
-// Forget implements [isr.Forgetter]. It costs four write units, and one for each
+// Forget implements [gc.Forgetter]. It costs four write units, and one for each
 // version. If the reply to the deletion is lost, the error may be ErrMoved though the
 // entry is gone.
-func (s *Store) Forget(ctx context.Context, l isr.Lease, read isr.Record) error {
+func (s *Store) Forget(ctx context.Context, l store.Lease, read store.Record) error {
 	ctx = s.during(ctx, "forget")
 	held, err := s.own(l)
 	if err != nil {
@@ -51,9 +52,9 @@ func (s *Store) deleteMeta(ctx context.Context, l *lease, f fence) error {
 	})
 	err := s.try(ctx, request.send)
 	if why := request.refusal(err); why.of(opLock) {
-		return isr.ErrLeaseLost
+		return store.ErrLeaseLost
 	} else if why.of(opMeta) {
-		return isr.ErrMoved
+		return store.ErrMoved
 	}
 	return err
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // TestForget: an entry and its versions go under the lease that is held, and only if the
@@ -15,17 +15,17 @@ func TestForget(t *testing.T) {
 		f := newFixture(t, db)
 		f.publish(f.entry("1"))
 		before := f.read()
-		history := isr.Publishing{History: true, Key: isr.Key{Text: "example.com/"}}
+		history := store.PublishOptions{History: true, Key: store.Key{Text: "example.com/"}}
 		if _, err := f.store.Publish(t.Context(), f.acquire(), f.read(), f.entry("2"), history); err != nil {
 			t.Fatal(err)
 		}
 		l := f.acquire()
-		if err := f.store.Forget(t.Context(), l, before); !errors.Is(err, isr.ErrMoved) {
+		if err := f.store.Forget(t.Context(), l, before); !errors.Is(err, store.ErrMoved) {
 			t.Errorf("an entry that is not what was read: %v, want ErrMoved", err)
 		}
 		read := f.read()
 		f.clock.Advance(time.Minute)
-		if err := f.store.Forget(t.Context(), l, read); !errors.Is(err, isr.ErrLeaseLost) {
+		if err := f.store.Forget(t.Context(), l, read); !errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("a lease that has ended: %v, want ErrLeaseLost", err)
 		}
 		if f.raw.get(pk, "META") == nil || f.raw.get(pk, "VER#2") == nil {
@@ -42,7 +42,7 @@ func TestForget(t *testing.T) {
 			t.Errorf("named: %q, %v", keys, err)
 		}
 		// The page can be published again, under the same lease.
-		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("3"), isr.Publishing{}); err != nil {
+		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("3"), store.PublishOptions{}); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 	"github.com/facetheory/isr/localdynamo/wire"
+	"github.com/facetheory/isr/store"
 )
 
 // A freezer is an engine whose process loses the replies to its next transactions
@@ -82,16 +82,16 @@ func TestFrozenProcessDoesNotRepeatTokens(t *testing.T) {
 	for name, lost := range map[string]int{"the SDK would repeat it": 1, "the store would repeat it": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, store := newFreezer(t)
-				if _, err := store.Acquire(t.Context(), pk, time.Hour, nil); err != nil {
+				f, meta := newFreezer(t)
+				if _, err := meta.Acquire(t.Context(), pk, time.Hour, nil); err != nil {
 					t.Fatal(err)
 				}
-				read, err := store.Read(t.Context(), pk)
+				read, err := meta.Read(t.Context(), pk)
 				if err != nil {
 					t.Fatal(err)
 				}
 				f.lost = lost
-				if err := store.BreakLease(t.Context(), read); err == nil || errors.Is(err, isr.ErrMoved) {
+				if err := meta.BreakLease(t.Context(), read); err == nil || errors.Is(err, store.ErrMoved) {
 					t.Errorf("BreakLease: %v, want an error that leaves open what became of it", err)
 				}
 				f.wantNoRepetition(t, lost)
@@ -109,19 +109,19 @@ func TestFrozenPublish(t *testing.T) {
 	}{
 		"its rows tell":                  {3, false, nil},
 		"its rows tell, under the SDK":   {1, false, nil},
-		"it was overwritten":             {3, true, isr.ErrUnknownOutcome},
-		"it was overwritten, in the SDK": {1, true, isr.ErrUnknownOutcome},
+		"it was overwritten":             {3, true, store.ErrUnknownOutcome},
+		"it was overwritten, in the SDK": {1, true, store.ErrUnknownOutcome},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, store := newFreezer(t)
-				l, read := begin(t, store, pk)
+				f, meta := newFreezer(t)
+				l, read := begin(t, meta, pk)
 				f.lost = test.lost
 				if test.overwrites {
 					f.freeze = func() { overwrite(t, f.client) }
 				}
-				next := isr.Entry{BodyKey: "bodies/g", GenerationID: "g", GeneratedAt: f.clock.Now(), Revalidate: time.Hour, Status: 200}
-				if _, err := store.Publish(t.Context(), l, read, next, isr.Publishing{}); !errors.Is(err, test.want) {
+				next := store.Entry{BodyKey: "bodies/g", GenerationID: "g", GeneratedAt: f.clock.Now(), Revalidate: time.Hour, Status: 200}
+				if _, err := meta.Publish(t.Context(), l, read, next, store.PublishOptions{}); !errors.Is(err, test.want) {
 					t.Errorf("Publish: %v, want %v", err, test.want)
 				} else if err != nil && !strings.Contains(err.Error(), "too old") {
 					t.Errorf("Publish: %v, which does not say why it is unknown", err)

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -134,7 +134,7 @@ func (a *groupAttempt) answered(ctx context.Context, cause error) bool {
 	landed, err := s.passed(ctx, a.seen, a.id)
 	switch {
 	case err != nil:
-		answer(a.members, fmt.Errorf("%w: %w; looking whose change it was: %w", isr.ErrUnknownOutcome, cause, err))
+		answer(a.members, fmt.Errorf("%w: %w; looking whose change it was: %w", store.ErrUnknownOutcome, cause, err))
 	case landed:
 		a.happened()
 	}
@@ -189,7 +189,7 @@ func (a *groupAttempt) settle(ctx context.Context, cause error) {
 		slog.Bool("landed", landed), slog.Any("cause", cause), slog.Any("err", err))
 	switch {
 	case err != nil:
-		answer(a.members, fmt.Errorf("%w: %w; settling it: %w", isr.ErrUnknownOutcome, cause, err))
+		answer(a.members, fmt.Errorf("%w: %w; settling it: %w", store.ErrUnknownOutcome, cause, err))
 	case landed:
 		a.happened()
 	default:

@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // together makes changes of several pages at the same time, and returns their
@@ -44,7 +44,7 @@ func TestGroupUnderFaults(t *testing.T) {
 		pks := func(page int) string { return fmt.Sprintf("%s-%d", pk, page) }
 		for page := range pages {
 			l, read := begin(t, r.store, pks(page))
-			if _, err := r.store.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); err != nil {
+			if _, err := r.store.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -82,7 +82,7 @@ func TestGroupInOutage(t *testing.T) {
 			pks := func(page int) string { return fmt.Sprintf("CACHE#%d", page) }
 			for page := range pages {
 				l, read := begin(t, r.store, pks(page))
-				if _, err := r.store.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); err != nil {
+				if _, err := r.store.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -95,7 +95,7 @@ func TestGroupInOutage(t *testing.T) {
 				if err == nil {
 					t.Errorf("%v: page %d: no error", f, page)
 				}
-				if errors.Is(err, isr.ErrUnknownOutcome) {
+				if errors.Is(err, store.ErrUnknownOutcome) {
 					unknown++
 				}
 			}
@@ -119,7 +119,7 @@ func TestSettledNeverHappens(t *testing.T) {
 		r.keep("g2")
 		r.api.arm(append(make([]fault, rollbackReads), lastRequest, denied), false, nil)
 		_, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion())
-		if err == nil || errors.Is(err, isr.ErrUnknownOutcome) {
+		if err == nil || errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("Rollback: %v, want a definite error", err)
 		}
 		r.api.deliver()
@@ -206,22 +206,22 @@ func TestCallerLeavesQueue(t *testing.T) {
 // The goroutine that commits ends, as the bubble demands.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, store, _ := heldUp(t, 4)
+		c, meta, _ := heldUp(t, 4)
 		began := time.Now()
-		sent := c.start(t.Context(), store, 0)
+		sent := c.start(t.Context(), meta, 0)
 		var queued []<-chan error
 		for page := range 3 {
-			queued = append(queued, c.start(t.Context(), store, page+1))
+			queued = append(queued, c.start(t.Context(), meta, page+1))
 		}
 		for _, done := range queued {
-			if err := <-done; err == nil || errors.Is(err, isr.ErrUnknownOutcome) {
+			if err := <-done; err == nil || errors.Is(err, store.ErrUnknownOutcome) {
 				t.Errorf("in the queue: %v", err)
 			}
 		}
 		if took := time.Since(began); took != 15*time.Second {
 			t.Errorf("they waited for %v", took)
 		}
-		if err := <-sent; !errors.Is(err, isr.ErrUnknownOutcome) {
+		if err := <-sent; !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("sent: %v, want ErrUnknownOutcome", err)
 		}
 		if took := time.Since(began); took != 30*time.Second {
@@ -234,18 +234,18 @@ func TestQueueIsBounded(t *testing.T) {
 // of its transaction are made; and so with two changes of one page.
 func TestBadChangeInGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, store, gate := heldUp(t, 4)
-		first := c.start(t.Context(), store, 0)
+		c, meta, gate := heldUp(t, 4)
+		first := c.start(t.Context(), meta, 0)
 		var waiting []<-chan error
 		for _, page := range []int{1, 2, 3, 2} {
-			waiting = append(waiting, c.start(t.Context(), store, page))
+			waiting = append(waiting, c.start(t.Context(), meta, page))
 		}
 		c.pin(c.near, 1) // by another process
 		close(gate)
 		if err := <-first; err != nil {
 			t.Errorf("the first change: %v", err)
 		}
-		for i, want := range []error{isr.ErrMoved, nil, nil, isr.ErrMoved} {
+		for i, want := range []error{store.ErrMoved, nil, nil, store.ErrMoved} {
 			if err := <-waiting[i]; !errors.Is(err, want) || want == nil && err != nil {
 				t.Errorf("change %d: %v, want %v", i, err, want)
 			}
@@ -268,12 +268,12 @@ func TestTooLargeChangeInGroup(t *testing.T) {
 			l, read := begin(t, r.store, pks(page))
 			next := r.entry("g1")
 			next.PinnedUntil = time.Time{}
-			_, err := r.store.Publish(t.Context(), l, read, next, isr.Publishing{})
+			_, err := r.store.Publish(t.Context(), l, read, next, store.PublishOptions{})
 			for size := 409_600; page == 2 && (size == 409_600 || err != nil); size -= 4 {
 				// As large as an item may be: there is no room for a pin.
 				next.Header = http.Header{"X-Large": {strings.Repeat("x", size)}}
 				l, read := begin(t, r.store, pks(page))
-				if _, err = r.store.Publish(t.Context(), l, read, next, isr.Publishing{}); err != nil {
+				if _, err = r.store.Publish(t.Context(), l, read, next, store.PublishOptions{}); err != nil {
 					if err := r.store.Release(t.Context(), l); err != nil {
 						t.Fatal(err)
 					}
@@ -284,12 +284,12 @@ func TestTooLargeChangeInGroup(t *testing.T) {
 			}
 		}
 		gate := make(chan struct{})
-		store := newStore(t, &slowAPI{API: db, gate: gate}, r.raw.name, dynamostore.Config{Now: r.clock.Now})
+		meta := newStore(t, &slowAPI{API: db, gate: gate}, r.raw.name, dynamostore.Config{Now: r.clock.Now})
 		go func() {
 			time.Sleep(100 * time.Millisecond) // so that they wait together, mostly
 			close(gate)
 		}()
-		for page, err := range r.together(t, store, 4, isr.Forever(), pks) {
+		for page, err := range r.together(t, meta, 4, store.Forever(), pks) {
 			if (err != nil) != (page == 2) {
 				t.Errorf("page %d: %v", page, err)
 			}
@@ -375,7 +375,7 @@ func TestForgottenTokenAfterFreeze(t *testing.T) {
 				}
 			})
 			_, err := r.faulty.Pin(t.Context(), r.read(), r.assertion()) // unpins: no marks
-			if (err == nil) != (f == lostReply) || errors.Is(err, isr.ErrUnknownOutcome) {
+			if (err == nil) != (f == lostReply) || errors.Is(err, store.ErrUnknownOutcome) {
 				t.Errorf("%v: %v", f, err)
 			}
 			for _, in := range r.api.sent {
@@ -395,11 +395,11 @@ func TestForgottenTokenAfterFreeze(t *testing.T) {
 // to the nodes once.
 func TestPublishOverPinUnderFaults(t *testing.T) {
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-		how := isr.Publishing{Unpin: true, Key: r.assertion().Key}
+		how := store.PublishOptions{Unpin: true, Key: r.assertion().Key}
 		for i, id := range []string{"g3", "g4"} {
 			how.History = i == 1
 			a := r.assertion()
-			a.PinnedUntil = isr.Forever()
+			a.PinnedUntil = store.Forever()
 			if _, err := r.store.Pin(t.Context(), r.readPage(t, pk), a); err != nil {
 				t.Fatal(err)
 			}
@@ -427,12 +427,12 @@ func TestPublishOverPinAmidOthers(t *testing.T) {
 		r := newRig(t, db)
 		r.publish(r.entry("g1"))
 		a := r.assertion()
-		a.PinnedUntil = isr.Forever()
+		a.PinnedUntil = store.Forever()
 		if _, err := r.store.Pin(t.Context(), r.read(), a); err != nil {
 			t.Fatal(err)
 		}
 		l, read := begin(t, r.store, "CACHE#other")
-		if _, err := r.store.Publish(t.Context(), l, read, r.entry("o1"), isr.Publishing{}); err != nil {
+		if _, err := r.store.Publish(t.Context(), l, read, r.entry("o1"), store.PublishOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		l, read = begin(t, r.faulty, pk)
@@ -443,7 +443,7 @@ func TestPublishOverPinAmidOthers(t *testing.T) {
 				}
 			}
 		})
-		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g2"), isr.Publishing{Unpin: true, Key: a.Key}); err != nil || len(r.api.sent) != 3 {
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g2"), store.PublishOptions{Unpin: true, Key: a.Key}); err != nil || len(r.api.sent) != 3 {
 			t.Errorf("Publish: %v, after %d requests; want 3", err, len(r.api.sent))
 		}
 		if n := r.logged(t, 0); n != 4 {

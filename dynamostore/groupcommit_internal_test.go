@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -100,7 +100,7 @@ func TestGroupOfPurges(t *testing.T) {
 	if err := s.log.commit(endedContext(t), &tagPurge{store: s, tag: "tag-0"}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("by a caller who has left: %v", err)
 	}
-	if after, err := s.Sequence(t.Context()); err != nil || after != (isr.Sequence{Seq: int64(len(changes))}) {
+	if after, err := s.Sequence(t.Context()); err != nil || after != (store.Sequence{Seq: int64(len(changes))}) {
 		t.Errorf("Sequence: %+v, %v; want %d", after, err, len(changes))
 	}
 }

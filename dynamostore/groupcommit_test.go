@@ -13,9 +13,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // A distantAPI has the latency of a network: 4 to 8 ms, half of it before the
@@ -87,11 +87,11 @@ func (c *crowd) publish(pages int) {
 	now := time.Now()
 	for page := range pages {
 		l, read := begin(c.t, c.near, crowdPK(page))
-		next := isr.Entry{
+		next := store.Entry{
 			BodyKey: fmt.Sprintf("bodies/%d", page), GenerationID: fmt.Sprintf("g%d", page), GeneratedAt: now,
 			Revalidate: time.Minute, Status: http.StatusOK, Length: 1, Tags: []string{"news"},
 		}
-		if _, err := c.near.Publish(c.t.Context(), l, read, next, isr.Publishing{}); err != nil {
+		if _, err := c.near.Publish(c.t.Context(), l, read, next, store.PublishOptions{}); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -108,8 +108,8 @@ func (c *crowd) pin(store *dynamostore.Store, page int) {
 	}
 }
 
-func pageAssertion(page int) isr.Assertion {
-	return isr.Assertion{Key: isr.Key{Text: fmt.Sprintf("example.com/%d", page)}, At: time.Now(), PinnedUntil: isr.Forever()}
+func pageAssertion(page int) store.Assertion {
+	return store.Assertion{Key: store.Key{Text: fmt.Sprintf("example.com/%d", page)}, At: time.Now(), PinnedUntil: store.Forever()}
 }
 
 // wantLogged checks that the log tells of every page once, without a gap, and in
@@ -136,7 +136,7 @@ func (c *crowd) wantLogged(pages int) (rows int) {
 	}
 	for page := range pages {
 		read, err := c.near.Read(c.t.Context(), crowdPK(page))
-		if err != nil || !read.Entry.PinnedUntil.Equal(isr.Forever()) {
+		if err != nil || !read.Entry.PinnedUntil.Equal(store.Forever()) {
 			c.t.Errorf("page %d: %+v, %v: want it pinned", page, read.Entry, err)
 		}
 		if n := told[fmt.Sprintf("example.com/%d", page)]; n != 1 {

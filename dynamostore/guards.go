@@ -12,7 +12,7 @@ import (
 // Guards are checks against stale writers that the reference documents offer
 // beside those that this package never goes without: the lease's token and its
 // expiry, and the fence, by which a publish names what it replaces. Whoever these
-// refuse gets [isr.ErrMoved].
+// refuse gets [store.ErrMoved].
 //
 // They make this package's writes agree with those of services that rely on
 // them; all writers of a table should use the same ones.

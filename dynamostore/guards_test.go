@@ -9,8 +9,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // TestStaleWriters is the reference's list of protections against stale writers:
@@ -52,7 +52,7 @@ func (w staleWriter) try(t *testing.T, f *fixture, guards dynamostore.Guards) {
 	next.GeneratedAt = first.GeneratedAt.Add(w.generated)
 	w.stale(f)
 	before := f.raw.get(pk, "META")
-	_, err := f.store.Publish(t.Context(), l, read, next, isr.Publishing{History: true})
+	_, err := f.store.Publish(t.Context(), l, read, next, store.PublishOptions{History: true})
 	if w.passes(guards) {
 		if err != nil {
 			t.Errorf("Publish: %v", err)
@@ -76,15 +76,15 @@ func staleWriters() map[string]staleWriter {
 				lock["lease_token"] = str("another's")
 				f.raw.put(pk, "LOCK", lock)
 			},
-			generated: time.Second, want: isr.ErrLeaseLost, passes: never,
+			generated: time.Second, want: store.ErrLeaseLost, passes: never,
 		},
 		"no lease": {
 			stale:     func(f *fixture) { f.raw.set(pk, "LOCK", nil) },
-			generated: time.Second, want: isr.ErrLeaseLost, passes: never,
+			generated: time.Second, want: store.ErrLeaseLost, passes: never,
 		},
 		"lease expiry": {
 			stale:     func(f *fixture) { f.clock.Advance(31 * time.Second) },
-			generated: time.Second, want: isr.ErrLeaseLost, passes: never,
+			generated: time.Second, want: store.ErrLeaseLost, passes: never,
 		},
 		"fence": {
 			stale: func(f *fixture) {
@@ -92,7 +92,7 @@ func staleWriters() map[string]staleWriter {
 				meta["s3_key"] = str("pages/theirs.html")
 				f.raw.put(pk, "META", meta)
 			},
-			generated: time.Second, want: isr.ErrMoved, passes: never,
+			generated: time.Second, want: store.ErrMoved, passes: never,
 		},
 		"optimistic version": {
 			stale: func(f *fixture) {
@@ -100,15 +100,15 @@ func staleWriters() map[string]staleWriter {
 				meta["version"] = num("8")
 				f.raw.put(pk, "META", meta)
 			},
-			generated: time.Second, want: isr.ErrMoved, passes: func(g dynamostore.Guards) bool { return !g.Version },
+			generated: time.Second, want: store.ErrMoved, passes: func(g dynamostore.Guards) bool { return !g.Version },
 		},
 		"monotonic timestamp": {
 			stale:     func(*fixture) {},
-			generated: -time.Second, want: isr.ErrMoved, passes: func(g dynamostore.Guards) bool { return !g.Monotonic },
+			generated: -time.Second, want: store.ErrMoved, passes: func(g dynamostore.Guards) bool { return !g.Monotonic },
 		},
 		"monotonic, same second": {
 			stale:     func(*fixture) {},
-			generated: 0, want: isr.ErrMoved, passes: func(g dynamostore.Guards) bool { return !g.Monotonic },
+			generated: 0, want: store.ErrMoved, passes: func(g dynamostore.Guards) bool { return !g.Monotonic },
 		},
 		"none": {
 			stale:     func(*fixture) {},
@@ -160,7 +160,7 @@ func TestGuardVersion(t *testing.T) {
 		want("1")
 		read := f.read()
 		f.setVersion(num("9"))
-		if _, err := guarded.Rollback(t.Context(), read, "g1", f.assertion()); !errors.Is(err, isr.ErrMoved) {
+		if _, err := guarded.Rollback(t.Context(), read, "g1", f.assertion()); !errors.Is(err, store.ErrMoved) {
 			t.Errorf("Rollback after a write of another service: %v, want ErrMoved", err)
 		}
 	})
@@ -185,8 +185,8 @@ func TestGuardMonotonic(t *testing.T) {
 		f.clock.Advance(time.Minute)
 		f.keep("g2")
 		l := f.acquire()
-		_, err := f.store.Publish(t.Context(), l, f.read(), between, isr.Publishing{})
-		if !errors.Is(err, isr.ErrMoved) || !strings.Contains(err.Error(), "began to render") {
+		_, err := f.store.Publish(t.Context(), l, f.read(), between, store.PublishOptions{})
+		if !errors.Is(err, store.ErrMoved) || !strings.Contains(err.Error(), "began to render") {
 			t.Errorf("Publish of an older one: %v, want ErrMoved that says why", err)
 		}
 		if err := f.store.Release(t.Context(), l); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // A hangingAPI answers nothing until the caller gives up.
@@ -53,16 +53,16 @@ func (d deafAPI) TransactWriteItems(context.Context, *dynamodb.TransactWriteItem
 // TestHang: a database that never answers holds nobody for longer than is said.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t, hangingAPI{}, "pages", dynamostore.Config{})
+		meta := newStore(t, hangingAPI{}, "pages", dynamostore.Config{})
 		started := time.Now()
-		if _, err := store.Read(t.Context(), pk); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := meta.Read(t.Context(), pk); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Read: %v", err)
 		}
 		if took := time.Since(started); took > 10*time.Second {
 			t.Errorf("Read took %v, want twice CallTimeout at most", took)
 		}
 		started = time.Now()
-		if _, err := store.Acquire(t.Context(), pk, time.Minute, nil); !errors.Is(err, isr.ErrUnknownOutcome) {
+		if _, err := meta.Acquire(t.Context(), pk, time.Minute, nil); !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("Acquire: %v", err)
 		}
 		if took := time.Since(started); took > 15*time.Second {
@@ -76,11 +76,11 @@ func TestHang(t *testing.T) {
 func TestPublishHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		frozen := time.Now()
-		store := newStore(t, deafAPI{silent: time.Second}, "pages", dynamostore.Config{Now: func() time.Time { return frozen }})
-		l, read := begin(t, store, pk)
+		meta := newStore(t, deafAPI{silent: time.Second}, "pages", dynamostore.Config{Now: func() time.Time { return frozen }})
+		l, read := begin(t, meta, pk)
 		started := time.Now()
-		next := isr.Entry{BodyKey: "b", GenerationID: "g", GeneratedAt: frozen, Status: 200}
-		if _, err := store.Publish(t.Context(), l, read, next, isr.Publishing{}); !errors.Is(err, isr.ErrUnknownOutcome) {
+		next := store.Entry{BodyKey: "b", GenerationID: "g", GeneratedAt: frozen, Status: 200}
+		if _, err := meta.Publish(t.Context(), l, read, next, store.PublishOptions{}); !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("Publish: %v", err)
 		}
 		if took := time.Since(started); took < 30*time.Second || took > 47*time.Second {

@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Refresh implements [isr.MetaStore]. An error other than [isr.ErrLeaseLost]
+// Refresh implements [store.MetaStore]. An error other than [store.ErrLeaseLost]
 // leaves open whether the lease was extended; it may be called again.
-func (s *Store) Refresh(ctx context.Context, l isr.Lease) error {
+func (s *Store) Refresh(ctx context.Context, l store.Lease) error {
 	held, err := s.own(l)
 	if err != nil {
 		return fmt.Errorf("refresh a lease: %w", err)
 	}
 	if held.ended() {
-		return fmt.Errorf("refresh the lease of %s: %w", held.pk, isr.ErrLeaseLost)
+		return fmt.Errorf("refresh the lease of %s: %w", held.pk, store.ErrLeaseLost)
 	}
 	operation := "refresh"
 	if held.request() != nil {
@@ -27,7 +27,7 @@ func (s *Store) Refresh(ctx context.Context, l isr.Lease) error {
 	err = s.try(s.during(ctx, operation), held.extend)
 	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
 		held.end()
-		return fmt.Errorf("refresh the lease of %s: %w%s", held.pk, isr.ErrLeaseLost, whoHasIt(err))
+		return fmt.Errorf("refresh the lease of %s: %w%s", held.pk, store.ErrLeaseLost, whoHasIt(err))
 	}
 	if err != nil {
 		return fmt.Errorf("refresh the lease of %s: %w", held.pk, err)
@@ -75,9 +75,9 @@ func (l *lease) heldAt(now time.Time) map[string]any {
 	return map[string]any{":token": l.token, ":now": floorSeconds(now)}
 }
 
-// Release implements [isr.MetaStore]. It uses ctx as it is: give it one that is
+// Release implements [store.MetaStore]. It uses ctx as it is: give it one that is
 // not cancelled together with the work that it ends.
-func (s *Store) Release(ctx context.Context, l isr.Lease) error {
+func (s *Store) Release(ctx context.Context, l store.Lease) error {
 	ctx = s.during(ctx, "release")
 	held, err := s.own(l)
 	if err != nil {
@@ -91,9 +91,9 @@ func (s *Store) Release(ctx context.Context, l isr.Lease) error {
 	return nil
 }
 
-// BackOff implements [isr.MetaStore]. A d that is not positive ends the lease
+// BackOff implements [store.MetaStore]. A d that is not positive ends the lease
 // now, with the failure counted. Like Release, it uses ctx as it is.
-func (s *Store) BackOff(ctx context.Context, l isr.Lease, d time.Duration) error {
+func (s *Store) BackOff(ctx context.Context, l store.Lease, d time.Duration) error {
 	ctx = s.during(ctx, "back off")
 	held, err := s.own(l)
 	if err != nil {
@@ -145,5 +145,5 @@ func holder(failed interface{ Decode(dest any) error }) string {
 	case err != nil:
 		return fmt.Sprintf(" (whose it is: %v)", err)
 	}
-	return fmt.Sprintf(" (%v)", &isr.HeldError{Lock: found.lock()})
+	return fmt.Sprintf(" (%v)", &store.HeldError{Lock: found.lock()})
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
-var _ isr.Inventory = (*Store)(nil)
+var _ store.Inventory = (*Store)(nil)
 
 // scanSegments is in how many parts the table is scanned at once. A part takes what
 // one partition of DynamoDB can give, 3,000 read units a second, at most.
 const scanSegments = 8
 
-// NamedBodies implements [isr.MetaStore]. It scans the table strongly, in parallel:
+// NamedBodies implements [store.MetaStore]. It scans the table strongly, in parallel:
 // the whole of it is paid for, though only keys and names are sent.
-func (s *Store) NamedBodies(ctx context.Context) iter.Seq2[isr.NamedBodies, error] {
+func (s *Store) ReferencedBodies(ctx context.Context) iter.Seq2[store.ReferencedBodies, error] {
 	ctx = s.during(ctx, "named bodies")
-	return func(yield func(isr.NamedBodies, error) bool) {
+	return func(yield func(store.ReferencedBodies, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		found := make(chan namedOrError)
 		var scanning sync.WaitGroup
@@ -43,7 +43,7 @@ func (s *Store) NamedBodies(ctx context.Context) iter.Seq2[isr.NamedBodies, erro
 		}()
 		for next := range found {
 			if next.err != nil {
-				yield(isr.NamedBodies{}, fmt.Errorf("scan the table %s for the bodies that its rows name: %w", s.table, next.err))
+				yield(store.ReferencedBodies{}, fmt.Errorf("scan the table %s for the bodies that its rows name: %w", s.table, next.err))
 				return
 			}
 			if !yield(next.page, nil) {
@@ -54,7 +54,7 @@ func (s *Store) NamedBodies(ctx context.Context) iter.Seq2[isr.NamedBodies, erro
 }
 
 type namedOrError struct {
-	page isr.NamedBodies
+	page store.ReferencedBodies
 	err  error
 }
 
@@ -69,7 +69,7 @@ func (s *Store) scanNames(ctx context.Context, segment int32, found chan<- named
 			return false
 		}
 	}
-	var page isr.NamedBodies
+	var page store.ReferencedBodies
 	for row, err := range s.scan(ctx, ofNames(segment)) {
 		if err != nil {
 			send(namedOrError{err: err})
@@ -79,7 +79,7 @@ func (s *Store) scanNames(ctx context.Context, segment int32, found chan<- named
 			if page.PK != "" && !send(namedOrError{page: page}) {
 				return
 			}
-			page = isr.NamedBodies{PK: pk}
+			page = store.ReferencedBodies{PK: pk}
 		}
 		if name := row.names(); name != "" {
 			page.Keys = append(page.Keys, name)
@@ -104,7 +104,7 @@ func ofNames(segment int32) *dynamodb.ScanInput {
 	}
 }
 
-// BodyKeys implements [isr.MetaStore]. The keys are sorted, as the rows have them:
+// BodyKeys implements [store.MetaStore]. The keys are sorted, as the rows have them:
 // those of other services may be URLs. Whatever a row of another kind names is
 // none of the page's.
 func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // TestInventoryOfOthers: rows that no version of ours has written, on many pages
@@ -36,8 +36,8 @@ func TestInventoryOfOthers(t *testing.T) {
 		f.raw.put("CACHE#note", "NOTE#1", attrs{"s3_key": str("wrong")})
 		f.raw.put("CACHE#purged", "PURGE", attrs{"seq": num("1"), "at": num("1")})
 		f.raw.put("PURGE", "SEQ", attrs{"seq": num("1")})
-		var pages []isr.NamedBodies
-		for page, err := range f.store.NamedBodies(t.Context()) {
+		var pages []store.ReferencedBodies
+		for page, err := range f.store.ReferencedBodies(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +45,7 @@ func TestInventoryOfOthers(t *testing.T) {
 			page.Keys = slices.Compact(page.Keys)
 			pages = append(pages, page)
 		}
-		if d := diff([]isr.NamedBodies{{PK: pk, Keys: append(want, "s3://bucket/a")}}, pages); d != "" {
+		if d := diff([]store.ReferencedBodies{{PK: pk, Keys: append(want, "s3://bucket/a")}}, pages); d != "" {
 			t.Errorf("NamedBodies (-want +got):\n%s", d)
 		}
 	})

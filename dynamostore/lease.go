@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A lease is the right to regenerate one page, proven by its token. The token
@@ -27,15 +27,15 @@ type lease struct {
 	answered  bool      // the request is ended, or another's; guarded by mu
 }
 
-var _ isr.Lease = (*lease)(nil)
+var _ store.Lease = (*lease)(nil)
 
-// PK implements [isr.Lease].
+// PK implements [store.Lease].
 func (l *lease) PK() string { return l.pk }
 
-// Duration implements [isr.Lease].
+// Duration implements [store.Lease].
 func (l *lease) Duration() time.Duration { return l.duration }
 
-// Failures implements [isr.Lease]. It is 0 if the reply to the acquisition was
+// Failures implements [store.Lease]. It is 0 if the reply to the acquisition was
 // lost, and with it the row that the acquisition replaced.
 func (l *lease) Failures() int { return l.failures }
 
@@ -89,10 +89,10 @@ func (l *lease) endRequest() {
 }
 
 // own returns the lease if this very store made it.
-func (s *Store) own(l isr.Lease) (*lease, error) {
+func (s *Store) own(l store.Lease) (*lease, error) {
 	held, ok := l.(*lease)
 	if !ok || held == nil || held.store != s {
-		return nil, isr.ErrForeignLease
+		return nil, store.ErrForeignLease
 	}
 	return held, nil
 }
@@ -113,7 +113,7 @@ func (s *Store) newLease(ctx context.Context, pk string, d time.Duration) (*leas
 		return nil, err
 	}
 	if err := checkMoment("the store's clock", s.config.Now()); err != nil {
-		return nil, fmt.Errorf("%w: %w", isr.ErrInvalidInput, err) // its leases would never end
+		return nil, fmt.Errorf("%w: %w", store.ErrInvalidInput, err) // its leases would never end
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err // nothing was asked, nothing needs to be settled
@@ -124,7 +124,7 @@ func (s *Store) newLease(ctx context.Context, pk string, d time.Duration) (*leas
 // leaseDuration rounds a requested lifetime up to whole seconds, at least one.
 func leaseDuration(d time.Duration) (time.Duration, error) {
 	if d <= 0 {
-		return 0, fmt.Errorf("%w: a lease of %v is no lease: expected a duration of a second or more", isr.ErrInvalidInput, d)
+		return 0, fmt.Errorf("%w: a lease of %v is no lease: expected a duration of a second or more", store.ErrInvalidInput, d)
 	}
 	return time.Duration(interval(d)) * time.Second, nil
 }

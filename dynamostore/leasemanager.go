@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A LeaseManager gives leases to other jobs of a service, such as a nightly import
@@ -37,34 +37,34 @@ func NewLeaseManager(api API, table string, config Config) (*LeaseManager, error
 
 // Acquire takes the lease of a key, text of 1 to 1,024 bytes, for d, which is
 // rounded up to whole seconds. It does not wait: if somebody else holds the lease,
-// the error is a [*isr.HeldError]. Errors wrap [isr.ErrInvalidKey] if the key is
+// the error is a [*store.HeldError]. Errors wrap [store.ErrInvalidKey] if the key is
 // none; others are those of [Store.Acquire].
-func (m *LeaseManager) Acquire(ctx context.Context, key string, d time.Duration) (isr.Lease, error) {
+func (m *LeaseManager) Acquire(ctx context.Context, key string, d time.Duration) (store.Lease, error) {
 	const longest = 1024
 	if key == "" || len(key) > longest || !utf8.ValidString(key) {
-		return nil, fmt.Errorf("%w: the key of a lease is text of 1 to %d bytes, not %.60q of %d", isr.ErrInvalidKey, longest, key, len(key))
+		return nil, fmt.Errorf("%w: the key of a lease is text of 1 to %d bytes, not %.60q of %d", store.ErrInvalidKey, longest, key, len(key))
 	}
 	return m.store.Acquire(ctx, jobPrefix+key, d, nil)
 }
 
 // Refresh extends a held lease by the duration it was acquired for, counted from
-// now. [isr.ErrLeaseLost]: it expired or was taken, and cannot come back.
-func (m *LeaseManager) Refresh(ctx context.Context, l isr.Lease) error {
+// now. [store.ErrLeaseLost]: it expired or was taken, and cannot come back.
+func (m *LeaseManager) Refresh(ctx context.Context, l store.Lease) error {
 	return m.store.Refresh(ctx, l)
 }
 
 // Release gives a lease up. Releasing one that is already lost does nothing and
 // is no error.
-func (m *LeaseManager) Release(ctx context.Context, l isr.Lease) error {
+func (m *LeaseManager) Release(ctx context.Context, l store.Lease) error {
 	return m.store.Release(ctx, l)
 }
 
 // Run acquires the lease of a key, runs the job, extending the lease at a third of
 // d meanwhile, and releases it. The job's context ends with ctx, and with the
-// cause [isr.ErrLeaseLost] when the lease is lost.
+// cause [store.ErrLeaseLost] when the lease is lost.
 //
 // Errors: that of Acquire, if the job was not run; one that wraps
-// isr.ErrLeaseLost, and the job's, if the lease was lost before the job ended,
+// store.ErrLeaseLost, and the job's, if the lease was lost before the job ended,
 // whatever the job made of that; else what the job returned.
 func (m *LeaseManager) Run(ctx context.Context, key string, d time.Duration, job func(context.Context) error) error {
 	acquiredAt := time.Now()
@@ -72,18 +72,18 @@ func (m *LeaseManager) Run(ctx context.Context, key string, d time.Duration, job
 	if err != nil {
 		return err
 	}
-	held, stop := isr.KeepLease(ctx, l, acquiredAt, m.store.Refresh, m.store.config.Logger)
+	held, stop := store.KeepLease(ctx, l, acquiredAt, m.store.Refresh, m.store.config.Logger)
 	defer m.finish(ctx, l, stop) // if the job panics, too
 	err = job(held)
-	if errors.Is(context.Cause(held), isr.ErrLeaseLost) {
-		return errors.Join(fmt.Errorf("run %s: %w", key, isr.ErrLeaseLost), err)
+	if errors.Is(context.Cause(held), store.ErrLeaseLost) {
+		return errors.Join(fmt.Errorf("run %s: %w", key, store.ErrLeaseLost), err)
 	}
 	return err
 }
 
 // finish ends the heartbeat and releases the lease, whether or not the caller is
 // still there. If that fails, it expires.
-func (m *LeaseManager) finish(ctx context.Context, l isr.Lease, stop func()) {
+func (m *LeaseManager) finish(ctx context.Context, l store.Lease, stop func()) {
 	stop()
 	ctx, cancel := settling(ctx, m.store.config.CallTimeout)
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // Of all processes that begin the import, one runs it.
@@ -31,7 +31,7 @@ func ExampleLeaseManager() {
 	err = leases.Run(ctx, "nightly import", time.Minute, func(ctx context.Context) error {
 		fmt.Println("importing")
 		again := leases.Run(ctx, "nightly import", time.Minute, func(context.Context) error { return nil })
-		if held, ok := errors.AsType[*isr.HeldError](again); ok {
+		if held, ok := errors.AsType[*store.HeldError](again); ok {
 			fmt.Println("held by", held.Lock.Owner)
 		}
 		return nil
@@ -71,14 +71,14 @@ func TestLeaseManager(t *testing.T) {
 		if err := a.Refresh(t.Context(), l); err != nil {
 			t.Errorf("Refresh: %v", err)
 		}
-		if err := b.Refresh(t.Context(), l); !errors.Is(err, isr.ErrForeignLease) {
+		if err := b.Refresh(t.Context(), l); !errors.Is(err, store.ErrForeignLease) {
 			t.Errorf("Refresh by another: %v, want ErrForeignLease", err)
 		}
 		var listed []string
 		for page, err := range f.store.List(t.Context()) {
 			listed = append(listed, page.PK, fmt.Sprint(err))
 		}
-		for page, err := range f.store.NamedBodies(t.Context()) {
+		for page, err := range f.store.ReferencedBodies(t.Context()) {
 			listed = append(listed, page.PK, fmt.Sprint(err))
 		}
 		if d := diff([]string{pk, "<nil>", pk, "<nil>"}, listed); d != "" {
@@ -91,7 +91,7 @@ func TestLeaseManager(t *testing.T) {
 			t.Errorf("Acquire after the release: %v", err)
 		}
 		for _, key := range []string{"", "\xff", strings.Repeat("x", 1025)} {
-			if _, err := a.Acquire(t.Context(), key, time.Second); !errors.Is(err, isr.ErrInvalidKey) {
+			if _, err := a.Acquire(t.Context(), key, time.Second); !errors.Is(err, store.ErrInvalidKey) {
 				t.Errorf("Acquire of %.10q: %v, want ErrInvalidKey", key, err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestRunKeepsLease(t *testing.T) {
 				t.Errorf("Run by another: %v, want a HeldError", err)
 			}
 		}
-		if err := <-done; !errors.Is(err, errReset) || errors.Is(err, isr.ErrLeaseLost) {
+		if err := <-done; !errors.Is(err, errReset) || errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("Run: %v, want the job's error alone", err)
 		}
 		if err := leases.Run(t.Context(), "import", time.Second, func(context.Context) error { return nil }); err != nil {
@@ -161,12 +161,12 @@ func TestRunLosesLease(t *testing.T) {
 			err := leases.Run(t.Context(), "import", 30*time.Second, func(ctx context.Context) error {
 				rawTable{t: t, db: db, name: "jobs"}.set("JOB#import", "LOCK", nil)
 				<-ctx.Done()
-				if !errors.Is(context.Cause(ctx), isr.ErrLeaseLost) {
+				if !errors.Is(context.Cause(ctx), store.ErrLeaseLost) {
 					t.Errorf("the job's context ended for %v, want ErrLeaseLost", context.Cause(ctx))
 				}
 				return says
 			})
-			if !errors.Is(err, isr.ErrLeaseLost) || says != nil && !errors.Is(err, says) {
+			if !errors.Is(err, store.ErrLeaseLost) || says != nil && !errors.Is(err, says) {
 				t.Errorf("Run: %v, want ErrLeaseLost, and %v", err, says)
 			}
 		}
@@ -191,7 +191,7 @@ func TestRunEnds(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if !errors.Is(err, context.Canceled) || errors.Is(err, isr.ErrLeaseLost) {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("Run: %v, want Canceled alone", err)
 		}
 		if err := leases.Run(t.Context(), "import", time.Hour, func(context.Context) error { return nil }); err != nil {

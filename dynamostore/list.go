@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A Listed is one page of the table.
@@ -18,7 +18,7 @@ type Listed struct {
 	PK string
 	// Record is what Read would have returned when the listing came by. It has
 	// no Entry where a page is leased or purged and has no content.
-	Record isr.Record
+	Record store.Record
 }
 
 // List yields all pages of the table in no given order, and ends after the first

@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -86,7 +86,7 @@ func freeAt(now time.Time) map[string]any {
 }
 
 // longestEnd is the latest end, in epoch seconds, that a lease can have: one of
-// the longest duration, by a clock that is a day ahead. [isr.Lock.HeldAt] has the
+// the longest duration, by a clock that is a day ahead. [store.Lock.HeldAt] has the
 // same bound.
 func longestEnd(now time.Time) int64 {
 	const skew = 24 * 3600
@@ -121,8 +121,8 @@ func (s *Store) readLock(ctx context.Context, pk string) (row, lockRow, error) {
 const lockLinger = 3600
 
 // lock is what isr is told of the row.
-func (r *lockRow) lock() isr.Lock {
-	lock := isr.Lock{Owner: string(r.Owner), Failures: r.failures()}
+func (r *lockRow) lock() store.Lock {
+	lock := store.Lock{Owner: string(r.Owner), Failures: r.failures()}
 	if r.ExpiresAt > 0 {
 		lock.ExpiresAt = time.Unix(int64(r.ExpiresAt), 0).UTC()
 	}

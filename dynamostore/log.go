@@ -12,28 +12,28 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
 // maxChanges is how many rows of the log one read returns at most.
 const maxChanges = 200
 
-// Sequence implements [isr.MetaStore].
-func (s *Store) Sequence(ctx context.Context) (isr.Sequence, error) {
+// Sequence implements [store.MetaStore].
+func (s *Store) Sequence(ctx context.Context) (store.Sequence, error) {
 	ctx = s.during(ctx, "sequence")
 	seen, err := s.readSequence(ctx)
 	if err != nil {
-		return isr.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
+		return store.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
 	}
 	return seen.Sequence, nil
 }
 
-// Changes implements [isr.MetaStore]. It costs one strongly consistent Query of
+// Changes implements [store.MetaStore]. It costs one strongly consistent Query of
 // at most 200 rows, which are small: one read unit, mostly. Changes of kinds that
 // this version does not know are returned without what they are about; one that
 // is Malformed holds a *[MalformedError].
-func (s *Store) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+func (s *Store) Changes(ctx context.Context, after int64) ([]store.Change, error) {
 	ctx = s.during(ctx, "changes")
 	var page *dynamodb.QueryOutput
 	err := s.try(ctx, func(ctx context.Context) (err error) {
@@ -51,7 +51,7 @@ func (s *Store) Changes(ctx context.Context, after int64) ([]isr.Change, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read the log after %d: %w", after, err)
 	}
-	changes := make([]isr.Change, len(page.Items))
+	changes := make([]store.Change, len(page.Items))
 	for i, item := range page.Items {
 		changes[i] = s.change(ctx, item)
 	}
@@ -83,31 +83,33 @@ type logTarget struct {
 const kindReload = "reload"
 
 // reloadOf is the target of a page that nodes are to read again.
-func reloadOf(k isr.Key) logTarget { return logTarget{Kind: kindReload, Tenant: k.Tenant, Key: k.Text} }
+func reloadOf(k store.Key) logTarget {
+	return logTarget{Kind: kindReload, Tenant: k.Tenant, Key: k.Text}
+}
 
 // checkPage refuses a page that the log cannot name. The error wraps
-// [isr.ErrInvalidKey].
-func checkPage(k isr.Key) error {
-	if err := isr.ValidKey(k); err != nil {
+// [store.ErrInvalidKey].
+func checkPage(k store.Key) error {
+	if err := store.ValidKey(k); err != nil {
 		return fmt.Errorf("the page's key, for the log: %w", err)
 	}
 	return nil
 }
 
 // change reads a LOG row.
-func (s *Store) change(ctx context.Context, found row) isr.Change {
+func (s *Store) change(ctx context.Context, found row) store.Change {
 	digits := strings.TrimPrefix(found.text(attrSK), logPrefix)
 	seq, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || logKey(seq) != found.text(attrSK) {
-		return isr.Change{Malformed: found.malformed(attrSK, "LOG# and 20 digits")}
+		return store.Change{Malformed: found.malformed(attrSK, "LOG# and 20 digits")}
 	}
 	pages, err := s.reloaded(ctx, found)
-	return isr.Change{Seq: seq, Reload: pages, Malformed: err}
+	return store.Change{Seq: seq, Reload: pages, Malformed: err}
 }
 
 // reloaded are the pages that a LOG row has nodes read again. The error is a
 // *[MalformedError]; there are no pages with it.
-func (s *Store) reloaded(ctx context.Context, found row) ([]isr.Key, error) {
+func (s *Store) reloaded(ctx context.Context, found row) ([]store.Key, error) {
 	if _, isList := found[attrTargets].(*types.AttributeValueMemberL); !isList {
 		return nil, found.malformed(attrTargets, "a list of maps")
 	}
@@ -115,13 +117,13 @@ func (s *Store) reloaded(ctx context.Context, found row) ([]isr.Key, error) {
 	if err := s.decode(ctx, found, &r); err != nil {
 		return nil, err
 	}
-	var pages []isr.Key
+	var pages []store.Key
 	for i, t := range r.Targets {
 		switch {
 		case t.Kind == "", t.Kind == kindReload && t.Key == "":
 			return nil, found.malformed(attrTargets, fmt.Sprintf("a kind and a key at [%d]", i))
 		case t.Kind == kindReload:
-			pages = append(pages, isr.Key{Tenant: t.Tenant, Text: t.Key})
+			pages = append(pages, store.Key{Tenant: t.Tenant, Text: t.Key})
 		}
 	}
 	return pages, nil
@@ -129,7 +131,7 @@ func (s *Store) reloaded(ctx context.Context, found row) ([]isr.Key, error) {
 
 // A seenSequence is the SEQ row as it was read, to be advanced from there.
 type seenSequence struct {
-	isr.Sequence
+	store.Sequence
 	stored types.AttributeValue // seq as it is stored; nil: there is no row
 }
 

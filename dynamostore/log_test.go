@@ -6,8 +6,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 const logKey = "LOG#00000000000000000007"
@@ -25,13 +25,13 @@ func TestLogRows(t *testing.T) {
 		}
 		for name, test := range map[string]struct {
 			row  attrs
-			want []isr.Key
+			want []store.Key
 		}{
-			"ours":          {attrs{"targets": list(obj(page(nil))), "id": str("x"), "ttl": num("4000000000")}, []isr.Key{{Text: "example.com/"}}},
-			"tenant":        {attrs{"targets": list(obj(page(attrs{"tenant": str("t1")})))}, []isr.Key{{Tenant: "t1", Text: "example.com/"}}},
+			"ours":          {attrs{"targets": list(obj(page(nil))), "id": str("x"), "ttl": num("4000000000")}, []store.Key{{Text: "example.com/"}}},
+			"tenant":        {attrs{"targets": list(obj(page(attrs{"tenant": str("t1")})))}, []store.Key{{Tenant: "t1", Text: "example.com/"}}},
 			"nothing":       {attrs{"targets": list()}, nil},
-			"more to it":    {attrs{"targets": list(obj(page(attrs{"x": num("1")}))), "x": yes()}, []isr.Key{{Text: "example.com/"}}},
-			"unknown kinds": {attrs{"targets": list(obj(attrs{"kind": str("tag"), "value": str("news")}), obj(page(nil)), obj(attrs{"kind": str("site")}))}, []isr.Key{{Text: "example.com/"}}},
+			"more to it":    {attrs{"targets": list(obj(page(attrs{"x": num("1")}))), "x": yes()}, []store.Key{{Text: "example.com/"}}},
+			"unknown kinds": {attrs{"targets": list(obj(attrs{"kind": str("tag"), "value": str("news")}), obj(page(nil)), obj(attrs{"kind": str("site")}))}, []store.Key{{Text: "example.com/"}}},
 		} {
 			f.raw.put("PURGE", logKey, test.row)
 			got, err := f.store.Changes(t.Context(), 6)
@@ -39,7 +39,7 @@ func TestLogRows(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			if d := diff([]isr.Change{{Seq: 7, Reload: test.want}}, got); d != "" {
+			if d := diff([]store.Change{{Seq: 7, Reload: test.want}}, got); d != "" {
 				t.Errorf("%s (-want +got):\n%s", name, d)
 			}
 		}
@@ -90,7 +90,7 @@ func TestMalformedLogRows(t *testing.T) {
 			if !ok || malformed.PK != "PURGE" || malformed.SK != test.sk || malformed.Attribute != test.attribute || changes[0].Reload != nil {
 				t.Errorf("%s: %+v; want a MalformedError of %s in %s", name, changes[0], test.attribute, test.sk)
 			}
-			if d := diff(isr.Change{Seq: 8, Reload: []isr.Key{{Text: "a"}}}, changes[1]); d != "" {
+			if d := diff(store.Change{Seq: 8, Reload: []store.Key{{Text: "a"}}}, changes[1]); d != "" {
 				t.Errorf("%s: what follows (-want +got):\n%s", name, d)
 			}
 			f.raw.set("PURGE", test.sk, nil)

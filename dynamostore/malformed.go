@@ -14,7 +14,7 @@ import (
 )
 
 // A MalformedError says which attribute of a stored row cannot be what it is
-// there for. [isr.Record.Malformed] holds one.
+// there for. [store.Record.Malformed] holds one.
 type MalformedError struct {
 	PK, SK string
 	// Attribute is the name, with a dot before the name of a map's member.

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // markRow is the newest purge of everything that a tag, a prefix, a tenant or a
@@ -53,7 +53,7 @@ const maxBatchGet = 100
 //
 // The marks of tags are read by their keys, since a tenant may have any number
 // of them. Those of other kinds are few, and are read whole.
-func (s *Store) hardMark(ctx context.Context, k isr.Key, tags []string) (int64, error) {
+func (s *Store) hardMark(ctx context.Context, k store.Key, tags []string) (int64, error) {
 	marks, err := s.tagMarks(ctx, k.Tenant, tags)
 	if err != nil {
 		return 0, err
@@ -137,7 +137,7 @@ func (s *Store) marksBetween(ctx context.Context, first, last string) ([]row, er
 }
 
 // newestHard returns the highest hard sequence of the marks that cover a page.
-func (s *Store) newestHard(ctx context.Context, marks []row, k isr.Key, tags []string) (int64, error) {
+func (s *Store) newestHard(ctx context.Context, marks []row, k store.Key, tags []string) (int64, error) {
 	newest := int64(0)
 	for _, found := range marks {
 		if err := found.check("", found, requiredOfMark); err != nil {
@@ -157,7 +157,7 @@ func (s *Store) newestHard(ctx context.Context, marks []row, k isr.Key, tags []s
 // covers says whether the mark is about a page. It is one of the page's tenant,
 // or of a site. Kinds that this version does not know cover everything: a purge
 // that cannot be judged is not to be undone.
-func (m *markRow) covers(k isr.Key, tags []string) bool {
+func (m *markRow) covers(k store.Key, tags []string) bool {
 	switch kind := strings.Split(m.SK, "#")[2]; kind {
 	case kindTag:
 		return slices.Contains(tags, m.Value)

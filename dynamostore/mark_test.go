@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // mark stores what was purged hard at a sequence.
@@ -47,14 +47,14 @@ func TestRollbackOfMarked(t *testing.T) {
 			f.raw.put("PURGE", "SEQ", attrs{"seq": num("9")})
 			f.mark(test.tenant, test.kind, test.value, 3)
 			a := f.assertion()
-			a.PinnedUntil = isr.Forever()
+			a.PinnedUntil = store.Forever()
 			if _, err := f.store.Pin(t.Context(), f.read(), a); err != nil {
 				t.Errorf("%v at the sequence of the generation: Pin: %v", test, err)
 			}
 			f.mark(test.tenant, test.kind, test.value, 4)
 			_, rollback := f.store.Rollback(t.Context(), f.read(), "g1", a)
 			_, pin := f.store.Rollback(t.Context(), f.read(), f.read().Entry.GenerationID, a)
-			if test.covers != errors.Is(rollback, isr.ErrPurged) || test.covers != errors.Is(pin, isr.ErrPurged) {
+			if test.covers != errors.Is(rollback, store.ErrPurged) || test.covers != errors.Is(pin, store.ErrPurged) {
 				t.Errorf("%v: Rollback: %v; Pin: %v; want ErrPurged: %t", test, rollback, pin, test.covers)
 			}
 			if !test.covers && (rollback != nil || pin != nil) {
@@ -76,7 +76,7 @@ func TestMarksOfManyTags(t *testing.T) {
 		for i := range 250 {
 			first.Tags = append(first.Tags, fmt.Sprintf("tag-%03d", i), "twice")
 		}
-		f.publishAs(first, isr.Publishing{History: true})
+		f.publishAs(first, store.PublishOptions{History: true})
 		f.keep("g2")
 		f.mark("t1", "tag", "tag-250", 4)
 		if _, err := f.store.Rollback(t.Context(), f.read(), "g1", f.assertion()); err != nil {
@@ -86,7 +86,7 @@ func TestMarksOfManyTags(t *testing.T) {
 		if _, err := f.store.Rollback(t.Context(), f.read(), "g2", f.assertion()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.store.Rollback(t.Context(), f.read(), "g1", f.assertion()); !errors.Is(err, isr.ErrPurged) {
+		if _, err := f.store.Rollback(t.Context(), f.read(), "g1", f.assertion()); !errors.Is(err, store.ErrPurged) {
 			t.Errorf("Rollback: %v, want ErrPurged", err)
 		}
 	})

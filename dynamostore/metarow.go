@@ -7,7 +7,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // contentRow is what every writer says of content: the attributes of the
@@ -53,7 +53,7 @@ type isrMap struct {
 }
 
 // newMetaRow is the META row of a normalized entry.
-func newMetaRow(at location, e isr.Entry) *metaRow {
+func newMetaRow(at location, e store.Entry) *metaRow {
 	content := contentRow{
 		location: at,
 		BodyKey:  e.BodyKey, GeneratedAt: instant(e.GeneratedAt.Unix()),
@@ -93,7 +93,7 @@ var (
 
 // content reads the entry that a META row or a VER# row carries. If it is
 // malformed, the error is a *[MalformedError].
-func (s *Store) content(ctx context.Context, found row) (*isr.Entry, error) {
+func (s *Store) content(ctx context.Context, found row) (*store.Entry, error) {
 	if err := found.check("", found, requiredOfContent); err != nil {
 		return nil, err
 	}
@@ -137,15 +137,15 @@ func (r row) isOurs() bool {
 	return ok && ok2 && mine.Value == theirs.Value
 }
 
-func (r *contentRow) entry() *isr.Entry {
-	return &isr.Entry{
+func (r *contentRow) entry() *store.Entry {
+	return &store.Entry{
 		BodyKey: r.BodyKey, GeneratedAt: r.GeneratedAt.time(), Revalidate: r.Revalidate.duration(),
 		ETag: r.ETag, Expires: r.Expires.time(),
 	}
 }
 
 // describe adds to an entry what only we know of it.
-func (m *isrMap) describe(e *isr.Entry) {
+func (m *isrMap) describe(e *store.Entry) {
 	e.Version, e.GenerationID = int64(m.Version), m.GenerationID
 	e.Key, e.Route = m.Key, m.Route
 	e.Status, e.Header = int(m.Status), http.Header(m.Header)

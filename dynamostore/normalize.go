@@ -9,16 +9,16 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // normalize returns the entry as a reader will find it, its times and intervals
-// in whole seconds, or an error that wraps isr.ErrInvalidInput if no row can say
+// in whole seconds, or an error that wraps store.ErrInvalidInput if no row can say
 // it, or if it cannot be meant. Intervals of more than ten years are those: they
 // say "as long as possible".
-func normalize(e isr.Entry) (isr.Entry, error) {
+func normalize(e store.Entry) (store.Entry, error) {
 	if err := checkEntry(e); err != nil {
-		return e, fmt.Errorf("%w: %w", isr.ErrInvalidInput, err)
+		return e, fmt.Errorf("%w: %w", store.ErrInvalidInput, err)
 	}
 	e.Foreign = false
 	e.GeneratedAt = moment(floorSeconds(e.GeneratedAt))
@@ -31,7 +31,7 @@ func normalize(e isr.Entry) (isr.Entry, error) {
 	return e, nil
 }
 
-func checkEntry(e isr.Entry) error {
+func checkEntry(e store.Entry) error {
 	switch {
 	case e.BodyKey == "":
 		return fmt.Errorf("the entry has no BodyKey")
@@ -74,7 +74,7 @@ func wholeMoment(t time.Time) time.Time {
 // checkTexts refuses what DynamoDB's strings cannot hold, which the SDK would
 // alter without a word. Values of header fields are not checked: they may be any
 // bytes, and headerValue keeps them.
-func checkTexts(e isr.Entry) error {
+func checkTexts(e store.Entry) error {
 	named := map[string]string{
 		"BodyKey": e.BodyKey, "ETag": e.ETag, "GenerationID": e.GenerationID,
 		"Key": e.Key, "Route": e.Route, "SHA256": e.SHA256,

@@ -3,7 +3,7 @@ package dynamostore
 import (
 	"errors"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -11,16 +11,16 @@ import (
 // about the write. It is [tabletheory.OutcomeOf] for errors that are not this
 // package's own; spec/vectors/outcomes.json has all of them.
 func OutcomeOf(err error) tabletheory.Outcome {
-	if errors.Is(err, isr.ErrUnknownOutcome) {
+	if errors.Is(err, store.ErrUnknownOutcome) {
 		return tabletheory.Unknown // whatever it wraps
 	}
-	if _, held := errors.AsType[*isr.HeldError](err); held || isAny(err, isr.ErrLeaseLost, isr.ErrMoved) {
+	if _, held := errors.AsType[*store.HeldError](err); held || isAny(err, store.ErrLeaseLost, store.ErrMoved) {
 		return tabletheory.ConditionFailed
 	}
 	if _, malformed := errors.AsType[*MalformedError](err); malformed || isAny(err,
-		isr.ErrPinned, isr.ErrPurged, isr.ErrNoVersion, isr.ErrForeignLease, isr.ErrDenied,
-		isr.ErrRequestCompleted, isr.ErrRequestInProgress, isr.ErrRequestMismatch,
-		isr.ErrInvalidInput, isr.ErrInvalidKey) {
+		store.ErrPinned, store.ErrPurged, store.ErrNoVersion, store.ErrForeignLease, store.ErrDenied,
+		store.ErrRequestCompleted, store.ErrRequestInProgress, store.ErrRequestMismatch,
+		store.ErrInvalidInput, store.ErrInvalidKey) {
 		return tabletheory.Refused
 	}
 	return tabletheory.OutcomeOf(err)

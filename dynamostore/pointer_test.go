@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // TestPointers: META rows that name a version row.
@@ -91,7 +91,7 @@ func TestList(t *testing.T) {
 		f.raw.put("CACHE#purged", "PURGE", attrs{"seq": num("4"), "at": num("1")})
 		f.raw.put("CACHE#versions", "VER#1", attrs{"s3_key": str("a")})
 		f.raw.put("PURGE", "SEQ", attrs{"seq": num("4")})
-		found := map[string]isr.Record{}
+		found := map[string]store.Record{}
 		for page, err := range f.store.List(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
@@ -107,7 +107,7 @@ func TestList(t *testing.T) {
 		if d := diff(&want, found[pk].Entry); d != "" || found[pk].Lock == nil {
 			t.Errorf("%s: lock %+v, entry (-want +got):\n%s", pk, found[pk].Lock, d)
 		}
-		if found["CACHE#bad"].Malformed == nil || found["CACHE#locked"].Lock.Owner != "node-z" || found["CACHE#purged"].Cover.Seq != 4 {
+		if found["CACHE#bad"].Malformed == nil || found["CACHE#locked"].Lock.Owner != "node-z" || found["CACHE#purged"].Purges.Seq != 4 {
 			t.Errorf("%+v", found)
 		}
 		for range f.store.List(t.Context()) {
@@ -132,7 +132,7 @@ func TestListMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if page.Record.Entry != nil && page.Record.Lock != nil && page.Record.Cover.Seq == 1 {
+			if page.Record.Entry != nil && page.Record.Lock != nil && page.Record.Purges.Seq == 1 {
 				whole++
 			}
 		}

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Publish implements [isr.MetaStore], by the recipes of the reference documents:
+// Publish implements [store.MetaStore], by the recipes of the reference documents:
 // one transaction that updates META, if it is exactly what was read, and deletes
 // LOCK, if the lease is ours and has not expired. It costs four write units if
 // META has at most 1 KB. With history it also makes the generation's version
@@ -29,23 +29,23 @@ import (
 // deletes LOCK, after which the transaction can no longer land, and then looks
 // whether it has. So a caller that cancels ctx waits for as long as that at
 // worst, and is told the truth: nil if the generation was published.
-func (s *Store) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+func (s *Store) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	held, err := s.own(l)
 	if err != nil {
-		return isr.Entry{}, fmt.Errorf("publish: %w", err)
+		return store.Entry{}, fmt.Errorf("publish: %w", err)
 	}
 	if held.ended() {
-		return isr.Entry{}, fmt.Errorf("publish %s: %w", held.pk, isr.ErrLeaseLost)
+		return store.Entry{}, fmt.Errorf("publish %s: %w", held.pk, store.ErrLeaseLost)
 	}
 	p, err := s.newPublication(held, read, next, how)
 	if err == nil {
 		err = p.carryOut(s.during(ctx, p.operation()))
 	}
-	if errors.Is(err, isr.ErrLeaseLost) {
+	if errors.Is(err, store.ErrLeaseLost) {
 		held.end()
 	}
 	if err != nil {
-		return isr.Entry{}, fmt.Errorf("publish %s: %w", held.pk, err)
+		return store.Entry{}, fmt.Errorf("publish %s: %w", held.pk, err)
 	}
 	held.end()
 	if !next.Withdrawn {
@@ -65,12 +65,12 @@ type publication struct {
 	// logged: it is a change of the log, about page. The others are of no use to
 	// one that is not.
 	logged bool
-	page   isr.Key
+	page   store.Key
 	seen   seenSequence // from which the next request advances
 	id     string       // in the log
 }
 
-func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how isr.Publishing) (*publication, error) {
+func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, how store.PublishOptions) (*publication, error) {
 	f, err := fenceOf(read)
 	if err == nil && f.pk != l.pk {
 		err = fmt.Errorf("the record was not read from this partition")
@@ -82,7 +82,7 @@ func (s *Store) newPublication(l *lease, read isr.Record, next isr.Entry, how is
 	// refuses the publish.
 	pinned := read.Entry != nil && read.Entry.PinnedUntil.After(s.config.Now())
 	if pinned && !how.Unpin {
-		return nil, fmt.Errorf("%w until %s", isr.ErrPinned, read.Entry.PinnedUntil.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("%w until %s", store.ErrPinned, read.Entry.PinnedUntil.UTC().Format(time.RFC3339))
 	}
 	logged := pinned || how.Reload
 	if logged {
@@ -160,7 +160,7 @@ func (p *publication) completeRequest() []action {
 	if a == nil || p.next.Withdrawn {
 		return nil
 	}
-	r, fields := a.finished(p.store, p.lease.pk, isr.RequestEnd{Result: &p.next})
+	r, fields := a.finished(p.store, p.lease.pk, store.RequestEnd{Result: &p.next})
 	return []action{{opRequest, func(tx *tabletheory.TransactionBuilder) { tx.Update(r, fields, a.isMine()...) }}}
 }
 
@@ -175,17 +175,17 @@ func (p *publication) judge(why refusal) (again bool, err error) {
 	case moved && p.isOurs(meta.Item):
 		return false, nil
 	case moved && lost:
-		return false, fmt.Errorf("%w%s, and %w", isr.ErrLeaseLost, holder(lock), isr.ErrMoved)
+		return false, fmt.Errorf("%w%s, and %w", store.ErrLeaseLost, holder(lock), store.ErrMoved)
 	case lost:
-		return false, fmt.Errorf("%w%s", isr.ErrLeaseLost, holder(lock))
+		return false, fmt.Errorf("%w%s", store.ErrLeaseLost, holder(lock))
 	case moved && p.newer:
-		return false, fmt.Errorf("%w%s", isr.ErrMoved, notNewer(meta.Item, p.next.GeneratedAt))
+		return false, fmt.Errorf("%w%s", store.ErrMoved, notNewer(meta.Item, p.next.GeneratedAt))
 	case moved:
-		return false, isr.ErrMoved
+		return false, store.ErrMoved
 	case why.of(opRequest):
 		// Whoever took the request over has taken the lease as well, or will: what
 		// was rendered for it is not to be published.
-		return false, fmt.Errorf("%w: its request was taken over, or is ended", isr.ErrLeaseLost)
+		return false, fmt.Errorf("%w: its request was taken over, or is ended", store.ErrLeaseLost)
 	case why.of(opVersion):
 		return false, fmt.Errorf("there is a version %s already: the id of a generation is used once", p.next.GenerationID)
 	}

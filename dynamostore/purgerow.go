@@ -3,7 +3,7 @@ package dynamostore
 import (
 	"context"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // purgeRow is the purge of a page.
@@ -29,10 +29,10 @@ var (
 )
 
 // readCover reads the purge of a page, strongly; zero if there is none.
-func (s *Store) readCover(ctx context.Context, pk string) (isr.Cover, error) {
+func (s *Store) readCover(ctx context.Context, pk string) (store.PurgeState, error) {
 	found, err := s.readRow(ctx, true, pk, skPurge)
 	if err != nil || found == nil {
-		return isr.Cover{}, err
+		return store.PurgeState{}, err
 	}
 	return s.cover(ctx, found)
 }
@@ -40,25 +40,25 @@ func (s *Store) readCover(ctx context.Context, pk string) (isr.Cover, error) {
 // cover reads a PURGE row. One that is malformed is an error, a
 // *[MalformedError], and not an absence: it stands for a purge, and no purge may
 // be lost.
-func (s *Store) cover(ctx context.Context, found row) (isr.Cover, error) {
+func (s *Store) cover(ctx context.Context, found row) (store.PurgeState, error) {
 	if err := found.check("", found, requiredOfPurge); err != nil {
-		return isr.Cover{}, err
+		return store.PurgeState{}, err
 	}
 	var r purgeRow
 	if err := s.decode(ctx, found, &r); err != nil {
-		return isr.Cover{}, err
+		return store.PurgeState{}, err
 	}
-	return isr.Cover{Seq: int64(r.Seq), HardSeq: int64(r.HardSeq), At: r.At.time()}, nil
+	return store.PurgeState{Seq: int64(r.Seq), HardSeq: int64(r.HardSeq), At: r.At.time()}, nil
 }
 
 // sequence reads the SEQ row. One that is malformed is a *[MalformedError].
-func (s *Store) sequence(ctx context.Context, found row) (isr.Sequence, error) {
+func (s *Store) sequence(ctx context.Context, found row) (store.Sequence, error) {
 	if err := found.check("", found, requiredOfSequence); err != nil {
-		return isr.Sequence{}, err
+		return store.Sequence{}, err
 	}
 	var r sequenceRow
 	if err := s.decode(ctx, found, &r); err != nil {
-		return isr.Sequence{}, err
+		return store.Sequence{}, err
 	}
-	return isr.Sequence{Seq: int64(r.Seq), MarkLifetime: r.MarkLifetime.duration()}, nil
+	return store.Sequence{Seq: int64(r.Seq), MarkLifetime: r.MarkLifetime.duration()}, nil
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
-// Read implements [isr.MetaStore]. It costs one strongly consistent Query of
+// Read implements [store.MetaStore]. It costs one strongly consistent Query of
 // three small rows; a META row that names a version which it does not carry
 // costs one GetItem more.
-func (s *Store) Read(ctx context.Context, pk string) (isr.Record, error) {
+func (s *Store) Read(ctx context.Context, pk string) (store.Record, error) {
 	ctx = s.during(ctx, "read")
 	if err := checkPartition(pk); err != nil {
-		return isr.Record{}, err
+		return store.Record{}, err
 	}
 	rows, err := s.readRows(ctx, pk)
 	if err != nil {
-		return isr.Record{}, fmt.Errorf("read %s: %w", pk, err)
+		return store.Record{}, fmt.Errorf("read %s: %w", pk, err)
 	}
 	record, err := s.record(ctx, pk, rows)
 	if err != nil {
-		return isr.Record{}, fmt.Errorf("read %s: %w", pk, err)
+		return store.Record{}, fmt.Errorf("read %s: %w", pk, err)
 	}
 	return record, nil
 }
@@ -93,9 +93,9 @@ func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, 
 
 // record makes what isr is told of a page out of its rows. The error is that of
 // following a pointer; malformed rows are no error.
-func (s *Store) record(ctx context.Context, pk string, rows map[string]row) (isr.Record, error) {
+func (s *Store) record(ctx context.Context, pk string, rows map[string]row) (store.Record, error) {
 	meta := rows[skMeta]
-	record := isr.Record{Fence: newFence(pk, meta, rows[skLock])}
+	record := store.Record{Fence: newFence(pk, meta, rows[skLock])}
 	err := s.fill(ctx, &record, rows)
 	if malformed, ok := errors.AsType[*MalformedError](err); ok {
 		record.Malformed = malformed
@@ -104,7 +104,7 @@ func (s *Store) record(ctx context.Context, pk string, rows map[string]row) (isr
 	return record, err
 }
 
-func (s *Store) fill(ctx context.Context, record *isr.Record, rows map[string]row) (err error) {
+func (s *Store) fill(ctx context.Context, record *store.Record, rows map[string]row) (err error) {
 	if found, ok := rows[skLock]; ok {
 		var r lockRow
 		if err := s.decode(ctx, found, &r); err != nil {
@@ -114,7 +114,7 @@ func (s *Store) fill(ctx context.Context, record *isr.Record, rows map[string]ro
 	}
 	if purge, ok := rows[skPurge]; ok {
 		// If it is malformed, it may cover whatever META has.
-		if record.Cover, err = s.cover(ctx, purge); err != nil {
+		if record.Purges, err = s.cover(ctx, purge); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (s *Store) fill(ctx context.Context, record *isr.Record, rows map[string]ro
 
 // entry reads the entry of a META row, from the version row it points at if it
 // does not carry the content itself.
-func (s *Store) entry(ctx context.Context, meta row) (*isr.Entry, error) {
+func (s *Store) entry(ctx context.Context, meta row) (*store.Entry, error) {
 	current, err := meta.pointer()
 	if err != nil {
 		return nil, err

@@ -4,33 +4,33 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Request implements [isr.MetaStore].
-func (s *Store) Request(ctx context.Context, pk, key string) (isr.Request, bool, error) {
+// Request implements [store.MetaStore].
+func (s *Store) RequestRecord(ctx context.Context, pk, key string) (store.RequestRecord, bool, error) {
 	ctx = s.during(ctx, "request")
 	if err := checkPartition(pk); err != nil {
-		return isr.Request{}, false, err
+		return store.RequestRecord{}, false, err
 	}
-	if err := isr.ValidRequestKey(key); err != nil {
-		return isr.Request{}, false, err
+	if err := store.ValidRequestKey(key); err != nil {
+		return store.RequestRecord{}, false, err
 	}
 	_, request, err := s.findRequest(ctx, pk, key)
 	if err != nil {
-		return isr.Request{}, false, fmt.Errorf("read the request %s of %s: %w", key, pk, err)
+		return store.RequestRecord{}, false, fmt.Errorf("read the request %s of %s: %w", key, pk, err)
 	}
 	if request == nil {
-		return isr.Request{}, false, nil
+		return store.RequestRecord{}, false, nil
 	}
 	return *request, true, nil
 }
 
-// EndRequest implements [isr.MetaStore]. The lease may be lost or released by
+// EndRequest implements [store.MetaStore]. The lease may be lost or released by
 // then. Like Release, it uses ctx as it is. After an error other than
-// [isr.ErrForeignLease] the request may be ended or not; it may be called again.
-func (s *Store) EndRequest(ctx context.Context, l isr.Lease, end isr.RequestEnd) error {
+// [store.ErrForeignLease] the request may be ended or not; it may be called again.
+func (s *Store) EndRequest(ctx context.Context, l store.Lease, end store.RequestEnd) error {
 	ctx = s.during(ctx, "end request")
 	held, err := s.own(l)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) EndRequest(ctx context.Context, l isr.Lease, end isr.RequestEnd)
 // endRequest writes the end of a lease's request, if it has one. bounded is as in
 // repeat. If the attempt is not ours, or was finished, that is so because another
 // took it over, or because an earlier call of ours was carried out.
-func (s *Store) endRequest(ctx context.Context, bounded bool, l *lease, end isr.RequestEnd) error {
+func (s *Store) endRequest(ctx context.Context, bounded bool, l *lease, end store.RequestEnd) error {
 	a := l.request()
 	if a == nil {
 		return nil
@@ -54,7 +54,7 @@ func (s *Store) endRequest(ctx context.Context, bounded bool, l *lease, end isr.
 	err := s.repeat(ctx, bounded, func(ctx context.Context) error {
 		return s.db.WithContext(ctx).Model(r).
 			WithCondition("Attempt", "=", a.token).
-			WithCondition("Status", "=", string(statusOf(isr.RequestStarted))).
+			WithCondition("Status", "=", string(statusOf(store.RequestStarted))).
 			Update(fields...)
 	})
 	if err != nil && tabletheory.OutcomeOf(err) != tabletheory.ConditionFailed {

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
-func newClaim(key string) *isr.Claim {
-	return &isr.Claim{Key: key, Hash: strings.Repeat("a", 64), Keep: time.Hour}
+func newClaim(key string) *store.Claim {
+	return &store.Claim{Key: key, Hash: strings.Repeat("a", 64), Keep: time.Hour}
 }
 
-func (f *fixture) claim(key string) isr.Lease {
+func (f *fixture) claim(key string) store.Lease {
 	f.t.Helper()
 	l, err := f.store.Acquire(f.t.Context(), pk, 30*time.Second, newClaim(key))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestRequestRows(t *testing.T) {
 		if d := diff(want, f.requestRow("r1")); d != "" {
 			t.Errorf("REQ# (-want +got):\n%s", d)
 		}
-		if err := f.store.EndRequest(t.Context(), l, isr.RequestEnd{Failure: "the origin said 500"}); err != nil {
+		if err := f.store.EndRequest(t.Context(), l, store.RequestEnd{Failure: "the origin said 500"}); err != nil {
 			t.Fatal(err)
 		}
 		want = attrs{"pk": str(pk), "sk": str("REQ#r1"), "request_hash": hash, "status": str("FAILED"), "error": str("the origin said 500"), "ttl": kept}
@@ -71,7 +71,7 @@ func TestRequestRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g1"), isr.Publishing{}); err != nil {
+		if _, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g1"), store.PublishOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		want = attrs{
@@ -97,17 +97,17 @@ func TestReferenceRequests(t *testing.T) {
 		}{
 			"started":          {attrs{"request_hash": hash, "status": str("STARTED"), "ttl": later}, nil, true},
 			"started, no ttl":  {attrs{"request_hash": hash, "status": str("STARTED")}, nil, true},
-			"started, mid":     {attrs{"request_hash": hash, "status": str("STARTED"), "in_progress_until": num(seconds(now) + ".7"), "ttl": later}, isr.ErrRequestInProgress, true},
+			"started, mid":     {attrs{"request_hash": hash, "status": str("STARTED"), "in_progress_until": num(seconds(now) + ".7"), "ttl": later}, store.ErrRequestInProgress, true},
 			"started, odd end": {attrs{"request_hash": hash, "status": str("STARTED"), "in_progress_until": str("soon"), "attempt_token": num("1"), "ttl": later}, nil, true},
 			"failed":           {attrs{"request_hash": hash, "status": str("FAILED"), "ttl": later}, nil, true},
-			"completed":        {attrs{"request_hash": hash, "status": str("COMPLETED"), "result_s3_key": str("pages/a.html"), "ttl": later}, isr.ErrRequestCompleted, true},
-			"of other inputs":  {attrs{"request_hash": str("b"), "status": str("FAILED"), "ttl": later}, isr.ErrRequestMismatch, true},
+			"completed":        {attrs{"request_hash": hash, "status": str("COMPLETED"), "result_s3_key": str("pages/a.html"), "ttl": later}, store.ErrRequestCompleted, true},
+			"of other inputs":  {attrs{"request_hash": str("b"), "status": str("FAILED"), "ttl": later}, store.ErrRequestMismatch, true},
 			"over":             {attrs{"request_hash": str("b"), "status": str("COMPLETED"), "ttl": earlier}, nil, false},
 			"over and odd":     {attrs{"ttl": earlier}, nil, false},
 		} {
 			f.raw.set(pk, "LOCK", nil)
 			f.raw.put(pk, "REQ#r1", test.row)
-			request, found, err := f.store.Request(t.Context(), pk, "r1")
+			request, found, err := f.store.RequestRecord(t.Context(), pk, "r1")
 			if err != nil || found != test.found {
 				t.Errorf("%s: Request: %+v, %t, %v", name, request, found, err)
 			}
@@ -137,7 +137,7 @@ func TestMalformedRequests(t *testing.T) {
 		} {
 			f.raw.put(pk, "REQ#r1", row)
 			_, err := f.store.Acquire(t.Context(), pk, 30*time.Second, newClaim("r1"))
-			_, _, looked := f.store.Request(t.Context(), pk, "r1")
+			_, _, looked := f.store.RequestRecord(t.Context(), pk, "r1")
 			for _, err := range []error{err, looked} {
 				malformed, ok := errors.AsType[*dynamostore.MalformedError](err)
 				if !ok || malformed.SK != "REQ#r1" || malformed.Attribute != attribute {
@@ -161,21 +161,21 @@ func TestTakeoverOfAnother(t *testing.T) {
 			want          error
 		}{
 			"completed by another service": {
-				attrs{"request_hash": hash, "status": str("STARTED")}, attrs{"request_hash": hash, "status": str("COMPLETED")}, isr.ErrRequestCompleted,
+				attrs{"request_hash": hash, "status": str("STARTED")}, attrs{"request_hash": hash, "status": str("COMPLETED")}, store.ErrRequestCompleted,
 			},
-			"made by another": {nil, attrs{"request_hash": hash, "status": str("COMPLETED")}, isr.ErrRequestCompleted},
+			"made by another": {nil, attrs{"request_hash": hash, "status": str("COMPLETED")}, store.ErrRequestCompleted},
 			"taken over": {
 				attrs{"request_hash": hash, "status": str("FAILED"), "attempt_token": str("t1")},
 				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t2"), "in_progress_until": later},
-				isr.ErrRequestInProgress,
+				store.ErrRequestInProgress,
 			},
 			"extended after all": {
 				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t1"), "in_progress_until": num("1")},
 				attrs{"request_hash": hash, "status": str("STARTED"), "attempt_token": str("t1"), "in_progress_until": later},
-				isr.ErrRequestInProgress,
+				store.ErrRequestInProgress,
 			},
 			"another's after its time": {
-				attrs{"request_hash": str("b"), "status": str("COMPLETED"), "ttl": num("1")}, attrs{"request_hash": str("c"), "status": str("STARTED"), "ttl": num("4000000000")}, isr.ErrRequestMismatch,
+				attrs{"request_hash": str("b"), "status": str("COMPLETED"), "ttl": num("1")}, attrs{"request_hash": str("c"), "status": str("STARTED"), "ttl": num("4000000000")}, store.ErrRequestMismatch,
 			},
 			"collected": {attrs{"request_hash": hash, "status": str("FAILED")}, nil, nil},
 		} {
@@ -209,10 +209,10 @@ func TestLostRequest(t *testing.T) {
 			"taken over": func(row attrs) { row["attempt_token"] = str("another's") },
 			"finished":   func(row attrs) { row["status"] = str("COMPLETED") },
 		} {
-			for method, try := range map[string]func(isr.Lease) error{
-				"Refresh": func(l isr.Lease) error { return f.store.Refresh(t.Context(), l) },
-				"Publish": func(l isr.Lease) error {
-					_, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g1"), isr.Publishing{History: true})
+			for method, try := range map[string]func(store.Lease) error{
+				"Refresh": func(l store.Lease) error { return f.store.Refresh(t.Context(), l) },
+				"Publish": func(l store.Lease) error {
+					_, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g1"), store.PublishOptions{History: true})
 					return err
 				},
 			} {
@@ -221,10 +221,10 @@ func TestLostRequest(t *testing.T) {
 				row := f.raw.get(pk, sk)
 				spoil(row)
 				f.raw.put(pk, sk, row)
-				if err := try(l); !errors.Is(err, isr.ErrLeaseLost) || !strings.Contains(err.Error(), "request") {
+				if err := try(l); !errors.Is(err, store.ErrLeaseLost) || !strings.Contains(err.Error(), "request") {
 					t.Errorf("%s, %s: %v, want ErrLeaseLost, for the request", method, name, err)
 				}
-				if err := f.store.EndRequest(t.Context(), l, isr.RequestEnd{}); err != nil {
+				if err := f.store.EndRequest(t.Context(), l, store.RequestEnd{}); err != nil {
 					t.Errorf("EndRequest: %v", err)
 				}
 				if d := diff(row, f.raw.get(pk, sk)); d != "" {
@@ -253,7 +253,7 @@ func TestClaimUnderFaults(t *testing.T) {
 				t.Fatalf("Acquire: %v", err)
 			}
 			r.api.deliver()
-			if _, err := r.store.Acquire(t.Context(), pk, time.Second, c); !errors.Is(err, isr.ErrRequestInProgress) {
+			if _, err := r.store.Acquire(t.Context(), pk, time.Second, c); !errors.Is(err, store.ErrRequestInProgress) {
 				t.Errorf("Acquire by another: %v, want ErrRequestInProgress", err)
 			}
 			r.clock.Advance(20 * time.Second)
@@ -263,23 +263,23 @@ func TestClaimUnderFaults(t *testing.T) {
 			}
 			r.api.deliver()
 			r.clock.Advance(20 * time.Second)
-			if _, err := r.store.Acquire(t.Context(), pk, time.Second, c); !errors.Is(err, isr.ErrRequestInProgress) {
+			if _, err := r.store.Acquire(t.Context(), pk, time.Second, c); !errors.Is(err, store.ErrRequestInProgress) {
 				t.Errorf("Acquire by another after a refresh: %v, want ErrRequestInProgress", err)
 			}
 			id, read := "c"+c.Key, r.readPage(t, pk)
 			r.api.arm(plan, false, nil)
 			if skip == 2 {
-				err = r.faulty.EndRequest(t.Context(), l, isr.RequestEnd{Result: read.Entry})
+				err = r.faulty.EndRequest(t.Context(), l, store.RequestEnd{Result: read.Entry})
 				id = read.Entry.GenerationID
 			} else {
-				_, err = r.faulty.Publish(t.Context(), l, read, r.entry(id), isr.Publishing{History: true})
+				_, err = r.faulty.Publish(t.Context(), l, read, r.entry(id), store.PublishOptions{History: true})
 			}
 			if err != nil {
 				t.Errorf("finishing it: %v", err)
 			}
 			r.api.deliver()
-			done, _, err := r.store.Request(t.Context(), pk, c.Key)
-			if err != nil || done.State != isr.RequestCompleted || done.GenerationID != id {
+			done, _, err := r.store.RequestRecord(t.Context(), pk, c.Key)
+			if err != nil || done.State != store.RequestCompleted || done.GenerationID != id {
 				t.Errorf("Request: %+v, %v; want it completed with %s", done, err, id)
 			}
 		}
@@ -300,12 +300,12 @@ func TestClaimByCallerWhoLeaves(t *testing.T) {
 					}
 				})
 				l, err := r.faulty.Acquire(ctx, pk, 30*time.Second, newClaim("r1"))
-				if errors.Is(err, isr.ErrUnknownOutcome) {
+				if errors.Is(err, store.ErrUnknownOutcome) {
 					t.Errorf("Acquire: %v", err)
 				}
 				r.api.arm(nil, false, nil)
 				if err == nil {
-					err = errors.Join(r.faulty.EndRequest(t.Context(), l, isr.RequestEnd{Failure: "no"}), r.faulty.Release(t.Context(), l))
+					err = errors.Join(r.faulty.EndRequest(t.Context(), l, store.RequestEnd{Failure: "no"}), r.faulty.Release(t.Context(), l))
 					if err != nil {
 						t.Error(err)
 					}
@@ -324,7 +324,7 @@ func TestClaimOvertaken(t *testing.T) {
 	for when := 1; when <= 5; when++ {
 		t.Run(fmt.Sprint(when), func(t *testing.T) {
 			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
-				var other isr.Lease
+				var other store.Lease
 				r.api.arm(append(make([]fault, 2), plan...), false, func(n int) {
 					if n == when {
 						other, _ = r.store.Acquire(t.Context(), pk, 30*time.Second, newClaim("r1"))
@@ -336,7 +336,7 @@ func TestClaimOvertaken(t *testing.T) {
 				if (err == nil) == (other != nil) && made >= when {
 					t.Fatalf("Acquire: %v, and of the other: %v", err, other)
 				}
-				if err != nil && !errors.Is(err, isr.ErrRequestInProgress) && !isHeld(err) {
+				if err != nil && !errors.Is(err, store.ErrRequestInProgress) && !isHeld(err) {
 					t.Errorf("Acquire: %v", err)
 				}
 				if err == nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -48,10 +48,10 @@ func (s *requestStatus) UnmarshalDynamoDBAttributeValue(av types.AttributeValue)
 	return nil
 }
 
-func statusOf(state isr.RequestState) requestStatus { return requestStatus(state.String()) }
+func statusOf(state store.RequestState) requestStatus { return requestStatus(state.String()) }
 
-func (s requestStatus) state() (isr.RequestState, bool) {
-	for _, state := range []isr.RequestState{isr.RequestStarted, isr.RequestCompleted, isr.RequestFailed} {
+func (s requestStatus) state() (store.RequestState, bool) {
+	for _, state := range []store.RequestState{store.RequestStarted, store.RequestCompleted, store.RequestFailed} {
 		if s == statusOf(state) {
 			return state, true
 		}
@@ -62,7 +62,7 @@ func (s requestStatus) state() (isr.RequestState, bool) {
 // findRequest reads the record of a request: the row as it is stored, and what
 // it says; nil if there is none, or its time is over. One that is malformed is a
 // *[MalformedError]: what cannot be read may have been carried out.
-func (s *Store) findRequest(ctx context.Context, pk, key string) (row, *isr.Request, error) {
+func (s *Store) findRequest(ctx context.Context, pk, key string) (row, *store.RequestRecord, error) {
 	found, err := s.readRow(ctx, true, pk, requestPrefix+key)
 	if err != nil || found == nil {
 		return nil, nil, err
@@ -87,9 +87,9 @@ func (s *Store) findRequest(ctx context.Context, pk, key string) (row, *isr.Requ
 	return found, r.request(key), nil
 }
 
-func (r *requestRow) request(key string) *isr.Request {
+func (r *requestRow) request(key string) *store.RequestRecord {
 	state, _ := r.Status.state()
-	request := &isr.Request{
+	request := &store.RequestRecord{
 		Key: key, Hash: r.Hash, State: state,
 		BodyKey: r.Result, GenerationID: string(r.GenerationID), Failure: string(r.Failure),
 	}
@@ -122,15 +122,15 @@ type attempt struct {
 }
 
 // newAttempt is one of a claim that is made now.
-func (s *Store) newAttempt(c *isr.Claim) (*attempt, error) {
-	if err := isr.ValidRequestKey(c.Key); err != nil {
+func (s *Store) newAttempt(c *store.Claim) (*attempt, error) {
+	if err := store.ValidRequestKey(c.Key); err != nil {
 		return nil, err
 	}
 	if c.Hash == "" || !utf8.ValidString(c.Hash) || len(c.Hash) > maxHash {
-		return nil, fmt.Errorf("%w: the hash %.60q of the request %q is none: expected the hex sha256 of its inputs", isr.ErrInvalidKey, c.Hash, c.Key)
+		return nil, fmt.Errorf("%w: the hash %.60q of the request %q is none: expected the hex sha256 of its inputs", store.ErrInvalidKey, c.Hash, c.Key)
 	}
 	if c.Keep < 0 {
-		return nil, fmt.Errorf("%w: the record of the request %q cannot be kept for %v: expected a duration that is not negative", isr.ErrInvalidInput, c.Key, c.Keep)
+		return nil, fmt.Errorf("%w: the record of the request %q cannot be kept for %v: expected a duration that is not negative", store.ErrInvalidInput, c.Key, c.Keep)
 	}
 	keep := moment(floorSeconds(s.config.Now())).Add(time.Duration(interval(c.Keep)) * time.Second)
 	return &attempt{sk: requestPrefix + c.Key, token: s.config.NewToken(), keep: floorSeconds(keep) + 1}, nil
@@ -141,7 +141,7 @@ const maxHash = 256
 
 // row is the REQ# row of the attempt, in a state. It is kept as long as was
 // asked for, and longer than somebody is at it.
-func (a *attempt) row(s *Store, pk string, state isr.RequestState, until int64) *requestRow {
+func (a *attempt) row(s *Store, pk string, state store.RequestState, until int64) *requestRow {
 	return &requestRow{
 		location: s.at(pk, a.sk), Status: statusOf(state), Attempt: laxText(a.token),
 		Until: leaseEnd(until), TTL: laxNumber(max(a.keep, until+lockLinger)),
@@ -153,13 +153,13 @@ func (a *attempt) row(s *Store, pk string, state isr.RequestState, until int64) 
 func (a *attempt) isMine() []tabletheory.Precondition {
 	return []tabletheory.Precondition{
 		tabletheory.Condition("Attempt", "=", a.token),
-		tabletheory.Condition("Status", "=", string(statusOf(isr.RequestStarted))),
+		tabletheory.Condition("Status", "=", string(statusOf(store.RequestStarted))),
 	}
 }
 
 // extend states that the request is in progress until a time in epoch seconds.
 func (a *attempt) extend(s *Store, pk string, until int64) action {
-	r := a.row(s, pk, isr.RequestStarted, until)
+	r := a.row(s, pk, store.RequestStarted, until)
 	return action{opRequest, func(tx *tabletheory.TransactionBuilder) {
 		tx.Update(r, []string{"Until", "TTL"}, a.isMine()...)
 	}}
@@ -167,11 +167,11 @@ func (a *attempt) extend(s *Store, pk string, until int64) action {
 
 // finished is the REQ# row of the attempt at its end, and the fields of it that
 // then change. Its ttl stays.
-func (a *attempt) finished(s *Store, pk string, end isr.RequestEnd) (r *requestRow, fields []string) {
-	r = a.row(s, pk, isr.RequestFailed, 0)
+func (a *attempt) finished(s *Store, pk string, end store.RequestEnd) (r *requestRow, fields []string) {
+	r = a.row(s, pk, store.RequestFailed, 0)
 	r.Failure = laxText(cut(strings.ToValidUTF8(end.Failure, "\uFFFD"), maxFailure))
 	if end.Result != nil {
-		r.Status, r.Failure = statusOf(isr.RequestCompleted), ""
+		r.Status, r.Failure = statusOf(store.RequestCompleted), ""
 		r.Result, r.GenerationID = end.Result.BodyKey, laxText(end.Result.GenerationID)
 	}
 	return r, []string{"Status", "Result", "GenerationID", "Until", "Failure"}

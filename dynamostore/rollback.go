@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Rollback implements [isr.MetaStore]. A generation that is current already is
+// Rollback implements [store.MetaStore]. A generation that is current already is
 // pinned, or unpinned, as by Pin, whether it is kept or not. It costs eight
 // write units if the rows have at most 1 KB, two more if a version is superseded,
 // and five read units or more: SEQ, PURGE, the version, and the marks, which are two
@@ -21,28 +21,28 @@ import (
 // repeated for SettleTimeout at most. If there is no answer even then, the matter
 // is settled as by Publish, but by means of the log: the sequence is advanced,
 // after which the transaction can no longer land, and the log says whose it was.
-func (s *Store) Rollback(ctx context.Context, read isr.Record, to string, a isr.Assertion) (isr.Entry, error) {
+func (s *Store) Rollback(ctx context.Context, read store.Record, to string, a store.Assertion) (store.Entry, error) {
 	ctx = s.during(ctx, "rollback")
 	f, err := fenceOf(read)
 	if err == nil {
 		err = checkPage(a.Key)
 	}
 	if err != nil {
-		return isr.Entry{}, fmt.Errorf("roll back to %s: %w", to, err)
+		return store.Entry{}, fmt.Errorf("roll back to %s: %w", to, err)
 	}
 	e := read.Entry
 	if e != nil && !e.Foreign && e.GenerationID == to {
 		e, err = s.pin(ctx, f, read, a)
 	} else {
-		e, err = s.rollback(ctx, f, read.Cover, to, a)
+		e, err = s.rollback(ctx, f, read.Purges, to, a)
 	}
 	if err != nil {
-		return isr.Entry{}, fmt.Errorf("roll back %s to %s: %w", f.pk, to, err)
+		return store.Entry{}, fmt.Errorf("roll back %s to %s: %w", f.pk, to, err)
 	}
 	return *e, nil
 }
 
-func (s *Store) rollback(ctx context.Context, f fence, known isr.Cover, to string, a isr.Assertion) (*isr.Entry, error) {
+func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, to string, a store.Assertion) (*store.Entry, error) {
 	// In this order: a hard purge that is not on PURGE or a mark when it is read
 	// here has a higher sequence than this one, and so covers what the rollback
 	// makes.
@@ -60,7 +60,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known isr.Cover, to strin
 	}
 	if version.OutlivesMarks(seen.MarkLifetime, s.config.Now()) {
 		return nil, fmt.Errorf("%w, as far as can be known: it was rendered at %s, and purges by tag are remembered for %s",
-			isr.ErrPurged, version.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
+			store.ErrPurged, version.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
 	}
 	if err := s.checkPurged(ctx, version, known.Merge(cover), a.Key); err != nil {
 		return nil, err
@@ -75,39 +75,39 @@ func (s *Store) rollback(ctx context.Context, f fence, known isr.Cover, to strin
 	return r.carryOut(ctx, &seen)
 }
 
-// Pin implements [isr.MetaStore]. Neither the purge sequence of the entry moves
+// Pin implements [store.MetaStore]. Neither the purge sequence of the entry moves
 // nor the time at which it was asserted: what was purged stays so. An entry of
 // another service has no place for a pin: regenerate it first. Errors of its own:
-// isr.ErrNoVersion, if there is no entry that could be pinned, and isr.ErrPurged,
+// store.ErrNoVersion, if there is no entry that could be pinned, and store.ErrPurged,
 // if a hard purge covers it, but never of unpinning. It costs six write units if
 // META has at most 1 KB, and a read unit; pinning reads the marks as well, which
 // is two units more, and one for each tag of the entry.
-func (s *Store) Pin(ctx context.Context, read isr.Record, a isr.Assertion) (isr.Entry, error) {
+func (s *Store) Pin(ctx context.Context, read store.Record, a store.Assertion) (store.Entry, error) {
 	ctx = s.during(ctx, "pin")
 	f, err := fenceOf(read)
 	if err == nil {
 		err = checkPage(a.Key)
 	}
 	if err != nil {
-		return isr.Entry{}, fmt.Errorf("pin: %w", err)
+		return store.Entry{}, fmt.Errorf("pin: %w", err)
 	}
 	e, err := s.pin(ctx, f, read, a)
 	if err != nil {
-		return isr.Entry{}, fmt.Errorf("pin %s: %w", f.pk, err)
+		return store.Entry{}, fmt.Errorf("pin %s: %w", f.pk, err)
 	}
 	return *e, nil
 }
 
-func (s *Store) pin(ctx context.Context, f fence, read isr.Record, a isr.Assertion) (*isr.Entry, error) {
+func (s *Store) pin(ctx context.Context, f fence, read store.Record, a store.Assertion) (*store.Entry, error) {
 	switch e := read.Entry; {
 	case e == nil:
-		return nil, fmt.Errorf("%w: the page has no entry", isr.ErrNoVersion)
+		return nil, fmt.Errorf("%w: the page has no entry", store.ErrNoVersion)
 	case e.Foreign:
-		return nil, fmt.Errorf("%w: the entry was written by another service; regenerate the page first", isr.ErrNoVersion)
+		return nil, fmt.Errorf("%w: the entry was written by another service; regenerate the page first", store.ErrNoVersion)
 	case a.PinnedUntil.IsZero():
 		a.PinnedUntil = s.unpinned(e)
 	default:
-		if err := s.checkPurged(ctx, e, read.Cover, a.Key); err != nil {
+		if err := s.checkPurged(ctx, e, read.Purges, a.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -123,13 +123,13 @@ func (s *Store) pin(ctx context.Context, f fence, read isr.Record, a isr.Asserti
 
 // checkPurged refuses a generation of the page k that a hard purge covers: one of
 // the page itself, or a mark.
-func (s *Store) checkPurged(ctx context.Context, e *isr.Entry, known isr.Cover, k isr.Key) error {
+func (s *Store) checkPurged(ctx context.Context, e *store.Entry, known store.PurgeState, k store.Key) error {
 	marked, err := s.hardMark(ctx, k, e.Tags)
 	if err != nil {
 		return err
 	}
 	if hard := max(known.HardSeq, marked); hard > e.PurgeSeq {
-		return fmt.Errorf("%w: it was rendered at sequence %d, and purged at %d", isr.ErrPurged, e.PurgeSeq, hard)
+		return fmt.Errorf("%w: it was rendered at sequence %d, and purged at %d", store.ErrPurged, e.PurgeSeq, hard)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (s *Store) checkPurged(ctx context.Context, e *isr.Entry, known isr.Cover, 
 // unpinned is the end of an entry's pin once it is unpinned: now, unless it ended
 // before. It stays on META, so that readers can tell an entry that outlived its
 // windows because of a pin: it may be served in place of a failure.
-func (s *Store) unpinned(e *isr.Entry) time.Time {
+func (s *Store) unpinned(e *store.Entry) time.Time {
 	now := moment(floorSeconds(s.config.Now()))
 	if e.PinnedUntil.Before(now) {
 		return e.PinnedUntil
@@ -149,13 +149,13 @@ func (s *Store) unpinned(e *isr.Entry) time.Time {
 // current, which all nodes learn of by the log.
 type reassertion struct {
 	swap
-	page     isr.Key
-	restored *isr.Entry // the version that returns; nil for a pin
+	page     store.Key
+	restored *store.Entry // the version that returns; nil for a pin
 }
 
 var _ loggedChange = (*reassertion)(nil)
 
-func (s *Store) newReassertion(f fence, next isr.Entry, kept bool, a isr.Assertion) (*reassertion, error) {
+func (s *Store) newReassertion(f fence, next store.Entry, kept bool, a store.Assertion) (*reassertion, error) {
 	w, err := s.newSwap(f, next, kept, a.Superseded)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s *Store) newReassertion(f fence, next isr.Entry, kept bool, a isr.Asserti
 }
 
 // carryOut commits the reassertion. seen is as of groupCommit.commit.
-func (r *reassertion) carryOut(ctx context.Context, seen *seenSequence) (*isr.Entry, error) {
+func (r *reassertion) carryOut(ctx context.Context, seen *seenSequence) (*store.Entry, error) {
 	if err := r.store.log.commit(ctx, r, seen); err != nil {
 		return nil, err
 	}
@@ -211,9 +211,9 @@ func (r *reassertion) recognizes(why refusal) bool {
 func (r *reassertion) judge(why refusal) error {
 	switch {
 	case why.of(opMeta):
-		return isr.ErrMoved
+		return store.ErrMoved
 	case why.of(opRestored):
-		return fmt.Errorf("%w any more", isr.ErrNoVersion)
+		return fmt.Errorf("%w any more", store.ErrNoVersion)
 	case why.of(opSuperseded):
 		r.forget()
 	}

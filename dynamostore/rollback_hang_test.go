@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // An unloggedAPI answers no question about the log.
@@ -42,9 +42,9 @@ func TestRollbackHang(t *testing.T) {
 		f.keep("g2")
 		read := f.read()
 		f.keep("g3")
-		store := newStore(t, unloggedAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
+		meta := newStore(t, unloggedAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})
 		started := time.Now()
-		if _, err := store.Rollback(context.Background(), read, "g1", f.assertion()); !errors.Is(err, isr.ErrUnknownOutcome) {
+		if _, err := meta.Rollback(context.Background(), read, "g1", f.assertion()); !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("Rollback: %v, want ErrUnknownOutcome", err)
 		}
 		if took := time.Since(started); took > 16*time.Second {

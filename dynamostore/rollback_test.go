@@ -9,8 +9,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 func isMalformed(err error) bool {
@@ -18,9 +18,9 @@ func isMalformed(err error) bool {
 	return ok
 }
 
-func (f *fixture) assertion() isr.Assertion {
+func (f *fixture) assertion() store.Assertion {
 	now := f.clock.Now()
-	return isr.Assertion{Key: isr.Key{Tenant: "t1", Text: "example.com/"}, At: now, Expires: now.Add(40 * 24 * time.Hour)}
+	return store.Assertion{Key: store.Key{Tenant: "t1", Text: "example.com/"}, At: now, Expires: now.Add(40 * 24 * time.Hour)}
 }
 
 // rollbackReads is how many calls a rollback of this file's page makes before its
@@ -28,7 +28,7 @@ func (f *fixture) assertion() isr.Assertion {
 // of other kinds on both sides of those in sort order, and of sites.
 const rollbackReads = 7
 
-func (f *fixture) rollback(to string, a isr.Assertion) isr.Entry {
+func (f *fixture) rollback(to string, a store.Assertion) store.Entry {
 	f.t.Helper()
 	got, err := f.store.Rollback(f.t.Context(), f.read(), to, a)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestRollbackRows(t *testing.T) {
 		f.raw.put(pk, "META", row)
 		f.raw.put("PURGE", "SEQ", attrs{"seq": num("41"), "mark_lifetime": num("3456000"), "x_custom": str("kept")})
 		a := f.assertion()
-		a.PinnedUntil, a.Superseded = isr.Forever(), f.clock.Now().Add(time.Hour)
+		a.PinnedUntil, a.Superseded = store.Forever(), f.clock.Now().Add(time.Hour)
 		got := f.rollback("g1", a)
 
 		want := storedMeta(f.entry("g1"), got.Version)
@@ -102,16 +102,16 @@ func TestRollbackOfPurged(t *testing.T) {
 		f.raw.put("PURGE", "SEQ", attrs{"seq": num("9")})
 		before := f.read()
 		told := before
-		told.Cover = isr.Cover{Seq: 4, HardSeq: 4, At: f.clock.Now()}
-		if _, err := f.store.Rollback(t.Context(), told, "g1", f.assertion()); !errors.Is(err, isr.ErrPurged) {
+		told.Purges = store.PurgeState{Seq: 4, HardSeq: 4, At: f.clock.Now()}
+		if _, err := f.store.Rollback(t.Context(), told, "g1", f.assertion()); !errors.Is(err, store.ErrPurged) {
 			t.Errorf("Rollback, purged by a mark: %v, want ErrPurged", err)
 		}
-		if _, err := f.store.Pin(t.Context(), told, isr.Assertion{Key: f.assertion().Key, PinnedUntil: isr.Forever()}); !errors.Is(err, isr.ErrPurged) {
+		if _, err := f.store.Pin(t.Context(), told, store.Assertion{Key: f.assertion().Key, PinnedUntil: store.Forever()}); !errors.Is(err, store.ErrPurged) {
 			t.Errorf("Pin, purged by a mark: %v, want ErrPurged", err)
 		}
 		f.raw.put(pk, "PURGE", attrs{"seq": num("5"), "hard_seq": num("5"), "at": num(seconds(f.clock.Now()))})
-		for name, read := range map[string]isr.Record{"read before": before, "read after": f.read()} {
-			if _, err := f.store.Rollback(t.Context(), read, "g1", f.assertion()); !errors.Is(err, isr.ErrPurged) {
+		for name, read := range map[string]store.Record{"read before": before, "read after": f.read()} {
+			if _, err := f.store.Rollback(t.Context(), read, "g1", f.assertion()); !errors.Is(err, store.ErrPurged) {
 				t.Errorf("Rollback, purge %s: %v, want ErrPurged", name, err)
 			}
 		}
@@ -147,8 +147,8 @@ func TestRollbackAmidPurge(t *testing.T) {
 				})
 				_, err := r.faulty.Rollback(t.Context(), read, "g1", r.assertion())
 				now := r.read()
-				state := isr.Freshness(now.Entry, now.Cover, r.clock.Now())
-				if purged && state != isr.Purged || !purged && (err != nil || state != isr.Fresh) {
+				state := store.Freshness(now.Entry, now.Purges, r.clock.Now())
+				if purged && state != store.Purged || !purged && (err != nil || state != store.Fresh) {
 					t.Errorf("Rollback: %v, purged=%t, and the page is %v", err, purged, state)
 				}
 			})
@@ -163,9 +163,9 @@ func TestRollbackAmidOthers(t *testing.T) {
 		r := newRig(t, db)
 		r.keep("g1")
 		r.keep("g2")
-		other := isr.Assertion{Key: isr.Key{Text: "example.com/other"}, At: r.clock.Now()}
+		other := store.Assertion{Key: store.Key{Text: "example.com/other"}, At: r.clock.Now()}
 		l, read := begin(t, r.store, "CACHE#other")
-		if _, err := r.store.Publish(t.Context(), l, read, r.entry("o1"), isr.Publishing{}); err != nil {
+		if _, err := r.store.Publish(t.Context(), l, read, r.entry("o1"), store.PublishOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		r.api.arm(nil, false, func(n int) {
@@ -233,7 +233,7 @@ func TestRollbackToCollected(t *testing.T) {
 					r.raw.set(pk, "VER#g1", then)
 				}
 			})
-			if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, isr.ErrNoVersion) {
+			if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, store.ErrNoVersion) {
 				t.Errorf("Rollback, %s: %v, want ErrNoVersion", name, err)
 			}
 			if d := diff(&second, r.read().Entry); d != "" || r.raw.get("PURGE", "SEQ") != nil {
@@ -248,7 +248,7 @@ func TestPinOfOthers(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.raw.put(pk, "META", reference(f.clock.Now(), nil))
-		if _, err := f.store.Pin(t.Context(), f.read(), f.assertion()); !errors.Is(err, isr.ErrNoVersion) {
+		if _, err := f.store.Pin(t.Context(), f.read(), f.assertion()); !errors.Is(err, store.ErrNoVersion) {
 			t.Errorf("Pin: %v, want ErrNoVersion", err)
 		}
 		// One that a service swapped to a version of ours has it.
@@ -256,12 +256,12 @@ func TestPinOfOthers(t *testing.T) {
 		f.keep("g1")
 		f.raw.put(pk, "META", attrs{"current_sk": str("VER#g1")})
 		a := f.assertion()
-		a.PinnedUntil = isr.Forever()
+		a.PinnedUntil = store.Forever()
 		got, err := f.store.Pin(t.Context(), f.read(), a)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := diff(&got, f.read().Entry); d != "" || !got.PinnedUntil.Equal(isr.Forever()) {
+		if d := diff(&got, f.read().Entry); d != "" || !got.PinnedUntil.Equal(store.Forever()) {
 			t.Errorf("pinned until %v (-want +got):\n%s", got.PinnedUntil, d)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // Sort keys of a page's rows, and where the purge sequence and its log are.
@@ -63,11 +63,11 @@ const (
 const maxPartition = 2048
 
 // checkPartition refuses a partition key that no page can have, before any I/O.
-// The error wraps isr.ErrInvalidKey. What Lease and Record name has been checked.
+// The error wraps store.ErrInvalidKey. What Lease and Record name has been checked.
 func checkPartition(pk string) error {
 	if pk == "" || len(pk) > maxPartition || !utf8.ValidString(pk) {
-		return fmt.Errorf("%w: a partition key is text of 1 to %d bytes, not %.60q of %d; hash long cache keys, as isr.HashedPartition does",
-			isr.ErrInvalidKey, maxPartition, pk, len(pk))
+		return fmt.Errorf("%w: a partition key is text of 1 to %d bytes, not %.60q of %d; hash long cache keys, as store.HashedPartition does",
+			store.ErrInvalidKey, maxPartition, pk, len(pk))
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // seconds is a time as a number attribute.
@@ -67,7 +67,7 @@ func TestStoredRows(t *testing.T) {
 }
 
 // storedMeta is the META row of fixture.entry.
-func storedMeta(e isr.Entry, version int64) attrs {
+func storedMeta(e store.Entry, version int64) attrs {
 	return attrs{
 		"pk": str(pk), "sk": str("META"),
 		"s3_key": str(e.BodyKey), "generated_at": num(seconds(e.GeneratedAt)), "revalidate_seconds": num("60"),
@@ -89,28 +89,28 @@ func TestReferenceRows(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		generated := f.clock.Now().Truncate(time.Second).UTC()
-		base := isr.Entry{BodyKey: "pages/a.html", GeneratedAt: generated, Revalidate: time.Minute, Foreign: true, Status: 200}
+		base := store.Entry{BodyKey: "pages/a.html", GeneratedAt: generated, Revalidate: time.Minute, Foreign: true, Status: 200}
 		for name, test := range map[string]struct {
 			row  attrs
-			want func(*isr.Entry)
+			want func(*store.Entry)
 		}{
-			"required only": {attrs{}, func(*isr.Entry) {}},
-			"all":           {attrs{"etag": str(`"x"`), "ttl": num("4000000000")}, func(e *isr.Entry) { e.ETag, e.Expires = `"x"`, time.Unix(4000000000, 0) }},
-			"bucket URL":    {attrs{"s3_key": str("s3://bucket/a")}, func(e *isr.Entry) { e.BodyKey = "s3://bucket/a" }},
-			"NULL options":  {attrs{"etag": null(), "ttl": null(), "current_sk": null(), "isr": null()}, func(*isr.Entry) {}},
-			"empty options": {attrs{"etag": str(""), "current_sk": str("")}, func(*isr.Entry) {}},
+			"required only": {attrs{}, func(*store.Entry) {}},
+			"all":           {attrs{"etag": str(`"x"`), "ttl": num("4000000000")}, func(e *store.Entry) { e.ETag, e.Expires = `"x"`, time.Unix(4000000000, 0) }},
+			"bucket URL":    {attrs{"s3_key": str("s3://bucket/a")}, func(e *store.Entry) { e.BodyKey = "s3://bucket/a" }},
+			"NULL options":  {attrs{"etag": null(), "ttl": null(), "current_sk": null(), "isr": null()}, func(*store.Entry) {}},
+			"empty options": {attrs{"etag": str(""), "current_sk": str("")}, func(*store.Entry) {}},
 			"fractions": {
 				attrs{"generated_at": num(seconds(generated) + ".999999999"), "revalidate_seconds": num("60.5"), "ttl": num("4000000000.7")},
-				func(e *isr.Entry) { e.Expires = time.Unix(4000000000, 0) },
+				func(e *store.Entry) { e.Expires = time.Unix(4000000000, 0) },
 			},
-			"negative window": {attrs{"revalidate_seconds": num("-1")}, func(e *isr.Entry) { e.Revalidate = 0 }},
-			"endless window":  {attrs{"revalidate_seconds": num("1e30")}, func(e *isr.Entry) { e.Revalidate = 3650 * 24 * time.Hour }},
-			"ttl in ms":       {attrs{"ttl": num("1700000000000")}, func(e *isr.Entry) { e.Expires = time.Unix(253402300799, 0) }},
+			"negative window": {attrs{"revalidate_seconds": num("-1")}, func(e *store.Entry) { e.Revalidate = 0 }},
+			"endless window":  {attrs{"revalidate_seconds": num("1e30")}, func(e *store.Entry) { e.Revalidate = 3650 * 24 * time.Hour }},
+			"ttl in ms":       {attrs{"ttl": num("1700000000000")}, func(e *store.Entry) { e.Expires = time.Unix(253402300799, 0) }},
 			"version of its own": {
-				attrs{"version": num("5"), "current_sk": str("VER#5")}, func(*isr.Entry) {},
+				attrs{"version": num("5"), "current_sk": str("VER#5")}, func(*store.Entry) {},
 			},
-			"isr of a stranger": {attrs{"isr": str("yes")}, func(*isr.Entry) {}},
-			"empty isr":         {attrs{"isr": obj(attrs{})}, func(*isr.Entry) {}},
+			"isr of a stranger": {attrs{"isr": str("yes")}, func(*store.Entry) {}},
+			"empty isr":         {attrs{"isr": obj(attrs{})}, func(*store.Entry) {}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				f := f.with(t)
@@ -159,11 +159,11 @@ func (f *fixture) replaceable(t *testing.T) {
 	changed["s3_key"] = str("pages/other.html")
 	f.raw.put(pk, "META", changed)
 	l := f.acquire()
-	if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
+	if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), store.PublishOptions{}); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("Publish over a change: %v, want ErrMoved", err)
 	}
 	f.raw.put(pk, "META", meta)
-	got, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{})
+	got, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), store.PublishOptions{})
 	if err != nil {
 		t.Fatalf("Publish: %v", err)
 	}
@@ -286,7 +286,7 @@ func TestOtherWriters(t *testing.T) {
 		// Another service replaces the row as a whole.
 		f.clock.Advance(time.Hour)
 		f.raw.put(pk, "META", reference(f.clock.Now(), attrs{"etag": str("theirs"), "current_sk": str("VER#9")}))
-		third := f.publish(isr.Entry{BodyKey: "b", GenerationID: "g3", GeneratedAt: f.clock.Now(), Status: 200})
+		third := f.publish(store.Entry{BodyKey: "b", GenerationID: "g3", GeneratedAt: f.clock.Now(), Status: 200})
 		if third.Version <= second.Version {
 			t.Errorf("version %d was followed by %d", second.Version, third.Version)
 		}
@@ -320,7 +320,7 @@ func TestFence(t *testing.T) {
 				change(row)
 				f.raw.put(pk, "META", row)
 				l := f.acquire()
-				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
+				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), store.PublishOptions{}); !errors.Is(err, store.ErrMoved) {
 					t.Errorf("Publish: %v, want ErrMoved", err)
 				}
 				if d := diff(row, f.raw.get(pk, "META")); d != "" {
@@ -354,7 +354,7 @@ func TestFenceOfOthers(t *testing.T) {
 				read := f.read()
 				f.raw.set(pk, "META", test.after)
 				l := f.acquire()
-				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
+				if _, err := f.store.Publish(t.Context(), l, read, f.entry("g2"), store.PublishOptions{}); !errors.Is(err, store.ErrMoved) {
 					t.Errorf("Publish: %v, want ErrMoved", err)
 				}
 				if err := f.store.Release(t.Context(), l); err != nil {
@@ -396,7 +396,7 @@ func TestLockRows(t *testing.T) {
 				}
 				l, err := f.store.Acquire(t.Context(), pk, time.Second, nil)
 				if !test.free {
-					if _, held := errors.AsType[*isr.HeldError](err); !held {
+					if _, held := errors.AsType[*store.HeldError](err); !held {
 						t.Fatalf("Acquire: %v, want a HeldError", err)
 					}
 					return
@@ -418,9 +418,9 @@ func TestPurgeRows(t *testing.T) {
 		f.publish(f.entry("g1"))
 		at := time.Unix(1800000000, 0).UTC()
 		f.raw.put(pk, "PURGE", attrs{"seq": num("12"), "hard_seq": num("9"), "at": num("1800000000.25"), "ttl": num("1900000000")})
-		want := isr.Cover{Seq: 12, HardSeq: 9, At: at}
-		if record := f.read(); record.Cover != want || record.Entry == nil {
-			t.Errorf("Read: cover %+v, want %+v", record.Cover, want)
+		want := store.PurgeState{Seq: 12, HardSeq: 9, At: at}
+		if record := f.read(); record.Purges != want || record.Entry == nil {
+			t.Errorf("Read: cover %+v, want %+v", record.Purges, want)
 		}
 		for attribute, row := range map[string]attrs{
 			"seq":      {"seq": str("12"), "at": num("1")},
@@ -442,7 +442,7 @@ func TestSequenceRow(t *testing.T) {
 		f := newFixture(t, db)
 		f.raw.put("PURGE", "SEQ", attrs{"seq": num("41"), "mark_lifetime": num("86400")})
 		got, err := f.store.Sequence(t.Context())
-		if want := (isr.Sequence{Seq: 41, MarkLifetime: 24 * time.Hour}); err != nil || got != want {
+		if want := (store.Sequence{Seq: 41, MarkLifetime: 24 * time.Hour}); err != nil || got != want {
 			t.Errorf("Sequence: %+v, %v; want %+v", got, err, want)
 		}
 		for _, row := range []attrs{{}, {"seq": str("1")}, {"seq": num("-1")}, {"seq": num("1e40")}, {"seq": num("1"), "mark_lifetime": yes()}} {
@@ -467,8 +467,8 @@ func TestNeighbours(t *testing.T) {
 		}
 		f.raw.put(pk, "PURGE", attrs{"seq": num("2"), "at": num("1")})
 		record := f.read()
-		if d := diff(&want, record.Entry); d != "" || record.Lock != nil || record.Cover.Seq != 2 {
-			t.Errorf("Read: lock %+v, cover %+v, entry (-want +got):\n%s", record.Lock, record.Cover, d)
+		if d := diff(&want, record.Entry); d != "" || record.Lock != nil || record.Purges.Seq != 2 {
+			t.Errorf("Read: lock %+v, cover %+v, entry (-want +got):\n%s", record.Lock, record.Purges, d)
 		}
 	})
 }

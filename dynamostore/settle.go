@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -76,7 +76,7 @@ func (p *publication) refused(ctx context.Context, sent []*request, err error, f
 	landed, err := p.landed(ctx, sent)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("%w: %w; looking what became of it: %w", isr.ErrUnknownOutcome, answer, err)
+		return false, fmt.Errorf("%w: %w; looking what became of it: %w", store.ErrUnknownOutcome, answer, err)
 	case landed:
 		return false, nil
 	}
@@ -101,7 +101,7 @@ func (p *publication) settle(ctx context.Context, sent []*request, cause error) 
 		slog.Bool("landed", landed), slog.Any("cause", cause), slog.Any("err", err))
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w; settling it: %w", isr.ErrUnknownOutcome, cause, err)
+		return fmt.Errorf("%w: %w; settling it: %w", store.ErrUnknownOutcome, cause, err)
 	case landed:
 		return nil
 	}
@@ -119,7 +119,7 @@ func (p *publication) preclude(ctx context.Context, cause error) (answer, err er
 	}
 	p.lease.end()
 	if gone {
-		return fmt.Errorf("%w: %w", isr.ErrLeaseLost, cause), nil
+		return fmt.Errorf("%w: %w", store.ErrLeaseLost, cause), nil
 	}
 	return cause, nil // it was given back
 }

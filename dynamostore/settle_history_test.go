@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // onFewPlans runs a test on a page of its own with two generations kept on it,
@@ -26,7 +26,7 @@ func onFewPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []
 			pk := fmt.Sprintf("CACHE#%d", i)
 			for _, id := range []string{"g1", "g2"} {
 				l, read := begin(t, r.store, pk)
-				if _, err := r.store.Publish(t.Context(), l, read, r.entry(id), isr.Publishing{History: true}); err != nil {
+				if _, err := r.store.Publish(t.Context(), l, read, r.entry(id), store.PublishOptions{History: true}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -41,7 +41,7 @@ func onFewPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []
 }
 
 // readPage reads without faults.
-func (r *rig) readPage(t *testing.T, pk string) isr.Record {
+func (r *rig) readPage(t *testing.T, pk string) store.Record {
 	t.Helper()
 	record, err := r.store.Read(t.Context(), pk)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestHistoryUnderFaults(t *testing.T) {
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		l, read := begin(t, r.faulty, pk)
 		r.api.arm(plan, false, nil)
-		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g3"), isr.Publishing{History: true}); err != nil {
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g3"), store.PublishOptions{History: true}); err != nil {
 			t.Errorf("Publish: %v", err)
 		}
 		r.api.deliver()
@@ -119,7 +119,7 @@ func TestRollbackByCallerWhoLeaves(t *testing.T) {
 					}
 				})
 				_, err := r.faulty.Rollback(ctx, read, "g1", r.assertion())
-				if errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
+				if errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrMoved) {
 					t.Errorf("Rollback: %v, which is not so", err)
 				}
 				r.api.deliver()
@@ -147,7 +147,7 @@ func TestRollbackOvertaken(t *testing.T) {
 					}
 				})
 				_, err := r.faulty.Rollback(t.Context(), read, "g1", r.assertion())
-				if errors.Is(err, isr.ErrUnknownOutcome) {
+				if errors.Is(err, store.ErrUnknownOutcome) {
 					t.Errorf("Rollback: %v", err)
 				}
 				made := r.api.made() >= when
@@ -156,7 +156,7 @@ func TestRollbackOvertaken(t *testing.T) {
 				for _, e := range []error{err, other} {
 					if e == nil {
 						won++
-					} else if !errors.Is(e, isr.ErrMoved) {
+					} else if !errors.Is(e, store.ErrMoved) {
 						t.Errorf("Rollback: %v, want ErrMoved", e)
 					}
 				}
@@ -183,13 +183,13 @@ func TestRollbackInOutage(t *testing.T) {
 			})
 			r.api.arm(append(make([]fault, rollbackReads), f), true, nil)
 			_, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion())
-			if !errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
+			if !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrMoved) {
 				t.Errorf("Rollback, %v: %v, want ErrUnknownOutcome alone", f, err)
 			}
 			r.api.arm([]fault{none, lostRequest}, true, nil)
 			other := map[string]string{"g1": "g2", "g2": "g1"}
 			read := r.read()
-			if _, err := r.faulty.Rollback(t.Context(), read, other[read.Entry.GenerationID], r.assertion()); err == nil || errors.Is(err, isr.ErrUnknownOutcome) {
+			if _, err := r.faulty.Rollback(t.Context(), read, other[read.Entry.GenerationID], r.assertion()); err == nil || errors.Is(err, store.ErrUnknownOutcome) {
 				t.Errorf("Rollback before anything was sent: %v, want a plain error", err)
 			}
 		}
@@ -204,13 +204,13 @@ func TestUnsettled(t *testing.T) {
 		r.keep("g1")
 		r.keep("g2")
 		r.api.arm(append(make([]fault, rollbackReads), lastRequest, denied, denied), false, nil)
-		if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, isr.ErrUnknownOutcome) {
+		if _, err := r.faulty.Rollback(t.Context(), r.read(), "g1", r.assertion()); !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("Rollback: %v, want ErrUnknownOutcome", err)
 		}
 		r.api.deliver()
 		l, read := begin(t, r.faulty, pk)
 		r.api.arm([]fault{lastRequest, denied, denied}, false, nil)
-		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g3"), isr.Publishing{}); !errors.Is(err, isr.ErrUnknownOutcome) {
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g3"), store.PublishOptions{}); !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("Publish: %v, want ErrUnknownOutcome", err)
 		}
 		r.api.deliver()
@@ -232,7 +232,7 @@ func TestForgottenTokenOfRollback(t *testing.T) {
 		if d := diff(&want, f.read().Entry); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
-		want = f.publishAs(f.entry("g3"), isr.Publishing{History: true})
+		want = f.publishAs(f.entry("g3"), store.PublishOptions{History: true})
 		if d := diff(&want, f.read().Entry); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}

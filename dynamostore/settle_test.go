@@ -12,9 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // A rig is a node whose calls fail by plan, and one whose calls do not.
@@ -87,7 +87,7 @@ func (r *rig) current(t *testing.T, pk string) (string, int64) {
 }
 
 // begin acquires and reads without faults.
-func begin(t *testing.T, store *dynamostore.Store, pk string) (isr.Lease, isr.Record) {
+func begin(t *testing.T, store *dynamostore.Store, pk string) (store.Lease, store.Record) {
 	t.Helper()
 	l, err := store.Acquire(t.Context(), pk, 30*time.Second, nil)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestPublishUnderFaults(t *testing.T) {
 		for _, id := range []string{"g1", "g2"} {
 			l, read := begin(t, r.faulty, pk)
 			r.api.arm(plan, false, nil)
-			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry(id), isr.Publishing{}); err != nil {
+			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry(id), store.PublishOptions{}); err != nil {
 				t.Errorf("Publish %s: %v", id, err)
 			}
 			r.api.deliver()
@@ -131,8 +131,8 @@ func TestPublishByCallerWhoLeaves(t *testing.T) {
 						leave()
 					}
 				})
-				_, err := r.faulty.Publish(ctx, l, read, r.entry("g1"), isr.Publishing{})
-				if errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrMoved) {
+				_, err := r.faulty.Publish(ctx, l, read, r.entry("g1"), store.PublishOptions{})
+				if errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrMoved) {
 					t.Errorf("Publish: %v, which is not so", err)
 				}
 				r.api.deliver()
@@ -167,12 +167,12 @@ func TestPublishOvertaken(t *testing.T) {
 					if found.Entry != nil {
 						seen = found.Entry.GenerationID
 					}
-					if _, err := r.store.Publish(t.Context(), other, found, r.entry("other"), isr.Publishing{}); err != nil {
+					if _, err := r.store.Publish(t.Context(), other, found, r.entry("other"), store.PublishOptions{}); err != nil {
 						t.Errorf("Publish of the other: %v", err)
 					}
 				})
-				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{})
-				if errors.Is(err, isr.ErrUnknownOutcome) {
+				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{})
+				if errors.Is(err, store.ErrUnknownOutcome) {
 					t.Errorf("Publish: %v", err)
 				}
 				r.api.deliver()
@@ -198,7 +198,7 @@ func TestPublishLosesLease(t *testing.T) {
 				begin(t, r.store, pk)
 			}
 		})
-		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); !errors.Is(err, isr.ErrLeaseLost) {
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{}); !errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("Publish: %v, want ErrLeaseLost", err)
 		}
 		if got, _ := r.current(t, pk); got != "" {
@@ -215,7 +215,7 @@ func TestDeniedLater(t *testing.T) {
 			pk := fmt.Sprintf("CACHE#%d", i)
 			l, read := begin(t, r.faulty, pk)
 			r.api.arm([]fault{first, denied}, false, nil)
-			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); err != nil {
+			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{}); err != nil {
 				t.Errorf("Publish, %v: %v, and it landed", first, err)
 			}
 			r.api.arm([]fault{first, denied}, false, nil)
@@ -241,14 +241,14 @@ func TestPublishInOutage(t *testing.T) {
 				})
 				l, read := begin(t, r.faulty, pk)
 				r.api.arm([]fault{f}, true, func(int) { r.clock.Advance(time.Second) })
-				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{})
+				_, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{})
 				if f == none || f == denied {
-					if (err == nil) != (f == none) || errors.Is(err, isr.ErrUnknownOutcome) {
+					if (err == nil) != (f == none) || errors.Is(err, store.ErrUnknownOutcome) {
 						t.Errorf("Publish: %v, and the first answer was definite", err)
 					}
 					return
 				}
-				if !errors.Is(err, isr.ErrUnknownOutcome) || errors.Is(err, isr.ErrLeaseLost) || errors.Is(err, isr.ErrMoved) {
+				if !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrMoved) {
 					t.Errorf("Publish: %v, want ErrUnknownOutcome alone", err)
 				}
 			})
@@ -287,7 +287,7 @@ func TestAcquireByCallerWhoLeaves(t *testing.T) {
 					}
 				})
 				l, err := r.faulty.Acquire(ctx, pk, 30*time.Second, nil)
-				if errors.Is(err, isr.ErrUnknownOutcome) {
+				if errors.Is(err, store.ErrUnknownOutcome) {
 					t.Errorf("Acquire: %v", err)
 				}
 				if err == nil {
@@ -319,7 +319,7 @@ func TestHeldUnderFaults(t *testing.T) {
 }
 
 func isHeld(err error) bool {
-	_, held := errors.AsType[*isr.HeldError](err)
+	_, held := errors.AsType[*store.HeldError](err)
 	return held
 }
 
@@ -368,7 +368,7 @@ func TestAcquireInOutage(t *testing.T) {
 			Owner: "node-f", Now: r.clock.Now, RetryDelay: time.Microsecond, CallTimeout: 100 * time.Millisecond,
 		})
 		r.api.arm([]fault{lostReply}, true, nil)
-		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, nil); !errors.Is(err, isr.ErrUnknownOutcome) || isHeld(err) {
+		if _, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, nil); !errors.Is(err, store.ErrUnknownOutcome) || isHeld(err) {
 			t.Errorf("Acquire: %v, want ErrUnknownOutcome", err)
 		}
 		if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); !isHeld(err) {
@@ -388,7 +388,7 @@ func TestRepetitions(t *testing.T) {
 		r := newRig(t, db)
 		l, read := begin(t, r.faulty, pk)
 		r.api.arm([]fault{lostRequest, conflict, throttled}, false, func(int) { r.clock.Advance(time.Second) })
-		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), isr.Publishing{}); err != nil {
+		if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.api.sent) != 4 {

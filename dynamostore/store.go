@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -54,7 +54,7 @@ type Config struct {
 
 	// LogLife is how long the store keeps the rows that it writes to the purge
 	// log, at least. All writers of a table must keep them for as long as its
-	// readers believe (LogLife of [isr.Config]). Default: [isr.LogLife].
+	// readers believe (LogLife of [isr.Config]). Default: [store.LogLife].
 	LogLife time.Duration
 
 	// Guards are further checks of writes to META. Default: none.
@@ -75,7 +75,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Store is the [isr.MetaStore] on one DynamoDB table. It is safe for
+// A Store is the [store.MetaStore] on one DynamoDB table. It is safe for
 // concurrent use, holds no resources and need not be closed: its one goroutine
 // runs only while changes of the log are being committed.
 type Store struct {
@@ -86,7 +86,7 @@ type Store struct {
 	log    *groupCommit
 }
 
-var _ isr.MetaStore = (*Store)(nil)
+var _ store.MetaStore = (*Store)(nil)
 
 // New returns the store on a table, which must have the shape that
 // [CreateTable] gives it; New does not look, [CheckTable] does.
@@ -131,7 +131,7 @@ func (c Config) withDefaults() Config {
 		c.RetryDelay = 25 * time.Millisecond
 	}
 	if c.LogLife <= 0 {
-		c.LogLife = isr.LogLife
+		c.LogLife = store.LogLife
 	}
 	if c.Random == nil {
 		c.Random = mathrand.Uint64

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -13,7 +13,7 @@ import (
 type swap struct {
 	store *Store
 	fence fence
-	next  isr.Entry // normalized
+	next  store.Entry // normalized
 	// current is the sort key of the version that META names afterwards, empty
 	// for none.
 	current string
@@ -28,14 +28,14 @@ type swap struct {
 }
 
 // newSwap prepares to replace what a record shows by an entry. kept says that
-// the entry has a version row; superseded is as in [isr.Publishing].
-func (s *Store) newSwap(f fence, next isr.Entry, kept bool, superseded time.Time) (swap, error) {
+// the entry has a version row; superseded is as in [store.Publishing].
+func (s *Store) newSwap(f fence, next store.Entry, kept bool, superseded time.Time) (swap, error) {
 	next, err := normalize(next)
 	if err != nil {
 		return swap{}, err
 	}
 	if err := checkMoment("Superseded", superseded); err != nil {
-		return swap{}, fmt.Errorf("%w: %w", isr.ErrInvalidInput, err)
+		return swap{}, fmt.Errorf("%w: %w", store.ErrInvalidInput, err)
 	}
 	now := s.config.Now()
 	next.Version = f.next(now)
@@ -64,7 +64,7 @@ func retirement(now, asked, expires time.Time) int64 {
 }
 
 // fenceOf is the fence of a record that this package has read.
-func fenceOf(read isr.Record) (fence, error) {
+func fenceOf(read store.Record) (fence, error) {
 	f, ok := read.Fence.(fence)
 	if !ok {
 		return fence{}, fmt.Errorf("the record was not read from this table")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // Units are what an operation has consumed.
@@ -74,7 +74,7 @@ func metered(t *testing.T, db engine) (*fixture, *bill) {
 
 // regenerate is what package isr asks of a store for one regeneration, after the
 // look that found the page stale.
-func (f *fixture) regenerate(id string, claim *isr.Claim, how isr.Publishing) {
+func (f *fixture) regenerate(id string, claim *store.Claim, how store.PublishOptions) {
 	f.t.Helper()
 	f.read()
 	l, err := f.store.Acquire(f.t.Context(), pk, 30*time.Second, claim)
@@ -108,12 +108,12 @@ func TestUnits(t *testing.T) {
 		}
 		want("a hit", units{}, nil)
 		regeneration := map[string]units{"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish": {Write: 4}}
-		f.regenerate("g1", nil, isr.Publishing{})
+		f.regenerate("g1", nil, store.PublishOptions{})
 		want("a cold miss", units{3, 5}, regeneration)
-		f.regenerate("g2", nil, isr.Publishing{})
+		f.regenerate("g2", nil, store.PublishOptions{})
 		want("a regeneration", units{3, 5}, regeneration)
 
-		history := isr.Publishing{History: true}
+		history := store.PublishOptions{History: true}
 		f.regenerate("g3", nil, history)
 		want("the first with history", units{3, 7}, map[string]units{
 			"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish with history": {Write: 6},
@@ -122,15 +122,15 @@ func TestUnits(t *testing.T) {
 		want("one with history", units{3, 9}, map[string]units{
 			"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish with history": {Write: 8},
 		})
-		f.regenerate("g5", nil, isr.Publishing{History: true, Keep: 2})
+		f.regenerate("g5", nil, store.PublishOptions{History: true, Keep: 2})
 		want("one with history that forgets", units{3.5, 10}, map[string]units{
 			"read": {Read: 2}, "acquire": {Write: 1}, "sequence": {Read: 1}, "publish with history": {Write: 8}, "prune": {Read: 0.5, Write: 1},
 		})
-		f.regenerate("g6", newClaim("r1"), isr.Publishing{})
+		f.regenerate("g6", newClaim("r1"), store.PublishOptions{})
 		want("one with idempotency", units{5, 12}, map[string]units{
 			"read": {Read: 2}, "acquire with request": {Read: 2, Write: 4}, "sequence": {Read: 1}, "publish with request": {Write: 8},
 		})
-		f.regenerate("g7", newClaim("r2"), isr.Publishing{})
+		f.regenerate("g7", newClaim("r2"), store.PublishOptions{})
 		want("one with idempotency, no version before", units{5, 10}, map[string]units{
 			"read": {Read: 2}, "acquire with request": {Read: 2, Write: 4}, "sequence": {Read: 1}, "publish with request": {Write: 6},
 		})
@@ -156,7 +156,7 @@ func TestUnits(t *testing.T) {
 		}
 		want("an unpin", units{1, 6}, map[string]units{"pin": {1, 6}})
 		forever := f.assertion()
-		forever.PinnedUntil = isr.Forever()
+		forever.PinnedUntil = store.Forever()
 		read = f.read()
 		b.take()
 		if _, err := f.store.Pin(t.Context(), read, forever); err != nil {
@@ -165,7 +165,7 @@ func TestUnits(t *testing.T) {
 		want("a pin", units{5, 6}, map[string]units{"pin": {5, 6}})
 		l, read := f.acquire(), f.read()
 		b.take()
-		how := isr.Publishing{Unpin: true, Key: forever.Key}
+		how := store.PublishOptions{Unpin: true, Key: forever.Key}
 		if _, err := f.store.Publish(t.Context(), l, read, f.entry("g9"), how); err != nil {
 			t.Fatal(err)
 		}
@@ -178,12 +178,12 @@ func TestUnitsOfTheRest(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f, b := metered(t, db)
 		f.keep("g1")
-		ctx, none := t.Context(), isr.RequestEnd{}
+		ctx, none := t.Context(), store.RequestEnd{}
 		scanned := units{Read: 8} // a unit for each segment, be it empty
 		if _, isLocal := db.(*dynamodb.Client); isLocal {
 			scanned.Read = 2
 		}
-		var l, claimed isr.Lease
+		var l, claimed store.Lease
 		for _, test := range []struct {
 			operation string
 			want      units
@@ -197,12 +197,12 @@ func TestUnitsOfTheRest(t *testing.T) {
 			{"back off", units{Write: 1}, func() error { return f.store.BackOff(ctx, l, 0) }},
 			{"acquire with request", units{2, 4}, func() error { f.clock.Advance(time.Second); claimed = f.claim("r1"); return nil }},
 			{"refresh with request", units{Write: 4}, func() error { return f.store.Refresh(ctx, claimed) }},
-			{"request", units{Read: 1}, func() error { _, _, err := f.store.Request(ctx, pk, "r1"); return err }},
+			{"request", units{Read: 1}, func() error { _, _, err := f.store.RequestRecord(ctx, pk, "r1"); return err }},
 			{"end request", units{Write: 1}, func() error { return f.store.EndRequest(ctx, claimed, none) }},
 			{"refresh", units{Write: 1}, func() error { return f.store.Refresh(ctx, claimed) }},
 			{"release", units{Write: 1}, func() error { return f.store.Release(ctx, claimed) }},
 			{"named bodies", scanned, func() (err error) {
-				for _, failed := range f.store.NamedBodies(ctx) {
+				for _, failed := range f.store.ReferencedBodies(ctx) {
 					err = errors.Join(err, failed)
 				}
 				return err
@@ -248,7 +248,7 @@ func TestUnitsOfRepetition(t *testing.T) {
 	l, read := f.acquire(), f.read()
 	b.take()
 	api.arm([]fault{lostReply}, false, nil)
-	if _, err := f.store.Publish(t.Context(), l, read, f.entry("g1"), isr.Publishing{}); err != nil {
+	if _, err := f.store.Publish(t.Context(), l, read, f.entry("g1"), store.PublishOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if d := diff(map[string]units{"publish": {Read: 4}}, b.take()); d != "" {

@@ -10,13 +10,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
-// Versions implements [isr.MetaStore]. The versions of other services, which
+// Versions implements [store.MetaStore]. The versions of other services, which
 // have no generation id, are passed over like those that are malformed: Rollback
 // has no use for them.
-func (s *Store) Versions(ctx context.Context, pk string) ([]isr.Entry, error) {
+func (s *Store) Versions(ctx context.Context, pk string) ([]store.Entry, error) {
 	ctx = s.during(ctx, "versions")
 	if err := checkPartition(pk); err != nil {
 		return nil, err
@@ -33,12 +33,12 @@ func (s *Store) Versions(ctx context.Context, pk string) ([]isr.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %s: %w", pk, err)
 	}
-	versions := make([]isr.Entry, 0, len(rows))
+	versions := make([]store.Entry, 0, len(rows))
 	for _, found := range rows {
 		switch e, err := s.version(ctx, found); {
 		case err == nil:
 			versions = append(versions, *e)
-		case !isMalformed(err) && !errors.Is(err, isr.ErrNoVersion):
+		case !isMalformed(err) && !errors.Is(err, store.ErrNoVersion):
 			return nil, fmt.Errorf("read the versions of %s: %w", pk, err)
 		}
 	}
@@ -46,31 +46,31 @@ func (s *Store) Versions(ctx context.Context, pk string) ([]isr.Entry, error) {
 }
 
 // version reads a version row. The error is a *[MalformedError], or wraps
-// isr.ErrNoVersion if it is none that this package has written.
-func (s *Store) version(ctx context.Context, found row) (*isr.Entry, error) {
+// store.ErrNoVersion if it is none that this package has written.
+func (s *Store) version(ctx context.Context, found row) (*store.Entry, error) {
 	e, err := s.content(ctx, found)
 	if err != nil {
 		return nil, err
 	}
 	if e.Foreign || versionPrefix+e.GenerationID != found.text(attrSK) {
-		return nil, fmt.Errorf("%w: the row %s was written by another service", isr.ErrNoVersion, found.text(attrSK))
+		return nil, fmt.Errorf("%w: the row %s was written by another service", store.ErrNoVersion, found.text(attrSK))
 	}
 	return e, nil
 }
 
 // findVersion reads the version row of a generation, strongly.
-func (s *Store) findVersion(ctx context.Context, pk, id string) (*isr.Entry, error) {
+func (s *Store) findVersion(ctx context.Context, pk, id string) (*store.Entry, error) {
 	// A text that no sort key can have names no version.
 	const longest = 1000
 	if id == "" || len(id) > longest || !utf8.ValidString(id) {
-		return nil, isr.ErrNoVersion
+		return nil, store.ErrNoVersion
 	}
 	found, err := s.readRow(ctx, true, pk, versionPrefix+id)
 	switch {
 	case err != nil:
 		return nil, err
 	case found == nil:
-		return nil, isr.ErrNoVersion
+		return nil, store.ErrNoVersion
 	}
 	return s.version(ctx, found)
 }

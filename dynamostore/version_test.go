@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // keep publishes the entry with history.
-func (f *fixture) keep(id string) isr.Entry {
+func (f *fixture) keep(id string) store.Entry {
 	f.t.Helper()
-	return f.publishAs(f.entry(id), isr.Publishing{History: true})
+	return f.publishAs(f.entry(id), store.PublishOptions{History: true})
 }
 
-func (f *fixture) publishAs(next isr.Entry, how isr.Publishing) isr.Entry {
+func (f *fixture) publishAs(next store.Entry, how store.PublishOptions) store.Entry {
 	f.t.Helper()
 	got, err := f.store.Publish(f.t.Context(), f.acquire(), f.read(), next, how)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestVersionRows(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		next := f.entry("g1")
-		version := f.publishAs(next, isr.Publishing{History: true}).Version
+		version := f.publishAs(next, store.PublishOptions{History: true}).Version
 		want := storedMeta(next, version)
 		want["current_sk"] = str("VER#g1")
 		if d := diff(want, f.raw.get(pk, "META")); d != "" {
@@ -64,15 +64,15 @@ func TestVersionRows(t *testing.T) {
 		// The one before may be collected at the time that is given; or with the
 		// entry; or after a month.
 		at := f.clock.Now().Add(time.Hour)
-		f.publishAs(f.entry("g2"), isr.Publishing{History: true, Superseded: at})
+		f.publishAs(f.entry("g2"), store.PublishOptions{History: true, Superseded: at})
 		f.wantTTL("VER#g1", &at)
 		f.wantTTL("VER#g2", nil)
 		third := f.entry("g3")
-		f.publishAs(third, isr.Publishing{History: true})
+		f.publishAs(third, store.PublishOptions{History: true})
 		f.wantTTL("VER#g2", &third.Expires)
 		fourth := f.entry("g4")
 		fourth.Expires = time.Time{}
-		f.publishAs(fourth, isr.Publishing{History: true})
+		f.publishAs(fourth, store.PublishOptions{History: true})
 		month := f.clock.Now().Add(30 * 24 * time.Hour)
 		f.wantTTL("VER#g3", &month)
 
@@ -95,7 +95,7 @@ func TestSupersededIsGone(t *testing.T) {
 		r.raw.set(pk, "VER#g1", nil)
 		l, read := begin(t, r.faulty, pk)
 		r.api.arm(nil, false, nil)
-		got, err := r.faulty.Publish(t.Context(), l, read, r.entry("g2"), isr.Publishing{History: true})
+		got, err := r.faulty.Publish(t.Context(), l, read, r.entry("g2"), store.PublishOptions{History: true})
 		if err != nil || len(r.api.sent) != 2 {
 			t.Fatalf("Publish: %v, after %d requests; want 2", err, len(r.api.sent))
 		}
@@ -117,8 +117,8 @@ func TestVersionTwice(t *testing.T) {
 		second := f.keep("g2")
 		before := f.raw.get(pk, "VER#g1")
 		l := f.acquire()
-		_, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g1"), isr.Publishing{History: true})
-		if err == nil || !strings.Contains(err.Error(), "g1") || errors.Is(err, isr.ErrMoved) || errors.Is(err, isr.ErrLeaseLost) {
+		_, err := f.store.Publish(t.Context(), l, f.read(), f.entry("g1"), store.PublishOptions{History: true})
+		if err == nil || !strings.Contains(err.Error(), "g1") || errors.Is(err, store.ErrMoved) || errors.Is(err, store.ErrLeaseLost) {
 			t.Errorf("Publish: %v, want an error that names the version", err)
 		}
 		if d := diff(&second, f.read().Entry) + diff(before, f.raw.get(pk, "VER#g1")); d != "" {
@@ -144,8 +144,8 @@ func TestOtherVersions(t *testing.T) {
 			t.Errorf("Versions: %+v, %v; want g1 alone", versions, err)
 		}
 		for to, want := range map[string]error{
-			"theirs": isr.ErrNoVersion, "renamed": isr.ErrNoVersion, "bad": nil, "g0": isr.ErrNoVersion,
-			strings.Repeat("x", 2000): isr.ErrNoVersion, "\xff": isr.ErrNoVersion,
+			"theirs": store.ErrNoVersion, "renamed": store.ErrNoVersion, "bad": nil, "g0": store.ErrNoVersion,
+			strings.Repeat("x", 2000): store.ErrNoVersion, "\xff": store.ErrNoVersion,
 		} {
 			_, err := f.store.Rollback(t.Context(), f.read(), to, f.assertion())
 			_, malformed := errors.AsType[*dynamostore.MalformedError](err)
@@ -169,7 +169,7 @@ func TestPointerToUnkept(t *testing.T) {
 			f.raw.put(pk, "VER#theirs", reference(generated, nil))
 			f.raw.put(pk, "OTHER#1", attrs{})
 			f.raw.put(pk, "META", reference(generated, attrs{"current_sk": str(current)}))
-			f.publishAs(f.entry("g1"), isr.Publishing{})
+			f.publishAs(f.entry("g1"), store.PublishOptions{})
 			if got := f.raw.get(pk, "VER#theirs")["ttl"] != nil; got != retired {
 				t.Errorf("current_sk %s: VER#theirs is retired=%t, want %t", current, got, retired)
 			}
@@ -185,7 +185,7 @@ func TestPruneKeepsCurrent(t *testing.T) {
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		for _, id := range []string{"g3", "g2", "g1"} { // by clocks that run backwards
-			f.publishAs(f.entry(id), isr.Publishing{History: true, Keep: 1})
+			f.publishAs(f.entry(id), store.PublishOptions{History: true, Keep: 1})
 		}
 		kept := map[string]bool{}
 		for _, id := range []string{"g1", "g2", "g3"} {

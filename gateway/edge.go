@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
 )
 
 // An EdgeConfig says what an [Edge] lets in.
@@ -60,7 +60,7 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		plain(w, http.StatusBadRequest, "Bad request: "+err.Error()+".")
 		return
 	}
-	host, ok := isr.CanonicalHost(r.Host)
+	host, ok := canonical.Host(r.Host)
 	switch {
 	case r.Host == "":
 		plain(w, http.StatusBadRequest, "Bad request: it names no host.")

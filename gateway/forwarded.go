@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
 )
 
 // Trust is the set of peers whose forwarding fields are believed: load balancers
@@ -178,7 +178,7 @@ func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (
 	if host == "" {
 		return h, nil
 	}
-	if _, ok := isr.CanonicalHost(host); !ok {
+	if _, ok := canonical.Host(host); !ok {
 		return nil, fmt.Errorf("the forwarded host %.100q is not a host name", host)
 	}
 	r.Host = host

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/internal/canonical"
 )
 
 // maxHosts bounds how many names a gateway can be given.
@@ -42,7 +42,7 @@ func ParseHosts(names []string) (Hosts, error) {
 			continue
 		}
 		suffix, wild := strings.CutPrefix(name, "*.")
-		host, ok := isr.CanonicalHost(suffix)
+		host, ok := canonical.Host(suffix)
 		_, addressErr := netip.ParseAddr(host)
 		if !ok || strings.Contains(suffix, "*") || wild && addressErr == nil {
 			return Hosts{}, fmt.Errorf("%q is not a host; expected a name like example.com, *.example.com or example.com:8443, without scheme and path", name)
@@ -71,7 +71,7 @@ func (h Hosts) WithListener(a net.Addr) Hosts {
 }
 
 // Serve says whether the hosts have this one, which is canonical (see
-// [isr.CanonicalHost]). It allocates nothing.
+// [canonical.Host]). It allocates nothing.
 func (h Hosts) Serve(host string) bool {
 	if h.any || h.match(host) {
 		return true

@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/facetheory/isr/store"
 )
 
-// BodyStore checks the whole contract of [isr.BodyStore] on one implementation.
+// BodyStore checks the whole contract of [store.BodyStore] on one implementation.
 //
 // open is called once in each subtest and returns a store that holds nothing
 // and that no other subtest uses; what it opens, it closes with t.Cleanup.
@@ -24,10 +25,10 @@ import (
 // Stores that keep keys as paths cannot hold a key that is another key's folder
 // ("a" beside "a/b"), and those on a case-insensitive file system cannot tell
 // "a" from "A"; the cache writes no such keys, and the suite does not either.
-func BodyStore(t *testing.T, open func(t *testing.T) isr.BodyStore) {
+func BodyStore(t *testing.T, open func(t *testing.T) store.BodyStore) {
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, isr.BodyStore)
+		run  func(*testing.T, store.BodyStore)
 	}{
 		{"RoundTrip", testRoundTrip},
 		{"EmptyBody", testEmptyBody},
@@ -50,7 +51,7 @@ func BodyStore(t *testing.T, open func(t *testing.T) isr.BodyStore) {
 	}
 }
 
-func testRoundTrip(t *testing.T, store isr.BodyStore) {
+func testRoundTrip(t *testing.T, store store.BodyStore) {
 	key, body := "bodies/0123abcd/generation-1", []byte("<html>hello</html>")
 	mustPut(t, store, key, body)
 	mustHold(t, store, key, body)
@@ -60,35 +61,35 @@ func testRoundTrip(t *testing.T, store isr.BodyStore) {
 	mustHold(t, store, key, body)
 }
 
-func testEmptyBody(t *testing.T, store isr.BodyStore) {
-	mustPut(t, store, "bodies/empty", nil)
-	mustHold(t, store, "bodies/empty", []byte{})
-	if err := store.Put(t.Context(), "bodies/empty", []byte{}); err != nil {
+func testEmptyBody(t *testing.T, bodies store.BodyStore) {
+	mustPut(t, bodies, "bodies/empty", nil)
+	mustHold(t, bodies, "bodies/empty", []byte{})
+	if err := bodies.Put(t.Context(), "bodies/empty", []byte{}); err != nil {
 		t.Errorf("putting the same empty body again: %v", err)
 	}
-	if err := store.Put(t.Context(), "bodies/empty", []byte("x")); !errors.Is(err, isr.ErrExists) {
+	if err := bodies.Put(t.Context(), "bodies/empty", []byte("x")); !errors.Is(err, store.ErrExists) {
 		t.Errorf("putting a byte over an empty body: %v, want ErrExists", err)
 	}
 }
 
-func testLargeBody(t *testing.T, store isr.BodyStore) {
+func testLargeBody(t *testing.T, bodies store.BodyStore) {
 	body := randomBody(8 << 20)
-	mustPut(t, store, "bodies/large", body)
-	mustHold(t, store, "bodies/large", body)
+	mustPut(t, bodies, "bodies/large", body)
+	mustHold(t, bodies, "bodies/large", body)
 
 	// The difference is in the last byte only.
 	other := slices.Clone(body)
 	other[len(other)-1]++
-	if err := store.Put(t.Context(), "bodies/large", other); !errors.Is(err, isr.ErrExists) {
+	if err := bodies.Put(t.Context(), "bodies/large", other); !errors.Is(err, store.ErrExists) {
 		t.Errorf("putting another large body: %v, want ErrExists", err)
 	}
-	if err := store.Put(t.Context(), "bodies/large", body); err != nil {
+	if err := bodies.Put(t.Context(), "bodies/large", body); err != nil {
 		t.Errorf("putting the same large body again: %v", err)
 	}
-	mustHold(t, store, "bodies/large", body)
+	mustHold(t, bodies, "bodies/large", body)
 }
 
-func testOddKeys(t *testing.T, store isr.BodyStore) {
+func testOddKeys(t *testing.T, store store.BodyStore) {
 	keys := []string{
 		"single", "with space/in both", "plus+and%20percent", "query?a=b&c#fragment", "quote'\"<>`",
 		"ünïcode/日本語/😀", ".hidden/..twodots/...", "UPPER/Case", "a.body", "trailing./dot.", "comma,semi;colon:at@",
@@ -110,7 +111,7 @@ func testOddKeys(t *testing.T, store isr.BodyStore) {
 	mustList(t, store, "", nil)
 }
 
-func testInvalidKeys(t *testing.T, store isr.BodyStore) {
+func testInvalidKeys(t *testing.T, bodies store.BodyStore) {
 	// A refusal needs no I/O, so it comes even when the context has ended.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -119,24 +120,24 @@ func testInvalidKeys(t *testing.T, store isr.BodyStore) {
 		`back\slash`, "nul\x00", "line\nbreak", "not\xffutf8", strings.Repeat("k", 1025),
 	} {
 		for _, ctx := range []context.Context{t.Context(), ended} {
-			_, _, openErr := store.Open(ctx, key)
-			_, statErr := store.Stat(ctx, key)
+			_, _, openErr := bodies.Open(ctx, key)
+			_, statErr := bodies.Stat(ctx, key)
 			for call, err := range map[string]error{
-				"Put":    store.Put(ctx, key, []byte("x")),
+				"Put":    bodies.Put(ctx, key, []byte("x")),
 				"Open":   openErr,
 				"Stat":   statErr,
-				"Delete": store.Delete(ctx, key),
+				"Delete": bodies.Delete(ctx, key),
 			} {
-				if !errors.Is(err, isr.ErrInvalidKey) {
+				if !errors.Is(err, store.ErrInvalidKey) {
 					t.Errorf("%s(%.40q): %v, want ErrInvalidKey", call, key, err)
 				}
 			}
 		}
 	}
-	mustList(t, store, "", nil)
+	mustList(t, bodies, "", nil)
 }
 
-func testNotFound(t *testing.T, store isr.BodyStore) {
+func testNotFound(t *testing.T, store store.BodyStore) {
 	mustPut(t, store, "bodies/page/there", []byte("x"))
 	for _, key := range []string{"nothing", "bodies/page/gone", "bodies/page", "bodies/other/gone"} {
 		mustMiss(t, store, key)
@@ -147,15 +148,15 @@ func testNotFound(t *testing.T, store isr.BodyStore) {
 	mustList(t, store, "", []string{"bodies/page/there"})
 }
 
-func testPutAgain(t *testing.T, store isr.BodyStore) {
+func testPutAgain(t *testing.T, bodies store.BodyStore) {
 	key, body := "bodies/page/1", []byte("first content")
-	mustPut(t, store, key, body)
-	if err := store.Put(t.Context(), key, slices.Clone(body)); err != nil {
+	mustPut(t, bodies, key, body)
+	if err := bodies.Put(t.Context(), key, slices.Clone(body)); err != nil {
 		t.Errorf("putting the same bytes again: %v", err)
 	}
 	for _, other := range []string{"", "other content", "first", "first content and more"} {
-		err := store.Put(t.Context(), key, []byte(other))
-		if !errors.Is(err, isr.ErrExists) {
+		err := bodies.Put(t.Context(), key, []byte(other))
+		if !errors.Is(err, store.ErrExists) {
 			t.Errorf("putting %q over %q: %v, want ErrExists", other, body, err)
 			continue
 		}
@@ -163,17 +164,17 @@ func testPutAgain(t *testing.T, store isr.BodyStore) {
 			t.Errorf("the error does not name the key %q: %v", key, err)
 		}
 	}
-	mustHold(t, store, key, body)
+	mustHold(t, bodies, key, body)
 }
 
-func testPutCopies(t *testing.T, store isr.BodyStore) {
+func testPutCopies(t *testing.T, store store.BodyStore) {
 	body := []byte("as it was put")
 	mustPut(t, store, "bodies/page/1", body)
 	copy(body, "XXXXXXXXXXXXX")
 	mustHold(t, store, "bodies/page/1", []byte("as it was put"))
 }
 
-func testDelete(t *testing.T, store isr.BodyStore) {
+func testDelete(t *testing.T, store store.BodyStore) {
 	mustPut(t, store, "bodies/page/1", []byte("one"))
 	mustPut(t, store, "bodies/page/2", []byte("two"))
 	mustPut(t, store, "bodies/page/10", []byte("ten"))
@@ -198,7 +199,7 @@ func testDelete(t *testing.T, store isr.BodyStore) {
 	mustHold(t, store, "bodies/page/3", []byte("three"))
 }
 
-func testListPrefixes(t *testing.T, store isr.BodyStore) {
+func testListPrefixes(t *testing.T, store store.BodyStore) {
 	keys := []string{"bodies/aa/1", "bodies/aa/2", "bodies/aa/20", "bodies/ab/1", "bodies/a", "bodiesx/1", "other"}
 	for _, key := range keys {
 		mustPut(t, store, key, []byte(key))
@@ -218,7 +219,7 @@ func testListPrefixes(t *testing.T, store isr.BodyStore) {
 }
 
 // testListMany crosses the page size of S3, which is 1,000 keys.
-func testListMany(t *testing.T, store isr.BodyStore) {
+func testListMany(t *testing.T, store store.BodyStore) {
 	const count = 1050
 	var keys []string
 	group, ctx := errgroup.WithContext(t.Context())
@@ -234,7 +235,7 @@ func testListMany(t *testing.T, store isr.BodyStore) {
 	mustList(t, store, "bodies/", keys)
 }
 
-func testListStops(t *testing.T, store isr.BodyStore) {
+func testListStops(t *testing.T, store store.BodyStore) {
 	for i := range 5 {
 		mustPut(t, store, fmt.Sprintf("bodies/%d/x", i), []byte("x"))
 	}
@@ -252,27 +253,27 @@ func testListStops(t *testing.T, store isr.BodyStore) {
 	}
 }
 
-func testEndedContext(t *testing.T, store isr.BodyStore) {
-	mustPut(t, store, "bodies/there", []byte("x"))
+func testEndedContext(t *testing.T, bodies store.BodyStore) {
+	mustPut(t, bodies, "bodies/there", []byte("x"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, openErr := store.Open(ctx, "bodies/there")
-	_, statErr := store.Stat(ctx, "bodies/there")
+	_, _, openErr := bodies.Open(ctx, "bodies/there")
+	_, statErr := bodies.Stat(ctx, "bodies/there")
 	for call, err := range map[string]error{
-		"Put":    store.Put(ctx, "bodies/new", []byte("y")),
+		"Put":    bodies.Put(ctx, "bodies/new", []byte("y")),
 		"Open":   openErr,
 		"Stat":   statErr,
-		"Delete": store.Delete(ctx, "bodies/there"),
+		"Delete": bodies.Delete(ctx, "bodies/there"),
 	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s under an ended context: %v, want context.Canceled", call, err)
 		}
-		if errors.Is(err, isr.ErrNotFound) || errors.Is(err, isr.ErrDenied) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrDenied) {
 			t.Errorf("%s under an ended context: %v, which says more than is known", call, err)
 		}
 	}
 	steps := 0
-	for info, err := range store.List(ctx, "") {
+	for info, err := range bodies.List(ctx, "") {
 		if steps++; !errors.Is(err, context.Canceled) {
 			t.Errorf("List under an ended context yields %q, %v; want context.Canceled", info.Key, err)
 		}
@@ -280,10 +281,10 @@ func testEndedContext(t *testing.T, store isr.BodyStore) {
 	if steps != 1 {
 		t.Errorf("List under an ended context has %d steps, want the error alone", steps)
 	}
-	mustList(t, store, "", []string{"bodies/there"})
+	mustList(t, bodies, "", []string{"bodies/there"})
 }
 
-func mustPut(t *testing.T, store isr.BodyStore, key string, body []byte) {
+func mustPut(t *testing.T, store store.BodyStore, key string, body []byte) {
 	t.Helper()
 	if err := store.Put(t.Context(), key, body); err != nil {
 		t.Fatalf("putting %q: %v", key, err)
@@ -291,7 +292,7 @@ func mustPut(t *testing.T, store isr.BodyStore, key string, body []byte) {
 }
 
 // mustHold checks Open, Stat and List of a body that is there.
-func mustHold(t *testing.T, store isr.BodyStore, key string, want []byte) {
+func mustHold(t *testing.T, store store.BodyStore, key string, want []byte) {
 	t.Helper()
 	got, err := readBody(t.Context(), store, key)
 	if err != nil {
@@ -317,7 +318,7 @@ func mustHold(t *testing.T, store isr.BodyStore, key string, want []byte) {
 	t.Fatalf("%q is not listed", key)
 }
 
-func checkInfo(t *testing.T, info isr.BodyInfo, key string, length int) {
+func checkInfo(t *testing.T, info store.BodyInfo, key string, length int) {
 	t.Helper()
 	if info.Key != key || info.Length != int64(length) {
 		t.Errorf("described as %q of %d bytes, want %q of %d", info.Key, info.Length, key, length)
@@ -327,12 +328,12 @@ func checkInfo(t *testing.T, info isr.BodyInfo, key string, length int) {
 	}
 }
 
-func mustMiss(t *testing.T, store isr.BodyStore, key string) {
+func mustMiss(t *testing.T, bodies store.BodyStore, key string) {
 	t.Helper()
-	_, _, openErr := store.Open(t.Context(), key)
-	_, statErr := store.Stat(t.Context(), key)
+	_, _, openErr := bodies.Open(t.Context(), key)
+	_, statErr := bodies.Stat(t.Context(), key)
 	for call, err := range map[string]error{"Open": openErr, "Stat": statErr} {
-		if !errors.Is(err, isr.ErrNotFound) || errors.Is(err, isr.ErrDenied) {
+		if !errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrDenied) {
 			t.Errorf("%s(%q): %v, want ErrNotFound", call, key, err)
 		} else if !strings.Contains(err.Error(), key) {
 			t.Errorf("the error of %s does not name the key %q: %v", call, key, err)
@@ -340,7 +341,7 @@ func mustMiss(t *testing.T, store isr.BodyStore, key string) {
 	}
 }
 
-func mustList(t *testing.T, store isr.BodyStore, prefix string, want []string) {
+func mustList(t *testing.T, store store.BodyStore, prefix string, want []string) {
 	t.Helper()
 	var got []string
 	for info, err := range store.List(t.Context(), prefix) {
@@ -357,7 +358,7 @@ func mustList(t *testing.T, store isr.BodyStore, prefix string, want []string) {
 }
 
 // readBody reads a body to its end and checks it against the stated length.
-func readBody(ctx context.Context, store isr.BodyStore, key string) ([]byte, error) {
+func readBody(ctx context.Context, store store.BodyStore, key string) ([]byte, error) {
 	r, length, err := store.Open(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("opening %q: %w", key, err)

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/facetheory/isr"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/facetheory/isr/store"
 )
 
 // raceBodyLength is large enough that a body that is written in place, and not
@@ -18,27 +19,27 @@ const raceBodyLength = 256 << 10
 // testConcurrentDifferentPuts lets writers race for one key while readers read
 // it: one writer wins, the others are told so, and nobody sees anything but
 // nothing or the winner's whole body.
-func testConcurrentDifferentPuts(t *testing.T, store isr.BodyStore) {
+func testConcurrentDifferentPuts(t *testing.T, store store.BodyStore) {
 	for round := range 8 {
 		raceForKey(t, store, fmt.Sprintf("bodies/race/%d", round))
 	}
 }
 
-func raceForKey(t *testing.T, store isr.BodyStore, key string) {
+func raceForKey(t *testing.T, bodies store.BodyStore, key string) {
 	t.Helper()
 	const writers, readers = 8, 3
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var reading errgroup.Group
 	for range readers {
-		reading.Go(func() error { return watchKey(ctx, t.Context(), store, key) })
+		reading.Go(func() error { return watchKey(ctx, t.Context(), bodies, key) })
 	}
 
 	results := make([]error, writers)
 	var writing errgroup.Group
 	for i := range writers {
 		writing.Go(func() error {
-			results[i] = store.Put(t.Context(), key, raceBody(i))
+			results[i] = bodies.Put(t.Context(), key, raceBody(i))
 			return nil
 		})
 	}
@@ -55,24 +56,24 @@ func raceForKey(t *testing.T, store isr.BodyStore, key string) {
 			winner = i
 		case err == nil:
 			t.Errorf("%q: the Puts of both %d and %d were acknowledged", key, winner, i)
-		case !errors.Is(err, isr.ErrExists):
+		case !errors.Is(err, store.ErrExists):
 			t.Errorf("%q: the Put of %d: %v, want ErrExists", key, i, err)
 		}
 	}
 	if winner < 0 {
 		t.Fatalf("%q: no Put was acknowledged: %v", key, results)
 	}
-	mustHold(t, store, key, raceBody(winner))
+	mustHold(t, bodies, key, raceBody(winner))
 }
 
 // watchKey reads a key until ctx ends. The reads themselves run under
 // another context, so that the end does not look like a fault.
-func watchKey(ctx, read context.Context, store isr.BodyStore, key string) error {
+func watchKey(ctx, read context.Context, bodies store.BodyStore, key string) error {
 	var first []byte
 	for ctx.Err() == nil {
-		body, err := readBody(read, store, key)
+		body, err := readBody(read, bodies, key)
 		switch {
-		case errors.Is(err, isr.ErrNotFound):
+		case errors.Is(err, store.ErrNotFound):
 			if first != nil {
 				return fmt.Errorf("%q was seen and is gone", key)
 			}
@@ -94,7 +95,7 @@ func raceBody(writer int) []byte {
 }
 
 // testConcurrentSamePuts is a retry that overtakes the first attempt.
-func testConcurrentSamePuts(t *testing.T, store isr.BodyStore) {
+func testConcurrentSamePuts(t *testing.T, store store.BodyStore) {
 	body := randomBody(raceBodyLength)
 	for round := range 4 {
 		key := fmt.Sprintf("bodies/same/%d", round)
@@ -111,7 +112,7 @@ func testConcurrentSamePuts(t *testing.T, store isr.BodyStore) {
 
 // testConcurrentPutsAndDeletes lets neighbours come and go beside bodies that
 // stay, and that every listing meanwhile has.
-func testConcurrentPutsAndDeletes(t *testing.T, store isr.BodyStore) {
+func testConcurrentPutsAndDeletes(t *testing.T, store store.BodyStore) {
 	stays := []string{"bodies/shared/0/stays", "bodies/shared/1/stays"}
 	for _, key := range stays {
 		mustPut(t, store, key, []byte(key))
@@ -150,21 +151,21 @@ func testConcurrentPutsAndDeletes(t *testing.T, store isr.BodyStore) {
 	mustList(t, store, "", stays)
 }
 
-func comeAndGo(ctx context.Context, store isr.BodyStore, key string) error {
-	if err := store.Put(ctx, key, []byte(key)); err != nil {
+func comeAndGo(ctx context.Context, bodies store.BodyStore, key string) error {
+	if err := bodies.Put(ctx, key, []byte(key)); err != nil {
 		return fmt.Errorf("putting %q: %w", key, err)
 	}
-	body, err := readBody(ctx, store, key)
+	body, err := readBody(ctx, bodies, key)
 	if err != nil {
 		return fmt.Errorf("an acknowledged body: %w", err)
 	}
 	if string(body) != key {
 		return fmt.Errorf("%q holds %.40q", key, body)
 	}
-	if err := store.Delete(ctx, key); err != nil {
+	if err := bodies.Delete(ctx, key); err != nil {
 		return fmt.Errorf("deleting %q: %w", key, err)
 	}
-	if _, err := store.Stat(ctx, key); !errors.Is(err, isr.ErrNotFound) {
+	if _, err := bodies.Stat(ctx, key); !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("%q was deleted, and Stat says %w", key, err)
 	}
 	return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A MetaStoreOpener returns one node's view of a storage: a store that signs its
 // leases with owner and tells the time by now. All views of one opener share
 // everything that is stored. It is called from the test's own goroutine.
-type MetaStoreOpener func(owner string, now func() time.Time) isr.MetaStore
+type MetaStoreOpener func(owner string, now func() time.Time) store.MetaStore
 
-// MetaStore checks the whole contract of [isr.MetaStore] on one implementation.
+// MetaStore checks the whole contract of [store.MetaStore] on one implementation.
 //
 // storage is called once in each subtest and returns the opener of a storage
 // that holds nothing and that no other subtest uses; what it opens, it closes
@@ -111,10 +111,10 @@ type fleet struct {
 	t     *testing.T
 	open  MetaStoreOpener
 	clock *Clock
-	a, b  isr.MetaStore
+	a, b  store.MetaStore
 }
 
-func (f *fleet) read(store isr.MetaStore, pk string) isr.Record {
+func (f *fleet) read(store store.MetaStore, pk string) store.Record {
 	f.t.Helper()
 	record, err := store.Read(f.t.Context(), pk)
 	if err != nil {
@@ -126,7 +126,7 @@ func (f *fleet) read(store isr.MetaStore, pk string) isr.Record {
 	return record
 }
 
-func (f *fleet) acquire(store isr.MetaStore, pk string) isr.Lease {
+func (f *fleet) acquire(store store.MetaStore, pk string) store.Lease {
 	f.t.Helper()
 	l, err := store.Acquire(f.t.Context(), pk, testLease, nil)
 	if err != nil {
@@ -136,31 +136,31 @@ func (f *fleet) acquire(store isr.MetaStore, pk string) isr.Lease {
 }
 
 // held checks that nobody can acquire the lease, and returns why.
-func (f *fleet) held(store isr.MetaStore, pk string) isr.Lock {
+func (f *fleet) held(meta store.MetaStore, pk string) store.Lock {
 	f.t.Helper()
-	_, err := store.Acquire(f.t.Context(), pk, testLease, nil)
-	held, ok := errors.AsType[*isr.HeldError](err)
+	_, err := meta.Acquire(f.t.Context(), pk, testLease, nil)
+	held, ok := errors.AsType[*store.HeldError](err)
 	if !ok {
 		f.t.Fatalf("Acquire(%s) of a held lease: %v, want a *HeldError", pk, err)
 	}
 	return held.Lock
 }
 
-func (f *fleet) refresh(store isr.MetaStore, l isr.Lease) {
+func (f *fleet) refresh(store store.MetaStore, l store.Lease) {
 	f.t.Helper()
 	if err := store.Refresh(f.t.Context(), l); err != nil {
 		f.t.Fatalf("Refresh: %v", err)
 	}
 }
 
-func (f *fleet) release(store isr.MetaStore, l isr.Lease) {
+func (f *fleet) release(store store.MetaStore, l store.Lease) {
 	f.t.Helper()
 	if err := store.Release(f.t.Context(), l); err != nil {
 		f.t.Fatalf("Release: %v", err)
 	}
 }
 
-func (f *fleet) backOff(store isr.MetaStore, l isr.Lease, d time.Duration) {
+func (f *fleet) backOff(store store.MetaStore, l store.Lease, d time.Duration) {
 	f.t.Helper()
 	if err := store.BackOff(f.t.Context(), l, d); err != nil {
 		f.t.Fatalf("BackOff: %v", err)
@@ -168,24 +168,24 @@ func (f *fleet) backOff(store isr.MetaStore, l isr.Lease, d time.Duration) {
 }
 
 // lost checks that a lease is good for nothing any more.
-func (f *fleet) lost(store isr.MetaStore, l isr.Lease) {
+func (f *fleet) lost(meta store.MetaStore, l store.Lease) {
 	f.t.Helper()
-	if err := store.Refresh(f.t.Context(), l); !errors.Is(err, isr.ErrLeaseLost) {
+	if err := meta.Refresh(f.t.Context(), l); !errors.Is(err, store.ErrLeaseLost) {
 		f.t.Fatalf("Refresh of a lost lease: %v, want ErrLeaseLost", err)
 	}
-	before := f.read(store, l.PK())
-	_, err := store.Publish(f.t.Context(), l, before, f.entry("refused"), isr.Publishing{})
-	if !errors.Is(err, isr.ErrLeaseLost) {
+	before := f.read(meta, l.PK())
+	_, err := meta.Publish(f.t.Context(), l, before, f.entry("refused"), store.PublishOptions{})
+	if !errors.Is(err, store.ErrLeaseLost) {
 		f.t.Fatalf("Publish with a lost lease: %v, want ErrLeaseLost", err)
 	}
-	f.same(before, f.read(store, l.PK()))
+	f.same(before, f.read(meta, l.PK()))
 }
 
 // publish acquires the lease, reads, and publishes the entry.
-func (f *fleet) publish(store isr.MetaStore, pk string, next isr.Entry) isr.Entry {
+func (f *fleet) publish(meta store.MetaStore, pk string, next store.Entry) store.Entry {
 	f.t.Helper()
-	l := f.acquire(store, pk)
-	got, err := store.Publish(f.t.Context(), l, f.read(store, pk), next, isr.Publishing{})
+	l := f.acquire(meta, pk)
+	got, err := meta.Publish(f.t.Context(), l, f.read(meta, pk), next, store.PublishOptions{})
 	if err != nil {
 		f.t.Fatalf("Publish(%s): %v", pk, err)
 	}
@@ -193,9 +193,9 @@ func (f *fleet) publish(store isr.MetaStore, pk string, next isr.Entry) isr.Entr
 }
 
 // holds checks what every node reads of a page.
-func (f *fleet) holds(pk string, want isr.Entry) {
+func (f *fleet) holds(pk string, want store.Entry) {
 	f.t.Helper()
-	for _, store := range []isr.MetaStore{f.a, f.b} {
+	for _, store := range []store.MetaStore{f.a, f.b} {
 		record := f.read(store, pk)
 		if record.Entry == nil {
 			f.t.Fatalf("Read(%s): there is no entry", pk)
@@ -207,7 +207,7 @@ func (f *fleet) holds(pk string, want isr.Entry) {
 }
 
 // same checks that two reads saw the same content.
-func (f *fleet) same(want, got isr.Record) {
+func (f *fleet) same(want, got store.Record) {
 	f.t.Helper()
 	if diff := cmp.Diff(want.Entry, got.Entry, cmpopts.EquateEmpty()); diff != "" {
 		f.t.Fatalf("the entry changed (-before +after):\n%s", diff)
@@ -215,12 +215,12 @@ func (f *fleet) same(want, got isr.Record) {
 }
 
 // entry is an ordinary next entry; everything in it can be told from id.
-func (f *fleet) entry(id string) isr.Entry {
+func (f *fleet) entry(id string) store.Entry {
 	return entryAt(id, f.clock.Now())
 }
 
-func entryAt(id string, now time.Time) isr.Entry {
-	return isr.Entry{
+func entryAt(id string, now time.Time) store.Entry {
+	return store.Entry{
 		BodyKey:      "bodies/5f1c/" + id,
 		GeneratedAt:  now.Truncate(time.Second),
 		Revalidate:   time.Minute,
@@ -239,18 +239,18 @@ func entryAt(id string, now time.Time) isr.Entry {
 	}
 }
 
-func diffEntries(want, got isr.Entry) string {
+func diffEntries(want, got store.Entry) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
 // testMetaEmpty: what was never written is zero.
 func testMetaEmpty(t *testing.T, f *fleet) {
 	record := f.read(f.a, testPK)
-	if record.Entry != nil || record.Lock != nil || record.Cover != (isr.Cover{}) {
+	if record.Entry != nil || record.Lock != nil || record.Purges != (store.PurgeState{}) {
 		t.Errorf("Read of nothing: %+v", record)
 	}
 	sequence, err := f.a.Sequence(t.Context())
-	if err != nil || sequence != (isr.Sequence{}) {
+	if err != nil || sequence != (store.Sequence{}) {
 		t.Errorf("Sequence of nothing: %+v, %v", sequence, err)
 	}
 }
@@ -268,7 +268,7 @@ func testMetaEndedContext(t *testing.T, f *fleet) {
 	}
 	l := f.acquire(f.b, testPK)
 	read := f.read(f.b, testPK)
-	if _, err := f.b.Publish(ended, l, read, f.entry("1"), isr.Publishing{}); err == nil {
+	if _, err := f.b.Publish(ended, l, read, f.entry("1"), store.PublishOptions{}); err == nil {
 		t.Error("Publish with an ended context: no error")
 	}
 	if record := f.read(f.a, testPK); record.Entry != nil {

@@ -10,16 +10,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // keep publishes the entry, and keeps it as a version.
-func (f *fleet) keep(store isr.MetaStore, next isr.Entry) isr.Entry {
+func (f *fleet) keep(meta store.MetaStore, next store.Entry) store.Entry {
 	f.t.Helper()
-	return f.publishAs(store, next, isr.Publishing{History: true})
+	return f.publishAs(meta, next, store.PublishOptions{History: true})
 }
 
-func (f *fleet) publishAs(store isr.MetaStore, next isr.Entry, how isr.Publishing) isr.Entry {
+func (f *fleet) publishAs(store store.MetaStore, next store.Entry, how store.PublishOptions) store.Entry {
 	f.t.Helper()
 	got, err := store.Publish(f.t.Context(), f.acquire(store, testPK), f.read(store, testPK), next, how)
 	if err != nil {
@@ -30,14 +30,14 @@ func (f *fleet) publishAs(store isr.MetaStore, next isr.Entry, how isr.Publishin
 }
 
 // assertion is a plain one.
-func (f *fleet) assertion() isr.Assertion {
-	return isr.Assertion{
-		Key: isr.Key{Tenant: "t1", Text: "example.com/news"}, At: f.clock.Now(),
+func (f *fleet) assertion() store.Assertion {
+	return store.Assertion{
+		Key: store.Key{Tenant: "t1", Text: "example.com/news"}, At: f.clock.Now(),
 		Expires: f.clock.Now().Add(40 * 24 * time.Hour).Truncate(time.Second),
 	}
 }
 
-func (f *fleet) rollback(store isr.MetaStore, to string, a isr.Assertion) isr.Entry {
+func (f *fleet) rollback(store store.MetaStore, to string, a store.Assertion) store.Entry {
 	f.t.Helper()
 	got, err := store.Rollback(f.t.Context(), f.read(store, testPK), to, a)
 	if err != nil {
@@ -47,7 +47,7 @@ func (f *fleet) rollback(store isr.MetaStore, to string, a isr.Assertion) isr.En
 }
 
 // kept are the ids of the versions.
-func (f *fleet) kept(store isr.MetaStore) []string {
+func (f *fleet) kept(store store.MetaStore) []string {
 	f.t.Helper()
 	versions, err := store.Versions(f.t.Context(), testPK)
 	if err != nil {
@@ -78,9 +78,9 @@ func (f *fleet) sequence() int64 {
 
 func testVersions(t *testing.T, f *fleet) {
 	f.wantKept()
-	want := make([]isr.Entry, 3)
+	want := make([]store.Entry, 3)
 	for i := range want {
-		want[i] = f.keep([]isr.MetaStore{f.a, f.b}[i%2], f.entry(fmt.Sprint(i)))
+		want[i] = f.keep([]store.MetaStore{f.a, f.b}[i%2], f.entry(fmt.Sprint(i)))
 		f.holds(testPK, want[i])
 	}
 	versions, err := f.b.Versions(t.Context(), testPK)
@@ -135,9 +135,9 @@ func testRollback(t *testing.T, f *fleet) {
 
 	f.clock.Advance(time.Second)
 	a = f.assertion()
-	a.PinnedUntil = isr.Forever()
+	a.PinnedUntil = store.Forever()
 	back := f.rollback(f.b, "2", a)
-	if back.GenerationID != "2" || !back.PinnedUntil.Equal(isr.Forever()) || back.Version <= got.Version {
+	if back.GenerationID != "2" || !back.PinnedUntil.Equal(store.Forever()) || back.Version <= got.Version {
 		t.Errorf("rolled forth to %+v", back)
 	}
 	f.holds(testPK, back)
@@ -153,21 +153,21 @@ func testRollbackRefused(t *testing.T, f *fleet) {
 	second := f.keep(f.b, f.entry("2"))
 	now := f.read(f.a, testPK)
 	for name, test := range map[string]struct {
-		read isr.Record
+		read store.Record
 		to   string
-		a    isr.Assertion
+		a    store.Assertion
 		want error
 	}{
-		"moved":      {old, "2", f.assertion(), isr.ErrMoved},
-		"no version": {now, "3", f.assertion(), isr.ErrNoVersion},
-		"no id":      {now, "", f.assertion(), isr.ErrNoVersion},
-		"no key":     {now, "1", isr.Assertion{At: f.clock.Now()}, isr.ErrInvalidKey},
+		"moved":      {old, "2", f.assertion(), store.ErrMoved},
+		"no version": {now, "3", f.assertion(), store.ErrNoVersion},
+		"no id":      {now, "", f.assertion(), store.ErrNoVersion},
+		"no key":     {now, "1", store.Assertion{At: f.clock.Now()}, store.ErrInvalidKey},
 	} {
 		if _, err := f.a.Rollback(t.Context(), test.read, test.to, test.a); !errors.Is(err, test.want) {
 			t.Errorf("Rollback, %s: %v, want %v", name, err, test.want)
 		}
 	}
-	if _, err := f.a.Rollback(t.Context(), isr.Record{}, "1", f.assertion()); err == nil {
+	if _, err := f.a.Rollback(t.Context(), store.Record{}, "1", f.assertion()); err == nil {
 		t.Error("Rollback without a record: no error")
 	}
 	f.holds(testPK, second)
@@ -184,13 +184,13 @@ func testRollbackBeatsRegeneration(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	read := f.read(f.a, testPK)
 	back := f.rollback(f.b, "1", f.assertion())
-	if _, err := f.a.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{History: true, Unpin: true}); !errors.Is(err, isr.ErrMoved) {
+	if _, err := f.a.Publish(t.Context(), l, read, f.entry("3"), store.PublishOptions{History: true, Unpin: true}); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("Publish after a rollback: %v, want ErrMoved", err)
 	}
 	f.holds(testPK, back)
 	f.wantKept("2", "1")
 	f.refresh(f.a, l)
-	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"), isr.Publishing{History: true})
+	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"), store.PublishOptions{History: true})
 	if err != nil {
 		t.Fatalf("Publish of one that began after it: %v", err)
 	}
@@ -213,7 +213,7 @@ func testRollbackToCurrent(t *testing.T, f *fleet) {
 }
 
 func testPin(t *testing.T, f *fleet) {
-	if _, err := f.a.Pin(t.Context(), f.read(f.a, testPK), f.assertion()); !errors.Is(err, isr.ErrNoVersion) {
+	if _, err := f.a.Pin(t.Context(), f.read(f.a, testPK), f.assertion()); !errors.Is(err, store.ErrNoVersion) {
 		t.Errorf("Pin of nothing: %v, want ErrNoVersion", err)
 	}
 	want := f.keep(f.a, f.entry("1"))
@@ -222,7 +222,7 @@ func testPin(t *testing.T, f *fleet) {
 	unpinned := f.clock.Now().Truncate(time.Second).UTC()
 	for i, test := range []struct{ until, want time.Time }{
 		{f.clock.Now().Add(time.Hour), f.clock.Now().Add(time.Hour).Truncate(time.Second).UTC()},
-		{isr.Forever(), isr.Forever()},
+		{store.Forever(), store.Forever()},
 		{time.Time{}, unpinned},
 		{time.Time{}, unpinned},
 	} {
@@ -241,7 +241,7 @@ func testPin(t *testing.T, f *fleet) {
 			t.Errorf("Pin until %v: the sequence is %d, want %d", test.until, n, i+1)
 		}
 	}
-	if _, err := f.b.Pin(t.Context(), old, f.assertion()); !errors.Is(err, isr.ErrMoved) {
+	if _, err := f.b.Pin(t.Context(), old, f.assertion()); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("Pin of an old record: %v, want ErrMoved", err)
 	}
 	f.wantKept("1")
@@ -262,25 +262,25 @@ func testUnpinOfUnpinned(t *testing.T, f *fleet) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	f.holds(testPK, want)
-	f.wantChanges(isr.Change{Seq: 1, Reload: []isr.Key{a.Key}})
+	f.wantChanges(store.Change{Seq: 1, Reload: []store.Key{a.Key}})
 }
 
 // testPublishOverPinIsLogged: a publish that ends a pin is in the log, in the same
 // step, and one that does not is not.
 func testPublishOverPinIsLogged(t *testing.T, f *fleet) {
-	unpinning := isr.Publishing{Unpin: true, Key: isr.Key{Tenant: "t2", Text: "example.com/a"}}
+	unpinning := store.PublishOptions{Unpin: true, Key: store.Key{Tenant: "t2", Text: "example.com/a"}}
 	f.publishAs(f.a, f.entry("1"), unpinning)
 	a := f.assertion()
-	a.PinnedUntil = isr.Forever()
+	a.PinnedUntil = store.Forever()
 	if _, err := f.a.Pin(t.Context(), f.read(f.a, testPK), a); err != nil {
 		t.Fatal(err)
 	}
-	pinned := isr.Change{Seq: 1, Reload: []isr.Key{a.Key}}
+	pinned := store.Change{Seq: 1, Reload: []store.Key{a.Key}}
 	f.wantChanges(pinned)
 
 	// Without the page's key nodes could not be told: refused, and nothing is written.
 	l, read := f.acquire(f.b, testPK), f.read(f.b, testPK)
-	if _, err := f.b.Publish(t.Context(), l, read, f.entry("2"), isr.Publishing{Unpin: true}); !errors.Is(err, isr.ErrInvalidKey) {
+	if _, err := f.b.Publish(t.Context(), l, read, f.entry("2"), store.PublishOptions{Unpin: true}); !errors.Is(err, store.ErrInvalidKey) {
 		t.Errorf("Publish over a pin without a key: %v, want ErrInvalidKey", err)
 	}
 	f.wantChanges(pinned)
@@ -289,11 +289,11 @@ func testPublishOverPinIsLogged(t *testing.T, f *fleet) {
 		t.Fatal(err)
 	}
 	f.holds(testPK, second)
-	f.wantChanges(pinned, isr.Change{Seq: 2, Reload: []isr.Key{unpinning.Key}})
-	if _, err := f.a.Publish(t.Context(), f.acquire(f.a, testPK), read, f.entry("3"), unpinning); !errors.Is(err, isr.ErrMoved) {
+	f.wantChanges(pinned, store.Change{Seq: 2, Reload: []store.Key{unpinning.Key}})
+	if _, err := f.a.Publish(t.Context(), f.acquire(f.a, testPK), read, f.entry("3"), unpinning); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("Publish over a pin that is gone: %v, want ErrMoved", err)
 	}
-	f.wantChanges(pinned, isr.Change{Seq: 2, Reload: []isr.Key{unpinning.Key}})
+	f.wantChanges(pinned, store.Change{Seq: 2, Reload: []store.Key{unpinning.Key}})
 }
 
 // testWithdrawal: it is a publish under the lease, which the log tells all nodes of,
@@ -307,25 +307,25 @@ func testWithdrawal(t *testing.T, f *fleet) {
 	read := f.read(f.a, testPK)
 	next := *read.Entry
 	next.GenerationID, next.Withdrawn, next.Revalidate, next.Stale = "2", true, 0, 0
-	how := isr.Publishing{Reload: true, Key: isr.Key{Text: "example.com/a"}}
-	if _, err := f.a.Publish(t.Context(), l, read, next, isr.Publishing{Reload: true}); !errors.Is(err, isr.ErrInvalidKey) {
+	how := store.PublishOptions{Reload: true, Key: store.Key{Text: "example.com/a"}}
+	if _, err := f.a.Publish(t.Context(), l, read, next, store.PublishOptions{Reload: true}); !errors.Is(err, store.ErrInvalidKey) {
 		t.Errorf("a reload without a key: %v, want ErrInvalidKey", err)
 	}
 	got, err := f.a.Publish(t.Context(), l, read, next, how)
-	if err != nil || !got.Withdrawn || isr.Freshness(&got, isr.Cover{}, f.clock.Now()) != isr.Missing {
+	if err != nil || !got.Withdrawn || store.Freshness(&got, store.PurgeState{}, f.clock.Now()) != store.Missing {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	f.holds(testPK, got)
-	f.wantChanges(isr.Change{Seq: 1, Reload: []isr.Key{how.Key}})
-	if r := f.recorded("r1"); r.State != isr.RequestStarted {
+	f.wantChanges(store.Change{Seq: 1, Reload: []store.Key{how.Key}})
+	if r := f.recorded("r1"); r.State != store.RequestStarted {
 		t.Errorf("the request is %s", r.State)
 	}
-	f.endRequest(f.a, l, isr.RequestEnd{Failure: "withdrawn"})
-	if r := f.recorded("r1"); r.State != isr.RequestFailed || r.Failure != "withdrawn" {
+	f.endRequest(f.a, l, store.RequestEnd{Failure: "withdrawn"})
+	if r := f.recorded("r1"); r.State != store.RequestFailed || r.Failure != "withdrawn" {
 		t.Errorf("the request is %s: %q", r.State, r.Failure)
 	}
 	f.holds(testPK, f.publish(f.b, testPK, f.entry("3")))
-	if _, err := f.a.Publish(t.Context(), f.acquire(f.a, testPK), read, next, how); !errors.Is(err, isr.ErrMoved) {
+	if _, err := f.a.Publish(t.Context(), f.acquire(f.a, testPK), read, next, how); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("a withdrawal of what was replaced: %v, want ErrMoved", err)
 	}
 }
@@ -339,12 +339,12 @@ func testPinHolds(t *testing.T, f *fleet) {
 	pinned := f.rollback(f.a, "1", a)
 	l := f.acquire(f.b, testPK)
 	read := f.read(f.b, testPK)
-	if _, err := f.b.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{}); !errors.Is(err, isr.ErrPinned) {
+	if _, err := f.b.Publish(t.Context(), l, read, f.entry("3"), store.PublishOptions{}); !errors.Is(err, store.ErrPinned) {
 		t.Fatalf("Publish over a pin: %v, want ErrPinned", err)
 	}
 	f.holds(testPK, pinned)
 	f.refresh(f.b, l) // a refused publish does not cost the lease
-	third, err := f.b.Publish(t.Context(), l, read, f.entry("3"), isr.Publishing{Unpin: true, Key: a.Key})
+	third, err := f.b.Publish(t.Context(), l, read, f.entry("3"), store.PublishOptions{Unpin: true, Key: a.Key})
 	if err != nil || !third.PinnedUntil.IsZero() {
 		t.Fatalf("Publish that unpins: %+v, %v", third, err)
 	}
@@ -360,7 +360,7 @@ func testPinHolds(t *testing.T, f *fleet) {
 // testKeep: of the superseded versions only the newest stay.
 func testKeep(_ *testing.T, f *fleet) {
 	keep := func(id string, n int) {
-		f.publishAs(f.a, f.entry(id), isr.Publishing{History: true, Keep: n})
+		f.publishAs(f.a, f.entry(id), store.PublishOptions{History: true, Keep: n})
 	}
 	for i := range 5 {
 		keep(fmt.Sprint(i), 3)
@@ -384,19 +384,19 @@ func testRaceOfRollbacks(t *testing.T, f *fleet) {
 	var publishes, rollbacks atomic.Int64
 	var group errgroup.Group
 	for node := range raceNodes {
-		store := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
+		meta := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
 		group.Go(func() error {
 			for round := range raceRounds {
 				won, counter := error(nil), &rollbacks
 				if node%3 == 0 {
-					won, counter = f.tryPublish(store, fmt.Sprintf("%d-%d", node, round)), &publishes
+					won, counter = f.tryPublish(meta, fmt.Sprintf("%d-%d", node, round)), &publishes
 				} else {
-					won = f.tryRollback(store, []string{"0", "1"}[(node+round)%2])
+					won = f.tryRollback(meta, []string{"0", "1"}[(node+round)%2])
 				}
 				switch {
 				case won == nil:
 					counter.Add(1)
-				case !errors.Is(won, isr.ErrMoved):
+				case !errors.Is(won, store.ErrMoved):
 					return won
 				}
 			}
@@ -429,17 +429,17 @@ func testRaceOfChanges(t *testing.T, f *fleet) {
 	const each = 25
 	var group errgroup.Group
 	for node := range raceNodes {
-		store := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
+		meta := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
 		for i := range each {
 			name := fmt.Sprintf("%d-%d", node, i)
 			pk := "CACHE#" + name
-			f.publish(store, pk, f.entry(name))
-			read := f.read(store, pk)
+			f.publish(meta, pk, f.entry(name))
+			read := f.read(meta, pk)
 			a := f.assertion()
-			a.Key.Text, a.PinnedUntil = "example.com/"+name, isr.Forever()
+			a.Key.Text, a.PinnedUntil = "example.com/"+name, store.Forever()
 			group.Go(func() error {
-				got, err := store.Pin(t.Context(), read, a)
-				if err == nil && !got.PinnedUntil.Equal(isr.Forever()) {
+				got, err := meta.Pin(t.Context(), read, a)
+				if err == nil && !got.PinnedUntil.Equal(store.Forever()) {
 					err = fmt.Errorf("pinned until %v", got.PinnedUntil)
 				}
 				return err
@@ -472,23 +472,23 @@ func testRaceOfChanges(t *testing.T, f *fleet) {
 	}
 }
 
-func (f *fleet) tryPublish(store isr.MetaStore, id string) error {
-	l, err := f.contend(store)
+func (f *fleet) tryPublish(meta store.MetaStore, id string) error {
+	l, err := f.contend(meta)
 	if err != nil {
 		return err
 	}
-	read, err := store.Read(f.t.Context(), testPK)
+	read, err := meta.Read(f.t.Context(), testPK)
 	if err != nil {
 		return err
 	}
-	_, err = store.Publish(f.t.Context(), l, read, entryAt(id, f.clock.Now()), isr.Publishing{History: true})
+	_, err = meta.Publish(f.t.Context(), l, read, entryAt(id, f.clock.Now()), store.PublishOptions{History: true})
 	if err != nil {
-		return errors.Join(err, store.Release(f.t.Context(), l))
+		return errors.Join(err, meta.Release(f.t.Context(), l))
 	}
 	return nil
 }
 
-func (f *fleet) tryRollback(store isr.MetaStore, to string) error {
+func (f *fleet) tryRollback(store store.MetaStore, to string) error {
 	read, err := store.Read(f.t.Context(), testPK)
 	if err != nil {
 		return err
@@ -500,7 +500,7 @@ func (f *fleet) tryRollback(store isr.MetaStore, to string) error {
 // An unchanged generation takes the place of the current one's version, and of no
 // other, be that a version that was rolled back to.
 func testUnchangedVersion(t *testing.T, f *fleet) {
-	unchanged := isr.Publishing{History: true, Unchanged: true}
+	unchanged := store.PublishOptions{History: true, Unchanged: true}
 	f.publishAs(f.a, f.entry("g1"), unchanged) // in the place of none
 	f.keep(f.a, f.entry("g2"))
 	f.publishAs(f.a, f.entry("g3"), unchanged)
@@ -508,7 +508,7 @@ func testUnchangedVersion(t *testing.T, f *fleet) {
 	f.rollback(f.b, "g1", f.assertion())
 	f.publishAs(f.a, f.entry("g4"), unchanged)
 	f.wantKept("g4", "g3")
-	if _, err := f.b.Rollback(t.Context(), f.read(f.b, testPK), "g1", f.assertion()); !errors.Is(err, isr.ErrNoVersion) {
+	if _, err := f.b.Rollback(t.Context(), f.read(f.b, testPK), "g1", f.assertion()); !errors.Is(err, store.ErrNoVersion) {
 		t.Errorf("to a version that was replaced: %v, want ErrNoVersion", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // testBreakLease: the lease that was seen is freed, whoever holds it, and no
@@ -16,7 +16,7 @@ func testBreakLease(t *testing.T, f *fleet) {
 	if err := f.a.BreakLease(t.Context(), f.read(f.a, testPK)); err != nil {
 		t.Errorf("BreakLease where there is none: %v", err)
 	}
-	if err := f.a.BreakLease(t.Context(), isr.Record{}); err == nil {
+	if err := f.a.BreakLease(t.Context(), store.Record{}); err == nil {
 		t.Error("BreakLease without a record: no error")
 	}
 	l := f.acquire(f.a, testPK)
@@ -27,11 +27,11 @@ func testBreakLease(t *testing.T, f *fleet) {
 		t.Fatalf("BreakLease: %v", err)
 	}
 	f.lost(f.a, l)
-	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, isr.ErrMoved) {
+	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("BreakLease of one that is gone: %v, want ErrMoved", err)
 	}
 	next := f.acquire(f.a, testPK)
-	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, isr.ErrMoved) {
+	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("BreakLease of the one before: %v, want ErrMoved", err)
 	}
 	f.refresh(f.a, next)
@@ -62,7 +62,7 @@ func testNamedBodies(t *testing.T, f *fleet) {
 		testPK: {"bodies/5f1c/1", "bodies/5f1c/2"}, other: {"bodies/5f1c/3"},
 		testPK + "leased": nil, testPK + "requested": nil,
 	})
-	for range f.a.NamedBodies(t.Context()) {
+	for range f.a.ReferencedBodies(t.Context()) {
 		break // a caller may stop
 	}
 }
@@ -70,7 +70,7 @@ func testNamedBodies(t *testing.T, f *fleet) {
 func (f *fleet) wantNamedBodies(want map[string][]string) {
 	f.t.Helper()
 	got := make(map[string][]string)
-	for page, err := range f.b.NamedBodies(f.t.Context()) {
+	for page, err := range f.b.ReferencedBodies(f.t.Context()) {
 		if err != nil {
 			f.t.Fatalf("NamedBodies: %v", err)
 		}
@@ -87,7 +87,7 @@ func (f *fleet) wantNamedBodies(want map[string][]string) {
 func testBodyKeys(t *testing.T, f *fleet) {
 	f.wantBodyKeys()
 	l := f.claim(f.a, "r1")
-	if _, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), isr.Publishing{}); err != nil {
+	if _, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), store.PublishOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantBodyKeys("1")

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 func testLeaseIsExclusive(t *testing.T, f *fleet) {
@@ -89,7 +89,7 @@ func testRefreshExtends(t *testing.T, f *fleet) {
 func testRefreshTooLate(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
-	if err := f.a.Refresh(t.Context(), l); !errors.Is(err, isr.ErrLeaseLost) {
+	if err := f.a.Refresh(t.Context(), l); !errors.Is(err, store.ErrLeaseLost) {
 		t.Fatalf("Refresh after expiry: %v, want ErrLeaseLost", err)
 	}
 	f.clock.Advance(-10 * time.Second)
@@ -113,7 +113,7 @@ func testBackOff(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	f.backOff(f.a, l, 10*time.Second)
 	f.lost(f.a, l)
-	for _, store := range []isr.MetaStore{f.a, f.b} {
+	for _, store := range []store.MetaStore{f.a, f.b} {
 		lock := f.held(store, testPK)
 		if lock.Owner != "" || lock.Failures != 1 {
 			t.Errorf("back-off of %q after %d failures, want nobody's, 1", lock.Owner, lock.Failures)
@@ -134,7 +134,7 @@ func testBackOff(t *testing.T, f *fleet) {
 // testBackOffCountsFailures: failures in a row are counted across nodes, and
 // forgotten after a success.
 func testBackOffCountsFailures(t *testing.T, f *fleet) {
-	nodes := []isr.MetaStore{f.a, f.b}
+	nodes := []store.MetaStore{f.a, f.b}
 	for failures := range 5 {
 		store := nodes[failures%2]
 		l := f.acquire(store, testPK)
@@ -167,22 +167,22 @@ func testLostLeaseIsHarmless(t *testing.T, f *fleet) {
 }
 
 // imposter is a lease that no store made.
-type imposter struct{ isr.Lease }
+type imposter struct{ store.Lease }
 
 func testForeignLease(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	read := f.read(f.b, testPK)
-	for name, foreign := range map[string]isr.Lease{
+	for name, foreign := range map[string]store.Lease{
 		"another store's": l, "nobody's": imposter{l}, "nil": nil,
 	} {
-		_, publish := f.b.Publish(t.Context(), foreign, read, f.entry("1"), isr.Publishing{})
+		_, publish := f.b.Publish(t.Context(), foreign, read, f.entry("1"), store.PublishOptions{})
 		for method, err := range map[string]error{
 			"Refresh": f.b.Refresh(t.Context(), foreign),
 			"Release": f.b.Release(t.Context(), foreign),
 			"BackOff": f.b.BackOff(t.Context(), foreign, time.Second),
 			"Publish": publish,
 		} {
-			if !errors.Is(err, isr.ErrForeignLease) {
+			if !errors.Is(err, store.ErrForeignLease) {
 				t.Errorf("%s with %s lease: %v, want ErrForeignLease", method, name, err)
 			}
 		}

@@ -5,10 +5,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
-func (f *fleet) changes(after int64) []isr.Change {
+func (f *fleet) changes(after int64) []store.Change {
 	f.t.Helper()
 	changes, err := f.b.Changes(f.t.Context(), after)
 	if err != nil {
@@ -18,7 +18,7 @@ func (f *fleet) changes(after int64) []isr.Change {
 }
 
 // wantChanges compares the whole log.
-func (f *fleet) wantChanges(want ...isr.Change) {
+func (f *fleet) wantChanges(want ...store.Change) {
 	f.t.Helper()
 	if diff := cmp.Diff(want, f.changes(0)); diff != "" {
 		f.t.Errorf("the log (-want +got):\n%s", diff)
@@ -34,16 +34,16 @@ func testChanges(t *testing.T, f *fleet) {
 	f.keep(f.a, f.entry("2"))
 	a := f.assertion()
 	f.rollback(f.a, "1", a)
-	a.Key, a.PinnedUntil = isr.Key{Text: "example.com/other?a=b"}, isr.Forever()
+	a.Key, a.PinnedUntil = store.Key{Text: "example.com/other?a=b"}, store.Forever()
 	if _, err := f.b.Pin(t.Context(), f.read(f.b, testPK), a); err != nil {
 		t.Fatal(err)
 	}
 	a.Key.Tenant, a.Key.Text = "t.2", "example.com/ü#accept=a"
 	f.rollback(f.a, "2", a)
-	want := []isr.Change{
-		{Seq: 1, Reload: []isr.Key{{Tenant: "t1", Text: "example.com/news"}}},
-		{Seq: 2, Reload: []isr.Key{{Text: "example.com/other?a=b"}}},
-		{Seq: 3, Reload: []isr.Key{{Tenant: "t.2", Text: "example.com/ü#accept=a"}}},
+	want := []store.Change{
+		{Seq: 1, Reload: []store.Key{{Tenant: "t1", Text: "example.com/news"}}},
+		{Seq: 2, Reload: []store.Key{{Text: "example.com/other?a=b"}}},
+		{Seq: 3, Reload: []store.Key{{Tenant: "t.2", Text: "example.com/ü#accept=a"}}},
 	}
 	for after := range int64(5) {
 		if diff := cmp.Diff(want[min(after, 3):], f.changes(after)); diff != "" {

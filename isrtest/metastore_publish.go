@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 func testPublishFirst(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	next := f.entry("1")
-	got, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), next, isr.Publishing{})
+	got, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), next, store.PublishOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +32,8 @@ func testPublishFirst(t *testing.T, f *fleet) {
 }
 
 func testPublishAgain(t *testing.T, f *fleet) {
-	var last isr.Entry
-	for i, store := range []isr.MetaStore{f.a, f.b, f.b, f.a} {
+	var last store.Entry
+	for i, store := range []store.MetaStore{f.a, f.b, f.b, f.a} {
 		got := f.publish(store, testPK, f.entry(string(rune('1'+i))))
 		if got.Version <= last.Version {
 			t.Errorf("version %d was followed by %d", last.Version, got.Version)
@@ -52,7 +52,7 @@ func testPublishReplacesAll(_ *testing.T, f *fleet) {
 	rich.PinnedUntil = f.clock.Now().Add(-time.Hour).Truncate(time.Second) // over, or it could not be replaced
 	rich.AssertedAt = f.clock.Now().Truncate(time.Second)
 	f.publish(f.a, testPK, rich)
-	poor := isr.Entry{
+	poor := store.Entry{
 		BodyKey: "bodies/5f1c/2", GeneratedAt: rich.GeneratedAt, GenerationID: "2", Status: http.StatusNoContent,
 	}
 	poor.Version = f.publish(f.b, testPK, poor).Version
@@ -60,36 +60,36 @@ func testPublishReplacesAll(_ *testing.T, f *fleet) {
 }
 
 func testPublishRoundTrip(t *testing.T, f *fleet) {
-	for name, change := range map[string]func(*isr.Entry){
-		"ordinary":        func(*isr.Entry) {},
-		"weak etag":       func(e *isr.Entry) { e.ETag = `W/"ü` + "\u2028" + `"` },
-		"no etag":         func(e *isr.Entry) { e.ETag = "" },
-		"not found":       func(e *isr.Entry) { e.Status = http.StatusNotFound },
-		"empty body":      func(e *isr.Entry) { e.Length, e.SHA256 = 0, "" },
-		"large body":      func(e *isr.Entry) { e.Length = 1 << 40 },
-		"never collected": func(e *isr.Entry) { e.Expires = time.Time{} },
-		"no windows":      func(e *isr.Entry) { e.Revalidate, e.Stale = 0, 0 },
-		"long windows":    func(e *isr.Entry) { e.Revalidate, e.Stale = 3650*24*time.Hour, 3650*24*time.Hour },
-		"late sequence":   func(e *isr.Entry) { e.PurgeSeq = 1 << 53 },
-		"no sequence":     func(e *isr.Entry) { e.PurgeSeq = 0 },
-		"no header":       func(e *isr.Entry) { e.Header = nil },
-		"odd headers": func(e *isr.Entry) {
+	for name, change := range map[string]func(*store.Entry){
+		"ordinary":        func(*store.Entry) {},
+		"weak etag":       func(e *store.Entry) { e.ETag = `W/"ü` + "\u2028" + `"` },
+		"no etag":         func(e *store.Entry) { e.ETag = "" },
+		"not found":       func(e *store.Entry) { e.Status = http.StatusNotFound },
+		"empty body":      func(e *store.Entry) { e.Length, e.SHA256 = 0, "" },
+		"large body":      func(e *store.Entry) { e.Length = 1 << 40 },
+		"never collected": func(e *store.Entry) { e.Expires = time.Time{} },
+		"no windows":      func(e *store.Entry) { e.Revalidate, e.Stale = 0, 0 },
+		"long windows":    func(e *store.Entry) { e.Revalidate, e.Stale = 3650*24*time.Hour, 3650*24*time.Hour },
+		"late sequence":   func(e *store.Entry) { e.PurgeSeq = 1 << 53 },
+		"no sequence":     func(e *store.Entry) { e.PurgeSeq = 0 },
+		"no header":       func(e *store.Entry) { e.Header = nil },
+		"odd headers": func(e *store.Entry) {
 			e.Header = http.Header{
 				"Link": {"</a>; rel=preload", "</b>; rel=preload"}, "X_under.score~": {"1"}, "X-Empty": {""},
 				"Content-Disposition": {`attachment; filename="käse.html"`}, "X-Latin-1": {"caf\xe9", "naïve"},
 				"X-Spaces": {"  a\tb  "}, "Content-Md5": {strings.Repeat("x", 8000)},
 			}
 		},
-		"no tags":      func(e *isr.Entry) { e.Tags = nil },
-		"odd tags":     func(e *isr.Entry) { e.Tags = []string{"b", "a", "b", "日本", "with space", ""} },
-		"no names":     func(e *isr.Entry) { e.Route, e.Key = "", "" },
-		"odd key":      func(e *isr.Entry) { e.Key = "example.com/ü%20?q=%F0%9F%98%80#accept=a,b" },
-		"pinned":       func(e *isr.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour) },
-		"pinned ever":  func(e *isr.Entry) { e.PinnedUntil = time.Unix(253402300799, 0) },
-		"render time":  func(e *isr.Entry) { e.RenderTime = 1234 * time.Millisecond },
-		"withdrawn":    func(e *isr.Entry) { e.Withdrawn = true },
-		"rolled back":  func(e *isr.Entry) { e.AssertedAt = e.GeneratedAt.Add(time.Hour) },
-		"ahead of now": func(e *isr.Entry) { e.GeneratedAt = e.GeneratedAt.Add(time.Hour) },
+		"no tags":      func(e *store.Entry) { e.Tags = nil },
+		"odd tags":     func(e *store.Entry) { e.Tags = []string{"b", "a", "b", "日本", "with space", ""} },
+		"no names":     func(e *store.Entry) { e.Route, e.Key = "", "" },
+		"odd key":      func(e *store.Entry) { e.Key = "example.com/ü%20?q=%F0%9F%98%80#accept=a,b" },
+		"pinned":       func(e *store.Entry) { e.PinnedUntil = e.GeneratedAt.Add(time.Hour) },
+		"pinned ever":  func(e *store.Entry) { e.PinnedUntil = time.Unix(253402300799, 0) },
+		"render time":  func(e *store.Entry) { e.RenderTime = 1234 * time.Millisecond },
+		"withdrawn":    func(e *store.Entry) { e.Withdrawn = true },
+		"rolled back":  func(e *store.Entry) { e.AssertedAt = e.GeneratedAt.Add(time.Hour) },
+		"ahead of now": func(e *store.Entry) { e.GeneratedAt = e.GeneratedAt.Add(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{t: t, open: f.open, clock: f.clock, a: f.a, b: f.b}
@@ -130,10 +130,10 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 	read := f.read(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
 	publish := func() error {
-		_, err := f.a.Publish(t.Context(), l, read, f.entry("late"), isr.Publishing{})
+		_, err := f.a.Publish(t.Context(), l, read, f.entry("late"), store.PublishOptions{})
 		return err
 	}
-	if err := publish(); !errors.Is(err, isr.ErrLeaseLost) {
+	if err := publish(); !errors.Is(err, store.ErrLeaseLost) {
 		t.Fatalf("Publish after expiry: %v, want ErrLeaseLost", err)
 	}
 	f.holds(testPK, first)
@@ -143,7 +143,7 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 	l = f.acquire(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
 	stolen := f.acquire(f.b, testPK)
-	if err := publish(); !errors.Is(err, isr.ErrLeaseLost) {
+	if err := publish(); !errors.Is(err, store.ErrLeaseLost) {
 		t.Fatalf("Publish after the lease was taken: %v, want ErrLeaseLost", err)
 	}
 	f.holds(testPK, first)
@@ -153,7 +153,7 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 	l = f.acquire(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
 	second := f.publish(f.b, testPK, f.entry("2"))
-	if err := publish(); !errors.Is(err, isr.ErrLeaseLost) {
+	if err := publish(); !errors.Is(err, store.ErrLeaseLost) {
 		t.Fatalf("Publish after the next holder's: %v, want ErrLeaseLost", err)
 	}
 	f.holds(testPK, second)
@@ -162,7 +162,7 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 // testPublishTwice: a publish uses up the lease.
 func testPublishTwice(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
-	first, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), isr.Publishing{})
+	first, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), store.PublishOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,13 +180,13 @@ func testPublishMoved(t *testing.T, f *fleet) {
 	second := f.publish(f.b, testPK, f.entry("2"))
 
 	l := f.acquire(f.a, testPK)
-	_, err := f.a.Publish(t.Context(), l, old, f.entry("3"), isr.Publishing{})
-	if !errors.Is(err, isr.ErrMoved) || errors.Is(err, isr.ErrLeaseLost) {
+	_, err := f.a.Publish(t.Context(), l, old, f.entry("3"), store.PublishOptions{})
+	if !errors.Is(err, store.ErrMoved) || errors.Is(err, store.ErrLeaseLost) {
 		t.Fatalf("Publish over another's: %v, want ErrMoved", err)
 	}
 	f.holds(testPK, second)
 	f.refresh(f.a, l) // a refused publish does not cost the lease
-	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"), isr.Publishing{})
+	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"), store.PublishOptions{})
 	if err != nil {
 		t.Fatalf("Publish after reading again: %v", err)
 	}
@@ -197,7 +197,7 @@ func testPublishMovedFromNothing(t *testing.T, f *fleet) {
 	nothing := f.read(f.a, testPK)
 	first := f.publish(f.b, testPK, f.entry("1"))
 	l := f.acquire(f.a, testPK)
-	if _, err := f.a.Publish(t.Context(), l, nothing, f.entry("2"), isr.Publishing{}); !errors.Is(err, isr.ErrMoved) {
+	if _, err := f.a.Publish(t.Context(), l, nothing, f.entry("2"), store.PublishOptions{}); !errors.Is(err, store.ErrMoved) {
 		t.Fatalf("Publish where there was nothing: %v, want ErrMoved", err)
 	}
 	f.holds(testPK, first)
@@ -207,11 +207,11 @@ func testPublishMovedFromNothing(t *testing.T, f *fleet) {
 func testPublishWithoutRead(t *testing.T, f *fleet) {
 	first := f.publish(f.a, testPK, f.entry("1"))
 	l := f.acquire(f.a, testPK)
-	for name, record := range map[string]isr.Record{
+	for name, record := range map[string]store.Record{
 		"no record":             {},
 		"another page's record": f.read(f.a, testPK+"0"),
 	} {
-		if _, err := f.a.Publish(t.Context(), l, record, f.entry("2"), isr.Publishing{}); err == nil {
+		if _, err := f.a.Publish(t.Context(), l, record, f.entry("2"), store.PublishOptions{}); err == nil {
 			t.Errorf("Publish with %s: no error", name)
 		}
 	}

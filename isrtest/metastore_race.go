@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // raceNodes and raceRounds bound the races: enough contenders to overlap, few
@@ -28,32 +28,32 @@ func testRaceForLease(t *testing.T, f *fleet) {
 	var holders, publishes atomic.Int64
 	var group errgroup.Group
 	for node := range raceNodes {
-		store := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
+		meta := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
 		group.Go(func() error {
 			for round := range raceRounds {
-				l, err := f.contend(store)
+				l, err := f.contend(meta)
 				if err != nil {
 					return err
 				}
 				if n := holders.Add(1); n != 1 {
 					return fmt.Errorf("there are %d holders", n)
 				}
-				record, err := store.Read(t.Context(), testPK)
+				record, err := meta.Read(t.Context(), testPK)
 				if err != nil {
 					return err
 				}
-				if err := store.Refresh(t.Context(), l); err != nil {
+				if err := meta.Refresh(t.Context(), l); err != nil {
 					return err
 				}
 				holders.Add(-1) // before the lease goes
 				if round%3 == 2 {
-					if err := store.Release(t.Context(), l); err != nil {
+					if err := meta.Release(t.Context(), l); err != nil {
 						return err
 					}
 					continue
 				}
 				id := fmt.Sprintf("%d-%d", node, round)
-				if _, err := store.Publish(t.Context(), l, record, entryAt(id, f.clock.Now()), isr.Publishing{}); err != nil {
+				if _, err := meta.Publish(t.Context(), l, record, entryAt(id, f.clock.Now()), store.PublishOptions{}); err != nil {
 					return fmt.Errorf("publish of a holder: %w", err)
 				}
 				publishes.Add(1)
@@ -70,10 +70,10 @@ func testRaceForLease(t *testing.T, f *fleet) {
 }
 
 // contend tries for the lease of the page until it has it.
-func (f *fleet) contend(store isr.MetaStore) (isr.Lease, error) {
+func (f *fleet) contend(meta store.MetaStore) (store.Lease, error) {
 	for {
-		l, err := store.Acquire(f.t.Context(), testPK, testLease, nil)
-		if _, held := errors.AsType[*isr.HeldError](err); !held {
+		l, err := meta.Acquire(f.t.Context(), testPK, testLease, nil)
+		if _, held := errors.AsType[*store.HeldError](err); !held {
 			return l, err
 		}
 	}
@@ -120,21 +120,21 @@ func testRaceWithExpiry(t *testing.T, f *fleet) {
 }
 
 // overtake makes one publish attempt, during which the lease may expire.
-func (f *fleet) overtake(store isr.MetaStore, h *history, id string) error {
-	l, err := store.Acquire(f.t.Context(), testPK, testLease, nil)
-	if _, held := errors.AsType[*isr.HeldError](err); held {
+func (f *fleet) overtake(meta store.MetaStore, h *history, id string) error {
+	l, err := meta.Acquire(f.t.Context(), testPK, testLease, nil)
+	if _, held := errors.AsType[*store.HeldError](err); held {
 		f.clock.Advance(testLease / 3) // waiting makes time pass
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	record, err := store.Read(f.t.Context(), testPK)
+	record, err := meta.Read(f.t.Context(), testPK)
 	if err != nil {
 		return err
 	}
 	f.clock.Advance(rand.N(testLease / 2))
-	got, err := store.Publish(f.t.Context(), l, record, entryAt(id, f.clock.Now()), isr.Publishing{})
+	got, err := meta.Publish(f.t.Context(), l, record, entryAt(id, f.clock.Now()), store.PublishOptions{})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -147,7 +147,7 @@ func (f *fleet) overtake(store isr.MetaStore, h *history, id string) error {
 		}
 		h.accepted[got.Version] = id
 		return nil
-	case errors.Is(err, isr.ErrLeaseLost), errors.Is(err, isr.ErrMoved):
+	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		return nil
 	}
 	return err
@@ -180,7 +180,7 @@ func testRaceOfReaders(t *testing.T, f *fleet) {
 		})
 	}
 	for i := range 3 * raceRounds {
-		f.publish([]isr.MetaStore{f.a, f.b}[i%2], testPK, f.entry(fmt.Sprint(i+1)))
+		f.publish([]store.MetaStore{f.a, f.b}[i%2], testPK, f.entry(fmt.Sprint(i+1)))
 		f.clock.Advance(time.Second)
 	}
 	done.Store(true)
@@ -190,7 +190,7 @@ func testRaceOfReaders(t *testing.T, f *fleet) {
 }
 
 // checkWhole checks that all parts of an entry are of one generation.
-func checkWhole(record isr.Record) error {
+func checkWhole(record store.Record) error {
 	e := record.Entry
 	if e == nil {
 		return fmt.Errorf("there is no entry: %v", record.Malformed)

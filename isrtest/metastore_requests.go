@@ -10,15 +10,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // newClaim is one whose hash can be told from what is asked for.
-func newClaim(key, inputs string) *isr.Claim {
-	return &isr.Claim{Key: key, Hash: strings.Repeat(inputs, 64/len(inputs)), Keep: time.Hour}
+func newClaim(key, inputs string) *store.Claim {
+	return &store.Claim{Key: key, Hash: strings.Repeat(inputs, 64/len(inputs)), Keep: time.Hour}
 }
 
-func (f *fleet) claim(store isr.MetaStore, key string) isr.Lease {
+func (f *fleet) claim(store store.MetaStore, key string) store.Lease {
 	f.t.Helper()
 	l, err := store.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
 	if err != nil {
@@ -28,20 +28,20 @@ func (f *fleet) claim(store isr.MetaStore, key string) isr.Lease {
 }
 
 // refused checks that a claim is not granted, and returns the record of the request.
-func (f *fleet) refused(store isr.MetaStore, c *isr.Claim, want error) isr.Request {
+func (f *fleet) refused(meta store.MetaStore, c *store.Claim, want error) store.RequestRecord {
 	f.t.Helper()
-	_, err := store.Acquire(f.t.Context(), testPK, testLease, c)
-	refused, ok := errors.AsType[*isr.RequestError](err)
+	_, err := meta.Acquire(f.t.Context(), testPK, testLease, c)
+	refused, ok := errors.AsType[*store.RequestError](err)
 	if !ok || !errors.Is(err, want) {
 		f.t.Fatalf("Acquire for the request %s: %v, want a *RequestError that wraps %q", c.Key, err, want)
 	}
-	return refused.Request
+	return refused.Record
 }
 
 // recorded is the record of a request, which there must be.
-func (f *fleet) recorded(key string) isr.Request {
+func (f *fleet) recorded(key string) store.RequestRecord {
 	f.t.Helper()
-	r, ok, err := f.b.Request(f.t.Context(), testPK, key)
+	r, ok, err := f.b.RequestRecord(f.t.Context(), testPK, key)
 	if err != nil || !ok {
 		f.t.Fatalf("Request %s: %t, %v", key, ok, err)
 	}
@@ -50,12 +50,12 @@ func (f *fleet) recorded(key string) isr.Request {
 
 func (f *fleet) notRecorded(key string) {
 	f.t.Helper()
-	if r, ok, err := f.b.Request(f.t.Context(), testPK, key); err != nil || ok {
+	if r, ok, err := f.b.RequestRecord(f.t.Context(), testPK, key); err != nil || ok {
 		f.t.Fatalf("Request %s: %+v, %t, %v; want none", key, r, ok, err)
 	}
 }
 
-func (f *fleet) endRequest(store isr.MetaStore, l isr.Lease, end isr.RequestEnd) {
+func (f *fleet) endRequest(store store.MetaStore, l store.Lease, end store.RequestEnd) {
 	f.t.Helper()
 	if err := store.EndRequest(f.t.Context(), l, end); err != nil {
 		f.t.Fatalf("EndRequest: %v", err)
@@ -66,28 +66,28 @@ func testRequest(t *testing.T, f *fleet) {
 	f.notRecorded("r1")
 	l := f.claim(f.a, "r1")
 	got := f.recorded("r1")
-	if got.Key != "r1" || got.Hash != newClaim("r1", "a").Hash || got.State != isr.RequestStarted || got.BodyKey != "" || got.Failure != "" {
+	if got.Key != "r1" || got.Hash != newClaim("r1", "a").Hash || got.State != store.RequestStarted || got.BodyKey != "" || got.Failure != "" {
 		t.Errorf("a started request: %+v", got)
 	}
 	if lock := f.read(f.a, testPK).Lock; lock == nil || lock.Owner != "node-a" || !lock.ExpiresAt.Equal(got.InProgressUntil) {
 		t.Errorf("in progress until %v under the lease %+v", got.InProgressUntil, lock)
 	}
-	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestInProgress)
-	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
+	f.refused(f.b, newClaim("r1", "a"), store.ErrRequestInProgress)
+	f.refused(f.b, newClaim("r1", "b"), store.ErrRequestMismatch)
 
-	next, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), isr.Publishing{})
+	next, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), store.PublishOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.holds(testPK, next)
-	for _, done := range []isr.Request{f.recorded("r1"), f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestCompleted)} {
-		if done.State != isr.RequestCompleted || done.BodyKey != next.BodyKey || done.GenerationID != "1" || !done.InProgressUntil.IsZero() {
+	for _, done := range []store.RequestRecord{f.recorded("r1"), f.refused(f.b, newClaim("r1", "a"), store.ErrRequestCompleted)} {
+		if done.State != store.RequestCompleted || done.BodyKey != next.BodyKey || done.GenerationID != "1" || !done.InProgressUntil.IsZero() {
 			t.Errorf("a completed request: %+v", done)
 		}
 	}
-	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
-	f.endRequest(f.a, l, isr.RequestEnd{Failure: "too late"})
-	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestCompleted)
+	f.refused(f.b, newClaim("r1", "b"), store.ErrRequestMismatch)
+	f.endRequest(f.a, l, store.RequestEnd{Failure: "too late"})
+	f.refused(f.b, newClaim("r1", "a"), store.ErrRequestCompleted)
 	f.release(f.b, f.claim(f.b, "r2"))
 }
 
@@ -96,7 +96,7 @@ func testRequestWithoutLease(_ *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	for _, key := range []string{"r1", "r2"} {
 		_, err := f.b.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
-		if _, held := errors.AsType[*isr.HeldError](err); !held {
+		if _, held := errors.AsType[*store.HeldError](err); !held {
 			f.t.Fatalf("Acquire of a held lease for a request: %v, want a *HeldError", err)
 		}
 		f.notRecorded(key)
@@ -110,14 +110,14 @@ func testRequestWithoutLease(_ *testing.T, f *fleet) {
 
 func testRequestKeys(t *testing.T, f *fleet) {
 	for _, key := range []string{"", " ", "a b", "é", "a\n", strings.Repeat("x", 257)} {
-		if _, err := f.a.Acquire(t.Context(), testPK, testLease, newClaim(key, "a")); !errors.Is(err, isr.ErrInvalidKey) {
+		if _, err := f.a.Acquire(t.Context(), testPK, testLease, newClaim(key, "a")); !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("Acquire for the request %q: %v, want ErrInvalidKey", key, err)
 		}
-		if _, _, err := f.a.Request(t.Context(), testPK, key); !errors.Is(err, isr.ErrInvalidKey) {
+		if _, _, err := f.a.RequestRecord(t.Context(), testPK, key); !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("Request %q: %v, want ErrInvalidKey", key, err)
 		}
 	}
-	if _, err := f.a.Acquire(t.Context(), testPK, testLease, &isr.Claim{Key: "r1"}); err == nil {
+	if _, err := f.a.Acquire(t.Context(), testPK, testLease, &store.Claim{Key: "r1"}); err == nil {
 		t.Error("Acquire for a request without a hash: no error")
 	}
 	for _, key := range []string{"!", "~#/?&", strings.Repeat("x", 256)} {
@@ -129,21 +129,21 @@ func testRequestKeys(t *testing.T, f *fleet) {
 // testRequestFails: what has failed may be tried again, by anybody.
 func testRequestFails(t *testing.T, f *fleet) {
 	l := f.claim(f.a, "r1")
-	f.endRequest(f.a, l, isr.RequestEnd{Failure: "the origin said 500 " + strings.Repeat("é", 1024) + "\xff"})
-	f.endRequest(f.a, l, isr.RequestEnd{Failure: "again"})
+	f.endRequest(f.a, l, store.RequestEnd{Failure: "the origin said 500 " + strings.Repeat("é", 1024) + "\xff"})
+	f.endRequest(f.a, l, store.RequestEnd{Failure: "again"})
 	got := f.recorded("r1")
-	if got.State != isr.RequestFailed || !strings.HasPrefix(got.Failure, "the origin said 500 éé") || len(got.Failure) != 1024 {
+	if got.State != store.RequestFailed || !strings.HasPrefix(got.Failure, "the origin said 500 éé") || len(got.Failure) != 1024 {
 		t.Errorf("a failed request: %s, %q of %d bytes", got.State, got.Failure, len(got.Failure))
 	}
 	f.refresh(f.a, l) // it goes on without the request
 	f.backOff(f.a, l, 0)
 	f.clock.Advance(time.Second)
-	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
+	f.refused(f.b, newClaim("r1", "b"), store.ErrRequestMismatch)
 	l = f.claim(f.b, "r1")
 	if l.Failures() != 1 {
 		t.Errorf("acquired for a request after %d failures, want 1", l.Failures())
 	}
-	if again := f.recorded("r1"); again.State != isr.RequestStarted || again.Failure != "" {
+	if again := f.recorded("r1"); again.State != store.RequestStarted || again.Failure != "" {
 		t.Errorf("a request that is tried again: %+v", again)
 	}
 }
@@ -153,15 +153,15 @@ func testRequestFails(t *testing.T, f *fleet) {
 func testRequestAnswered(t *testing.T, f *fleet) {
 	e := f.publish(f.a, testPK, f.entry("1"))
 	l := f.claim(f.a, "r1")
-	f.endRequest(f.a, l, isr.RequestEnd{Result: &e, Failure: "none"})
+	f.endRequest(f.a, l, store.RequestEnd{Result: &e, Failure: "none"})
 	f.release(f.a, l)
-	if got := f.recorded("r1"); got.State != isr.RequestCompleted || got.BodyKey != e.BodyKey || got.GenerationID != "1" || got.Failure != "" {
+	if got := f.recorded("r1"); got.State != store.RequestCompleted || got.BodyKey != e.BodyKey || got.GenerationID != "1" || got.Failure != "" {
 		t.Errorf("an answered request: %+v", got)
 	}
 	f.holds(testPK, e)
-	f.endRequest(f.a, f.acquire(f.a, testPK), isr.RequestEnd{}) // of no request
-	for name, foreign := range map[string]isr.Lease{"another store's": l, "nil": nil} {
-		if err := f.b.EndRequest(t.Context(), foreign, isr.RequestEnd{}); !errors.Is(err, isr.ErrForeignLease) {
+	f.endRequest(f.a, f.acquire(f.a, testPK), store.RequestEnd{}) // of no request
+	for name, foreign := range map[string]store.Lease{"another store's": l, "nil": nil} {
+		if err := f.b.EndRequest(t.Context(), foreign, store.RequestEnd{}); !errors.Is(err, store.ErrForeignLease) {
 			t.Errorf("EndRequest with %s lease: %v, want ErrForeignLease", name, err)
 		}
 	}
@@ -176,10 +176,10 @@ func testRequestIsKept(_ *testing.T, f *fleet) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.endRequest(f.a, l, isr.RequestEnd{Failure: "no"})
+	f.endRequest(f.a, l, store.RequestEnd{Failure: "no"})
 	f.release(f.a, l)
 	f.clock.Advance(20 * time.Minute)
-	f.refused(f.b, newClaim("r1", "b"), isr.ErrRequestMismatch)
+	f.refused(f.b, newClaim("r1", "b"), store.ErrRequestMismatch)
 	f.clock.Advance(3 * time.Hour)
 	f.notRecorded("r1")
 	const long = 30 * time.Minute
@@ -191,7 +191,7 @@ func testRequestIsKept(_ *testing.T, f *fleet) {
 		f.clock.Advance(long / 2)
 		f.refresh(f.b, l)
 	}
-	f.refused(f.a, newClaim("r1", "b"), isr.ErrRequestInProgress)
+	f.refused(f.a, newClaim("r1", "b"), store.ErrRequestInProgress)
 }
 
 // testRequestTakenOver: the request of a holder that is gone is another's, and
@@ -201,18 +201,18 @@ func testRequestTakenOver(t *testing.T, f *fleet) {
 	f.clock.Advance(testLease / 2)
 	f.refresh(f.a, l)
 	f.clock.Advance(testLease - time.Second)
-	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestInProgress)
+	f.refused(f.b, newClaim("r1", "a"), store.ErrRequestInProgress)
 	f.clock.Set(f.recorded("r1").InProgressUntil)
 	next := f.claim(f.b, "r1")
 	f.lost(f.a, l)
-	f.endRequest(f.a, l, isr.RequestEnd{Failure: "I was dead"})
-	f.refused(f.a, newClaim("r1", "a"), isr.ErrRequestInProgress)
+	f.endRequest(f.a, l, store.RequestEnd{Failure: "I was dead"})
+	f.refused(f.a, newClaim("r1", "a"), store.ErrRequestInProgress)
 	f.refresh(f.b, next)
-	got, err := f.b.Publish(t.Context(), next, f.read(f.b, testPK), f.entry("1"), isr.Publishing{History: true})
+	got, err := f.b.Publish(t.Context(), next, f.read(f.b, testPK), f.entry("1"), store.PublishOptions{History: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done := f.refused(f.a, newClaim("r1", "a"), isr.ErrRequestCompleted); done.BodyKey != got.BodyKey {
+	if done := f.refused(f.a, newClaim("r1", "a"), store.ErrRequestCompleted); done.BodyKey != got.BodyKey {
 		t.Errorf("completed: %+v", done)
 	}
 }
@@ -221,10 +221,10 @@ func testRequestTakenOver(t *testing.T, f *fleet) {
 func testRequestOfReleasedLease(_ *testing.T, f *fleet) {
 	l := f.claim(f.a, "r1")
 	f.release(f.a, l)
-	f.refused(f.b, newClaim("r1", "a"), isr.ErrRequestInProgress)
+	f.refused(f.b, newClaim("r1", "a"), store.ErrRequestInProgress)
 	f.backOff(f.b, f.claim(f.b, "r2"), time.Second)
-	f.refused(f.b, newClaim("r2", "a"), isr.ErrRequestInProgress)
-	f.endRequest(f.a, l, isr.RequestEnd{Failure: "afterwards"})
+	f.refused(f.b, newClaim("r2", "a"), store.ErrRequestInProgress)
+	f.endRequest(f.a, l, store.RequestEnd{Failure: "afterwards"})
 	f.clock.Advance(3 * time.Second)
 	f.claim(f.b, "r1")
 }
@@ -237,15 +237,15 @@ func testRaceForRequest(t *testing.T, f *fleet) {
 		var completed atomic.Int64
 		var group errgroup.Group
 		for node := range raceNodes {
-			store := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
+			meta := f.open(fmt.Sprintf("racer-%d", node), f.clock.Now)
 			group.Go(func() error {
 				for attempt := 0; ; attempt++ {
-					done, err := f.tryRequest(store, key, fmt.Sprintf("%d-%d-%d", round, node, attempt), attempt%2 == 0 && node%2 == 0)
+					done, err := f.tryRequest(meta, key, fmt.Sprintf("%d-%d-%d", round, node, attempt), attempt%2 == 0 && node%2 == 0)
 					if done {
 						completed.Add(1)
 					}
 					switch {
-					case errors.Is(err, isr.ErrRequestCompleted):
+					case errors.Is(err, store.ErrRequestCompleted):
 						return nil
 					case err != nil:
 						return err
@@ -267,22 +267,22 @@ func testRaceForRequest(t *testing.T, f *fleet) {
 
 // tryRequest makes the request once, and dies over it if told so. The error is
 // ErrRequestCompleted once it is done.
-func (f *fleet) tryRequest(store isr.MetaStore, key, id string, dies bool) (done bool, err error) {
-	l, err := store.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
-	_, held := errors.AsType[*isr.HeldError](err)
+func (f *fleet) tryRequest(meta store.MetaStore, key, id string, dies bool) (done bool, err error) {
+	l, err := meta.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
+	_, held := errors.AsType[*store.HeldError](err)
 	switch {
-	case held, errors.Is(err, isr.ErrRequestInProgress):
+	case held, errors.Is(err, store.ErrRequestInProgress):
 		f.clock.Advance(testLease / 10) // waiting makes time pass
 		return false, nil
 	case err != nil, dies:
 		return false, err
 	}
-	read, err := store.Read(f.t.Context(), testPK)
+	read, err := meta.Read(f.t.Context(), testPK)
 	if err != nil {
 		return false, err
 	}
-	_, err = store.Publish(f.t.Context(), l, read, entryAt(id, f.clock.Now()), isr.Publishing{})
-	if errors.Is(err, isr.ErrLeaseLost) || errors.Is(err, isr.ErrMoved) {
+	_, err = meta.Publish(f.t.Context(), l, read, entryAt(id, f.clock.Now()), store.PublishOptions{})
+	if errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrMoved) {
 		return false, nil
 	}
 	return err == nil, err

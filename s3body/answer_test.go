@@ -17,8 +17,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
-	"github.com/facetheory/isr"
+
 	"github.com/facetheory/isr/s3body"
+	"github.com/facetheory/isr/store"
 )
 
 // Answers that the real server cannot be made to give come from a small HTTP
@@ -40,18 +41,18 @@ func TestAnswersToReads(t *testing.T) {
 		{400, "InvalidRequest", false},
 	} {
 		t.Run(test.code, func(t *testing.T) {
-			store := answering(t, func(w http.ResponseWriter, r *http.Request) { writeError(w, r, test.status, test.code) })
-			_, _, err := store.Open(t.Context(), "bodies/1")
-			if err == nil || errors.Is(err, isr.ErrNotFound) != test.missing {
+			bodies := answering(t, func(w http.ResponseWriter, r *http.Request) { writeError(w, r, test.status, test.code) })
+			_, _, err := bodies.Open(t.Context(), "bodies/1")
+			if err == nil || errors.Is(err, store.ErrNotFound) != test.missing {
 				t.Errorf("Open: %v; missing should be %v", err, test.missing)
 			}
 		})
 	}
 	// An answer to HEAD has no body, and so no code.
 	for status, missing := range map[int]bool{403: false, 404: true, 400: false, 301: false} {
-		store := answering(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
-		_, err := store.Stat(t.Context(), "bodies/1")
-		if err == nil || errors.Is(err, isr.ErrNotFound) != missing {
+		bodies := answering(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
+		_, err := bodies.Stat(t.Context(), "bodies/1")
+		if err == nil || errors.Is(err, store.ErrNotFound) != missing {
 			t.Errorf("Stat answered with %d: %v; missing should be %v", status, err, missing)
 		}
 	}
@@ -141,12 +142,12 @@ func TestUnansweredPut(t *testing.T) {
 		want  error  // nil for success; errors.ErrUnsupported for any other error
 	}{
 		{"the body is there", "mine", nil},
-		{"another body is there", "not mine", isr.ErrExists},
-		{"another body of the same length is there", "mind", isr.ErrExists},
+		{"another body is there", "not mine", store.ErrExists},
+		{"another body of the same length is there", "mind", store.ErrExists},
 		{"nothing is there", "", errors.ErrUnsupported},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			store := answering(t, func(w http.ResponseWriter, r *http.Request) {
+			bodies := answering(t, func(w http.ResponseWriter, r *http.Request) {
 				switch {
 				case r.Method == http.MethodPut:
 					panic(http.ErrAbortHandler) // the connection is reset
@@ -156,10 +157,10 @@ func TestUnansweredPut(t *testing.T) {
 					_, _ = io.WriteString(w, test.there)
 				}
 			})
-			err := store.Put(t.Context(), "bodies/1", []byte("mine"))
+			err := bodies.Put(t.Context(), "bodies/1", []byte("mine"))
 			switch {
 			case errors.Is(test.want, errors.ErrUnsupported):
-				if err == nil || errors.Is(err, isr.ErrExists) {
+				if err == nil || errors.Is(err, store.ErrExists) {
 					t.Errorf("Put: %v, want the error of the connection", err)
 				}
 			case !errors.Is(err, test.want):
@@ -197,7 +198,7 @@ func TestTakenKeyThatCannotBeRead(t *testing.T) {
 			get: func() (*s3.GetObjectOutput, error) { return nil, answer(http.StatusForbidden, "AccessDenied") },
 		}
 		err := newStore(t, api, "bucket").Put(t.Context(), "bodies/1", []byte("x"))
-		if !errors.Is(err, isr.ErrDenied) || errors.Is(err, isr.ErrExists) || errors.Is(err, isr.ErrNotFound) || puts != 1 {
+		if !errors.Is(err, store.ErrDenied) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) || puts != 1 {
 			t.Errorf("a body that cannot be compared: %v after %d requests", err, puts)
 		}
 		puts = 0

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // CheckBucket makes sure of the bucket with one object of its own, which it
@@ -38,7 +38,7 @@ func (s *Store) CheckBucket(ctx context.Context) error {
 func (s *Store) checkBucket(ctx context.Context) error {
 	content := []byte(checkContent)
 	err := s.put(ctx, checkKey, content)
-	if errors.Is(err, isr.ErrExists) {
+	if errors.Is(err, store.ErrExists) {
 		return fmt.Errorf("the object %s there is not this program's; delete it", checkKey)
 	}
 	if err != nil {

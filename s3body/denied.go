@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A 403 is S3's answer to a read of a key that is not there, if the caller may
@@ -46,7 +46,7 @@ func isDenied(err error) bool {
 // again repeats the read. After a nil error the repetition has succeeded.
 func (s *Store) resolve(ctx context.Context, object string, err error, again func() error) error {
 	if isGone(err) {
-		return isr.ErrNotFound
+		return store.ErrNotFound
 	}
 	if !isDenied(err) || s.access.isDenied() {
 		return err
@@ -58,7 +58,7 @@ func (s *Store) resolve(ctx context.Context, object string, err error, again fun
 			s.access.deny()
 			return err
 		case listErr == nil:
-			return isr.ErrNotFound
+			return store.ErrNotFound
 		case !isDenied(listErr):
 			return fmt.Errorf("%w; looking whether it is there: %w", err, listErr)
 		}
@@ -72,7 +72,7 @@ func (s *Store) resolve(ctx context.Context, object string, err error, again fun
 	case err == nil:
 		return nil
 	case isGone(err) || isDenied(err):
-		return isr.ErrNotFound
+		return store.ErrNotFound
 	default:
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/s3body"
+	"github.com/facetheory/isr/store"
 )
 
 // A permission is what a policy lets the store do, and what is there.
@@ -65,16 +65,16 @@ func TestDeniedIsNotNotFound(t *testing.T) {
 		permission
 		want error // nil: the body is read; context.Canceled: any other error
 	}{
-		"everything is denied":            {permission{list: 403, check: 403, read: 403}, isr.ErrDenied},
-		"the listing has it":              {permission{list: 200, check: 200, read: 403, exists: true}, isr.ErrDenied},
-		"the listing does not have it":    {permission{list: 200, check: 403, read: 403}, isr.ErrNotFound},
-		"reads are permitted":             {permission{list: 403, check: 200, read: 403, again: 403}, isr.ErrNotFound},
+		"everything is denied":            {permission{list: 403, check: 403, read: 403}, store.ErrDenied},
+		"the listing has it":              {permission{list: 200, check: 200, read: 403, exists: true}, store.ErrDenied},
+		"the listing does not have it":    {permission{list: 200, check: 403, read: 403}, store.ErrNotFound},
+		"reads are permitted":             {permission{list: 403, check: 200, read: 403, again: 403}, store.ErrNotFound},
 		"it was refused for a moment":     {permission{list: 403, check: 200, read: 403, again: 200}, nil},
-		"refused, then gone":              {permission{list: 403, check: 200, read: 403, again: 404}, isr.ErrNotFound},
+		"refused, then gone":              {permission{list: 403, check: 200, read: 403, again: 404}, store.ErrNotFound},
 		"refused, then the server failed": {permission{list: 403, check: 200, read: 403, again: 400}, context.Canceled},
-		"the listing fails":               {permission{list: 400, check: 200, read: 403, again: 403}, isr.ErrDenied},
-		"the check object is missing":     {permission{list: 403, check: 404, read: 403, again: 403}, isr.ErrDenied},
-		"a 404 needs no second look":      {permission{list: 400, check: 400, read: 404}, isr.ErrNotFound},
+		"the listing fails":               {permission{list: 400, check: 200, read: 403, again: 403}, store.ErrDenied},
+		"the check object is missing":     {permission{list: 403, check: 404, read: 403, again: 403}, store.ErrDenied},
+		"a 404 needs no second look":      {permission{list: 400, check: 400, read: 404}, store.ErrNotFound},
 		"the server fails, and is no 403": {permission{list: 200, check: 200, read: 400, again: 400}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestDeniedIsNotNotFound(t *testing.T) {
 			for call, do := range calls {
 				reads := new(atomic.Int32)
 				err := do(answering(t, test.serve(reads)))
-				for _, sentinel := range []error{isr.ErrDenied, isr.ErrNotFound} {
+				for _, sentinel := range []error{store.ErrDenied, store.ErrNotFound} {
 					if errors.Is(err, sentinel) != (test.want == sentinel) {
 						t.Errorf("%s: %v, want %v", call, err, test.want)
 					}
@@ -106,15 +106,15 @@ func TestDeniedIsNotNotFound(t *testing.T) {
 
 // Writes, deletions and listings that are refused are denied as well.
 func TestOtherCallsAreDenied(t *testing.T) {
-	store := answering(t, func(w http.ResponseWriter, r *http.Request) { writeError(w, r, 403, "AccessDenied") })
+	bodies := answering(t, func(w http.ResponseWriter, r *http.Request) { writeError(w, r, 403, "AccessDenied") })
 	var listed error
-	for _, err := range store.List(t.Context(), "") {
+	for _, err := range bodies.List(t.Context(), "") {
 		listed = err
 	}
 	for call, err := range map[string]error{
-		"Put": store.Put(t.Context(), "bodies/1", []byte("x")), "Delete": store.Delete(t.Context(), "bodies/1"), "List": listed,
+		"Put": bodies.Put(t.Context(), "bodies/1", []byte("x")), "Delete": bodies.Delete(t.Context(), "bodies/1"), "List": listed,
 	} {
-		if !errors.Is(err, isr.ErrDenied) {
+		if !errors.Is(err, store.ErrDenied) {
 			t.Errorf("%s: %v, want ErrDenied", call, err)
 		}
 	}
@@ -150,12 +150,12 @@ func (b *slowBucket) ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...f
 func TestSecondLooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bucket := &slowBucket{}
-		store := newStore(t, bucket, "bucket")
+		bodies := newStore(t, bucket, "bucket")
 		storm := func(want error) {
 			errs := make(chan error)
 			for range 100 {
 				go func() {
-					_, _, err := store.Open(t.Context(), "bodies/1")
+					_, _, err := bodies.Open(t.Context(), "bodies/1")
 					errs <- err
 				}()
 			}
@@ -165,23 +165,23 @@ func TestSecondLooksAreBounded(t *testing.T) {
 				}
 			}
 		}
-		storm(isr.ErrDenied)
+		storm(store.ErrDenied)
 		if got := bucket.checks.Load(); got > 2 {
 			t.Errorf("%d looks at the check object for 100 reads", got)
 		}
 		// The verdict is remembered.
 		lists, checks := bucket.lists.Load(), bucket.checks.Load()
-		storm(isr.ErrDenied)
+		storm(store.ErrDenied)
 		if l, c := bucket.lists.Load(), bucket.checks.Load(); l != lists || c != checks {
 			t.Errorf("%d listings and %d looks within the life of the verdict", l-lists, c-checks)
 		}
 		// And forgotten: then reads are permitted, and the body is missing.
 		time.Sleep(3 * time.Second)
 		bucket.readable.Store(true)
-		storm(isr.ErrNotFound)
+		storm(store.ErrNotFound)
 		// That reads are permitted is never remembered: it may have ended since.
 		bucket.readable.Store(false)
-		storm(isr.ErrDenied)
+		storm(store.ErrDenied)
 		if got := bucket.checks.Load(); got > 8 {
 			t.Errorf("%d looks at the check object for 400 reads", got)
 		}
@@ -196,10 +196,10 @@ func TestPolicies(t *testing.T) {
 		actions         []string
 		present, absent error
 	}{
-		"nothing":      {nil, isr.ErrDenied, isr.ErrDenied},
-		"list":         {[]string{"s3:ListBucket"}, isr.ErrDenied, isr.ErrNotFound},
-		"get":          {[]string{"s3:GetObject"}, nil, isr.ErrNotFound},
-		"get and list": {[]string{"s3:GetObject", "s3:ListBucket"}, nil, isr.ErrNotFound},
+		"nothing":      {nil, store.ErrDenied, store.ErrDenied},
+		"list":         {[]string{"s3:ListBucket"}, store.ErrDenied, store.ErrNotFound},
+		"get":          {[]string{"s3:GetObject"}, nil, store.ErrNotFound},
+		"get and list": {[]string{"s3:GetObject", "s3:ListBucket"}, nil, store.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bucket := makeBucket(t, client)

@@ -6,7 +6,8 @@ import (
 	"net/http"
 
 	"github.com/aws/smithy-go"
-	"github.com/facetheory/isr"
+
+	"github.com/facetheory/isr/store"
 )
 
 // Codes of S3 errors (Amazon S3 API Reference, "Error responses").
@@ -60,9 +61,9 @@ func isConflict(err error) bool {
 func contract(err error) error {
 	switch {
 	case isDenied(err):
-		return fmt.Errorf("%w: %w", isr.ErrDenied, err)
+		return fmt.Errorf("%w: %w", store.ErrDenied, err)
 	case isGone(err):
-		return fmt.Errorf("%w: %w", isr.ErrNotFound, err)
+		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
 	return err
 }

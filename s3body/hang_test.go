@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/s3body"
+	"github.com/facetheory/isr/store"
 )
 
 // A bucket that accepts connections and never answers is an error in bounded
@@ -37,10 +37,10 @@ func TestBucketThatHangs(t *testing.T) {
 	} {
 		t.Run(call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := newStore(t, newClient("http://s3.test", "access", "secret", silent), "bucket")
+				bodies := newStore(t, newClient("http://s3.test", "access", "secret", silent), "bucket")
 				began := time.Now()
-				err := do(t.Context(), store)
-				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, isr.ErrNotFound) {
+				err := do(t.Context(), bodies)
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrNotFound) {
 					t.Errorf("%v, want a deadline that was exceeded", err)
 				}
 				if took := time.Since(began); took > 30*time.Second {
@@ -49,7 +49,7 @@ func TestBucketThatHangs(t *testing.T) {
 				// The caller's own end is told as such.
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Second, cancel)
-				if err := do(ctx, store); !errors.Is(err, context.Canceled) {
+				if err := do(ctx, bodies); !errors.Is(err, context.Canceled) {
 					t.Errorf("%v, want context.Canceled", err)
 				}
 			})

@@ -8,13 +8,14 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/facetheory/isr"
+
+	"github.com/facetheory/isr/store"
 )
 
-// Delete removes a body. See [isr.BodyStore]. In a bucket with versioning, S3
+// Delete removes a body. See [store.BodyStore]. In a bucket with versioning, S3
 // keeps the old version until a lifecycle rule removes it.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := isr.ValidBodyKey(key); err != nil {
+	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("s3body: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -32,10 +33,10 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 }
 
 // List yields the bodies whose keys begin with prefix, by requests for at most
-// 1,000 each. See [isr.BodyStore]. Objects whose keys cannot be those of bodies
+// 1,000 each. See [store.BodyStore]. Objects whose keys cannot be those of bodies
 // (the "folders" that some tools make) are passed over.
-func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo, error] {
-	return func(yield func(isr.BodyInfo, error) bool) {
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
 		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &prefix, ExpectedBucketOwner: s.owner}
 		for {
 			out, err := s.listPage(ctx, in)
@@ -43,15 +44,15 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo,
 				err = errors.New("the listing has more, and the server does not say where")
 			}
 			if err != nil {
-				yield(isr.BodyInfo{}, s.failed("list", prefix, err))
+				yield(store.BodyInfo{}, s.failed("list", prefix, err))
 				return
 			}
 			for _, object := range out.Contents {
 				key := aws.ToString(object.Key)
-				if isr.ValidBodyKey(key) != nil {
+				if store.ValidBodyKey(key) != nil {
 					continue
 				}
-				info := isr.BodyInfo{Key: key, Length: aws.ToInt64(object.Size), ModifiedAt: aws.ToTime(object.LastModified)}
+				info := store.BodyInfo{Key: key, Length: aws.ToInt64(object.Size), ModifiedAt: aws.ToTime(object.LastModified)}
 				if !yield(info, nil) {
 					return
 				}

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
 )
 
 // Puts that S3 refuses only because another write to the key is under way are
@@ -28,14 +28,14 @@ const (
 	longestPause = 2 * time.Second
 )
 
-// Put stores a body under a new key. See [isr.BodyStore]. When it fails for any
+// Put stores a body under a new key. See [store.BodyStore]. When it fails for any
 // reason but ErrExists, the body may be there all the same.
 //
 // It begins no further attempt once it has taken as long as one may,
 // [Config.CallTimeout] and a second for each MiB, so that a bucket that hangs
 // holds it for three times that at most.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
-	if err := isr.ValidBodyKey(key); err != nil {
+	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("s3body: %w", err)
 	}
 	if err := s.put(ctx, key, body); err != nil {
@@ -63,7 +63,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 			// The body may be there with the reply lost; or the server refused,
 			// and closed the connection on the rest of a large body, before its
 			// refusal could be read. What is there tells.
-			if there := s.compare(ctx, key, body); there == nil || errors.Is(there, isr.ErrExists) {
+			if there := s.compare(ctx, key, body); there == nil || errors.Is(there, store.ErrExists) {
 				return there
 			}
 			return err
@@ -107,7 +107,7 @@ func (s *Store) putTimeout(body []byte) time.Duration {
 	return s.timeout + time.Duration(len(body)>>20)*time.Second
 }
 
-// compare returns nil if the object holds exactly body, and isr.ErrExists if it
+// compare returns nil if the object holds exactly body, and store.ErrExists if it
 // holds anything else. Here, where S3 has just said that there is an object, only
 // a 404 means that it is gone, and a 403 that it must not be read.
 func (s *Store) compare(ctx context.Context, key string, body []byte) error {
@@ -117,14 +117,14 @@ func (s *Store) compare(ctx context.Context, key string, body []byte) error {
 	}
 	defer r.Close()
 	if r.length != int64(len(body)) {
-		return isr.ErrExists
+		return store.ErrExists
 	}
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buffer)
 		// The reader is bounded by the length, so body is long enough.
 		if !bytes.Equal(buffer[:n], body[:n]) {
-			return isr.ErrExists
+			return store.ErrExists
 		}
 		body = body[n:]
 		if errors.Is(err, io.EOF) {

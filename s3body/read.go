@@ -9,10 +9,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
-// Open opens a body. See [isr.BodyStore]. The key may also be an address
+// Open opens a body. See [store.BodyStore]. The key may also be an address
 // "s3://bucket/key" in the store's bucket.
 //
 // Open takes at most [Config.CallTimeout], or four times that if S3 refuses access.
@@ -38,12 +38,12 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	return d, d.length, nil
 }
 
-// Stat describes a body. See [isr.BodyStore]. The key may also be an address
+// Stat describes a body. See [store.BodyStore]. The key may also be an address
 // "s3://bucket/key" in the store's bucket. It takes as long as Open, at most.
-func (s *Store) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	object, err := s.objectKey(key)
 	if err != nil {
-		return isr.BodyInfo{}, err
+		return store.BodyInfo{}, err
 	}
 	var out *s3.HeadObjectOutput
 	head := func() (err error) {
@@ -52,13 +52,13 @@ func (s *Store) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
 	}
 	if err := head(); err != nil {
 		if err := s.resolve(ctx, object, err, head); err != nil {
-			return isr.BodyInfo{}, s.failed("stat", key, err)
+			return store.BodyInfo{}, s.failed("stat", key, err)
 		}
 	}
 	if out.ContentLength == nil {
-		return isr.BodyInfo{}, s.failed("stat", key, errNoLength)
+		return store.BodyInfo{}, s.failed("stat", key, errNoLength)
 	}
-	return isr.BodyInfo{Key: key, Length: *out.ContentLength, ModifiedAt: aws.ToTime(out.LastModified)}, nil
+	return store.BodyInfo{Key: key, Length: *out.ContentLength, ModifiedAt: aws.ToTime(out.LastModified)}, nil
 }
 
 func (s *Store) head(ctx context.Context, object string) (*s3.HeadObjectOutput, error) {

@@ -34,7 +34,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/facetheory/isr"
+
+	"github.com/facetheory/isr/store"
 )
 
 // API is what the store needs of an S3 client; [*s3.Client] has it. It is used
@@ -63,7 +64,7 @@ type Config struct {
 	CallTimeout time.Duration
 }
 
-// A Store is an [isr.BodyStore] in an S3 bucket. It is safe for concurrent use.
+// A Store is an [store.BodyStore] in an S3 bucket. It is safe for concurrent use.
 type Store struct {
 	api    API
 	bucket string
@@ -73,7 +74,7 @@ type Store struct {
 	access  access
 }
 
-var _ isr.BodyStore = (*Store)(nil)
+var _ store.BodyStore = (*Store)(nil)
 
 // New returns a store in the bucket. It makes no request; see [Store.CheckBucket].
 func New(api API, bucket string, config Config) (*Store, error) {
@@ -102,10 +103,10 @@ func (s *Store) objectKey(key string) (string, error) {
 		var bucket string
 		bucket, object, _ = strings.Cut(address, "/")
 		if bucket != s.bucket {
-			return "", fmt.Errorf("s3body: %w: %q is not in the bucket %q", isr.ErrInvalidKey, key, s.bucket)
+			return "", fmt.Errorf("s3body: %w: %q is not in the bucket %q", store.ErrInvalidKey, key, s.bucket)
 		}
 	}
-	if err := isr.ValidBodyKey(object); err != nil {
+	if err := store.ValidBodyKey(object); err != nil {
 		return "", fmt.Errorf("s3body: %w", err)
 	}
 	return object, nil

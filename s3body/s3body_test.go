@@ -16,14 +16,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/facetheory/isr"
+
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/s3body"
+	"github.com/facetheory/isr/store"
 )
 
 func TestBodyStore(t *testing.T) {
 	client := realClient(t, nil)
-	isrtest.BodyStore(t, func(t *testing.T) isr.BodyStore {
+	isrtest.BodyStore(t, func(t *testing.T) store.BodyStore {
 		return newStore(t, client, makeBucket(t, client))
 	})
 }
@@ -42,8 +43,8 @@ func TestLostReply(t *testing.T) {
 		{"applied", true, "", nil},
 		{"not-applied", false, "", nil},
 		{"same-body-there", true, "body", nil},
-		{"other-body-there", true, "BODY", isr.ErrExists},
-		{"longer-body-there", false, "body and more", isr.ErrExists},
+		{"other-body-there", true, "BODY", store.ErrExists},
+		{"longer-body-there", false, "body and more", store.ErrExists},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.there != "" {
@@ -108,7 +109,7 @@ func TestDamagedUpload(t *testing.T) {
 	if err := newStore(t, realClient(t, damaging), bucket).Put(t.Context(), "bodies/1", []byte("body")); err == nil {
 		t.Error("a damaged body was accepted")
 	}
-	if _, err := newStore(t, plain, bucket).Stat(t.Context(), "bodies/1"); !errors.Is(err, isr.ErrNotFound) {
+	if _, err := newStore(t, plain, bucket).Stat(t.Context(), "bodies/1"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after a damaged upload: %v, want ErrNotFound", err)
 	}
 }
@@ -148,37 +149,37 @@ func TestDamagedDownload(t *testing.T) {
 func TestForeignAddresses(t *testing.T) {
 	client := realClient(t, nil)
 	bucket := makeBucket(t, client)
-	store := newStore(t, client, bucket)
-	if err := store.Put(t.Context(), "other/service/page.html", []byte("page")); err != nil {
+	bodies := newStore(t, client, bucket)
+	if err := bodies.Put(t.Context(), "other/service/page.html", []byte("page")); err != nil {
 		t.Fatal(err)
 	}
 	address := "s3://" + bucket + "/other/service/page.html"
-	if got := read(t, store, address); got != "page" {
+	if got := read(t, bodies, address); got != "page" {
 		t.Errorf("%s holds %q", address, got)
 	}
-	info, err := store.Stat(t.Context(), address)
+	info, err := bodies.Stat(t.Context(), address)
 	if err != nil || info.Key != address || info.Length != 4 {
 		t.Errorf("Stat(%q): %+v, %v", address, info, err)
 	}
-	if _, err := store.Stat(t.Context(), address+"x"); !errors.Is(err, isr.ErrNotFound) {
+	if _, err := bodies.Stat(t.Context(), address+"x"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a missing address: %v, want ErrNotFound", err)
 	}
 	for _, address := range []string{
 		"s3://other-bucket/other/service/page.html", "s3://" + bucket + "x/other/service/page.html", "s3://" + bucket,
 		"s3://" + bucket + "/", "s3:///x", "s3://", "s3://" + bucket + "/../" + bucket + "/x", "S3://" + bucket + "/x",
 	} {
-		if _, _, err := store.Open(t.Context(), address); !errors.Is(err, isr.ErrInvalidKey) {
+		if _, _, err := bodies.Open(t.Context(), address); !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("Open(%q): %v, want ErrInvalidKey", address, err)
 		}
-		if _, err := store.Stat(t.Context(), address); !errors.Is(err, isr.ErrInvalidKey) {
+		if _, err := bodies.Stat(t.Context(), address); !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("Stat(%q): %v, want ErrInvalidKey", address, err)
 		}
 	}
 	for call, err := range map[string]error{
-		"Put":    store.Put(t.Context(), address, []byte("page")),
-		"Delete": store.Delete(t.Context(), address),
+		"Put":    bodies.Put(t.Context(), address, []byte("page")),
+		"Delete": bodies.Delete(t.Context(), address),
 	} {
-		if !errors.Is(err, isr.ErrInvalidKey) {
+		if !errors.Is(err, store.ErrInvalidKey) {
 			t.Errorf("%s of another service's address: %v, want ErrInvalidKey", call, err)
 		}
 	}

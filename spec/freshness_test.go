@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 func TestFreshness(t *testing.T) {
@@ -27,17 +27,17 @@ func TestFreshness(t *testing.T) {
 		for i := range f.Decisions {
 			v := &f.Decisions[i]
 			e, now := v.Entry.ISR(), time.UnixMilli(v.Now)
-			v.State = isr.Freshness(&e, v.Cover.cover(), now).String()
+			v.State = store.Freshness(&e, v.Cover.cover(), now).String()
 			v.FreshUntil, v.StaleUntil = e.FreshUntil().Unix(), e.StaleUntil().Unix()
 			v.Age = int64(e.Age(now) / time.Second)
 			states[v.State]++
 		}
-		for _, state := range []isr.State{isr.Fresh, isr.Stale, isr.Expired, isr.Purged} {
+		for _, state := range []store.State{store.Fresh, store.Stale, store.Expired, store.Purged} {
 			if states[state.String()] < 3 {
 				t.Errorf("%d decisions for %v, want at least 3", states[state.String()], state)
 			}
 		}
-		if states[isr.Missing.String()] == 0 {
+		if states[store.Missing.String()] == 0 {
 			t.Error("no decision is about a withdrawn entry")
 		}
 	})

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 type readVector struct {
@@ -24,7 +24,7 @@ type versionsVector struct {
 	Entries []*vocabulary.Entry `json:"entries"`
 }
 
-// A storedRequest is the JSON form of isr.Request.
+// A storedRequest is the JSON form of store.RequestRecord.
 type storedRequest struct {
 	Hash         string `json:"request_hash,omitempty"`
 	Status       string `json:"status,omitempty"`
@@ -102,7 +102,7 @@ func TestItems(t *testing.T) {
 func (v *readVector) answer(t *testing.T) {
 	t.Helper()
 	rec := newTable(t, 1, v.Rows...).read()
-	v.Entry, v.Cover, v.Lock = vocabulary.EntryOf(rec.Entry), coverOf(rec.Cover), lockOf(rec.Lock)
+	v.Entry, v.Cover, v.Lock = vocabulary.EntryOf(rec.Entry), coverOf(rec.Purges), lockOf(rec.Lock)
 	v.Malformed = malformedOf(t, rec.Malformed)
 }
 
@@ -122,7 +122,7 @@ func (v *versionsVector) answer(t *testing.T) {
 func (v *storedRequestVector) answer(t *testing.T) {
 	t.Helper()
 	tb := newTable(t, v.Now, v.Row)
-	r, found, err := tb.store.Request(tb.ctx(), partitionKey(), v.Key)
+	r, found, err := tb.store.RequestRecord(tb.ctx(), partitionKey(), v.Key)
 	v.Request, v.Malformed = nil, malformedOf(t, err)
 	if found {
 		v.Request = &storedRequest{
@@ -160,7 +160,7 @@ func (v *logVector) answer(t *testing.T) {
 	}
 }
 
-func changeOf(c isr.Change) change {
+func changeOf(c store.Change) change {
 	found := change{Seq: c.Seq}
 	for _, k := range c.Reload {
 		found.Reload = append(found.Reload, page{Tenant: k.Tenant, Key: k.Text})

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 type partitionVector struct {
@@ -22,17 +22,17 @@ func TestPartitionKeys(t *testing.T) {
 		Raw    []partitionVector `json:"raw"`
 	}
 	run(t, "partition-keys.json", func(f *file) {
-		derive(t, f.Hashed, isr.HashedPartition)
-		derive(t, f.Raw, isr.RawPartition)
+		derive(t, f.Hashed, store.HashedPartition)
+		derive(t, f.Raw, store.RawPartition)
 	})
 }
 
-func derive(t *testing.T, vectors []partitionVector, partition isr.Partition) {
+func derive(t *testing.T, vectors []partitionVector, partition store.Partition) {
 	t.Helper()
 	for i := range vectors {
 		v := &vectors[i]
-		k := isr.Key{Tenant: v.Tenant, Text: v.Key}
-		if err := isr.ValidKey(k); err != nil {
+		k := store.Key{Tenant: v.Tenant, Text: v.Key}
+		if err := store.ValidKey(k); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 		v.PK = partition(k)
@@ -61,18 +61,18 @@ func TestCacheKeys(t *testing.T) {
 	run(t, "cache-keys.json", func(f *file) {
 		for i := range f.Accepted {
 			v := &f.Accepted[i]
-			k, err := isr.ParseKey("", v.Text)
+			k, err := store.ParseKey("", v.Text)
 			if err != nil {
 				t.Errorf("%s: %v", v.Name, err)
 			}
 			v.Key = k.Text
-			if again, err := isr.ParseKey("", k.Text); err != nil || again != k {
+			if again, err := store.ParseKey("", k.Text); err != nil || again != k {
 				t.Errorf("%s: parsing the key %q again: got %q, %v", v.Name, k.Text, again.Text, err)
 			}
 		}
 		for i := range f.Refused {
 			v := &f.Refused[i]
-			k, err := isr.ParseKey("", v.Text)
+			k, err := store.ParseKey("", v.Text)
 			if v.Error = nameOf(t, err); err == nil {
 				t.Errorf("%s: accepted as %q", v.Name, k.Text)
 			}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
@@ -107,7 +107,7 @@ func (v *leaseVector) answer(t *testing.T) {
 	}
 }
 
-func (tb *table) acquire(durationMS int64, claim *isr.Claim) isr.Lease {
+func (tb *table) acquire(durationMS int64, claim *store.Claim) store.Lease {
 	tb.t.Helper()
 	l, err := tb.store.Acquire(tb.ctx(), partitionKey(), milliseconds(durationMS), claim)
 	if err != nil {
@@ -146,7 +146,7 @@ func (v *lockVector) answer(t *testing.T) {
 	}
 	v.Lock = lockOf(rec.Lock)
 	_, err := tb.store.Acquire(tb.ctx(), partitionKey(), 30*time.Second, nil)
-	_, v.Held = errors.AsType[*isr.HeldError](err)
+	_, v.Held = errors.AsType[*store.HeldError](err)
 	if err != nil && !v.Held {
 		t.Errorf("%s: %v", v.Name, err)
 	}
@@ -155,8 +155,8 @@ func (v *lockVector) answer(t *testing.T) {
 	if v.Item != nil {
 		tb.put(v.Item)
 	}
-	_, err = tb.store.Acquire(tb.ctx(), partitionKey(), 30*time.Second, &isr.Claim{Key: "r", Hash: "h", Keep: time.Hour})
-	if _, held := errors.AsType[*isr.HeldError](err); held != v.Held || err != nil && !held {
+	_, err = tb.store.Acquire(tb.ctx(), partitionKey(), 30*time.Second, &store.Claim{Key: "r", Hash: "h", Keep: time.Hour})
+	if _, held := errors.AsType[*store.HeldError](err); held != v.Held || err != nil && !held {
 		t.Errorf("%s: with a claim: %v", v.Name, err)
 	}
 }
@@ -164,7 +164,7 @@ func (v *lockVector) answer(t *testing.T) {
 func (v *requestVector) answer(t *testing.T) {
 	t.Helper()
 	tb := newTable(t, v.Now)
-	tb.acquire(v.Duration, &isr.Claim{Key: "r", Hash: "h", Keep: seconds(v.Keep)})
+	tb.acquire(v.Duration, &store.Claim{Key: "r", Hash: "h", Keep: seconds(v.Keep)})
 	row := tb.get(partitionKey(), "REQ#r")
 	v.Until, v.TTL = tb.number(row, "in_progress_until"), tb.number(row, "ttl")
 }
@@ -175,7 +175,7 @@ func (v *supersededVector) answer(t *testing.T) {
 	for _, id := range []string{"g1", "g2"} {
 		next := goodEntry()
 		next.GenerationID, next.TTL = id, v.TTL
-		how := isr.Publishing{History: true, Superseded: vocabulary.Moment(v.Superseded)}
+		how := store.PublishOptions{History: true, Superseded: vocabulary.Moment(v.Superseded)}
 		if _, err := tb.store.Publish(tb.ctx(), tb.acquire(30_000, nil), tb.read(), next.ISR(), how); err != nil {
 			t.Fatal(err)
 		}

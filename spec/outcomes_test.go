@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -111,7 +111,7 @@ func (v *errorVector) answer(t *testing.T) {
 func errorNamed(t *testing.T, name string) error {
 	t.Helper()
 	known := map[string]error{
-		"InvalidInput": isr.ErrInvalidInput, "InvalidKey": isr.ErrInvalidKey,
+		"InvalidInput": store.ErrInvalidInput, "InvalidKey": store.ErrInvalidKey,
 		"InvalidModel": tabletheory.ErrInvalidModel, "InvalidQuery": tabletheory.ErrInvalidQuery,
 		"ConditionFailed":     mapperError(tabletheory.ErrConditionFailed, &types.ConditionalCheckFailedException{}),
 		"VersionConflict":     mapperError(tabletheory.ErrVersionConflict, &types.ConditionalCheckFailedException{}),
@@ -119,10 +119,10 @@ func errorNamed(t *testing.T, name string) error {
 		"Throttled":           mapperError(tabletheory.ErrThrottled, &types.ThrottlingException{}),
 		"TableNotFound":       mapperError(tabletheory.ErrTableNotFound, &types.ResourceNotFoundException{}),
 		"ItemNotFound":        tabletheory.ErrItemNotFound,
-		"LeaseHeld":           &isr.HeldError{}, "LeaseLost": isr.ErrLeaseLost, "Moved": isr.ErrMoved,
-		"Pinned": isr.ErrPinned, "Purged": isr.ErrPurged, "NoVersion": isr.ErrNoVersion, "Denied": isr.ErrDenied,
-		"RequestCompleted": isr.ErrRequestCompleted, "RequestInProgress": isr.ErrRequestInProgress, "RequestMismatch": isr.ErrRequestMismatch,
-		"MalformedRow": &dynamostore.MalformedError{}, "UnknownOutcome": isr.ErrUnknownOutcome,
+		"LeaseHeld":           &store.HeldError{}, "LeaseLost": store.ErrLeaseLost, "Moved": store.ErrMoved,
+		"Pinned": store.ErrPinned, "Purged": store.ErrPurged, "NoVersion": store.ErrNoVersion, "Denied": store.ErrDenied,
+		"RequestCompleted": store.ErrRequestCompleted, "RequestInProgress": store.ErrRequestInProgress, "RequestMismatch": store.ErrRequestMismatch,
+		"MalformedRow": &dynamostore.MalformedError{}, "UnknownOutcome": store.ErrUnknownOutcome,
 	}
 	err, ok := known[name]
 	if !ok {

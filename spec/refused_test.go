@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 // arguments are the arguments of all calls, each with its only valid type.
@@ -62,11 +62,11 @@ func (v *call) execute(t *testing.T) error {
 	tb := newTable(t, a.Now)
 	switch v.Call {
 	case "hashed_partition":
-		return tb.readKey(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.HashedPartition)
+		return tb.readKey(store.Key{Tenant: a.Tenant, Text: a.Key}, store.HashedPartition)
 	case "raw_partition":
-		return tb.readKey(isr.Key{Tenant: a.Tenant, Text: a.Key}, isr.RawPartition)
+		return tb.readKey(store.Key{Tenant: a.Tenant, Text: a.Key}, store.RawPartition)
 	case "request_key":
-		return isr.ValidRequestKey(a.Key)
+		return store.ValidRequestKey(a.Key)
 	case "acquire":
 		return tb.tryAcquire(a)
 	case "publish":
@@ -93,14 +93,14 @@ func (v *call) arguments() (*arguments, error) {
 	d.DisallowUnknownFields()
 	err := d.Decode(a)
 	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong {
-		return nil, fmt.Errorf("%w: %w", isr.ErrInvalidInput, err)
+		return nil, fmt.Errorf("%w: %w", store.ErrInvalidInput, err)
 	}
 	return a, err
 }
 
 // readKey derives the partition of a key, and reads it, as the cache does.
-func (tb *table) readKey(k isr.Key, partition isr.Partition) error {
-	if err := isr.ValidKey(k); err != nil {
+func (tb *table) readKey(k store.Key, partition store.Partition) error {
+	if err := store.ValidKey(k); err != nil {
 		return err
 	}
 	_, err := tb.store.Read(tb.ctx(), partition(k))
@@ -108,7 +108,7 @@ func (tb *table) readKey(k isr.Key, partition isr.Partition) error {
 }
 
 func (tb *table) tryAcquire(a *arguments) error {
-	claim := &isr.Claim{Key: a.RequestKey, Hash: a.Hash, Keep: seconds(a.Keep)}
+	claim := &store.Claim{Key: a.RequestKey, Hash: a.Hash, Keep: seconds(a.Keep)}
 	_, err := tb.store.Acquire(tb.ctx(), partitionKey(), milliseconds(a.Duration), claim)
 	if err != nil && len(tb.all()) > 0 {
 		tb.t.Errorf("the refused acquisition wrote rows: %v", tb.all())
@@ -118,7 +118,7 @@ func (tb *table) tryAcquire(a *arguments) error {
 
 func (tb *table) publish(a *arguments) error {
 	l := tb.acquire(30_000, nil)
-	how := isr.Publishing{History: true, Superseded: vocabulary.Moment(a.Superseded)}
+	how := store.PublishOptions{History: true, Superseded: vocabulary.Moment(a.Superseded)}
 	_, err := tb.store.Publish(tb.ctx(), l, tb.read(), a.Entry.ISR(), how)
 	if rec := tb.read(); err != nil && (rec.Entry != nil || rec.Lock == nil) {
 		tb.t.Errorf("the refused publish changed the rows: %+v", rec)
@@ -128,11 +128,11 @@ func (tb *table) publish(a *arguments) error {
 
 func (tb *table) pin(a *arguments) error {
 	e := goodEntry().ISR()
-	if _, err := tb.store.Publish(tb.ctx(), tb.acquire(30_000, nil), tb.read(), e, isr.Publishing{}); err != nil {
+	if _, err := tb.store.Publish(tb.ctx(), tb.acquire(30_000, nil), tb.read(), e, store.PublishOptions{}); err != nil {
 		tb.t.Fatal(err)
 	}
-	_, err := tb.store.Pin(tb.ctx(), tb.read(), isr.Assertion{
-		Key: isr.Key{Text: cacheKey}, At: time.UnixMilli(a.Now), PinnedUntil: vocabulary.Moment(a.PinnedUntil), Expires: vocabulary.Moment(a.TTL),
+	_, err := tb.store.Pin(tb.ctx(), tb.read(), store.Assertion{
+		Key: store.Key{Text: cacheKey}, At: time.UnixMilli(a.Now), PinnedUntil: vocabulary.Moment(a.PinnedUntil), Expires: vocabulary.Moment(a.TTL),
 	})
 	return err
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 // An item is a DynamoDB item in DynamoDB's JSON.
@@ -67,7 +67,7 @@ func sorted(text []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// A cover is the JSON form of isr.Cover.
+// A cover is the JSON form of store.PurgeState.
 type cover struct {
 	Seq          int64 `json:"seq,omitempty"`
 	HardSeq      int64 `json:"hard_seq,omitempty"`
@@ -75,28 +75,28 @@ type cover struct {
 	MarkLifetime int64 `json:"mark_lifetime,omitempty"`
 }
 
-func (c *cover) cover() isr.Cover {
+func (c *cover) cover() store.PurgeState {
 	if c == nil {
-		return isr.Cover{}
+		return store.PurgeState{}
 	}
-	return isr.Cover{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.Moment(c.At), MarkLifetime: seconds(c.MarkLifetime)}
+	return store.PurgeState{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.Moment(c.At), MarkLifetime: seconds(c.MarkLifetime)}
 }
 
-func coverOf(c isr.Cover) *cover {
-	if c == (isr.Cover{}) {
+func coverOf(c store.PurgeState) *cover {
+	if c == (store.PurgeState{}) {
 		return nil
 	}
 	return &cover{Seq: c.Seq, HardSeq: c.HardSeq, At: vocabulary.SecondOf(c.At), MarkLifetime: int64(c.MarkLifetime / time.Second)}
 }
 
-// A lock is the JSON form of isr.Lock.
+// A lock is the JSON form of store.Lock.
 type lock struct {
 	Owner     string `json:"owner,omitempty"`
 	ExpiresAt int64  `json:"lease_expires_at,omitempty"`
 	Failures  int    `json:"failures,omitempty"`
 }
 
-func lockOf(l *isr.Lock) *lock {
+func lockOf(l *store.Lock) *lock {
 	if l == nil {
 		return nil
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 )
 
 // partitionKey returns the partition key of cacheKey.
-func partitionKey() string { return isr.HashedPartition(isr.Key{Text: cacheKey}) }
+func partitionKey() string { return store.HashedPartition(store.Key{Text: cacheKey}) }
 
 // A table is an in-memory table with a store whose clock and tokens the test sets.
 type table struct {
@@ -122,7 +122,7 @@ func (tb *table) all() []item {
 
 func (tb *table) ctx() context.Context { return tb.t.Context() }
 
-func (tb *table) read() isr.Record {
+func (tb *table) read() store.Record {
 	tb.t.Helper()
 	rec, err := tb.store.Read(tb.ctx(), partitionKey())
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 type operation struct {
@@ -47,11 +47,11 @@ type claim struct {
 	Keep int64  `json:"keep_seconds"`
 }
 
-func (c *claim) claim() *isr.Claim {
+func (c *claim) claim() *store.Claim {
 	if c == nil {
 		return nil
 	}
-	return &isr.Claim{Key: c.Key, Hash: c.Hash, Keep: seconds(c.Keep)}
+	return &store.Claim{Key: c.Key, Hash: c.Hash, Keep: seconds(c.Keep)}
 }
 
 type result struct {
@@ -94,12 +94,12 @@ func (o *operation) answer(t *testing.T) {
 // A caller executes the steps of an operation.
 type caller struct {
 	*table
-	lease  isr.Lease
-	record *isr.Record
+	lease  store.Lease
+	record *store.Record
 }
 
 // current returns the record that the last read step returned, or reads it.
-func (c *caller) current() isr.Record {
+func (c *caller) current() store.Record {
 	if c.record != nil {
 		return *c.record
 	}
@@ -128,7 +128,7 @@ func (c *caller) execute(s *step) error {
 	case "break_lease":
 		return c.store.BreakLease(ctx, c.current())
 	case "publish":
-		how := isr.Publishing{History: s.History, Superseded: vocabulary.Moment(s.Superseded), Unchanged: s.Unchanged, Unpin: s.Unpin, Key: isr.Key{Text: cacheKey}}
+		how := store.PublishOptions{History: s.History, Superseded: vocabulary.Moment(s.Superseded), Unchanged: s.Unchanged, Unpin: s.Unpin, Key: store.Key{Text: cacheKey}}
 		_, err := c.store.Publish(ctx, c.lease, c.current(), s.Entry.ISR(), how)
 		return err
 	case "rollback":
@@ -145,18 +145,18 @@ func (c *caller) execute(s *step) error {
 	return nil
 }
 
-func (s *step) assertion() isr.Assertion {
-	return isr.Assertion{
-		Key: isr.Key{Text: cacheKey}, At: vocabulary.Moment(s.AssertedAt), PinnedUntil: vocabulary.Moment(s.PinnedUntil),
+func (s *step) assertion() store.Assertion {
+	return store.Assertion{
+		Key: store.Key{Text: cacheKey}, At: vocabulary.Moment(s.AssertedAt), PinnedUntil: vocabulary.Moment(s.PinnedUntil),
 		Expires: vocabulary.Moment(s.TTL), Superseded: vocabulary.Moment(s.Superseded),
 	}
 }
 
-func (s *step) end() isr.RequestEnd {
+func (s *step) end() store.RequestEnd {
 	if s.Result == nil {
-		return isr.RequestEnd{Failure: s.Failure}
+		return store.RequestEnd{Failure: s.Failure}
 	}
-	return isr.RequestEnd{Result: &isr.Entry{BodyKey: s.Result.BodyKey, GenerationID: s.Result.GenerationID}}
+	return store.RequestEnd{Result: &store.Entry{BodyKey: s.Result.BodyKey, GenerationID: s.Result.GenerationID}}
 }
 
 // text returns a string attribute, or "" if there is none.

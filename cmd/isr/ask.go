@@ -9,9 +9,9 @@ import (
 	"net/url"
 	"os"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 // pageFlags name one page.
@@ -20,10 +20,10 @@ type pageFlags struct {
 	Tenant string `placeholder:"NAME" help:"Tenant of the page, on a site with tenants."`
 }
 
-func (f pageFlags) key() (isr.Key, error) {
-	k, err := isr.ParseKey(f.Tenant, f.Page)
+func (f pageFlags) key() (store.Key, error) {
+	k, err := store.ParseKey(f.Tenant, f.Page)
 	if err != nil {
-		return isr.Key{}, usagef("%v", err)
+		return store.Key{}, usagef("%v", err)
 	}
 	return k, nil
 }

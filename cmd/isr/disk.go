@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
 )
 
 // A disk keeps the bodies of an embedded store within a bound: it counts what is put
 // and deleted, and makes room when that is too much.
 type disk struct {
-	isr.BodyStore
+	store.BodyStore
 	bytes atomic.Int64 // in footprints; of what this process put and deleted, and once it has counted, of all
 	limit atomic.Int64 // 0 until it is known
 	log   *slog.Logger
@@ -27,7 +29,7 @@ type disk struct {
 	said      time.Time // when that was
 }
 
-var _ isr.BodyStore = (*disk)(nil)
+var _ store.BodyStore = (*disk)(nil)
 
 const (
 	// leastDisk is the least bound that is chosen by itself.
@@ -44,14 +46,14 @@ const (
 func (d *disk) Put(ctx context.Context, key string, body []byte) error {
 	err := d.BodyStore.Put(ctx, key, body)
 	if err == nil {
-		d.bytes.Add(isr.BodyFootprint(int64(len(body))))
+		d.bytes.Add(gc.BodyFootprint(int64(len(body))))
 	}
 	return err
 }
 
 func (d *disk) Delete(ctx context.Context, key string) error {
 	info, err := d.Stat(ctx, key)
-	if errors.Is(err, isr.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -60,7 +62,7 @@ func (d *disk) Delete(ctx context.Context, key string) error {
 	if err := d.BodyStore.Delete(ctx, key); err != nil {
 		return err
 	}
-	d.bytes.Add(-isr.BodyFootprint(info.Length))
+	d.bytes.Add(-gc.BodyFootprint(info.Length))
 	return nil
 }
 
@@ -73,7 +75,7 @@ func (d *disk) full() bool {
 
 // keep makes room whenever there is too little, until ctx ends. A bound of 0 is a tenth
 // of the space in the folder that is free or ours, and at least leastDisk.
-func (d *disk) keep(ctx context.Context, bound int64, folder string, cache *isr.Cache, meta isr.Forgetter) {
+func (d *disk) keep(ctx context.Context, bound int64, folder string, cache *isr.Cache, meta gc.Forgetter) {
 	if err := d.count(ctx); err != nil {
 		if ctx.Err() == nil {
 			d.log.Error("the bodies on disk could not be counted: --disk is not kept to", "error", err)
@@ -108,7 +110,7 @@ func (d *disk) count(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		total += isr.BodyFootprint(info.Length)
+		total += gc.BodyFootprint(info.Length)
 	}
 	// What was put meanwhile may count twice, until the next start.
 	d.bytes.Add(total)
@@ -116,21 +118,21 @@ func (d *disk) count(ctx context.Context) error {
 }
 
 // makeRoom frees a tenth of the disk, garbage first.
-func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta isr.Forgetter) error {
+func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta gc.Forgetter) error {
 	limit := d.limit.Load()
 	goal := limit - limit/10
 	if time.Since(d.collected) > garbageEvery {
 		d.collected = time.Now()
-		if _, err := isr.Collect(ctx, meta, d, isr.CollectOptions{Grace: time.Hour}); err != nil && !errors.Is(err, isr.ErrForeignBodies) {
+		if _, err := gc.Collect(ctx, meta, d, gc.CollectOptions{Grace: time.Hour}); err != nil && !errors.Is(err, gc.ErrForeignBodies) {
 			return err
 		}
 	}
 	if d.bytes.Load() > goal {
 		uses, wanted := cache.LastUses(), d.bytes.Load()-goal
-		freed, err := isr.Evict(ctx, meta, d, isr.EvictOptions{
+		freed, err := gc.Evict(ctx, meta, d, gc.EvictOptions{
 			Free:    wanted,
 			LastUse: func(pk string) time.Time { return uses[pk] },
-			Report:  func(isr.Evicted) { d.progress(1) },
+			Report:  func(gc.Evicted) { d.progress(1) },
 		})
 		if err == nil && freed < wanted {
 			err = fmt.Errorf("%s of %s were freed: the rest is in use", bytesText(freed), bytesText(wanted))

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/internal/canonical"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
 )
@@ -139,7 +139,7 @@ func withoutBrowsers(h http.Handler, hosts gateway.Hosts) http.Handler {
 			http.Error(w, "isr: pages in a browser may not use tables that ask for no credentials", http.StatusForbidden)
 			return
 		}
-		if host, ok := isr.CanonicalHost(r.Host); !ok || !hosts.Serve(host) {
+		if host, ok := canonical.Host(r.Host); !ok || !hosts.Serve(host) {
 			http.Error(w, "isr: tables that ask for no credentials are for this machine alone; ask for them as 127.0.0.1 or localhost", http.StatusForbidden)
 			return
 		}

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 type getCommand struct {
@@ -92,14 +92,14 @@ func writePage(w io.Writer, p admin.Page) error {
 // stateText is the state with the time that is left of it.
 func stateText(p admin.Page) string {
 	switch p.State {
-	case isr.Fresh.String():
+	case store.Fresh.String():
 		switch {
 		case !p.PinnedUntil.IsZero():
 			return "fresh while it is pinned"
 		case p.FreshFor >= 0:
 			return fmt.Sprintf("fresh for %s more", seconds(p.FreshFor))
 		}
-	case isr.Stale.String():
+	case store.Stale.String():
 		return fmt.Sprintf("stale, may be served for %s more", seconds(p.StaleFor))
 	}
 	return p.State
@@ -110,7 +110,7 @@ func pageLease(p admin.Page) string {
 	switch {
 	case p.LeaseUntil.IsZero():
 		state = admin.LeaseFree
-	case isr.Lock{Owner: p.LeaseOwner, Failures: p.LeaseFailures}.IsBackOff():
+	case store.Lock{Owner: p.LeaseOwner, Failures: p.LeaseFailures}.IsBackOff():
 		state = admin.LeaseBackOff
 	}
 	return leaseText(state, p.LeaseOwner, time.Until(p.LeaseUntil).Round(time.Second), p.LeaseFailures)

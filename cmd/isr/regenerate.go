@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 type regenerateCommand struct {
@@ -28,7 +28,7 @@ func (c *regenerateCommand) Run(ctx context.Context, s *streams) error {
 		return err
 	}
 	if c.IdempotencyKey != "" {
-		if err := isr.ValidRequestKey(c.IdempotencyKey); err != nil {
+		if err := store.ValidRequestKey(c.IdempotencyKey); err != nil {
 			return usagef("--idempotency-key: %v", err)
 		}
 	}

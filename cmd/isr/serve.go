@@ -16,6 +16,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/examples/demosite/site"
 	"github.com/facetheory/isr/gateway"
+	"github.com/facetheory/isr/httpconn"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/localdynamo"
 )
@@ -113,7 +114,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	log.Info("serving http://"+displayAddress(listener.Addr()), "origin", c.originText(), "store", st.where)
 	server := newServer(c.edge(listener.Addr(), c.handler(cache, origin, log), c.HealthPath, health, log), log)
 	at := listener.Addr()
-	listener = c.accept(server, isr.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
+	listener = c.accept(server, httpconn.CoalesceWrites(server, listener, time.Duration(c.ClientTimeout)))
 	go warnOfOrigin(ctx, origin, log)
 	health.ready(func() []string { return degraded(st, cache) })
 	return c.attend(ctx, attended{start(server, listener), shared, probed, cache, health, c.drainTime(at)}, log)

@@ -15,12 +15,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/s3body"
+	"github.com/facetheory/isr/store"
 )
 
 // storeFlags say where pages are kept: in a folder, or on DynamoDB and S3.
@@ -60,7 +60,7 @@ func (f *storeFlags) validate() error {
 // stores are the open stores of a command. Close them.
 type stores struct {
 	meta   *dynamostore.Store
-	bodies isr.BodyStore
+	bodies store.BodyStore
 	meter  *admin.Meter    // of meta
 	engine *localdynamo.DB // nil on AWS
 	reach  *reach          // nil where the stores are in this process

@@ -7,8 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 type versionsCommand struct {
@@ -83,7 +83,7 @@ func pinText(until time.Time) string {
 	switch {
 	case until.IsZero():
 		return "no"
-	case !until.Before(isr.Forever()):
+	case !until.Before(store.Forever()):
 		return "until unpinned"
 	}
 	return "until " + until.Format(time.RFC3339)

@@ -12,10 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/e2e/internal/process"
 	"github.com/facetheory/isr/isrtest"
+	"github.com/facetheory/isr/store"
 )
 
 const region = "us-east-1"
@@ -123,7 +123,7 @@ func (c *crew) after(i, n int) *worker { return c.workers[(i+n)%len(c.workers)] 
 // A row is an item of the table.
 type row = map[string]types.AttributeValue
 
-func pk(key string) string { return isr.HashedPartition(isr.Key{Text: key}) }
+func pk(key string) string { return store.HashedPartition(store.Key{Text: key}) }
 
 func text(s string) types.AttributeValue   { return &types.AttributeValueMemberS{Value: s} }
 func number(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }

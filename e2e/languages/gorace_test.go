@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
 )
 
 // race is a contender: it takes the lease again and again, and publishes. What others
@@ -90,7 +90,7 @@ func (w *goWorker) raise(ctx context.Context, pk string) error {
 
 // refused breaks the lease that stood in the way, now and then.
 func (w *goWorker) refused(ctx context.Context, pk string, c command, err error) error {
-	if _, held := errors.AsType[*isr.HeldError](err); !held || rand.Int64N(100) >= c.Race.Breaks {
+	if _, held := errors.AsType[*store.HeldError](err); !held || rand.Int64N(100) >= c.Race.Breaks {
 		return nil
 	}
 	read, err := w.store.Read(ctx, pk)

@@ -13,9 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 // A goWorker is the worker in Go: commands from one stream, answers to another.
@@ -28,8 +28,8 @@ type goWorker struct {
 
 // A tenure is a lease, and what there was of the page under it.
 type tenure struct {
-	lease    isr.Lease
-	record   isr.Record
+	lease    store.Lease
+	record   store.Record
 	purgeSeq int64
 	held     context.Context // of a lease that is kept
 	stop     func()
@@ -74,7 +74,7 @@ func (w *goWorker) answer(ctx context.Context, c command) map[string]any {
 }
 
 func (w *goWorker) do(ctx context.Context, c command) (any, error) {
-	pk := isr.HashedPartition(isr.Key{Text: c.Key})
+	pk := store.HashedPartition(store.Key{Text: c.Key})
 	switch c.Do {
 	case "open":
 		return w.open(c)
@@ -94,7 +94,7 @@ func (w *goWorker) do(ctx context.Context, c command) (any, error) {
 	case "rollback", "pin", "unpin":
 		return w.declare(ctx, pk, c)
 	case "request":
-		r, found, err := w.store.Request(ctx, pk, c.Request)
+		r, found, err := w.store.RequestRecord(ctx, pk, c.Request)
 		if err != nil || !found {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (w *goWorker) doHeld(ctx context.Context, c command) (any, error) {
 		next, err := w.publish(ctx, t, c.Entry.ISR(), c.History)
 		return vocabulary.EntryOf(&next), err
 	case "end_request":
-		return nil, w.store.EndRequest(ctx, t.lease, isr.RequestEnd{Failure: c.Failure})
+		return nil, w.store.EndRequest(ctx, t.lease, store.RequestEnd{Failure: c.Failure})
 	case "await_loss":
 		<-t.held.Done()
 		t.stop()
@@ -156,10 +156,10 @@ func (w *goWorker) read(ctx context.Context, pk string) (any, error) {
 	}
 	p := page{
 		Entry: vocabulary.EntryOf(r.Entry),
-		Cover: cover{Seq: r.Cover.Seq, HardSeq: r.Cover.HardSeq, At: vocabulary.SecondOf(r.Cover.At)},
+		Cover: cover{Seq: r.Purges.Seq, HardSeq: r.Purges.HardSeq, At: vocabulary.SecondOf(r.Purges.At)},
 	}
 	if r.Entry != nil {
-		p.State = isr.Freshness(r.Entry, r.Cover, time.Now()).String()
+		p.State = store.Freshness(r.Entry, r.Purges, time.Now()).String()
 	}
 	if r.Lock != nil {
 		p.Lock = &lock{Owner: r.Lock.Owner, ExpiresAt: vocabulary.SecondOf(r.Lock.ExpiresAt), Failures: r.Lock.Failures}
@@ -185,13 +185,13 @@ func (w *goWorker) acquire(ctx context.Context, pk string, c command) (any, erro
 
 // take acquires a lease, and reads under it in the order of the protocol.
 func (w *goWorker) take(ctx context.Context, pk string, c command) (*tenure, error) {
-	var claimed *isr.Claim
+	var claimed *store.Claim
 	if c.Claim != nil {
-		hash, err := isr.HashInputs(c.Claim.Inputs)
+		hash, err := store.HashInputs(c.Claim.Inputs)
 		if err != nil {
 			return nil, err
 		}
-		claimed = &isr.Claim{Key: c.Claim.Key, Hash: hash, Keep: time.Hour}
+		claimed = &store.Claim{Key: c.Claim.Key, Hash: hash, Keep: time.Hour}
 	}
 	l, err := w.store.Acquire(ctx, pk, time.Duration(c.LeaseMS)*time.Millisecond, claimed)
 	if err != nil {
@@ -207,18 +207,18 @@ func (w *goWorker) take(ctx context.Context, pk string, c command) (*tenure, err
 
 func (w *goWorker) keep(ctx context.Context, c command) (any, error) {
 	began := time.Now()
-	answer, err := w.acquire(ctx, isr.HashedPartition(isr.Key{Text: c.Key}), c)
+	answer, err := w.acquire(ctx, store.HashedPartition(store.Key{Text: c.Key}), c)
 	if err != nil {
 		return nil, err
 	}
 	t := w.tenures[c.Key]
-	t.held, t.stop = isr.KeepLease(ctx, t.lease, began, w.store.Refresh, slog.New(slog.DiscardHandler))
+	t.held, t.stop = store.KeepLease(ctx, t.lease, began, w.store.Refresh, slog.New(slog.DiscardHandler))
 	return answer, nil
 }
 
-func (w *goWorker) publish(ctx context.Context, t *tenure, next isr.Entry, history bool) (isr.Entry, error) {
+func (w *goWorker) publish(ctx context.Context, t *tenure, next store.Entry, history bool) (store.Entry, error) {
 	next.PurgeSeq = t.purgeSeq
-	return w.store.Publish(ctx, t.lease, t.record, next, isr.Publishing{History: history})
+	return w.store.Publish(ctx, t.lease, t.record, next, store.PublishOptions{History: history})
 }
 
 func (w *goWorker) declare(ctx context.Context, pk string, c command) (any, error) {
@@ -226,8 +226,8 @@ func (w *goWorker) declare(ctx context.Context, pk string, c command) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	a := isr.Assertion{Key: isr.Key{Text: c.Key}, At: time.Now(), PinnedUntil: vocabulary.Moment(c.PinnedUntil)}
-	var next isr.Entry
+	a := store.Assertion{Key: store.Key{Text: c.Key}, At: time.Now(), PinnedUntil: vocabulary.Moment(c.PinnedUntil)}
+	var next store.Entry
 	if c.Do == "rollback" {
 		next, err = w.store.Rollback(ctx, read, c.To, a)
 	} else {
@@ -255,12 +255,12 @@ func (w *goWorker) changes(ctx context.Context, after int64) (any, error) {
 // answerOf is an error by the name that it has in every language.
 func answerOf(id int, err error) map[string]any {
 	answer := map[string]any{"id": id, "error": nameOf(err), "message": err.Error()}
-	if held, ok := errors.AsType[*isr.HeldError](err); ok {
+	if held, ok := errors.AsType[*store.HeldError](err); ok {
 		answer["owner"], answer["expires_at"], answer["failures"] = held.Lock.Owner, vocabulary.SecondOf(held.Lock.ExpiresAt), held.Lock.Failures
 	}
-	if earlier, ok := errors.AsType[*isr.RequestError](err); ok {
-		answer["until"] = vocabulary.SecondOf(earlier.Request.InProgressUntil)
-		answer["s3_key"], answer["generation_id"] = earlier.Request.BodyKey, earlier.Request.GenerationID
+	if earlier, ok := errors.AsType[*store.RequestError](err); ok {
+		answer["until"] = vocabulary.SecondOf(earlier.Record.InProgressUntil)
+		answer["s3_key"], answer["generation_id"] = earlier.Record.BodyKey, earlier.Record.GenerationID
 	}
 	if bad, ok := errors.AsType[*dynamostore.MalformedError](err); ok {
 		answer["pk"], answer["sk"], answer["attribute"] = bad.PK, bad.SK, bad.Attribute
@@ -276,7 +276,7 @@ func nameOf(err error) string {
 	return fmt.Sprintf("%T", err)
 }
 
-func entriesOf(kept []isr.Entry) []*vocabulary.Entry {
+func entriesOf(kept []store.Entry) []*vocabulary.Entry {
 	found := make([]*vocabulary.Entry, 0, len(kept))
 	for i := range kept {
 		found = append(found, vocabulary.EntryOf(&kept[i]))
@@ -284,7 +284,7 @@ func entriesOf(kept []isr.Entry) []*vocabulary.Entry {
 	return found
 }
 
-func requestOf(r isr.Request) request {
+func requestOf(r store.RequestRecord) request {
 	return request{
 		Hash: r.Hash, Status: r.State.String(), BodyKey: r.BodyKey, GenerationID: r.GenerationID,
 		Until: vocabulary.SecondOf(r.InProgressUntil), Failure: r.Failure,

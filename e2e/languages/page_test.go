@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 // longLease is one that does not end in a test by itself.
@@ -36,7 +36,7 @@ func generation(id string, fresh int64) *vocabulary.Entry {
 
 // at places a generation where isr serve looks for it.
 func at(key string, e *vocabulary.Entry) *vocabulary.Entry {
-	sum := sha256.Sum256([]byte(isr.HashedPartition(isr.Key{Text: key})))
+	sum := sha256.Sum256([]byte(store.HashedPartition(store.Key{Text: key})))
 	e.Key, e.BodyKey = key, "bodies/"+hex.EncodeToString(sum[:])+"/"+e.GenerationID
 	return e
 }

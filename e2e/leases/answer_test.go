@@ -5,7 +5,7 @@ package leases
 import (
 	"errors"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // judged is what an error says. One that is none of package isr's says nothing.
@@ -13,11 +13,11 @@ func judged(err error) answer {
 	if err == nil {
 		return answer{Said: saidOK}
 	}
-	if earlier, ok := errors.AsType[*isr.RequestError](err); ok {
-		return answer{Said: saidOf(earlier.Err), Request: requestOf(earlier.Request)}
+	if earlier, ok := errors.AsType[*store.RequestError](err); ok {
+		return answer{Said: saidOf(earlier.Err), Request: requestOf(earlier.Record)}
 	}
-	if held, ok := errors.AsType[*isr.HeldError](err); ok {
-		return answer{Said: saidHeld, Lock: lockOf(isr.Record{Lock: &held.Lock})}
+	if held, ok := errors.AsType[*store.HeldError](err); ok {
+		return answer{Said: saidHeld, Lock: lockOf(store.Record{Lock: &held.Lock})}
 	}
 	return answer{Said: saidOf(err), Text: err.Error()}
 }
@@ -26,14 +26,14 @@ func judged(err error) answer {
 // that they do not know, they did not happen.
 func settled(err error) answer {
 	got := judged(err)
-	if got.Said == saidNothing && !errors.Is(err, isr.ErrUnknownOutcome) {
+	if got.Said == saidNothing && !errors.Is(err, store.ErrUnknownOutcome) {
 		got.Said = saidNot
 	}
 	return got
 }
 
 func saidOf(err error) said {
-	lost, moved := errors.Is(err, isr.ErrLeaseLost), errors.Is(err, isr.ErrMoved)
+	lost, moved := errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved)
 	switch {
 	case lost && moved:
 		return saidBoth
@@ -41,31 +41,31 @@ func saidOf(err error) said {
 		return saidLost
 	case moved:
 		return saidMoved
-	case errors.Is(err, isr.ErrRequestCompleted):
+	case errors.Is(err, store.ErrRequestCompleted):
 		return saidCompleted
-	case errors.Is(err, isr.ErrRequestInProgress):
+	case errors.Is(err, store.ErrRequestInProgress):
 		return saidInProgress
-	case errors.Is(err, isr.ErrRequestMismatch):
+	case errors.Is(err, store.ErrRequestMismatch):
 		return saidMismatch
 	}
 	return saidNothing
 }
 
-func lockOf(r isr.Record) lock {
+func lockOf(r store.Record) lock {
 	if r.Lock == nil {
 		return lock{}
 	}
 	return lock{Owner: r.Lock.Owner, Ends: r.Lock.ExpiresAt.Unix(), Failures: r.Lock.Failures}
 }
 
-func metaOf(e *isr.Entry) meta {
+func metaOf(e *store.Entry) meta {
 	if e == nil {
 		return meta{}
 	}
 	return meta{Generation: e.GenerationID, Version: e.Version}
 }
 
-func requestOf(r isr.Request) request {
+func requestOf(r store.RequestRecord) request {
 	shown := request{Hash: r.Hash, State: r.State.String(), Generation: r.GenerationID, Body: r.BodyKey}
 	if !r.InProgressUntil.IsZero() {
 		shown.Until = r.InProgressUntil.Unix()

@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // A worker makes calls, one after the other, as its random numbers will have it,
@@ -37,13 +37,13 @@ type worker struct {
 	named   int // leases and generations
 	reader  *dynamostore.Store
 	tenures []*tenure
-	seen    map[int]isr.Record // by page
-	kept    map[int][]string   // generations with a version row that it knows of, by page
+	seen    map[int]store.Record // by page
+	kept    map[int][]string     // generations with a version row that it knows of, by page
 }
 
 // A tenure is a lease, or what the worker takes for one.
 type tenure struct {
-	lease   isr.Lease
+	lease   store.Lease
 	store   *dynamostore.Store // which made it
 	name    string
 	page    int
@@ -95,7 +95,7 @@ func (w *worker) work(ctx context.Context) {
 
 func (w *worker) prepare() {
 	w.reader = w.store(w.name)
-	w.seen, w.kept = make(map[int]isr.Record), make(map[int][]string)
+	w.seen, w.kept = make(map[int]store.Record), make(map[int][]string)
 }
 
 // turn is a call, or two.
@@ -194,7 +194,7 @@ func (w *worker) read(at int) {
 
 func (w *worker) lookUp(at int, name string) {
 	w.do(call{Verb: verbLookUp, Page: at, Request: name}, func(ctx context.Context) answer {
-		r, found, err := w.reader.Request(ctx, pk(at), name)
+		r, found, err := w.reader.RequestRecord(ctx, pk(at), name)
 		if err != nil || !found {
 			return judged(err)
 		}
@@ -204,13 +204,13 @@ func (w *worker) lookUp(at int, name string) {
 
 func (w *worker) acquire(at int, name string) {
 	c := call{Verb: verbAcquire, Page: at, Lease: w.newName(), Seconds: 1 + w.random.Int64N(2), Request: name}
-	var claim *isr.Claim
+	var claim *store.Claim
 	if name != "" {
 		c.Hash = "right"
 		if w.random.IntN(20) == 0 {
 			c.Hash = "wrong"
 		}
-		claim = &isr.Claim{Key: name, Hash: c.Hash, Keep: time.Hour}
+		claim = &store.Claim{Key: name, Hash: c.Hash, Keep: time.Hour}
 	}
 	l := &tenure{store: w.store(c.Lease), name: c.Lease, page: at, seconds: c.Seconds, request: name}
 	got := w.do(c, func(ctx context.Context) answer {
@@ -244,7 +244,7 @@ func (w *worker) rollback(at int) {
 	}
 	to := kept[w.random.IntN(len(kept))]
 	w.do(call{Verb: verbRollback, Page: at, Meta: metaOf(r.Entry), Generation: to}, func(ctx context.Context) answer {
-		e, err := w.reader.Rollback(ctx, r, to, isr.Assertion{Key: isr.Key{Text: pk(at)}, At: w.clock.wall()})
+		e, err := w.reader.Rollback(ctx, r, to, store.Assertion{Key: store.Key{Text: pk(at)}, At: w.clock.wall()})
 		if err != nil {
 			return settled(err)
 		}
@@ -283,9 +283,9 @@ func (w *worker) end(l *tenure) {
 	if l.request == "" {
 		return
 	}
-	c, how := l.call(verbEnd), isr.RequestEnd{Failure: "by chance"}
+	c, how := l.call(verbEnd), store.RequestEnd{Failure: "by chance"}
 	if e := w.seen[l.page].Entry; e != nil && w.random.IntN(2) == 0 {
-		c.Generation, how = e.GenerationID, isr.RequestEnd{Result: e}
+		c.Generation, how = e.GenerationID, store.RequestEnd{Result: e}
 	}
 	got := w.do(c, func(ctx context.Context) answer { return judged(l.store.EndRequest(ctx, l.lease, how)) })
 	if got.Said == saidOK {
@@ -301,7 +301,7 @@ func (w *worker) publish(l *tenure) (over bool) {
 	}
 	c := l.call(verbPublish)
 	c.Meta, c.Generation = metaOf(r.Entry), w.newName()
-	how := isr.Publishing{History: w.random.IntN(3) == 0}
+	how := store.PublishOptions{History: w.random.IntN(3) == 0}
 	got := w.do(c, func(ctx context.Context) answer {
 		e, err := l.store.Publish(ctx, l.lease, r, entry(c.Generation, w.clock.wall()), how)
 		if err != nil {
@@ -315,8 +315,8 @@ func (w *worker) publish(l *tenure) (over bool) {
 	return got.Said != saidMoved
 }
 
-func entry(generation string, now time.Time) isr.Entry {
-	return isr.Entry{
+func entry(generation string, now time.Time) store.Entry {
+	return store.Entry{
 		BodyKey: bodyOf(generation), GenerationID: generation, GeneratedAt: now,
 		Revalidate: time.Minute, Status: http.StatusOK, Length: 1,
 	}

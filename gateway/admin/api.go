@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A Store is the cache's store of pages, which can also list them. Implementations
 // must be safe for concurrent use.
 type Store interface {
-	isr.MetaStore
+	store.MetaStore
 	// List yields all pages in no given order, and ends after the first error.
 	List(ctx context.Context) iter.Seq2[Listed, error]
 }
@@ -22,7 +23,7 @@ type Store interface {
 // A Listed is one page of a list.
 type Listed struct {
 	PK     string // its partition key
-	Record isr.Record
+	Record store.Record
 }
 
 // Config adjusts an [API]. Its zero value is useful.
@@ -36,8 +37,8 @@ type Config struct {
 	Serve func(host string) bool
 	Hosts string
 	// Partition derives partition keys, as the cache does. Nil means
-	// isr.HashedPartition.
-	Partition isr.Partition
+	// store.HashedPartition.
+	Partition store.Partition
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
 	// Version and Place are shown by GET /-/health: which program this is, and
@@ -51,7 +52,7 @@ type Config struct {
 
 func (cfg Config) withDefaults() Config {
 	if cfg.Partition == nil {
-		cfg.Partition = isr.HashedPartition
+		cfg.Partition = store.HashedPartition
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -65,7 +66,7 @@ func (cfg Config) withDefaults() Config {
 // An API answers operators. It is safe for concurrent use.
 type API struct {
 	store  Store
-	bodies isr.BodyStore
+	bodies store.BodyStore
 	cache  *isr.Cache
 	cfg    Config
 	log    *slog.Logger
@@ -81,7 +82,7 @@ type API struct {
 const maxConcurrent = 32
 
 // New returns the API of a store and its bodies.
-func New(store Store, bodies isr.BodyStore, cfg Config) (*API, error) {
+func New(store Store, bodies store.BodyStore, cfg Config) (*API, error) {
 	if store == nil || bodies == nil {
 		return nil, errors.New("admin: no store was given")
 	}
@@ -112,7 +113,7 @@ func New(store Store, bodies isr.BodyStore, cfg Config) (*API, error) {
 
 // changesOnly is a cache that serves nothing and renders nothing. It keeps nothing
 // in memory and has nothing under way, so that it need not be closed.
-func changesOnly(store Store, bodies isr.BodyStore, cfg Config) (*isr.Cache, error) {
+func changesOnly(store Store, bodies store.BodyStore, cfg Config) (*isr.Cache, error) {
 	return isr.New(store, bodies, isr.Config{Memory: -1, Poll: -1, Partition: cfg.Partition, Now: cfg.Now, Logger: cfg.Logger})
 }
 

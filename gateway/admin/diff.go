@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A Comparison is which generations of a page to compare.
@@ -46,7 +47,7 @@ func (a *API) compareVersions() operation {
 			return Diff{}, invalid("which generations? give from and to, as /-/versions shows them")
 		}
 		d, err := a.cache.Diff(r.Context(), k, in.From, in.To)
-		if errors.Is(err, isr.ErrNoVersion) {
+		if errors.Is(err, store.ErrNoVersion) {
 			return Diff{}, errNoVersion(err)
 		}
 		if err != nil {
@@ -71,7 +72,7 @@ func (d Diff) String() string {
 
 // named is the version, with no more than names it.
 func (v Version) named() isr.Version {
-	return isr.Version{Entry: isr.Entry{GenerationID: v.Generation, GeneratedAt: v.GeneratedAt}}
+	return isr.Version{Entry: store.Entry{GenerationID: v.Generation, GeneratedAt: v.GeneratedAt}}
 }
 
 // Diff compares two generations of a page.

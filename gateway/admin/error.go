@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // An Error is an answer that is not a success. On the wire it is the one field
@@ -68,7 +69,7 @@ func describe(err error) *Error {
 	}
 	status, code, hint := http.StatusBadGateway, "store_failed", ""
 	switch {
-	case errors.Is(err, isr.ErrInvalidKey), errors.Is(err, isr.ErrInvalidInput):
+	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrInvalidInput):
 		status, code, hint = http.StatusBadRequest, "invalid_request", ""
 	case errors.Is(err, isr.ErrClosed):
 		status, code, hint = http.StatusServiceUnavailable, "closing", "the server is stopping; ask another"

@@ -23,6 +23,7 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 const secret = "correct-horse-battery"
@@ -30,7 +31,7 @@ const secret = "correct-horse-battery"
 // A fixture is an API on real stores, asked over real connections.
 type fixture struct {
 	t      *testing.T
-	store  *store
+	store  *faultyStore
 	bodies *dirbody.Store
 	log    *lockedBuffer
 	render http.HandlerFunc // what the site does; set before it is asked
@@ -239,9 +240,9 @@ func page(w http.ResponseWriter, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// A store is the real one, on the embedded engine, with what this package asks of
+// A faultyStore is the real one, on the embedded engine, with what this package asks of
 // it; it can be made to fail or to wait.
-type store struct {
+type faultyStore struct {
 	*dynamostore.Store
 	failAfter int           // List ends with an error after so many pages, if positive
 	entered   chan struct{} // gets a value for each Read, if not nil, which then waits for gate
@@ -253,7 +254,7 @@ var errFault = errors.New("the store is on fire")
 
 const tableName = "pages"
 
-func newStores(t *testing.T) (*store, *dirbody.Store) {
+func newStores(t *testing.T) (*faultyStore, *dirbody.Store) {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := localdynamo.Open(filepath.Join(dir, "table.db"), localdynamo.Options{NoSync: true})
@@ -276,10 +277,10 @@ func newStores(t *testing.T) (*store, *dirbody.Store) {
 			t.Error(err)
 		}
 	})
-	return &store{Store: meta}, bodies
+	return &faultyStore{Store: meta}, bodies
 }
 
-func (s *store) Read(ctx context.Context, pk string) (isr.Record, error) {
+func (s *faultyStore) Read(ctx context.Context, pk string) (store.Record, error) {
 	if s.entered != nil {
 		s.entered <- struct{}{}
 		<-s.gate
@@ -287,7 +288,7 @@ func (s *store) Read(ctx context.Context, pk string) (isr.Record, error) {
 	return s.Store.Read(ctx, pk)
 }
 
-func (s *store) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
+func (s *faultyStore) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
 	return func(yield func(admin.Listed, error) bool) {
 		pages := 0
 		for listed, err := range s.Store.List(ctx) {
@@ -303,7 +304,7 @@ func (s *store) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
 }
 
 // BreakLease lets something happen between the look at a lease and its end.
-func (s *store) BreakLease(ctx context.Context, read isr.Record) error {
+func (s *faultyStore) BreakLease(ctx context.Context, read store.Record) error {
 	if do := s.meanwhile; do != nil {
 		s.meanwhile = nil
 		do()

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gc"
 )
 
 // A Collect is a collection of garbage.
@@ -68,9 +68,9 @@ func (a *API) collect(ctx context.Context, in Collect, report func(Garbage) bool
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done, err := isr.Collect(ctx, a.store, a.bodies, isr.CollectOptions{
+	done, err := gc.Collect(ctx, a.store, a.bodies, gc.CollectOptions{
 		Grace: time.Duration(in.GraceSeconds) * time.Second, DryRun: in.DryRun, Now: a.cfg.Now,
-		Report: func(g isr.Garbage) {
+		Report: func(g gc.Garbage) {
 			if !left && !report(Garbage{Body: g.Key, Bytes: g.Length, ModifiedAt: moment(g.ModifiedAt), Partition: g.PK}) {
 				left = true
 				cancel()
@@ -81,7 +81,7 @@ func (a *API) collect(ctx context.Context, in Collect, report func(Garbage) bool
 }
 
 func collectError(err error) error {
-	if errors.Is(err, isr.ErrForeignBodies) {
+	if errors.Is(err, gc.ErrForeignBodies) {
 		return &Error{
 			Status: http.StatusConflict, Code: "foreign_bodies", Message: err.Error(),
 			Hint: "see that the table and the bucket belong together; nothing was deleted",

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 // collect collects garbage, and returns its bodies and the sum.
@@ -52,7 +52,7 @@ func TestCollect(t *testing.T) {
 	}
 	for i, g := range made {
 		_, err := f.bodies.Stat(t.Context(), g.Body)
-		if gone := errors.Is(err, isr.ErrNotFound); gone != (i < 2) || err != nil && !gone {
+		if gone := errors.Is(err, store.ErrNotFound); gone != (i < 2) || err != nil && !gone {
 			t.Errorf("the body of generation %d: %v", i, err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // What a lease can be.
@@ -44,7 +44,7 @@ func (a *API) showLease() operation {
 }
 
 // lease describes a lease row, nil for none.
-func (a *API) lease(k isr.Key, lock *isr.Lock) Lease {
+func (a *API) lease(k store.Key, lock *store.Lock) Lease {
 	l := Lease{Key: k.String(), Partition: a.cfg.Partition(k), State: LeaseFree}
 	if lock == nil {
 		return l

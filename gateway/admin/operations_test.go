@@ -14,6 +14,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 func target(k string) admin.Target { return admin.Target{Key: k} }
@@ -231,7 +232,7 @@ func (f *fixture) holding(key string, do func(), how ...isr.RegenerateOption) er
 		page(w, "by the other")
 	}))
 	outcome := make(chan error, 1)
-	k, err := isr.ParseKey("", key)
+	k, err := store.ParseKey("", key)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A Page is what is stored of one page.
@@ -57,7 +57,7 @@ func (a *API) showPage() operation {
 	})
 }
 
-func (a *API) page(ctx context.Context, k isr.Key) (Page, error) {
+func (a *API) page(ctx context.Context, k store.Key) (Page, error) {
 	pk := a.cfg.Partition(k)
 	rec, err := a.store.Read(ctx, pk)
 	if err != nil {
@@ -71,7 +71,7 @@ func (a *API) page(ctx context.Context, k isr.Key) (Page, error) {
 	p.Header = rec.Entry.Header
 	info, err := a.bodies.Stat(ctx, rec.Entry.BodyKey)
 	switch {
-	case errors.Is(err, isr.ErrNotFound), errors.Is(err, isr.ErrInvalidKey):
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
 		p.BodyProblem = err.Error()
 	case err != nil:
 		return Page{}, err
@@ -84,9 +84,9 @@ func (a *API) page(ctx context.Context, k isr.Key) (Page, error) {
 }
 
 // describe says of a page what its rows tell.
-func (a *API) describe(pk string, rec isr.Record) Page {
+func (a *API) describe(pk string, rec store.Record) Page {
 	now := a.cfg.Now()
-	p := Page{Partition: pk, State: isr.Freshness(rec.Entry, rec.Cover, now).String()}
+	p := Page{Partition: pk, State: store.Freshness(rec.Entry, rec.Purges, now).String()}
 	if rec.Malformed != nil {
 		p.Malformed = rec.Malformed.Error()
 	}

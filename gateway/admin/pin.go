@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A Pin keeps a page as it is.
@@ -46,8 +46,8 @@ func (a *API) unpinPage() operation {
 	})
 }
 
-func (a *API) pinned(k isr.Key, e isr.Entry, err error) (Page, error) {
-	if errors.Is(err, isr.ErrNoVersion) {
+func (a *API) pinned(k store.Key, e store.Entry, err error) (Page, error) {
+	if errors.Is(err, store.ErrNoVersion) {
 		return Page{}, &Error{
 			Status: http.StatusNotFound, Code: "no_version", Message: err.Error(),
 			Hint: "only a page that isr has rendered can be pinned; have it rendered: isr regenerate",

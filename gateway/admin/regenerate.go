@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // regenerateTime bounds the wait for a render, which may come after one that was
@@ -58,14 +59,14 @@ func (in Regenerate) named(h http.Header) (Regenerate, error) {
 	if n := len(keys[0]); n >= 2 && keys[0][0] == '"' && keys[0][n-1] == '"' {
 		in.IdempotencyKey = keys[0][1 : n-1]
 	}
-	if err := isr.ValidRequestKey(in.IdempotencyKey); err != nil {
+	if err := store.ValidRequestKey(in.IdempotencyKey); err != nil {
 		return in, invalid("the header %s cannot be used: %v", idempotencyKey, err)
 	}
 	return in, nil
 }
 
 // options are those of package isr.
-func (in Regenerate) options(k isr.Key) []isr.RegenerateOption {
+func (in Regenerate) options(k store.Key) []isr.RegenerateOption {
 	var options []isr.RegenerateOption
 	if in.Unpin {
 		options = append(options, isr.WithUnpin())
@@ -106,14 +107,14 @@ func (a *API) regeneratePage() operation {
 		if err != nil {
 			return Regenerated{}, a.regenerateError(err)
 		}
-		p := a.describe(a.cfg.Partition(k), isr.Record{Entry: &made.Entry})
+		p := a.describe(a.cfg.Partition(k), store.Record{Entry: &made.Entry})
 		p.Key, p.Header = k.String(), made.Header
 		return Regenerated{Page: p, Replayed: made.Replayed}, nil
 	})
 }
 
 // served returns an error for a page of a host that no visitor can ask for.
-func (a *API) served(k isr.Key) error {
+func (a *API) served(k store.Key) error {
 	if a.cfg.Serve == nil {
 		return nil
 	}
@@ -140,9 +141,9 @@ func errNobodyRenders() *Error {
 
 // regenerateError says which of the ways of [isr.Cache.Regenerate] to fail it was.
 func (a *API) regenerateError(err error) error {
-	var held *isr.HeldError
+	var held *store.HeldError
 	var spared *isr.BudgetError
-	var earlier *isr.RequestError
+	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier):
 		return a.requestError(err, earlier)
@@ -175,14 +176,14 @@ func (a *API) regenerateError(err error) error {
 			Status: http.StatusConflict, Code: "no_renderer", Message: err.Error(),
 			Hint: "ask a server that has the route",
 		}
-	case errors.Is(err, isr.ErrPinned):
+	case errors.Is(err, store.ErrPinned):
 		return &Error{
 			Status: http.StatusConflict, Code: "pinned", Message: err.Error(),
 			Hint: "unpin it: isr unpin; or have it regenerated all the same: isr regenerate --unpin",
 		}
-	case errors.Is(err, isr.ErrLeaseLost), errors.Is(err, isr.ErrMoved):
+	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
 		return errOvertaken(err)
-	case errors.Is(err, isr.ErrInvalidKey), errors.Is(err, isr.ErrClosed), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, isr.ErrClosed), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	}
 	return &Error{
@@ -195,14 +196,14 @@ func (a *API) regenerateError(err error) error {
 const soon = 5 * time.Second
 
 // requestError says what became of the same request, made before.
-func (a *API) requestError(err error, earlier *isr.RequestError) *Error {
+func (a *API) requestError(err error, earlier *store.RequestError) *Error {
 	e := &Error{Message: err.Error()}
 	switch {
-	case errors.Is(err, isr.ErrRequestInProgress):
+	case errors.Is(err, store.ErrRequestInProgress):
 		// Most renders end long before the time that they may take.
-		e.Status, e.Code, e.RetryAfter = http.StatusConflict, "in_progress", min(a.until(earlier.Request.InProgressUntil), soon)
+		e.Status, e.Code, e.RetryAfter = http.StatusConflict, "in_progress", min(a.until(earlier.Record.InProgressUntil), soon)
 		e.Hint = "ask again for the result; should the server that is at it be gone, the next request takes over"
-	case errors.Is(err, isr.ErrRequestMismatch):
+	case errors.Is(err, store.ErrRequestMismatch):
 		e.Status, e.Code, e.Hint = http.StatusUnprocessableEntity, "key_reused", "what counts is the page, and whether it is to be unpinned"
 	default: // ErrResultGone: what is completed and kept is no error
 		e.Status, e.Code = http.StatusGone, "result_gone"

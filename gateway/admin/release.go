@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A Released is the outcome of breaking a lease.
@@ -34,7 +34,7 @@ func (a *API) releaseLease() operation {
 			return Released{Lease: was}, nil
 		}
 		err = a.store.BreakLease(r.Context(), rec)
-		if errors.Is(err, isr.ErrMoved) {
+		if errors.Is(err, store.ErrMoved) {
 			// Whoever has the lease now is not the one that was meant.
 			return Released{}, &Error{
 				Status: http.StatusConflict, Code: "changed_hands", Message: "the lease changed hands before it could be broken",

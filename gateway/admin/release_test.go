@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 func TestReleaseOfAHeldLease(t *testing.T) {
@@ -25,7 +25,7 @@ func TestReleaseOfAHeldLease(t *testing.T) {
 			t.Errorf("the page cannot be regenerated at once: %v", err)
 		}
 	})
-	if !errors.Is(err, isr.ErrLeaseLost) && !errors.Is(err, isr.ErrMoved) {
+	if !errors.Is(err, store.ErrLeaseLost) && !errors.Is(err, store.ErrMoved) {
 		t.Errorf("whoever held it publishes all the same: %v", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestReleaseDoesNotBreakTheNextLease(t *testing.T) {
 		taken, end := make(chan struct{}), make(chan struct{})
 		take := sync.OnceFunc(func() { close(taken) })
 		f.store.meanwhile = func() {
-			read, err := f.store.Read(t.Context(), isr.HashedPartition(isr.Key{Text: "example.com/"}))
+			read, err := f.store.Read(t.Context(), store.HashedPartition(store.Key{Text: "example.com/"}))
 			if err := errors.Join(err, f.store.BreakLease(t.Context(), read)); err != nil {
 				t.Error(err)
 			}

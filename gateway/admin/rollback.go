@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A Rollback is what to roll a page back to.
@@ -29,7 +30,7 @@ func (a *API) rollBackPage() operation {
 			return Page{}, err
 		}
 		e, err := a.cache.Rollback(r.Context(), k, isr.RollbackTo(in.To), isr.PinFor(pin))
-		if errors.Is(err, isr.ErrNoVersion) {
+		if errors.Is(err, store.ErrNoVersion) {
 			return Page{}, errNoVersion(err)
 		}
 		return a.asserted(k, e, err)
@@ -47,23 +48,23 @@ func errNoVersion(err error) *Error {
 const maxPin = 10 * 365 * 24 * time.Hour
 
 // pinning is the page that is meant, and for how long it is to be pinned.
-func (t Target) pinning(pinSeconds int64) (isr.Key, time.Duration, error) {
+func (t Target) pinning(pinSeconds int64) (store.Key, time.Duration, error) {
 	k, err := t.key()
 	if err != nil {
-		return isr.Key{}, 0, err
+		return store.Key{}, 0, err
 	}
 	if pinSeconds < 0 || pinSeconds > int64(maxPin/time.Second) {
-		return isr.Key{}, 0, invalid("a pin of %d seconds is not possible: 1 to %d are, or 0 for one that does not end", pinSeconds, int64(maxPin/time.Second))
+		return store.Key{}, 0, invalid("a pin of %d seconds is not possible: 1 to %d are, or 0 for one that does not end", pinSeconds, int64(maxPin/time.Second))
 	}
 	return k, time.Duration(pinSeconds) * time.Second, nil
 }
 
 // asserted is the answer to who has declared something of a page.
-func (a *API) asserted(k isr.Key, e isr.Entry, err error) (Page, error) {
+func (a *API) asserted(k store.Key, e store.Entry, err error) (Page, error) {
 	if err != nil {
 		return Page{}, assertionError(err)
 	}
-	p := a.describe(a.cfg.Partition(k), isr.Record{Entry: &e})
+	p := a.describe(a.cfg.Partition(k), store.Record{Entry: &e})
 	p.Key, p.Header = k.String(), e.Header
 	return p, nil
 }
@@ -76,17 +77,17 @@ func assertionError(err error) error {
 			Status: http.StatusConflict, Code: "no_body", Message: err.Error(),
 			Hint: "choose another generation; isr versions shows what is kept",
 		}
-	case errors.Is(err, isr.ErrPurged):
+	case errors.Is(err, store.ErrPurged):
 		return &Error{
 			Status: http.StatusConflict, Code: "purged", Message: err.Error(),
 			Hint: "what was purged hard is never served again; choose a generation from after the purge, or regenerate the page",
 		}
-	case errors.Is(err, isr.ErrUnknownOutcome):
+	case errors.Is(err, store.ErrUnknownOutcome):
 		return &Error{
 			Status: http.StatusBadGateway, Code: "unknown_outcome", Message: err.Error(),
 			Hint: "it may have happened; see what is current: isr versions",
 		}
-	case errors.Is(err, isr.ErrMoved):
+	case errors.Is(err, store.ErrMoved):
 		return errOvertaken(err)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 // generations has a page rendered so many times, each with other content.
@@ -67,7 +68,7 @@ func TestRollback(t *testing.T) {
 			c := f.client()
 
 			back, err := c.Rollback(t.Context(), admin.Rollback{Target: target("example.com/")})
-			if err != nil || back.Generation != made[1].Generation || back.State != "fresh" || !back.PinnedUntil.Equal(isr.Forever()) {
+			if err != nil || back.Generation != made[1].Generation || back.State != "fresh" || !back.PinnedUntil.Equal(store.Forever()) {
 				t.Fatalf("to the one before: %+v, %v; want %s", back, err, made[1].Generation)
 			}
 			back, err = c.Rollback(t.Context(), admin.Rollback{Target: target("example.com/"), To: made[0].Generation, PinSeconds: 7200})

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/gateway/admin"
+	"github.com/facetheory/isr/store"
 )
 
 // dial serves an API on one connection.
@@ -47,18 +47,18 @@ func (s *single) Addr() net.Addr { return &net.UnixAddr{Name: "single", Net: "pi
 
 // A slow store takes its time over everything.
 type slow struct {
-	isr.MetaStore
+	store.MetaStore
 	takes time.Duration
 	pages int
 	ended chan struct{} // closed when a list has ended, if not nil
 }
 
-func (s slow) Read(ctx context.Context, _ string) (isr.Record, error) {
+func (s slow) Read(ctx context.Context, _ string) (store.Record, error) {
 	select {
 	case <-time.After(s.takes):
-		return isr.Record{}, nil
+		return store.Record{}, nil
 	case <-ctx.Done():
-		return isr.Record{}, ctx.Err()
+		return store.Record{}, ctx.Err()
 	}
 }
 
@@ -79,7 +79,7 @@ func (s slow) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
 	}
 }
 
-type noBodies struct{ isr.BodyStore }
+type noBodies struct{ store.BodyStore }
 
 func slowAPI(t *testing.T, s slow) *admin.API {
 	t.Helper()

@@ -1,6 +1,8 @@
 package admin
 
-import "github.com/facetheory/isr"
+import (
+	"github.com/facetheory/isr/store"
+)
 
 // A Target names one page, by its URL or by its key.
 type Target struct {
@@ -10,13 +12,13 @@ type Target struct {
 }
 
 // TargetOf returns the target of a key.
-func TargetOf(k isr.Key) Target { return Target{Key: k.Text, Tenant: k.Tenant} }
+func TargetOf(k store.Key) Target { return Target{Key: k.Text, Tenant: k.Tenant} }
 
-func (t Target) key() (isr.Key, error) {
+func (t Target) key() (store.Key, error) {
 	if (t.URL == "") == (t.Key == "") {
-		return isr.Key{}, invalid("which page? give one of url and key")
+		return store.Key{}, invalid("which page? give one of url and key")
 	}
-	return isr.ParseKey(t.Tenant, t.URL+t.Key)
+	return store.ParseKey(t.Tenant, t.URL+t.Key)
 }
 
 // target is the key, for audit lines; what is none is shown as it came.

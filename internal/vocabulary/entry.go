@@ -7,17 +7,17 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
-// An Entry is an isr.Entry in the names of the rows. Moments are epoch seconds,
+// An Entry is an store.Entry in the names of the rows. Moments are epoch seconds,
 // durations whole seconds but for RenderTime, which is milliseconds.
 type Entry struct {
 	BodyKey      string                   `json:"s3_key,omitempty"`
 	GeneratedAt  int64                    `json:"generated_at,omitempty"`
 	Revalidate   int64                    `json:"revalidate_seconds,omitempty"`
 	ETag         string                   `json:"etag,omitempty"`
-	TTL          int64                    `json:"ttl,omitempty"` // isr.Entry.Expires
+	TTL          int64                    `json:"ttl,omitempty"` // store.Entry.Expires
 	Foreign      bool                     `json:"foreign,omitempty"`
 	Version      int64                    `json:"v,omitempty"`
 	GenerationID string                   `json:"generation_id,omitempty"`
@@ -37,7 +37,7 @@ type Entry struct {
 }
 
 // EntryOf describes e; nil if e is nil.
-func EntryOf(e *isr.Entry) *Entry {
+func EntryOf(e *store.Entry) *Entry {
 	if e == nil {
 		return nil
 	}
@@ -50,9 +50,9 @@ func EntryOf(e *isr.Entry) *Entry {
 	}
 }
 
-// ISR is the isr.Entry that e describes.
-func (e Entry) ISR() isr.Entry {
-	return isr.Entry{
+// ISR is the store.Entry that e describes.
+func (e Entry) ISR() store.Entry {
+	return store.Entry{
 		BodyKey: e.BodyKey, GeneratedAt: Moment(e.GeneratedAt), Revalidate: time.Duration(e.Revalidate) * time.Second, ETag: e.ETag,
 		Expires: Moment(e.TTL), Foreign: e.Foreign, Version: e.Version, GenerationID: e.GenerationID,
 		Key: e.Key, Route: e.Route, Status: e.Status, Header: e.header(), SHA256: e.SHA256, Length: e.Length, Tags: e.Tags,

@@ -1,7 +1,7 @@
 // Package vocabulary is for tests: it says what a store told in the words that all
 // languages have for it, those of spec/README.md.
 //
-//	isr.Entry ──► names of the rows, epoch seconds ──► spec/vectors
+//	store.Entry ──► names of the rows, epoch seconds ──► spec/vectors
 //	error ──────► LeaseHeld, Moved, …              ──► workers of e2e/languages
 //
 // A member that is absent in JSON is none, zero, empty or false. All functions are

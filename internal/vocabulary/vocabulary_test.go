@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/internal/vocabulary"
+	"github.com/facetheory/isr/store"
 )
 
 // What an entry is has to be said in full: a field that the vocabulary lacks would be
 // one that no vector and no worker is held to.
 func TestEntriesAreSaidInFull(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0).UTC()
-	want := isr.Entry{
+	want := store.Entry{
 		BodyKey: "b", GeneratedAt: at, Revalidate: time.Minute, ETag: `"e"`, Expires: at.Add(time.Second),
 		Foreign: true, Version: 1, GenerationID: "g", Key: "k", Route: "r", Status: http.StatusOK,
 		Header: http.Header{"X-Many": {"one", "três"}, "X-Bytes": {"\xff"}}, SHA256: "s", Length: 2, Tags: []string{"t"},
@@ -28,19 +28,19 @@ func TestEntriesAreSaidInFull(t *testing.T) {
 	}
 	for field, value := range reflect.ValueOf(want).Fields() {
 		if value.IsZero() {
-			t.Errorf("isr.Entry has %s, which this test leaves out", field.Name)
+			t.Errorf("store.Entry has %s, which this test leaves out", field.Name)
 		}
 	}
 	if diff := cmp.Diff(want, throughJSON(t, &want)); diff != "" {
 		t.Errorf("the entry is another one after its JSON (-want +got):\n%s", diff)
 	}
-	var none isr.Entry
+	var none store.Entry
 	if diff := cmp.Diff(none, throughJSON(t, &none)); diff != "" {
 		t.Errorf("the entry of zeros is another one after its JSON (-want +got):\n%s", diff)
 	}
 }
 
-func throughJSON(t *testing.T, e *isr.Entry) isr.Entry {
+func throughJSON(t *testing.T, e *store.Entry) store.Entry {
 	t.Helper()
 	text, err := json.Marshal(vocabulary.EntryOf(e))
 	if err != nil {
@@ -60,9 +60,9 @@ func TestErrorName(t *testing.T) {
 	}{
 		{nil, ""},
 		{errors.New("of nobody's"), ""},
-		{fmt.Errorf("publish: %w", isr.ErrMoved), "Moved"},
-		{fmt.Errorf("acquire: %w", &isr.HeldError{}), "LeaseHeld"},
-		{errors.Join(isr.ErrInvalidInput, isr.ErrUnknownOutcome), "UnknownOutcome"},
+		{fmt.Errorf("publish: %w", store.ErrMoved), "Moved"},
+		{fmt.Errorf("acquire: %w", &store.HeldError{}), "LeaseHeld"},
+		{errors.Join(store.ErrInvalidInput, store.ErrUnknownOutcome), "UnknownOutcome"},
 	} {
 		if got := vocabulary.ErrorName(c.err); got != c.want {
 			t.Errorf("%v is named %q, want %q", c.err, got, c.want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // pollTime is how often nodes read the log.
@@ -46,19 +47,19 @@ func (w *world) hasten(l *life) {
 	w.assert(l, pick(w.rng, w.pages))
 }
 
-func (w *world) assertion(l *life, p *page) (what string, do func(context.Context) (isr.Entry, error)) {
+func (w *world) assertion(l *life, p *page) (what string, do func(context.Context) (store.Entry, error)) {
 	pin := w.pace.of(time.Duration(1+w.rng.IntN(120)) * time.Second)
 	switch w.rng.IntN(6) {
 	case 0, 5:
-		return fmt.Sprintf("pin for %v", pin), func(ctx context.Context) (isr.Entry, error) { return l.cache.Pin(ctx, p.key, pin) }
+		return fmt.Sprintf("pin for %v", pin), func(ctx context.Context) (store.Entry, error) { return l.cache.Pin(ctx, p.key, pin) }
 	case 1, 2:
-		return "unpin", func(ctx context.Context) (isr.Entry, error) { return l.cache.Unpin(ctx, p.key) }
+		return "unpin", func(ctx context.Context) (store.Entry, error) { return l.cache.Unpin(ctx, p.key) }
 	case 3:
-		return fmt.Sprintf("roll back for %v", pin), func(ctx context.Context) (isr.Entry, error) {
+		return fmt.Sprintf("roll back for %v", pin), func(ctx context.Context) (store.Entry, error) {
 			return l.cache.Rollback(ctx, p.key, isr.PinFor(pin))
 		}
 	}
-	return "roll back", func(ctx context.Context) (isr.Entry, error) { return l.cache.Rollback(ctx, p.key) }
+	return "roll back", func(ctx context.Context) (store.Entry, error) { return l.cache.Rollback(ctx, p.key) }
 }
 
 // checkAssertion holds a change of META that makes a known generation current
@@ -107,7 +108,7 @@ func (w *world) checkAsserted(e event) {
 	e.life.asking--
 	e.life.pages[e.page].asserting--
 	w.log("%s: asserting %s: %s", e.life.name, e.page.path, summary(e.err))
-	if errors.Is(e.err, isr.ErrPurged) {
+	if errors.Is(e.err, store.ErrPurged) {
 		w.counts["rollback refused for a purge"]++
 	}
 	if e.err != nil {

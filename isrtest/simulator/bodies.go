@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A shelf holds all bodies of a world, in memory. It is touched by the driver
@@ -48,7 +48,7 @@ func (w *world) loseBody(p *page) {
 }
 
 func (s *shelf) put(key string, content []byte) error {
-	if err := isr.ValidBodyKey(key); err != nil {
+	if err := store.ValidBodyKey(key); err != nil {
 		return err
 	}
 	if old, ok := s.bodies[key]; ok {
@@ -56,7 +56,7 @@ func (s *shelf) put(key string, content []byte) error {
 			return nil
 		}
 		s.rewritten = key
-		return fmt.Errorf("%s: %w", key, isr.ErrExists)
+		return fmt.Errorf("%s: %w", key, store.ErrExists)
 	}
 	s.bodies[key] = storedBody{content: bytes.Clone(content), at: time.Now()}
 	return nil
@@ -65,7 +65,7 @@ func (s *shelf) put(key string, content []byte) error {
 func (s *shelf) get(key string) (storedBody, error) {
 	b, ok := s.bodies[key]
 	if !ok {
-		return storedBody{}, fmt.Errorf("%s: %w", key, isr.ErrNotFound)
+		return storedBody{}, fmt.Errorf("%s: %w", key, store.ErrNotFound)
 	}
 	return b, nil
 }
@@ -73,7 +73,7 @@ func (s *shelf) get(key string) (storedBody, error) {
 // A gatedShelf is the shelf as one life of a node reaches it.
 type gatedShelf struct{ life *life }
 
-var _ isr.BodyStore = (*gatedShelf)(nil)
+var _ store.BodyStore = (*gatedShelf)(nil)
 
 // passBody is pass for what has no row. The key is not told: it is random.
 func passBody[T any](ctx context.Context, l *life, op string, do func(*shelf) (T, error)) (T, error) {
@@ -104,9 +104,9 @@ func (g *gatedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64
 	return io.NopCloser(bytes.NewReader(b.content)), int64(len(b.content)), nil
 }
 
-func (g *gatedShelf) Stat(ctx context.Context, key string) (isr.BodyInfo, error) {
+func (g *gatedShelf) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	b, err := passBody(ctx, g.life, "body stat", func(s *shelf) (storedBody, error) { return s.get(key) })
-	return isr.BodyInfo{Key: key, Length: int64(len(b.content)), ModifiedAt: b.at}, err
+	return store.BodyInfo{Key: key, Length: int64(len(b.content)), ModifiedAt: b.at}, err
 }
 
 func (g *gatedShelf) Delete(ctx context.Context, key string) error {
@@ -118,11 +118,11 @@ func (g *gatedShelf) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-func (g *gatedShelf) List(ctx context.Context, prefix string) iter.Seq2[isr.BodyInfo, error] {
-	return func(yield func(isr.BodyInfo, error) bool) {
-		found, err := passBody(ctx, g.life, "body list", func(s *shelf) ([]isr.BodyInfo, error) { return s.list(prefix), nil })
+func (g *gatedShelf) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
+	return func(yield func(store.BodyInfo, error) bool) {
+		found, err := passBody(ctx, g.life, "body list", func(s *shelf) ([]store.BodyInfo, error) { return s.list(prefix), nil })
 		if err != nil {
-			yield(isr.BodyInfo{}, err)
+			yield(store.BodyInfo{}, err)
 			return
 		}
 		for _, info := range found {
@@ -133,11 +133,11 @@ func (g *gatedShelf) List(ctx context.Context, prefix string) iter.Seq2[isr.Body
 	}
 }
 
-func (s *shelf) list(prefix string) []isr.BodyInfo {
-	var found []isr.BodyInfo
+func (s *shelf) list(prefix string) []store.BodyInfo {
+	var found []store.BodyInfo
 	for _, key := range slices.Sorted(maps.Keys(s.bodies)) {
 		if b := s.bodies[key]; strings.HasPrefix(key, prefix) {
-			found = append(found, isr.BodyInfo{Key: key, Length: int64(len(b.content)), ModifiedAt: b.at})
+			found = append(found, store.BodyInfo{Key: key, Length: int64(len(b.content)), ModifiedAt: b.at})
 		}
 	}
 	return found
@@ -166,7 +166,7 @@ func (w *world) checkWhole(p *page, g *generation) {
 	switch {
 	case err != nil && w.shelf.lost[g.bodyKey]:
 		return
-	case errors.Is(err, isr.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		w.violate(invariant, "the body of %s of %s is not there", w.generationName(g), p.path)
 		return
 	}

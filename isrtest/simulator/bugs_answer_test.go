@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest/simulator"
+	"github.com/facetheory/isr/store"
 )
 
 // answerBugs are those of taking answers for what they are not.
@@ -34,9 +34,9 @@ func answerBugs() []simulator.Bug {
 		{Name: "reads are not of the present", API: func(inner dynamostore.API) dynamostore.API {
 			return &laggingAPI{API: inner, before: make(map[string]*dynamodb.QueryOutput)}
 		}},
-		{Name: "the heartbeat does nothing", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return deafStore{inner} }},
-		{Name: "a lease is released after a publish", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return tidyStore{inner} }},
-		{Name: "a publish is acknowledged before it is made", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return hastyStore{inner} }},
+		{Name: "the heartbeat does nothing", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return deafStore{inner} }},
+		{Name: "a lease is released after a publish", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return tidyStore{inner} }},
+		{Name: "a publish is acknowledged before it is made", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return hastyStore{inner} }},
 	}
 }
 
@@ -69,14 +69,14 @@ func (a *laggingAPI) Query(ctx context.Context, in *dynamodb.QueryInput, o ...op
 }
 
 // A deafStore extends no lease and says that it did.
-type deafStore struct{ isr.MetaStore }
+type deafStore struct{ store.MetaStore }
 
-func (deafStore) Refresh(context.Context, isr.Lease) error { return nil }
+func (deafStore) Refresh(context.Context, store.Lease) error { return nil }
 
 // A tidyStore releases what a publish has given up already.
-type tidyStore struct{ isr.MetaStore }
+type tidyStore struct{ store.MetaStore }
 
-func (s tidyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+func (s tidyStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	got, err := s.MetaStore.Publish(ctx, l, read, next, how)
 	if err == nil {
 		go func() { _ = s.Release(context.WithoutCancel(ctx), l) }()
@@ -85,9 +85,9 @@ func (s tidyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, ne
 }
 
 // A hastyStore publishes in its own time.
-type hastyStore struct{ isr.MetaStore }
+type hastyStore struct{ store.MetaStore }
 
-func (s hastyStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+func (s hastyStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	made := next
 	go func() { _, _ = s.MetaStore.Publish(context.WithoutCancel(ctx), l, read, made, how) }()
 	next.Version = time.Now().UnixMilli()

@@ -3,24 +3,25 @@ package simulator_test
 import (
 	"context"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/isrtest/simulator"
+	"github.com/facetheory/isr/store"
 )
 
 // collectBugs are those of the collection of garbage.
 func collectBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "garbage is collected without the lease", Collect: collectUnleased},
-		{Name: "versions are not asked which bodies they name", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return shortSighted{inner} }},
+		{Name: "versions are not asked which bodies they name", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return shortSighted{inner} }},
 		{Name: "the results of requests are not asked which bodies they name", Profile: "garbage", API: edit(editedAPI{unlisted: "REQ#"})},
 	}
 }
 
 // collectUnleased deletes what nothing names, at a time when something may be
 // about to.
-func collectUnleased(ctx context.Context, meta isr.MetaStore, bodies isr.BodyStore, _ isr.CollectOptions) (done isr.Collected, err error) {
+func collectUnleased(ctx context.Context, meta store.MetaStore, bodies store.BodyStore, _ gc.CollectOptions) (done gc.Collected, err error) {
 	named := make(map[string]bool)
-	for page, err := range meta.NamedBodies(ctx) {
+	for page, err := range meta.ReferencedBodies(ctx) {
 		if err != nil {
 			return done, err
 		}
@@ -48,7 +49,7 @@ func collectUnleased(ctx context.Context, meta isr.MetaStore, bodies isr.BodySto
 }
 
 // shortSighted sees the current entry alone.
-type shortSighted struct{ isr.MetaStore }
+type shortSighted struct{ store.MetaStore }
 
 func (s shortSighted) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	rec, err := s.Read(ctx, pk)

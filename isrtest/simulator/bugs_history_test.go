@@ -12,9 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/isrtest/simulator"
+	"github.com/facetheory/isr/store"
 )
 
 // historyBugs are those of versions, rollbacks, pins and the log.
@@ -25,8 +25,8 @@ func historyBugs() []simulator.Bug {
 			return u != nil && strings.HasPrefix(sortKey(u.Key), "VER#") && strings.Contains(aws.ToString(u.UpdateExpression), clause)
 		}
 	}
-	meta := func(wrap func(isr.MetaStore) isr.MetaStore) func(isr.MetaStore, isr.BodyStore) isr.MetaStore {
-		return func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return wrap(inner) }
+	meta := func(wrap func(store.MetaStore) store.MetaStore) func(store.MetaStore, store.BodyStore) store.MetaStore {
+		return func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return wrap(inner) }
 	}
 	return []simulator.Bug{
 		{Name: "a rollback does not touch its version row", API: edit(editedAPI{drop: onVersion("REMOVE")})},
@@ -52,19 +52,19 @@ func historyBugs() []simulator.Bug {
 			return slices.Contains(rows, "LOCK") && action.Put != nil && strings.HasPrefix(sortKey(action.Put.Item), "LOG#")
 		}})},
 		{Name: "a rollback does not look at the marks of tags", Profile: "rollbacks", API: edit(editedAPI{unlisted: "MARK#"})},
-		{Name: "the cursor advances over a gap", Profile: "log", Meta: meta(func(inner isr.MetaStore) isr.MetaStore { return gaplessLog{inner} })},
+		{Name: "the cursor advances over a gap", Profile: "log", Meta: meta(func(inner store.MetaStore) store.MetaStore { return gaplessLog{inner} })},
 		{Name: "SEQ is read before the pause", Profile: "contention", API: func(inner dynamostore.API) dynamostore.API {
 			return &earlyReader{API: inner}
 		}},
-		{Name: "pins are not looked at", Meta: meta(func(inner isr.MetaStore) isr.MetaStore { return loosePins{inner} })},
-		{Name: "the log is not read", Meta: meta(func(inner isr.MetaStore) isr.MetaStore { return silentLog{inner} })},
+		{Name: "pins are not looked at", Meta: meta(func(inner store.MetaStore) store.MetaStore { return loosePins{inner} })},
+		{Name: "the log is not read", Meta: meta(func(inner store.MetaStore) store.MetaStore { return silentLog{inner} })},
 	}
 }
 
 // loosePins shows nobody that an entry is pinned.
-type loosePins struct{ isr.MetaStore }
+type loosePins struct{ store.MetaStore }
 
-func (s loosePins) Read(ctx context.Context, pk string) (isr.Record, error) {
+func (s loosePins) Read(ctx context.Context, pk string) (store.Record, error) {
 	rec, err := s.MetaStore.Read(ctx, pk)
 	if rec.Entry != nil {
 		e := *rec.Entry
@@ -75,14 +75,14 @@ func (s loosePins) Read(ctx context.Context, pk string) (isr.Record, error) {
 }
 
 // A gaplessLog has a row for every sequence, which says nothing where there was none.
-type gaplessLog struct{ isr.MetaStore }
+type gaplessLog struct{ store.MetaStore }
 
-func (s gaplessLog) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+func (s gaplessLog) Changes(ctx context.Context, after int64) ([]store.Change, error) {
 	found, err := s.MetaStore.Changes(ctx, after)
-	var all []isr.Change
+	var all []store.Change
 	for _, change := range found {
 		for next := after + 1; next < change.Seq; next++ {
-			all = append(all, isr.Change{Seq: next})
+			all = append(all, store.Change{Seq: next})
 		}
 		all, after = append(all, change), change.Seq
 	}
@@ -115,13 +115,13 @@ func (a *earlyReader) TransactWriteItems(ctx context.Context, in *dynamodb.Trans
 }
 
 // A silentLog has nothing to tell, and is never found to be short.
-type silentLog struct{ isr.MetaStore }
+type silentLog struct{ store.MetaStore }
 
-func (silentLog) Changes(context.Context, int64) ([]isr.Change, error) { return nil, nil }
+func (silentLog) Changes(context.Context, int64) ([]store.Change, error) { return nil, nil }
 
-func (s silentLog) Sequence(ctx context.Context) (isr.Sequence, error) {
+func (s silentLog) Sequence(ctx context.Context) (store.Sequence, error) {
 	if _, err := s.MetaStore.Sequence(ctx); err != nil {
-		return isr.Sequence{}, err
+		return store.Sequence{}, err
 	}
-	return isr.Sequence{}, nil
+	return store.Sequence{}, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/isrtest/simulator"
+	"github.com/facetheory/isr/store"
 )
 
 // lockBugs are those of LOCK and its conditions.
@@ -53,7 +53,7 @@ func lockBugs() []simulator.Bug {
 			}
 			return &types.ConditionalCheckFailedException{Item: lockOfAnother()}
 		}})},
-		{Name: "a heartbeat has no clock of its own", Profile: "hanging", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return hopefulStore{inner} }},
+		{Name: "a heartbeat has no clock of its own", Profile: "hanging", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return hopefulStore{inner} }},
 	}
 }
 
@@ -67,10 +67,10 @@ func lockOfAnother() item {
 }
 
 // A hopefulStore takes a lease for extended unless it is told that it is lost.
-type hopefulStore struct{ isr.MetaStore }
+type hopefulStore struct{ store.MetaStore }
 
-func (s hopefulStore) Refresh(ctx context.Context, l isr.Lease) error {
-	if err := s.MetaStore.Refresh(ctx, l); errors.Is(err, isr.ErrLeaseLost) {
+func (s hopefulStore) Refresh(ctx context.Context, l store.Lease) error {
+	if err := s.MetaStore.Refresh(ctx, l); errors.Is(err, store.ErrLeaseLost) {
 		return err
 	}
 	return nil

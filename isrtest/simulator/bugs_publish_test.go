@@ -8,8 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/isrtest/simulator"
+	"github.com/facetheory/isr/store"
 )
 
 // publishBugs are those of the one transaction that makes a page current.
@@ -65,7 +65,7 @@ func versioned(name string, alter func(int64) int64) simulator.Bug {
 		API: edit(editedAPI{meta: func(u *types.Update) {
 			withMap(u, func(m item) { setVersion(m, alter(version(m))) })
 		}}),
-		Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore {
+		Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore {
 			return &numberingStore{MetaStore: inner, alter: alter}
 		},
 	}
@@ -73,11 +73,11 @@ func versioned(name string, alter func(int64) int64) simulator.Bug {
 
 // A numberingStore tells the cache of another version than the store did.
 type numberingStore struct {
-	isr.MetaStore
+	store.MetaStore
 	alter func(int64) int64
 }
 
-func (s *numberingStore) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+func (s *numberingStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	got, err := s.MetaStore.Publish(ctx, l, read, next, how)
 	got.Version = s.alter(got.Version)
 	return got, err

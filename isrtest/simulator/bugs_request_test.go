@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/isrtest/simulator"
+	"github.com/facetheory/isr/store"
 )
 
 // requestBugs are those of requests with an idempotency key.
@@ -31,8 +31,8 @@ func requestBugs() []simulator.Bug {
 			u.UpdateExpression = &expression
 			u.ExpressionAttributeNames, u.ExpressionAttributeValues = used(expression+" "+aws.ToString(u.ConditionExpression), u.ExpressionAttributeNames, u.ExpressionAttributeValues)
 		}})},
-		{Name: "a request is not recorded", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return forgetful{inner} }},
-		{Name: "the inputs of a request are not looked at", Meta: func(inner isr.MetaStore, _ isr.BodyStore) isr.MetaStore { return careless{inner} }},
+		{Name: "a request is not recorded", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return forgetful{inner} }},
+		{Name: "the inputs of a request are not looked at", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return careless{inner} }},
 	}
 }
 
@@ -53,20 +53,20 @@ func withoutAssignment(expression, name string) string {
 }
 
 // forgetful takes leases and records nothing of what for.
-type forgetful struct{ isr.MetaStore }
+type forgetful struct{ store.MetaStore }
 
-func (s forgetful) Acquire(ctx context.Context, pk string, d time.Duration, _ *isr.Claim) (isr.Lease, error) {
+func (s forgetful) Acquire(ctx context.Context, pk string, d time.Duration, _ *store.Claim) (store.Lease, error) {
 	return s.MetaStore.Acquire(ctx, pk, d, nil)
 }
 
 // careless takes all requests of one name for one.
-type careless struct{ isr.MetaStore }
+type careless struct{ store.MetaStore }
 
-func (careless) Request(context.Context, string, string) (isr.Request, bool, error) {
-	return isr.Request{}, false, nil
+func (careless) RequestRecord(context.Context, string, string) (store.RequestRecord, bool, error) {
+	return store.RequestRecord{}, false, nil
 }
 
-func (s careless) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+func (s careless) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
 	if claim != nil {
 		alike := *claim
 		alike.Hash = "alike"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/gc"
 )
 
 // collect has a node collect garbage. Its clock is far ahead, so that every body
@@ -15,7 +15,7 @@ import (
 func (w *world) collect(l *life) {
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: w.pages[0]}
-	collect := isr.Collect
+	collect := gc.Collect
 	if w.bug.Collect != nil {
 		collect = w.bug.Collect
 	}
@@ -25,7 +25,7 @@ func (w *world) collect(l *life) {
 	w.ended.Go(func() {
 		ctx, cancel := w.aside()
 		defer cancel()
-		got, err := collect(ctx, l.meta, l.bodies, isr.CollectOptions{
+		got, err := collect(ctx, l.meta, l.bodies, gc.CollectOptions{
 			Grace: time.Hour, Now: func() time.Time { return l.node.now().Add(2 * time.Hour) },
 		})
 		v.name = fmt.Sprintf("%d bodies, %d pages were busy", got.Bodies, got.Busy)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A cut is what a machine cannot reach, and until when: calls are not refused, they
@@ -67,7 +67,7 @@ func (w *world) isDenied(c *call) bool {
 }
 
 // errDenied is the answer to such a call.
-var errDenied = fmt.Errorf("simulator: %w", isr.ErrDenied)
+var errDenied = fmt.Errorf("simulator: %w", store.ErrDenied)
 
 // hangsUntilLocked is until when a call cannot get anywhere; the zero time if it can.
 // It has to be called under gate.mu.

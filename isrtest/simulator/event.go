@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // An event is something that a goroutine of a node has seen. The driver looks at
@@ -19,15 +19,15 @@ type event struct {
 	at    time.Time
 	since time.Time // leaseLost, published: when the process asked
 
-	render   *rendering // renderBegan
-	entry    isr.Entry  // of a publish or regeneration, or what was asserted
-	visitor  *visitor   // who asked
-	body     string     // bodyWanted: its key
-	replayed bool       // demanded: the result is that of an earlier time
-	token    string     // leaseLost, published, acquired: of the lease that the process believed in, or asked for
-	seq      int64      // logAsked, logAnswered: after which changes were asked for
-	known    int64      // logAnswered: where the log was when it was asked
-	changes  []isr.Change
+	render   *rendering  // renderBegan
+	entry    store.Entry // of a publish or regeneration, or what was asserted
+	visitor  *visitor    // who asked
+	body     string      // bodyWanted: its key
+	replayed bool        // demanded: the result is that of an earlier time
+	token    string      // leaseLost, published, acquired: of the lease that the process believed in, or asked for
+	seq      int64       // logAsked, logAnswered: after which changes were asked for
+	known    int64       // logAnswered: where the log was when it was asked
+	changes  []store.Change
 }
 
 type eventKind int
@@ -131,13 +131,13 @@ func (w *world) checkAnswerToPublish(e event) {
 		if g := w.grants[e.token]; g != nil {
 			g.acked = true
 		}
-	case errors.Is(e.err, isr.ErrUnknownOutcome):
+	case errors.Is(e.err, store.ErrUnknownOutcome):
 	case found != nil:
 		w.violate("answers are definite", "%s was told that its publish of %s had not happened (%v), and it had", e.life.name, p.path, e.err)
 	default:
 		p.never[e.entry.GenerationID] = true
 	}
-	if errors.Is(e.err, isr.ErrLeaseLost) {
+	if errors.Is(e.err, store.ErrLeaseLost) {
 		w.checkLost(e)
 	}
 }

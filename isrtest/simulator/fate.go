@@ -13,6 +13,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A fate is what becomes of a call.
@@ -238,7 +239,7 @@ func outcomeIsFault(err error) bool {
 		})
 	}
 	_, refused := errors.AsType[*types.ConditionalCheckFailedException](err)
-	return !refused && !errors.Is(err, isr.ErrNotFound) && !errors.Is(err, isr.ErrExists)
+	return !refused && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrExists)
 }
 
 // summary is an answer in the trace: codes, and no texts.
@@ -257,14 +258,14 @@ func summary(err error) string {
 		return api.ErrorCode()
 	}
 	for _, known := range []error{
-		isr.ErrLeaseLost, isr.ErrMoved, isr.ErrUnknownOutcome, isr.ErrUncacheable, isr.ErrNotFound, isr.ErrExists, isr.ErrClosed, isr.ErrDenied, errReset,
+		store.ErrLeaseLost, store.ErrMoved, store.ErrUnknownOutcome, isr.ErrUncacheable, store.ErrNotFound, store.ErrExists, isr.ErrClosed, store.ErrDenied, errReset,
 		context.DeadlineExceeded, context.Canceled,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
 	}
-	if _, held := errors.AsType[*isr.HeldError](err); held {
+	if _, held := errors.AsType[*store.HeldError](err); held {
 		return "held"
 	}
 	return fmt.Sprintf("%T", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // asideKey marks the calls of somebody who asks for a regeneration, which belong
@@ -49,7 +50,7 @@ func (w *world) checkRegenerated(e event) {
 	e.life.asking--
 	w.log("%s: regenerating %s: %s", e.life.name, e.page.path, summary(e.err))
 	if e.err != nil {
-		if errors.Is(e.err, isr.ErrForeignLease) {
+		if errors.Is(e.err, store.ErrForeignLease) {
 			w.violate("leases are the store's own", "%s: %v", e.life.name, e.err)
 		}
 		return

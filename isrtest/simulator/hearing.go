@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A telling is what a row of the log says of a page.
@@ -25,8 +25,8 @@ type hearing struct {
 	heard  time.Time // when it heard of something; guarded by world.mu
 }
 
-// Changes implements [isr.MetaStore].
-func (m *witness) Changes(ctx context.Context, after int64) ([]isr.Change, error) {
+// Changes implements [store.MetaStore].
+func (m *witness) Changes(ctx context.Context, after int64) ([]store.Change, error) {
 	w := m.life.w
 	w.mu.Lock()
 	known := w.seq
@@ -38,8 +38,8 @@ func (m *witness) Changes(ctx context.Context, after int64) ([]isr.Change, error
 	return changes, err
 }
 
-// Sequence implements [isr.MetaStore]. A process asks for it first of all.
-func (m *witness) Sequence(ctx context.Context) (isr.Sequence, error) {
+// Sequence implements [store.MetaStore]. A process asks for it first of all.
+func (m *witness) Sequence(ctx context.Context) (store.Sequence, error) {
 	w := m.life.w
 	w.happened(event{kind: sequenceAsked, life: m.life, page: w.pages[0]})
 	seq, err := m.MetaStore.Sequence(ctx)

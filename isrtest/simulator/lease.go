@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A grant is one lease, known by its token.
@@ -104,7 +104,7 @@ func (w *world) checkAcquired(e event) {
 		}
 	}
 	held := e.page.rows.lock()
-	if e.err == nil || held == nil || e.token == "" || held.token != e.token || w.grants[e.token].late || errors.Is(e.err, isr.ErrUnknownOutcome) {
+	if e.err == nil || held == nil || e.token == "" || held.token != e.token || w.grants[e.token].late || errors.Is(e.err, store.ErrUnknownOutcome) {
 		return
 	}
 	w.violate("who has the lease is told so", "%s was told that it does not have that of %s (%s), and it has", e.life.name, e.page.path, summary(e.err))

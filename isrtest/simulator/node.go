@@ -12,6 +12,7 @@ import (
 
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/store"
 )
 
 // A node is a machine: it has a clock, and runs one process after the other.
@@ -33,9 +34,9 @@ type life struct {
 	name    string
 	cache   *isr.Cache
 	handler http.Handler
-	meta    isr.MetaStore // as the cache sees it
-	bodies  isr.BodyStore // as the cache sees it
-	dead    chan struct{} // closed by a crash
+	meta    store.MetaStore // as the cache sees it
+	bodies  store.BodyStore // as the cache sees it
+	dead    chan struct{}   // closed by a crash
 
 	polled atomic.Bool // the log was read, or could not be
 
@@ -92,7 +93,7 @@ func (w *world) start(n *node) error {
 		l.pages[p] = &view{born: len(p.history) - 1, served: -1, purges: []warning{{seq: p.hardSeq}}}
 	}
 	var api dynamostore.API = &gatedTable{life: l, engine: w.answering}
-	var bodies isr.BodyStore = &gatedShelf{life: l}
+	var bodies store.BodyStore = &gatedShelf{life: l}
 	bug := w.bug
 	if bug.API != nil {
 		api = bug.API(api)
@@ -103,19 +104,19 @@ func (w *world) start(n *node) error {
 	l.log.since = time.Now()
 	quiet := slog.New(slog.DiscardHandler)
 	random := lockedRandom(w.rng.Uint64())
-	store, err := dynamostore.New(api, w.table, dynamostore.Config{
+	real, err := dynamostore.New(api, w.table, dynamostore.Config{
 		Owner: l.name, Now: n.now, Random: random, Logger: quiet,
 		CallTimeout: w.pace.callTimeout, SettleTimeout: w.pace.settleTimeout, LogLife: w.pace.logLife,
 	})
 	if err != nil {
 		return err
 	}
-	var meta isr.MetaStore = store
+	var meta store.MetaStore = real
 	if bug.Meta != nil {
 		meta = bug.Meta(meta, bodies)
 	}
 	l.bodies = bodies
-	l.meta = &witness{MetaStore: meta, life: l, tokens: make(map[isr.Lease]string)}
+	l.meta = &witness{MetaStore: meta, life: l, tokens: make(map[store.Lease]string)}
 	l.cache, err = isr.New(l.meta, bodies, isr.Config{
 		Memory: 1 << 20, Lease: w.pace.lease(), RenderTimeout: w.pace.of(renderTimeout), Now: n.now, Logger: quiet, Random: random,
 		Poll: w.pace.poll(),

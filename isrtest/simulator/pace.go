@@ -4,7 +4,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A pace is how fast a world lives. What happens in it is told in the durations of
@@ -69,7 +69,7 @@ func realTime() pace {
 		speed:       15,
 		skew:        1500 * time.Millisecond,
 		callTimeout: time.Second, settleTimeout: 3 * time.Second,
-		pollSlack: time.Second, logLife: isr.LogLife, misdeeds: 3, margin: time.Second,
+		pollSlack: time.Second, logLife: store.LogLife, misdeeds: 3, margin: time.Second,
 		steps: unlimited, life: RealTime, glance: 10 * time.Millisecond,
 		recovery: time.Minute, patience: time.Minute, afterlife: time.Second,
 	}

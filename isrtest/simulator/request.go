@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A demand is one request with an idempotency key, as often as it is made.
@@ -60,7 +61,7 @@ func (w *world) checkDemanded(e event) {
 		w.violate("a request has one result", "%s was told of one of %s of %s, which is not on record", e.life.name, name, e.page.path)
 		return
 	}
-	if hash, err := isr.HashInputs(e.visitor.inputs); err != nil || hash != d.hash {
+	if hash, err := store.HashInputs(e.visitor.inputs); err != nil || hash != d.hash {
 		w.violate("a request keeps its inputs", "%s carried %s of %s out with others than are on record", e.life.name, name, e.page.path)
 	}
 	// An unchanged generation may have taken the place of the one that was made.

@@ -10,8 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
+	"github.com/facetheory/isr/gc"
+	"github.com/facetheory/isr/store"
 )
 
 // Bounds of every world, in virtual time: in real time the durations are shorter.
@@ -62,11 +63,11 @@ type Bug struct {
 	// API changes the requests of a node before they leave it.
 	API func(dynamostore.API) dynamostore.API
 	// Meta changes what the cache asks of its store, and is answered.
-	Meta func(isr.MetaStore, isr.BodyStore) isr.MetaStore
+	Meta func(store.MetaStore, store.BodyStore) store.MetaStore
 	// Bodies changes what becomes of bodies.
-	Bodies func(isr.BodyStore) isr.BodyStore
-	// Collect takes the place of isr.Collect.
-	Collect func(context.Context, isr.MetaStore, isr.BodyStore, isr.CollectOptions) (isr.Collected, error)
+	Bodies func(store.BodyStore) store.BodyStore
+	// Collect takes the place of gc.Collect.
+	Collect func(context.Context, store.MetaStore, store.BodyStore, gc.CollectOptions) (gc.Collected, error)
 }
 
 // Seeds are the seeds of one kind of misfortune, ascending from start on; all of them if

@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
 )
 
 // A witness stands between a cache and its store, and sees what is asked and
 // answered.
 type witness struct {
-	isr.MetaStore
+	store.MetaStore
 	life *life
 
 	mu     sync.Mutex
-	tokens map[isr.Lease]string // guarded by mu
+	tokens map[store.Lease]string // guarded by mu
 }
 
 // A note travels in the context of a call of the store down to the gate, and
@@ -54,11 +54,11 @@ type witnessed struct {
 	seq   int64
 }
 
-// Read implements [isr.MetaStore].
-func (m *witness) Read(ctx context.Context, pk string) (isr.Record, error) {
+// Read implements [store.MetaStore].
+func (m *witness) Read(ctx context.Context, pk string) (store.Record, error) {
 	ctx, n := withNote(ctx)
 	rec, err := m.MetaStore.Read(ctx, pk)
-	m.life.w.learn(m.life, m.life.w.pageOf(pk), rec.Cover.HardSeq)
+	m.life.w.learn(m.life, m.life.w.pageOf(pk), rec.Purges.HardSeq)
 	if err == nil && !isAside(ctx) {
 		m.life.w.noteRead(m.life, m.life.w.pageOf(pk), int(n.index.Load()))
 	}
@@ -67,14 +67,14 @@ func (m *witness) Read(ctx context.Context, pk string) (isr.Record, error) {
 }
 
 // open gives a record the fence that the store knows.
-func open(read isr.Record) (isr.Record, witnessed) {
+func open(read store.Record) (store.Record, witnessed) {
 	w, _ := read.Fence.(witnessed)
 	read.Fence = w.fence
 	return read, w
 }
 
-// Acquire implements [isr.MetaStore].
-func (m *witness) Acquire(ctx context.Context, pk string, d time.Duration, claim *isr.Claim) (isr.Lease, error) {
+// Acquire implements [store.MetaStore].
+func (m *witness) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
 	ctx, n := withNote(ctx)
 	// A collection would have its lease outlive a world that is fast.
 	l, err := m.MetaStore.Acquire(ctx, pk, min(d, m.life.w.pace.lease()), claim)
@@ -87,24 +87,24 @@ func (m *witness) Acquire(ctx context.Context, pk string, d time.Duration, claim
 	return l, err
 }
 
-func (m *witness) token(l isr.Lease) string {
+func (m *witness) token(l store.Lease) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.tokens[l]
 }
 
-// Refresh implements [isr.MetaStore].
-func (m *witness) Refresh(ctx context.Context, l isr.Lease) error {
+// Refresh implements [store.MetaStore].
+func (m *witness) Refresh(ctx context.Context, l store.Lease) error {
 	began := time.Now()
 	err := m.MetaStore.Refresh(ctx, l)
-	if errors.Is(err, isr.ErrLeaseLost) {
+	if errors.Is(err, store.ErrLeaseLost) {
 		m.life.w.happened(event{kind: leaseLost, life: m.life, page: m.life.w.pageOf(l.PK()), token: m.token(l), since: began, err: err})
 	}
 	return err
 }
 
-// Publish implements [isr.MetaStore].
-func (m *witness) Publish(ctx context.Context, l isr.Lease, read isr.Record, next isr.Entry, how isr.Publishing) (isr.Entry, error) {
+// Publish implements [store.MetaStore].
+func (m *witness) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	w := m.life.w
 	read, known := open(read)
 	token := m.token(l)
@@ -122,20 +122,20 @@ func (m *witness) Publish(ctx context.Context, l isr.Lease, read isr.Record, nex
 	return got, err
 }
 
-// BreakLease implements [isr.MetaStore].
-func (m *witness) BreakLease(ctx context.Context, read isr.Record) error {
+// BreakLease implements [store.MetaStore].
+func (m *witness) BreakLease(ctx context.Context, read store.Record) error {
 	read, _ = open(read)
 	return m.MetaStore.BreakLease(ctx, read)
 }
 
-// Rollback implements [isr.MetaStore].
-func (m *witness) Rollback(ctx context.Context, read isr.Record, to string, a isr.Assertion) (isr.Entry, error) {
+// Rollback implements [store.MetaStore].
+func (m *witness) Rollback(ctx context.Context, read store.Record, to string, a store.Assertion) (store.Entry, error) {
 	read, _ = open(read)
 	return m.MetaStore.Rollback(ctx, read, to, a)
 }
 
-// Pin implements [isr.MetaStore].
-func (m *witness) Pin(ctx context.Context, read isr.Record, a isr.Assertion) (isr.Entry, error) {
+// Pin implements [store.MetaStore].
+func (m *witness) Pin(ctx context.Context, read store.Record, a store.Assertion) (store.Entry, error) {
 	read, _ = open(read)
 	return m.MetaStore.Pin(ctx, read, a)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/facetheory/isr"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/localdynamo"
+	"github.com/facetheory/isr/store"
 )
 
 // host is where all pages are.
@@ -64,7 +65,7 @@ type world struct {
 // A page is one cache key, with what is known of it.
 type page struct {
 	path      string
-	key       isr.Key
+	key       store.Key
 	pk        string
 	rows      partition     // as last read
 	lockMoved time.Time     // when LOCK was found to have changed last
@@ -121,9 +122,9 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 	}
 	for i := range 1 + w.rng.IntN(3) {
 		path := "/" + string(rune('a'+i))
-		key := isr.Key{Text: host + path}
+		key := store.Key{Text: host + path}
 		w.pages = append(w.pages, &page{
-			path: path, key: key, pk: isr.HashedPartition(key), rows: make(partition),
+			path: path, key: key, pk: store.HashedPartition(key), rows: make(partition),
 			versions: make(map[int64]string), never: make(map[string]bool),
 			demands: make(map[string]*demand),
 		})

@@ -1,0 +1,211 @@
+package isr
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
+)
+
+// read asks the store for the record of a key, and says when that was. From here on
+// this process serves nobody what it knows to be purged.
+func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
+	at := reading{began: time.Now()}
+	rec, err := c.meta.Read(ctx, pk)
+	at.ended = time.Now()
+	if err != nil {
+		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)
+	}
+	rec.Purges = c.marks.lasting(rec.Purges)
+	// Those who put a page into memory look for what was learnt afterwards: either
+	// they see this, or this sees their page.
+	c.flights.learn(k, rec.Purges)
+	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
+	if p := c.memory.get(k); p != nil && (withdrawn || store.Freshness(&p.entry, p.cover.Merge(rec.Purges), c.now()) == store.Purged) {
+		c.reload(k)
+	}
+	return rec, at, nil
+}
+
+// maxLookUps bounds the reads of this process that searches have under way, beside
+// those under a lease. After a gap in the log each page in memory is read again when it
+// is asked for, and all may be asked for at once: the table, and the connections to it,
+// are not to bear that in one moment.
+const maxLookUps = 128
+
+// lookUp is read, once there is room for it. Whoever waits for that waits for the store:
+// the patience of visitors runs, and a place is not waited for longer than a read takes.
+func (s *search) lookUp(ctx context.Context) (store.Record, error) {
+	timer := time.NewTimer(tableTimeout)
+	defer timer.Stop()
+	select {
+	case s.c.lookUps <- struct{}{}:
+		defer func() { <-s.c.lookUps }()
+		return s.read(ctx)
+	case <-timer.C:
+		return store.Record{}, fmt.Errorf("reading %s: %d other reads are under way: %w", s.key, maxLookUps, errStoreSlow)
+	case <-ctx.Done():
+		return store.Record{}, context.Cause(ctx)
+	}
+}
+
+// read is that of the cache, made again if the page was reloaded meanwhile.
+func (s *search) read(ctx context.Context) (rec store.Record, err error) {
+	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
+		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
+			return store.Record{}, err
+		}
+	}
+	if rec.Malformed != nil {
+		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
+	}
+	if e := rec.Entry; e != nil && e.Foreign {
+		// Another service's row says nothing of a stale window: the route does.
+		foreign := *e
+		foreign.Stale = s.route.projector.stale
+		rec.Entry = &foreign
+	}
+	if s.ended = s.endedHere(rec.Entry); s.ended {
+		gone := *rec.Entry
+		gone.Withdrawn = true
+		rec.Entry = &gone
+	}
+	rec.Purges = s.f.known(rec.Purges)
+	s.f.found(rec)
+	return rec, nil
+}
+
+// keep puts a page that was just read, or published, into memory. If it is not
+// clear whether others were served a newer one, or will be served an older one, the
+// page is reloaded: nobody who comes after them goes back. ErrPurged: it is not to
+// be served, since it was purged meanwhile.
+func (s *search) keep(p *page) error {
+	clear := s.c.memory.put(p, s.f)
+	known := s.f.known(p.cover)
+	if !clear || known.Seq > p.cover.Seq {
+		s.c.reload(p.key)
+	}
+	if store.Freshness(&p.entry, known, s.c.now()) == store.Purged {
+		return store.ErrPurged
+	}
+	return nil
+}
+
+// load makes a page of the record that was read last, with the body from memory where
+// that is, be it of a page that was dropped, and keeps it in memory. ErrPurged: it was
+// purged meanwhile.
+func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
+	e := rec.Entry
+	if p := s.c.memory.get(s.key); p != nil && sameEntry(&p.entry, e) && p.cover == rec.Purges && !s.c.follower.late(p, s.c.now()) {
+		return p, nil
+	}
+	var p *page
+	if last := s.c.memory.last(s.key); last != nil && sameBody(&last.entry, e) {
+		p = last.renew(*e, rec.Purges, s.latest)
+	} else {
+		body, err := s.body(ctx, rec)
+		if err != nil {
+			return nil, err
+		}
+		p = newPage(s.key, *e, rec.Purges, s.latest, body)
+	}
+	return p, s.keep(p)
+}
+
+// body reads the body of a record. One that cannot be read for good counts as
+// missing, so that the page is rendered and published with another; but not while
+// the page is pinned: it may be readable again, and the pin would be lost.
+func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
+	e := rec.Entry
+	if !e.Foreign && e.BodyKey == s.noBody {
+		return nil, fmt.Errorf("%w: %s, as was found before", ErrNoBody, e.BodyKey)
+	}
+	body, err := s.c.readBody(ctx, e)
+	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
+		err = fmt.Errorf("%w: %w", ErrNoBody, err)
+	}
+	if errors.Is(err, ErrNoBody) {
+		s.c.log.Warn("an entry without its body counts as missing", "key", s.key.String(), "body", e.BodyKey, "error", err)
+	}
+	return body, err
+}
+
+// sameBody says that two entries have the same immutable body. Other services may
+// write new content under an old key; this package never does.
+func sameBody(a, b *store.Entry) bool {
+	return !a.Foreign && !b.Foreign && a.BodyKey == b.BodyKey && a.SHA256 == b.SHA256
+}
+
+// sameEntry says whether two readings are of one generation, unchanged.
+func sameEntry(a, b *store.Entry) bool {
+	return a.Version == b.Version && a.GenerationID == b.GenerationID && a.Foreign == b.Foreign &&
+		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
+}
+
+var (
+	// errUnreadable: a body is there, and the store answers, but it cannot be read.
+	errUnreadable = errors.New("the body cannot be read")
+	// errBeyondLimit: a body is there, of a node with a larger Config.MaxBody.
+	errBeyondLimit = errors.New("the body is larger than this node keeps")
+)
+
+const (
+	// bodyReads is how often a body is read before it counts as unreadable.
+	bodyReads = 3
+	// firstReread is the mean pause before it is read again, which then doubles.
+	firstReread = 50 * time.Millisecond
+)
+
+// readBody reads and checks the body of an entry. A read that fails is repeated, as
+// long as the store answers otherwise. ErrNoBody: the body is gone, or not what was
+// published. errUnreadable: every read failed, and the body is there. errBeyondLimit: it
+// is there and not read. Other errors say nothing of the body: the store does not answer,
+// or denies access.
+func (c *Cache) readBody(ctx context.Context, e *store.Entry) ([]byte, error) {
+	for attempt := 1; ; attempt++ {
+		body, err := c.readBodyOnce(ctx, e)
+		if err == nil || errors.Is(err, ErrNoBody) || errors.Is(err, errBeyondLimit) || errors.Is(err, store.ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
+			return body, err
+		}
+		if _, outage := c.bodies.Stat(ctx, e.BodyKey); outage != nil {
+			return nil, err
+		}
+		if attempt == bodyReads {
+			return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		if backoff.Wait(ctx, c.jitter(backoff.Exponential(firstReread, time.Second, attempt-1))) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Cache) readBodyOnce(ctx context.Context, e *store.Entry) ([]byte, error) {
+	rd, length, err := c.bodies.Open(ctx, e.BodyKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
+		return nil, fmt.Errorf("%w: %w", ErrNoBody, err)
+	case err != nil:
+		return nil, fmt.Errorf("opening the body %s: %w", e.BodyKey, err)
+	}
+	defer func() { _ = rd.Close() }() // read only
+	if !e.Foreign && length != e.Length {
+		return nil, fmt.Errorf("%w: %s has %d bytes, %d were published", ErrNoBody, e.BodyKey, length, e.Length)
+	}
+	if length > c.cfg.MaxBody {
+		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are read (Config.MaxBody)", errBeyondLimit, e.BodyKey, length, c.cfg.MaxBody)
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(rd, body); err != nil {
+		return nil, fmt.Errorf("reading the body %s: %w", e.BodyKey, err)
+	}
+	if sum := sha256.Sum256(body); !e.Foreign && hex.EncodeToString(sum[:]) != e.SHA256 {
+		return nil, fmt.Errorf("%w: %s does not have the published content", ErrNoBody, e.BodyKey)
+	}
+	return body, nil
+}

@@ -1,0 +1,227 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
+)
+
+// A brokenDisk cannot read one body, though it is there.
+type brokenDisk struct {
+	store.BodyStore
+	broken string // key
+	left   int    // how many more reads fail; negative: all
+	down   bool   // the whole store does not answer
+}
+
+var errDown = errors.New("the bodies cannot be reached")
+
+func (b *brokenDisk) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	if b.down {
+		return nil, 0, errDown
+	}
+	rd, length, err := b.BodyStore.Open(ctx, key)
+	if err == nil && key == b.broken && b.left != 0 {
+		b.left--
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(rd, 3), failingReader{}), rd}, length, nil
+	}
+	return rd, length, err
+}
+
+func (b *brokenDisk) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
+	if b.down {
+		return store.BodyInfo{}, errDown
+	}
+	return b.BodyStore.Stat(ctx, key)
+}
+
+func (b *brokenDisk) Put(ctx context.Context, key string, body []byte) error {
+	if b.down {
+		return errDown
+	}
+	return b.BodyStore.Put(ctx, key, body)
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, syscall.EIO }
+
+// unchanging answers with the same content whenever it is asked.
+func unchanging(w http.ResponseWriter, _ *http.Request, _ int64) {
+	w.Header().Set("Cache-Control", "s-maxage=600")
+	fmt.Fprint(w, "the same")
+}
+
+func (p *peer) entry(t *testing.T) store.Entry {
+	t.Helper()
+	rec, err := p.store.Read(t.Context(), store.HashedPartition(page))
+	if err != nil || rec.Entry == nil {
+		t.Fatalf("the entry: %v, %v", rec.Entry, err)
+	}
+	return *rec.Entry
+}
+
+// storedPage is a page of a node that is the same whenever it is rendered.
+func storedPage(t *testing.T) (tb *table, origin *site, a *peer) {
+	t.Helper()
+	tb, origin = newTable(t), newSite()
+	origin.answers(unchanging)
+	a = tb.peer("a", isr.Route{}, origin, nil)
+	get(a, "/")
+	return tb, origin, a
+}
+
+// A body that is there and cannot be read is replaced by a new one, be its content
+// the same: the page heals.
+func TestUnreadableBodiesHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site, a := storedPage(t)
+		before := a.entry(t)
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: before.BodyKey, left: -1}
+		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
+		expect(t, get(b, "/"), "the same", "isr; fwd=miss; fwd-status=200; stored")
+		if after := a.entry(t); after.BodyKey == before.BodyKey {
+			t.Error("the entry names the unreadable body still")
+		}
+		c := tb.peerOn(disk, "c", isr.Route{}, site, nil)
+		expect(t, get(c, "/"), "the same", "isr; hit")
+		if n := site.renders.Load(); n != 2 {
+			t.Errorf("%d renders, want 2", n)
+		}
+	})
+}
+
+// A read that breaks off once is repeated.
+func TestBrokenReadsAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site, a := storedPage(t)
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: a.entry(t).BodyKey, left: 2}
+		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
+		expect(t, get(b, "/"), "the same", "isr; hit")
+	})
+}
+
+// While no body can be read at all nothing is known of any of them: no page is
+// published anew for that.
+func TestOutageOfBodiesDamagesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site, a := storedPage(t)
+		before := a.entry(t)
+		disk := &brokenDisk{BodyStore: tb.bodies, down: true}
+		b := tb.peerOn(disk, "b", isr.Route{}, site, nil)
+		if got := get(b, "/"); got.Code != http.StatusOK || strings.Contains(got.status(), "stored") {
+			t.Errorf("during the outage: %d %q", got.Code, got.status())
+		}
+		time.Sleep(10 * time.Second)
+		disk.down = false
+		expect(t, get(b, "/"), "the same", "isr; hit")
+		if after := a.entry(t); after.GenerationID != before.GenerationID {
+			t.Error("the page was published again")
+		}
+	})
+}
+
+// A pin is not overridden because its body cannot be read: it may be readable
+// again. One that is damaged is certainly lost.
+func TestPinsOutlastReadErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		pinned, err := a.Rollback(t.Context(), page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: pinned.BodyKey, left: -1}
+		b := tb.peerOn(disk, "b", withHistory, site, nil)
+		get(b, "/")
+		if after := a.entry(t); after.GenerationID != pinned.GenerationID {
+			t.Errorf("generation %s was published over the pin of %s", after.GenerationID, pinned.GenerationID)
+		}
+		time.Sleep(time.Minute)
+		disk.left = 0
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+// Nor is a pin overridden that was made after the body could not be read.
+func TestLatePinsOutlastReadErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 1)
+		disk := &brokenDisk{BodyStore: tb.bodies, broken: a.entry(t).BodyKey, left: -1}
+		b := tb.peerOn(disk, "b", withHistory, site, nil)
+		b.store.acquire = func() {
+			b.store.acquire = nil
+			if _, err := a.Pin(t.Context(), page, time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+		pinned := a.entry(t)
+		get(b, "/")
+		if after := a.entry(t); after.GenerationID != pinned.GenerationID || after.PinnedUntil.IsZero() {
+			t.Errorf("generation %s was published over the pin of %s", after.GenerationID, pinned.GenerationID)
+		}
+	})
+}
+
+// A node whose limit is smaller than that of others does not keep their larger pages,
+// and does not take them for lost either: they are not rendered over while they are
+// fresh, and pins hold.
+func TestLargerBodiesOfOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		large := func(w http.ResponseWriter, r *http.Request, n int64) {
+			w.Header().Set("Cache-Control", "s-maxage=60")
+			fmt.Fprintf(w, "%d %s", n, strings.Repeat("x", 20_000))
+		}
+		site.answers(large)
+		a := tb.peer("a", withHistory, site, nil)
+		a.regenerate(t, 2)
+		b := tb.peer("b", withHistory, site, func(cfg *isr.Config) { cfg.MaxBody = 10_000 })
+		site.answers(cacheable) // what the origin has now would fit
+		expectPassed := func() {
+			t.Helper()
+			before := a.entry(t)
+			for range 2 {
+				if got := get(b, "/"); got.Code != http.StatusOK || got.status() != "isr; fwd=miss; fwd-status=200; detail=too-large" &&
+					got.status() != "isr; fwd=bypass; fwd-status=200; detail=too-large" {
+					t.Errorf("%d %q", got.Code, got.status())
+				}
+			}
+			if after := a.entry(t); after.GenerationID != before.GenerationID || !after.PinnedUntil.Equal(before.PinnedUntil) {
+				t.Errorf("generation %s was published over %s, pinned until %v", after.GenerationID, before.GenerationID, before.PinnedUntil)
+			}
+		}
+		expectPassed()
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(isr.DefaultPoll)
+		expectPassed()
+		if _, err := b.Regenerate(t.Context(), page); !errors.Is(err, store.ErrPinned) {
+			t.Errorf("Regenerate of the pinned page: %v", err)
+		}
+		if _, err := b.Unpin(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := get(b, "/"); !strings.Contains(got.status(), "stored") {
+			t.Errorf("a page that is not fresh: %q", got.status())
+		}
+	})
+}

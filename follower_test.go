@@ -1,0 +1,495 @@
+package isr_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/store"
+)
+
+// A peer is one node of a fleet whose pages have a history.
+type peer struct {
+	*isr.Cache
+	http.Handler
+	store *faultyStore
+}
+
+var withHistory = isr.Route{Name: "site", History: 5}
+
+func (tb *table) peer(name string, rt isr.Route, renderer http.Handler, change func(*isr.Config)) *peer {
+	return tb.peerOn(tb.bodies, name, rt, renderer, change)
+}
+
+func (tb *table) peerOn(bodies store.BodyStore, name string, rt isr.Route, renderer http.Handler, change func(*isr.Config)) *peer {
+	store := &faultyStore{MetaStore: tb.store(name)}
+	c := tb.nodeOn(store, bodies, change)
+	return &peer{Cache: c, Handler: c.Handler(rt, renderer), store: store}
+}
+
+// regenerate makes n generations of the page, a second apart.
+func (p *peer) regenerate(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		time.Sleep(time.Second)
+		if _, err := p.Regenerate(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// twoGenerations is a fleet in whose memories the second generation of the page is.
+func twoGenerations(t *testing.T, tb *table, nodes int, change func(*isr.Config)) []*peer {
+	t.Helper()
+	site := newSite()
+	peers := make([]*peer, nodes)
+	for i := range peers {
+		peers[i] = tb.peer(fmt.Sprint("node", i), withHistory, site, change)
+	}
+	peers[0].regenerate(t, 2)
+	for _, p := range peers {
+		expect(t, get(p, "/"), "/ rendered 2", "isr; hit")
+	}
+	return peers
+}
+
+func TestRollbackIsSeenEverywhereWithinAPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peers := twoGenerations(t, newTable(t), 3, nil)
+		e, err := peers[1].Rollback(t.Context(), page)
+		if err != nil || !e.PinnedUntil.Equal(store.Forever()) || !e.Expires.IsZero() || e.AssertedAt.IsZero() {
+			t.Fatalf("Rollback: %+v, %v", e, err)
+		}
+		expect(t, get(peers[1], "/"), "/ rendered 1", "isr; hit") // its own node knows at once
+		time.Sleep(isr.DefaultPoll)
+		for _, p := range peers {
+			if a := get(p, "/"); a.Body.String() != "/ rendered 1" || a.took > 0 {
+				t.Errorf("after a poll: %q after %v", a.Body, a.took)
+			}
+		}
+		time.Sleep(24 * time.Minute) // pinned, it does not age
+		for _, p := range peers {
+			expect(t, get(p, "/"), "/ rendered 1", "isr; hit; detail=pinned")
+		}
+
+		if e, err := peers[2].Unpin(t.Context(), page); err != nil || e.PinnedUntil.After(time.Now()) || e.Expires.IsZero() {
+			t.Fatalf("Unpin: %+v, %v", e, err)
+		}
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(peers[0], "/"), "/ rendered 1", "isr; hit; ttl=-")
+		time.Sleep(2 * time.Second)
+		expect(t, get(peers[0], "/"), "/ rendered 3", "isr; hit; ttl=")
+	})
+}
+
+// A read of the store that began before a rollback arrives after it: it is what its
+// visitor gets, and no one else.
+func TestOlderReadCannotSlipIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, b, early := rolledBackDuringRead(t, 10*time.Second)
+		time.Sleep(isr.DefaultPoll)
+		// Nobody joins the flight that has read too early, nor finds what it read.
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		expect(t, <-early, "/ rendered 2", "isr; hit")
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+// A purge that lands during a render is not lost, not even at the node that renders,
+// which has heard of it before it publishes: what it has rendered may be covered, and
+// is not served from memory. Package isrtest/simulator found that it was.
+func TestPurgeIsHeardDuringARender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		site.delay = 5 * time.Second
+		p := tb.peer("a", withHistory, site, nil)
+		waiting := make(chan answer)
+		go func() { waiting <- get(p, "/") }()
+		time.Sleep(time.Second)
+		tb.purge(page, 1)
+		tb.putLogRow(1, &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberM{
+			Value: map[string]types.AttributeValue{
+				"kind": &types.AttributeValueMemberS{Value: "reload"}, "key": &types.AttributeValueMemberS{Value: page.Text},
+			},
+		}}})
+		expect(t, <-waiting, "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
+		expect(t, get(p, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
+		expect(t, get(p, "/"), "/ rendered 2", "isr; hit")
+	})
+}
+
+// A page that became uncacheable, or fails, is remembered as such; a rollback
+// makes it a page again.
+func TestRollbackEndsWhatIsRememberedOfAPage(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
+		"uncacheable": func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Cache-Control", "private") },
+		"failing":     func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(500) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, site := newTable(t), newSite()
+				rt := withHistory
+				rt.Stale = -1
+				a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
+				a.regenerate(t, 2)
+				site.answers(answer)
+				time.Sleep(10 * time.Minute)
+				get(b, "/")
+				if _, err := a.Rollback(t.Context(), page); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(isr.DefaultPoll)
+				expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+			})
+		})
+	}
+}
+
+func TestUnreachableLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		peers := twoGenerations(t, tb, 2, nil)
+		a, b := peers[0], peers[1]
+		b.store.changes.Store(new(errors.New("the store is down")))
+		if _, err := a.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 1 {
+			t.Errorf("%d lines of the outage, want 1", n)
+		}
+		b.store.changes.Store(nil)
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
+		if n := strings.Count(tb.log.String(), "the log is read again"); n != 1 {
+			t.Errorf("%d lines of its end, want 1", n)
+		}
+	})
+}
+
+// Pages of tenants and of sites without them do not meet in the log.
+func TestRollbackOfATenantsPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, site := newTable(t), newSite()
+		rt := isr.Route{Name: "site", History: 3, TenantHeader: "X-Tenant"}
+		a, b := tb.peer("a", rt, site, nil), tb.peer("b", rt, site, nil)
+		for _, tenant := range []string{"acme", "other"} {
+			for range 2 {
+				if _, err := a.Regenerate(t.Context(), store.Key{Tenant: tenant, Text: page.Text}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			get(b, "/", "X-Tenant: "+tenant)
+		}
+		if _, err := a.Rollback(t.Context(), store.Key{Tenant: "acme", Text: page.Text}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(isr.DefaultPoll)
+		expect(t, get(b, "/", "X-Tenant: acme"), "/ rendered 1", "isr; hit")
+		before := b.store.reads.Load()
+		expect(t, get(b, "/", "X-Tenant: other"), "/ rendered 4", "isr; hit")
+		if b.store.reads.Load() != before {
+			t.Error("another tenant's page was dropped from memory")
+		}
+	})
+}
+
+// Whoever may have missed something drops all it has. Of the log there is the row
+// of a pin, at sequence 1, before all this happens.
+func TestLostTrackOfTheLog(t *testing.T) {
+	const logLife = 10 * time.Minute
+	for _, tt := range []struct {
+		name   string
+		happen func(t *testing.T, tb *table, b *peer, clock *atomic.Int64)
+		says   string
+	}{
+		{"a gap", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.putLog(3)
+		}, "has a gap"},
+		{"a row that cannot be read", func(_ *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.putLogRow(2, &types.AttributeValueMemberS{Value: "all"})
+			tb.putSequence(2)
+		}, "LOG#00000000000000000002"},
+		{"its end was trimmed", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.putSequence(2)
+		}, "end of the log is missing"},
+		{"the table was replaced", func(t *testing.T, tb *table, _ *peer, _ *atomic.Int64) {
+			tb.deleteRow("PURGE", fmt.Sprintf("LOG#%020d", 1))
+			tb.putSequence(0)
+		}, "shorter than it was"},
+		{"an outage", func(_ *testing.T, _ *table, b *peer, _ *atomic.Int64) {
+			b.store.changes.Store(new(errors.New("the store is down")))
+			time.Sleep(logLife/2 + time.Minute)
+			b.store.changes.Store(nil)
+		}, "not read for too long"},
+		{"the machine slept", func(_ *testing.T, _ *table, _ *peer, clock *atomic.Int64) {
+			clock.Store(int64(logLife))
+		}, "not read for too long"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(t)
+				var ahead atomic.Int64
+				b := twoGenerations(t, tb, 1, func(cfg *isr.Config) {
+					cfg.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+					cfg.LogLife = logLife
+				})[0]
+				if _, err := b.Pin(t.Context(), page, 0); err != nil { // so that it does not age
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				get(b, "/")
+				before := b.store.reads.Load()
+				get(b, "/")
+				if b.store.reads.Load() != before {
+					t.Fatal("the page is not in memory")
+				}
+				tt.happen(t, tb, b, &ahead)
+				time.Sleep(2 * time.Minute)
+				if !strings.Contains(tb.log.String(), tt.says) {
+					t.Errorf("the log does not say %q", tt.says)
+				}
+				before = b.store.reads.Load()
+				get(b, "/")
+				time.Sleep(time.Second)
+				if b.store.reads.Load() == before {
+					t.Error("the page was served from memory")
+				}
+				if n := strings.Count(tb.log.String(), "all pages are read anew"); n != 1 {
+					t.Errorf("memory was dropped %d times, want once", n)
+				}
+			})
+		})
+	}
+}
+
+// Somebody writes rows behind the end of the log: no page is dropped for them, and
+// what happens after that is seen as ever.
+func TestStrayRowsOfTheLog(t *testing.T) {
+	for name, stray := range map[string]struct {
+		seq     int64
+		targets types.AttributeValue
+	}{
+		"malformed, next":    {1, &types.AttributeValueMemberS{Value: "all"}},
+		"malformed, later":   {100, &types.AttributeValueMemberS{Value: "all"}},
+		"well formed, next":  {1, &types.AttributeValueMemberL{Value: []types.AttributeValue{reloadOf(page.Text)}}},
+		"well formed, later": {100, &types.AttributeValueMemberL{Value: []types.AttributeValue{reloadOf(page.Text)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable(t)
+				peers := twoGenerations(t, tb, 2, nil)
+				a, b := peers[0], peers[1]
+				tb.putLogRow(stray.seq, stray.targets)
+				time.Sleep(10 * time.Second)
+				before := b.store.reads.Load()
+				expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
+				if b.store.reads.Load() != before {
+					t.Error("the page was dropped from memory")
+				}
+				if n := strings.Count(tb.log.String(), "a row is ignored"); n != len(peers) {
+					t.Errorf("%d lines about the row, want one of each node", n)
+				}
+				versions, err := a.Versions(t.Context(), page)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for number, v := range slices.Backward(versions) { // the newest is first
+					if _, err := a.Rollback(t.Context(), page, isr.RollbackTo(v.GenerationID)); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(isr.DefaultPoll)
+					expect(t, get(b, "/"), fmt.Sprint("/ rendered ", len(versions)-number), "isr; hit")
+				}
+			})
+		})
+	}
+}
+
+// A sequence that cannot be read is asked for once a minute, and the log in between:
+// rows that may be news are heeded.
+func TestUnreadableSequence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		b := twoGenerations(t, tb, 1, nil)[0]
+		if _, err := b.Pin(t.Context(), page, 0); err != nil { // so that it does not age
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		get(b, "/")
+		b.store.sequence.Store(new(errors.New("row SEQ is malformed")))
+		time.Sleep(2*time.Minute + 10*time.Second)
+		before := b.store.reads.Load()
+		get(b, "/")
+		if b.store.reads.Load() != before {
+			t.Fatal("the page is not in memory")
+		}
+		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 2 {
+			t.Errorf("%d lines of the sequence in two minutes, want 2", n)
+		}
+		tb.putLogRow(2, &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberM{Value: map[string]types.AttributeValue{
+			"kind": &types.AttributeValueMemberS{Value: "reload"}, "key": &types.AttributeValueMemberS{Value: page.Text},
+		}}}})
+		time.Sleep(isr.DefaultPoll)
+		get(b, "/")
+		if b.store.reads.Load() == before {
+			t.Error("the page was served from memory")
+		}
+	})
+}
+
+func TestPollInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		for _, tt := range []struct {
+			poll     time.Duration
+			from, to int64 // polls in a minute
+		}{
+			{0, 240, 300},
+			{10 * time.Second, 6, 8},
+			{-1, 0, 0},
+		} {
+			p := tb.peer("a", isr.Route{}, newSite(), func(cfg *isr.Config) { cfg.Poll = tt.poll })
+			time.Sleep(time.Second)
+			before := p.store.polls.Load()
+			time.Sleep(time.Minute)
+			if n := p.store.polls.Load() - before; n < tt.from || n > tt.to {
+				t.Errorf("%v: %d polls in a minute, want %d to %d", tt.poll, n, tt.from, tt.to)
+			}
+			if err := p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before = p.store.polls.Load()
+			time.Sleep(time.Minute)
+			if n := p.store.polls.Load() - before; n != 0 {
+				t.Errorf("%d polls after Close", n)
+			}
+		}
+		for _, poll := range []time.Duration{time.Millisecond, time.Hour} {
+			if _, err := isr.New(tb.store("a"), tb.bodies, isr.Config{Poll: poll}); err == nil {
+				t.Errorf("a poll interval of %v is accepted", poll)
+			}
+		}
+	})
+}
+
+// Without the log a node is alone, and knows what it does itself.
+func TestAloneWithoutTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := twoGenerations(t, newTable(t), 1, func(cfg *isr.Config) { cfg.Poll = -1 })[0]
+		if _, err := p.Rollback(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, get(p, "/"), "/ rendered 1", "isr; hit")
+	})
+}
+
+// rolledBackDuringRead has a node roll the page back while another one, b, reads a body
+// that takes a delay. early is what the visitor of b gets whose request began that read.
+func rolledBackDuringRead(t *testing.T, delay time.Duration) (tb *table, b *peer, early chan answer) {
+	t.Helper()
+	tb, site := newTable(t), newSite()
+	a := tb.peer("a", withHistory, site, nil)
+	a.regenerate(t, 2)
+	slow := &slowBodies{BodyStore: tb.bodies}
+	b = tb.peerOn(slow, "b", withHistory, site, func(cfg *isr.Config) { cfg.StoreTimeout = 24 * time.Hour })
+	time.Sleep(time.Second)
+
+	slow.delay.Store(int64(delay))
+	early = make(chan answer)
+	go func() { early <- get(b, "/") }()
+	time.Sleep(time.Second)
+	slow.delay.Store(0)
+	if _, err := a.Rollback(t.Context(), page); err != nil {
+		t.Fatal(err)
+	}
+	return tb, b, early
+}
+
+// slowBodies opens bodies late.
+type slowBodies struct {
+	store.BodyStore
+	delay atomic.Int64
+}
+
+func (s *slowBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	time.Sleep(time.Duration(s.delay.Load()))
+	return s.BodyStore.Open(ctx, key)
+}
+
+// putLog writes a row of the log, and the sequence, as another node would.
+func (tb *table) putLog(seq int64) {
+	tb.putLogRow(seq, &types.AttributeValueMemberL{})
+	tb.putSequence(seq)
+}
+
+// putLogRow writes a row of the log alone.
+func (tb *table) putLogRow(seq int64, targets types.AttributeValue) {
+	tb.putRow(map[string]types.AttributeValue{
+		"pk":      &types.AttributeValueMemberS{Value: "PURGE"},
+		"sk":      &types.AttributeValueMemberS{Value: fmt.Sprintf("LOG#%020d", seq)},
+		"targets": targets,
+		"ttl":     &types.AttributeValueMemberN{Value: fmt.Sprint(time.Now().Add(time.Hour).Unix())},
+	})
+}
+
+func (tb *table) putSequence(seq int64) {
+	tb.putRow(map[string]types.AttributeValue{
+		"pk":  &types.AttributeValueMemberS{Value: "PURGE"},
+		"sk":  &types.AttributeValueMemberS{Value: "SEQ"},
+		"seq": &types.AttributeValueMemberN{Value: fmt.Sprint(seq)},
+	})
+}
+
+func (tb *table) deleteRow(pk, sk string) {
+	tb.t.Helper()
+	_, err := tb.db.DeleteItem(tb.t.Context(), &dynamodb.DeleteItemInput{TableName: aws.String(tableName), Key: map[string]types.AttributeValue{
+		"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: sk},
+	}})
+	if err != nil {
+		tb.t.Fatal(err)
+	}
+}
+
+// A poll that finds a change reads SEQ and the log once more, and no page that the
+// change is not about.
+func TestCostOfAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable(t)
+		peers := twoGenerations(t, tb, 2, nil)
+		log := peers[1].store
+		time.Sleep(5 * time.Second)
+		polls, sequences := log.polls.Load(), log.sequences.Load()
+		time.Sleep(10 * time.Second)
+		quiet := log.polls.Load() - polls
+		if n := log.sequences.Load() - sequences; n != 0 {
+			t.Errorf("SEQ was read %d times while nothing happened", n)
+		}
+		began := time.Now()
+		polls, sequences = log.polls.Load(), log.sequences.Load()
+		if _, err := peers[0].Pin(t.Context(), page, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Second - time.Since(began))
+		if n := log.polls.Load() - polls - quiet; n > 3 { // jitter makes two more or less
+			t.Errorf("the log was read %d times more than without the change", n)
+		}
+		if n := log.sequences.Load() - sequences; n != 1 {
+			t.Errorf("SEQ was read %d times for a change, want once", n)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package canonical
+
+import (
+	"cmp"
+	"encoding/hex"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Host returns the one form of a host that keys have, and whether s is a
+// host at all: a registered name or an IP address in brackets or dotted, with or
+// without a port (RFC 3986, section 3.2.2). Letters are lower case, a trailing dot
+// and the default ports 80 and 443 are dropped (a key has no scheme, and so either
+// is), a port has no leading zeros. At most 260 bytes.
+func Host(s string) (string, bool) {
+	name, port, ok := splitHost(s)
+	if !ok || len(s) > maxHostLength {
+		return "", false
+	}
+	if name[0] == '[' {
+		address, err := netip.ParseAddr(name[1 : len(name)-1])
+		if err != nil || !address.Is6() || address.Zone() != "" {
+			return "", false
+		}
+	} else if name, ok = canonicalName(name); !ok {
+		return "", false
+	}
+	name = strings.ToLower(name)
+	if port == "" || port == "80" || port == "443" {
+		return name, true
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return "", false
+	}
+	if len(name)+1+len(port) == len(s) && strings.HasPrefix(s, name) {
+		return s, true // the common case, without an allocation
+	}
+	return name + ":" + port, true
+}
+
+// maxHostLength bounds a host with its port, in bytes: the longest name that DNS
+// has, and room for a dot and a port.
+const maxHostLength = 260
+
+// splitHost takes a host apart. The name is not empty, and the brackets of an IPv6
+// address belong to it. An empty port is none (RFC 3986, section 3.2.3).
+func splitHost(s string) (name, port string, ok bool) {
+	if strings.HasPrefix(s, "[") {
+		end := strings.IndexByte(s, ']')
+		if end < 0 {
+			return "", "", false
+		}
+		rest := s[end+1:]
+		if rest != "" && rest[0] != ':' {
+			return "", "", false
+		}
+		return s[:end+1], strings.TrimPrefix(rest, ":"), true
+	}
+	name, port, _ = strings.Cut(s, ":")
+	return name, port, name != ""
+}
+
+// canonicalName drops the trailing dot of a name. It is false for text with other
+// characters than names have.
+func canonicalName(name string) (string, bool) {
+	name = strings.TrimSuffix(name, ".")
+	if name == "" || name[0] == '.' || name[len(name)-1] == '.' || strings.Contains(name, "..") {
+		return "", false
+	}
+	for i := range len(name) {
+		if c := name[i]; !IsAlphanumeric(c) && c != '-' && c != '.' && c != '_' {
+			return "", false
+		}
+	}
+	return name, true
+}
+
+// Path brings percent-encoding to the one form of RFC 3986, section
+// 6.2.2: upper-case digits, nothing encoded that need not be. It is false for a
+// path that does not begin with a slash or is badly encoded.
+func Path(path string) (string, bool) {
+	if path == "" || path[0] != '/' {
+		return "", false
+	}
+	canonical := true
+	for i := range len(path) {
+		c := path[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("#?\"<>\\^`{|}", c) >= 0 {
+			return "", false
+		}
+		canonical = canonical && c != '%'
+	}
+	if canonical {
+		return path, true
+	}
+	var b strings.Builder
+	b.Grow(len(path))
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' {
+			b.WriteByte(path[i])
+			continue
+		}
+		if i+2 >= len(path) {
+			return "", false
+		}
+		var c [1]byte
+		if _, err := hex.Decode(c[:], []byte(path[i+1:i+3])); err != nil {
+			return "", false
+		}
+		if isUnreserved(c[0]) {
+			b.WriteByte(c[0])
+		} else {
+			b.WriteByte('%')
+			b.WriteString(strings.ToUpper(path[i+1 : i+3]))
+		}
+		i += 2
+	}
+	return b.String(), true
+}
+
+// A ParameterUse is what the projection does with a query parameter.
+type ParameterUse int
+
+const (
+	Unknown ParameterUse = iota // nobody declared it
+	InKey
+	Dropped
+)
+
+// Query keeps the parameters that belong to the key, percent-encoded,
+// sorted by name. Parameters of one name keep their order, because it may carry
+// meaning to the renderer, which is given the query in this form. It is false
+// for a query with an unknown parameter or bad encoding.
+func Query(raw string, use func(name string) ParameterUse) (string, bool) {
+	if raw == "" {
+		return "", true
+	}
+	type pair struct{ name, text string }
+	var pairs []pair
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		rawName, rawValue, hasValue := strings.Cut(part, "=")
+		name, err := url.QueryUnescape(rawName)
+		if err != nil || strings.Contains(part, ";") {
+			return "", false // some servers split at ';': not ours to guess
+		}
+		switch use(name) {
+		case Unknown:
+			return "", false
+		case Dropped:
+			continue
+		}
+		value, err := url.QueryUnescape(rawValue)
+		if err != nil {
+			return "", false
+		}
+		p := pair{name: EscapeQuery(name)}
+		p.text = p.name
+		if hasValue {
+			p.text += "=" + EscapeQuery(value)
+		}
+		pairs = append(pairs, p)
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(a.name, b.name) })
+	var b strings.Builder
+	for i, p := range pairs {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(p.text)
+	}
+	return b.String(), true
+}
+
+// EscapeQuery percent-encodes all but unreserved characters.
+func EscapeQuery(s string) string {
+	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
+}
+
+func IsAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// isUnreserved is RFC 3986, section 2.3.
+func isUnreserved(c byte) bool {
+	return IsAlphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~'
+}

@@ -1,0 +1,125 @@
+package httpcache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+const (
+	// Bodies outside these bounds, in bytes, are not compressed: below, it saves
+	// nothing; above, it would hold up the publish.
+	minGzip = 1 << 10
+	maxGzip = 4 << 20
+)
+
+// ErrTooLarge: a body grew past the bound while it was read or decoded.
+var ErrTooLarge = errors.New("the body is too large")
+
+// Decodable: pages are asked for without a content coding, and stored
+// without one. A renderer that sends gzip all the same is decoded.
+func Decodable(lines []string) bool {
+	switch strings.ToLower(strings.Join(lines, ",")) {
+	case "", "identity", "gzip", "x-gzip":
+		return true
+	}
+	return false
+}
+
+// Decode undoes a coding that Decodable allowed, bounded to limit bytes.
+// What it returns is to be kept: it holds no more room than it needs.
+func Decode(coding string, body []byte, limit int64) ([]byte, error) {
+	if coding == "" || strings.EqualFold(coding, "identity") {
+		return fitted(body), nil
+	}
+	zr, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("decoding the body: %w", err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(zr, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("decoding the body: %w", err)
+	}
+	if int64(len(plain)) > limit {
+		return nil, ErrTooLarge
+	}
+	return fitted(plain), nil
+}
+
+// Gzip compresses a body for visitors who accept that; nil where it does
+// not pay.
+func Gzip(contentType string, body []byte) []byte {
+	if len(body) < minGzip || len(body) > maxGzip || !Compressible(contentType) {
+		return nil
+	}
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	// Writes to a bytes.Buffer do not fail.
+	_, _ = zw.Write(body)
+	_ = zw.Close()
+	if b.Len() > len(body)*9/10 {
+		return nil
+	}
+	return fitted(b.Bytes())
+}
+
+// fitted returns the content of a buffer that grew, in a slice of its size, to be
+// kept for long.
+func fitted(b []byte) []byte {
+	if cap(b)-len(b) <= len(b)/16 {
+		return b
+	}
+	return bytes.Clone(b)
+}
+
+func Compressible(contentType string) bool {
+	t, _, _ := strings.Cut(contentType, ";")
+	t = strings.ToLower(strings.TrimSpace(t))
+	if strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "+xml") {
+		return true
+	}
+	switch t {
+	case "application/json", "application/javascript", "application/xml", "application/wasm",
+		"application/manifest+json", "image/svg+xml", "application/vnd.ms-fontobject", "font/ttf", "font/otf":
+		return true
+	}
+	return false
+}
+
+// AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3) without
+// allocating: gzip named, or a star, with a weight that is not zero.
+func AcceptsGzip(lines []string) bool {
+	star := false
+	for _, line := range lines {
+		for len(line) > 0 {
+			var member string
+			member, line, _ = strings.Cut(line, ",")
+			coding, params, _ := strings.Cut(member, ";")
+			coding = strings.TrimSpace(coding)
+			switch {
+			case strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip"):
+				return weight(params) > 0
+			case coding == "*":
+				star = weight(params) > 0
+			}
+		}
+	}
+	return star
+}
+
+func weight(params string) float64 {
+	params = strings.TrimSpace(params)
+	if len(params) < 2 || (params[0] != 'q' && params[0] != 'Q') || params[1] != '=' {
+		return 1
+	}
+	q, err := strconv.ParseFloat(params[2:], 64)
+	if err != nil {
+		return 0
+	}
+	return q
+}

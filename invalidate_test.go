@@ -1,0 +1,58 @@
+package isr
+
+import (
+	"testing"
+	"time"
+
+	"github.com/facetheory/isr/store"
+)
+
+// Once the node knows where the log is, nothing is served from memory that was read
+// before.
+func TestNothingIsServedFromBelowTheFloor(t *testing.T) {
+	start := time.Now()
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	var f floor
+	if f.above(at(1)) {
+		t.Error("what is read before the log is known is not to be served")
+	}
+	f.raise(at(2))
+	if !f.above(at(1)) || f.above(at(2)) {
+		t.Error("what is read once the log is known is to be served, and nothing before")
+	}
+	if f.crossed(reading{at(0), at(1)}) || !f.crossed(reading{at(1), at(3)}) || f.crossed(reading{at(2), at(3)}) {
+		t.Error("only a read that was under way when the floor was raised has crossed it")
+	}
+}
+
+// A reload is remembered by the flights of its page that are under way, and by
+// nothing else: what is reloaded in a burst takes no memory, and is not forgotten
+// before the last read that it overtook has ended.
+func TestReloadsAreRememberedByFlights(t *testing.T) {
+	start := time.Now()
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	page, other := store.Key{Text: "h/"}, store.Key{Text: "h/other"}
+	c := &Cache{memory: &memory{}, unpublished: &unpublishedPages{}, negative: testNegativeCache(t, 1<<20)}
+	c.flights = flights{byKey: make(map[store.Key]*flight), flying: make(map[store.Key][]*flight)}
+	land := make(chan struct{})
+	f, _ := c.flights.join(&search{key: page}, func(*flight) outcome { <-land; return outcome{} })
+
+	c.reload(other) // of which nothing is under way
+	if f.overtaken(at(-1)) {
+		t.Error("the reload of another page overtakes the flight")
+	}
+	c.reload(page)
+	if !f.overtaken(at(-1)) || f.overtaken(at(1)) {
+		t.Error("the flight's reads are to be overtaken that began before the reload, and no others")
+	}
+	next, began := c.flights.join(&search{key: page}, func(*flight) outcome { return outcome{} })
+	if !began || next.overtaken(at(-1)) {
+		t.Error("a flight that begins after the reload has nothing to do with it")
+	}
+	close(land)
+	<-f.done
+	<-next.done
+	if n := len(c.flights.flying); n != 0 {
+		t.Errorf("%d pages are remembered once all flights have landed", n)
+	}
+}

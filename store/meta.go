@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// A MetaStore holds the metadata, leases and purge state of all pages. Consumers ask for
+// the part that they use; a store implements all of them.
+//
+// Every method names a page by its partition key (see [Partition]), which the store
+// treats as opaque text.
+//
+// Contract, checked by isrtest.MetaStore:
+//
+//   - Consistency: reads are strongly consistent. Every read sees every write that was
+//     acknowledged before the read began, on any node.
+//   - Durability: a write that returned nil survives a crash of the process.
+//   - Atomicity: a publish happens completely or not, and no reader sees a part of it.
+//   - Definite answers: Acquire and Publish settle the outcome of a write whose reply was
+//     lost before they return. [ErrLeaseLost], [ErrMoved] and [*HeldError] are returned
+//     only for writes that certainly did not happen. Other errors of Publish mean that it
+//     did not happen and can no longer happen, unless they wrap [ErrUnknownOutcome].
+//   - Concurrency: all methods are safe for concurrent use.
+//   - Bad input, such as an empty partition key or a negative window, is refused with
+//     [ErrInvalidKey] or [ErrInvalidInput] before anything is written.
+//
+// Errors that are not declared in this package mean that the store could not be reached.
+type MetaStore interface {
+	Reader
+	LeaseStore
+	HistoryStore
+	RequestStore
+	LogStore
+	Inventory
+}
+
+// A Reader reads pages: the read path of the cache. Its contract is that of [MetaStore].
+type Reader interface {
+	// Read returns all that the store knows of a partition, in one strongly
+	// consistent read. A partition that was never written is a zero Record.
+	Read(ctx context.Context, pk string) (Record, error)
+}
+
+// A LeaseStore grants leases and publishes under them: the regeneration of pages. Its
+// contract is that of [MetaStore].
+type LeaseStore interface {
+	// Acquire takes the lease of a partition for d, rounded up to whole seconds. If
+	// another process holds it, the error is a *HeldError.
+	//
+	// A claim, which may be nil, records a request as started in the same atomic
+	// step: a caller that does not get the lease leaves no trace. A request that was
+	// made before is a *RequestError, unless it failed, or was started by a holder
+	// that is gone: then it is taken over. Refresh keeps it in progress, and Publish
+	// completes it.
+	Acquire(ctx context.Context, pk string, d time.Duration, claim *Claim) (Lease, error)
+
+	// Refresh extends a held lease by the duration it was acquired for, counted from
+	// now. ErrLeaseLost: it expired or was taken over, and cannot be held again.
+	Refresh(ctx context.Context, l Lease) error
+
+	// Release gives the lease up. Releasing a lost lease does nothing and returns nil.
+	Release(ctx context.Context, l Lease) error
+
+	// BackOff replaces a held lease by a back-off row that no process holds, until d
+	// has passed, and increments its count of failures: the whole fleet waits for that
+	// long. BackOff of a lost lease does nothing and returns nil.
+	BackOff(ctx context.Context, l Lease, d time.Duration) error
+
+	// BreakLease frees the lease that read saw, whichever process holds it, and only if
+	// it is unchanged. ErrMoved: it changed; it may be gone, but not by this call. The
+	// holder of a broken lease cannot publish. If read saw no lease, nothing is done
+	// and the error is nil. After any other error it may or may not have been freed.
+	BreakLease(ctx context.Context, read Record) error
+
+	// Publish makes next the current entry and gives up the lease, in one atomic step,
+	// and only if no other process has taken the lease, it had not expired when the
+	// request was made (ErrLeaseLost otherwise), and the entry is still exactly what
+	// read saw (ErrMoved otherwise). It returns next with the Version it was given.
+	// Attributes that are not part of an Entry survive. ErrPinned: the entry is pinned,
+	// and how does not unpin it. A publish that ends a pin or asks for a reload appends
+	// to the log (see LogStore) in the same atomic step. A publish that withdraws the
+	// page does not complete the lease's request.
+	Publish(ctx context.Context, l Lease, read Record, next Entry, how PublishOptions) (Entry, error)
+}
+
+// DefaultLease is the usual duration of a lease.
+const DefaultLease = 30 * time.Second
+
+// A Lease is the right to regenerate one page. Only a [MetaStore] makes one, by
+// Acquire, and it accepts no other store's: a publish without a lease cannot be
+// written. The values are those of the moment of acquisition.
+type Lease interface {
+	// PK is the partition the lease is for.
+	PK() string
+	// Duration is the lifetime that Acquire and each Refresh grant.
+	Duration() time.Duration
+	// Failures is the number of regenerations in a row that failed before this
+	// lease was acquired.
+	Failures() int
+}
+
+// A Record is one consistent read of a partition.
+type Record struct {
+	// Entry is the current entry; nil if there is none, or none that is valid.
+	Entry *Entry
+	// PurgeState is the purge of this very key, zero if it was never purged.
+	Purges PurgeState
+	// Lock is the lease row, nil if there is none. It is a hint (it may change
+	// at any time): only Acquire decides who holds the lease.
+	Lock *Lock
+	// Malformed says why the stored row could not be used as an Entry: it names
+	// the row and the attribute. The entry then counts as missing.
+	Malformed error
+	// Fence is what the store needs to recognise that nothing was written since;
+	// it is made and understood by the store alone.
+	Fence any
+}
+
+// A Lock describes a lease row.
+type Lock struct {
+	// Owner is the name that the holder gave itself, empty if it gave none or
+	// the row is a back-off.
+	Owner string
+	// ExpiresAt is the moment from which the lease is free, as it is stored; see HeldAt.
+	ExpiresAt time.Time
+	// Failures counts the failed regenerations in a row; see IsBackOff.
+	Failures int
+}
+
+// HeldAt reports whether the lease is held, or the pause lasts, at a time. A
+// lease that ends later than any can, such as one that another service wrote in
+// milliseconds, is free.
+func (l Lock) HeldAt(now time.Time) bool { return lasts(l.ExpiresAt, now) }
+
+// lasts reports whether a lease, or what lasts as long as one, that ends at a
+// time is in force now.
+func lasts(end, now time.Time) bool {
+	// Ten years is the longest lease. Clocks differ by less than a day.
+	const longest = (10*365 + 1) * 24 * time.Hour
+	return end.After(now) && !end.After(now.Add(longest))
+}
+
+// IsBackOff says that the row is no lease but the pause that a failure left.
+func (l Lock) IsBackOff() bool { return l.Owner == "" && l.Failures > 0 }
+
+// A Sequence is the state of the purge log.
+type Sequence struct {
+	// Seq is the number of the newest purge, 0 if there never was one.
+	Seq int64
+	// MarkLifetime is how long purge marks are kept, 0 if there are none.
+	MarkLifetime time.Duration
+}
