@@ -44,13 +44,13 @@ export async function batchGet(
   keys: readonly unknown[],
   consistent: boolean,
 ): Promise<(Item | undefined)[]> {
-  const wanted = distinct(
+  const requested = distinct(
     model,
     keys.map((key) => encodeKey(model, key)),
   );
   const found = new Map<string, Item>();
-  const name = `get ${wanted.length} items of ${model.name} in table ${model.tableName}`;
-  await inRequests(calls, signal, maxGets, [...wanted], name, async (part) => {
+  const name = `get ${requested.length} items of ${model.name} in table ${model.tableName}`;
+  await inRequests(calls, signal, maxGets, [...requested], name, async (part) => {
     const request = { [model.tableName]: { Keys: part, ConsistentRead: consistent } };
     const answer = await calls.call(signal, (abortSignal) =>
       ddb.send(new BatchGetItemCommand({ RequestItems: request }), { abortSignal }),
@@ -62,7 +62,7 @@ export async function batchGet(
   }).catch((error: unknown) => {
     throw readFailure(name, error);
   });
-  return wanted.map((key) => found.get(identityOf(key)));
+  return requested.map((key) => found.get(identityOf(key)));
 }
 
 /** Returns the key of a stored item. */

@@ -38,7 +38,7 @@ export interface Precondition {
  * a missing permission, stay the SDK's own errors.
  */
 export function writeFailure(name: string, preconditions: readonly Precondition[], error: unknown): unknown {
-  const failure = failureOf(name, preconditions, error);
+  const failure = errorOf(name, preconditions, error);
   const isUnknown = failure instanceof TheorydbError && outcomeOf(failure) === 'unknown';
   if (outcomeOf(error) !== 'unknown' || isUnknown) {
     return failure;
@@ -50,10 +50,10 @@ export function writeFailure(name: string, preconditions: readonly Precondition[
 
 /** Returns the error of a read. */
 export function readFailure(name: string, error: unknown): unknown {
-  return failureOf(name, [], error);
+  return errorOf(name, [], error);
 }
 
-function failureOf(name: string, preconditions: readonly Precondition[], error: unknown): unknown {
+function errorOf(name: string, preconditions: readonly Precondition[], error: unknown): unknown {
   const answer = answerOf(error);
   if (answer === undefined || error instanceof TheorydbError) {
     return error;

@@ -18,9 +18,9 @@ import { systemClock } from './clock.js';
 import { InvalidInputError, InvalidKeyError, LeaseLostError } from './errors.js';
 import { leaseLossOf, startHeartbeat } from './heartbeat.js';
 import { acquire } from './isr/acquire.js';
-import { type Backend, randomText, settling, type Warn } from './isr/backend.js';
-import { refresh, release } from './isr/hold.js';
+import { type Backend, detached, randomText, type Warn } from './isr/backend.js';
 import { HeldLease, leaseDuration } from './isr/lease.js';
+import { refresh, release } from './isr/leaseupdate.js';
 import { Calls, type RetryOptions } from './retry.js';
 import { formatValue } from './value.js';
 
@@ -103,8 +103,8 @@ export class LeaseManager {
   async acquire(key: string | LeaseKey, term: LeaseTerm): Promise<JobLease> {
     const at = keyOf(key);
     const duration = durationOf(term?.leaseSeconds);
-    const who = { cacheKey: at.pk, pk: at.pk, owner: this.#owner };
-    return this.#lease(at, await this.#classified(at, acquire(this.#backend, term.signal, who, duration)));
+    const acquirer = { cacheKey: at.pk, pk: at.pk, owner: this.#owner };
+    return this.#lease(at, await this.#classified(at, acquire(this.#backend, term.signal, acquirer, duration)));
   }
 
   /**
@@ -189,7 +189,7 @@ export class LeaseManager {
   /** Releases a lease even if the caller's signal is aborted. If that fails, the lease expires. */
   async #finish(held: HeldLease): Promise<void> {
     try {
-      await settling(this.#backend.calls.timeoutMs, (signal) => release(held, signal));
+      await detached(this.#backend.calls.timeoutMs, (signal) => release(held, signal));
     } catch (failure) {
       this.#backend.warn('failed to release a lease; it will expire', { pk: held.pk, failure });
       held.end();

@@ -1,4 +1,4 @@
-/** The package as users get it: packed, installed into an empty folder, type-checked and run. */
+/** The package as users get it: packed, installed into an empty directory, type-checked and run. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -21,23 +21,23 @@ const compilerOptions = {
   types: ['node'],
 };
 
-/** The name by which the reference documents import what this package has. */
+/** The package name that the reference documents import. */
 const reference = '@theory-cloud/tabletheory-ts';
 
-/** An empty folder, which is gone after the test. */
+/** Creates an empty directory, deleted after the test. */
 function emptyFolder(t: TestContext): string {
   const folder = mkdtempSync(path.join(tmpdir(), 'tabletheory-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** Packs the package into a folder, and returns the name of the file. */
+/** Packs the package into a directory and returns the file name. */
 async function pack(folder: string): Promise<string> {
   const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', folder], { cwd: packageFolder() });
   return stdout.trim();
 }
 
-/** Installs a packed package into its folder, beside what users have. */
+/** Installs the packed package and its peers. */
 async function install(folder: string, packed: string): Promise<void> {
   const { devDependencies } = JSON.parse(readFileSync(path.join(packageFolder(), 'package.json'), 'utf8'));
   writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ name: 'user', private: true, type: 'module' }));
@@ -50,12 +50,12 @@ async function install(folder: string, packed: string): Promise<void> {
   await run('npm', ['install', ...flags, `./${packed}`, alias, ...beside], { cwd: folder });
 }
 
-/** Type-checks all programs of a folder, and compiles them. */
+/** Type-checks and compiles all programs of a directory. */
 async function compile(folder: string): Promise<void> {
   const { stdout } = await run('npx', ['--no-install', 'tsc'], { cwd: folder }).catch(
     (error: { stdout: string }) => error,
   );
-  assert.equal(stdout, '', 'tsc has nothing to say');
+  assert.equal(stdout, '', 'tsc reports no errors');
 }
 
 async function output(folder: string, program: string, table: TestTable): Promise<string> {
@@ -77,12 +77,12 @@ function readme(): string[] {
   return [...text.matchAll(/```ts\n(.*?)```/gs)].map(([, program = '']) => program);
 }
 
-test('the package has what it needs, installs, and runs the reference documents and its README, as written', {
+test('the package installs, and runs the programs of the reference documents and its README', {
   timeout: 300_000,
 }, async (t) => {
   const folder = emptyFolder(t);
   const packed = await pack(folder);
-  await t.test('what is in it', () => checkContents(folder, packed));
+  await t.test('contents', () => checkContents(folder, packed));
   const text = readFileSync(path.join(packageFolder(), 'README.md'), 'utf8');
   assert.ok(text.includes(`clients/typescript/${packed}`), `the README installs ${packed}`);
   await install(folder, packed);
@@ -95,12 +95,10 @@ test('the package has what it needs, installs, and runs the reference documents 
   writeFileSync(path.join(folder, 'alias.ts'), store.replace("'@facetheory/tabletheory'", `'${reference}'`));
   await compile(folder);
   if (engines().length === 0) {
-    await t.test('what its programs do', { skip: noEngine });
+    await t.test('programs', { skip: noEngine });
   }
   for (const engine of engines()) {
-    await t.test(`what its programs do (${engine.name})`, async (t) =>
-      checkPrograms(folder, await newTable(t, engine)),
-    );
+    await t.test(`programs (${engine.name})`, async (t) => checkPrograms(folder, await newTable(t, engine)));
   }
 });
 

@@ -149,7 +149,7 @@ onEngines('an unanswered transaction has an unknown outcome after a few attempts
   assert.equal((await client.get('Account', ann)).version, 1);
 });
 
-onEngines('conditions of actions are the caller’s own words', async (table) => {
+onEngines('actions take raw conditions', async (table) => {
   const client = new TheorydbClient(table.ddb, { models: [accounts(table.tableName)] });
   await client.create('Account', { ...ann, balance: 10 });
   const withdrawal: TransactAction<Account> = {
@@ -165,7 +165,7 @@ onEngines('conditions of actions are the caller’s own words', async (table) =>
   assert.equal((await client.get('Account', ann)).balance, 4);
 });
 
-test('transactions that DynamoDB would refuse are refused before', async () => {
+test('invalid transactions are rejected before anything is sent', async () => {
   const client = new TheorydbClient(new DynamoDBClient({ endpoint: 'http://127.0.0.1:1', region: 'us-east-1' }), {
     models: [accounts('t')],
   });

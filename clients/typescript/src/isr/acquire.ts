@@ -2,7 +2,7 @@ import { PutItemCommand } from '@aws-sdk/client-dynamodb';
 
 import { InvalidInputError, UnknownOutcomeError } from '../errors.js';
 import { answerOf } from '../outcome.js';
-import { type Backend, deletion, failureOf, keyOf, outcomeUnder, settling } from './backend.js';
+import { type Backend, deleteCall, detached, errorOf, keyOf, outcomeOfCall } from './backend.js';
 import { conditionOf } from './expression.js';
 import { HeldLease, leaseDuration } from './lease.js';
 import { expiry, hasToken, heldBy, isFree, LOCK_LINGER, readLock, storedLock } from './lockrow.js';
@@ -11,60 +11,59 @@ import { checkMoment } from './normalize.js';
 import { endRequest } from './request.js';
 import type { Row } from './row.js';
 
-/** Who wants a lease, and of what. */
-export interface Applicant {
+/** The page whose lease is acquired, and the process that acquires it. */
+export interface Acquirer {
   cacheKey: string;
   pk: string;
   owner: string;
-  /** How far the applicant's wall clock is ahead of the store's, in milliseconds. Default: 0. */
+  /** How far the caller's wall clock is ahead of the store's, in milliseconds. Default: 0. */
   aheadMs?: number;
 }
 
-/** How far the clock of an applicant may be from the store's, in milliseconds. */
-const mostApartMs = LOCK_LINGER * 1000;
+/** The maximum skew between a caller's clock and the store's, in milliseconds. */
+const maxSkewMs = LOCK_LINGER * 1000;
 
 /**
- * How far an applicant's clock is ahead of the store's, in milliseconds: 0 of one that has none.
- * @throws InvalidInputError if that is more than an hour, either way.
+ * Returns how far a caller's clock is ahead of the store's, in milliseconds; 0 if it gives none.
+ * @throws InvalidInputError if the difference exceeds an hour.
  */
-export function aheadOf(b: Backend, nowMs: number | undefined): number {
+export function clockAheadOf(b: Backend, nowMs: number | undefined): number {
   if (nowMs === undefined) return 0;
   checkMoment('nowMs', nowMs);
   const aheadMs = nowMs - b.clock.now();
-  if (Math.abs(aheadMs) <= mostApartMs) return aheadMs;
+  if (Math.abs(aheadMs) <= maxSkewMs) return aheadMs;
   throw new InvalidInputError(
-    `nowMs is ${nowMs}, ${Math.round(aheadMs / 1000)} s from the store's clock: expected at most ${LOCK_LINGER} s; a store can be given another clock`,
+    `nowMs is ${nowMs}, ${Math.round(aheadMs / 1000)} s from the store's clock: expected at most ${LOCK_LINGER} s; configure the store's clock with now`,
   );
 }
 
-/** A lease that nobody has asked for yet. */
-export function newLease(b: Backend, who: Applicant, durationMs: number): HeldLease {
+/** Creates a lease that has not been requested yet. */
+export function newLease(b: Backend, acquirer: Acquirer, durationMs: number): HeldLease {
   const duration = leaseDuration(durationMs);
-  // A clock in other units would take leases that end beyond any calendar.
+  // A clock in other units would create leases that end in the far future.
   checkMoment("the store's clock", b.clock.now());
-  return new HeldLease(b, who, b.newToken(), duration);
+  return new HeldLease(b, acquirer, b.newToken(), duration);
 }
 
 /**
- * Takes the lease of a page.
+ * Acquires the lease of a page.
  *
- * A request whose reply was lost is repeated under the same token: if the row that
- * refuses it carries that token, the first one was carried out and the lease is ours.
- * If the answer stays out, or the caller gives up, the row is deleted by its token
- * before this rejects, whatever becomes of the signal; only if that is not answered
- * either is the outcome unknown, and then the worst that remains is a lease that
- * nobody uses until it expires.
+ * A request whose reply was lost is retried with the same lease token: if the row that
+ * refuses it carries that token, the first request was applied and the lease is ours. If no
+ * reply arrives, or the caller cancels, the row is deleted by its token before this rejects,
+ * even if the signal is aborted. Only if that is not answered either is the outcome unknown;
+ * the worst case is then an unused lease until it expires.
  * @throws LeaseHeldError UnknownOutcomeError
  */
-export async function acquire(b: Backend, signal: AbortSignal | undefined, who: Applicant, durationMs: number) {
-  const lease = newLease(b, who, durationMs);
-  signal?.throwIfAborted(); // nothing was asked, nothing needs to be settled
+export async function acquire(b: Backend, signal: AbortSignal | undefined, acquirer: Acquirer, durationMs: number) {
+  const lease = newLease(b, acquirer, durationMs);
+  signal?.throwIfAborted(); // nothing was sent, nothing to settle
   const startedAt = b.clock.elapsed();
   for (let attempt = 1; ; attempt++) {
-    const error = await failureOf(b.calls.call(signal, (s) => take(lease, s)));
-    const outcome = outcomeUnder(signal, error);
+    const error = await errorOf(b.calls.call(signal, (s) => putLock(lease, s)));
+    const outcome = outcomeOfCall(signal, error);
     if (outcome === 'applied') return lease;
-    if (outcome === 'condition failed') return contest(lease, error, startedAt);
+    if (outcome === 'condition failed') return resolveRefusal(lease, error, startedAt);
     if (outcome === 'refused' && attempt === 1) throw error;
     if (outcome !== 'refused' && !b.calls.exhausted(attempt, startedAt) && (await b.calls.backoff(signal, attempt)))
       continue;
@@ -72,10 +71,10 @@ export async function acquire(b: Backend, signal: AbortSignal | undefined, who: 
   }
 }
 
-/** Asks for the LOCK row once. If we crash here, a lease expires. */
-async function take(lease: HeldLease, abortSignal: AbortSignal): Promise<void> {
+/** Tries once to put the LOCK row. If we crash here, the lease expires. */
+async function putLock(lease: HeldLease, abortSignal: AbortSignal): Promise<void> {
   const b = lease.backend;
-  const now = lease.applicantNow();
+  const now = lease.acquirerNow();
   const askedAt = b.clock.elapsed();
   const expiresAt = expiry(now, lease.leaseDurationMs);
   const answer = await b.ddb.send(
@@ -88,16 +87,16 @@ async function take(lease: HeldLease, abortSignal: AbortSignal): Promise<void> {
     }),
     { abortSignal },
   );
-  // A back-off that has passed, or a lease whose holder died.
+  // The replaced row: a backoff that is over, or the lease of a dead holder.
   lease.failures = readLock(answer.Attributes).failures;
   lease.granted(expiresAt, askedAt);
 }
 
 /**
- * Reads the row that refused us. Our own token on it means that an earlier attempt,
- * ours or the SDK's, was carried out and its reply lost.
+ * Reads the row that refused the request. If it carries our own token, an earlier attempt
+ * of ours or the SDK's was applied and its reply lost.
  */
-function contest(lease: HeldLease, refusal: unknown, startedAt: number): HeldLease {
+function resolveRefusal(lease: HeldLease, refusal: unknown, startedAt: number): HeldLease {
   const row: Row | undefined = answerOf(refusal)?.Item;
   const { token, expiresAt } = readLock(row);
   if (token !== lease.leaseToken) throw heldBy(lease.pk, row, refusal);
@@ -106,17 +105,16 @@ function contest(lease: HeldLease, refusal: unknown, startedAt: number): HeldLea
 }
 
 /**
- * Makes sure that a lease whose acquisition was not answered is nobody's, and returns
- * what to tell the caller. It gives up sooner than the settlement of a publish: what
- * it leaves behind at worst ends by itself.
+ * Releases a lease whose acquisition was not answered, and returns the caller's error. Its
+ * timeout is shorter than that of settling a publish, since at worst the lease expires.
  */
 export async function abandon(lease: HeldLease, cause: unknown): Promise<unknown> {
   const b = lease.backend;
-  const failure = await failureOf(
-    settling(b.calls.timeoutMs, async (signal) => {
-      await drop(lease, signal);
-      // A request of ours which nobody will carry out can be made again.
-      await endRequest(lease, { failure: `it was not begun: ${String(cause)}` }, (call) =>
+  const failure = await errorOf(
+    detached(b.calls.timeoutMs, async (signal) => {
+      await deleteLock(lease, signal);
+      // Mark the request as failed, so that it can be retried.
+      await endRequest(lease, { failure: `not started: ${String(cause)}` }, (call) =>
         b.calls.retryUntilAborted(signal, call),
       );
     }),
@@ -125,25 +123,25 @@ export async function abandon(lease: HeldLease, cause: unknown): Promise<unknown
   b.warn('settled an unanswered acquisition', { pk: lease.pk, cause, failure });
   if (failure === undefined) return cause;
   return new UnknownOutcomeError(
-    `the lease of ${lease.pk}: its acquisition was not answered, nor was giving it back (${String(failure)}); at worst it is held by nobody until it expires`,
+    `the lease of ${lease.pk}: neither its acquisition nor its release was answered (${String(failure)}); at worst it stays unused until it expires`,
     { cause },
   );
 }
 
 /**
- * Deletes the LOCK row if it carries the lease's token, and insists on an answer. From
- * then on no row carries the token, and no request that demands it can succeed. It
- * says whether no row carried it to begin with.
+ * Deletes the LOCK row if it carries the lease's token, retrying until DynamoDB answers.
+ * After that no row carries the token, so no request that requires it can be applied.
+ * `gone` reports whether the row was already gone.
  */
-export async function drop(lease: HeldLease, signal: AbortSignal): Promise<{ gone: boolean }> {
+export async function deleteLock(lease: HeldLease, signal: AbortSignal): Promise<{ gone: boolean }> {
   const b = lease.backend;
-  const error = await failureOf(b.calls.retryUntilAborted(signal, erasure(lease)));
-  if (outcomeUnder(signal, error) === 'condition failed') return { gone: true };
+  const error = await errorOf(b.calls.retryUntilAborted(signal, deleteLockCall(lease)));
+  if (outcomeOfCall(signal, error) === 'condition failed') return { gone: true };
   if (error !== undefined) throw error;
   return { gone: false };
 }
 
-/** Deletes the LOCK row if it is the lease's. */
-export function erasure(lease: HeldLease) {
-  return deletion(lease.backend, lease.pk, SK.lock, hasToken(lease.leaseToken));
+/** Builds the call that deletes the LOCK row if it carries the lease's token. */
+export function deleteLockCall(lease: HeldLease) {
+  return deleteCall(lease.backend, lease.pk, SK.lock, hasToken(lease.leaseToken));
 }

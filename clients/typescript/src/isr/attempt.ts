@@ -11,44 +11,44 @@ import { interval } from './numbers.js';
 import { N, S } from './row.js';
 import { type Action, onRow } from './transaction.js';
 
-/** A request, named so that it is carried out once however often it is made. */
+/** A claim of a request by its idempotency key. */
 export interface Claim {
   /** 1 to 256 characters of printable ASCII without spaces. */
   idempotencyKey: string;
   /** The hex SHA-256 of the inputs: see `hashInputs`. */
   requestHash: string;
-  /** How long the record is kept after the request was made, in seconds. */
+  /** How long the request record is kept, in seconds. */
   keepSeconds: number;
 }
 
-/** What became of a request other than by a publish: the entry that answers it, or why it failed. */
+/** The end of a request other than by a publish: the entry that is its result, or the reason of its failure. */
 export type RequestEnd =
   | { result: { htmlPointer: string; generationId?: string }; failure?: undefined }
   | { failure: string; result?: undefined };
 
-/** The right to say what became of a request, by its token. */
+/** An attempt to execute a request. Its token gives the right to end it. */
 export interface Attempt {
   readonly sk: string;
   readonly token: string;
   readonly claim: Claim;
-  /** Until when the record is kept at least, in epoch seconds. */
+  /** The minimum ttl of the record, in epoch seconds. */
   readonly keepUntil: number;
 }
 
-/** Bounds the hash of a request, in bytes. */
-const longestHash = 256;
-/** Bounds the reason of a failure in the table, in bytes. */
-const longestFailure = 1024;
+/** The longest request hash, in bytes. */
+const maxHashBytes = 256;
+/** The longest stored failure reason, in bytes. */
+const maxFailureBytes = 1024;
 
 /**
- * The attempt at a claim that is made now.
+ * Starts an attempt at a claim.
  * @throws InvalidKeyError InvalidInputError
  */
 export function newAttempt(b: Backend, claim: Claim): Attempt {
   checkRequestKey(claim.idempotencyKey);
   checkHash(claim);
   if (typeof claim.keepSeconds !== 'number' || !(claim.keepSeconds >= 0)) {
-    throw new InvalidInputError(`requestKeepSeconds is ${claim.keepSeconds}: expected a number of seconds, 0 or more`);
+    throw new InvalidInputError(`requestKeepSeconds must be a number of at least 0 (got ${claim.keepSeconds})`);
   }
   return {
     sk: PREFIX.request + claim.idempotencyKey,
@@ -61,19 +61,19 @@ export function newAttempt(b: Backend, claim: Claim): Attempt {
 function checkHash({ idempotencyKey, requestHash }: Claim): void {
   if (typeof requestHash !== 'string') {
     throw new InvalidInputError(
-      `the hash of the request ${idempotencyKey} is of type ${typeof requestHash}: expected a string`,
+      `request ${idempotencyKey}: requestHash is of type ${typeof requestHash}: expected a string`,
     );
   }
   const bytes = isWellFormed(requestHash) ? Buffer.byteLength(requestHash) : 0;
-  if (bytes === 0 || bytes > longestHash) {
+  if (bytes === 0 || bytes > maxHashBytes) {
     throw new InvalidKeyError(
-      `the hash of the request ${idempotencyKey} is none: expected the hex SHA-256 of its inputs, such as hashInputs gives`,
+      `request ${idempotencyKey}: invalid requestHash; expected the hex SHA-256 of the inputs, see hashInputs`,
     );
   }
 }
 
-/** Nobody has taken the request over, and it has not been finished. */
-export function isMine(a: Attempt): Condition {
+/** The condition that the attempt is current: not taken over and not ended. */
+export function isCurrent(a: Attempt): Condition {
   return {
     expression: 'attempt_token = :mine AND #status = :started',
     names: { '#status': 'status' },
@@ -81,7 +81,7 @@ export function isMine(a: Attempt): Condition {
   };
 }
 
-/** The whole of a STARTED row, in progress until a time in epoch seconds. */
+/** The attributes of a STARTED row, in progress until a time in epoch seconds. */
 export function startedRow(a: Attempt, until: number): Record<string, AttributeValue | undefined> {
   return {
     request_hash: S(a.claim.requestHash),
@@ -94,20 +94,20 @@ export function startedRow(a: Attempt, until: number): Record<string, AttributeV
   };
 }
 
-/** The record is kept as long as was asked for, and longer than somebody is at it. */
+/** The end of the attempt, and a ttl that is after it and honours `keepSeconds`. */
 function storedUntil(a: Attempt, until: number): Record<string, AttributeValue> {
   return { in_progress_until: N(until), ttl: N(Math.max(a.keepUntil, until + LOCK_LINGER)) };
 }
 
-/** The request is in progress until a time in epoch seconds. */
+/** Extends an attempt to a time in epoch seconds. */
 export function extendAttempt(b: Backend, pk: string, a: Attempt, until: number): Action {
   return {
     purpose: 'request',
-    item: { Update: { ...onRow(b, pk, a.sk), ...updateOf(storedUntil(a, until), isMine(a)) } },
+    item: { Update: { ...onRow(b, pk, a.sk), ...updateOf(storedUntil(a, until), isCurrent(a)) } },
   };
 }
 
-/** What changes in the row at the end of the attempt. Its ttl stays. */
+/** The attributes that change when the attempt ends. The ttl stays. */
 export function finishedRow(end: RequestEnd): Record<string, AttributeValue | undefined> {
   const { result } = end;
   const failure = result ? '' : cutText(end.failure ?? '');
@@ -120,11 +120,11 @@ export function finishedRow(end: RequestEnd): Record<string, AttributeValue | un
   };
 }
 
-/** So many bytes at most, and no part of a character. */
+/** Truncates a text to the maximum bytes at a character boundary. */
 function cutText(s: string): string {
   const bytes = Buffer.from(s, 'utf8');
-  if (bytes.length <= longestFailure) return bytes.toString('utf8');
-  let end = longestFailure;
+  if (bytes.length <= maxFailureBytes) return bytes.toString('utf8');
+  let end = maxFailureBytes;
   while (end > 0 && ((bytes[end] as number) & 0xc0) === 0x80) end--;
   return bytes.toString('utf8', 0, end);
 }

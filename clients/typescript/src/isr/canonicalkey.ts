@@ -5,18 +5,16 @@ import { shorten } from '../item.js';
 import { checkCacheKey } from './key.js';
 
 /**
- * The canonical text of the key under which `isr serve` keeps the page of a URL
- * (`https://example.com/news?page=2`) or of a key's text, in either case with every
- * query parameter that is written there, and with a variant after `#`: host in lower
- * case without the default port, path in the one percent-encoding of RFC 3986, query
- * sorted by name, no scheme. Which parameters belong to a key is for the route to
- * say: leave out those that it drops.
- * @throws InvalidKeyError if it does not begin with a host name, or is badly encoded, or too long.
+ * Returns the canonical cache key that `isr serve` uses for a URL
+ * (`https://example.com/news?page=2`) or a key: no scheme, host in lower case without the
+ * default port, path normalized by RFC 3986, query sorted by name, variant after `#`. All
+ * query parameters are kept: leave out those that the route drops.
+ * @throws InvalidKeyError if it has no valid host name, is badly encoded, or too long.
  */
 export function canonicalKey(url: string): string {
   if (typeof url !== 'string') throw new InvalidInputError(`the URL is of type ${typeof url}: expected a string`);
   const { host, path, query, variant } = split(url.replace(/^https?:\/\//i, ''));
-  if (host.endsWith(':') && path.startsWith('//')) refuse(url, 'has another scheme than http and https');
+  if (host.endsWith(':') && path.startsWith('//')) refuse(url, 'has a scheme other than http and https');
   const key =
     canonicalHost(host, url) +
     canonicalPath(path || '/', url) +
@@ -50,33 +48,33 @@ function refuse(url: string, what: string): never {
 }
 
 /**
- * The one form of a host that keys have: a registered name or an IP address in brackets
- * or dotted, in lower case, without a trailing dot, and with a port (1 to 65535) unless
- * it is the default of either scheme: the key has none.
+ * Normalizes a host: a name, an IPv4 address or a bracketed IPv6 address, in lower case,
+ * without a trailing dot, with its port (1 to 65535) unless it is the default of either
+ * scheme, since keys have no scheme.
  */
 function canonicalHost(host: string, url: string): string {
   const [, given = '', port = ''] = /^(\[[^\]]*\]|[^:]*)(?::(\d*))?$/.exec(host) ?? [];
   const name = given.startsWith('[') ? given : given.replace(/\.$/, '');
-  if (host.length > longestHost || !isHostName(name) || !/^(?:[1-9]\d{0,4})?$/.test(port) || Number(port) > 65535) {
+  if (host.length > maxHostLength || !isHostName(name) || !/^(?:[1-9]\d{0,4})?$/.test(port) || Number(port) > 65535) {
     return refuse(url, 'does not begin with a host name');
   }
   const shown = port === '' || port === '80' || port === '443' ? '' : `:${port}`;
   return name.toLowerCase() + shown;
 }
 
-/** The longest host with its port: the longest name that DNS has, and room for a dot and a port. */
-const longestHost = 260;
+/** The longest host with port: the longest DNS name, a trailing dot and a port. */
+const maxHostLength = 260;
 
-/** Whether it is labels of letters, digits, `-` and `_`, joined by dots, or an IPv6 address in brackets, without a zone. */
+/** Reports whether a name consists of dot-separated labels of letters, digits, `-` and `_`, or is a bracketed IPv6 address without a zone. */
 function isHostName(name: string): boolean {
   if (name.startsWith('[')) return isIPv6(name.slice(1, -1)) && !name.includes('%');
   return /^[\w-]+(?:\.[\w-]+)*$/.test(name);
 }
 
-/** RFC 3986, section 6.2.2: upper-case digits, nothing encoded that need not be. */
+/** Normalizes a path by RFC 3986, section 6.2.2: upper-case hex digits, unreserved characters decoded. */
 function canonicalPath(path: string, url: string): string {
   if (!/^\/(?:[!$&-;=@-[\]_a-z~]|%[0-9A-Fa-f]{2})*$/.test(path)) {
-    return refuse(url, "has a path that is not percent-encoded as a URL's");
+    return refuse(url, 'has a path with invalid percent-encoding');
   }
   return path.replace(/%[0-9A-Fa-f]{2}/g, (encoded) => {
     const c = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
@@ -85,8 +83,8 @@ function canonicalPath(path: string, url: string): string {
 }
 
 /**
- * Percent-encoded, sorted by the bytes of the names. Parameters of one name keep
- * their order, because it may carry meaning to the renderer.
+ * Percent-encodes the query and sorts it by the bytes of the names. Parameters with the
+ * same name keep their order, which may matter to the renderer.
  */
 function canonicalQuery(query: string, url: string): string {
   const pairs = query
@@ -100,11 +98,11 @@ function canonicalQuery(query: string, url: string): string {
 function canonicalParameter(part: string, url: string): { name: string; text: string } {
   const equals = part.indexOf('=');
   const name = encode(part.slice(0, equals < 0 ? part.length : equals), url);
-  if (part.includes(';')) return refuse(url, 'has a query with a semicolon, at which some servers split it');
+  if (part.includes(';')) return refuse(url, 'has a query with a semicolon, which some servers treat as a separator');
   return { name, text: equals < 0 ? name : `${name}=${encode(part.slice(equals + 1), url)}` };
 }
 
-/** Decodes to bytes, and encodes all but unreserved characters. */
+/** Decodes to bytes and percent-encodes all but unreserved characters. */
 function encode(s: string, url: string): string {
   let out = '';
   const bytes = Buffer.from(s, 'utf8');
@@ -112,7 +110,7 @@ function encode(s: string, url: string): string {
     let c = bytes[i] as number;
     if (c === 0x25) {
       const digits = bytes.toString('latin1', i + 1, i + 3);
-      if (!/^[0-9A-Fa-f]{2}$/.test(digits)) return refuse(url, "has a query that is not percent-encoded as a URL's");
+      if (!/^[0-9A-Fa-f]{2}$/.test(digits)) return refuse(url, 'has a query with invalid percent-encoding');
       c = Number.parseInt(digits, 16);
       i += 2;
     } else if (c === 0x2b) {

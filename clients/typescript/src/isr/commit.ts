@@ -2,7 +2,7 @@ import { InvalidInputError } from '../errors.js';
 import type { Content, Entry } from './entry.js';
 import type { Commit, Described } from './metastore.js';
 
-/** What the reference's call says of content. */
+/** Extracts the content that the reference's call describes. */
 export function contentOf({ htmlPointer, generatedAtMs, revalidateSeconds, etag, ttlUnixSeconds }: Commit): Content {
   return {
     htmlPointer,
@@ -13,7 +13,7 @@ export function contentOf({ htmlPointer, generatedAtMs, revalidateSeconds, etag,
   };
 }
 
-/** The names of what a commit may say beyond the reference. */
+/** The members of a commit beyond the reference. */
 const described = [
   'contentSha256',
   'contentLength',
@@ -30,20 +30,20 @@ const described = [
   'renderMs',
 ] as const satisfies readonly (keyof Described)[];
 
-/** What a commit says beyond the reference; undefined: nothing. @throws InvalidInputError if the content itself is not described */
+/** Extracts the metadata of a commit beyond the reference, undefined if there is none. @throws InvalidInputError if contentSha256 or contentLength is missing */
 export function describedOf(c: Commit): Described | undefined {
-  const said = described.filter((name) => c[name] !== undefined);
-  if (said.length === 0 && !c.history) return undefined;
+  const present = described.filter((name) => c[name] !== undefined);
+  if (present.length === 0 && !c.history) return undefined;
   const { contentSha256, contentLength } = c;
   if (contentSha256 === undefined || contentLength === undefined) {
     throw new InvalidInputError(
-      `${[...said, ...(c.history ? ['history'] : [])].join(', ')}: expected contentSha256 and contentLength beside, by which readers know the body`,
+      `${[...present, ...(c.history ? ['history'] : [])].join(', ')}: these need contentSha256 and contentLength, by which readers verify the body`,
     );
   }
-  return { ...Object.fromEntries(said.map((name) => [name, c[name]])), contentSha256, contentLength };
+  return { ...Object.fromEntries(present.map((name) => [name, c[name]])), contentSha256, contentLength };
 }
 
-/** An entry as readers find it that is published with the reference's attributes alone. */
+/** Returns the entry as readers see it when it is published with the reference's attributes only. */
 export function bareOf(e: Entry): Entry {
   return { ...e, foreign: true, version: 0, generationId: '', key: '', purgeSeq: 0 };
 }

@@ -11,50 +11,49 @@ import { LogQueue } from './logqueue.js';
 import { checkInterval } from './normalize.js';
 import { checkPartition, hashedPartition } from './partition.js';
 
-/** How a meta store is made; all but the client and the table has a default. */
+/** The configuration of a meta store. Everything but `ddb` and `tableName` has a default. */
 export interface FaceTheoryIsrMetaStoreConfig extends RetryOptions {
-  /** It is not closed by the store. */
+  /** The store does not close it. */
   ddb: DynamoDBClient;
   /** The table: partition key `pk`, sort key `sk`, both strings. */
   tableName: string;
 
-  /** The tenant of all pages of this store: 1 to 64 letters, digits, `.`, `_`, `-`. Default: none. */
+  /** The tenant of all pages of this store, 1 to 64 letters, digits, `.`, `_`, `-`. Default: none. */
   tenant?: string;
   /**
-   * The partition key of a page. All writers of a table must use the same. Default:
-   * `hashedPartition`, with the tenant, as `isr serve` does.
+   * Maps a cache key to its partition key. All writers of a table must use the same mapping.
+   * Default: `hashedPartition` with the tenant, as `isr serve` does.
    */
   pkFromCacheKey?: (cacheKey: string) => string;
-  /** Makes partition keys of this and the cache key as it is. It excludes `pkFromCacheKey` and `tenant`. */
+  /** Uses this prefix plus the unchanged cache key as the partition key. It excludes `pkFromCacheKey` and `tenant`. */
   pkPrefix?: string;
 
   /**
-   * How long entries are kept after they were published, pinned or rolled back to, at
-   * least, in seconds: rows get a ttl a day beyond all that could need them. Default:
-   * rows have no ttl, unless a call gives one.
+   * The minimum time to keep entries after a publish, pin or rollback, in seconds. Rows get a
+   * ttl one day after their last possible use. Default: no ttl, unless a call gives one.
    */
   metaTtlSeconds?: number;
-  /** How long records of requests with an idempotency key are kept, in seconds. Default: a day. */
+  /** How long request records are kept, in seconds. Default: one day. */
   requestKeepSeconds?: number;
-  /** Names this process to people and to other holders. It decides nothing. Default: host name and process id. */
+  /** Identifies this process in logs and errors; informational only. Default: host name and process id. */
   leaseOwner?: string;
 
   /** The wall clock, in epoch milliseconds. Default: `Date.now`. */
   now?: () => number;
-  /** Time as a whole, for tests; it takes the place of `now`. */
+  /** Replaces all time sources, including `now`; for tests. */
   clock?: Clock;
-  /** A text that nobody can guess and that never returns, of at least 128 random bits. Default: of `node:crypto`. */
+  /** Returns an unguessable, unique text of at least 128 random bits. Default: from `node:crypto`. */
   newToken?: () => string;
-  /** Bounds the work that finds out what became of a write, in milliseconds. Default: 15,000. */
+  /** The timeout for settling the outcome of an unanswered write, in milliseconds. Default: 15,000. */
   settleTimeoutMs?: number;
-  /** Hears of lost replies and what became of them. Default: nobody. */
+  /** Called for lost replies and their settled outcome. Default: no-op. */
   warn?: Warn;
 }
 
-/** A configuration with its defaults. */
+/** A configuration with defaults applied. */
 export interface Settings {
   readonly backend: Backend;
-  /** All changes of the purge log go through it. */
+  /** The queue through which all changes of the purge log go. */
   readonly log: LogQueue;
   readonly tenant: string;
   readonly partition: (cacheKey: string) => string;
@@ -101,7 +100,7 @@ function partitionOf(c: FaceTheoryIsrMetaStoreConfig): (cacheKey: string) => str
   const { tenant, pkFromCacheKey, pkPrefix } = c;
   if (tenant) checkTenant(tenant);
   if (pkPrefix !== undefined && (pkFromCacheKey || tenant)) {
-    throw new InvalidInputError('pkPrefix excludes pkFromCacheKey and tenant: give one of them');
+    throw new InvalidInputError('pkPrefix excludes pkFromCacheKey and tenant: set one of them');
   }
   if (pkPrefix !== undefined) return (cacheKey) => checkPartition(pkPrefix + cacheKey);
   if (pkFromCacheKey) return (cacheKey) => checkPartition(pkFromCacheKey(cacheKey));

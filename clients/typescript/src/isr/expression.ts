@@ -1,18 +1,18 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
-/** A condition, with the names and values that stand in it. */
+/** A condition expression with its names and values. */
 export interface Condition {
   expression: string;
   names?: Record<string, string>;
   values?: Record<string, AttributeValue>;
 }
 
-/** The row is not there. */
+/** The condition that the row does not exist. */
 export const notExists: Condition = { expression: 'attribute_not_exists(pk)' };
-/** The row is there. */
+/** The condition that the row exists. */
 export const exists: Condition = { expression: 'attribute_exists(pk)' };
 
-/** All of several conditions, none of which has OR at its top. */
+/** Joins conditions with AND. None may have a top-level OR. */
 export function andAll(conditions: readonly Condition[]): Condition {
   return {
     expression: conditions.map((c) => c.expression).join(' AND '),
@@ -21,7 +21,7 @@ export function andAll(conditions: readonly Condition[]): Condition {
   };
 }
 
-/** An update as the SDK takes it. Every attribute is named by a placeholder, so that reserved words do no harm. */
+/** An update as the SDK takes it. All attribute names are placeholders, because of reserved words. */
 export interface Update {
   UpdateExpression: string;
   ExpressionAttributeNames: Record<string, string>;
@@ -29,7 +29,7 @@ export interface Update {
   ConditionExpression: string;
 }
 
-/** Sets the attributes that have a value, removes those that are undefined, leaves all others alone. */
+/** Builds an update that sets the given attributes, removes the undefined ones, and keeps all others. */
 export function updateOf(attributes: Record<string, AttributeValue | undefined>, condition: Condition): Update {
   const names: Record<string, string> = { ...condition.names };
   const values: Record<string, AttributeValue> = { ...condition.values };
@@ -52,7 +52,7 @@ export function updateOf(attributes: Record<string, AttributeValue | undefined>,
   };
 }
 
-/** A condition as the SDK takes it, without members that would be empty. */
+/** Converts a condition to the SDK's form, without empty members. */
 export function conditionOf(c: Condition): {
   ConditionExpression: string;
   ExpressionAttributeNames?: Record<string, string>;

@@ -1,20 +1,20 @@
-import type { Cover, Entry } from './entry.js';
+import type { Entry, PurgeState } from './entry.js';
 import { BOUNDS } from './names.js';
 
-/** What an entry is worth at a moment. */
+/** The state of an entry at a given time. */
 export type State =
-  /** The origin has withdrawn it: there is nothing to serve. */
+  /** The origin has withdrawn the page: nothing to serve. */
   | 'missing'
-  /** Served as it is. */
+  /** Served without contacting the origin. */
   | 'fresh'
-  /** Served, while it is regenerated behind. */
+  /** Served while it is regenerated in the background. */
   | 'stale'
-  /** Too old to be served, except while the origin fails. */
+  /** Too old to serve, except while the origin fails. */
   | 'expired'
-  /** A hard purge covers it; it is never served. */
+  /** Covered by a hard purge: never served. */
   | 'purged';
 
-/** What the rule looks at. */
+/** The members of an entry that determine its freshness. */
 export type Dated = Pick<
   Entry,
   | 'generatedAtMs'
@@ -27,28 +27,28 @@ export type Dated = Pick<
   | 'withdrawn'
 >;
 
-/** How far ahead a generated_at may lie before it is taken for the work of a wrong clock. */
+/** How far in the future generated_at may lie before it counts as a wrong clock. */
 const clockToleranceMs = 120_000;
-/** The clock difference granted between a purge and an entry of another writer, which has no sequence. */
+/** The clock skew tolerated between a purge and another service's entry, which has no sequence. */
 const purgeToleranceMs = 60_000;
-/** Subtracted from the life of purge marks: an entry that may outlive a mark that covers it is not trusted. */
+/** A margin subtracted from the lifetime of purge marks: an entry that may outlive a covering mark is not trusted. */
 const markMarginMs = 24 * 3600 * 1000;
 
-/** No purge at all. */
-export const NO_COVER: Cover = Object.freeze({ seq: 0, hardSeq: 0, atMs: 0, markLifetimeSeconds: 0 });
+/** The purge state of a page that was never purged. */
+export const NEVER_PURGED: PurgeState = Object.freeze({ seq: 0, hardSeq: 0, atMs: 0, markLifetimeSeconds: 0 });
 
 /**
- * The one rule that decides what an entry is worth at a moment (epoch
- * milliseconds), given the purges that cover it. It is pure.
+ * Returns the state of an entry at a time in epoch milliseconds, given the purges that cover
+ * it. This pure function is the only freshness rule.
  */
-export function freshness(entry: Dated, cover: Cover, nowMs: number): State {
+export function freshness(entry: Dated, purge: PurgeState, nowMs: number): State {
   if (entry.withdrawn) return 'missing';
-  if (covered(entry, cover.hardSeq, cover.atMs)) return 'purged';
-  if (outlivesMarks(entry, cover.markLifetimeSeconds, nowMs)) return 'expired';
+  if (covered(entry, purge.hardSeq, purge.atMs)) return 'purged';
+  if (outlivesMarks(entry, purge.markLifetimeSeconds, nowMs)) return 'expired';
   const inTheFuture = entry.generatedAtMs - nowMs > clockToleranceMs;
   const inWindow = nowMs < freshUntilMs(entry) && !inTheFuture;
   const pinned = (entry.pinnedUntilMs ?? 0) > nowMs;
-  if (!covered(entry, cover.seq, cover.atMs) && (inWindow || pinned)) return 'fresh';
+  if (!covered(entry, purge.seq, purge.atMs) && (inWindow || pinned)) return 'fresh';
   return nowMs < staleUntilMs(entry) ? 'stale' : 'expired';
 }
 
@@ -67,8 +67,8 @@ export function ageSeconds(entry: Pick<Entry, 'generatedAtMs'>, nowMs: number): 
   return Math.max(0, Math.floor((nowMs - entry.generatedAtMs) / 1000));
 }
 
-/** The newer of two covers in each respect. */
-export function mergeCovers(a: Cover, b: Cover): Cover {
+/** Merges two purge states, taking the maximum of each member. */
+export function mergePurgeStates(a: PurgeState, b: PurgeState): PurgeState {
   return {
     seq: Math.max(a.seq, b.seq),
     hardSeq: Math.max(a.hardSeq, b.hardSeq),
@@ -78,18 +78,18 @@ export function mergeCovers(a: Cover, b: Cover): Cover {
 }
 
 /**
- * Whether an entry that is not fresh may be served, marked as stale, in place of a
- * failure to render the page: a stale one; and without limit one that was pinned, since
- * its windows ended while the pin held and the page was not to be regenerated. Never
- * one that a hard purge covers, or that marks which are gone may have covered.
+ * Reports whether an entry that is not fresh may be served as stale when rendering fails
+ * (stale-if-error): a stale entry, or, without limit, one that was pinned, since its windows
+ * may have ended during the pin. Never an entry that a hard purge covers, or that deleted
+ * purge marks may have covered.
  */
-export function servableOnFailure(entry: Dated, cover: Cover, nowMs: number): boolean {
-  const state = freshness(entry, cover, nowMs);
+export function servableOnFailure(entry: Dated, purge: PurgeState, nowMs: number): boolean {
+  const state = freshness(entry, purge, nowMs);
   if (state !== 'expired') return state === 'stale';
-  return entry.pinnedUntilMs !== undefined && !outlivesMarks(entry, cover.markLifetimeSeconds, nowMs);
+  return entry.pinnedUntilMs !== undefined && !outlivesMarks(entry, purge.markLifetimeSeconds, nowMs);
 }
 
-/** Marks that could cover the entry may be gone, if they are kept for so many seconds. */
+/** Reports whether marks that cover the entry may have expired, given their lifetime in seconds. */
 export function outlivesMarks(
   entry: Pick<Entry, 'assertedAtMs' | 'generatedAtMs'>,
   markLifetimeSeconds: number,
@@ -101,9 +101,8 @@ export function outlivesMarks(
 }
 
 /**
- * Whether a purge of this sequence, made at this time, came after the content. An
- * entry of another writer has no sequence: its time decides, with a tolerance for
- * clocks, in favour of the purge.
+ * Reports whether a purge with this sequence and time covers the entry. Another service's
+ * entry has no sequence: its time is compared, with a tolerance in favour of the purge.
  */
 function covered(entry: Dated, seq: number, atMs: number): boolean {
   if (seq === 0) return false;

@@ -3,7 +3,7 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import type { HeaderFields, HeaderValue } from './entry.js';
 import type { Kind } from './row.js';
 
-/** The map `headers` of a row: lower-case names with lists of strings, or binary where the bytes are no UTF-8. */
+/** The map `headers` of a row: lower-case names with lists of strings, or binary for values that are not UTF-8. */
 export const headersKind: Kind<HeaderFields> = {
   expected: 'a map of lists of strings',
   none: Object.freeze({}),
@@ -20,7 +20,7 @@ export const headersKind: Kind<HeaderFields> = {
   },
 };
 
-/** A list of strings, such as the tags, which may be missing. */
+/** A list of strings, such as the tags; it may be missing. */
 export const textsKind: Kind<readonly string[]> = {
   expected: 'a list of strings',
   none: Object.freeze([]) as readonly string[],
@@ -36,8 +36,8 @@ function valuesOf(av: AttributeValue): HeaderValue[] | undefined {
 }
 
 /**
- * Headers as they are stored; undefined if there are none. Names that differ in
- * case alone are one field: their values are joined, in the order of the names.
+ * Converts headers to an attribute, undefined if there are none. Names that differ only in
+ * case are one field, with the values joined in the order of the names.
  */
 export function storedHeaders(headers: HeaderFields): AttributeValue | undefined {
   const fields = new Map<string, AttributeValue[]>();

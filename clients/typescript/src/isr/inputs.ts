@@ -4,22 +4,21 @@ import canonicalize from 'canonicalize';
 
 import { InvalidInputError } from '../errors.js';
 
-/** Bounds the inputs of a request, in bytes of canonical JSON. */
-const longestInputs = 64 << 10;
+/** The maximum size of a request's inputs, in bytes of canonical JSON. */
+const maxInputsBytes = 64 << 10;
 
 /**
- * The hex SHA-256 of the canonical JSON (RFC 8785) of a value: the same for the same
- * inputs in every language, whatever the order of members. Members that are undefined
- * are left out, as JSON does. Write integers beyond 2^53 as strings: a number has lost
- * their last digits before anybody sees it.
- * @throws InvalidInputError for what JSON cannot say the same way in every language: NaN, infinities, bigint, text that is no Unicode, circles; and more than 64 KiB.
+ * Returns the hex SHA-256 of the canonical JSON (RFC 8785) of a value. It is the same in
+ * every language and for any order of members. Undefined members are omitted, as in JSON.
+ * Pass integers beyond 2^53 as strings: as numbers they have already lost digits.
+ * @throws InvalidInputError for values without portable JSON: NaN, infinities, bigint, lone surrogates, cycles; and for more than 64 KiB.
  */
 export function hashInputs(value: unknown): string {
   const canonical = canonicalInputs(value);
   const bytes = Buffer.byteLength(canonical);
-  if (bytes > longestInputs) {
+  if (bytes > maxInputsBytes) {
     throw new InvalidInputError(
-      `the inputs of a request have ${bytes} bytes of JSON: expected ${longestInputs} at most`,
+      `the inputs of a request must have at most ${maxInputsBytes} bytes of JSON (got ${bytes})`,
     );
   }
   return createHash('sha256').update(canonical, 'utf8').digest('hex');
@@ -30,12 +29,12 @@ function canonicalInputs(value: unknown): string {
   try {
     canonical = canonicalize(value);
   } catch (error) {
-    throw new InvalidInputError(`the inputs of a request cannot be written as JSON: ${String(error)}`, {
+    throw new InvalidInputError(`the inputs of a request cannot be encoded as JSON: ${String(error)}`, {
       cause: error,
     });
   }
   if (canonical === undefined) {
-    throw new InvalidInputError(`the inputs of a request are of type ${typeof value}: expected a value of JSON`);
+    throw new InvalidInputError(`the inputs of a request are of type ${typeof value}: expected a JSON value`);
   }
   return canonical;
 }

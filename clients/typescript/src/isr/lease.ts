@@ -6,8 +6,8 @@ import { BOUNDS } from './names.js';
 import type { PageRecord } from './record.js';
 
 /**
- * The right to regenerate one page, proven by its token. The token stays the same
- * for the life of the lease, so that a refresh whose reply was lost can be repeated.
+ * The right to regenerate one page, proven by its token. The token stays the same for the
+ * life of the lease, so that a refresh whose reply was lost can be retried.
  */
 export interface Lease {
   readonly cacheKey: string;
@@ -18,24 +18,24 @@ export interface Lease {
   readonly leaseExpiresAtMs: number;
   /** The lifetime that the acquisition and each refresh grant, in whole seconds. */
   readonly leaseDurationMs: number;
-  /** The regenerations in a row that failed before; 0 if the reply to the acquisition was lost. */
+  /** The number of consecutive failures before this lease; 0 if the reply to the acquisition was lost. */
   readonly failures: number;
-  /** What there was of the page under the lease. */
+  /** The page as it was read under the lease. */
   readonly record: PageRecord;
-  /** The purge sequence, read after the record: what is rendered from now on is at that sequence. */
+  /** The purge sequence, read after the record: the sequence of a render that starts now. */
   readonly purgeSeq: number;
 }
 
-/** A lease as its store knows it. */
+/** The store's view of a lease. */
 export class HeldLease implements Lease {
   readonly cacheKey: string;
   readonly pk: string;
   readonly leaseToken: string;
   readonly leaseDurationMs: number;
-  /** Of LOCK and REQ# rows. */
+  /** The `lease_owner` of LOCK and REQ# rows. */
   readonly owner: string;
   failures = 0;
-  /** When the acquisition was begun, on the monotonic clock. */
+  /** When the acquisition began, on the monotonic clock. */
   readonly acquiredAt: number;
   readonly #backend: Backend;
   readonly #aheadMs: number;
@@ -44,11 +44,11 @@ export class HeldLease implements Lease {
   #expiresAt = 0;
   /** The end of the lease on the monotonic clock. */
   deadline = 0;
-  #over = false;
-  #given = false;
-  /** How many calls are giving it up. */
-  #leaving = 0;
-  #seen: { record: PageRecord; purgeSeq: number } | undefined;
+  #ended = false;
+  #released = false;
+  /** The number of calls in flight that release it. */
+  #releasing = 0;
+  #observed: { record: PageRecord; purgeSeq: number } | undefined;
 
   constructor(
     b: Backend,
@@ -66,7 +66,7 @@ export class HeldLease implements Lease {
     this.acquiredAt = b.clock.elapsed();
   }
 
-  /** The table that it is in. It is no field, so that whoever prints a lease does not print a client. */
+  /** The backend. An accessor, so that printing a lease does not print the client. */
   get backend(): Backend {
     return this.#backend;
   }
@@ -75,33 +75,33 @@ export class HeldLease implements Lease {
     return this.#expiresAt * 1000;
   }
 
-  /** What time it is for the applicant, in epoch milliseconds, by which the acquisition is judged. */
-  applicantNow(): number {
+  /** The caller's current time, in epoch milliseconds, which the acquisition uses. */
+  acquirerNow(): number {
     return this.#backend.clock.now() + this.#aheadMs;
   }
 
   get record(): PageRecord {
-    return this.#under().record;
+    return this.#observation().record;
   }
 
   get purgeSeq(): number {
-    return this.#under().purgeSeq;
+    return this.#observation().purgeSeq;
   }
 
-  /** Notes what there was of the page under the lease. */
-  saw(record: PageRecord, purgeSeq: number): void {
-    this.#seen = { record, purgeSeq };
+  /** Stores the page as it was read under the lease. */
+  observed(record: PageRecord, purgeSeq: number): void {
+    this.#observed = { record, purgeSeq };
   }
 
-  #under(): { record: PageRecord; purgeSeq: number } {
-    if (!this.#seen) throw new InvalidInputError('the lease was taken by another process: read the page for it');
-    return this.#seen;
+  #observation(): { record: PageRecord; purgeSeq: number } {
+    if (!this.#observed)
+      throw new InvalidInputError('the lease was acquired by another process: read the page instead');
+    return this.#observed;
   }
 
   /**
-   * Notes an acknowledged acquisition or refresh, which was asked for at a moment of
-   * the monotonic clock: before the request left, so that time on the way counts
-   * against us.
+   * Records an acknowledged acquisition or refresh. `askedAt` is monotonic and was taken
+   * before the request was sent, so that network time counts against us.
    */
   granted(expiresAt: number, askedAt: number): void {
     this.#expiresAt = expiresAt;
@@ -109,8 +109,8 @@ export class HeldLease implements Lease {
   }
 
   /**
-   * Neither clock has seen the end of the lease: the wall clock that others judge it
-   * by, and the monotonic one, which no adjustment moves.
+   * Reports whether the lease is unexpired by both clocks: the wall clock, which others use,
+   * and the monotonic clock, which adjustments do not affect.
    */
   running(): boolean {
     const { clock } = this.#backend;
@@ -118,63 +118,63 @@ export class HeldLease implements Lease {
   }
 
   /**
-   * The lease is gone for good: lost, released, backed off or published. A clock that
-   * is set back, or a row that comes back from a backup, does not revive it here.
+   * Marks the lease as ended for good: lost, released, backed off or published. A clock that
+   * is set back, or a row restored from a backup, does not revive it.
    */
   end(): void {
-    this.#over = true;
+    this.#ended = true;
   }
 
   get ended(): boolean {
-    return this.#over;
+    return this.#ended;
   }
 
-  /** The lease was published with, released or backed off from. */
-  giveUp(): void {
-    this.#over = true;
-    this.#given = true;
+  /** Marks the lease as released: by a publish, a release or a backoff. */
+  markReleased(): void {
+    this.#ended = true;
+    this.#released = true;
   }
 
-  /** Runs a call that gives the lease up, if it succeeds. */
-  async leave<T>(call: () => Promise<T>): Promise<T> {
-    this.#leaving++;
+  /** Runs a call that releases the lease if it succeeds. */
+  async releasing<T>(call: () => Promise<T>): Promise<T> {
+    this.#releasing++;
     try {
       return await call();
     } finally {
-      this.#leaving--;
+      this.#releasing--;
     }
   }
 
   /**
-   * The lease is being given up, or was. What an extension finds now says nothing: the
-   * row may be gone by our own doing, before its answer has come.
+   * Reports whether the lease is being released or was. A failed extension then means
+   * nothing: our own call may have deleted the row before its reply arrived.
    */
-  get yielded(): boolean {
-    return this.#given || this.#leaving > 0;
+  get releasedOrReleasing(): boolean {
+    return this.#released || this.#releasing > 0;
   }
 
-  /** The attempt at a request that the lease was acquired for, until that is ended. */
+  /** The attempt at the request that the lease was acquired for, until the request ends. */
   get attempt(): Attempt | undefined {
     return this.#attempt;
   }
 
-  for(attempt: Attempt): void {
+  bind(attempt: Attempt): void {
     this.#attempt = attempt;
   }
 
-  /** The request is not this lease's concern any more. */
+  /** Detaches the request, which has ended or was taken over. */
   endRequest(): void {
     this.#attempt = undefined;
   }
 }
 
 /**
- * A requested lifetime, rounded up to whole seconds, in milliseconds.
- * @throws InvalidInputError unless it is positive, and ten years at most.
+ * Normalizes a lifetime in milliseconds: rounded up to whole seconds, at most ten years.
+ * @throws InvalidInputError unless it is positive.
  */
 export function leaseDuration(ms: number): number {
   if (typeof ms !== 'number' || !(ms > 0)) {
-    throw new InvalidInputError(`leaseDurationMs is ${ms}: expected a number of milliseconds above 0`);
+    throw new InvalidInputError(`leaseDurationMs must be a number above 0 (got ${ms})`);
   }
   return Math.min(Math.ceil(ms / 1000), BOUNDS.interval) * 1000;
 }

@@ -2,20 +2,17 @@ import { floorSeconds } from '../clock.js';
 import { LeaseHeldError } from '../errors.js';
 import type { Lock } from './entry.js';
 import type { Condition } from './expression.js';
-import { BOUNDS, LONGEST_LEASE } from './names.js';
+import { BOUNDS, MAX_LEASE_SECONDS } from './names.js';
 import { ceilNumber, clamp, floorOf } from './numbers.js';
 import { N, type Row, S, text } from './row.js';
 
-/**
- * How many seconds a LOCK row outlives its lease before DynamoDB may collect it:
- * longer than clocks differ.
- */
+/** How many seconds a LOCK row outlives its lease before its ttl: longer than any clock skew. */
 export const LOCK_LINGER = 3600;
 
-/** Beyond it, failures are not counted: the number only shapes a back-off. */
-const enoughFailures = 1 << 20;
+/** The maximum failure count. The count only determines the backoff. */
+const maxFailures = 1 << 20;
 
-/** A LOCK row as it is stored, without its key: `until` in epoch seconds. */
+/** Builds a LOCK row without its key. `until` is in epoch seconds. */
 export function storedLock(token: string, owner: string, until: number): Row {
   return {
     lease_token: S(token),
@@ -24,19 +21,19 @@ export function storedLock(token: string, owner: string, until: number): Row {
   };
 }
 
-/** What changes when the end of a lease moves. */
+/** The attributes that change when a lease is extended. */
 export function storedEnd(until: number): Row {
   return { lease_expires_at: N(until), ttl: N(until + LOCK_LINGER) };
 }
 
-/** A LOCK row read as the condition of an acquisition judges it. */
+/** A LOCK row, parsed as the condition of an acquisition evaluates it. */
 export interface ReadLock extends Lock {
   token: string;
-  /** In epoch seconds, rounded up: a whole `:now` is compared with it. 0, long ago, if the row has no number. */
+  /** In epoch seconds, rounded up, since it is compared with a whole `:now`. 0, in the past, if the row has no number. */
   expiresAt: number;
 }
 
-/** Whatever other writers left there is a lease or is none, and never an error. */
+/** Parses a LOCK row. A malformed row of another writer is never an error: it counts as free. */
 export function readLock(row: Row | undefined): ReadLock {
   const end = row?.['lease_expires_at']?.N;
   const failures = row?.['failures'];
@@ -46,34 +43,34 @@ export function readLock(row: Row | undefined): ReadLock {
     owner: text(row, 'lease_owner'),
     expiresAt,
     expiresAtMs: expiresAt * 1000,
-    failures: clamp((failures && floorOf(failures)) ?? 0n, 0, enoughFailures),
+    failures: clamp((failures && floorOf(failures)) ?? 0n, 0, maxFailures),
   };
 }
 
-/** The lock as callers are told of it. */
+/** Converts a LOCK row to the public form. */
 export function lockOf(row: Row): Lock {
   const { owner, expiresAtMs, failures } = readLock(row);
   return { owner, expiresAtMs, failures };
 }
 
-/** Whether what ends at a moment, in epoch seconds, holds now: it has not ended, and a lease can end there. */
+/** Reports whether a lease or a request with this end (epoch seconds) is still held: the end is in the future, but not beyond the longest lease. */
 export function holdsUntil(end: number, nowMs: number): boolean {
-  return end * 1000 > nowMs && end <= floorSeconds(nowMs) + LONGEST_LEASE;
+  return end * 1000 > nowMs && end <= floorSeconds(nowMs) + MAX_LEASE_SECONDS;
 }
 
 const free =
   'attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now OR lease_expires_at > :longest';
 
-/** The lease is not held: see {@link holdsUntil}. A row without a number cannot say when it ends: it is free. */
+/** The condition that the lease is not held, see {@link holdsUntil}. A row without a numeric end is free. */
 export function isFree(nowMs: number): Condition {
   const now = floorSeconds(nowMs);
-  return { expression: free, values: { ':number': S('N'), ':now': N(now), ':longest': N(now + LONGEST_LEASE) } };
+  return { expression: free, values: { ':number': S('N'), ':now': N(now), ':longest': N(now + MAX_LEASE_SECONDS) } };
 }
 
 /**
- * Besides, the row counts as many failures as one that was read: a transaction does
- * not tell what it replaces, and a worker that froze after it had looked must not
- * take over failures that others have made up for.
+ * {@link isFree}, and the failure count equals that of the row that was read. A transaction
+ * does not return what it replaces, and a worker that froze after the read must not restore
+ * failures that another process has since cleared.
  */
 export function isFreeAfter(found: Row | undefined, nowMs: number): Condition {
   const { values } = isFree(nowMs);
@@ -82,7 +79,7 @@ export function isFreeAfter(found: Row | undefined, nowMs: number): Condition {
   return { expression: `(${free}) AND failures = :failures`, values: { ...values, ':failures': failures } };
 }
 
-/** The LOCK row is this token's, and has not expired. */
+/** The condition that LOCK carries the token and has not expired. */
 export function isHeld(token: string, nowMs: number): Condition {
   return {
     expression: 'lease_token = :token AND lease_expires_at > :now',
@@ -90,20 +87,20 @@ export function isHeld(token: string, nowMs: number): Condition {
   };
 }
 
-/** The LOCK row is this token's. */
+/** The condition that LOCK carries the token. */
 export function hasToken(token: string): Condition {
   return { expression: 'lease_token = :token', values: { ':token': S(token) } };
 }
 
-/** The end of a lease that lasts so long from now, in epoch seconds, rounded up so that no holder gets less than it asked for. */
+/** Returns the end of a lease in epoch seconds, rounded up so that no holder gets less than it asked for. */
 export function expiry(nowMs: number, durationMs: number): number {
   return Math.min(Math.max(Math.ceil((nowMs + durationMs) / 1000), 0), BOUNDS.moment);
 }
 
-/** Says who has the lease. */
+/** Returns the error of a lease that another process holds. */
 export function heldBy(pk: string, row: Row | undefined, cause?: unknown): LeaseHeldError {
   const { owner, expiresAt, failures } = readLock(row);
-  return new LeaseHeldError(`the lease of ${pk}: ${describeHolder(row)}; try again then`, {
+  return new LeaseHeldError(`the lease of ${pk}: ${describeHolder(row)}; retry after that`, {
     owner,
     expiresAt,
     failures,
@@ -111,11 +108,11 @@ export function heldBy(pk: string, row: Row | undefined, cause?: unknown): Lease
   });
 }
 
-/** Names the present holder, for an error message. */
+/** Describes the current holder for an error message. */
 export function describeHolder(row: Row | undefined): string {
-  if (!row) return 'there is no lease';
+  if (!row) return 'no process holds it';
   const { owner, expiresAtMs, failures } = readLock(row);
   const until = new Date(Math.min(expiresAtMs, 8.64e15)).toISOString();
-  if (owner === '' && failures > 0) return `the page is in back-off after ${failures} failures until ${until}`;
+  if (owner === '' && failures > 0) return `the page is in backoff after ${failures} failures until ${until}`;
   return `it is held by ${owner || 'another holder'} until ${until}`;
 }

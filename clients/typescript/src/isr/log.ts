@@ -1,7 +1,7 @@
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import { InvalidInputError, MalformedRowError } from '../errors.js';
-import { type Backend, insistOnRow, keyOf, queryPage, readRow } from './backend.js';
+import { type Backend, keyOf, queryPage, readRow, readRowUntilAborted } from './backend.js';
 import type { Change, Sequence } from './entry.js';
 import { notExists, updateOf } from './expression.js';
 import { PREFIX, PURGE_LOG_PK, SK } from './names.js';
@@ -9,29 +9,29 @@ import { sequenceOf } from './purgerow.js';
 import { malformed, N, type Row, S, text } from './row.js';
 import { type Action, onRow } from './transaction.js';
 
-/** How long the rows of the log are kept at least, in milliseconds: a reader that was away for longer has to read everything anew. */
+/** The minimum retention of log rows, in milliseconds. A reader that was away for longer must reload everything. */
 export const LOG_LIFE_MS = 3600 * 1000;
 
-/** How many rows of the log one read returns at most. */
-const mostChanges = 200;
+/** The maximum number of log rows per read. */
+const maxChanges = 200;
 
-/** The largest sequence that any writer can have, in 20 digits. */
+/** The largest sequence, 2^63 - 1, in 20 digits. */
 const lastSequence = '09223372036854775807';
 
-/** A page that nodes are to read again. */
+/** A page that nodes must reload. */
 export interface Target {
   tenant: string;
   key: string;
 }
 
-/** The SEQ row as it was read, to be advanced from there. */
+/** The SEQ row as it was read, the base of the next increment. */
 export interface SeenSequence extends Sequence {
-  /** `seq` as it is stored; undefined: there is no row. */
+  /** `seq` as stored; undefined if the row does not exist. */
   readonly stored: AttributeValue | undefined;
 }
 
 /**
- * Reads the SEQ row, strongly; zeros if there is none.
+ * Reads the SEQ row, strongly consistent; zeros if it does not exist.
  * @throws MalformedRowError
  */
 export async function readSequence(b: Backend, signal: AbortSignal | undefined): Promise<SeenSequence> {
@@ -41,19 +41,18 @@ export async function readSequence(b: Backend, signal: AbortSignal | undefined):
 }
 
 /**
- * The changes after a sequence, in order, 200 at most, in one strongly consistent read.
- * Those of kinds that this version does not know come without what they are about. A
- * row that cannot be read is a change that is malformed: it may be what a node has to
- * know, and is no gap.
+ * Reads the changes after a sequence in order, at most 200, in one strongly consistent
+ * query. Targets of unknown kinds are omitted. A malformed row is returned as a malformed
+ * change, not as a gap, since it may concern the reader.
  */
 export async function readChanges(b: Backend, signal: AbortSignal | undefined, after: number): Promise<Change[]> {
   if (!Number.isSafeInteger(after)) {
-    throw new InvalidInputError(`after is ${after}: expected the number of a change, or 0`);
+    throw new InvalidInputError(`after must be a sequence or 0 (got ${after})`);
   }
   return (await readLog(b, signal, Math.max(after, 0))).map(changeOf);
 }
 
-/** The rows of the log after a sequence, in order, 200 at most, in one strongly consistent read. */
+/** Reads the log rows after a sequence in order, at most 200, in one strongly consistent query. */
 export function readLog(b: Backend, signal: AbortSignal | undefined, after: number): Promise<Row[]> {
   return queryPage(b, signal, {
     KeyConditionExpression: 'pk = :pk AND sk BETWEEN :first AND :last',
@@ -62,11 +61,11 @@ export function readLog(b: Backend, signal: AbortSignal | undefined, after: numb
       ':first': S(logKey(after + 1)),
       ':last': S(PREFIX.log + lastSequence),
     },
-    Limit: mostChanges,
+    Limit: maxChanges,
   });
 }
 
-/** The sort key of what happened at a sequence. Sequences have 20 digits so that they sort. */
+/** Returns the sort key of a log row. Sequences have 20 digits, so that they sort. */
 export function logKey(seq: number): string {
   return PREFIX.log + String(seq).padStart(20, '0');
 }
@@ -99,8 +98,8 @@ function reloadOf(row: Row, target: AttributeValue, i: number): Target[] {
 }
 
 /**
- * States that the sequence after the seen one is this change's, and what it is about;
- * and, if that is said, how long marks are kept from now on at least.
+ * Builds the actions that increment the sequence, log the targets at the new sequence, and
+ * raise the lifetime of purge marks if it is too short.
  */
 export function advance(
   b: Backend,
@@ -122,18 +121,18 @@ export function advance(
   const sequence = updateOf({ seq: N(next), ...lifetime }, unchanged);
   return [
     { purpose: 'sequence', item: { Update: { ...onRow(b, PURGE_LOG_PK, SK.sequence), ...sequence } } },
-    // No condition: whoever advances the sequence to it owns the row.
+    // No condition: the writer that increments the sequence owns its log row.
     { purpose: 'log', item: { Put: { TableName: b.tableName, Item: log } } },
   ];
 }
 
-/** What the log says of a page that nodes are to read again. */
+/** Builds the log target of a page that nodes must reload. */
 export function reloadTarget({ tenant, key }: Target): Row {
   return { kind: S('reload'), ...(tenant ? { tenant: S(tenant) } : {}), key: S(key) };
 }
 
-/** Whether the transaction of this id is what happened after the seen sequence. It is asked once something has. */
+/** Reports whether the change after the seen sequence has this id. It is called once there is such a change. */
 export async function committedAs(b: Backend, signal: AbortSignal, seen: SeenSequence, id: string): Promise<boolean> {
-  const row = await insistOnRow(b, signal, PURGE_LOG_PK, logKey(seen.seq + 1));
+  const row = await readRowUntilAborted(b, signal, PURGE_LOG_PK, logKey(seen.seq + 1));
   return text(row, 'id') === id;
 }

@@ -5,7 +5,6 @@ import { headersKind, storedHeaders, textsKind } from './header.js';
 import {
   child,
   countKind,
-  demand,
   flagKind,
   horizonKind,
   instantKind,
@@ -13,6 +12,7 @@ import {
   periodKind,
   type Row,
   read,
+  requirePresent,
   S,
   statusKind,
   text,
@@ -20,9 +20,9 @@ import {
 } from './row.js';
 
 /**
- * The attributes of the reference schema, in META and in VER# rows, as they are
- * stored; undefined: absent. A publish sets or removes every one of them, so that no
- * generation inherits from another.
+ * Builds the attributes of the reference schema in META and VER# rows; undefined means
+ * absent. A publish sets or removes every one of them, so that no generation inherits from
+ * another.
  */
 export function storedContent(content: Content, currentSk: string): Record<string, AttributeValue | undefined> {
   return {
@@ -36,8 +36,8 @@ export function storedContent(content: Content, currentSk: string): Record<strin
 }
 
 /**
- * The map `isr` of a normalized entry. `s3_key` and `generated_at` say which content
- * it describes. The version is apart, as it may be larger than a number can say.
+ * Builds the map `isr` of a normalized entry. Its `s3_key` and `generated_at` identify the
+ * content it describes. The version is a bigint, since it may exceed the exact numbers.
  */
 export function storedMap(e: Entry, version: bigint): AttributeValue {
   const members: Record<string, AttributeValue | undefined> = {
@@ -62,7 +62,7 @@ export function storedMap(e: Entry, version: bigint): AttributeValue {
   return { M: present(members) };
 }
 
-/** The attributes that there are. */
+/** Drops undefined attributes. */
 export function present(attributes: Record<string, AttributeValue | undefined>): Row {
   return Object.fromEntries(
     Object.entries(attributes).filter((a): a is [string, AttributeValue] => a[1] !== undefined),
@@ -70,30 +70,28 @@ export function present(attributes: Record<string, AttributeValue | undefined>):
 }
 
 /**
- * The entry that a META row or a VER# row carries.
+ * Parses the entry of a META or VER# row.
  * @throws MalformedRowError
  */
 export function contentOf(row: Row): Entry {
-  demand(row, 's3_key', textKind);
-  demand(row, 'generated_at', instantKind);
-  demand(row, 'revalidate_seconds', periodKind);
-  // Another service wrote this row, or wrote over one of ours: nothing that we
-  // knew of the earlier content may be said of this one.
+  requirePresent(row, 's3_key', textKind);
+  requirePresent(row, 'generated_at', instantKind);
+  requirePresent(row, 'revalidate_seconds', periodKind);
+  // Another service wrote this row, or overwrote ours: our metadata describes earlier content.
   if (!isOurs(row)) return { ...readContent(row), ...nothingElse() };
-  // The map claims this very content, so that its status and its headers are what
-  // the page is: serving it with guessed ones would be worse than rendering it again.
-  demand(row, 'isr.v', countKind);
-  demand(row, 'isr.generation_id', textKind);
-  demand(row, 'isr.status', statusKind);
-  demand(row, 'isr.content_length', countKind);
+  // Our map describes this content, so its status and headers are required: guessing them
+  // would be worse than rendering the page again.
+  requirePresent(row, 'isr.v', countKind);
+  requirePresent(row, 'isr.generation_id', textKind);
+  requirePresent(row, 'isr.status', statusKind);
+  requirePresent(row, 'isr.content_length', countKind);
   return { ...readContent(row), ...readMap(row) };
 }
 
 /**
- * Whether our map is about the content that the row points at. A map that does not
- * say so in the right types is none of ours. Times are compared as texts: DynamoDB
- * returns equal numbers as equal texts, and a fraction is another number than the
- * whole seconds that we write.
+ * Reports whether our map describes the content that the row points at. A map with other
+ * types is not ours. Times are compared as texts: DynamoDB returns equal numbers as equal
+ * texts, and a fraction differs from the whole seconds that we write.
  */
 function isOurs(row: Row): boolean {
   const ours = child(row, 'isr');
@@ -106,7 +104,7 @@ function readContent(row: Row): Content {
   const etag = read(row, 'etag', textKind);
   const hasTtl = row['ttl'] !== undefined && row['ttl'].NULL === undefined;
   const ttl = read(row, 'ttl', horizonKind);
-  read(row, 'current_sk', textKind); // whoever follows pointers must be able to
+  read(row, 'current_sk', textKind); // checked for readers that follow pointers
   return {
     htmlPointer: read(row, 's3_key', textKind),
     generatedAtMs: read(row, 'generated_at', instantKind) * 1000,
@@ -118,7 +116,7 @@ function readContent(row: Row): Content {
 
 type Map = Omit<Entry, keyof Content>;
 
-/** What is known of an entry of another service beside its content. */
+/** The metadata of another service's entry beyond its content. */
 function nothingElse(): Map {
   return {
     foreign: true,

@@ -4,183 +4,183 @@ import type { State } from './freshness.js';
 import type { Lease } from './lease.js';
 import type { PageRecord } from './record.js';
 
-/** A page, and a signal that ends a call early; the outcome of a write is settled all the same. */
+/** A page, and a signal that cancels the call. The outcome of a cancelled write is still settled. */
 export interface PageRef {
   cacheKey: string;
   signal?: AbortSignal | undefined;
 }
 
-/** A lease, by its token. A {@link Lease} is one. */
+/** A reference to a lease by its token. A {@link Lease} is one. */
 export interface LeaseRef extends PageRef {
   leaseToken: string;
 }
 
-/** What is asked of an acquisition. */
+/** The arguments of an acquisition. */
 export interface Acquisition extends PageRef {
-  /** The lifetime, in milliseconds; it is rounded up to whole seconds. */
+  /** The lifetime in milliseconds, rounded up to whole seconds. */
   leaseDurationMs: number;
-  /** Names the holder to people. Default: that of the store. */
+  /** Identifies the holder in logs and errors. Default: the store's `leaseOwner`. */
   leaseOwner?: string;
   /**
-   * What time it is, in epoch milliseconds, at most an hour from the store's clock: by
-   * it another lease has ended or not, and the lifetime of this one begins; refreshes
-   * and publishes go by the store's clock. Default: the store's clock.
+   * The current time in epoch milliseconds, at most an hour from the store's clock. It
+   * decides whether another lease has expired, and when the lifetime of this one begins;
+   * refreshes and publishes use the store's clock. Default: the store's clock.
    */
   nowMs?: number;
   /**
-   * Carries out a request that is named so once, however often it is made, with
-   * `inputs`, of which the hash is made, or `requestHash`.
+   * Makes the request idempotent: repetitions with this key are not executed again. It
+   * needs either `inputs`, which are hashed, or `requestHash`.
    */
   idempotencyKey?: string;
   inputs?: unknown;
   requestHash?: string;
-  /** How long the record of the request is kept, in seconds. Default: that of the store. */
+  /** How long the request record is kept, in seconds. Default: the store's `requestKeepSeconds`. */
   requestKeepSeconds?: number;
 }
 
-/** How a generation is published. */
+/** Options of a publish. */
 export interface Publishing {
-  /** Keeps the generation as a version of its own, until it is superseded and `supersededAtMs` has passed. */
+  /** Keeps the generation as a version until it is superseded and `supersededAtMs` has passed. */
   history?: boolean;
-  /** How many versions are kept at least, the new one counted; older ones are forgotten now. Default: all, until their time. */
+  /** How many of the newest versions to keep, including the new one; older ones are deleted now. Default: all, until they expire. */
   keep?: number;
-  /** When the version that was current before may be collected. Default: with the entry, but after a month at the latest. */
+  /** When the superseded version may be garbage collected. Default: with the entry, but after a month at the latest. */
   supersededAtMs?: number;
-  /** The generation has the content of the current entry: with history, its version takes the place of that one's. */
+  /** The content equals that of the current entry: with history, the new version replaces the current one's. */
   unchanged?: boolean;
   /** Publishes even if the current entry is pinned. */
   unpin?: boolean;
   signal?: AbortSignal | undefined;
 }
 
-/** What is known of a generation beside what every writer says. */
+/** The metadata of a generation beyond {@link Content}. */
 export type Described = Omit<NextEntry, keyof Content>;
 
-/** The call of the reference documents, and what may be said beyond it. */
+/** The arguments of the reference's `commitGeneration`, and optional metadata beyond them. */
 export interface Commit extends LeaseRef, Content, Partial<Described>, Omit<Publishing, 'signal'> {
-  /** For the application's own logs. */
+  /** Not stored; for the application's own logs. */
   leaseOwner?: string;
 }
 
-/** What a person declares of a page. */
+/** The common arguments of rollback, pin and unpin. */
 export interface Declaration extends PageRef {
-  /** The page as it was read, which alone is changed. Default: whatever is there, also if another writer is there first. */
+  /** The page as it was read; the call fails if it has changed since. Default: the current state, with retries if another writer is faster. */
   record?: PageRecord;
-  /** When DynamoDB may collect the row, in epoch seconds. Default: by the store's `metaTtlSeconds`. */
+  /** The ttl of the row, in epoch seconds. Default: from the store's `metaTtlSeconds`. */
   ttlUnixSeconds?: number;
-  /** When it may collect the version that was current. Default: with the entry, but after a month at the latest. */
+  /** When the superseded version may be garbage collected. Default: with the entry, but after a month at the latest. */
   supersededAtMs?: number;
 }
 
-/** A rollback. */
+/** The arguments of a rollback. */
 export interface Rollback extends Declaration {
-  /** The id of the generation that is to be current. Default: the one that was published last before the current. */
+  /** The id of the generation to make current. Default: the one published before the current one. */
   to?: string;
   /**
-   * Pins it until then; 0: not at all. Default: `FOREVER_MS`, a pin that does not end by
-   * itself, since a generation that has expired would be regenerated for the next visitor.
+   * Pins the generation until then, in epoch milliseconds; 0 does not pin it. Default:
+   * `FOREVER_MS`, since an expired generation would be regenerated for the next visitor.
    */
   pinnedUntilMs?: number;
-  /** When it was declared. Default: now. */
+  /** When the rollback was declared. Default: now. */
   assertedAtMs?: number;
 }
 
-/** A pin. */
+/** The arguments of a pin. */
 export interface Pin extends Declaration {
-  /** Until when expiry by time is suspended, in epoch milliseconds; `FOREVER_MS` for a pin that does not end by itself. */
+  /** The end of the pin, in epoch milliseconds; `FOREVER_MS` for a pin without end. */
   untilMs: number;
 }
 
 /**
- * The metadata and the leases of cached pages, for frameworks. All methods may be
- * called at the same time. Keys are refused with InvalidKeyError, other arguments with
- * InvalidInputError, before anything is sent; DynamoDB's answers that are none of the
- * errors named here are TableNotFoundError, ThrottledError, TransactionConflictError,
- * InvalidQueryError, UnknownOutcomeError, or the SDK's own.
+ * The metadata and the leases of cached pages, for frameworks. All methods are safe for
+ * concurrent use. Invalid keys throw InvalidKeyError and other invalid arguments
+ * InvalidInputError before anything is sent. Besides the errors named below, methods throw
+ * TableNotFoundError, ThrottledError, TransactionConflictError, InvalidQueryError,
+ * UnknownOutcomeError, or the SDK's own errors.
  */
 export interface IsrMetaStore {
   /**
-   * The current entry and what it is worth now; null if there is none, or none that is
-   * valid. Of purges it knows those of this very page.
+   * Returns the current entry with its freshness, null if it is missing or malformed. Only
+   * purges of this page are considered, not purges by tag.
    */
   get(page: PageRef): Promise<(Entry & { state: State }) | null>;
-  /** All that the store knows of a page, in one strongly consistent read. */
+  /** Reads entry, purge state and lease of a page in one strongly consistent query. */
   read(page: PageRef): Promise<PageRecord>;
 
-  /** The lease, or null if somebody else has it; see {@link acquireLease}. */
+  /** Like {@link acquireLease}, but returns null if another process holds the lease. */
   tryAcquireLease(a: Acquisition): Promise<Lease | null>;
   /**
-   * Takes the lease, and reads under it what there is of the page, and the purge
-   * sequence. With an idempotency key the request is recorded as started in the same
-   * transaction: refreshing keeps it in progress, a publish completes it.
+   * Acquires the lease without waiting, then reads the page and the purge sequence under
+   * it. With an idempotency key the same transaction records the request as STARTED: a
+   * refresh keeps it in progress, a publish completes it.
    * @throws LeaseHeldError RequestCompletedError RequestInProgressError RequestMismatchError UnknownOutcomeError
    */
   acquireLease(a: Acquisition): Promise<Lease>;
   /**
-   * Extends the lease by its duration, counted from now. Of another process's lease the
-   * duration is to be given. The end of the lease is returned.
+   * Extends the lease to its duration from now and returns its new end. The lease of
+   * another process needs `leaseDurationMs`.
    * @throws LeaseLostError
    */
   refreshLease(lease: LeaseRef & { leaseDurationMs?: number }): Promise<{ leaseExpiresAtMs: number }>;
-  /** Gives the lease up. One that is lost already is left alone: no error. */
+  /** Releases the lease. Releasing a lost lease is not an error. */
   releaseLease(lease: LeaseRef): Promise<void>;
   /**
-   * Turns the lease into one that nobody holds until the pause is over, in
-   * milliseconds, and counts a failure: the fleet leaves the page alone for that long.
+   * Puts the page into backoff after a failure: the lease has no holder and cannot be
+   * acquired for `pauseMs` milliseconds, and the failure is counted.
    */
   backOff(lease: LeaseRef, pauseMs: number): Promise<void>;
   /**
-   * Frees the lease that a record shows, whoever has it.
-   * @throws MovedError if it is another by now
+   * Deletes the lease that a record shows, whichever process holds it.
+   * @throws MovedError if the lease has changed hands since
    */
   breakLease(page: PageRef & { record: PageRecord }): Promise<void>;
   /**
-   * Takes the lease, runs the work, extends the lease at a third of its lifetime
-   * meanwhile, and releases it, unless it was published with or backed off from. The
-   * signal is aborted, with a LeaseLostError as its reason, once the lease is lost. A
-   * request that the work has neither published for nor ended is recorded as failed.
-   * @throws what acquireLease throws; LeaseLostError if the lease was lost, whatever the work made of that, with the
-   * work's own error among its causes (an AggregateError if there are several); else what the work throws
+   * Acquires the lease, runs the work while a heartbeat extends the lease every third of
+   * its lifetime, and releases the lease unless the work published or backed off. The
+   * signal is aborted with a LeaseLostError when the lease is lost. A request that the work
+   * neither published nor ended is recorded as FAILED.
+   * @throws the errors of acquireLease; LeaseLostError if the lease was lost, even if the work ignored it, with the
+   * work's own error among its causes (an AggregateError if there are several); otherwise the work's error
    */
   withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T>;
 
   /**
-   * The reference's call: {@link publish} of what the lease's token gives the right to,
-   * over what META was when the lease was taken, or is now, if another process took it.
-   * With `contentSha256` and `contentLength` the row says all that an entry can say.
-   * Without, it says what the reference's rows say: to readers it is another service's.
+   * The reference's call: publishes with the lease's token, over META as it was when the
+   * lease was acquired, or as it is now if another process acquired it. With
+   * `contentSha256` and `contentLength` the row carries full metadata. Without them it has
+   * the reference's attributes only, and readers treat it as another service's row.
    * @throws LeaseLostError MovedError PinnedError UnknownOutcomeError
    */
   commitGeneration(c: Commit): Promise<Entry>;
   /**
-   * Makes a generation current and gives up the lease, in one transaction, and only if
-   * the lease is still held and the entry is still exactly what the record shows.
-   * Attributes that are none of an entry's survive. It returns the entry as readers
-   * will find it. By default `purgeSeq` is that of the lease, and `key` its cache key.
+   * Makes a generation current and releases the lease in one transaction, on condition that
+   * the lease is held and the entry is unchanged since `record` was read. Unknown attributes
+   * survive. It returns the entry as readers will see it. `purgeSeq` and `key` default to
+   * those of the lease.
    * @throws LeaseLostError MovedError PinnedError ConditionFailedError (the id was used before) UnknownOutcomeError
    */
   publish(lease: Lease, record: PageRecord, next: NextEntry, how?: Publishing): Promise<Entry>;
 
-  /** The generations that are kept, the newest first; the current one is among them if it was published with history. */
+  /** Lists the kept generations, newest first, including the current one if it was published with history. */
   versions(page: PageRef): Promise<Entry[]>;
   /** Makes a kept generation current. @throws NoVersionError PurgedError MovedError UnknownOutcomeError */
   rollback(r: Rollback): Promise<Entry>;
-  /** Keeps the current entry as it is. @throws NoVersionError PurgedError MovedError UnknownOutcomeError */
+  /** Pins the current entry. @throws NoVersionError PurgedError MovedError UnknownOutcomeError */
   pin(p: Pin): Promise<Entry>;
-  /** Ends a pin. @throws NoVersionError MovedError UnknownOutcomeError */
+  /** Unpins the current entry. @throws NoVersionError MovedError UnknownOutcomeError */
   unpin(p: Declaration): Promise<Entry>;
 
-  /** The record of a request, or null. It decides nothing: only an acquisition makes a claim. */
+  /** Reads a request record, or null. It is informational: only an acquisition claims a request. */
   request(r: PageRef & { idempotencyKey: string }): Promise<RequestRecord | null>;
   /**
-   * Records what became of the request for which a lease was acquired, which may be
-   * lost or released by then. Of a lease without a request, and of a request that
-   * somebody else has taken over, it does nothing.
+   * Records the result or the failure of the request that a lease was acquired for; the
+   * lease itself may already be lost or released. It is a no-op without a request, or if
+   * another process has taken the request over.
    */
   endRequest(lease: Lease, end: RequestEnd): Promise<void>;
 
-  /** The state of the purge log, read strongly. @throws MalformedRowError */
+  /** Reads the purge sequence, strongly consistent. @throws MalformedRowError */
   sequence(options?: { signal?: AbortSignal | undefined }): Promise<Sequence>;
-  /** The changes after a sequence, in order, 200 at most, in one strongly consistent read. */
+  /** Reads the changes after a sequence in order, at most 200, in one strongly consistent query. */
   changes(after: number, options?: { signal?: AbortSignal | undefined }): Promise<Change[]>;
 }

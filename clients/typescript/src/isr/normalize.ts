@@ -5,9 +5,9 @@ import { BOUNDS } from './names.js';
 import { interval, wholeSeconds } from './numbers.js';
 
 /**
- * The entry as a reader will find it, its times and intervals in whole seconds.
- * Intervals of more than ten years are those: they say "as long as possible".
- * @throws InvalidInputError if no row can say it, or if it cannot be meant.
+ * Returns the entry as readers will see it, with times and intervals in whole seconds.
+ * Intervals are capped at ten years.
+ * @throws InvalidInputError if a value cannot be stored or makes no sense.
  */
 export function normalize(next: NextEntry, generationId: string): Entry {
   checkNumbers(next);
@@ -36,7 +36,7 @@ export function normalize(next: NextEntry, generationId: string): Entry {
   };
 }
 
-/** Names that differ in case alone are one field: their values are joined, in the order of the names. */
+/** Lower-cases field names. Names that differ only in case are one field, with the values joined in the order of the names. */
 function lowerCase(headers: HeaderFields): HeaderFields {
   const fields = new Map<string, HeaderFields[string]>();
   for (const name of Object.keys(headers).sort()) {
@@ -48,7 +48,7 @@ function lowerCase(headers: HeaderFields): HeaderFields {
 
 function checkNumbers(e: NextEntry): void {
   checkMoment('generatedAtMs', e.generatedAtMs);
-  if (e.generatedAtMs === 0) throw new InvalidInputError('generatedAtMs is 0: expected when rendering began');
+  if (e.generatedAtMs === 0) throw new InvalidInputError('generatedAtMs must be the time when rendering began (got 0)');
   checkOptional(e, 'pinnedUntilMs', checkMoment);
   checkOptional(e, 'assertedAtMs', checkMoment);
   checkOptional(e, 'ttlUnixSeconds', checkSeconds);
@@ -60,7 +60,7 @@ function checkNumbers(e: NextEntry): void {
   const { status = 200 } = e;
   if (!Number.isInteger(status) || status < BOUNDS.minStatus || status > BOUNDS.maxStatus) {
     throw new InvalidInputError(
-      `status is ${status}: expected the status of an HTTP response, ${BOUNDS.minStatus} to ${BOUNDS.maxStatus}`,
+      `status must be an HTTP status, ${BOUNDS.minStatus} to ${BOUNDS.maxStatus} (got ${status})`,
     );
   }
 }
@@ -70,34 +70,34 @@ function checkOptional(e: NextEntry, name: keyof NextEntry, check: (name: string
   if (value !== undefined) check(name, value as number);
 }
 
-/** @throws InvalidInputError unless it is a time in epoch milliseconds, up to the year 9999. */
+/** Checks a time in epoch milliseconds, up to the year 9999. @throws InvalidInputError */
 export function checkMoment(name: string, ms: number): void {
   if (!isNumber(ms) || ms < 0 || ms >= (BOUNDS.moment + 1) * 1000) {
     throw new InvalidInputError(
-      `${name} is ${ms}: expected epoch milliseconds, 0 to ${BOUNDS.moment}999, the end of the year 9999`,
+      `${name} must be epoch milliseconds, 0 to ${BOUNDS.moment}999, the end of the year 9999 (got ${ms})`,
     );
   }
 }
 
-/** @throws InvalidInputError unless it is a time in epoch seconds, up to the year 9999. */
+/** Checks a time in epoch seconds, up to the year 9999. @throws InvalidInputError */
 export function checkSeconds(name: string, seconds: number): void {
   if (!isNumber(seconds) || seconds < 0 || seconds > BOUNDS.moment) {
     throw new InvalidInputError(
-      `${name} is ${seconds}: expected epoch seconds, 0 to ${BOUNDS.moment}, the end of the year 9999; divide milliseconds by 1,000`,
+      `${name} must be epoch seconds, 0 to ${BOUNDS.moment}, the end of the year 9999 (got ${seconds}); divide milliseconds by 1,000`,
     );
   }
 }
 
-/** @throws InvalidInputError unless it is a duration, 0 or more. */
+/** Checks a duration of at least 0. @throws InvalidInputError */
 export function checkInterval(name: string, duration: number): void {
   if (!isNumber(duration) || duration < 0) {
-    throw new InvalidInputError(`${name} is ${duration}: expected a number, 0 or more`);
+    throw new InvalidInputError(`${name} must be a number of at least 0 (got ${duration})`);
   }
 }
 
 function checkCount(name: string, n: number): void {
   if (!Number.isSafeInteger(n) || n < 0) {
-    throw new InvalidInputError(`${name} is ${n}: expected an integer from 0 to ${BOUNDS.count}`);
+    throw new InvalidInputError(`${name} must be an integer from 0 to ${BOUNDS.count} (got ${n})`);
   }
 }
 
@@ -105,14 +105,14 @@ function isNumber(value: unknown): value is number {
   return typeof value === 'number' && !Number.isNaN(value);
 }
 
-/** Refuses what DynamoDB's strings cannot hold, which the SDK would alter without a word. */
+/** Rejects texts that DynamoDB cannot store and the SDK would silently alter. */
 function checkTexts(e: NextEntry, generationId: string): void {
-  const demanded = { htmlPointer: e.htmlPointer, generationId };
-  for (const [name, value] of Object.entries(demanded)) {
+  const required = { htmlPointer: e.htmlPointer, generationId };
+  for (const [name, value] of Object.entries(required)) {
     if (value === '') throw new InvalidInputError(`${name} is empty: expected text`);
   }
   const { etag = '', key = '', route = '', contentSha256 } = e;
-  const texts = Object.entries({ ...demanded, etag, key, route, contentSha256 });
+  const texts = Object.entries({ ...required, etag, key, route, contentSha256 });
   for (const tag of list('tags', e.tags ?? [])) texts.push(['a tag', tag]);
   for (const [name, values] of Object.entries(e.headers ?? {})) {
     texts.push(['the name of a header field', name]);
@@ -130,5 +130,5 @@ function list<T>(name: string, value: readonly T[]): readonly T[] {
 
 function checkText(name: string, value: unknown): void {
   if (typeof value !== 'string') throw new InvalidInputError(`${name} is of type ${typeof value}: expected a string`);
-  if (!isWellFormed(value)) throw new InvalidInputError(`${name} has half of a surrogate pair: expected Unicode text`);
+  if (!isWellFormed(value)) throw new InvalidInputError(`${name} has a lone surrogate: expected Unicode text`);
 }

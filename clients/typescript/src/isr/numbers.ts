@@ -3,16 +3,13 @@ import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import { floorSeconds } from '../clock.js';
 import { BOUNDS } from './names.js';
 
-/**
- * What numbers beyond it are read as, in both directions: they are as good as
- * endless, and sums with them still fit into 64 bits elsewhere.
- */
+/** Larger magnitudes saturate at this value, so that sums still fit into 64 bits in other languages. */
 const saturation = 1n << 62n;
 
 /**
- * The integral part, towards minus infinity, of a number as DynamoDB writes it,
- * saturated to ±2^62; undefined if the text is no number. DynamoDB's numbers have
- * 38 digits and may be fractions, and other writers' clocks give fractions.
+ * Parses a DynamoDB number and rounds it down, saturated to ±2^62; undefined if the text is
+ * not a number. DynamoDB's numbers have 38 digits and may be fractions, as those of other
+ * writers' clocks are.
  */
 export function floorNumber(digits: string): bigint | undefined {
   const parts = /^([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,6}))?$/.exec(digits);
@@ -23,13 +20,13 @@ export function floorNumber(digits: string): bigint | undefined {
   return saturate(scale(BigInt(sign === '-' ? `-${mantissa}` : mantissa), Number(exponent) - fraction.length));
 }
 
-/** {@link floorNumber} towards plus infinity. */
+/** Like {@link floorNumber}, but rounds up. */
 export function ceilNumber(digits: string): bigint | undefined {
   const negated = floorNumber(digits.startsWith('-') ? digits.slice(1) : `-${digits.replace(/^\+/, '')}`);
   return negated === undefined ? undefined : -negated;
 }
 
-/** n·10^power, rounded down. The power is cut to what decides anything. */
+/** Returns n·10^power, rounded down. The power is capped, since the result saturates anyway. */
 function scale(n: bigint, power: number): bigint {
   if (power >= 0) return n * 10n ** BigInt(Math.min(power, 1100));
   const divisor = 10n ** BigInt(Math.min(-power, 1100));
@@ -42,26 +39,26 @@ function saturate(n: bigint): bigint {
   return n < -saturation ? -saturation : n;
 }
 
-/** {@link floorNumber} of an attribute. NULL is 0, as no attribute is; what is no number is undefined. */
+/** Applies {@link floorNumber} to an attribute. NULL is 0, like a missing attribute; other types are undefined. */
 export function floorOf(av: AttributeValue): bigint | undefined {
   if (av.N !== undefined) return floorNumber(av.N);
   return av.NULL === undefined ? undefined : 0n;
 }
 
-/** n as a number within bounds that a number says exactly. */
+/** Clamps n to bounds within the exact integers, and converts it to a number. */
 export function clamp(n: bigint, lowest: number, highest: number): number {
   if (n <= BigInt(lowest)) return lowest;
   return n >= BigInt(highest) ? highest : Number(n);
 }
 
-/** A time in epoch milliseconds as a row can say it: in whole seconds, floored and clamped. */
+/** Converts epoch milliseconds to whole seconds, rounded down and clamped to the valid range. */
 export function wholeSeconds(ms: number): number {
   return Math.min(Math.max(floorSeconds(ms), 0), BOUNDS.moment);
 }
 
 /**
- * A duration in seconds, rounded up so that a window that was asked for is never
- * empty, and clamped to [0, ten years].
+ * Normalizes a duration in seconds: rounded up, so that a positive window is never empty,
+ * and clamped to [0, ten years].
  */
 export function interval(seconds: number): number {
   return Math.min(Math.max(Math.ceil(seconds), 0), BOUNDS.interval);

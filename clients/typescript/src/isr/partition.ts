@@ -4,13 +4,13 @@ import { InvalidKeyError } from '../errors.js';
 import { checkCacheKey, checkTenant } from './key.js';
 
 /** The longest partition key of DynamoDB, in bytes. */
-const longestPartitionKey = 2048;
+const maxPartitionKeyBytes = 2048;
 
 /**
- * The partition key of a page by the preset `hashed`, which `isr serve` uses:
- * `CACHE#` and the hex SHA-256 of the key's text, after `TENANT#<tenant>#` where
- * there is a tenant. It spreads keys evenly and hides their length.
- * @throws InvalidKeyError if the key or the tenant is none.
+ * Returns the partition key of a page in the `hashed` scheme of `isr serve`: an optional
+ * `TENANT#<tenant>#`, then `CACHE#` and the hex SHA-256 of the cache key. Hashing spreads
+ * keys evenly and bounds their length.
+ * @throws InvalidKeyError if the key or the tenant is invalid.
  */
 export function hashedPartition(cacheKey: string, tenant = ''): string {
   checkCacheKey(cacheKey);
@@ -18,9 +18,9 @@ export function hashedPartition(cacheKey: string, tenant = ''): string {
 }
 
 /**
- * The partition key of tables that services write with readable keys: `CACHE#` and
- * the key's text, after the tenant's prefix.
- * @throws InvalidKeyError if the key or the tenant is none, or the whole has more than 2,048 bytes.
+ * Returns the partition key for tables with readable keys: the tenant's prefix, `CACHE#`
+ * and the cache key.
+ * @throws InvalidKeyError if the key or the tenant is invalid, or the result exceeds 2,048 bytes.
  */
 export function rawPartition(cacheKey: string, tenant = ''): string {
   checkCacheKey(cacheKey);
@@ -28,22 +28,22 @@ export function rawPartition(cacheKey: string, tenant = ''): string {
 }
 
 /**
- * Where the bodies of a partition are, in the bucket or folder that `isr serve`
- * reads: a relative prefix that ends in a slash.
+ * Returns the prefix of a partition's stored bodies in the bucket or directory of
+ * `isr serve`: relative, ending in a slash.
  */
 export function bodyPrefix(pk: string): string {
   return `bodies/${sha256(pk)}/`;
 }
 
 /**
- * The partition key, if DynamoDB can have it: text of 1 to 2,048 bytes.
+ * Returns the partition key if it is valid for DynamoDB: text of 1 to 2,048 bytes.
  * @throws InvalidKeyError otherwise.
  */
 export function checkPartition(pk: string): string {
   const bytes = typeof pk === 'string' ? Buffer.byteLength(pk) : 0;
-  if (bytes === 0 || bytes > longestPartitionKey) {
+  if (bytes === 0 || bytes > maxPartitionKeyBytes) {
     throw new InvalidKeyError(
-      `the partition key has ${bytes} bytes: expected 1 to ${longestPartitionKey}; hashedPartition makes short ones of long keys`,
+      `the partition key must have 1 to ${maxPartitionKeyBytes} bytes (got ${bytes}); use hashedPartition for long cache keys`,
     );
   }
   return pk;

@@ -1,8 +1,8 @@
 import { ConditionFailedError, LeaseLostError, MovedError } from '../errors.js';
 import { outcomeOf } from '../outcome.js';
-import { drop } from './acquire.js';
-import { finishedRow, isMine } from './attempt.js';
-import { type Backend, failureOf, insistOnRow, randomText } from './backend.js';
+import { deleteLock } from './acquire.js';
+import { finishedRow, isCurrent } from './attempt.js';
+import { type Backend, errorOf, randomText, readRowUntilAborted } from './backend.js';
 import type { Entry } from './entry.js';
 import { conditionOf, updateOf } from './expression.js';
 import { versionOf } from './fence.js';
@@ -16,84 +16,83 @@ import type { Swap } from './swap.js';
 import { type Action, onRow, WriteRequest } from './transaction.js';
 
 /**
- * Makes an entry current and gives up the lease, in one transaction: it updates META,
- * if it is exactly what was read, and deletes LOCK, if the lease is ours and has not
- * expired; with history it also makes the generation's version row, and lets that of
- * the generation before expire; for a lease with a request it completes that. `ends`
- * is the page if its pin ends with it: nodes that keep the pinned generation in memory
- * learn of that from the log, in the same transaction.
+ * Makes an entry current and releases the lease, in one transaction: it updates META if
+ * META is unchanged since it was read, and deletes LOCK if we hold an unexpired lease. With
+ * history it also puts the generation's version row and sets the ttl of the superseded one.
+ * If the lease has a request, it is completed. `unpinned` is the page if this publish ends
+ * its pin: the same transaction logs that, for nodes with the pinned generation in memory.
  *
- * A request without an answer is repeated unchanged, under the same client token, until
- * the lease ends or the signal is aborted. If there is no answer even then, LOCK is
- * deleted, after which the transaction can no longer be carried out, and then the rows tell.
+ * An unanswered transaction is retried unchanged under the same client token until the
+ * lease unpinned or the signal is aborted. After that LOCK is deleted, so that the transaction
+ * can no longer be applied, and the rows are read to settle the outcome.
  * @throws LeaseLostError MovedError UnknownOutcomeError
  */
 export async function publish(
   lease: HeldLease,
   swap: Swap,
-  ends: Target | undefined,
+  unpinned: Target | undefined,
   signal: AbortSignal | undefined,
 ): Promise<Entry> {
-  if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was given up`);
+  if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was released`);
   try {
-    await lease.leave(() => execute(lease.backend, signal, new Publication(lease, swap, ends)));
+    await lease.releasing(() => execute(lease.backend, signal, new PublishWrite(lease, swap, unpinned)));
   } catch (error) {
     if (error instanceof LeaseLostError) lease.end();
     throw error;
   }
-  lease.giveUp();
+  lease.markReleased();
   lease.endRequest();
   return swap.next;
 }
 
-/** One publish. */
-class Publication implements Write {
+/** The write of one publish. */
+class PublishWrite implements Write {
   readonly name: string;
   readonly #lease: HeldLease;
   readonly #swap: Swap;
-  /** The page, if its pin ends. */
-  readonly #ends: Target | undefined;
+  /** The page, if the publish ends its pin. */
+  readonly #unpinned: Target | undefined;
   readonly #backend: Backend;
 
-  constructor(lease: HeldLease, swap: Swap, ends: Target | undefined) {
+  constructor(lease: HeldLease, swap: Swap, unpinned: Target | undefined) {
     this.name = `publish of the generation ${swap.next.generationId} of ${lease.pk}`;
     this.#lease = lease;
     this.#swap = swap;
-    this.#ends = ends;
+    this.#unpinned = unpinned;
     this.#backend = lease.backend;
   }
 
   /**
-   * A request with a client token and a moment of its own. The deletion gives up the
-   * lease and is the proof that it was held: DynamoDB allows one operation per item,
-   * so that there is no separate check.
+   * Builds a request with a new client token and the current time. The conditional delete of
+   * LOCK both releases the lease and checks that it is held: DynamoDB allows one action per
+   * item in a transaction.
    */
   async request(signal: AbortSignal | undefined): Promise<WriteRequest> {
     const { pk, leaseToken } = this.#lease;
-    const told = await this.#tell(signal);
+    const logged = await this.#logUnpin(signal);
     const held = conditionOf(isHeld(leaseToken, this.#backend.clock.now()));
     return new WriteRequest(this.#backend, [
-      this.#swap.moveMeta(),
+      this.#swap.updateMeta(),
       { purpose: 'lock', item: { Delete: { ...onRow(this.#backend, pk, SK.lock), ...held } } },
-      ...this.#swap.keepVersion(),
-      ...this.#swap.retireVersion(),
+      ...this.#swap.putVersion(),
+      ...this.#swap.expireSuperseded(),
       ...this.#completeRequest(),
-      ...told,
+      ...logged,
     ]);
   }
 
-  /** The end of a pin, for the log. It shares no batch with other changes, as it is bound to its lease. */
-  async #tell(signal: AbortSignal | undefined): Promise<Action[]> {
-    if (!this.#ends) return [];
+  /** Logs the end of a pin. It cannot share a batch with other changes, since it is bound to its lease. */
+  async #logUnpin(signal: AbortSignal | undefined): Promise<Action[]> {
+    if (!this.#unpinned) return [];
     const seen = await readSequence(this.#backend, signal);
-    return advance(this.#backend, seen, randomText(), [reloadTarget(this.#ends)]);
+    return advance(this.#backend, seen, randomText(), [reloadTarget(this.#unpinned)]);
   }
 
-  /** Records the generation as the result of the request that the lease was acquired for, if it is still to be ended. */
+  /** Records the generation as the result of the lease's request, unless that was already ended. */
   #completeRequest(): Action[] {
     const { attempt, pk } = this.#lease;
     if (!attempt) return [];
-    const completed = updateOf(finishedRow({ result: this.#swap.next }), isMine(attempt));
+    const completed = updateOf(finishedRow({ result: this.#swap.next }), isCurrent(attempt));
     return [{ purpose: 'request', item: { Update: { ...onRow(this.#backend, pk, attempt.sk), ...completed } } }];
   }
 
@@ -102,13 +101,13 @@ class Publication implements Write {
   }
 
   /**
-   * Names the conditions that were false. The rows that come back with them settle the
-   * common case of a lost reply at no cost: META is what this publication made it.
+   * Interprets the failed conditions. The returned rows settle the common case of a lost
+   * reply without another read: META already carries our generation.
    */
   async judge(request: WriteRequest, refused: unknown): Promise<Verdict> {
     const { pk } = this.#lease;
     const why = request.refusal(refused);
-    if (why.has('meta') && this.#isOurs(why.get('meta'))) return { again: 'never' };
+    if (why.has('meta') && this.#isOurs(why.get('meta'))) return { retry: 'never' };
     if (why.has('lock')) {
       const moved = why.has('meta') ? ', and the entry was changed by another writer' : '';
       const holder = describeHolder(why.get('lock'));
@@ -116,21 +115,20 @@ class Publication implements Write {
     }
     if (why.has('meta'))
       return error(new MovedError(`the entry of ${pk} was changed by another writer: read it again`));
-    // Whoever took the request over has taken the lease as well, or will: what was
-    // rendered for it is not to be published.
+    // The process that took the request over has acquired the lease as well, or will.
     if (why.has('request')) {
-      return error(new LeaseLostError(`the lease of ${pk} is lost: its request was taken over, or is ended`));
+      return error(new LeaseLostError(`the lease of ${pk} is lost: its request was taken over or has ended`));
     }
-    if (why.has('version')) return error(this.#used());
-    if (why.has('superseded')) this.#swap.forget(); // it was not there any more
-    // Another change of the log was faster: SEQ is read again after a pause.
-    return { again: why.has('sequence') ? 'later' : 'now' };
+    if (why.has('version')) return error(this.#duplicateId());
+    if (why.has('superseded')) this.#swap.dropSuperseded(); // it has been deleted
+    // Another change of the log was faster: read SEQ again after backoff.
+    return { retry: why.has('sequence') ? 'later' : 'now' };
   }
 
-  #used(): ConditionFailedError {
+  #duplicateId(): ConditionFailedError {
     const { generationId } = this.#swap.next;
     return new ConditionFailedError(
-      `there is a version ${generationId} of ${this.#lease.pk} already: the id of a generation is used once`,
+      `the version ${generationId} of ${this.#lease.pk} already exists: generation ids must be unique`,
     );
   }
 
@@ -139,38 +137,38 @@ class Publication implements Write {
   }
 
   /**
-   * Deletes LOCK, if it carries our token, until that is answered. From then on no
-   * request of ours can be carried out: each demands the token. If we crash before that, the
+   * Deletes LOCK if it carries our token, retrying until DynamoDB answers. After that none
+   * of our requests can be applied, since each requires the token. If we crash before, the
    * lease expires.
    */
   async revoke(cause: unknown, signal: AbortSignal): Promise<unknown> {
-    const { gone } = await drop(this.#lease, signal);
+    const { gone } = await deleteLock(this.#lease, signal);
     this.#lease.end();
-    if (!gone) return cause; // it was given back
+    if (!gone) return cause; // we held it until now
     return new LeaseLostError(`the lease of ${this.#lease.pk} is lost: ${String(cause)}`, { cause });
   }
 
-  /** Looks for our generation on META. */
+  /** Looks for our generation in META, its version row, and the remembered client tokens. */
   async committed(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean> {
     const { pk } = this.#lease;
-    const meta = await insistOnRow(this.#backend, signal, pk, SK.meta);
+    const meta = await readRowUntilAborted(this.#backend, signal, pk, SK.meta);
     if (this.#isOurs(meta)) return true;
     const v = versionOf(meta);
-    if (!meta || (v !== undefined && v <= this.#swap.version)) return false; // unchanged, or another took our number
+    if (!meta || (v !== undefined && v <= this.#swap.version)) return false; // unchanged, or another writer used our version
     const { currentSk } = this.#swap;
-    // The version row is ours, and written with META.
-    if (currentSk !== '' && (await insistOnRow(this.#backend, signal, pk, currentSk))) return true;
-    return this.#remembered(sent, signal);
+    // The version row is written in the same transaction as META.
+    if (currentSk !== '' && (await readRowUntilAborted(this.#backend, signal, pk, currentSk))) return true;
+    return this.#appliedByToken(sent, signal);
   }
 
   /**
-   * Somebody wrote META since: after us, or instead of us. DynamoDB remembers what it
-   * did under our client tokens, and repeating a request cannot do harm now: it is
-   * answered from memory, or fails its conditions.
+   * Handles a META row that another writer changed, after our publish or instead of it.
+   * DynamoDB remembers the results of our client tokens. Retrying our requests is safe now:
+   * each is answered from that memory, or fails its conditions.
    */
-  async #remembered(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean> {
+  async #appliedByToken(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean> {
     for (const request of sent) {
-      const error = await failureOf(this.#backend.calls.retryUntilAborted(signal, request.send));
+      const error = await errorOf(this.#backend.calls.retryUntilAborted(signal, request.send));
       const outcome = outcomeOf(error);
       if (outcome === 'applied') return true;
       if (outcome !== 'condition failed') throw error;
@@ -180,5 +178,5 @@ class Publication implements Write {
 }
 
 function error(error: Error): Verdict {
-  return { again: 'never', error };
+  return { retry: 'never', error };
 }

@@ -1,13 +1,13 @@
-import type { Cover, Sequence } from './entry.js';
-import { countKind, demand, instantKind, periodKind, type Row, read } from './row.js';
+import type { PurgeState, Sequence } from './entry.js';
+import { countKind, instantKind, periodKind, type Row, read, requirePresent } from './row.js';
 
 /**
- * A PURGE row.
- * @throws MalformedRowError and never an absence: it stands for a purge, and no purge may be lost.
+ * Parses a PURGE row.
+ * @throws MalformedRowError A malformed row never counts as absent: no purge may be lost.
  */
-export function coverOf(row: Row): Cover {
-  demand(row, 'seq', countKind);
-  demand(row, 'at', instantKind);
+export function purgeStateOf(row: Row): PurgeState {
+  requirePresent(row, 'seq', countKind);
+  requirePresent(row, 'at', instantKind);
   return {
     seq: read(row, 'seq', countKind),
     hardSeq: read(row, 'hard_seq', countKind),
@@ -17,10 +17,10 @@ export function coverOf(row: Row): Cover {
 }
 
 /**
- * The SEQ row.
- * @throws MalformedRowError and never zero: everything rendered from there on would look older than every purge, or newer.
+ * Parses the SEQ row.
+ * @throws MalformedRowError A malformed row never counts as zero, which would compare wrongly with every purge.
  */
 export function sequenceOf(row: Row): Sequence {
-  demand(row, 'seq', countKind);
+  requirePresent(row, 'seq', countKind);
   return { seq: read(row, 'seq', countKind), markLifetimeSeconds: read(row, 'mark_lifetime', periodKind) };
 }

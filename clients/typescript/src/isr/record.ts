@@ -1,41 +1,41 @@
 import { MalformedRowError } from '../errors.js';
 import { type Backend, queryAll, readRow } from './backend.js';
-import type { Cover, Entry, Lock } from './entry.js';
+import type { Entry, Lock, PurgeState } from './entry.js';
 import { Fence, versionOf } from './fence.js';
-import { NO_COVER } from './freshness.js';
+import { NEVER_PURGED } from './freshness.js';
 import { lockOf } from './lockrow.js';
 import { contentOf } from './metarow.js';
 import { BOUNDS, PREFIX, SK } from './names.js';
 import { clamp } from './numbers.js';
-import { coverOf } from './purgerow.js';
+import { purgeStateOf } from './purgerow.js';
 import { child, horizonKind, malformed, type Row, read, S, text } from './row.js';
 
-/** One consistent read of a page. */
+/** A consistent snapshot of a page. */
 export interface PageRecord {
-  /** The current entry; absent if there is none, or none that is valid. */
+  /** The current entry; absent if it is missing or malformed. */
   readonly entry?: Entry;
-  /** The purge of this very page; of zeros if it was never purged. */
-  readonly cover: Cover;
-  /** The lease row, if there is one. */
+  /** The purge state of this page; zeros if it was never purged. */
+  readonly purge: PurgeState;
+  /** The lease row, if it exists. */
   readonly lock?: Lock;
-  /** Why the stored rows could not be used: the entry then counts as missing. */
+  /** The error of malformed rows; the entry then counts as missing. */
   readonly malformed?: MalformedRowError;
-  /** What the store needs to recognise that nothing was written since. */
+  /** Lets the store detect writes since the read. */
   readonly fence: Fence;
 }
 
 /**
- * Reads a page: one strongly consistent query of three small rows; a META row that
- * names a version which it does not carry costs one read more.
+ * Reads a page with one strongly consistent query of three small rows. If META points at a
+ * version row without carrying its content, it costs one more read.
  */
 export async function readPage(b: Backend, signal: AbortSignal | undefined, pk: string): Promise<PageRecord> {
-  // Rows of other services that sort between are passed over, on further pages if they are many.
+  // The range may include rows of other services, even several pages of them; they are ignored.
   const found = await queryAll(b, signal, {
     KeyConditionExpression: 'pk = :pk AND sk BETWEEN :first AND :last',
     ExpressionAttributeValues: { ':pk': S(pk), ':first': S(SK.lock), ':last': S(SK.purge) },
   });
   const rows = new Map(found.map((row) => [text(row, 'sk'), row]));
-  const known: { lock?: Lock; cover: Cover } = { cover: NO_COVER };
+  const known: { lock?: Lock; purge: PurgeState } = { purge: NEVER_PURGED };
   const fence = new Fence(pk, rows.get(SK.meta), rows.get(SK.lock));
   try {
     const entry = await fill(b, signal, rows, known);
@@ -50,36 +50,35 @@ async function fill(
   b: Backend,
   signal: AbortSignal | undefined,
   rows: ReadonlyMap<string, Row>,
-  known: { lock?: Lock; cover: Cover },
+  known: { lock?: Lock; purge: PurgeState },
 ): Promise<Entry | undefined> {
   const lock = rows.get(SK.lock);
   if (lock) known.lock = lockOf(lock);
-  // If it is malformed, it may cover whatever META has.
+  // Before META: a malformed purge row may cover any entry.
   const purge = rows.get(SK.purge);
-  if (purge) known.cover = coverOf(purge);
+  if (purge) known.purge = purgeStateOf(purge);
   const meta = rows.get(SK.meta);
   return meta && entryOf(b, signal, meta);
 }
 
-/** The entry of a META row, from the version row it points at if it does not carry the content itself. */
+/** Returns the entry of a META row, reading the version row if META does not carry the content itself. */
 async function entryOf(b: Backend, signal: AbortSignal | undefined, meta: Row): Promise<Entry> {
   const current = pointer(meta);
   if (current === '') return contentOf(meta);
-  // A version row never changes what it says of its content, so that this second
-  // read belongs to the moment of the first.
+  // The content of a version row is immutable, so this second read is consistent with the
+  // first.
   const version = await readRow(b, signal, text(meta, 'pk'), current);
-  if (!version) throw malformed(meta, 'current_sk', 'the sort key of a row', ', which is not there');
+  if (!version) throw malformed(meta, 'current_sk', 'the sort key of an existing row', ', which does not exist');
   const { ttlUnixSeconds: _, ...content } = contentOf(version);
-  // Version and garbage collection are the pointer's own.
+  // The version (fence) and the ttl are META's.
   const v = content.foreign ? 0n : (versionOf(meta) ?? 0n);
   return { ...content, ...metaTtl(meta), version: clamp(v, 0, BOUNDS.count) };
 }
 
 /**
- * The sort key of the row that has the content of a META row; empty if META has it
- * itself. Every publish of ours leaves current_sk in step with isr.generation_id. If
- * they differ, a service that swaps pointers was here after us, and what META carries
- * beside the pointer is the content of before.
+ * Returns the sort key of the version row with META's content; empty if META carries the
+ * content itself. Our publishes keep current_sk and isr.generation_id in step. If they
+ * differ, another service has swapped the pointer since, and META's own content is outdated.
  */
 function pointer(meta: Row): string {
   const current = text(meta, 'current_sk');
@@ -89,11 +88,11 @@ function pointer(meta: Row): string {
     return '';
   }
   const generation = text(child(meta, 'isr'), 'generation_id');
-  if (generation === '' && text(meta, 's3_key') !== '') return ''; // another service's, content and all
+  if (generation === '' && text(meta, 's3_key') !== '') return ''; // another service's row, with its content
   return current === PREFIX.version + generation ? '' : current;
 }
 
-/** When a META row may be collected. What makes no sense there does not keep a pointer from being followed. */
+/** Returns the ttl of a META row. An invalid ttl is ignored, so that the pointer can still be followed. */
 function metaTtl(meta: Row): { ttlUnixSeconds?: number } {
   const stored = meta['ttl'];
   if (!stored || stored.NULL !== undefined || horizonKind.read(stored) === undefined) return {};

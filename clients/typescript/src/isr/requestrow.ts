@@ -12,7 +12,7 @@ import { sameAs } from './fence.js';
 import { holdsUntil } from './lockrow.js';
 import { BOUNDS } from './names.js';
 import { ceilNumber, clamp, floorOf } from './numbers.js';
-import { demand, type Kind, type Row, read, text, textKind } from './row.js';
+import { type Kind, type Row, read, requirePresent, text, textKind } from './row.js';
 
 type Status = RequestRecord['status'];
 
@@ -23,16 +23,16 @@ const statusKind: Kind<Status | ''> = {
 };
 
 /**
- * The record of a request; undefined if its time is over: DynamoDB collects such rows
- * when it likes. What says how far it has come is required; what other services do
- * not write is read as leniently as a lease.
- * @throws MalformedRowError what cannot be read may have been carried out.
+ * Parses a request record; undefined if its ttl has passed, since DynamoDB deletes expired
+ * rows late. The hash and the status are required; attributes that other services do not
+ * write are parsed leniently, as in a lease.
+ * @throws MalformedRowError A malformed record never counts as absent: the request may have been executed.
  */
 export function readRequest(row: Row, key: string, nowMs: number): RequestRecord | undefined {
   const ttl = (row['ttl'] && floorOf(row['ttl'])) ?? 0n;
   if (ttl > 0n && ttl <= BigInt(floorSeconds(nowMs))) return undefined;
-  demand(row, 'request_hash', textKind);
-  demand(row, 'status', statusKind);
+  requirePresent(row, 'request_hash', textKind);
+  requirePresent(row, 'status', statusKind);
   const end = row['in_progress_until']?.N;
   const until = clamp((end && ceilNumber(end)) || 0n, 0, BOUNDS.moment);
   return {
@@ -46,7 +46,7 @@ export function readRequest(row: Row, key: string, nowMs: number): RequestRecord
   };
 }
 
-/** A REQ# row is as it was read: nobody has moved its end, taken it over or finished it. */
+/** The condition that a REQ# row is unchanged since the read: not extended, taken over or ended. */
 export function unchangedRequest(found: Row | undefined): Condition {
   if (!found) return notExists;
   return sameAs(
@@ -61,32 +61,32 @@ export function unchangedRequest(found: Row | undefined): Condition {
   );
 }
 
-/** What somebody is told who makes a claim while a request is on record; undefined if it may be carried out. */
-export function standing(r: RequestRecord, requestHash: string, nowMs: number): Error | undefined {
+/** Returns the error of a claim that meets an existing record; undefined if the request may be executed. */
+export function refusalOf(r: RequestRecord, requestHash: string, nowMs: number): Error | undefined {
   if (r.requestHash !== requestHash) {
     return new RequestMismatchError(
-      `the idempotency key ${r.key} was used for other inputs (hash ${r.requestHash}): use a new key for a new request`,
+      `the idempotency key ${r.key} was used with different inputs (hash ${r.requestHash}): use a new key for a new request`,
     );
   }
   if (r.status === 'COMPLETED') {
-    return new RequestCompletedError(`the request ${r.key} was completed before: its result is ${r.htmlPointer}`, {
+    return new RequestCompletedError(`the request ${r.key} is already completed: its result is ${r.htmlPointer}`, {
       result: { s3Key: r.htmlPointer, generationId: r.generationId },
     });
   }
   return r.status === 'STARTED' && holdsUntil((r.inProgressUntilMs ?? 0) / 1000, nowMs) ? inProgress(r) : undefined;
 }
 
-/** The request is in progress. */
+/** Returns the error of a request in progress. */
 export function inProgress(r: RequestRecord): RequestInProgressError {
   const untilMs = r.inProgressUntilMs ?? 0;
   return new RequestInProgressError(
-    `the request ${r.key} is in progress until ${new Date(untilMs).toISOString()}: ask again then`,
+    `the request ${r.key} is in progress until ${new Date(untilMs).toISOString()}: retry after that`,
     { until: untilMs / 1000 },
   );
 }
 
-/** Whether an error is the answer to a claim, by the record of the request. */
-export function isStanding(error: unknown): error is Exclude<Error, MalformedRowError> {
+/** Reports whether an error is the answer of a request record to a claim. */
+export function isRefusal(error: unknown): error is Exclude<Error, MalformedRowError> {
   return (
     error instanceof RequestMismatchError ||
     error instanceof RequestCompletedError ||

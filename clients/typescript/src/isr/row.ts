@@ -5,36 +5,36 @@ import { describe, type Item } from '../item.js';
 import { BOUNDS } from './names.js';
 import { clamp, floorOf } from './numbers.js';
 
-/** One item of the table as it was found, whoever wrote it. */
+/** An item of the table as it was read, whichever service wrote it. */
 export type Row = Item;
 
-/** The string attribute of that name, or the empty string. */
+/** Returns a string attribute, or the empty string. */
 export function text(row: Row | undefined, name: string): string {
   return row?.[name]?.S ?? '';
 }
 
-/** The map attribute of that name, if there is one. */
+/** Returns a map attribute, undefined if it is missing. */
 export function child(row: Row | undefined, name: string): Row | undefined {
   return row?.[name]?.M;
 }
 
-/** What an attribute is to be, and how it is read. `read` gives undefined for what does not fit. */
+/** The expected type of an attribute. `read` returns undefined for a value of another type or out of range. */
 export interface Kind<T> {
-  /** For people: `expected …`. */
+  /** Completes `expected …` in error messages. */
   readonly expected: string;
-  /** What stands for an attribute that is not there. */
+  /** The value of a missing attribute. */
   readonly none: T;
   read(av: AttributeValue): T | undefined;
 }
 
-/** Text, which may be missing. NULL is what mappers of other languages write for nothing. */
+/** Text, which may be missing. Mappers of other languages write NULL for empty values. */
 export const textKind: Kind<string> = {
   expected: 'a string',
   none: '',
   read: (av) => av.S ?? (av.NULL === undefined ? undefined : ''),
 };
 
-/** A flag. NULL, and nothing, are false. */
+/** A flag. NULL and a missing attribute are false. */
 export const flagKind: Kind<boolean> = {
   expected: 'a boolean',
   none: false,
@@ -47,13 +47,13 @@ export const countKind: Kind<number> = bounded(0, BOUNDS.count);
 /** The status of an HTTP response. */
 export const statusKind: Kind<number> = bounded(BOUNDS.minStatus, BOUNDS.maxStatus);
 
-/** A time in epoch seconds. One beyond any calendar is a clock in other units. */
+/** A time in epoch seconds. A larger value is in another unit, such as milliseconds. */
 export const instantKind: Kind<number> = {
   ...bounded(0, BOUNDS.moment),
   expected: 'a number of epoch seconds up to the year 9999',
 };
 
-/** A time in epoch seconds, clamped to what a time can be: for attributes that say "at least until". */
+/** A time in epoch seconds, clamped to the valid range: for attributes that mean "at least until". */
 export const horizonKind: Kind<number> = clamped('a number of epoch seconds', BOUNDS.moment);
 
 /** A duration in seconds, clamped to [0, ten years]. */
@@ -82,9 +82,9 @@ function clamped(expected: string, highest: number): Kind<number> {
 }
 
 /**
- * Reads an attribute, or a member of a map by a path as `isr.v`. What is not there
+ * Reads an attribute, or a member of a map by a path such as `isr.v`. A missing attribute
  * is the kind's `none`.
- * @throws MalformedRowError if it does not fit.
+ * @throws MalformedRowError if its type or range is wrong.
  */
 export function read<T>(row: Row, path: string, kind: Kind<T>): T {
   const av = find(row, path);
@@ -93,12 +93,12 @@ export function read<T>(row: Row, path: string, kind: Kind<T>): T {
   return value;
 }
 
-/** {@link read} of an attribute that has to be there: a text that is not empty, or a number. */
-export function demand<T>(row: Row, path: string, kind: Kind<T>): void {
+/** Checks that an attribute is present: a non-empty text, or a number. @throws MalformedRowError */
+export function requirePresent<T>(row: Row, path: string, kind: Kind<T>): void {
   const av = find(row, path);
   const isText = typeof kind.none === 'string';
   if (isText ? !av?.S : av?.N === undefined) {
-    throw malformed(row, path, isText ? 'a string that is not empty' : kind.expected);
+    throw malformed(row, path, isText ? 'a non-empty string' : kind.expected);
   }
 }
 
@@ -110,7 +110,7 @@ function find(row: Row, path: string): AttributeValue | undefined {
   return found?.[last];
 }
 
-/** The error of an attribute that is not what was expected. */
+/** Returns the error of an unexpected attribute. */
 export function malformed(row: Row, path: string, expected: string, note = ''): MalformedRowError {
   return new MalformedRowError({
     pk: text(row, 'pk'),
@@ -121,12 +121,12 @@ export function malformed(row: Row, path: string, expected: string, note = ''): 
   });
 }
 
-/** The attribute of a string. */
+/** Converts a string to an attribute. */
 export function S(value: string): AttributeValue {
   return { S: value };
 }
 
-/** The attribute of an integer. */
+/** Converts an integer to an attribute. */
 export function N(value: number | bigint): AttributeValue {
   return { N: String(value) };
 }

@@ -10,9 +10,9 @@ import {
   TheorydbError,
 } from '../errors.js';
 import { leaseLossOf, startHeartbeat } from '../heartbeat.js';
-import { acquire, aheadOf } from './acquire.js';
+import { acquire, clockAheadOf } from './acquire.js';
 import type { RequestEnd } from './attempt.js';
-import { type Backend, failureOf, readRow } from './backend.js';
+import { type Backend, errorOf, readRow } from './backend.js';
 import { acquireFor } from './claim.js';
 import { bareOf, contentOf, describedOf } from './commit.js';
 import { type FaceTheoryIsrMetaStoreConfig, type Settings, settingsOf } from './config.js';
@@ -20,10 +20,10 @@ import type { Change, Entry, NextEntry, RequestRecord, Sequence } from './entry.
 import { Fence } from './fence.js';
 import { freshness, type State, staleUntilMs } from './freshness.js';
 import { generationId } from './generationid.js';
-import { backOff, breakLease, refresh, release } from './hold.js';
 import { hashInputs } from './inputs.js';
 import { checkCacheKey, checkRequestKey } from './key.js';
 import { HeldLease, type Lease, leaseDuration } from './lease.js';
+import { backOff, breakLease, refresh, release } from './leaseupdate.js';
 import { holdsUntil } from './lockrow.js';
 import { readChanges, readSequence } from './log.js';
 import type {
@@ -47,21 +47,21 @@ import { type Assertion, pin, rollback } from './rollback.js';
 import { Swap } from './swap.js';
 import { prune, versionsOf } from './version.js';
 
-/** A lease is forgotten by its token this long after its end, in milliseconds of the monotonic clock. */
-const forgetAfterMs = 60_000;
+/** How long after its end a lease can still be looked up by its token, in milliseconds (monotonic). */
+const leaseRetentionMs = 60_000;
 
-/** How often a rollback or a pin of whatever is there is tried again because another writer was there first. */
-const mostMoves = 5;
+/** How many attempts a rollback or a pin makes when other writers keep changing the page. */
+const maxAttempts = 5;
 
-/** The meta store on one DynamoDB table; see {@link IsrMetaStore}. It holds no resources and need not be closed. */
+/** The meta store on a DynamoDB table; see {@link IsrMetaStore}. It holds no resources and need not be closed. */
 export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   readonly #settings: Settings;
   readonly #backend: Backend;
-  /** The leases of this process, for calls that have nothing but the token. */
+  /** The leases of this process by token, for calls that pass only the token. */
   readonly #leases = new Map<string, HeldLease>();
 
   /**
-   * `settings` are those of the config, for a caller that shares them with the store.
+   * `settings` must be derived from `config`; a caller passes them to share the log queue.
    * @throws InvalidInputError InvalidKeyError
    */
   constructor(config: FaceTheoryIsrMetaStoreConfig, settings: Settings = settingsOf(config)) {
@@ -70,13 +70,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   async get(page: PageRef): Promise<(Entry & { state: State }) | null> {
-    const { entry, cover } = await this.read(page);
-    return entry ? { ...entry, state: freshness(entry, cover, this.#backend.clock.now()) } : null;
+    const { entry, purge } = await this.read(page);
+    return entry ? { ...entry, state: freshness(entry, purge, this.#backend.clock.now()) } : null;
   }
 
   async read({ cacheKey, signal }: PageRef): Promise<PageRecord> {
     const pk = this.#pk(cacheKey);
-    return reading(`read ${pk}`, readPage(this.#backend, signal, pk));
+    return mapReadError(`read ${pk}`, readPage(this.#backend, signal, pk));
   }
 
   async tryAcquireLease(a: Acquisition): Promise<Lease | null> {
@@ -91,15 +91,15 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   async acquireLease(a: Acquisition): Promise<Lease> {
     const pk = this.#pk(a.cacheKey);
     const claim = this.#claim(a);
-    const aheadMs = aheadOf(this.#backend, a.nowMs);
-    const who = { cacheKey: a.cacheKey, pk, owner: a.leaseOwner ?? this.#settings.owner, aheadMs };
-    const lease = await reading(
+    const aheadMs = clockAheadOf(this.#backend, a.nowMs);
+    const acquirer = { cacheKey: a.cacheKey, pk, owner: a.leaseOwner ?? this.#settings.owner, aheadMs };
+    const lease = await mapReadError(
       `acquire the lease of ${pk}`,
       claim
-        ? acquireFor(this.#backend, a.signal, who, a.leaseDurationMs, claim)
-        : acquire(this.#backend, a.signal, who, a.leaseDurationMs),
+        ? acquireFor(this.#backend, a.signal, acquirer, a.leaseDurationMs, claim)
+        : acquire(this.#backend, a.signal, acquirer, a.leaseDurationMs),
     );
-    await this.#look(lease, a.signal);
+    await this.#readUnderLease(lease, a.signal);
     this.#remember(lease);
     return lease;
   }
@@ -107,7 +107,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   #claim(a: Acquisition) {
     if (a.idempotencyKey === undefined) {
       if (a.inputs === undefined && a.requestHash === undefined) return undefined;
-      throw new InvalidInputError('inputs and requestHash are those of a request: give its idempotencyKey');
+      throw new InvalidInputError('inputs and requestHash need an idempotencyKey');
     }
     if ((a.inputs === undefined) === (a.requestHash === undefined)) {
       throw new InvalidInputError(`the request ${a.idempotencyKey}: expected either inputs or requestHash`);
@@ -120,50 +120,50 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   /**
-   * Reads META and then SEQ, under the lease and before rendering begins: a purge that
-   * lands during the render has a higher sequence. If that fails, nobody needs the lease.
+   * Reads META and then SEQ, under the lease and before rendering begins, so that a purge
+   * during the render has a higher sequence. If a read fails, the lease is released.
    */
-  async #look(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
-    const looking = (async () => {
+  async #readUnderLease(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
+    const reading = (async () => {
       const record = await readPage(this.#backend, signal, lease.pk);
-      lease.saw(record, (await readSequence(this.#backend, signal)).seq);
+      lease.observed(record, (await readSequence(this.#backend, signal)).seq);
     })();
-    const error = await failureOf(looking);
+    const error = await errorOf(reading);
     if (error === undefined) return;
-    await this.#abandon(lease, `it was not begun: ${String(error)}`);
+    await this.#abandon(lease, `not started: ${String(error)}`);
     throw readFailure(`read ${lease.pk} under its lease`, error);
   }
 
-  /** Gives a lease up that nobody will use; what fails of that expires. */
+  /** Releases a lease that is not used, and fails its request. What cannot be released expires. */
   async #abandon(lease: HeldLease, why: string): Promise<void> {
     const ending = endRequest(lease, { failure: why }, (call) => this.#backend.calls.retry(undefined, call));
-    const unended = await failureOf(ending);
-    const unreleased = lease.ended ? undefined : await failureOf(release(lease, undefined));
+    const unended = await errorOf(ending);
+    const unreleased = lease.ended ? undefined : await errorOf(release(lease, undefined));
     lease.end();
     const failure = unended ?? unreleased;
     if (failure === undefined) return;
-    this.#backend.warn('a lease, or its request, could not be ended and is left to expire', { pk: lease.pk, failure });
+    this.#backend.warn('failed to release a lease or to end its request; it will expire', { pk: lease.pk, failure });
   }
 
   async refreshLease(ref: LeaseRef & { leaseDurationMs?: number }): Promise<{ leaseExpiresAtMs: number }> {
-    const lease = this.#named(ref, ref.leaseDurationMs);
-    await writing(`refresh the lease of ${lease.pk}`, refresh(lease, ref.signal));
+    const lease = this.#resolve(ref, ref.leaseDurationMs);
+    await mapWriteError(`refresh the lease of ${lease.pk}`, refresh(lease, ref.signal));
     return { leaseExpiresAtMs: lease.leaseExpiresAtMs };
   }
 
   async releaseLease(ref: LeaseRef): Promise<void> {
-    const lease = this.#named(ref, 1000);
-    await writing(`release the lease of ${lease.pk}`, release(lease, ref.signal));
+    const lease = this.#resolve(ref, 1000);
+    await mapWriteError(`release the lease of ${lease.pk}`, release(lease, ref.signal));
   }
 
   async backOff(ref: LeaseRef, pauseMs: number): Promise<void> {
-    const lease = this.#named(ref, 1000);
-    await writing(`back off from ${lease.pk}`, backOff(lease, pauseMs, ref.signal));
+    const lease = this.#resolve(ref, 1000);
+    await mapWriteError(`back off from ${lease.pk}`, backOff(lease, pauseMs, ref.signal));
   }
 
   async breakLease({ cacheKey, record, signal }: PageRef & { record: PageRecord }): Promise<void> {
     const fence = this.#fence(record, this.#pk(cacheKey));
-    await writing(`break the lease of ${fence.pk}`, breakLease(this.#backend, fence, signal));
+    await mapWriteError(`break the lease of ${fence.pk}`, breakLease(this.#backend, fence, signal));
   }
 
   async withLease<T>(a: Acquisition, work: (lease: Lease, signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -178,7 +178,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
       },
       a.signal,
     );
-    let failure = 'it was not published';
+    let failure = 'not published';
     try {
       const result = await work(lease, heartbeat.signal);
       const lost = leaseLossOf(heartbeat.signal);
@@ -193,7 +193,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     }
   }
 
-  /** Releases the lease, and ends its request as failed, unless that was done. */
+  /** Releases the lease and fails its request, unless that has happened. */
   async #finish(lease: HeldLease, failure: string): Promise<void> {
     if (!lease.ended || lease.attempt) await this.#abandon(lease, failure);
   }
@@ -203,12 +203,12 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     const described = describedOf(c);
     const next: NextEntry = { contentSha256: '', contentLength: 0, ...contentOf(c), ...described };
     const known = this.#known(c.leaseToken, pk);
-    const lease = known ?? (await reading(`read the lease of ${pk}`, this.#adopt(c, pk)));
-    // The sequence of another process's render is not known: a row that says none is
-    // judged by its time, in favour of every purge since.
+    const lease = known ?? (await mapReadError(`read the lease of ${pk}`, this.#adopt(c, pk)));
+    // The purge sequence of another process's render is unknown. A row without one is
+    // compared by its time, in favour of every purge since.
     if (described && !known && next.purgeSeq === undefined) {
       throw new InvalidInputError(
-        `the lease of ${pk} was taken by another process: give the purgeSeq that it read, or leave out what describes the content`,
+        `the lease of ${pk} was acquired by another process: pass the purgeSeq that it read, or omit the members that describe the content`,
       );
     }
     return this.#publish(lease, lease.record, next, c, !described);
@@ -234,7 +234,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     );
     if (how.supersededAtMs !== undefined) checkMoment('supersededAtMs', how.supersededAtMs);
     if (how.keep !== undefined) checkInterval('keep', how.keep);
-    // Decided by what was read: if it was pinned or unpinned since, the fence refuses.
+    // Checked against the record: if the page was pinned or unpinned since, the fence fails.
     const pinnedUntilMs = record.entry?.pinnedUntilMs ?? 0;
     const isPinned = pinnedUntilMs > now;
     if (!how.unpin && isPinned) {
@@ -242,7 +242,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
         `the page ${lease.pk} is pinned until ${new Date(pinnedUntilMs).toISOString()}: unpin it first`,
       );
     }
-    const ttl = next.ttlUnixSeconds ?? this.#horizon(entry);
+    const ttl = next.ttlUnixSeconds ?? this.#ttlOf(entry);
     const kept = how.history ?? false;
     const swap = new Swap(b, fence, ttl === undefined ? entry : { ...entry, ttlUnixSeconds: ttl }, {
       kept,
@@ -250,16 +250,16 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
       replaced: kept && (how.unchanged ?? false),
       bare,
     });
-    const ends = isPinned ? { tenant: this.#settings.tenant, key: lease.cacheKey } : undefined;
-    const published = await reading(`publish ${lease.pk}`, publish(lease, swap, ends, how.signal));
-    // Crashing from here on leaves versions to expire at their time.
+    const unpinned = isPinned ? { tenant: this.#settings.tenant, key: lease.cacheKey } : undefined;
+    const published = await mapReadError(`publish ${lease.pk}`, publish(lease, swap, unpinned, how.signal));
+    // If we crash here, surplus versions expire by their ttl.
     if (kept && how.keep) await prune(b, lease.pk, Math.floor(how.keep));
     return bare ? bareOf(published) : published;
   }
 
   async versions({ cacheKey, signal }: PageRef): Promise<Entry[]> {
     const pk = this.#pk(cacheKey);
-    return reading(`read the versions of ${pk}`, versionsOf(this.#backend, signal, pk));
+    return mapReadError(`read the versions of ${pk}`, versionsOf(this.#backend, signal, pk));
   }
 
   async rollback(r: Rollback): Promise<Entry> {
@@ -267,24 +267,25 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     checkMoment('pinnedUntilMs', pinnedUntilMs);
     checkMoment('assertedAtMs', assertedAtMs);
     if (r.to !== undefined && typeof r.to !== 'string') {
-      throw new InvalidInputError(`to is ${typeof r.to}: expected the id of a generation`);
+      throw new InvalidInputError(`to is of type ${typeof r.to}: expected the id of a generation`);
     }
-    // Chosen once: should another generation be published before the rollback, the one
-    // before that is the very one that is to be left.
+    // Chosen once: after a concurrent publish, the generation before the new one would be the
+    // one to roll back from.
     const to = r.to ?? (await this.#previous(r));
     return this.#declare(`roll back to ${to}`, r, pinnedUntilMs, assertedAtMs, (record, assertion) =>
       rollback(this.#settings, r.signal, record, to, assertion),
     );
   }
 
-  /** The generation that was published last before the current one; without a current one, all were before it. */
+  /** Returns the generation published before the current one; the newest if there is no current one. */
   async #previous(page: PageRef): Promise<string> {
     const ids = (await this.versions(page)).map((version) => version.generationId);
-    // Read afterwards, it is current now, whatever was published in between.
+    // Read after the versions, so that a generation published in between is not taken for
+    // the previous one.
     const { entry } = await this.read(page);
     const found = ids[ids.indexOf(entry?.generationId ?? '') + 1];
     if (found === undefined) {
-      throw new NoVersionError(`no version of ${page.cacheKey} is kept from before the current generation`);
+      throw new NoVersionError(`${page.cacheKey} has no kept version before the current generation`);
     }
     return found;
   }
@@ -304,13 +305,13 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     );
   }
 
-  /** Carries out what somebody declares of a page: of the record that was given, or of the page as it is then. */
+  /** Applies a rollback, pin or unpin to the given record, or to the current state with retries. */
   async #declare(
     what: string,
     d: Declaration,
     pinnedUntilMs: number,
     assertedAtMs: number,
-    carryOut: (record: PageRecord, assertion: Assertion) => Promise<Entry>,
+    apply: (record: PageRecord, assertion: Assertion) => Promise<Entry>,
   ): Promise<Entry> {
     const pk = this.#pk(d.cacheKey);
     const { ttlUnixSeconds: ttl } = d;
@@ -320,16 +321,16 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
       page: { tenant: this.#settings.tenant, key: d.cacheKey },
       assertedAtMs: floorSeconds(assertedAtMs) * 1000,
       pinnedUntilMs: floorSeconds(pinnedUntilMs) * 1000 || undefined,
-      ttlUnixSeconds: (entry: Entry) => (ttl === undefined ? this.#horizon(entry) : Math.floor(ttl)),
+      ttlUnixSeconds: (entry: Entry) => (ttl === undefined ? this.#ttlOf(entry) : Math.floor(ttl)),
       supersededAtMs: d.supersededAtMs,
     };
-    for (let moves = 1; ; moves++) {
+    for (let attempt = 1; ; attempt++) {
       const record = d.record ?? (await this.read(d));
       this.#fence(record, pk);
       try {
-        return await reading(`${what}: ${pk}`, carryOut(record, assertion));
+        return await mapReadError(`${what}: ${pk}`, apply(record, assertion));
       } catch (error) {
-        if (!(error instanceof MovedError) || d.record || moves === mostMoves) throw error;
+        if (!(error instanceof MovedError) || d.record || attempt === maxAttempts) throw error;
       }
     }
   }
@@ -341,7 +342,7 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }: PageRef & { idempotencyKey: string }): Promise<RequestRecord | null> {
     const pk = this.#pk(cacheKey);
     checkRequestKey(idempotencyKey);
-    const row = await reading(
+    const row = await mapReadError(
       `read the request ${idempotencyKey} of ${pk}`,
       readRow(this.#backend, signal, pk, PREFIX.request + idempotencyKey),
     );
@@ -350,49 +351,52 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
 
   async endRequest(lease: Lease, end: RequestEnd): Promise<void> {
     const held = this.#own(lease);
-    await writing(
+    await mapWriteError(
       `end the request of the lease of ${held.pk}`,
       endRequest(held, end, (call) => this.#backend.calls.retry(undefined, call)),
     );
   }
 
   async sequence({ signal }: { signal?: AbortSignal | undefined } = {}): Promise<Sequence> {
-    const { seq, markLifetimeSeconds } = await reading('read the purge sequence', readSequence(this.#backend, signal));
+    const { seq, markLifetimeSeconds } = await mapReadError(
+      'read the purge sequence',
+      readSequence(this.#backend, signal),
+    );
     return { seq, markLifetimeSeconds };
   }
 
   async changes(after: number, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<Change[]> {
-    return reading(`read the log after ${after}`, readChanges(this.#backend, signal, after));
+    return mapReadError(`read the log after ${after}`, readChanges(this.#backend, signal, after));
   }
 
-  /** The partition of a page. @throws InvalidKeyError */
+  /** Returns the partition key of a page. @throws InvalidKeyError */
   #pk(cacheKey: string): string {
     checkCacheKey(cacheKey);
     return this.#settings.partition(cacheKey);
   }
 
-  /** The fence of a record, if it was read of this very page. */
+  /** Returns the fence of a record, which must be of this page. */
   #fence(record: PageRecord, pk: string): Fence {
     const fence = record?.fence;
     if (fence instanceof Fence && fence.pk === pk) return fence;
-    throw new InvalidInputError(`the record is none of ${pk}: read the page with this store`);
+    throw new InvalidInputError(`the record is not of ${pk}: read the page with this store`);
   }
 
-  /** The lease, if this very store made it. */
+  /** Returns the lease, which must come from this store. */
   #own(lease: Lease): HeldLease {
     if (lease instanceof HeldLease && lease.backend === this.#backend) return lease;
-    throw new InvalidInputError("the lease is none of this store's: acquire it here");
+    throw new InvalidInputError('the lease was not acquired by this store: acquire it here');
   }
 
-  /** The lease of a token. Of another process's it knows nothing but that. */
-  #named(ref: LeaseRef, durationMs: number | undefined): HeldLease {
+  /** Resolves a lease by its token. For another process's lease only the token is known. */
+  #resolve(ref: LeaseRef, durationMs: number | undefined): HeldLease {
     const pk = this.#pk(ref.cacheKey);
     const known = ref instanceof HeldLease && ref.backend === this.#backend ? ref : this.#known(ref.leaseToken, pk);
     if (known) return known;
     if (durationMs === undefined) {
-      throw new InvalidInputError(`the lease of ${pk} was taken by another process: give its leaseDurationMs`);
+      throw new InvalidInputError(`the lease of ${pk} was acquired by another process: pass its leaseDurationMs`);
     }
-    return this.#strange(ref, pk, leaseDuration(durationMs));
+    return this.#foreignLease(ref, pk, leaseDuration(durationMs));
   }
 
   #known(token: string, pk: string): HeldLease | undefined {
@@ -403,12 +407,12 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     return lease?.pk === pk ? lease : undefined;
   }
 
-  #strange(ref: LeaseRef, pk: string, durationMs: number): HeldLease {
-    const who = { cacheKey: ref.cacheKey, pk, owner: this.#settings.owner };
-    return new HeldLease(this.#backend, who, ref.leaseToken, durationMs);
+  #foreignLease(ref: LeaseRef, pk: string, durationMs: number): HeldLease {
+    const acquirer = { cacheKey: ref.cacheKey, pk, owner: this.#settings.owner };
+    return new HeldLease(this.#backend, acquirer, ref.leaseToken, durationMs);
   }
 
-  /** The lease of another process's token, as its row says now. */
+  /** Reconstructs the lease of another process from its token and the current LOCK row. */
   async #adopt(ref: LeaseRef, pk: string): Promise<HeldLease> {
     const record = await readPage(this.#backend, ref.signal, pk);
     const { clock } = this.#backend;
@@ -416,16 +420,16 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
     const now = clock.now();
     const expiresAt = (record.lock?.expiresAtMs ?? 0) / 1000;
     if (record.fence.lock?.['lease_token']?.S !== ref.leaseToken || !holdsUntil(expiresAt, now)) {
-      throw new LeaseLostError(`the lease of ${pk} is lost: it expired, or was taken or given up`);
+      throw new LeaseLostError(`the lease of ${pk} is lost: it expired, was released, or another process acquired it`);
     }
-    const lease = this.#strange(ref, pk, leaseDuration(expiresAt * 1000 - now));
+    const lease = this.#foreignLease(ref, pk, leaseDuration(expiresAt * 1000 - now));
     lease.granted(expiresAt, askedAt);
-    lease.saw(record, 0);
+    lease.observed(record, 0);
     return lease;
   }
 
   #remember(lease: HeldLease): void {
-    const latest = this.#backend.clock.elapsed() - forgetAfterMs;
+    const latest = this.#backend.clock.elapsed() - leaseRetentionMs;
     for (const [token, old] of this.#leases) {
       if (old.ended || old.deadline < latest) this.#leases.delete(token);
     }
@@ -433,10 +437,10 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 
   /**
-   * When DynamoDB may collect an entry, in epoch seconds: garbage collection, a day
-   * beyond all that could still need it; never, if it is pinned for ever.
+   * Returns the ttl of an entry, in epoch seconds: one day after its last possible use;
+   * undefined if there is no `metaTtlSeconds`, or the entry is pinned without end.
    */
-  #horizon(e: Entry): number | undefined {
+  #ttlOf(e: Entry): number | undefined {
     const { metaTtlSeconds } = this.#settings;
     const pinnedUntilMs = e.pinnedUntilMs ?? 0;
     if (metaTtlSeconds === undefined || pinnedUntilMs >= FOREVER_MS) return undefined;
@@ -445,20 +449,20 @@ export class FaceTheoryIsrMetaStore implements IsrMetaStore {
   }
 }
 
-/** Extends a lease, unless it is being given up: one that was published with, or backed off from, is not lost. */
+/** Extends a lease unless it is being released: a lease that was published with or backed off from is not lost. */
 async function extend(lease: HeldLease, signal: AbortSignal): Promise<void> {
-  if (lease.yielded) return;
-  const error = await failureOf(refresh(lease, signal));
-  if (error !== undefined && !lease.yielded) throw error;
+  if (lease.releasedOrReleasing) return;
+  const error = await errorOf(refresh(lease, signal));
+  if (error !== undefined && !lease.releasedOrReleasing) throw error;
 }
 
-/** Makes the meta store of a table. @throws InvalidInputError InvalidKeyError */
+/** Creates the meta store of a table. @throws InvalidInputError InvalidKeyError */
 export function createFaceTheoryIsrMetaStore(config: FaceTheoryIsrMetaStoreConfig): FaceTheoryIsrMetaStore {
   return new FaceTheoryIsrMetaStore(config);
 }
 
-/** Work whose answers are definite: DynamoDB's errors, as those of this package. */
-async function reading<T>(name: string, work: Promise<T>): Promise<T> {
+/** Maps errors of work with definite outcomes. */
+async function mapReadError<T>(name: string, work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
@@ -466,8 +470,8 @@ async function reading<T>(name: string, work: Promise<T>): Promise<T> {
   }
 }
 
-/** Work that leaves open, without an answer, whether it happened. */
-async function writing<T>(name: string, work: Promise<T>): Promise<T> {
+/** Maps errors of work that may have been applied without a reply. */
+async function mapWriteError<T>(name: string, work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {

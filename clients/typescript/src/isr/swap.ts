@@ -11,38 +11,38 @@ import { clamp } from './numbers.js';
 import { N, S, text } from './row.js';
 import { type Action, onRow } from './transaction.js';
 
-/** What is asked of a swap beside the entry. */
-export interface Swapping {
+/** Options of a swap. */
+export interface SwapOptions {
   /** The entry has a version row. */
   kept: boolean;
-  /** When the version that was current may be collected, in epoch milliseconds; absent: with the entry, but after a month at the latest. */
+  /** When the superseded version may be garbage collected, in epoch milliseconds. Default: with the entry, but after a month at the latest. */
   supersededAtMs?: number | undefined;
-  /** The superseded version goes now, as another takes its place. */
+  /** Deletes the superseded version, since the new one replaces it. */
   replaced?: boolean;
-  /** META says the reference's attributes alone, with the fence: nothing more is known of the content. */
+  /** META gets only the reference's attributes and the fence: the content is not described further. */
   bare?: boolean;
 }
 
-/** How long a superseded version is kept if nobody says, at most, in seconds. */
-const longestSuperseded = 30 * 24 * 3600;
+/** How long a superseded version is kept by default, in seconds. */
+const maxSupersededSeconds = 30 * 24 * 3600;
 
-/** What every change does to META and to the versions it names. */
+/** The writes that replace META's entry and update the version rows it points at. */
 export class Swap {
   readonly backend: Backend;
   readonly fence: Fence;
-  /** Normalized, with the version that it is given. */
+  /** The new entry, normalized, with its version. */
   readonly next: Entry;
-  /** That version, exactly. */
+  /** The version as an exact integer. */
   readonly version: bigint;
-  /** The sort key of the version that META names afterwards, empty for none. */
+  /** The sort key of the version row that META points at afterwards, empty for none. */
   readonly currentSk: string;
   readonly #replaced: boolean;
   readonly #bare: boolean;
-  /** That of the version that META names now, empty for none, or if it stays. */
+  /** The sort key of the version row that META points at now; empty if none, or if it stays. */
   #superseded = '';
   #supersededTtl = 0;
 
-  constructor(b: Backend, fence: Fence, next: Entry, how: Swapping) {
+  constructor(b: Backend, fence: Fence, next: Entry, how: SwapOptions) {
     const now = b.clock.now();
     this.backend = b;
     this.fence = fence;
@@ -54,29 +54,29 @@ export class Swap {
     const named = text(fence.meta, 'current_sk');
     if (named.startsWith(PREFIX.version) && named !== this.currentSk) {
       this.#superseded = named;
-      this.#supersededTtl = retirement(floorSeconds(now), how.supersededAtMs, next.ttlUnixSeconds);
+      this.#supersededTtl = supersededTtl(floorSeconds(now), how.supersededAtMs, next.ttlUnixSeconds);
     }
   }
 
   /**
-   * Updates META, on condition that it is what was read. The update sets or removes
-   * every attribute of the reference, so that no generation inherits from another, and
-   * leaves those alone that we do not know.
+   * Updates META on condition that it is unchanged since the read. The update sets or
+   * removes every attribute of the reference, so that no generation inherits from another,
+   * and keeps unknown attributes.
    */
-  moveMeta(): Action {
+  updateMeta(): Action {
     const attributes = { ...storedContent(this.next, this.currentSk), isr: this.#map() };
     const row = onRow(this.backend, this.fence.pk, SK.meta);
-    return { purpose: 'meta', item: { Update: { ...row, ...updateOf(attributes, this.fence.unmoved()) } } };
+    return { purpose: 'meta', item: { Update: { ...row, ...updateOf(attributes, this.fence.unchanged()) } } };
   }
 
-  /** A map without `s3_key` says of no content that it is ours: readers take the row for another service's. */
+  /** Without `s3_key` the map claims no content: readers treat the row as another service's. */
   #map(): AttributeValue {
     if (!this.#bare) return storedMap(this.next, this.version);
     return { M: { v: N(this.version), generation_id: S(this.next.generationId) } };
   }
 
-  /** Makes the version row of the generation, if there is to be one. It has no ttl while it is current. */
-  keepVersion(): Action[] {
+  /** Puts the version row of the generation, if it is kept. It has no ttl while it is current. */
+  putVersion(): Action[] {
     if (this.currentSk === '') return [];
     const { Key: _, ...row } = onRow(this.backend, this.fence.pk, this.currentSk);
     const { ttl: __, ...content } = storedContent(this.next, '');
@@ -88,8 +88,8 @@ export class Swap {
     return [{ purpose: 'version', item: { Put: { ...row, Item, ConditionExpression: 'attribute_not_exists(pk)' } } }];
   }
 
-  /** Lets the superseded version be collected, some day or, if it is replaced, now, if it is still there. */
-  retireVersion(): Action[] {
+  /** Sets the ttl of the superseded version row, or deletes it if it is replaced, on condition that it exists. */
+  expireSuperseded(): Action[] {
     if (this.#superseded === '') return [];
     const row = onRow(this.backend, this.fence.pk, this.#superseded);
     if (this.#replaced) return [{ purpose: 'superseded', item: { Delete: { ...row, ...conditionOf(exists) } } }];
@@ -97,14 +97,14 @@ export class Swap {
     return [{ purpose: 'superseded', item: { Update: { ...row, ...ttl } } }];
   }
 
-  /** Leaves the superseded version alone: it is gone, and versions do not come back. */
-  forget(): void {
+  /** Drops the write to the superseded version row: it was deleted, and deleted versions never return. */
+  dropSuperseded(): void {
     this.#superseded = '';
   }
 }
 
-/** When a superseded version may be collected, in epoch seconds. */
-function retirement(now: number, askedMs: number | undefined, ttl: number | undefined): number {
+/** Returns the ttl of a superseded version, in epoch seconds. */
+function supersededTtl(now: number, askedMs: number | undefined, ttl: number | undefined): number {
   if (askedMs !== undefined) return floorSeconds(askedMs);
-  return Math.min(now + longestSuperseded, ttl ?? Number.POSITIVE_INFINITY);
+  return Math.min(now + maxSupersededSeconds, ttl ?? Number.POSITIVE_INFINITY);
 }

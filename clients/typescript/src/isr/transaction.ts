@@ -7,35 +7,35 @@ import { TokenAge } from '../token.js';
 import { type Backend, keyOf } from './backend.js';
 import { type Row, text } from './row.js';
 
-/** What an action is there for: it tells what it means if its condition is false. */
+/** The purpose of an action, which tells what a failed condition means. */
 export type Purpose =
-  /** META becomes the next entry. */
+  /** META gets the next entry. */
   | 'meta'
-  /** The lease ends, and was held; or is taken, and was free. */
+  /** The lease is released, if held; or acquired, if free. */
   | 'lock'
-  /** The generation gets a version row. */
+  /** The version row of the generation is created. */
   | 'version'
-  /** That of the generation before may be collected some day. */
+  /** The version row of the superseded generation gets a ttl or is deleted. */
   | 'superseded'
-  /** That of the generation that returns may not. */
+  /** The version row of the restored generation loses its ttl. */
   | 'restored'
-  /** The purge sequence is one more. */
+  /** The purge sequence is incremented. */
   | 'sequence'
-  /** What happened at that sequence: the row of the log, and the marks of tags. */
+  /** The log row of that sequence, and the purge marks of tags. */
   | 'log'
-  /** A request with an idempotency key moves on. */
+  /** The record of a request with an idempotency key changes. */
   | 'request';
 
-/** One write of a transaction. */
+/** One action of a transaction. */
 export interface Action {
   purpose: Purpose;
   item: TransactWriteItem;
 }
 
-/** Why a transaction was refused: the stored rows of the actions whose conditions were false, undefined where there is none. */
+/** The failed conditions of a refused transaction: the stored row by purpose, undefined where there is none. */
 export type Refusal = ReadonlyMap<Purpose, Row | undefined>;
 
-/** A transaction as it is sent to DynamoDB. It is never altered, so that it can be repeated under its token. */
+/** A transaction request. It is immutable, so that it can be retried under its client token. */
 export class WriteRequest {
   readonly #backend: Backend;
   readonly #actions: readonly Action[];
@@ -48,7 +48,7 @@ export class WriteRequest {
     this.#age = new TokenAge(b.clock);
   }
 
-  /** Sends the request, or repeats it. It rejects, and sends nothing, once {@link expired}. */
+  /** Sends or retries the request. It rejects without sending once {@link expired}. */
   readonly send = async (abortSignal: AbortSignal): Promise<unknown> => {
     this.#age.check();
     const command = new TransactWriteItemsCommand({
@@ -58,12 +58,12 @@ export class WriteRequest {
     return this.#backend.ddb.send(command, { abortSignal });
   };
 
-  /** DynamoDB may have forgotten the token: a repetition could be carried out a second time. */
+  /** Reports whether the token may have expired, so that a retry could be applied twice. */
   get expired(): boolean {
     return this.#age.expired;
   }
 
-  /** The actions whose conditions were false, with the stored rows; none if the error is no refusal. */
+  /** Returns the actions whose conditions failed, with the stored rows; empty for other errors. */
   failed(error: unknown): ReadonlyMap<Action, Row | undefined> {
     const answer = answerOf(error);
     const failed = new Map<Action, Row | undefined>();
@@ -74,23 +74,23 @@ export class WriteRequest {
     return failed;
   }
 
-  /** {@link failed}, by purpose, of a transaction that has each purpose once. */
+  /** Like {@link failed}, by purpose, for a transaction with at most one action per purpose. */
   refusal(error: unknown): Refusal {
     return new Map(Array.from(this.failed(error), ([action, row]) => [action.purpose, row]));
   }
 }
 
-/** What the actions on a row have in common: the refusal brings the row along. */
+/** The members shared by actions on a row; a refusal returns the stored row. */
 export function onRow(b: Backend, pk: string, sk: string) {
   return { TableName: b.tableName, Key: keyOf(pk, sk), ReturnValuesOnConditionCheckFailure: 'ALL_OLD' as const };
 }
 
-/** Names a row, uniquely in the table. */
+/** Returns a unique id of a row in the table. */
 export function rowId(pk: string, sk: string): string {
   return JSON.stringify([pk, sk]);
 }
 
-/** {@link rowId} of the row that an action writes. */
+/** Returns the {@link rowId} of the row that an action writes. */
 export function writtenBy({ item: { Put, Update, Delete } }: Action): string {
   const key = Put?.Item ?? Update?.Key ?? Delete?.Key;
   return rowId(text(key, 'pk'), text(key, 'sk'));

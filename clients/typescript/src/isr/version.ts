@@ -2,24 +2,23 @@ import { DeleteItemCommand, QueryCommand } from '@aws-sdk/client-dynamodb';
 
 import { MalformedRowError, NoVersionError } from '../errors.js';
 import { outcomeOf } from '../outcome.js';
-import { type Backend, failureOf, keyOf, queryAll, readRow } from './backend.js';
+import { type Backend, errorOf, keyOf, queryAll, readRow } from './backend.js';
 import type { Entry } from './entry.js';
 import { isWellFormed } from './key.js';
 import { contentOf } from './metarow.js';
 import { PREFIX } from './names.js';
 import { type Row, S, text } from './row.js';
 
-/** How many versions one publish deletes at most: what was left earlier goes little by little. */
-const mostPruned = 25;
-/** How many versions are counted. */
-const mostKept = 10_000;
-/** The longest generation id, in bytes, that a sort key can have. */
-const longestId = 1000;
+/** The maximum number of versions that one publish deletes; a backlog shrinks with each publish. */
+const maxPruned = 25;
+/** The maximum number of versions that a publish can keep. */
+const maxKept = 10_000;
+/** The longest generation id that fits into a sort key, in bytes. */
+const maxIdBytes = 1000;
 
 /**
- * The generations that are kept of a page, the newest first. Those of other services,
- * which have no generation id, are passed over like those that are malformed: rollback
- * has no use for them.
+ * Lists the kept generations of a page, newest first. Version rows of other services, which
+ * have no generation id, and malformed rows are skipped: rollback cannot use them.
  */
 export async function versionsOf(b: Backend, signal: AbortSignal | undefined, pk: string): Promise<Entry[]> {
   const rows = await queryAll(b, signal, {
@@ -38,7 +37,7 @@ export async function versionsOf(b: Backend, signal: AbortSignal | undefined, pk
 }
 
 /**
- * The version row of a generation, read strongly.
+ * Reads the version of a generation, strongly consistent.
  * @throws NoVersionError MalformedRowError
  */
 export async function findVersion(
@@ -47,11 +46,11 @@ export async function findVersion(
   pk: string,
   generationId: string,
 ): Promise<Entry> {
-  // A text that no sort key can have names no version.
-  const possible = generationId !== '' && isWellFormed(generationId) && Buffer.byteLength(generationId) <= longestId;
+  // An id that cannot be part of a sort key cannot exist.
+  const possible = generationId !== '' && isWellFormed(generationId) && Buffer.byteLength(generationId) <= maxIdBytes;
   const row = possible ? await readRow(b, signal, pk, PREFIX.version + generationId) : undefined;
   if (!row) {
-    throw new NoVersionError(`the generation ${generationId} of ${pk} is not kept: see which are by versions()`);
+    throw new NoVersionError(`generation ${generationId} of ${pk}: not kept; versions() lists the kept generations`);
   }
   return versionOf(row);
 }
@@ -65,9 +64,9 @@ function versionOf(row: Row): Entry {
 }
 
 /**
- * Deletes superseded versions beyond the newest few, as far as that succeeds: what
- * stays is collected at its time. Ids sort by time, of clocks that may differ; whatever
- * they say, the current version stays, as it has no ttl.
+ * Deletes superseded versions beyond the newest `keep`, best effort: the rest expires by its
+ * ttl. Ids sort by time, subject to clock skew; the current version is never deleted, since
+ * it has no ttl.
  */
 export async function prune(b: Backend, pk: string, keep: number): Promise<void> {
   const query = new QueryCommand({
@@ -76,18 +75,18 @@ export async function prune(b: Backend, pk: string, keep: number): Promise<void>
     ExpressionAttributeValues: { ':pk': S(pk), ':prefix': S(PREFIX.version) },
     ProjectionExpression: 'sk',
     ScanIndexForward: false,
-    Limit: Math.min(keep, mostKept) + mostPruned,
+    Limit: Math.min(keep, maxKept) + maxPruned,
   });
-  const failure = await failureOf(
+  const failure = await errorOf(
     b.calls.call(undefined, async (abortSignal) => {
       const { Items = [] } = await b.ddb.send(query, { abortSignal });
       for (const row of Items.slice(keep)) await deleteSuperseded(b, pk, text(row, 'sk'), abortSignal);
     }),
   );
-  if (failure !== undefined) b.warn('versions beyond those to be kept are left to expire', { pk, failure });
+  if (failure !== undefined) b.warn('failed to delete old versions; they will expire', { pk, failure });
 }
 
-/** Deletes a version row, but not one that is current, or has become so again since it was found: those have no ttl. */
+/** Deletes a version row on condition that it has a ttl: a row without one is, or has become, current. */
 async function deleteSuperseded(b: Backend, pk: string, sk: string, abortSignal: AbortSignal): Promise<void> {
   const command = new DeleteItemCommand({
     TableName: b.tableName,
@@ -95,6 +94,6 @@ async function deleteSuperseded(b: Backend, pk: string, sk: string, abortSignal:
     ConditionExpression: 'attribute_exists(#ttl)',
     ExpressionAttributeNames: { '#ttl': 'ttl' },
   });
-  const error = await failureOf(b.ddb.send(command, { abortSignal }));
+  const error = await errorOf(b.ddb.send(command, { abortSignal }));
   if (error !== undefined && outcomeOf(error) !== 'condition failed') throw error;
 }

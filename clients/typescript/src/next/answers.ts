@@ -4,73 +4,76 @@ import { BOUNDS } from '../isr/names.js';
 import type { Answer, CacheControl, Kind, Value } from './contract.js';
 
 /**
- * How an entry is shown to Next, which judges by time what it is told. What there is
- * left is told, counted from now, so that nothing passes between our judgement and
- * Next's, and so that a CDN keeps a page for what is left of its time.
+ * Converts entries to answers for Next.js, which computes freshness from the times in the
+ * answer. Answers carry the remaining time, counted from now, so that Next.js comes to the
+ * same result as we did, and a CDN keeps a page only for its remaining time.
  */
 
-/** How long a value that is not fresh is passed on as if it were, in seconds. */
-const moment = 1;
+/** How long a value that is not fresh is presented as fresh, in seconds. */
+const briefSeconds = 1;
 
-/** Fresh: it is shown, and that is all. */
+/** Returns the answer for a fresh value: Next.js serves it. */
 export function fresh(entry: Entry, value: Value, nowMs: number): Answer {
   const until = Math.max(freshUntilMs(entry), entry.pinnedUntilMs ?? 0);
   const { revalidate } = lifeOf(entry);
   return {
     value,
     lastModified: nowMs,
-    cacheControl: { revalidate: revalidate === false ? false : left(until, nowMs), ...expireOf(entry, nowMs) },
+    cacheControl: { revalidate: revalidate === false ? false : secondsUntil(until, nowMs), ...expireOf(entry, nowMs) },
   };
 }
 
-/** Stale, and another process makes it anew: it is shown, and asked for again a moment later. */
-export function held(entry: Entry, value: Value, nowMs: number): Answer {
-  return { value, lastModified: nowMs, cacheControl: { revalidate: moment, ...expireOf(entry, nowMs) } };
+/** Returns the answer for a stale value that another process regenerates: Next.js serves it and asks again after a second. */
+export function staleElsewhere(entry: Entry, value: Value, nowMs: number): Answer {
+  return { value, lastModified: nowMs, cacheControl: { revalidate: briefSeconds, ...expireOf(entry, nowMs) } };
 }
 
-/** Stale, and this process is to make it anew behind the visitor's back. */
+/** Returns the answer for a stale value: Next.js serves it and regenerates it in the background. */
 export function stale(entry: Entry, value: Value, nowMs: number): Answer {
   return {
     value,
     lastModified: nowMs - ageOfStale(value),
-    cacheControl: { revalidate: moment, ...expireOf(entry, nowMs) },
+    cacheControl: { revalidate: briefSeconds, ...expireOf(entry, nowMs) },
   };
 }
 
-/** It must not be shown: this process is to make it anew while the visitor waits. Next wants to know it in order to say that it failed. */
+/** Returns the answer for an expired value: Next.js regenerates it while the visitor waits. It needs the value to report a failure. */
 export function expired(entry: Entry, value: Value): Answer {
   return { value, lastModified: -1, cacheControl: lifeOf(entry) };
 }
 
 /**
- * The answer of a fetch, which Next judges by what the program asks for now. Its time
- * is a second late at the most, as rows say whole seconds: a purge within that second
- * has been judged here, by its sequence.
+ * Returns the answer for a fetch, whose freshness Next.js computes from the window that the
+ * program asks for now. Its time is up to a second late, since rows store whole seconds; a
+ * purge within that second has been handled here, by its sequence.
  */
-export function fetched(entry: Entry, value: Value, nowMs: number, isStale: boolean, asked: number): Answer {
+export function fetched(entry: Entry, value: Value, nowMs: number, isStale: boolean, requestedSeconds: number): Answer {
   const generatedAtMs = Math.min(nowMs, entry.generatedAtMs + 999);
-  const window = Math.max(asked, numberOf(value?.['revalidate']));
-  return { value, lastModified: isStale ? Math.min(generatedAtMs, nowMs - (window + moment) * 1000) : generatedAtMs };
+  const window = Math.max(requestedSeconds, numberOf(value?.['revalidate']));
+  return {
+    value,
+    lastModified: isStale ? Math.min(generatedAtMs, nowMs - (window + briefSeconds) * 1000) : generatedAtMs,
+  };
 }
 
-/** How old what is stale claims to be, in milliseconds: an image is judged by its own window. */
+/** Returns the age that makes Next.js treat a value as stale, in milliseconds. Images use their own window. */
 function ageOfStale(value: Value): number {
-  const window = value?.kind === ('IMAGE' satisfies Kind) ? numberOf(value['revalidate']) : moment;
-  return (window + moment) * 1000;
+  const window = value?.kind === ('IMAGE' satisfies Kind) ? numberOf(value['revalidate']) : briefSeconds;
+  return (window + briefSeconds) * 1000;
 }
 
 function numberOf(value: unknown): number {
   return typeof value === 'number' ? value : 0;
 }
 
-/** What Next said of the lifetime of a value, in what an entry can say: ten years stand for ever. */
+/** Converts Next.js's cache control to the windows of an entry. Ten years stand for "forever". */
 export function periodsOf(life: CacheControl): { revalidateSeconds: number; staleSeconds: number } {
   const revalidateSeconds = life.revalidate === false ? BOUNDS.interval : Math.min(life.revalidate, BOUNDS.interval);
   const staleSeconds = life.expire === undefined ? BOUNDS.interval : Math.max(0, life.expire - revalidateSeconds);
   return { revalidateSeconds, staleSeconds: Math.min(staleSeconds, BOUNDS.interval) };
 }
 
-/** The reverse of {@link periodsOf}. */
+/** The inverse of {@link periodsOf}. */
 export function lifeOf(entry: Entry): CacheControl {
   const { revalidateSeconds: fresh, staleSeconds: stale } = entry;
   return {
@@ -79,13 +82,13 @@ export function lifeOf(entry: Entry): CacheControl {
   };
 }
 
-/** When it may not be shown any more, a little later than when it is to be made anew, as Next wants it. */
+/** Returns the time until the value must not be served. Next.js requires it to be later than `revalidate`. */
 function expireOf(entry: Entry, nowMs: number): { expire?: number } {
   if (entry.staleSeconds >= BOUNDS.interval) return {};
-  return { expire: Math.max(left(staleUntilMs(entry), nowMs), 3 * moment) };
+  return { expire: Math.max(secondsUntil(staleUntilMs(entry), nowMs), 3 * briefSeconds) };
 }
 
-/** Whole seconds from now, one at least: Next takes 0 for "never cache". */
-function left(untilMs: number, nowMs: number): number {
+/** Returns the whole seconds from now, at least 1: Next.js takes 0 for "never cache". */
+function secondsUntil(untilMs: number, nowMs: number): number {
   return Math.max(1, Math.ceil((untilMs - nowMs) / 1000));
 }

@@ -7,10 +7,10 @@ import { withTimeout } from '../retry.js';
 
 /** The largest body, in bytes. */
 export const largestBody = 64 << 20;
-/** Bounds one request, in milliseconds. */
+/** The timeout of one request, in milliseconds. */
 const timeoutMs = 10_000;
 
-/** What META says of a body. */
+/** META's description of a body. */
 export interface Described {
   htmlPointer: string;
   contentSha256: string;
@@ -18,8 +18,8 @@ export interface Described {
 }
 
 /**
- * The bodies of generations, as objects of one bucket under keys that are used once:
- * `bodies/<hex sha256 of pk>/<generation id>`, as `isr serve` has them.
+ * The stored bodies of generations: objects of one bucket, under unique keys
+ * `bodies/<hex sha256 of pk>/<generation id>`, as in `isr serve`.
  */
 export class Bodies {
   readonly #s3: S3Client;
@@ -30,15 +30,15 @@ export class Bodies {
     this.#bucket = bucket;
   }
 
-  /** The key of a generation's body. */
+  /** Returns the key of a generation's body. */
   static key(pk: string, generationId: string): string {
     return bodyPrefix(pk) + generationId;
   }
 
   /**
-   * Stores a body under a new key; it is there, durably, once this resolves. A refusal
-   * because there is an object already is the echo of an earlier attempt of the SDK's:
-   * nobody else knows the key. The body has at most {@link largestBody} bytes.
+   * Stores a body under a new key, durably once this resolves. If the object already exists,
+   * an earlier attempt of the SDK stored it: no other process knows the key. The body has at
+   * most {@link largestBody} bytes.
    */
   async put(key: string, body: Buffer): Promise<Described> {
     const command = new PutObjectCommand({
@@ -59,7 +59,7 @@ export class Bodies {
     return { htmlPointer: key, contentSha256: sha256(body), contentLength: body.length };
   }
 
-  /** Whether there is a body of that length. */
+  /** Reports whether a body of that length exists. */
   async has(key: string, length: number): Promise<boolean> {
     const command = new HeadObjectCommand({ Bucket: this.#bucket, Key: key });
     const head = await withTimeout(timeoutMs, undefined, (abortSignal) =>
@@ -71,7 +71,7 @@ export class Bodies {
     return head?.ContentLength === length;
   }
 
-  /** The body that META describes; undefined if there is none, or another one. */
+  /** Returns the body that META describes; undefined if it is missing or differs. */
   async get(described: Described): Promise<Uint8Array | undefined> {
     if (described.contentLength > largestBody) return undefined;
     const command = new GetObjectCommand({ Bucket: this.#bucket, Key: described.htmlPointer });
@@ -86,12 +86,12 @@ export class Bodies {
   }
 }
 
-/** The hex SHA-256 of a body. */
+/** Returns the hex SHA-256 of a body. */
 export function sha256(body: Uint8Array): string {
   return createHash('sha256').update(body).digest('hex');
 }
 
-/** S3 answers 403 for a key that is not there, to those who may not list the bucket. */
+/** Reports whether S3 has no such key. It answers 403 in place of 404 to callers without the right to list the bucket. */
 function isMissing(error: unknown): boolean {
   const status = (error as { $metadata?: { httpStatusCode?: number } })?.$metadata?.httpStatusCode;
   return status === 404 || status === 403;

@@ -1,50 +1,50 @@
 /**
- * What Next.js 16 asks of a `cacheHandler`, in the parts that this one looks at. The
- * types are ours, so that the package needs no `next`; a class of this shape fits.
+ * The interface of a `cacheHandler` in Next.js 16, as far as this package uses it. The types
+ * are declared here so that the package does not depend on `next`.
  */
 
-/** What is cached. */
+/** The kinds of cached values. */
 export type Kind = 'APP_PAGE' | 'APP_ROUTE' | 'PAGES' | 'FETCH' | 'REDIRECT' | 'IMAGE';
 
 /**
- * A cached value: a page, the answer of a route handler, of a fetch or of
- * `unstable_cache`, or an image. It may hold Buffers and Maps, whatever the kind;
- * other members than these are stored as they are. null: there is no such page (404).
+ * A cached value: a page, the response of a route handler, a fetch or `unstable_cache`, or an
+ * image. It may contain Buffers and Maps; all other members are stored unchanged. null means
+ * that the page does not exist (404).
  */
 export type Value = ({ kind: Kind } & Readonly<Record<string, unknown>>) | null;
 
 /** How long a value may be used, in seconds. */
 export interface CacheControl {
-  /** It is fresh for so long; false: for ever. */
+  /** The freshness window; false: forever. */
   revalidate: number | false;
-  /** It may be shown for so long, while it is made anew; absent: for ever. */
+  /** How long it may be served while it is regenerated; absent: forever. */
   expire?: number | undefined;
 }
 
-/** What Next says of a look-up. */
+/** Next.js's description of a look-up. */
 export interface GetContext {
   kind: Kind;
-  /** Of a FETCH: the tags that the program gave, and those of the page that asks. */
+  /** For a FETCH: the tags that the program set, and below those of the page that fetches. */
   tags?: readonly string[];
   softTags?: readonly string[];
-  /** Of a FETCH: what the program asks for, in seconds. */
+  /** For a FETCH: the window that the program asks for, in seconds. */
   revalidate?: number | false;
 }
 
-/** What Next says of a value to keep. */
+/** Next.js's description of a value to store. */
 export interface SetContext {
   /** The value is a FETCH. */
   fetchCache?: boolean;
-  /** Of a FETCH: the tags that the program gave. */
+  /** For a FETCH: the tags that the program set. */
   tags?: readonly string[];
-  /** Of all others. */
+  /** For all other kinds. */
   cacheControl?: CacheControl;
 }
 
 /**
- * What Next is told. It computes freshness by itself: `lastModified` +
- * `cacheControl.revalidate` in the past makes it regenerate the page behind the
- * visitor's back, and a `lastModified` of -1 while the visitor waits.
+ * The answer to a look-up. Next.js computes freshness from it: `lastModified` +
+ * `cacheControl.revalidate` in the past makes it regenerate the page in the background, a
+ * `lastModified` of -1 while the visitor waits.
  */
 export interface Answer {
   value: Value;
@@ -53,22 +53,22 @@ export interface Answer {
   cacheControl?: CacheControl;
 }
 
-/** What Next gives the constructor, once per request or more often. */
+/** The argument of the constructor. Next.js constructs a handler at least once per request. */
 export interface HandlerContext {
   /** `next dev`. */
   dev?: boolean;
-  /** The folder `server` of the build. */
+  /** The directory `server` of the build. */
   serverDistDir?: string;
   /** `cacheMaxMemorySize` of the configuration, in bytes. */
   maxMemoryCacheSize?: number;
-  /** Headers of the visitor's request. */
+  /** The headers of the visitor's request. */
   _requestHeaders?: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** A header that Next puts on pages and takes off again before it sends them: their tags, joined by commas. */
+/** An internal header with the tags of a page, joined by commas; Next.js removes it from responses. */
 const tagsHeader = 'x-next-cache-tags';
 
-/** The tags of a value, each once. */
+/** Returns the distinct tags of a value. */
 export function tagsOf(value: Value, ctx: Pick<SetContext, 'tags'>): string[] {
   const headers = value?.['headers'] as Readonly<Record<string, unknown>> | undefined;
   const joined = headers?.[tagsHeader];

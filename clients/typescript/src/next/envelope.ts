@@ -1,27 +1,26 @@
 import type { Value } from './contract.js';
 
 /**
- * The body of a cached value, for the bucket:
+ * The stored format of a cached value:
  *
- *	"FTNEXT1\n"  length of the head, 4 bytes  head, JSON in UTF-8  parts, one after the other
+ *	"FTNEXT1\n"  length of the head, 4 bytes big-endian  head, JSON in UTF-8  parts, concatenated
  *
- * The head is `{"value": …, "parts": [length, …]}`. In the value stand for what JSON
- * does not have: `{"$buffer": n}`, the n-th part, for bytes; `{"$map": [[key, value],
- * …]}` for a Map; `{"$object": [[name, value], …]}` for an object with a name that
- * begins with `$`. So whatever Next puts into a value is kept exactly, in this and in
- * later versions of it; members that are undefined are left out. The same value makes
- * the same bytes.
+ * The head is `{"value": …, "parts": [length, …]}`. Types that JSON lacks are encoded as
+ * `{"$buffer": n}` for bytes (the n-th part), `{"$map": [[key, value], …]}` for a Map, and
+ * `{"$object": [[name, value], …]}` for an object with a name that starts with `$`. So values
+ * of this and later versions of Next.js round-trip exactly, except that undefined members are
+ * dropped. Encoding is deterministic.
  */
 
 const magic = Buffer.from('FTNEXT1\n', 'latin1');
 const preamble = magic.length + 4;
 
-/** A body is no envelope, or one of a later version. */
+/** A body is not an envelope, or one of a later version. */
 export class EnvelopeError extends Error {
   override readonly name = 'EnvelopeError';
 }
 
-/** The body of a value. */
+/** Encodes a value. */
 export function encode(value: Value): Buffer {
   const parts: Uint8Array[] = [];
   const plain = flatten(value, parts);
@@ -42,11 +41,11 @@ function flatten(value: unknown, parts: Uint8Array[]): unknown {
   return members.some(([name]) => name.startsWith('$')) ? { $object: members } : Object.fromEntries(members);
 }
 
-/** The value of a body. Its Buffers share the body's memory. @throws EnvelopeError */
+/** Decodes a body. The Buffers of the value share the body's memory. @throws EnvelopeError */
 export function decode(body: Uint8Array): Value {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   if (bytes.length < preamble || !bytes.subarray(0, magic.length).equals(magic)) {
-    throw new EnvelopeError('the body does not begin as a cached value of Next.js does');
+    throw new EnvelopeError('the body is not a cached value of Next.js: wrong magic bytes');
   }
   const headEnd = preamble + bytes.readUInt32BE(magic.length);
   const head = headOf(bytes.subarray(preamble, headEnd));
@@ -60,12 +59,12 @@ function headOf(bytes: Buffer): { value: unknown; parts: number[] } {
       return head;
     }
   } catch {
-    // The same as a head that says nothing.
+    // Falls through: the same as an invalid head.
   }
-  throw new EnvelopeError('the head of the cached value cannot be read');
+  throw new EnvelopeError('the head of the cached value is malformed');
 }
 
-/** The parts, which end where the body does. */
+/** Splits the body into its parts, which must end exactly at the end of the body. */
 function cut(bytes: Buffer, from: number, lengths: readonly number[]): Buffer[] {
   let at = from;
   const parts = lengths.map((length) => {
@@ -95,5 +94,5 @@ function partOf(parts: readonly Buffer[], n: unknown): Buffer {
 
 function pairsOf(pairs: unknown): [unknown, unknown][] {
   if (Array.isArray(pairs) && pairs.every((pair) => Array.isArray(pair) && pair.length === 2)) return pairs;
-  throw new EnvelopeError('the cached value has a Map or an object that is none');
+  throw new EnvelopeError('the cached value has a malformed Map or object');
 }

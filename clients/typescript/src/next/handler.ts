@@ -1,18 +1,18 @@
 import { writeFailure } from '../classify.js';
 import { InvalidInputError } from '../errors.js';
-import type { Severity } from '../isr/mark.js';
 import { BOUNDS } from '../isr/names.js';
+import type { PurgeMode } from '../isr/purgemark.js';
 import type { Answer, GetContext, HandlerContext, SetContext, Value } from './contract.js';
-import { keep } from './keep.js';
-import { Local } from './local.js';
-import { type Began, lookUp } from './lookup.js';
-import { Memory } from './memory.js';
+import { LocalCache } from './localcache.js';
+import { lookUp, type RenderStart } from './lookup.js';
+import { LruCache } from './lru.js';
 import { cacheKeyOf } from './names.js';
 import { type CacheHandlerOptions, settingsOf } from './options.js';
+import { persist } from './persist.js';
 import { purgeTags } from './purge.js';
 import { Site } from './site.js';
 
-/** A `cacheHandler` of Next.js. Next makes one for a request, or for several. */
+/** A `cacheHandler` of Next.js. Next.js constructs one per request, or one for several. */
 export interface CacheHandler {
   get(key: string, ctx: GetContext): Promise<Answer | null>;
   set(key: string, value: Value, ctx: SetContext): Promise<void>;
@@ -20,25 +20,25 @@ export interface CacheHandler {
   resetRequestCache(): void;
 }
 
-/** What Next constructs. It throws InvalidInputError if it is named in `cacheHandlers`. */
+/** The class that Next.js constructs. It throws InvalidInputError if it is configured in `cacheHandlers`. */
 export type CacheHandlerClass = new (ctx: HandlerContext) => CacheHandler;
 
 /**
- * A class for `cacheHandler` of `next.config`: the pages of a fleet of Next.js servers in
- * one table and one bucket, each made once per expiry by one of them. Nothing is asked
- * or read before the first request; `next build` and `next dev` need no table.
+ * Creates a class for `cacheHandler` of `next.config`: a fleet of Next.js servers keeps its
+ * pages in one table and one bucket, and each page is rendered once per expiry by one server.
+ * Nothing is read before the first request; `next build` and `next dev` need no table.
  */
 export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHandlerClass {
-  let local: Local | undefined;
+  let local: LocalCache | undefined;
   let site: Site | undefined;
   return ofSingular(
     class {
       readonly #handler: CacheHandler;
 
-      /** @throws InvalidInputError InvalidKeyError if the table or the bucket is not named, or an option is wrong */
+      /** @throws InvalidInputError InvalidKeyError if the table or the bucket is missing, or an option is invalid */
       constructor(ctx: HandlerContext) {
         if (isBuilding(ctx)) {
-          local ??= new Local();
+          local ??= new LocalCache();
           this.#handler = ofLocal(local);
           return;
         }
@@ -63,31 +63,31 @@ export function createCacheHandler(options: CacheHandlerOptions = {}): CacheHand
   );
 }
 
-/** What Next looks for in handlers of `cacheHandlers`, and not in that of `cacheHandler`. */
+/** Methods that Next.js looks for only in the handlers of `cacheHandlers`. */
 const methodsOfPlural: ReadonlySet<PropertyKey> = new Set(['refreshTags', 'getExpiration', 'updateTags']);
 
 /**
- * Refuses to be one of `cacheHandlers`, those of 'use cache'. Next looks for their
- * methods before it renders: what is thrown there ends `next build`, while a page that
- * calls a method in vain hangs, and is tried three times for a minute each.
+ * Rejects use in `cacheHandlers`, the handlers of 'use cache'. Next.js looks for their methods
+ * before it renders: throwing there fails `next build` at once, while a missing method would
+ * make each page hang and be retried three times for a minute.
  */
 function ofSingular(handler: CacheHandlerClass): CacheHandlerClass {
   return new Proxy(handler, {
     has(target, name) {
       if (!methodsOfPlural.has(name)) return Reflect.has(target, name);
       throw new InvalidInputError(
-        "cacheHandlers of next.config, which are for 'use cache', name the handler of @facetheory/tabletheory/next: expected it as cacheHandler, in the singular",
+        "the handler of @facetheory/tabletheory/next is configured in cacheHandlers of next.config, which are for 'use cache': set cacheHandler, in the singular",
       );
     },
   });
 }
 
-/** `next build`, in all of its processes, and `next dev`. */
+/** Reports whether this is `next build`, in any of its processes, or `next dev`. */
 function isBuilding(ctx: HandlerContext): boolean {
   return ctx.dev === true || process.env['NEXT_PHASE'] === 'phase-production-build';
 }
 
-function ofLocal(local: Local): CacheHandler {
+function ofLocal(local: LocalCache): CacheHandler {
   return {
     get: async (key) => local.get(key),
     set: async (key, value) => local.set(key, value),
@@ -96,34 +96,34 @@ function ofLocal(local: Local): CacheHandler {
   };
 }
 
-/** How long a revalidation waits for its turn in the log, in milliseconds; once it is sent, the store's settle timeout bounds it. */
-const longestQueueMs = 30_000;
+/** How long a revalidation may wait in the log queue, in milliseconds; once it is sent, the store's settle timeout applies. */
+const maxQueueMs = 30_000;
 
-/** How many look-ups an instance remembers. That of the images lives for ever. */
-const mostBegun = 1000;
+/** How many look-ups an instance remembers. The instance for images lives as long as the process. */
+const maxRenderStarts = 1000;
 
-/** The handler of a request, in front of what the process shares. */
+/** The handler of one request, on the shared state of the process. */
 class Shared implements CacheHandler {
   readonly #site: Site;
   readonly #isPrefetch: boolean;
-  /** What Next makes, it has looked up before, and by this instance. */
-  readonly #begun = new Memory<Began>(mostBegun);
-  /** Of what it has not looked up. */
-  readonly #created: Began;
+  /** Render starts by cache key: Next.js looks up a page with this instance before it renders it. */
+  readonly #starts = new LruCache<RenderStart>(maxRenderStarts);
+  /** The render start of values without a look-up. */
+  readonly #defaultStart: RenderStart;
 
   constructor(site: Site, ctx: HandlerContext) {
     const headers = ctx._requestHeaders ?? {};
     this.#site = site;
     this.#isPrefetch = headers['next-router-prefetch'] === '1' || headers['purpose'] === 'prefetch';
-    this.#created = { atMs: site.settings.clock.now(), seq: site.marks.cursor };
+    this.#defaultStart = { atMs: site.settings.clock.now(), seq: site.marks.cursor };
   }
 
   async get(key: string, ctx: GetContext): Promise<Answer | null> {
     const site = this.#site;
     const cacheKey = cacheKeyOf(site.buildId, key, ctx.kind);
-    const wanted = { cacheKey, ctx, isPrefetch: this.#isPrefetch };
-    const found = await site.outage.spare('a look-up', () => lookUp(site, wanted));
-    if (found) this.#begun.set(cacheKey, found.began, 1);
+    const lookup = { cacheKey, ctx, isPrefetch: this.#isPrefetch };
+    const found = await site.breaker.call('a look-up', () => lookUp(site, lookup));
+    if (found) this.#starts.set(cacheKey, found.start, 1);
     return found?.answer ?? null;
   }
 
@@ -131,21 +131,18 @@ class Shared implements CacheHandler {
     const site = this.#site;
     const kind = ctx.fetchCache ? 'FETCH' : (value?.kind ?? 'PAGES');
     const cacheKey = cacheKeyOf(site.buildId, key, kind);
-    const began = this.#begun.get(cacheKey) ?? this.#created;
-    await site.outage.spare('keeping a page', () => keep(site, { cacheKey, value, ctx, began }));
+    const start = this.#starts.get(cacheKey) ?? this.#defaultStart;
+    await site.breaker.call('storing a page', () => persist(site, { cacheKey, value, ctx, start }));
   }
 
-  /**
-   * Throws what went wrong: nobody shall believe that was purged what is shown for
-   * another month. Next prints it.
-   */
+  /** Rejects if the purge fails, so that a failed purge never goes unnoticed. Next.js logs the error. */
   async revalidateTag(tags: string | readonly string[], durations?: { expire?: number }): Promise<void> {
     const site = this.#site;
     const all = [...new Set(typeof tags === 'string' ? [tags] : tags)].filter((tag) => tag !== '');
     const { backend, log, markLifetimeSeconds } = site;
     const of = { backend, log, tenant: site.settings.tenant, markLifetimeSeconds };
     try {
-      await purgeTags(of, all, severityOf(durations), AbortSignal.timeout(longestQueueMs));
+      await purgeTags(of, all, purgeModeOf(durations), AbortSignal.timeout(maxQueueMs));
     } catch (error) {
       throw writeFailure(`the revalidation of ${named(all)}`, [], error);
     } finally {
@@ -156,18 +153,18 @@ class Shared implements CacheHandler {
   resetRequestCache(): void {}
 }
 
-/** The tags for a message, the first few by name. */
+/** Formats tags for a message: the first five by name. */
 function named(tags: readonly string[]): string {
   const some = tags.slice(0, 5).join(', ');
   return tags.length > 5 ? `${some} and ${tags.length - 5} more` : some;
 }
 
-/** Without durations nothing of before may be shown; with them it may, until it expires. */
-function severityOf(durations: { expire?: number } | undefined): Severity {
+/** Maps Next.js's durations to a purge: hard without durations, soft until `expire` with them. */
+function purgeModeOf(durations: { expire?: number } | undefined): PurgeMode {
   const expire = durations?.expire;
   if (!durations || expire === 0) return { hard: true };
   if (expire !== undefined && !(typeof expire === 'number' && expire > 0)) {
-    throw new InvalidInputError(`expire is ${expire}: expected a number of seconds, 0 or more`);
+    throw new InvalidInputError(`expire must be a number of seconds, at least 0 (got ${expire})`);
   }
   return { hard: false, expireSeconds: expire !== undefined && expire < BOUNDS.interval ? expire : undefined };
 }

@@ -1,13 +1,13 @@
 /**
- * A cache handler of Next.js 16, for a fleet of servers that share one table and one
- * bucket. `cacheHandler` of `next.config` takes the path of this module, or of one that
- * exports what {@link createCacheHandler} returns:
+ * A cache handler for Next.js 16, for a fleet of servers that share one table and one
+ * bucket. Set `cacheHandler` in `next.config` to the path of this module, or of a module that
+ * exports the result of {@link createCacheHandler}:
  *
- *	visitor ──► next start ──► get ──► one query: META, LOCK, PURGE; the log of purges
+ *	visitor ──► next start ──► get ──► one query: META, LOCK, PURGE; then the purge log
  *	                │                   fresh: the body, from memory or the bucket
- *	                │                   stale: who gets the lease renders behind, others go on
- *	                │                   none: who gets the lease renders, others wait
- *	                └──► set ──► body to the bucket, then META on its fence, and the lease
+ *	                │                   stale: the lease holder regenerates in the background
+ *	                │                   miss:  the lease holder renders, others wait
+ *	                └──► set ──► body to the bucket, then META with its fence, and the lease
  */
 
 export type { Answer, CacheControl, GetContext, HandlerContext, Kind, SetContext, Value } from './contract.js';
@@ -16,5 +16,5 @@ export type { CacheHandlerOptions } from './options.js';
 
 import { createCacheHandler } from './handler.js';
 
-/** The handler that the environment describes: FACETHEORY_CACHE_TABLE_NAME, FACETHEORY_CACHE_BUCKET, and what the AWS SDK reads. */
+/** The handler configured by the environment: FACETHEORY_CACHE_TABLE_NAME, FACETHEORY_CACHE_BUCKET, and the AWS SDK's variables. */
 export default createCacheHandler();

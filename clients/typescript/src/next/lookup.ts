@@ -1,185 +1,190 @@
 import type { Lock } from '../isr/entry.js';
 import { holdsUntil } from '../isr/lockrow.js';
-import { expired, fetched, fresh, held, stale } from './answers.js';
+import { expired, fetched, fresh, stale, staleElsewhere } from './answers.js';
 import type { Answer, GetContext, Value } from './contract.js';
-import type { Reading } from './pages.js';
+import type { PageSnapshot } from './pages.js';
 import type { Rendering } from './renderings.js';
 import type { Site } from './site.js';
 
-/** From when on what Next makes is made: see {@link Began.seq}. */
-export interface Began {
+/** The start of a rendering: its time and its purge sequence. */
+export interface RenderStart {
   /** Epoch milliseconds. */
   atMs: number;
-  /** A sequence of the purge log that had been reached by then: a purge that comes later covers what is made. */
+  /** The purge sequence known at the start: a later purge covers the rendering. */
   seq: number;
-  /** The rendering that Next was told to begin, whose lease is then this one's; absent: it makes the page without a lease. */
+  /** The rendering with its lease; absent if Next.js renders without a lease. */
   rendering?: Rendering;
 }
 
-/** What is asked for. */
-export interface Wanted {
+/** A poll-up. */
+export interface Lookup {
   cacheKey: string;
   ctx: GetContext;
-  /** The request makes nothing anew, whatever it is told: it fetches a page in case somebody goes there. */
+  /** A prefetch: Next.js does not regenerate for it, whatever the answer. */
   isPrefetch: boolean;
 }
 
-/** What Next is told, and from when on it makes the page, if it does. */
-export interface Found {
+/** The answer to Next.js, and the start of the rendering, should Next.js render. */
+export interface LookupResult {
   answer: Answer | null;
-  began: Began;
+  start: RenderStart;
 }
 
-/** The first pause between looks at a page that another process makes, in milliseconds, and the longest. */
-const firstPauseMs = 50;
-const longestPauseMs = 500;
+/** The shortest and the longest mean delay between polls of a page that another process renders, in milliseconds. */
+const minPollDelayMs = 50;
+const maxPollDelayMs = 500;
 
 /**
- * Looks a value up, and decides who makes it anew if it is not fresh. Next has no place
- * for a lease, but whoever is told that a page is stale makes it anew. So that is told
- * to whom has got the lease, and to nobody else: others are told for a moment that it
- * is fresh, or, if it must not be shown, wait until it is there.
+ * Looks up a value, and elects the process that regenerates it if it is not fresh. Next.js has
+ * no notion of a lease, but it regenerates whenever the answer is stale. So only the lease
+ * holder gets a stale answer: the others get the same value as briefly fresh, or wait if it
+ * must not be served.
  */
-export async function lookUp(site: Site, wanted: Wanted): Promise<Found> {
+export async function lookUp(site: Site, lookup: Lookup): Promise<LookupResult> {
   const { pages } = site;
-  const { cacheKey, ctx } = wanted;
+  const { cacheKey, ctx } = lookup;
   const isFetch = ctx.kind === 'FETCH';
   const atMs = site.settings.clock.now();
   const tags = isFetch ? [...(ctx.tags ?? []), ...(ctx.softTags ?? [])] : [];
-  let reading = await pages.read(cacheKey, tags);
-  const began: Began = { atMs, seq: reading.seq };
-  if (isFetch) return { answer: await fetchOf(site, reading, ctx), began };
+  let snapshot = await pages.read(cacheKey, tags);
+  const start: RenderStart = { atMs, seq: snapshot.seq };
+  if (isFetch) return { answer: await fetchOf(site, snapshot, ctx), start };
   const startedAt = site.settings.clock.elapsed();
-  for (let look = 1; ; look++) {
-    const found = await tryOnce(site, wanted, reading, began);
+  for (let poll = 1; ; poll++) {
+    const found = await attempt(site, lookup, snapshot, start);
     if (found) return found;
-    if (isBackOff(reading.record.lock) || !(await pause(site, cacheKey, look, startedAt)))
-      return { answer: null, began };
+    if (isBackoff(snapshot.record.lock) || !(await waitForNextPoll(site, cacheKey, poll, startedAt)))
+      return { answer: null, start };
     pages.forget(cacheKey);
-    reading = await pages.read(cacheKey);
+    snapshot = await pages.read(cacheKey);
   }
 }
 
-/** The answer to what was read, unless there is nothing to show and another process is making it. */
-async function tryOnce(site: Site, wanted: Wanted, reading: Reading, began: Began): Promise<Found | undefined> {
-  const now = site.settings.clock.now();
-  const { entry } = reading.record;
-  const known = await valueFor(site, reading);
-  if (known && entry && reading.state === 'fresh')
-    return { answer: shown(site, fresh(entry, known.value, now)), began };
-  const showing = known && entry ? held(entry, known.value, now) : undefined;
-  if (showing && wanted.isPrefetch) return { answer: shown(site, showing), began };
-  if (mayBeFree(site, wanted.cacheKey, reading.record.lock)) {
-    const taken = await site.running.take(wanted.cacheKey);
-    if (taken) return make(site, reading, began.seq, taken);
-  }
-  return showing && { answer: shown(site, showing), began };
-}
-
-/** An acquisition costs a write, even one that is refused. */
-function mayBeFree(site: Site, cacheKey: string, lock: Lock | undefined): boolean {
-  const isHeld = lock !== undefined && holdsUntil(lock.expiresAtMs / 1000, site.settings.clock.now());
-  return !isHeld || site.running.of(cacheKey) !== undefined;
-}
-
-/** Has this process make the page, unless somebody has done so before the lease was ours. */
-async function make(
+/** Makes one attempt; undefined if there is nothing to serve and another process is rendering. */
+async function attempt(
   site: Site,
-  before: Reading,
+  lookup: Lookup,
+  snapshot: PageSnapshot,
+  start: RenderStart,
+): Promise<LookupResult | undefined> {
+  const now = site.settings.clock.now();
+  const { entry } = snapshot.record;
+  const known = await valueFor(site, snapshot);
+  if (known && entry && snapshot.state === 'fresh')
+    return { answer: shown(site, fresh(entry, known.value, now)), start };
+  const showing = known && entry ? staleElsewhere(entry, known.value, now) : undefined;
+  if (showing && lookup.isPrefetch) return { answer: shown(site, showing), start };
+  if (isWorthAcquiring(site, lookup.cacheKey, snapshot.record.lock)) {
+    const taken = await site.renderings.take(lookup.cacheKey);
+    if (taken) return render(site, snapshot, start.seq, taken);
+  }
+  return showing && { answer: shown(site, showing), start };
+}
+
+/** Reports whether an acquisition is worth trying: even a refused one costs a write. */
+function isWorthAcquiring(site: Site, cacheKey: string, lock: Lock | undefined): boolean {
+  const isHeld = lock !== undefined && holdsUntil(lock.expiresAtMs / 1000, site.settings.clock.now());
+  return !isHeld || site.renderings.of(cacheKey) !== undefined;
+}
+
+/** Lets this process render the page, unless another did so before we got the lease. */
+async function render(
+  site: Site,
+  before: PageSnapshot,
   seq: number,
   { rendering, again }: { rendering: Rendering; again: boolean },
-): Promise<Found> {
-  // It begins now, under the lease: what is published with the lease may not be older.
-  const began = { atMs: site.settings.clock.now(), seq: Math.max(seq, rendering.lease.purgeSeq), rendering };
+): Promise<LookupResult> {
+  // The rendering starts now, under the lease: a publish with the lease must not be older.
+  const start = { atMs: site.settings.clock.now(), seq: Math.max(seq, rendering.lease.purgeSeq), rendering };
   try {
-    return again ? await toMake(site, before, began) : await lookAgain(site, began);
+    return again ? await askToRender(site, before, start) : await checkUnderLease(site, start);
   } catch (error) {
-    await site.running.giveUp(rendering).catch(() => undefined); // the first error is what matters
+    await site.renderings.giveUp(rendering).catch(() => undefined); // the first error matters
     throw error;
   }
 }
 
-/** Judges what was read under the lease. */
-async function lookAgain(site: Site, began: Began & { rendering: Rendering }): Promise<Found> {
-  const { rendering } = began;
+/** Evaluates the page as it was read under the lease. */
+async function checkUnderLease(site: Site, start: RenderStart & { rendering: Rendering }): Promise<LookupResult> {
+  const { rendering } = start;
   const seq = await site.marks.catchUp();
-  const reading = site.pages.judge(rendering.lease.record, seq);
-  const known = await valueFor(site, reading);
-  const { entry } = reading.record;
-  if (!known || !entry || reading.state !== 'fresh') return toMake(site, reading, began);
-  await site.running.giveUp(rendering);
-  return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), began };
+  const snapshot = site.pages.judge(rendering.lease.record, seq);
+  const known = await valueFor(site, snapshot);
+  const { entry } = snapshot.record;
+  if (!known || !entry || snapshot.state !== 'fresh') return askToRender(site, snapshot, start);
+  await site.renderings.giveUp(rendering);
+  return { answer: shown(site, fresh(entry, known.value, site.settings.clock.now())), start };
 }
 
 /**
- * Tells Next to make the page: behind the visitor's back, or while he waits. What has
- * expired by its time is told all the same, as Next itself does it: it says when it
- * fails to replace it. What was revalidated is not: Next would fetch everything anew
- * that the page is made of, and not only what was revalidated.
+ * Tells Next.js to render the page, in the background or while the visitor waits. An expired
+ * value is passed along, as Next.js itself does, so that Next.js reports a failed
+ * regeneration. A purged value is not: Next.js would then refetch all data of the page, not
+ * only the revalidated data.
  */
-async function toMake(site: Site, reading: Reading, began: Began): Promise<Found> {
-  const { record, state } = reading;
+async function askToRender(site: Site, snapshot: PageSnapshot, start: RenderStart): Promise<LookupResult> {
+  const { record, state } = snapshot;
   const entry = state === 'stale' || state === 'expired' ? record.entry : undefined;
   const known = entry && (await site.pages.valueOf(entry));
-  if (!entry || !known) return { answer: null, began };
+  if (!entry || !known) return { answer: null, start };
   const now = site.settings.clock.now();
-  if (state === 'stale') return { answer: shown(site, stale(entry, known.value, now)), began };
-  // Images have no word for what must not be shown.
-  if (known.value?.kind === 'IMAGE') return { answer: null, began };
-  return { answer: shown(site, expired(entry, known.value)), began };
+  if (state === 'stale') return { answer: shown(site, stale(entry, known.value, now)), start };
+  // For images Next.js has no way to express "expired".
+  if (known.value?.kind === 'IMAGE') return { answer: null, start };
+  return { answer: shown(site, expired(entry, known.value)), start };
 }
 
 /**
- * The value of what may be shown. Of what has expired that is, while a failure's pause
- * lasts, the page that was pinned: it stands in for the failure.
+ * Returns the value if it may be served: a fresh or stale one, or, during backoff, an expired
+ * one that was pinned (stale-if-error).
  */
-async function valueFor(site: Site, reading: Reading): Promise<{ value: Value } | undefined> {
-  const { entry, lock } = reading.record;
+async function valueFor(site: Site, snapshot: PageSnapshot): Promise<{ value: Value } | undefined> {
+  const { entry, lock } = snapshot.record;
   const isShown =
-    reading.state === 'fresh' || reading.state === 'stale' || (reading.isServable && isPaused(site, lock));
+    snapshot.state === 'fresh' || snapshot.state === 'stale' || (snapshot.isServable && isPaused(site, lock));
   return entry && isShown ? site.pages.valueOf(entry) : undefined;
 }
 
 function isPaused(site: Site, lock: Lock | undefined): boolean {
-  return isBackOff(lock) && holdsUntil((lock?.expiresAtMs ?? 0) / 1000, site.settings.clock.now());
+  return isBackoff(lock) && holdsUntil((lock?.expiresAtMs ?? 0) / 1000, site.settings.clock.now());
 }
 
 /**
- * The answer of a fetch. There is no lease: pages are made by one process at a time, so
- * that what they fetch is fetched by one, and a page must not be made of an answer that
+ * Returns the answer for a fetch. Fetches have no lease: only one process renders a page at a
+ * time, so its fetches are made once, and a page must not be rendered from a response that
  * another process is about to replace.
  */
-async function fetchOf(site: Site, reading: Reading, ctx: GetContext): Promise<Answer | null> {
-  const { entry } = reading.record;
-  const known = await valueFor(site, reading);
+async function fetchOf(site: Site, snapshot: PageSnapshot, ctx: GetContext): Promise<Answer | null> {
+  const { entry } = snapshot.record;
+  const known = await valueFor(site, snapshot);
   if (!known || !entry || known.value?.kind !== 'FETCH') return null;
-  return fetched(entry, known.value, site.settings.clock.now(), reading.state === 'stale', ctx.revalidate || 0);
+  return fetched(entry, known.value, site.settings.clock.now(), snapshot.state === 'stale', ctx.revalidate || 0);
 }
 
-/** What failed is left alone by all, but for visitors who have nothing else to look at. */
-export function isBackOff(lock: Lock | undefined): boolean {
+/** Reports whether a page is in backoff after a failure. Then only visitors without a servable value cause a render. */
+export function isBackoff(lock: Lock | undefined): boolean {
   return lock !== undefined && lock.owner === '' && lock.failures > 0;
 }
 
 /**
- * Waits for the next look; false: it has been long enough. Who holds the lease may have
- * failed, which Next does not say: after one visitor has waited in vain, others of this
- * process do not, for as long as a dead holder's lease lasts twice.
+ * Waits before the next poll; false if the wait has timed out. The lease holder may have
+ * failed, which Next.js does not report: after one visitor's wait has timed out, other
+ * visitors of this process do not wait, for twice the lifetime of a lease.
  */
-async function pause(site: Site, cacheKey: string, look: number, startedAt: number): Promise<boolean> {
+async function waitForNextPoll(site: Site, cacheKey: string, poll: number, startedAt: number): Promise<boolean> {
   const { clock, waitMs, leaseMs } = site.settings;
   const now = clock.elapsed();
-  if ((site.inVain.get(cacheKey) ?? Number.NEGATIVE_INFINITY) > now) return false;
+  if ((site.waitTimedOut.get(cacheKey) ?? Number.NEGATIVE_INFINITY) > now) return false;
   const left = startedAt + waitMs - now;
   if (left <= 0) {
-    site.inVain.set(cacheKey, now + 2 * leaseMs, 1);
+    site.waitTimedOut.set(cacheKey, now + 2 * leaseMs, 1);
     return false;
   }
-  const mean = Math.min(firstPauseMs * 2 ** (look - 1), longestPauseMs);
+  const mean = Math.min(minPollDelayMs * 2 ** (poll - 1), maxPollDelayMs);
   return clock.sleep(Math.min(mean * (0.5 + Math.random()), left), undefined);
 }
 
 function shown(site: Site, answer: Answer): Answer {
-  site.give(answer.value);
+  site.markServed(answer.value);
   return answer;
 }

@@ -5,31 +5,31 @@ import { join } from 'node:path';
 import { InvalidInputError } from '../errors.js';
 import type { Kind } from './contract.js';
 
-/** Keys of Next that are longer, in bytes, are known by their hash: what visitors ask for is not bounded. */
-const longestPath = 1024;
+/** Next.js keys longer than this, in bytes, are hashed: the length of request paths is unbounded. */
+const maxPathBytes = 1024;
 
 /**
- * The cache key of a value. Pages belong to a build: they name its scripts and its
- * styles, and those of another build must never be served. The answers of fetches,
- * which Next names by what was asked, outlive a build, as they do in Next itself.
+ * Returns the cache key of a value. Pages belong to a build, since they refer to its scripts
+ * and styles; pages of another build must never be served. Responses of fetches, which
+ * Next.js keys by the request, are shared between builds, as in Next.js itself.
  */
 export function cacheKeyOf(buildId: string, key: string, kind: Kind | 'FETCH'): string {
   const path = key.startsWith('/') ? key : `/${key}`;
-  const short = Buffer.byteLength(path) > longestPath ? `/sha256/${sha256(path)}` : path;
+  const short = Buffer.byteLength(path) > maxPathBytes ? `/sha256/${sha256(path)}` : path;
   if (kind === 'FETCH') return `next/fetch${short}`;
   return kind === 'IMAGE' ? `next/build/${buildId}/image${short}` : `next/build/${buildId}${short}`;
 }
 
 /**
- * The id of the build in a folder `.next/server`.
- * @throws InvalidInputError if there is none: pages would be those of any build
+ * Reads the build id that belongs to a directory `.next/server`.
+ * @throws InvalidInputError if it is missing, since builds could not be told apart
  */
 export function buildIdOf(serverDistDir: string | undefined): string {
   const file = join(serverDistDir ?? '.', '..', 'BUILD_ID');
   try {
     return readFileSync(file, 'utf8').trim();
   } catch (cause) {
-    throw new InvalidInputError(`${file} cannot be read: expected the build of Next.js; give buildId otherwise`, {
+    throw new InvalidInputError(`${file} cannot be read: expected a Next.js build; set buildId otherwise`, {
       cause,
     });
   }

@@ -7,57 +7,56 @@ import type { Warn } from '../isr/backend.js';
 import { checkTenant } from '../isr/key.js';
 import { checkInterval } from '../isr/normalize.js';
 
-/** How a cache handler is made; everything has a default, some of it in the environment. */
+/** The options of a cache handler. Every member has a default, some of them from the environment. */
 export interface CacheHandlerOptions {
   /** The table: partition key `pk`, sort key `sk`, both strings. Default: FACETHEORY_CACHE_TABLE_NAME. */
   tableName?: string;
-  /** The bucket of the bodies. Default: FACETHEORY_CACHE_BUCKET. */
+  /** The bucket of the stored bodies. Default: FACETHEORY_CACHE_BUCKET. */
   bucket?: string;
   /**
-   * Keeps the pages and tags of one site apart from those of others in the same table: 1
-   * to 64 letters, digits, `.`, `_`, `-`. Default: FACETHEORY_CACHE_TENANT, else none.
+   * Separates the pages and tags of one site from others in the same table: 1 to 64 letters,
+   * digits, `.`, `_`, `-`. Default: FACETHEORY_CACHE_TENANT, else none.
    */
   tenant?: string;
   /**
-   * Names the build that pages belong to. All servers of a build must have the same.
-   * Default: that of Next.js, in `.next/BUILD_ID`.
+   * The id of the build that pages belong to. All servers of a build must use the same.
+   * Default: Next.js's own, from `.next/BUILD_ID`.
    */
   buildId?: string;
-  /** Default: of the environment, as the SDK reads it (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, …). */
+  /** Default: configured by the SDK's environment variables (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, …). */
   ddb?: DynamoDBClient;
-  /** Default: of the environment, as the SDK reads it; with AWS_ENDPOINT_URL_S3 buckets are named in paths. */
+  /** Default: configured by the SDK's environment variables; with AWS_ENDPOINT_URL_S3 it uses path-style addresses. */
   s3?: S3Client;
 
   /**
-   * How long the lease of a page lasts, in seconds: so long does nobody else take over
-   * after a server has died in the middle of a page. It is extended while a page is
-   * being made. Default: 15.
+   * The lifetime of a page's lease, in seconds: how long other servers wait before they take
+   * over from a server that died during a rendering. Heartbeats extend it. Default: 15.
    */
   leaseSeconds?: number;
-  /** How long a page may take to be made, in seconds: then somebody else may try. Default: 120. */
+  /** The timeout of a rendering, in seconds, after which another server may render. Default: 120. */
   renderSeconds?: number;
   /**
-   * How long a visitor of a page that is not there waits, in seconds, for the server that
-   * makes it; then this one makes it too. Default: 10.
+   * How long a cache miss waits for the server that is rendering the page, in seconds; then
+   * this server renders it too. Default: 10.
    */
   waitSeconds?: number;
-  /** How long a page that nobody makes anew is kept, in seconds. Default: 30 days. */
+  /** How long a page that is not regenerated is kept, in seconds. Default: 30 days. */
   retentionSeconds?: number;
   /**
-   * For how long a server may go on with what it has read of a page and of tags, in
-   * seconds; so late may it see what others did. Default: 0, it reads every time.
+   * How long a server may use a page's metadata and purge marks from memory, in seconds, and
+   * so how late it may see changes of other servers. Default: 0, it reads every time.
    */
   trustSeconds?: number;
-  /** For how long the table is not asked after it has not answered, in seconds. Default: 2. */
+  /** How long the circuit breaker stays open after the table failed to answer, in seconds. Default: 2. */
   outageSeconds?: number;
 
   /** The clock, for tests. */
   clock?: Clock;
-  /** Hears of what went wrong and of what was done instead. Default: `console.warn`, once a minute for the same message. */
+  /** Called for failures and how they were handled. Default: `console.warn`, once per minute for the same message. */
   warn?: Warn;
 }
 
-/** Options with their defaults, intervals in milliseconds. */
+/** Options with defaults applied. Members ending in `Ms` are in milliseconds. */
 export interface Settings {
   readonly tableName: string;
   readonly bucket: string;
@@ -101,19 +100,19 @@ export function settingsOf(o: CacheHandlerOptions, environment: NodeJS.ProcessEn
 function needed(name: string, given: string | undefined, variable: string, environment: NodeJS.ProcessEnv): string {
   const value = given ?? environment[variable] ?? '';
   if (value !== '') return value;
-  throw new InvalidInputError(`${name} is missing: set ${variable}, or give it to createCacheHandler`);
+  throw new InvalidInputError(`${name} is missing: set ${variable}, or pass it to createCacheHandler`);
 }
 
 function milliseconds(name: string, seconds: number, least: number): number {
   checkInterval(name, seconds);
-  if (seconds < least) throw new InvalidInputError(`${name} is ${seconds}: expected ${least} seconds or more`);
+  if (seconds < least) throw new InvalidInputError(`${name} must be at least ${least} seconds (got ${seconds})`);
   return seconds * 1000;
 }
 
-/** How often the same message is printed, in milliseconds. */
+/** The minimum interval between prints of the same message, in milliseconds. */
 const quietMs = 60_000;
 
-/** Prints a message, unless it was printed within the last minute: an outage has a line, not one for each visitor. */
+/** Prints each message at most once per minute, so that an outage does not log a line per visitor. */
 function occasionally(clock: Clock): Warn {
   const printed = new Map<string, number>();
   return (message, details) => {

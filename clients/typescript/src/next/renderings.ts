@@ -4,15 +4,15 @@ import type { Warn } from '../isr/backend.js';
 import type { Lease } from '../isr/lease.js';
 import type { IsrMetaStore } from '../isr/metastore.js';
 
-/** A page that this process is making, under its lease. */
+/** A page that this process is rendering, with its lease. */
 export interface Rendering {
   readonly cacheKey: string;
   readonly lease: Lease;
   readonly heartbeat: Heartbeat;
 }
 
-/** What renderings are given. */
-export interface Renderings {
+/** The dependencies and limits of renderings. */
+export interface RenderingOptions {
   store: IsrMetaStore;
   clock: Clock;
   leaseMs: number;
@@ -20,24 +20,24 @@ export interface Renderings {
   warn: Warn;
 }
 
-/** The pages that this process is making. Next says when one begins, by asking for it, and when it is done, but not when it failed. */
-export class Running {
-  readonly #of: Renderings;
+/** The renderings in progress in this process. Next.js reports the start of one (by `get`) and its success (by `set`), but not its failure. */
+export class Renderings {
+  readonly #of: RenderingOptions;
   readonly #running = new Map<string, { rendering: Rendering; budget: AbortController }>();
 
-  constructor(of: Renderings) {
+  constructor(of: RenderingOptions) {
     this.#of = of;
   }
 
-  /** The rendering of a page that is under way here. */
+  /** Returns the rendering of a page in progress in this process. */
   of(cacheKey: string): Rendering | undefined {
     return this.#running.get(cacheKey)?.rendering;
   }
 
   /**
-   * The right to make a page, or undefined if another process has it. `again` says that
-   * this process had it already: Next asks once for a page that it is about to make, so
-   * that what was begun before has failed, or its result will find the lease gone on.
+   * Acquires the right to render a page; undefined if another process has it. `again` reports
+   * that this process already had it: Next.js asks once per rendering, so an earlier one has
+   * failed, or its result will find that its lease has been passed on.
    */
   async take(cacheKey: string): Promise<{ rendering: Rendering; again: boolean } | undefined> {
     const known = this.#running.get(cacheKey);
@@ -53,7 +53,7 @@ export class Running {
     return { rendering, again: false };
   }
 
-  /** Takes the lease of a page, for whom it does not last long. */
+  /** Acquires the lease of a page without a heartbeat, for short use. */
   async acquire(cacheKey: string): Promise<{ lease: Lease; askedAt: number } | undefined> {
     const { store, clock, leaseMs } = this.#of;
     const askedAt = clock.elapsed();
@@ -61,7 +61,7 @@ export class Running {
     return lease ? { lease, askedAt } : undefined;
   }
 
-  /** The lease is extended no more, and nothing is known of the rendering any more. Whoever calls this has done with the lease. */
+  /** Stops the heartbeat and forgets the rendering. The caller has finished with the lease. */
   async end(rendering: Rendering): Promise<void> {
     const known = this.#running.get(rendering.cacheKey);
     if (known?.rendering === rendering) {
@@ -71,13 +71,13 @@ export class Running {
     await rendering.heartbeat.stop();
   }
 
-  /** Ends a rendering, and lets others make the page. */
+  /** Ends a rendering and releases its lease. */
   async giveUp(rendering: Rendering): Promise<void> {
     await this.end(rendering);
     await this.#of.store.releaseLease(rendering.lease);
   }
 
-  /** Ends a rendering that failed: nobody makes the page until the pause is over. */
+  /** Ends a failed rendering and puts the page into backoff. */
   async backOff(rendering: Rendering, pauseMs: number): Promise<void> {
     await this.end(rendering);
     await this.#of.store.backOff(rendering.lease, pauseMs);
@@ -94,16 +94,16 @@ export class Running {
     });
   }
 
-  /** From now on the rendering has so long, and no longer. */
+  /** Starts, or restarts, the timeout of a rendering. */
   #limit(rendering: Rendering): void {
     this.#running.get(rendering.cacheKey)?.budget.abort();
     const budget = new AbortController();
     this.#running.set(rendering.cacheKey, { rendering, budget });
     void this.#of.clock.sleep(this.#of.renderMs, budget.signal).then(async (passed) => {
       if (!passed) return;
-      this.#of.warn('a page was not finished in time, or failed: others may try', { cacheKey: rendering.cacheKey });
+      this.#of.warn('a rendering failed or timed out; its lease is released', { cacheKey: rendering.cacheKey });
       await this.giveUp(rendering).catch((failure: unknown) => {
-        this.#of.warn('a lease could not be released and is left to expire', { cacheKey: rendering.cacheKey, failure });
+        this.#of.warn('failed to release a lease; it will expire', { cacheKey: rendering.cacheKey, failure });
       });
     });
   }

@@ -3,42 +3,42 @@ import { settingsOf as storeSettings } from '../isr/config.js';
 import type { LogQueue } from '../isr/logqueue.js';
 import { FaceTheoryIsrMetaStore } from '../isr/store.js';
 import { Bodies } from './bodies.js';
+import { CircuitBreaker } from './breaker.js';
 import type { HandlerContext, Value } from './contract.js';
-import { Marks } from './marks.js';
-import { Memory } from './memory.js';
+import { LruCache } from './lru.js';
 import { buildIdOf } from './names.js';
 import type { Settings } from './options.js';
-import { Outage } from './outage.js';
 import { Pages } from './pages.js';
-import { Running } from './renderings.js';
+import { PurgeMarks } from './purgemarks.js';
+import { Renderings } from './renderings.js';
 
-/** Bounds one call of the table, in milliseconds: a visitor waits for twice that at most. */
+/** The timeout of one DynamoDB call, in milliseconds. A visitor waits at most twice that. */
 const callTimeoutMs = 1500;
 
-/** How many pages are remembered that somebody has waited for in vain. */
-const mostInVain = 1000;
+/** How many pages with a timed-out wait are remembered. */
+const maxTimedOutWaits = 1000;
 
-/** How much longer than entries marks are kept, in seconds: an entry may not outlive what was said of its tags. */
+/** How much longer than entries purge marks are kept, in seconds: an entry must not outlive the marks of its tags. */
 const marksOutlive = 2 * 24 * 3600;
 
-/** What all requests of a process share. */
+/** The state that all requests of a process share. */
 export class Site {
   readonly settings: Settings;
   readonly buildId: string;
   readonly markLifetimeSeconds: number;
   readonly backend: Backend;
-  /** The store's own queue: purges of tags share its transactions with rollbacks and pins. */
+  /** The store's own queue: tag purges share transactions with rollbacks and pins. */
   readonly log: LogQueue;
   readonly store: FaceTheoryIsrMetaStore;
-  readonly marks: Marks;
+  readonly marks: PurgeMarks;
   readonly bodies: Bodies;
   readonly pages: Pages;
-  readonly running: Running;
-  readonly outage: Outage;
-  /** The values that Next was given: if it returns one, it could not make a new one. */
-  readonly given = new WeakSet<object>();
-  /** Until when visitors do not wait for pages that others make, on the monotonic clock: somebody has waited in vain. */
-  readonly inVain = new Memory<number>(mostInVain);
+  readonly renderings: Renderings;
+  readonly breaker: CircuitBreaker;
+  /** The values that Next.js was given. If it passes one back to `set`, its regeneration has failed. */
+  readonly served = new WeakSet<object>();
+  /** Until when visitors do not wait for a page that another process renders, on the monotonic clock, after a timed-out wait. */
+  readonly waitTimedOut = new LruCache<number>(maxTimedOutWaits);
 
   constructor(settings: Settings, ctx: HandlerContext) {
     const { ddb, tableName, tenant, clock, warn } = settings;
@@ -50,7 +50,7 @@ export class Site {
     this.backend = shared.backend;
     this.log = shared.log;
     this.store = new FaceTheoryIsrMetaStore(config, shared);
-    this.marks = new Marks(this.backend, tenant);
+    this.marks = new PurgeMarks(this.backend, tenant);
     this.bodies = new Bodies(settings.s3, settings.bucket);
     this.pages = new Pages({
       store: this.store,
@@ -60,12 +60,12 @@ export class Site {
       trustMs: settings.trustMs,
       memoryBytes: ctx.maxMemoryCacheSize ?? 0,
     });
-    this.running = new Running({ ...settings, store: this.store });
-    this.outage = new Outage(clock, settings.outageMs, warn);
+    this.renderings = new Renderings({ ...settings, store: this.store });
+    this.breaker = new CircuitBreaker(clock, settings.outageMs, warn);
   }
 
-  /** Remembers that Next has a value. */
-  give(value: Value): void {
-    if (value !== null) this.given.add(value);
+  /** Remembers that Next.js was given a value. */
+  markServed(value: Value): void {
+    if (value !== null) this.served.add(value);
   }
 }

@@ -1,7 +1,6 @@
 /**
- * Faults, in pairs: a request that was carried out and whose reply is lost, and one
- * that never arrived. Whatever befalls them, answers are definite, and the rows agree
- * with what the caller is told.
+ * Fault pairs: a request that was applied but whose reply is lost, and one that never
+ * arrived. With either fault, outcomes are definite and agree with the rows.
  */
 
 import assert from 'node:assert/strict';
@@ -20,7 +19,7 @@ const pk = hashedPartition(cacheKey);
 const wanted = { cacheKey, leaseDurationMs: 30_000 };
 const claimed = { ...wanted, idempotencyKey: 'r1', inputs: 'x' };
 
-/** A store of its own client, on whose way there are faults once they are armed. */
+/** A store with its own client, whose faults are active after `arm`. */
 function faulty(
   table: TestTable,
   plan: Plan,
@@ -36,7 +35,7 @@ function faulty(
   };
 }
 
-/** The first requests of a command meet these faults, one each. */
+/** Applies one fault to each of the first requests of a command. */
 function first(command: string, ...faults: Fault[]): Plan {
   return (name, n) => (name === command ? faults[n - 1] : undefined);
 }
@@ -44,7 +43,7 @@ function first(command: string, ...faults: Fault[]): Plan {
 const pairs: Fault[] = ['reply lost', 'not applied'];
 
 for (const fault of pairs) {
-  onEngines(`an acquisition, ${fault}, is repeated under its token`, async (table) => {
+  onEngines(`an acquisition is retried with its token: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, first('PutItem', fault));
     arm();
     const lease = await store.acquireLease(wanted);
@@ -52,14 +51,14 @@ for (const fault of pairs) {
     await store.publish(lease, lease.record, generation('g1', Date.now()));
   });
 
-  onEngines(`an acquisition that is never answered, ${fault}, leaves nothing`, async (table) => {
+  onEngines(`an unanswered acquisition leaves no lease: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, (command) => (command === 'PutItem' ? fault : undefined));
     arm();
     await assert.rejects(store.acquireLease(wanted), Silence);
     assert.deepEqual(await itemsOf(table), []);
   });
 
-  onEngines(`a claim, ${fault}, is ours`, async (table) => {
+  onEngines(`a claim survives a failed call: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, first('TransactWriteItems', fault));
     arm();
     const lease = await store.acquireLease(claimed);
@@ -67,7 +66,7 @@ for (const fault of pairs) {
     assert.equal((await store.request({ cacheKey, idempotencyKey: 'r1' }))?.status, 'COMPLETED');
   });
 
-  onEngines(`a claim that is never answered, ${fault}, can be made again`, async (table) => {
+  onEngines(`an unanswered claim can be retried: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, (command) => (command === 'TransactWriteItems' ? fault : undefined));
     arm();
     await assert.rejects(store.acquireLease(claimed), Silence);
@@ -77,7 +76,7 @@ for (const fault of pairs) {
     assert.ok(await storeOn(table).acquireLease(claimed));
   });
 
-  onEngines(`refreshing, backing off and releasing, ${fault}, are repeated`, async (table) => {
+  onEngines(`refresh, backoff and release are retried: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, (command, n) => (command !== 'PutItem' && n % 2 === 1 ? fault : undefined));
     const lease = await store.acquireLease(wanted);
     arm();
@@ -89,7 +88,7 @@ for (const fault of pairs) {
     assert.equal(await itemAt(table, hashedPartition('other'), 'LOCK'), undefined);
   });
 
-  onEngines(`breaking a lease, ${fault}, is repeated under its token`, async (table) => {
+  onEngines(`breakLease is retried with its client token: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, first('TransactWriteItems', fault));
     await storeOn(table).acquireLease(wanted);
     const record = await store.read({ cacheKey });
@@ -98,7 +97,7 @@ for (const fault of pairs) {
     assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
   });
 
-  onEngines(`a publish, ${fault}, is repeated under its token`, async (table) => {
+  onEngines(`a publish is retried with its client token: ${fault}`, async (table) => {
     const { store, arm, sent } = faulty(table, first('TransactWriteItems', fault, fault));
     const lease = await store.acquireLease(wanted);
     arm();
@@ -108,7 +107,7 @@ for (const fault of pairs) {
     assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
   });
 
-  onEngines(`a publish whose caller went away, ${fault}, is settled`, async (table) => {
+  onEngines(`a cancelled publish is settled: ${fault}`, async (table) => {
     const ddb = table.connect();
     const store = storeOn(table, { ddb });
     const lease = await store.acquireLease(claimed);
@@ -117,7 +116,7 @@ for (const fault of pairs) {
     const publishing = store.publish(lease, lease.record, generation('g1', Date.now()), { signal });
     if (fault === 'reply lost') assert.equal((await publishing).generationId, 'g1');
     else await assert.rejects(publishing, { message: 'the caller went away' });
-    assert.equal(await itemAt(table, pk, 'LOCK'), undefined, 'nothing of it can happen any more');
+    assert.equal(await itemAt(table, pk, 'LOCK'), undefined, 'the publish can no longer be applied');
     const meta = await itemAt(table, pk, 'META');
     assert.equal(meta?.['isr']?.M?.['generation_id']?.S, fault === 'reply lost' ? 'g1' : undefined);
     const { status } = (await store.request({ cacheKey, idempotencyKey: 'r1' })) ?? {};
@@ -127,14 +126,14 @@ for (const fault of pairs) {
 
   for (const history of [false, true]) {
     for (const gone of [false, true]) {
-      const how = `${fault}, with${history ? '' : 'out'} history${gone ? ', whose caller went away' : ''}`;
-      onEngines(`a publish that another follows, ${how}, is told from one that was not`, async (table) => {
+      const how = `${fault}, with${history ? '' : 'out'} history${gone ? ', cancelled' : ''}`;
+      onEngines(`a publish followed by another one is settled correctly: ${how}`, async (table) => {
         const ddb = table.connect();
         const store = storeOn(table, { ddb });
         const lease = await store.acquireLease(wanted);
         const other = storeOn(table);
         injectFaults(ddb, first('TransactWriteItems', fault));
-        // Before the request is repeated, or the lease given up, another takes it and publishes.
+        // Before the retry, or before the lease is released, another process acquires it and publishes.
         before(ddb, gone ? 'DeleteItem' : 'TransactWriteItems', gone ? 1 : 2, async () => {
           await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
           const theirs = await other.acquireLease(wanted);
@@ -149,7 +148,7 @@ for (const fault of pairs) {
     }
   }
 
-  onEngines(`a rollback, ${fault}, is repeated under its token`, async (table) => {
+  onEngines(`a rollback is retried with its client token: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, first('TransactWriteItems', fault));
     await twoVersions(table);
     arm();
@@ -158,7 +157,7 @@ for (const fault of pairs) {
     assert.deepEqual(await store.sequence(), { seq: 1, markLifetimeSeconds: 0 });
   });
 
-  onEngines(`a rollback whose caller went away, ${fault}, is carried through`, async (table) => {
+  onEngines(`a cancelled rollback is completed: ${fault}`, async (table) => {
     const ddb = table.connect();
     const store = storeOn(table, { ddb });
     await twoVersions(table);
@@ -168,7 +167,7 @@ for (const fault of pairs) {
     assert.equal((await storeOn(table).sequence()).seq, 1);
   });
 
-  onEngines(`a publish over a pin, ${fault}, is repeated under its token`, async (table) => {
+  onEngines(`a publish over a pin is retried with its client token: ${fault}`, async (table) => {
     const { store, arm, sent } = faulty(table, first('TransactWriteItems', fault, fault));
     await pinned(table);
     const lease = await store.acquireLease(wanted);
@@ -194,7 +193,7 @@ for (const fault of pairs) {
   });
 }
 
-onEngines('a publish over a pin reads SEQ again when another change was faster, after a pause', async (table) => {
+onEngines('a publish over a pin reads SEQ again, after backoff, when another change was faster', async (table) => {
   const ddb = table.connect();
   const events: string[] = [];
   const clock = { ...systemClock(), sleep: async () => events.push('pause') > 0 };
@@ -212,7 +211,7 @@ onEngines('a publish over a pin reads SEQ again when another change was faster, 
 });
 
 for (const code of ['TransactionConflict', 'ThrottlingError']) {
-  onEngines(`a publish over a pin that meets ${code} is tried again`, async (table) => {
+  onEngines(`a publish over a pin cancelled with ${code} is retried`, async (table) => {
     const ddb = table.connect();
     const store = storeOn(table, { ddb });
     await pinned(table);
@@ -224,13 +223,13 @@ for (const code of ['TransactionConflict', 'ThrottlingError']) {
   });
 }
 
-onEngines('a client token that DynamoDB may have forgotten is not sent again', async (table) => {
+onEngines('an expired client token is not sent again', async (table) => {
   const ddb = table.connect();
   const clock = new StoppedClock(Date.now());
   const store = storeOn(table, { ddb, clock });
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 3_600_000 });
   const tokens: unknown[] = [];
-  // The process is frozen after the first request, whose reply is lost: its monotonic clock stands still.
+  // The process freezes after the first request, whose reply is lost: its monotonic clock stops.
   const sent = injectFaults(ddb, (command, n, input) => {
     if (command !== 'TransactWriteItems') return undefined;
     tokens.push((input as { ClientRequestToken?: string }).ClientRequestToken);
@@ -239,10 +238,10 @@ onEngines('a client token that DynamoDB may have forgotten is not sent again', a
   });
   const entry = await store.publish(lease, lease.record, generation('g1', Date.now()));
   assert.deepEqual([sent('TransactWriteItems'), tokens.length], [1, 1]);
-  assert.equal(entry.generationId, 'g1', 'the rows tell');
+  assert.equal(entry.generationId, 'g1', 'settled from the rows');
 });
 
-onEngines('a heartbeat that meets the row of a publish does not take it for a loss', async (table) => {
+onEngines('a heartbeat that races with a publish does not report a lost lease', async (table) => {
   const ddb = table.connect();
   const store = storeOn(table, { ddb });
   const refreshing = promise();
@@ -252,7 +251,7 @@ onEngines('a heartbeat that meets the row of a publish does not take it for a lo
     (next, context) => async (args) => {
       const name = (context as { commandName?: string }).commandName;
       if (name === 'UpdateItemCommand') {
-        refreshing.resolve(); // on its way, and delayed
+        refreshing.resolve(); // in flight, and delayed
         await published.promise;
         return next(args).finally(refreshed.resolve);
       }
@@ -260,7 +259,7 @@ onEngines('a heartbeat that meets the row of a publish does not take it for a lo
       if (name === 'TransactWriteItemsCommand') {
         published.resolve(); // and its reply is delayed
         await refreshed.promise;
-        await new Promise(setImmediate); // the heartbeat has heard the answer
+        await new Promise(setImmediate); // the heartbeat has seen the response
       }
       return answer;
     },
@@ -273,7 +272,7 @@ onEngines('a heartbeat that meets the row of a publish does not take it for a lo
   assert.deepEqual((await store.read({ cacheKey })).entry, entry);
 });
 
-onEngines('a lease is released though its request cannot be ended', async (table) => {
+onEngines('a lease is released even if its request cannot be ended', async (table) => {
   const { store, arm } = faulty(table, (command) => (command === 'UpdateItem' ? 'not applied' : undefined));
   arm();
   const failing = store.withLease(claimed, () => Promise.reject(new Error('no origin')));
@@ -282,7 +281,7 @@ onEngines('a lease is released though its request cannot be ended', async (table
   assert.equal((await store.request({ cacheKey, idempotencyKey: 'r1' }))?.status, 'STARTED');
 });
 
-onEngines('what cannot be settled is said to be unknown', async (table) => {
+onEngines('a write that cannot be settled has an unknown outcome', async (table) => {
   let silent = false;
   const { store, arm } = faulty(table, () => (silent ? 'not applied' : undefined));
   const lease = await store.acquireLease({ ...wanted, leaseDurationMs: 1_000 });
@@ -292,7 +291,7 @@ onEngines('what cannot be settled is said to be unknown', async (table) => {
   await assert.rejects(store.acquireLease(wanted), UnknownOutcomeError);
 });
 
-onEngines('a conflict with another transaction is tried again, and is no lost lease', async (table) => {
+onEngines('a transaction conflict is retried and is not a lost lease', async (table) => {
   const ddb = table.connect();
   const conflicts = cancel(ddb, 'TransactionConflict');
   const store = storeOn(table, { ddb });
@@ -304,7 +303,7 @@ onEngines('a conflict with another transaction is tried again, and is no lost le
   assert.equal(pinned.generationId, 'g1');
 });
 
-onEngines('a generation id is used once, even by a publish that was repeated', async (table) => {
+onEngines('a duplicate generation id is rejected', async (table) => {
   await twoVersions(table);
   const store = storeOn(table);
   const lease = await store.acquireLease(wanted);
@@ -313,7 +312,7 @@ onEngines('a generation id is used once, even by a publish that was repeated', a
   assert.equal((await store.read({ cacheKey })).entry?.generationId, 'g2');
 });
 
-/** Two generations with history, the second of which is current. */
+/** Publishes two generations with history; the second is current. */
 async function twoVersions(table: TestTable): Promise<void> {
   const store = storeOn(table);
   for (const id of ['g1', 'g2']) {
@@ -322,10 +321,10 @@ async function twoVersions(table: TestTable): Promise<void> {
   }
 }
 
-/** A signal that is aborted once the first transaction of a client has got no answer. */
+/** A signal that is aborted after a client's first unanswered transaction. */
 function afterFirst(ddb: DynamoDBClient): AbortSignal {
   const caller = new AbortController();
-  // The word of a heartbeat, caused by the refusal of its own write: it says nothing of ours.
+  // As from a heartbeat whose own write was refused: it says nothing about our write.
   const cause = new ConditionalCheckFailedException({ message: 'refused', $metadata: { httpStatusCode: 400 } });
   const lost = new LeaseLostError('the caller went away', { cause });
   ddb.middlewareStack.add(
@@ -343,20 +342,20 @@ function afterFirst(ddb: DynamoDBClient): AbortSignal {
   return caller.signal;
 }
 
-/** A page of that key. */
+/** Publishes a page. */
 async function publishAt(table: TestTable, key: string): Promise<void> {
   const store = storeOn(table);
   const lease = await store.acquireLease({ cacheKey: key, leaseDurationMs: 30_000 });
   await store.publish(lease, lease.record, generation('g1', Date.now()));
 }
 
-/** Two generations with history, the second of which is current, and pinned. */
+/** Publishes two generations with history; the second is current and pinned. */
 async function pinned(table: TestTable): Promise<void> {
   await twoVersions(table);
   await storeOn(table).pin({ cacheKey, untilMs: FOREVER_MS });
 }
 
-/** A promise, and what resolves it. */
+/** A promise with its resolve function. */
 function promise(): { promise: Promise<void>; resolve: () => void } {
   let resolve = () => {};
   const made = new Promise<void>((done) => {

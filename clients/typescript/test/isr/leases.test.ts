@@ -1,4 +1,4 @@
-/** Leases of pages: who has them, who loses them, and what others are told. */
+/** Leases of pages: acquisition, loss, and the errors that other processes get. */
 
 import assert from 'node:assert/strict';
 
@@ -16,7 +16,7 @@ import { generation, itemAt, put, StoppedClock, storeOn } from './table.js';
 const cacheKey = 'example.com/news';
 const pk = hashedPartition(cacheKey);
 
-onEngines('one of two gets the lease, and the other is told who has it', async (table) => {
+onEngines('a lease is exclusive, and the error names the holder', async (table) => {
   const clock = new StoppedClock();
   const a = storeOn(table, { clock, leaseOwner: 'node-a' });
   const b = storeOn(table, { clock, leaseOwner: 'node-b' });
@@ -31,11 +31,11 @@ onEngines('one of two gets the lease, and the other is told who has it', async (
   clock.set(1_800_000_031_000);
   assert.ok(await b.tryAcquireLease({ cacheKey, leaseDurationMs: 30_000 }));
   await assert.rejects(a.refreshLease(lease), LeaseLostError);
-  await a.releaseLease(lease); // no error, and node-b's stands
+  await a.releaseLease(lease); // no error, and node-b keeps its lease
   assert.equal((await itemAt(table, pk, 'LOCK'))?.['lease_owner']?.S, 'node-b');
 });
 
-onEngines('an acquisition goes by the time that it is given', async (table) => {
+onEngines('an acquisition uses nowMs', async (table) => {
   const now = 1_800_000_000_600;
   const clock = new StoppedClock(now);
   const [a, b] = [storeOn(table, { clock }), storeOn(table, { clock })];
@@ -57,7 +57,7 @@ onEngines('an acquisition goes by the time that it is given', async (table) => {
   assert.equal(third, 1_800_000_021_000);
 });
 
-onEngines('a time that is none, or far from the clock, is refused before anything is asked', async (table) => {
+onEngines('an invalid nowMs, or one far from the clock, is rejected before anything is sent', async (table) => {
   const now = 1_800_000_000_600;
   const store = storeOn(table, { clock: new StoppedClock(now) });
   const wanted = { cacheKey, leaseDurationMs: 30_000 };
@@ -77,7 +77,7 @@ onEngines('a time that is none, or far from the clock, is refused before anythin
   assert.ok(await store.tryAcquireLease({ ...wanted, nowMs: now + 3_600_000 }));
 });
 
-onEngines('a refresh moves the end, and a lease that has expired stays so', async (table) => {
+onEngines('a refresh extends the lease, and an expired lease stays expired', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 10_000 });
@@ -87,10 +87,10 @@ onEngines('a refresh moves the end, and a lease that has expired stays so', asyn
   clock.advance(11_000);
   await assert.rejects(store.refreshLease(lease), LeaseLostError);
   clock.set(1_800_000_000_000);
-  await assert.rejects(store.refreshLease(lease), LeaseLostError, 'a clock that is set back revives nothing');
+  await assert.rejects(store.refreshLease(lease), LeaseLostError, 'setting the clock back does not revive a lease');
 });
 
-onEngines('a token is all that another process needs', async (table) => {
+onEngines('another process can use a lease by its token', async (table) => {
   const clock = new StoppedClock();
   const { leaseToken } = await storeOn(table, { clock }).acquireLease({ cacheKey, leaseDurationMs: 10_000 });
   const other = storeOn(table, { clock });
@@ -98,12 +98,12 @@ onEngines('a token is all that another process needs', async (table) => {
   const refreshed = await other.refreshLease({ cacheKey, leaseToken, leaseDurationMs: 20_000 });
   assert.equal(refreshed.leaseExpiresAtMs, 1_800_000_021_000);
   await other.releaseLease({ cacheKey, leaseToken: 'guessed' });
-  assert.ok(await itemAt(table, pk, 'LOCK'), 'a guessed token frees nothing');
+  assert.ok(await itemAt(table, pk, 'LOCK'), 'a guessed token releases nothing');
   await other.releaseLease({ cacheKey, leaseToken });
   assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
 });
 
-onEngines('a failure leaves a pause that all respect, and is counted', async (table) => {
+onEngines('backoff blocks all acquisitions and counts failures', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   for (const failures of [0, 1, 2]) {
@@ -117,19 +117,19 @@ onEngines('a failure leaves a pause that all respect, and is counted', async (ta
   }
 });
 
-onEngines('a lease is broken only if it is still the one that was read', async (table) => {
+onEngines('breakLease deletes only the lease that was read', async (table) => {
   const store = storeOn(table);
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 10_000 });
   const record = await store.read({ cacheKey });
-  await store.refreshLease(lease); // the same lease still
+  await store.refreshLease(lease); // still the same lease
   await store.breakLease({ cacheKey, record });
   assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
   await assert.rejects(store.publish(lease, lease.record, generation('g1', Date.now())), LeaseLostError);
   await assert.rejects(store.breakLease({ cacheKey, record }), MovedError);
-  await store.breakLease({ cacheKey, record: await store.read({ cacheKey }) }); // there is none: no error
+  await store.breakLease({ cacheKey, record: await store.read({ cacheKey }) }); // no lease: no error
 });
 
-onEngines('withLease releases at the end, and after a failure', async (table) => {
+onEngines('withLease releases the lease after success and failure', async (table) => {
   const store = storeOn(table);
   const rows: unknown[] = [];
   const result = await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, async (lease, signal) => {
@@ -144,7 +144,7 @@ onEngines('withLease releases at the end, and after a failure', async (table) =>
   assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
 });
 
-onEngines('withLease keeps the lease, and tells of its loss', async (table) => {
+onEngines('withLease extends the lease, and reports its loss', async (table) => {
   const store = storeOn(table);
   const other = storeOn(table);
   await store.withLease({ cacheKey, leaseDurationMs: 1_000 }, async (lease) => {
@@ -155,12 +155,12 @@ onEngines('withLease keeps the lease, and tells of its loss', async (table) => {
     await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
     await new Promise((resolve) => signal.addEventListener('abort', resolve));
     assert.ok(signal.reason instanceof LeaseLostError);
-    return 'whatever the work makes of it';
+    return 'ignored by the work';
   });
   await assert.rejects(work, LeaseLostError);
 });
 
-onEngines('a job that fails and has lost its lease is told both', async (table) => {
+onEngines('a job that fails after losing its lease reports both errors', async (table) => {
   const store = storeOn(table);
   const other = storeOn(table);
   const fault = new Error('the origin failed');
@@ -178,7 +178,7 @@ onEngines('a job that fails and has lost its lease is told both', async (table) 
   });
 });
 
-onEngines('a job that only says that its lease is lost adds nothing', async (table) => {
+onEngines('a job that only wraps the loss of its lease adds no error', async (table) => {
   const store = storeOn(table);
   const other = storeOn(table);
   let reason: unknown;
@@ -191,7 +191,7 @@ onEngines('a job that only says that its lease is lost adds nothing', async (tab
   await assert.rejects(work, (error: unknown) => error === reason);
 });
 
-onEngines('a lease that was published with is not lost', async (table) => {
+onEngines('a publish inside withLease does not count as a lost lease', async (table) => {
   const store = storeOn(table);
   const entry = await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, (lease) =>
     store.publish(lease, lease.record, generation('g1', Date.now())),
@@ -200,13 +200,13 @@ onEngines('a lease that was published with is not lost', async (table) => {
   assert.equal((await store.get({ cacheKey }))?.state, 'fresh');
 });
 
-onEngines('a backed-off lease is left as it is', async (table) => {
+onEngines('withLease keeps a backoff', async (table) => {
   const store = storeOn(table);
   await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, (lease) => store.backOff(lease, 60_000));
   assert.equal((await store.read({ cacheKey })).lock?.failures, 1);
 });
 
-onEngines('of many contenders one holds the lease at a time, and each publish is its holder’s', async (table) => {
+onEngines('one of many contenders holds the lease at a time, and each publish belongs to its holder', async (table) => {
   const contenders = Array.from({ length: 8 }, (_, i) => storeOn(table, { leaseOwner: `node-${i}` }));
   let holders = 0;
   let published = 0;
@@ -217,7 +217,7 @@ onEngines('of many contenders one holds the lease at a time, and each publish is
       if (!lease) continue;
       assert.equal(++holders, 1, 'two hold the lease');
       const id = `g${published++}-${i}`;
-      holders--; // before the publish, which gives the lease up
+      holders--; // before the publish, which releases the lease
       versions.push((await store.publish(lease, lease.record, generation(id, Date.now()))).version);
     }
   };
@@ -226,12 +226,12 @@ onEngines('of many contenders one holds the lease at a time, and each publish is
   assert.equal(new Set(versions).size, published, 'each publish has a version of its own');
 });
 
-onEngines('a row that another service left without an end is no lease', async (table) => {
+onEngines('a foreign LOCK row without a valid end is free', async (table) => {
   await put(table, { pk: { S: pk }, sk: { S: 'LOCK' }, lease_token: { S: 't' }, lease_expires_at: { S: 'never' } });
   assert.ok(await storeOn(table).tryAcquireLease({ cacheKey, leaseDurationMs: 1_000 }));
 });
 
-onEngines('an end that no lease can have, such as one in milliseconds, locks nothing', async (table) => {
+onEngines('an impossible end, such as one in milliseconds, does not hold the lease', async (table) => {
   const clock = new StoppedClock(1_800_000_000_600);
   const store = storeOn(table, { clock });
   const longest = 1_800_000_000 + 315_446_400;
@@ -240,7 +240,7 @@ onEngines('an end that no lease can have, such as one in milliseconds, locks not
   const claimed = { cacheKey, leaseDurationMs: 1_000, idempotencyKey: request.key, requestHash: request.requestHash };
   for (const claim of [{ cacheKey, leaseDurationMs: 1_000 }, claimed]) {
     await put(table, { ...row, lease_expires_at: { N: String(longest) } });
-    assert.equal(await store.tryAcquireLease(claim), null, 'the longest that there can be is held');
+    assert.equal(await store.tryAcquireLease(claim), null, 'the longest possible lease is held');
     await put(table, { ...row, lease_expires_at: { N: '1800000030000' } });
     const lease = await store.tryAcquireLease(claim);
     assert.ok(lease);
@@ -248,7 +248,7 @@ onEngines('an end that no lease can have, such as one in milliseconds, locks not
   }
 });
 
-onEngines('a request in progress until a moment in milliseconds can be taken over', async (table) => {
+onEngines('a request in progress with an end in milliseconds can be taken over', async (table) => {
   const store = storeOn(table, { clock: new StoppedClock(1_800_000_000_600) });
   const claim = { cacheKey, leaseDurationMs: 1_000, idempotencyKey: 'r1', requestHash: 'h' };
   const row = { pk: { S: pk }, sk: { S: 'REQ#r1' }, request_hash: { S: 'h' }, status: { S: 'STARTED' } };
@@ -258,11 +258,11 @@ onEngines('a request in progress until a moment in milliseconds can be taken ove
   assert.ok(await store.acquireLease(claim));
 });
 
-/** Waits for a condition, 10 seconds at most. */
+/** Waits for a condition, at most 10 seconds. */
 async function until(condition: () => boolean): Promise<void> {
   const deadline = performance.now() + 10_000;
   while (!condition()) {
-    assert.ok(performance.now() < deadline, 'the condition did not come true within 10 seconds');
+    assert.ok(performance.now() < deadline, 'the condition was not met within 10 seconds');
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

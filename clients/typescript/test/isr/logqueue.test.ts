@@ -1,4 +1,4 @@
-/** Group commit: changes of the purge log that arrive together share a transaction. */
+/** Group commit: concurrent changes of the purge log share a transaction. */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -10,14 +10,14 @@ import type { Backend } from '../../src/isr/backend.js';
 import { settingsOf } from '../../src/isr/config.js';
 import { type FaceTheoryIsrMetaStoreConfig, FOREVER_MS, hashedPartition } from '../../src/isr/index.js';
 import { reloadTarget } from '../../src/isr/log.js';
-import { type LogChange, mostWrites, type Statement } from '../../src/isr/logqueue.js';
+import { type LogChange, maxWrites, type PlannedWrite } from '../../src/isr/logqueue.js';
 import type { Refusal } from '../../src/isr/transaction.js';
 import { onRow, rowId } from '../../src/isr/transaction.js';
 import { onEngines, type TestTable } from '../engines.js';
 import { before, cancel, type Fault, injectFaults, observe, Silence } from '../faults.js';
 import { fill, itemAt, itemsOf, storeOn } from './table.js';
 
-/** A change that marks rows, unless one of them is locked. */
+/** A change that increments a counter on rows, on condition that none is locked. */
 class Marking implements LogChange {
   readonly name: string;
   readonly writes: readonly string[];
@@ -33,7 +33,7 @@ class Marking implements LogChange {
     this.#pks = pks;
   }
 
-  state(): Statement[] {
+  plan(): PlannedWrite[] {
     return this.#pks.map((pk) => {
       const update = {
         ...onRow(this.#backend, pk, 'ROW'),
@@ -50,7 +50,7 @@ class Marking implements LogChange {
   }
 }
 
-/** The queue of a process, with a client of its own, and the commands that it sends. */
+/** A queue with its own client, as in another process, and the commands that it sends. */
 function newQueue(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig> = {}, commands: string[] = []) {
   const ddb = table.connect({ maxAttempts: 1 });
   const settings = settingsOf({ ddb, tableName: table.tableName, retryDelayMs: 1, ...config });
@@ -61,16 +61,16 @@ function newQueue(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig
   return { ddb, queue, backend: settings.backend, mark, commands, transactions };
 }
 
-/** Pages, the first of which makes a batch of its own, since it leads; the others gather meanwhile. */
+/** Page names. The first change leads and forms a batch of its own while the others gather. */
 const names = (n: number) => Array.from({ length: n }, (_, i) => `page-${i}`);
 
-/** How often each row was marked. */
+/** Reads the counter of each row. */
 async function times(table: TestTable): Promise<Record<string, number>> {
   const rows = (await itemsOf(table)).filter((row) => row['times']);
   return Object.fromEntries(rows.map((row) => [row['pk']?.S, Number(row['times']?.N)]));
 }
 
-/** The pages that the log tells to be read again; its sequences are without a gap, and end at SEQ. */
+/** Reads the reload targets of the log, and checks that its sequences have no gap and end at SEQ. */
 async function told(table: TestTable): Promise<string[]> {
   const store = storeOn(table);
   const keys: string[] = [];
@@ -87,18 +87,18 @@ async function told(table: TestTable): Promise<string[]> {
 
 const each = (pks: readonly string[], n: number) => Object.fromEntries(pks.map((pk) => [pk, n]));
 
-onEngines('what waits goes into one transaction, of 98 writes at most', async (table) => {
+onEngines('waiting changes share a transaction of at most 98 writes', async (table) => {
   const { mark, transactions } = newQueue(table);
-  const pks = names(1 + mostWrites + 1);
+  const pks = names(1 + maxWrites + 1);
   await Promise.all(pks.map((pk) => mark(pk)));
   assert.equal(transactions(), 3, 'the first, 98, and the last');
   assert.deepEqual(await times(table), each(pks, 1));
   assert.deepEqual(await told(table), pks);
 });
 
-onEngines('a change of many writes is not overtaken for ever by small ones', async (table) => {
+onEngines('a large change is not starved by small ones', async (table) => {
   const { queue, backend, mark, transactions } = newQueue(table);
-  const large = names(mostWrites);
+  const large = names(maxWrites);
   const order: string[] = [];
   const log = (name: string, work: Promise<void>) => work.then(() => order.push(name));
   const small = (pk: string) => log(pk, mark(pk));
@@ -113,14 +113,14 @@ onEngines('a change of many writes is not overtaken for ever by small ones', asy
   assert.equal(transactions(), 4);
 });
 
-onEngines('two changes of one row are in two transactions', async (table) => {
+onEngines('two changes of one row go into two transactions', async (table) => {
   const { mark, transactions } = newQueue(table);
   await Promise.all([mark('x'), mark('y'), mark('y'), mark('z')]);
   assert.deepEqual(await times(table), { x: 1, y: 2, z: 1 });
   assert.equal(transactions(), 3);
 });
 
-onEngines('a change whose own condition is false leaves, and the others go on at once', async (table) => {
+onEngines('a change whose own condition fails leaves the batch, and the others are retried at once', async (table) => {
   const { mark, commands } = newQueue(table);
   await fill(table, [{ pk: { S: 'page-2' }, sk: { S: 'ROW' }, locked: { BOOL: true } }]);
   const pks = names(5);
@@ -133,7 +133,7 @@ onEngines('a change whose own condition is false leaves, and the others go on at
   assert.deepEqual(commands, [...once, ...once, ...once]);
 });
 
-onEngines('a batch that is refused as a whole is sent change by change', async (table) => {
+onEngines('a batch that is refused as a whole is split into single changes', async (table) => {
   const { ddb, mark } = newQueue(table);
   refuseLarge(ddb, 4);
   const pks = names(6);
@@ -142,7 +142,7 @@ onEngines('a batch that is refused as a whole is sent change by change', async (
   assert.deepEqual(await times(table), each(pks, 1));
 });
 
-onEngines('SEQ is read again after the pause, not before it', async (table) => {
+onEngines('SEQ is read again after the backoff, not before it', async (table) => {
   const events: string[] = [];
   const clock = { ...systemClock(), sleep: async () => events.push('pause') > 0 };
   const { ddb, mark } = newQueue(table, { clock }, events);
@@ -153,7 +153,7 @@ onEngines('SEQ is read again after the pause, not before it', async (table) => {
 });
 
 for (const code of ['TransactionConflict', 'ThrottlingError']) {
-  onEngines(`a batch that meets ${code} is a new request`, async (table) => {
+  onEngines(`a batch cancelled with ${code} is retried as a new request`, async (table) => {
     const { ddb, mark } = newQueue(table);
     const tokens = tokensOf(ddb);
     const met = cancel(ddb, code);
@@ -167,7 +167,7 @@ for (const code of ['TransactionConflict', 'ThrottlingError']) {
 const pairs: Fault[] = ['reply lost', 'not applied'];
 
 for (const fault of pairs) {
-  onEngines(`a batch, ${fault}, is repeated under its token, and happens once`, async (table) => {
+  onEngines(`a batch is retried with its client token and applied once: ${fault}`, async (table) => {
     const { ddb, mark } = newQueue(table);
     const tokens = tokensOf(ddb);
     injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n <= 2 ? fault : undefined));
@@ -177,18 +177,18 @@ for (const fault of pairs) {
     assert.deepEqual(await told(table), names(4));
   });
 
-  onEngines(`a batch, ${fault}, that then meets a conflict, stays the same request`, async (table) => {
+  onEngines(`an unanswered batch that then conflicts stays the same request: ${fault}`, async (table) => {
     const { ddb, mark } = newQueue(table);
     const tokens = tokensOf(ddb);
     const met = cancel(ddb, 'TransactionConflict', 2);
     injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
     await mark('x');
     assert.equal(met(), 1);
-    assert.equal(new Set(tokens).size, 1, 'the first may still be under way');
+    assert.equal(new Set(tokens).size, 1, 'the first attempt may still be in flight');
     assert.deepEqual(await times(table), { x: 1 });
   });
 
-  onEngines(`a batch, ${fault}, that another change overtakes, is told by the log`, async (table) => {
+  onEngines(`an unanswered batch overtaken by another change is settled by the log: ${fault}`, async (table) => {
     const { ddb, mark } = newQueue(table);
     injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
     before(ddb, 'TransactWriteItems', 2, () => newQueue(table).mark('theirs'));
@@ -197,26 +197,23 @@ for (const fault of pairs) {
     assert.deepEqual((await told(table)).sort(), ['ours', 'theirs']);
   });
 
-  onEngines(
-    `a batch that is never answered, ${fault}, is settled by the log, for all of its changes`,
-    async (table) => {
-      const { ddb, mark } = newQueue(table, { settleTimeoutMs: 300 });
-      // Its transactions, but not that which advances SEQ with nothing to tell.
-      injectFaults(ddb, (command, _, input) => {
-        if (command !== 'TransactWriteItems') return undefined;
-        return ((input as TransactWriteItemsCommandInput).TransactItems?.length ?? 0) > 2 ? fault : undefined;
-      });
-      const answers = await Promise.allSettled(names(3).map((pk) => mark(pk)));
-      const isMade = fault === 'reply lost';
-      assert.deepEqual(new Set(answers.map((answer) => answer.status)), new Set([isMade ? 'fulfilled' : 'rejected']));
-      for (const answer of answers) if (answer.status === 'rejected') assert.ok(answer.reason instanceof Silence);
-      assert.deepEqual(await times(table), isMade ? each(names(3), 1) : {});
-      assert.equal((await told(table)).length, isMade ? 3 : 0);
-    },
-  );
+  onEngines(`an unanswered batch is settled by the log for all of its changes: ${fault}`, async (table) => {
+    const { ddb, mark } = newQueue(table, { settleTimeoutMs: 300 });
+    // Its transactions, but not the revoking one, which only increments SEQ.
+    injectFaults(ddb, (command, _, input) => {
+      if (command !== 'TransactWriteItems') return undefined;
+      return ((input as TransactWriteItemsCommandInput).TransactItems?.length ?? 0) > 2 ? fault : undefined;
+    });
+    const answers = await Promise.allSettled(names(3).map((pk) => mark(pk)));
+    const isMade = fault === 'reply lost';
+    assert.deepEqual(new Set(answers.map((answer) => answer.status)), new Set([isMade ? 'fulfilled' : 'rejected']));
+    for (const answer of answers) if (answer.status === 'rejected') assert.ok(answer.reason instanceof Silence);
+    assert.deepEqual(await times(table), isMade ? each(names(3), 1) : {});
+    assert.equal((await told(table)).length, isMade ? 3 : 0);
+  });
 }
 
-onEngines('a batch whose token DynamoDB has forgotten is told by the log', async (table) => {
+onEngines('a batch whose client token has expired is settled by the log', async (table) => {
   const { ddb, mark } = newQueue(table);
   injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? 'reply lost' : undefined));
   let sent = 0;
@@ -224,7 +221,7 @@ onEngines('a batch whose token DynamoDB has forgotten is told by the log', async
     (next, context) => async (args) => {
       const isRepeated =
         (context as { commandName?: string }).commandName === 'TransactWriteItemsCommand' && ++sent === 2;
-      const ClientRequestToken = randomUUID(); // as good as forgotten
+      const ClientRequestToken = randomUUID(); // as if DynamoDB had forgotten the token
       return next(isRepeated ? { ...args, input: { ...args.input, ClientRequestToken } } : args);
     },
     { step: 'initialize', priority: 'low', name: 'oblivion' },
@@ -235,7 +232,7 @@ onEngines('a batch whose token DynamoDB has forgotten is told by the log', async
   assert.deepEqual(await told(table), ['x']);
 });
 
-onEngines('a batch that cannot be settled is unknown, for all of its changes', async (table) => {
+onEngines('a batch that cannot be settled is unknown for all of its changes', async (table) => {
   const { ddb, mark } = newQueue(table, { settleTimeoutMs: 200 });
   injectFaults(ddb, (command) => (command === 'TransactWriteItems' ? 'not applied' : undefined));
   for (const answer of await Promise.allSettled([mark('x'), mark('y')])) {
@@ -243,29 +240,26 @@ onEngines('a batch that cannot be settled is unknown, for all of its changes', a
   }
 });
 
-onEngines(
-  'a caller that goes away before its change is sent leaves the queue; afterwards it is carried through',
-  async (table) => {
-    const { ddb, mark } = newQueue(table);
-    const [first, second, third] = [new AbortController(), new AbortController(), new AbortController()];
-    before(ddb, 'TransactWriteItems', 1, async () => {
-      first.abort(new Error('gone'));
-      second.abort(new Error('gone'));
-    });
-    const answers = await Promise.allSettled([
-      mark('sent', first.signal),
-      mark('waiting', second.signal),
-      mark('staying', third.signal),
-    ]);
-    const statuses = answers.map((answer) => answer.status);
-    assert.deepEqual(statuses, ['fulfilled', 'rejected', 'fulfilled']);
-    await assert.rejects(mark('late', first.signal), /gone/);
-    assert.deepEqual(await times(table), { sent: 1, staying: 1 });
-  },
-);
+onEngines('a change cancelled before it is sent leaves the queue; one cancelled later is completed', async (table) => {
+  const { ddb, mark } = newQueue(table);
+  const [first, second, third] = [new AbortController(), new AbortController(), new AbortController()];
+  before(ddb, 'TransactWriteItems', 1, async () => {
+    first.abort(new Error('gone'));
+    second.abort(new Error('gone'));
+  });
+  const answers = await Promise.allSettled([
+    mark('sent', first.signal),
+    mark('waiting', second.signal),
+    mark('staying', third.signal),
+  ]);
+  const statuses = answers.map((answer) => answer.status);
+  assert.deepEqual(statuses, ['fulfilled', 'rejected', 'fulfilled']);
+  await assert.rejects(mark('late', first.signal), /gone/);
+  assert.deepEqual(await times(table), { sent: 1, staying: 1 });
+});
 
-onEngines('when SEQ cannot be read nothing is written, and the next change gets through', async (table) => {
-  const { ddb, mark } = newQueue(table, { callTimeoutMs: 100 });
+onEngines('if SEQ cannot be read nothing is written, and the next change succeeds', async (table) => {
+  const { ddb, mark } = newQueue(table);
   injectFaults(ddb, (command, n) => (command === 'GetItem' && n <= 4 ? 'not applied' : undefined));
   await assert.rejects(mark('x'), Silence);
   await mark('y');
@@ -273,7 +267,7 @@ onEngines('when SEQ cannot be read nothing is written, and the next change gets 
 });
 
 onEngines(
-  '1,000 changes at once are all made, in few transactions, and so are those of two processes',
+  '1,000 concurrent changes are all committed in few transactions, from one process and from two',
   async (table) => {
     const pks = names(1000);
     const alone = newQueue(table);
@@ -287,7 +281,7 @@ onEngines(
   },
 );
 
-onEngines('one change among processes that are always at it is made', async (table) => {
+onEngines('a change succeeds among busy processes', async (table) => {
   let done = false;
   const busy = async () => {
     const { mark } = newQueue(table);
@@ -300,7 +294,7 @@ onEngines('one change among processes that are always at it is made', async (tab
   assert.equal(Object.keys(await times(table)).filter((pk) => pk.startsWith('ours')).length, 5);
 });
 
-onEngines('pins of many pages at once share transactions', async (table) => {
+onEngines('concurrent pins of many pages share transactions', async (table) => {
   const keys = names(15);
   const content = { s3_key: { S: 'bodies/x' }, generated_at: { N: '1800000000' } };
   const isr = {
@@ -327,7 +321,7 @@ onEngines('pins of many pages at once share transactions', async (table) => {
   assert.ok(row?.['isr']?.M?.['pinned_until']);
 });
 
-/** The client tokens of the transactions of a client. */
+/** Records the client tokens of a client's transactions. */
 function tokensOf(ddb: DynamoDBClient): unknown[] {
   const tokens: unknown[] = [];
   ddb.middlewareStack.add(
@@ -343,7 +337,7 @@ function tokensOf(ddb: DynamoDBClient): unknown[] {
   return tokens;
 }
 
-/** Refuses transactions of more actions than that, as DynamoDB does those that are too large. */
+/** Refuses transactions with more than `most` actions, as DynamoDB refuses oversized ones. */
 function refuseLarge(ddb: DynamoDBClient, most: number): void {
   ddb.middlewareStack.add(
     (next) => async (args) => {

@@ -29,13 +29,13 @@ import { generation, itemAt, itemsOf, put, StoppedClock, storeOn } from './table
 const cacheKey = 'example.com/news';
 const pk = hashedPartition(cacheKey);
 
-/** Publishes over what there is. */
+/** Publishes over the current entry. */
 async function publish(store: FaceTheoryIsrMetaStore, next: NextEntry, how?: Publishing) {
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
   return store.publish(lease, lease.record, next, how);
 }
 
-onEngines("the reference's call publishes what all can read", async (table) => {
+onEngines("the reference's commitGeneration publishes a row that every reader accepts", async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   const lease = await store.tryAcquireLease({ cacheKey, leaseOwner: 'my-app-instance', leaseDurationMs: 30_000 });
@@ -68,7 +68,7 @@ onEngines("the reference's call publishes what all can read", async (table) => {
   assert.equal((await store.get({ cacheKey }))?.state, 'expired');
 });
 
-onEngines('a commit that describes its body is an entry of ours', async (table) => {
+onEngines('a commit with a content hash publishes full metadata', async (table) => {
   const store = storeOn(table, { metaTtlSeconds: 3600, clock: new StoppedClock() });
   await put(table, { pk: { S: 'PURGE' }, sk: { S: 'SEQ' }, seq: { N: '7' }, mark_lifetime: { N: '2592000' } });
   const { leaseToken } = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
@@ -93,7 +93,7 @@ onEngines('a commit that describes its body is an entry of ours', async (table) 
   assert.deepEqual(published.headers, { 'content-type': ['text/html'] });
 });
 
-onEngines('what describes a page needs what describes its body', async (table) => {
+onEngines('a commit with metadata needs the content hash and length', async (table) => {
   const store = storeOn(table);
   const { leaseToken } = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
   const commit = { cacheKey, leaseToken, htmlPointer: 'x', generatedAtMs: Date.now(), revalidateSeconds: 60 };
@@ -105,7 +105,7 @@ onEngines('what describes a page needs what describes its body', async (table) =
   assert.equal((await store.get({ cacheKey }))?.htmlPointer, 'x');
 });
 
-onEngines('a commit by a token that is not valid is a lost lease', async (table) => {
+onEngines('a commit with an invalid or expired token is a lost lease', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   const { leaseToken } = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
@@ -117,7 +117,7 @@ onEngines('a commit by a token that is not valid is a lost lease', async (table)
   assert.equal(await itemAt(table, pk, 'META'), undefined);
 });
 
-onEngines('a publish never overwrites what it did not read', async (table) => {
+onEngines('a publish never overwrites an entry that it did not read', async (table) => {
   const store = storeOn(table);
   const first = await publish(store, generation('g1', Date.now()));
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
@@ -127,10 +127,10 @@ onEngines('a publish never overwrites what it did not read', async (table) => {
   const record = await store.read({ cacheKey });
   assert.deepEqual([record.entry?.foreign, record.entry?.htmlPointer], [true, 'another/service']);
   const published = await store.publish(lease, record, generation('g3', Date.now()));
-  assert.equal(published.version, first.version + 1, 'no version ever returns');
+  assert.equal(published.version, first.version + 1, 'versions are never reused');
 });
 
-onEngines('a publish loses to whatever was written of the same content meanwhile', async (table) => {
+onEngines('a publish fails if the entry was pinned since the read', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()));
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
@@ -138,7 +138,7 @@ onEngines('a publish loses to whatever was written of the same content meanwhile
   await assert.rejects(store.publish(lease, lease.record, generation('g2', Date.now())), MovedError);
 });
 
-onEngines('attributes of others survive', async (table) => {
+onEngines('a publish keeps unknown attributes', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()));
   const row = (await itemAt(table, pk, 'META')) ?? {};
@@ -148,7 +148,7 @@ onEngines('attributes of others survive', async (table) => {
   assert.deepEqual([after?.['colour'], after?.['etag']], [{ S: 'red' }, undefined]);
 });
 
-onEngines('versions are kept, superseded and forgotten, and an id is used once', async (table) => {
+onEngines('versions are kept, superseded and pruned, and ids are unique', async (table) => {
   const store = storeOn(table);
   const ids = ['20260101T000000.000000Z-a', '20260102T000000.000000Z-b', '20260103T000000.000000Z-c'];
   for (const id of ids) await publish(store, generation(id, Date.now()), { history: true, keep: 2 });
@@ -159,7 +159,7 @@ onEngines('versions are kept, superseded and forgotten, and an id is used once',
   await assert.rejects(publish(store, generation(ids[1] ?? '', Date.now()), { history: true }), ConditionFailedError);
 });
 
-onEngines('a rollback is not undone by a regeneration that began before it', async (table) => {
+onEngines('a regeneration that began before a rollback does not undo it', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()), { history: true });
   await publish(store, generation('g2', Date.now()), { history: true });
@@ -179,7 +179,7 @@ onEngines('a rollback is not undone by a regeneration that began before it', asy
   await assert.rejects(publish(store, generation('g4', Date.now())), PinnedError);
 });
 
-onEngines('a rollback goes to the generation before and pins it, unless it is told otherwise', async (table) => {
+onEngines('a rollback defaults to the previous generation and pins it', async (table) => {
   const store = storeOn(table);
   for (const id of ['g1', 'g2', 'g3']) {
     await publish(store, generation(id, Date.now()), { history: true });
@@ -192,7 +192,7 @@ onEngines('a rollback goes to the generation before and pins it, unless it is to
   await assert.rejects(store.rollback({ cacheKey }), NoVersionError);
 });
 
-onEngines('those who roll back at the same time all do, unless they name what they read', async (table) => {
+onEngines('concurrent rollbacks all succeed, unless they pass an outdated record', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()), { history: true });
   await publish(store, generation('g2', Date.now()), { history: true });
@@ -205,7 +205,7 @@ onEngines('those who roll back at the same time all do, unless they name what th
   await assert.rejects(store.rollback({ cacheKey, to: 'g1', record }), MovedError);
 });
 
-onEngines('a pin holds until it is ended, and a purge reaches it', async (table) => {
+onEngines('a pin holds until it is removed, but not against a hard purge', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock, metaTtlSeconds: 3600 });
   await publish(store, generation('g1', clock.now()));
@@ -223,7 +223,7 @@ onEngines('a pin holds until it is ended, and a purge reaches it', async (table)
   assert.equal(unpinned.pinnedUntilMs, 1_800_086_400_000, 'it ended now');
 });
 
-onEngines('an unpin keeps the end of the pin, until a publish', async (table) => {
+onEngines('unpin keeps the end of the pin until the next publish', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   await publish(store, generation('g1', clock.now()));
@@ -235,24 +235,24 @@ onEngines('an unpin keeps the end of the pin, until a publish', async (table) =>
   const record = await store.read({ cacheKey });
   clock.advance(86_400_000);
   assert.ok(record.entry);
-  assert.equal(freshness(record.entry, record.cover, clock.now()), 'expired');
-  assert.equal(servableOnFailure(record.entry, record.cover, clock.now()), true, 'it was pinned');
-  const purged = { ...record.cover, seq: 9, hardSeq: 9 };
+  assert.equal(freshness(record.entry, record.purge, clock.now()), 'expired');
+  assert.equal(servableOnFailure(record.entry, record.purge, clock.now()), true, 'it was pinned');
+  const purged = { ...record.purge, seq: 9, hardSeq: 9 };
   assert.equal(servableOnFailure(record.entry, purged, clock.now()), false);
-  assert.equal(servableOnFailure(record.entry, { ...record.cover, markLifetimeSeconds: 1 }, clock.now()), false);
+  assert.equal(servableOnFailure(record.entry, { ...record.purge, markLifetimeSeconds: 1 }, clock.now()), false);
   const entry = await publish(store, generation('g2', clock.now()));
   assert.equal(entry.pinnedUntilMs, undefined);
-  assert.equal(servableOnFailure(entry, record.cover, clock.now() + 86_400_000), false);
+  assert.equal(servableOnFailure(entry, record.purge, clock.now() + 86_400_000), false);
 });
 
-onEngines('an unpin that finds nothing to do still tells', async (table) => {
+onEngines('unpin of an unpinned page still logs a reload', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()));
   await store.unpin({ cacheKey });
   assert.deepEqual(await store.changes(0), [{ seq: 1, reload: [{ tenant: '', key: cacheKey }] }]);
 });
 
-onEngines('a publish that ends a pin is in the log, in the same transaction; any other is not', async (table) => {
+onEngines('a publish that ends a pin is logged in the same transaction; others are not logged', async (table) => {
   const store = storeOn(table, { tenant: 'acme' });
   await publish(store, generation('g1', Date.now()));
   assert.deepEqual(await store.changes(0), []);
@@ -275,7 +275,7 @@ onEngines('a publish that ends a pin is in the log, in the same transaction; any
   assert.deepEqual(await store.changes(2), [], 'there was no pin');
 });
 
-/** A mark of a purge, of sequence 9. */
+/** A purge mark with sequence 9. */
 function markRow(sk: string, value: string, more: Record<string, { N: string }>) {
   return { pk: { S: 'PURGE' }, sk: { S: sk }, value: { S: value }, seq: { N: '9' }, at: { N: '1800000000' }, ...more };
 }
@@ -283,7 +283,7 @@ function markRow(sk: string, value: string, more: Record<string, { N: string }>)
 const hash = (text: string) => createHash('sha256').update(text).digest('hex');
 const hard = { hard_seq: { N: '9' } };
 
-/** Marks, whether they cover the generations of the test, in tenant acme, at 1800000000. */
+/** Marks, and whether they hard purge the generations of the test (tenant acme, time 1800000000). */
 const marks: [name: string, row: ReturnType<typeof markRow>, covers: boolean][] = [
   ['a hard purge of a tag', markRow(`MARK#acme#tag#${hash('news')}`, 'news', hard), true],
   ['a soft purge of a tag', markRow(`MARK#acme#tag#${hash('news')}`, 'news', {}), false],
@@ -308,7 +308,7 @@ const marks: [name: string, row: ReturnType<typeof markRow>, covers: boolean][] 
 ];
 
 for (const [name, row, covers] of marks) {
-  onEngines(`rollback and pin look at marks: ${name}`, async (table) => {
+  onEngines(`rollback and pin respect purge marks: ${name}`, async (table) => {
     const store = storeOn(table, { clock: new StoppedClock(), tenant: 'acme' });
     const tags = { tags: ['news'] };
     await publish(store, generation('g1', 1_800_000_000_000, tags), { history: true });
@@ -318,7 +318,7 @@ for (const [name, row, covers] of marks) {
       await assert.rejects(store.rollback({ cacheKey, to: 'g1' }), PurgedError);
       await assert.rejects(store.pin({ cacheKey, untilMs: FOREVER_MS }), PurgedError);
       assert.equal((await store.read({ cacheKey })).entry?.generationId, 'g2');
-      await store.unpin({ cacheKey }); // never refused
+      await store.unpin({ cacheKey }); // always allowed
     } else {
       await store.pin({ cacheKey, untilMs: FOREVER_MS });
       assert.equal((await store.rollback({ cacheKey, to: 'g1' })).generationId, 'g1');
@@ -326,7 +326,7 @@ for (const [name, row, covers] of marks) {
   });
 }
 
-onEngines('a mark that cannot be read refuses a rollback, and so do marks that may be gone', async (table) => {
+onEngines('a malformed mark fails a rollback, and so do marks that may have expired', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   await publish(store, generation('g1', clock.now(), { tags: ['news'] }), { history: true });
@@ -344,7 +344,7 @@ onEngines('a mark that cannot be read refuses a rollback, and so do marks that m
   assert.equal((await store.rollback({ cacheKey, to: 'g1' })).generationId, 'g1');
 });
 
-onEngines('what its origin has withdrawn is not made current again', async (table) => {
+onEngines('a withdrawn generation cannot become current again', async (table) => {
   const store = storeOn(table);
   await publish(store, generation('g1', Date.now()), { history: true });
   await publish(store, generation('g2', Date.now()), { history: true });
@@ -363,7 +363,7 @@ onEngines('what its origin has withdrawn is not made current again', async (tabl
   assert.equal((await store.get({ cacheKey }))?.state, 'fresh');
 });
 
-onEngines('what was purged for good, or is not kept, does not come back', async (table) => {
+onEngines('a hard purged or missing generation cannot be restored', async (table) => {
   const store = storeOn(table);
   await assert.rejects(store.rollback({ cacheKey, to: 'g1' }), NoVersionError);
   await assert.rejects(store.pin({ cacheKey, untilMs: FOREVER_MS }), NoVersionError);
@@ -380,7 +380,7 @@ onEngines('what was purged for good, or is not kept, does not come back', async 
   assert.equal((await store.read({ cacheKey })).entry?.generationId, 'g2');
 });
 
-onEngines('a page of a tenant is named by the tenant in the log', async (table) => {
+onEngines('log targets carry the tenant', async (table) => {
   const store = storeOn(table, { tenant: 'acme' });
   await publish(store, generation('g1', Date.now()));
   await store.pin({ cacheKey, untilMs: FOREVER_MS });
@@ -388,7 +388,7 @@ onEngines('a page of a tenant is named by the tenant in the log', async (table) 
   assert.ok(await itemAt(table, hashedPartition(cacheKey, 'acme'), 'META'));
 });
 
-onEngines('leases and records of another page or store are refused', async (table) => {
+onEngines('leases and records of another page or store are rejected', async (table) => {
   const store = storeOn(table);
   const lease = await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
   const elsewhere = await store.read({ cacheKey: 'example.com/other' });

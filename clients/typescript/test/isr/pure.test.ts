@@ -1,4 +1,4 @@
-/** The vectors that need no table, and what they leave open. */
+/** The test vectors that need no table, and cases beyond them. */
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -12,15 +12,15 @@ import {
   freshUntilMs,
   hashedPartition,
   hashInputs,
-  mergeCovers,
-  NO_COVER,
+  mergePurgeStates,
+  NEVER_PURGED,
   rawPartition,
   staleUntilMs,
 } from '../../src/isr/index.js';
 import { holdsUntil, readLock } from '../../src/isr/lockrow.js';
 import { ceilNumber, floorNumber } from '../../src/isr/numbers.js';
 import { readRequest } from '../../src/isr/requestrow.js';
-import { coverOf, datedOf, itemOf, requestVector, vectors, whichOf } from './vectors.js';
+import { datedOf, itemOf, purgeStateOf, requestVector, vectors, whichOf } from './vectors.js';
 
 describe('partition keys', () => {
   const { hashed = [], raw = [] } = vectors('partition-keys.json');
@@ -53,8 +53,8 @@ describe('request hashes', () => {
   for (const { name, inputs, sha256 } of accepted) {
     test(name, () => assert.equal(hashInputs(JSON.parse(inputs)), sha256));
   }
-  // What JSON.parse makes an ordinary value of: the digits, or the first of two
-  // members, are gone before hashInputs is called.
+  // JSON.parse hides these errors: the digits, or the first of two members, are lost before
+  // hashInputs is called.
   const unseen = [
     'an integer that is not exact',
     'a long integer',
@@ -64,7 +64,7 @@ describe('request hashes', () => {
   for (const { name, inputs } of refused.filter((v) => !unseen.includes(v['name']))) {
     test(name, () => assert.throws(() => hashInputs(JSON.parse(inputs))));
   }
-  test('what JSON cannot say is refused', () => {
+  test('values without portable JSON are rejected', () => {
     const circle: Record<string, unknown> = {};
     circle['self'] = circle;
     for (const value of [undefined, Number.NaN, Number.POSITIVE_INFINITY, 1n, '\ud800', circle, 'x'.repeat(1 << 16)]) {
@@ -80,7 +80,7 @@ describe('freshness', () => {
       const now: number = v['now_ms'];
       assert.deepEqual(
         {
-          state: freshness(entry, coverOf(v['cover']), now),
+          state: freshness(entry, purgeStateOf(v['cover']), now),
           fresh_until: freshUntilMs(entry) / 1000,
           stale_until: staleUntilMs(entry) / 1000,
           age_seconds: ageSeconds(entry, now),
@@ -94,11 +94,11 @@ describe('freshness', () => {
       );
     });
   }
-  test('covers are merged by the newer of each', () => {
+  test('purge states are merged by the maximum of each member', () => {
     const a = { seq: 7, hardSeq: 1, atMs: 5, markLifetimeSeconds: 0 };
     const b = { seq: 3, hardSeq: 2, atMs: 9, markLifetimeSeconds: 10 };
-    assert.deepEqual(mergeCovers(a, b), { seq: 7, hardSeq: 2, atMs: 9, markLifetimeSeconds: 10 });
-    assert.deepEqual(mergeCovers(NO_COVER, a), a);
+    assert.deepEqual(mergePurgeStates(a, b), { seq: 7, hardSeq: 2, atMs: 9, markLifetimeSeconds: 10 });
+    assert.deepEqual(mergePurgeStates(NEVER_PURGED, a), a);
   });
 });
 
@@ -134,7 +134,7 @@ describe('stored requests', () => {
   }
 });
 
-test('numbers are rounded exactly, whatever their digits', () => {
+test('numbers are rounded exactly, with any number of digits', () => {
   const cases: [digits: string, floor: bigint | undefined, ceil: bigint | undefined][] = [
     ['0', 0n, 0n],
     ['-0.5', -1n, 0n],
@@ -158,7 +158,7 @@ test('numbers are rounded exactly, whatever their digits', () => {
   }
 });
 
-test('keys that no page can have are refused', () => {
+test('invalid cache keys are rejected', () => {
   assert.throws(() => hashedPartition('\ud800'), InvalidKeyError);
   assert.throws(() => rawPartition('x'.repeat(2043)), InvalidKeyError);
   assert.equal(rawPartition('x'.repeat(2042)).length, 2048);

@@ -19,7 +19,7 @@ const pk = hashedPartition(cacheKey);
 const inputs = { tenant: '', key: cacheKey };
 const wanted = { cacheKey, leaseDurationMs: 30_000, idempotencyKey: 'r1', inputs };
 
-onEngines('a request is carried out once', async (table) => {
+onEngines('a request is executed once', async (table) => {
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   const lease = await store.acquireLease(wanted);
@@ -40,17 +40,17 @@ onEngines('a request is carried out once', async (table) => {
     return true;
   });
   await assert.rejects(store.acquireLease({ ...wanted, inputs: 'other' }), RequestMismatchError);
-  assert.equal(await itemAt(table, pk, 'LOCK'), undefined, 'whoever does not get the request leaves no trace');
+  assert.equal(await itemAt(table, pk, 'LOCK'), undefined, 'a refused claim leaves no lease');
 });
 
-onEngines('whoever does not get the lease leaves no request', async (table) => {
+onEngines('a claim without the lease leaves no request record', async (table) => {
   const store = storeOn(table);
   await store.acquireLease({ cacheKey, leaseDurationMs: 30_000 });
   await assert.rejects(store.acquireLease(wanted), LeaseHeldError);
   assert.equal(await store.request({ cacheKey, idempotencyKey: 'r1' }), null);
 });
 
-onEngines('a request whose worker is gone is taken over, and its worker cannot publish', async (table) => {
+onEngines('the request of a dead worker is taken over, and the dead worker cannot publish', async (table) => {
   const clock = new StoppedClock();
   const dead = storeOn(table, { clock });
   const store = storeOn(table, { clock });
@@ -58,7 +58,7 @@ onEngines('a request whose worker is gone is taken over, and its worker cannot p
   clock.advance(31_000);
   const lease = await store.acquireLease(wanted);
   await assert.rejects(dead.publish(late, late.record, generation('g1', clock.now())), LeaseLostError);
-  await dead.endRequest(late, { failure: 'too late' }); // another's by now: nothing happens
+  await dead.endRequest(late, { failure: 'too late' }); // taken over: no effect
   await store.publish(lease, lease.record, generation('g2', clock.now()));
   const request = await store.request({ cacheKey, idempotencyKey: 'r1' });
   assert.deepEqual([request?.status, request?.generationId], ['COMPLETED', 'g2']);
@@ -75,7 +75,7 @@ onEngines('a refresh keeps the request in progress', async (table) => {
   assert.equal(lease.leaseExpiresAtMs, 1_800_000_051_000);
 });
 
-onEngines('a request that failed can be made again', async (table) => {
+onEngines('a failed request can be retried', async (table) => {
   const store = storeOn(table);
   const failing = store.withLease(wanted, () => Promise.reject(new Error('no origin')));
   await assert.rejects(failing, { message: 'no origin' });
@@ -88,7 +88,7 @@ onEngines('a request that failed can be made again', async (table) => {
   assert.equal((await store.request({ cacheKey, idempotencyKey: 'r1' }))?.status, 'COMPLETED');
 });
 
-onEngines('a request can be answered by the entry that there is', async (table) => {
+onEngines('a request can be completed with the existing entry', async (table) => {
   const store = storeOn(table);
   await store.withLease({ cacheKey, leaseDurationMs: 30_000 }, (lease) =>
     store.publish(lease, lease.record, generation('g1', Date.now())),
@@ -101,7 +101,7 @@ onEngines('a request can be answered by the entry that there is', async (table) 
   assert.deepEqual([request?.status, request?.htmlPointer], ['COMPLETED', 'bodies/x/g1']);
 });
 
-onEngines('a request is named whole', async (table) => {
+onEngines('a claim needs a key and either inputs or a hash', async (table) => {
   const store = storeOn(table);
   const { inputs: _, ...nameless } = wanted;
   await assert.rejects(store.acquireLease(nameless), InvalidInputError);
@@ -109,20 +109,20 @@ onEngines('a request is named whole', async (table) => {
   await assert.rejects(store.acquireLease({ cacheKey, leaseDurationMs: 1000, inputs }), InvalidInputError);
 });
 
-onEngines('of many who make a request at once one carries it out', async (table) => {
+onEngines('one of many concurrent claims of a request executes it', async (table) => {
   const answers = await Promise.all(
     Array.from({ length: 8 }, async () => {
       try {
         const store = storeOn(table);
         await store.withLease(wanted, (lease) => store.publish(lease, lease.record, generation('g1', Date.now())));
-        return 'carried out';
+        return 'executed';
       } catch (error) {
         return (error as { code?: string }).code;
       }
     }),
   );
-  assert.equal(answers.filter((a) => a === 'carried out').length, 1, answers.join());
-  const others = answers.filter((a) => a !== 'carried out');
+  assert.equal(answers.filter((a) => a === 'executed').length, 1, answers.join());
+  const others = answers.filter((a) => a !== 'executed');
   assert.ok(
     others.every((a) => a === 'RequestInProgress' || a === 'RequestCompleted' || a === 'LeaseHeld'),
     others.join(),

@@ -1,4 +1,4 @@
-/** What the tests of the meta store have in common. */
+/** Helpers for tests of the meta store. */
 
 import { BatchWriteItemCommand, DeleteItemCommand, PutItemCommand, ScanCommand } from '@aws-sdk/client-dynamodb';
 
@@ -12,7 +12,7 @@ import {
 import type { Item } from '../../src/item.js';
 import type { TestTable } from '../engines.js';
 
-/** A wall clock that stands still until it is set, in epoch milliseconds; waiting is real. */
+/** A wall clock that moves only when it is set, in epoch milliseconds. Waiting is real. */
 export class StoppedClock implements Clock {
   #now: number;
 
@@ -33,12 +33,12 @@ export class StoppedClock implements Clock {
   }
 }
 
-/** A store on a table. */
+/** Creates a store on a table. */
 export function storeOn(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig> = {}): FaceTheoryIsrMetaStore {
   return createFaceTheoryIsrMetaStore({ ddb: table.ddb, tableName: table.tableName, retryDelayMs: 1, ...config });
 }
 
-/** A generation that can be published. */
+/** Returns a generation to publish. */
 export function generation(id: string, generatedAtMs: number, more: Partial<NextEntry> = {}): NextEntry {
   return {
     htmlPointer: `bodies/x/${id}`,
@@ -52,7 +52,7 @@ export function generation(id: string, generatedAtMs: number, more: Partial<Next
   };
 }
 
-/** All items of a table. */
+/** Reads all items of a table. */
 export async function itemsOf({ ddb, tableName }: TestTable): Promise<Item[]> {
   const items: Item[] = [];
   let from: Item | undefined;
@@ -66,12 +66,12 @@ export async function itemsOf({ ddb, tableName }: TestTable): Promise<Item[]> {
   return items;
 }
 
-/** The item of a key; undefined if there is none. */
+/** Reads the item of a key; undefined if it does not exist. */
 export async function itemAt(table: TestTable, pk: string, sk: string): Promise<Item | undefined> {
   return (await itemsOf(table)).find((item) => item['pk']?.S === pk && item['sk']?.S === sk);
 }
 
-/** Empties the table, and puts these items into it. */
+/** Replaces the content of a table with the items. */
 export async function fill(table: TestTable, items: readonly Item[]): Promise<void> {
   const { ddb, tableName } = table;
   for (const { pk, sk } of await itemsOf(table)) {

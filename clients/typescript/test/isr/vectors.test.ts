@@ -1,4 +1,4 @@
-/** The vectors that are about what is in a table. */
+/** The test vectors about the content of a table. */
 
 import assert from 'node:assert/strict';
 
@@ -27,7 +27,7 @@ import {
   whichOf,
 } from './vectors.js';
 
-/** The code of the error of a call, undefined if it succeeded; any other error is a failure of the test. */
+/** Returns the error code of a call, undefined if it succeeded. Errors without a code fail the test. */
 async function codeOf(call: () => unknown): Promise<string | undefined> {
   try {
     await call();
@@ -38,7 +38,7 @@ async function codeOf(call: () => unknown): Promise<string | undefined> {
   }
 }
 
-onEngines('what readers make of rows', async (table) => {
+onEngines('rows are parsed as in the test vectors', async (table) => {
   const file = vectors('items.json');
   const { cache_key: cacheKey } = file;
   assert.equal(hashedPartition(cacheKey), file.pk);
@@ -61,7 +61,7 @@ onEngines('what readers make of rows', async (table) => {
   }
 });
 
-onEngines('what readers make of requests and the log', async (table) => {
+onEngines('request records and the log are parsed as in the test vectors', async (table) => {
   const file = vectors('items.json');
   const { cache_key: cacheKey } = file;
   for (const v of file['requests'] ?? []) {
@@ -95,7 +95,7 @@ onEngines('what readers make of requests and the log', async (table) => {
   }
 });
 
-/** The call succeeds, or the row is malformed as the vector says. */
+/** Expects the call to succeed, or to report the malformed row of the vector. */
 async function expect({ name, malformed }: Vector, call: () => Promise<void>): Promise<void> {
   if (!malformed) return call();
   await assert.rejects(
@@ -108,7 +108,7 @@ async function expect({ name, malformed }: Vector, call: () => Promise<void>): P
   );
 }
 
-onEngines('the arithmetic of leases', async (table) => {
+onEngines('lease arithmetic matches the test vectors', async (table) => {
   const file = vectors('lease-arithmetic.json');
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
@@ -141,7 +141,7 @@ onEngines('the arithmetic of leases', async (table) => {
   }
 });
 
-onEngines('what failures leave, and what a publish leaves of the version before', async (table) => {
+onEngines('backoff rows and superseded versions match the test vectors', async (table) => {
   const file = vectors('lease-arithmetic.json');
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
@@ -179,7 +179,7 @@ onEngines('what failures leave, and what a publish leaves of the version before'
   }
 });
 
-/** Takes the steps of an operation. */
+/** Executes the steps of an operation. */
 class Caller {
   readonly #store: FaceTheoryIsrMetaStore;
   readonly #clock: StoppedClock;
@@ -232,7 +232,7 @@ class Caller {
       case 'end_request':
         return store.endRequest(this.#held, endOf(s));
     }
-    assert.fail(`there is no step ${s['do']}`);
+    assert.fail(`unknown step ${s['do']}`);
   }
 
   get #held(): Lease {
@@ -272,7 +272,7 @@ function endOf({ failure = '', result }: Vector) {
   return { result: { htmlPointer: result.s3_key ?? '', ...optional('generationId', result.generation_id) } };
 }
 
-onEngines('what writers make of rows', async (table) => {
+onEngines('operations write the rows of the test vectors', async (table) => {
   const file = vectors('writes.json');
   for (const o of file['operations'] ?? []) {
     await fill(table, o['before'].map(itemOf));
@@ -287,7 +287,7 @@ onEngines('what writers make of rows', async (table) => {
   }
 });
 
-/** The calls of refused.json, with good arguments where the vector gives none. */
+/** The calls of refused.json, with valid arguments where the vector gives none. */
 const calls: Record<string, (table: TestTable, a: Vector) => unknown> = {
   hashed_partition: (_, { tenant = '', key = 'example.com/' }) => hashedPartition(key, tenant),
   raw_partition: (_, { tenant = '', key = 'example.com/' }) => rawPartition(key, tenant),
@@ -333,11 +333,11 @@ const calls: Record<string, (table: TestTable, a: Vector) => unknown> = {
   },
 };
 
-onEngines('bad input is refused', async (table) => {
+onEngines('invalid input is rejected as in the test vectors', async (table) => {
   for (const { name, call, arguments: given, error } of vectors('refused.json')['calls'] ?? []) {
     await fill(table, []);
     const make = calls[call];
-    assert.ok(make, `there is no call ${call}`);
+    assert.ok(make, `unknown call ${call}`);
     assert.equal(await codeOf(() => make(table, given)), error, name);
     if (call === 'acquire') assert.deepEqual(await itemsOf(table), [], `${name}: refused, and written`);
     const meta = (await itemsOf(table)).some((item) => item['sk']?.S === 'META');

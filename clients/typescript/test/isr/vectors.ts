@@ -1,17 +1,17 @@
-/** The vectors of spec/, and this package's values in their words. */
+/** Reads the test vectors of spec/, and converts this package's values to their format. */
 
 import { readFileSync } from 'node:fs';
 
 import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 
 import type {
-  Cover,
   Entry,
   HeaderFields,
   HeaderValue,
   Lock,
   NextEntry,
   PageRecord,
+  PurgeState,
   RequestRecord,
 } from '../../src/isr/index.js';
 import type { Item } from '../../src/item.js';
@@ -20,13 +20,13 @@ import type { Item } from '../../src/item.js';
 // biome-ignore lint/suspicious/noExplicitAny: the formats are those of spec/README.md
 export type Vector = Record<string, any>;
 
-/** A file of vectors. */
+/** Reads a file of vectors. */
 export function vectors(file: string): Record<string, Vector[]> & { cache_key: string; pk: string } {
   const url = new URL(`../../../../../spec/vectors/${file}`, import.meta.url); // from build/test/isr
   return JSON.parse(readFileSync(url, 'utf8'));
 }
 
-/** An item of DynamoDB's JSON, as the SDK has it. */
+/** Converts an item from DynamoDB JSON to the SDK's form. */
 export function itemOf(stored: Record<string, Vector>): Item {
   return Object.fromEntries(Object.entries(stored).map(([name, value]) => [name, attributeOf(value)]));
 }
@@ -39,7 +39,7 @@ function attributeOf(v: Vector): AttributeValue {
   return v as AttributeValue;
 }
 
-/** Items in a form in which equal ones are deeply equal, and a list of them in one order. */
+/** Normalizes and sorts items, so that equal lists are deeply equal. */
 export function comparable(items: readonly Item[]): unknown[] {
   const key = (item: Item) => JSON.stringify([item['pk']?.S, item['sk']?.S]);
   return [...items].sort((a, b) => (key(a) < key(b) ? -1 : 1)).map(comparableItem);
@@ -60,12 +60,12 @@ function comparableValue(av: AttributeValue): unknown {
   return av.M === undefined ? av : { M: comparableItem(av.M) };
 }
 
-/** A decimal number without what does not change it; the vectors have none with exponents. */
+/** Removes trailing zeros of a decimal; the vectors have no exponents. */
 function decimal(digits: string): string {
   return digits.includes('.') ? digits.replace(/0+$/, '').replace(/\.$/, '') : digits;
 }
 
-/** The entry of a vector, to be published. What is not there is empty. */
+/** Converts a vector's entry to one to publish. Missing members are empty. */
 export function nextOf(e: Vector): NextEntry {
   return {
     htmlPointer: e['s3_key'] ?? '',
@@ -89,7 +89,7 @@ export function nextOf(e: Vector): NextEntry {
   };
 }
 
-/** What the freshness rule looks at. */
+/** Converts a vector's entry to the input of the freshness rule. */
 export function datedOf(e: Vector) {
   const { generatedAtMs, revalidateSeconds, staleSeconds = 0, purgeSeq = 0, ...rest } = nextOf(e);
   const dated = { generatedAtMs, revalidateSeconds, staleSeconds, purgeSeq, foreign: e['foreign'] ?? false };
@@ -101,7 +101,7 @@ export function datedOf(e: Vector) {
   };
 }
 
-/** Epoch seconds in milliseconds; what is no number stays as it is. */
+/** Converts epoch seconds to milliseconds; other types are passed through. */
 // biome-ignore lint/suspicious/noExplicitAny: bad input is passed on
 export function ms(seconds: any): any {
   return typeof seconds === 'number' ? seconds * 1000 : seconds;
@@ -120,7 +120,7 @@ function headersOf(fields: Record<string, (string | { base64: string })[]>): Hea
   );
 }
 
-/** An entry in the words of the vectors; what is empty is absent. */
+/** Converts an entry to the vectors' format; empty members are omitted. */
 export function entryVector(e: Entry): Vector {
   return present({
     s3_key: e.htmlPointer,
@@ -154,7 +154,7 @@ function headerVector(v: HeaderValue): unknown {
   return typeof v === 'string' ? v : { base64: Buffer.from(v).toString('base64') };
 }
 
-export function coverOf(c: Vector = {}): Cover {
+export function purgeStateOf(c: Vector = {}): PurgeState {
   return {
     seq: c['seq'] ?? 0,
     hardSeq: c['hard_seq'] ?? 0,
@@ -167,9 +167,9 @@ function lockVector(lock: Lock): Vector {
   return present({ owner: lock.owner, lease_expires_at: lock.expiresAtMs / 1000, failures: lock.failures });
 }
 
-/** A record in the words of the vectors, without what is for people. */
+/** Converts a record to the vectors' format, without descriptive texts. */
 export function recordVector(r: PageRecord): Vector {
-  const { seq, hardSeq, atMs } = r.cover;
+  const { seq, hardSeq, atMs } = r.purge;
   const cover = present({ seq, hard_seq: hardSeq, at: atMs / 1000 });
   return {
     ...optional('entry', r.entry && entryVector(r.entry)),
@@ -179,7 +179,7 @@ export function recordVector(r: PageRecord): Vector {
   };
 }
 
-/** Of a vector of the malformed, or of the error, what is not for people alone. */
+/** Picks the comparable members of a MalformedRowError or its vector. */
 export function whichOf({ pk, sk, attribute }: { pk: string; sk: string; attribute: string }): Vector {
   return { pk, sk, attribute };
 }
@@ -195,7 +195,7 @@ export function requestVector(r: RequestRecord): Vector {
   });
 }
 
-/** The members that are not empty; of headers, empty lists stay. */
+/** Drops empty members; with `lists`, empty lists stay, as for headers. */
 function present(members: Record<string, unknown>, lists = false): Vector {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => !isEmpty(value, lists)));
 }

@@ -37,20 +37,20 @@ const values: Record<string, Value> = {
 };
 
 for (const [name, value] of Object.entries(values)) {
-  test(`a body has the whole of ${name}, and the same one the same bytes`, () => {
+  test(`round-trips and encodes deterministically: ${name}`, () => {
     assert.deepEqual(decode(encode(value)), value);
     assert.deepEqual(encode(decode(encode(value))), encode(value));
   });
 }
 
-test('members that are undefined are left out', () => {
+test('undefined members are dropped', () => {
   assert.deepEqual(decode(encode({ kind: 'APP_PAGE', html: 'x', rscData: undefined })), {
     kind: 'APP_PAGE',
     html: 'x',
   });
 });
 
-test('what is no body of ours is refused, wherever it ends', () => {
+test('truncated, extended and foreign bodies are rejected', () => {
   const whole = encode(values['a page of the app router'] as Value);
   for (let length = 0; length < whole.length; length++) {
     assert.throws(() => decode(whole.subarray(0, length)), EnvelopeError, `${length} of ${whole.length} bytes`);
@@ -59,7 +59,7 @@ test('what is no body of ours is refused, wherever it ends', () => {
   assert.throws(() => decode(Buffer.from('<html></html> and so on, as other services write it')), EnvelopeError);
 });
 
-test('a head that says what cannot be is refused', () => {
+test('a malformed head is rejected', () => {
   for (const head of [
     'null',
     '{}',

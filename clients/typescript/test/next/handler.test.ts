@@ -17,7 +17,7 @@ import { newBucket, noBucket, type TestBucket } from './stores.js';
 
 const missing = noBucket ?? (engines().length === 0 ? noEngine : undefined);
 
-/** The wall clock of this machine, which a test may advance. The monotonic one goes with it. */
+/** The clocks of this machine, wall and monotonic, which a test can advance. */
 interface Watch extends Clock {
   advance(ms: number): void;
 }
@@ -35,7 +35,7 @@ function newWatch(): Watch {
   };
 }
 
-/** What one process has; each request gets a handler of its own. */
+/** The handler class of one process; each request gets its own handler. */
 interface Process {
   request(headers?: Record<string, string>): CacheHandler;
 }
@@ -86,7 +86,7 @@ function fetched(body: string): Value {
   return { kind: 'FETCH', data: { headers: {}, body, status: 200, url: 'http://x/' }, revalidate: 60 };
 }
 
-/** Asks as Next does, and makes the page if it is told to. */
+/** Looks up and sets a page, as Next.js does when it renders. */
 async function make(process: Process, key: string, value: Value): Promise<CacheHandler> {
   const request = process.request();
   await request.get(key, pageContext);
@@ -98,7 +98,7 @@ function html(answer: Answer | null): unknown {
   return answer?.value?.['html'];
 }
 
-/** What Next makes of an answer: see IncrementalCache.get of Next 16. */
+/** Returns Next.js's interpretation of an answer: see IncrementalCache.get of Next.js 16. */
 function verdict(answer: Answer | null): 'missing' | 'blocking' | 'stale' | 'fresh' {
   if (!answer) return 'missing';
   if (answer.lastModified === -1) return 'blocking';
@@ -107,7 +107,7 @@ function verdict(answer: Answer | null): 'missing' | 'blocking' | 'stale' | 'fre
   return revalidate !== false && answer.lastModified + revalidate * 1000 < Date.now() ? 'stale' : 'fresh';
 }
 
-onStores('a page is missing, then fresh for others, with the time that is left', async ({ start, watch }) => {
+onStores('a cache miss becomes a hit for other processes, with the remaining time', async ({ start, watch }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one'));
   watch.advance(20_000);
@@ -119,11 +119,11 @@ onStores('a page is missing, then fresh for others, with the time that is left',
   assert.ok(Number(answer?.lastModified) > began, 'counted from now');
 });
 
-onStores('a stale page is given to one to make anew, and shown by the others', async ({ start, watch }) => {
+onStores('one process regenerates a stale page, the others serve it', async ({ start, watch }) => {
   const [a, b, c] = [start(), start(), start()];
   await make(a, '/page', page('one'));
   watch.advance(61_000);
-  // The watch is ahead of Date.now, by which Next judges: verdicts are of what is told.
+  // The watch is ahead of Date.now, which verdict uses, so compare with the watch.
   const told = (answer: Answer | null) =>
     Number(answer?.lastModified) + 1000 * Number(answer?.cacheControl?.revalidate) < watch.now();
   const maker = b.request();
@@ -138,17 +138,17 @@ onStores('a stale page is given to one to make anew, and shown by the others', a
   assert.equal(html(await c.request().get('/page', pageContext)), 'two');
 });
 
-onStores('a prefetch, which makes nothing anew, does not take the lease', async ({ start, watch }) => {
+onStores('a prefetch does not acquire the lease', async ({ start, watch }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one'));
   watch.advance(61_000);
   const prefetch = await a.request({ 'next-router-prefetch': '1' }).get('/page', pageContext);
   assert.equal(prefetch?.cacheControl?.revalidate, 1);
   const visit = await b.request().get('/page', pageContext);
-  assert.ok(Number(visit?.lastModified) < watch.now() - 1000, 'the next visitor makes it');
+  assert.ok(Number(visit?.lastModified) < watch.now() - 1000, 'the next visitor regenerates it');
 });
 
-onStores('who waits for a page that another makes gets that', async ({ start }) => {
+onStores('a cache miss waits for the process that renders the page', async ({ start }) => {
   const [a, b] = [start(), start()];
   const maker = a.request();
   assert.equal(await maker.get('/page', pageContext), null);
@@ -157,17 +157,20 @@ onStores('who waits for a page that another makes gets that', async ({ start }) 
   assert.equal(html(await waiting), 'one');
 });
 
-onStores('who has waited long enough makes the page, and does not disturb', async ({ start }) => {
-  const [a, b] = [start(), start({ waitSeconds: 0 })];
-  const [maker, other] = [a.request(), b.request()];
-  assert.equal(await maker.get('/page', pageContext), null);
-  assert.equal(await other.get('/page', pageContext), null);
-  await other.set('/page', page('other'), minute);
-  await maker.set('/page', page('maker'), minute);
-  assert.equal(html(await b.request().get('/page', pageContext)), 'maker');
-});
+onStores(
+  'after its wait timeout a process renders without the lease, and does not overwrite the holder',
+  async ({ start }) => {
+    const [a, b] = [start(), start({ waitSeconds: 0 })];
+    const [maker, other] = [a.request(), b.request()];
+    assert.equal(await maker.get('/page', pageContext), null);
+    assert.equal(await other.get('/page', pageContext), null);
+    await other.set('/page', page('other'), minute);
+    await maker.set('/page', page('maker'), minute);
+    assert.equal(html(await b.request().get('/page', pageContext)), 'maker');
+  },
+);
 
-onStores('what was begun earlier never replaces what was begun later', async ({ start, watch }) => {
+onStores('an earlier rendering never replaces a later one', async ({ start, watch }) => {
   const [a, b] = [start({ waitSeconds: 0 }), start({ waitSeconds: 0 })];
   const [first, second] = [a.request(), b.request()];
   await second.get('/page', pageContext);
@@ -177,29 +180,29 @@ onStores('what was begun earlier never replaces what was begun later', async ({ 
   await make(b, '/other', page('unrelated'));
   const third = b.request();
   await third.get('/page', pageContext);
-  await third.set('/page', page('third'), minute); // on demand: fresh, and made all the same
+  await third.set('/page', page('third'), minute); // on demand: rendered although it is fresh
   await first.set('/page', page('first'), minute);
   assert.equal(html(await a.request().get('/page', pageContext)), 'third');
 });
 
-onStores('a page that could not be made anew is left alone for a while, by all', async ({ start, watch }) => {
+onStores('a failed regeneration puts the page into backoff for all processes', async ({ start, watch }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one'));
   watch.advance(61_000);
   const maker = a.request();
   const previous = await maker.get('/page', pageContext);
-  // Next keeps what it had, for a few seconds.
+  // Next.js sets the old value again, for a few seconds.
   await maker.set('/page', previous?.value ?? null, { cacheControl: { revalidate: 3, expire: 6 } });
   for (const other of [a, b]) {
     const answer = await other.request().get('/page', pageContext);
-    assert.ok(Number(answer?.lastModified) > watch.now() - 5000, 'nobody makes it');
+    assert.ok(Number(answer?.lastModified) > watch.now() - 5000, 'no process regenerates it');
   }
   watch.advance(6000);
   const again = await b.request().get('/page', pageContext);
-  assert.ok(Number(again?.lastModified) <= watch.now() - 1000, 'somebody makes it');
+  assert.ok(Number(again?.lastModified) <= watch.now() - 1000, 'a process regenerates it');
 });
 
-onStores('tags: what is revalidated is seen by all, and outlives what was begun before', async ({ start }) => {
+onStores('tags: a revalidation is seen by all processes and covers renderings in progress', async ({ start }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one', 'news', 'all'));
   const before = b.request();
@@ -207,7 +210,7 @@ onStores('tags: what is revalidated is seen by all, and outlives what was begun 
   await a.request().revalidateTag('news');
   const maker = b.request();
   assert.equal(verdict(await maker.get('/page', pageContext)), 'missing');
-  // It is revalidated once more while it is made: what is made is too old when it is born.
+  // Revalidated during the rendering: the result is already outdated.
   await a.request().revalidateTag(['other', 'all']);
   await maker.set('/page', page('two', 'news', 'all'), minute);
   const again = a.request();
@@ -216,56 +219,53 @@ onStores('tags: what is revalidated is seen by all, and outlives what was begun 
   assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
 });
 
-onStores('tags with a time: shown once more, until they expire', async ({ start, watch }) => {
+onStores('tags with expire: the page is served as stale until then', async ({ start, watch }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one', 'news'));
   await a.request().revalidateTag('news', { expire: 30 });
   const maker = b.request();
   assert.equal(verdict(await maker.get('/page', pageContext)), 'stale');
-  assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'to others, for a moment');
+  assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'briefly fresh for the others');
   watch.advance(31_000); // the lease of the maker has ended, too
   assert.equal(await a.request().get('/page', pageContext), null);
 });
 
-onStores(
-  'pages that have expired by their time are told, so that Next says whether it fails',
-  async ({ start, watch }) => {
-    const [a, b] = [start(), start({ waitSeconds: 0 })];
-    await make(a, '/page', page('one'));
-    watch.advance(3601_000);
-    const maker = a.request();
-    const previous = await maker.get('/page', pageContext);
-    assert.equal(verdict(previous), 'blocking');
-    assert.equal(await b.request().get('/page', pageContext), null);
-    await maker.set('/page', previous?.value ?? null, { cacheControl: { revalidate: 30, expire: 3600 } });
-    // It failed. Whoever succeeds ends the pause.
-    const other = b.request();
-    assert.equal(await other.get('/page', pageContext), null);
-    await other.set('/page', page('two'), minute);
-    assert.equal(html(await a.request().get('/page', pageContext)), 'two');
-  },
-);
+onStores('expired pages are passed to Next.js, so that it reports a failed regeneration', async ({ start, watch }) => {
+  const [a, b] = [start(), start({ waitSeconds: 0 })];
+  await make(a, '/page', page('one'));
+  watch.advance(3601_000);
+  const maker = a.request();
+  const previous = await maker.get('/page', pageContext);
+  assert.equal(verdict(previous), 'blocking');
+  assert.equal(await b.request().get('/page', pageContext), null);
+  await maker.set('/page', previous?.value ?? null, { cacheControl: { revalidate: 30, expire: 3600 } });
+  // It failed. A successful render ends the backoff.
+  const other = b.request();
+  assert.equal(await other.get('/page', pageContext), null);
+  await other.set('/page', page('two'), minute);
+  assert.equal(html(await a.request().get('/page', pageContext)), 'two');
+});
 
-onStores('for a page that is not made a process waits once', async ({ start, table }) => {
+onStores('a process waits only once for a page that is not rendered', async ({ start, table }) => {
   const ddb = table.connect();
   const sent = injectFaults(ddb, () => undefined);
   const [a, b] = [start(), start({ ddb, waitSeconds: 0.5 })];
-  assert.equal(await a.request().get('/page', pageContext), null); // and nothing more is heard of it
+  assert.equal(await a.request().get('/page', pageContext), null); // never finishes
   assert.equal(await b.request().get('/page', pageContext), null);
   const looked = sent('Query');
-  assert.ok(looked > 4, 'it looks several times');
+  assert.ok(looked > 4, 'it polls several times');
   for (let i = 1; i <= 3; i++) {
     assert.equal(await b.request().get('/page', pageContext), null);
     assert.equal(sent('Query') - looked, 2 * i, 'the page and the log, once');
   }
-  // Where it was begun it is begun anew.
+  // The process that holds the lease can start again.
   const again = a.request();
   assert.equal(await again.get('/page', pageContext), null);
   await again.set('/page', page('one'), minute);
   assert.equal(html(await b.request().get('/page', pageContext)), 'one');
 });
 
-onStores('fetches: by their tags and those of the page that asks, and across builds', async ({ start }) => {
+onStores('fetches: revalidated by their tags and the page’s tags, and shared between builds', async ({ start }) => {
   const [a, b] = [start(), start({ buildId: 'build-2' })];
   const context: GetContext = { kind: 'FETCH', tags: ['data'], softTags: ['_N_T_/page'], revalidate: 60 };
   const body = (answer: Answer | null) => (answer?.value?.['data'] as { body?: string } | undefined)?.body;
@@ -279,7 +279,7 @@ onStores('fetches: by their tags and those of the page that asks, and across bui
   }
 });
 
-onStores('pages of another build, another tenant, and of other services are none of ours', async ({ start, table }) => {
+onStores('pages of another build, another tenant or another service are not served', async ({ start, table }) => {
   const a = start();
   await make(a, '/page', page('one'));
   assert.equal(await start({ buildId: 'build-2' }).request().get('/page', pageContext), null);
@@ -296,34 +296,31 @@ onStores('pages of another build, another tenant, and of other services are none
   assert.equal(await start().request().get('/page', pageContext), null);
 });
 
-onStores(
-  'a revalidation whose replies are lost, or which does not arrive at first, is made once',
-  async ({ start, table }) => {
-    for (const fault of ['reply lost', 'not applied'] as const) {
-      const ddb = table.connect({ maxAttempts: 1 });
-      const before = await sequenceOf(table);
-      const sent = injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n <= 2 ? fault : undefined));
-      await start({ ddb }).request().revalidateTag(fault);
-      assert.ok(sent('TransactWriteItems') >= 2, fault);
-      assert.equal((await sequenceOf(table)) - before, 1, fault);
-    }
-  },
-);
+onStores('a revalidation with lost replies or lost requests is applied once', async ({ start, table }) => {
+  for (const fault of ['reply lost', 'not applied'] as const) {
+    const ddb = table.connect({ maxAttempts: 1 });
+    const before = await sequenceOf(table);
+    const sent = injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n <= 2 ? fault : undefined));
+    await start({ ddb }).request().revalidateTag(fault);
+    assert.ok(sent('TransactWriteItems') >= 2, fault);
+    assert.equal((await sequenceOf(table)) - before, 1, fault);
+  }
+});
 
-onStores('a revalidation that cannot be made is an error, not a silence', async ({ start, table }) => {
+onStores('a failed revalidation rejects', async ({ start, table }) => {
   const ddb = table.connect({ maxAttempts: 1 });
   injectFaults(ddb, () => 'not applied');
   await assert.rejects(start({ ddb }).request().revalidateTag('news'), /the revalidation of news/);
   assert.equal(await sequenceOf(table), 0);
 });
 
-/** The marks of tags: their hard sequences. */
+/** Reads the hard sequences of all tag marks. */
 async function marksOf(table: TestTable): Promise<Map<string, number>> {
   const rows = (await itemsOf(table)).filter((row) => row['sk']?.S?.startsWith('MARK#'));
   return new Map(rows.map((row) => [String(row['value']?.S), Number(row['hard_seq']?.N ?? 0)]));
 }
 
-onStores('revalidations by many at once are all made', async ({ start, table }) => {
+onStores('concurrent revalidations are all applied', async ({ start, table }) => {
   const processes = [start(), start(), start()];
   const tags = Array.from({ length: 30 }, (_, i) => `tag-${i}`);
   await Promise.all(tags.map((tag, i) => processes[i % 3]?.request().revalidateTag(tag)));
@@ -331,7 +328,7 @@ onStores('revalidations by many at once are all made', async ({ start, table }) 
   assert.ok((await sequenceOf(table)) < tags.length, 'they share transactions');
 });
 
-onStores('a burst of 1,000 revalidations is made in a few transactions, and none is lost', async ({ start, table }) => {
+onStores('a burst of 1,000 revalidations is applied in a few transactions', async ({ start, table }) => {
   const ddb = table.connect();
   const commands: string[] = [];
   observe(ddb, commands);
@@ -343,13 +340,13 @@ onStores('a burst of 1,000 revalidations is made in a few transactions, and none
   const marks = await marksOf(table);
   assert.equal(marks.size, 1000);
   assert.ok([...marks.values()].every((seq) => seq > 0));
-  // Of one tag they are one mark.
+  // Revalidations of one tag write one mark.
   await Promise.all(tags.map(() => process.request().revalidateTag('news')));
   assert.equal(transactions(), 14);
   assert.equal((await marksOf(table)).get('news'), await sequenceOf(table));
 });
 
-onStores('revalidations of one tag in one transaction come to what all of them say', async ({ start, table }) => {
+onStores('revalidations of one tag in one transaction are merged', async ({ start, table }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one', 'news'));
   assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
@@ -361,12 +358,16 @@ onStores('revalidations of one tag in one transaction come to what all of them s
     request.revalidateTag('news', {}),
   ]);
   assert.equal(await sequenceOf(table), 2);
-  assert.equal((await marksOf(table)).get('news'), 2, 'a soft one takes nothing from a hard one');
-  assert.equal(verdict(await b.request().get('/page', pageContext)), 'missing', 'also to who follows the log');
+  assert.equal((await marksOf(table)).get('news'), 2, 'a soft purge does not weaken a hard one');
+  assert.equal(
+    verdict(await b.request().get('/page', pageContext)),
+    'missing',
+    'also for a process that follows the log',
+  );
   assert.equal(verdict(await start({ waitSeconds: 0 }).request().get('/page', pageContext)), 'missing');
 });
 
-onStores('a mark that cannot be read fails the revalidation of its tag alone', async ({ start, table }) => {
+onStores('a malformed mark fails only the revalidation of its tag', async ({ start, table }) => {
   const sk = `MARK##tag#${createHash('sha256').update('odd').digest('hex')}`;
   const Item = { pk: { S: 'PURGE' }, sk: { S: sk }, value: { S: 'odd' }, at: { S: 'never' }, seq: { N: '1' } };
   await table.ddb.send(new PutItemCommand({ TableName: table.tableName, Item }));
@@ -374,13 +375,13 @@ onStores('a mark that cannot be read fails the revalidation of its tag alone', a
   const tags = ['first', 'odd', 'news', 'all'];
   const answers = await Promise.allSettled(tags.map((tag) => request.revalidateTag(tag)));
   assert.deepEqual(
-    answers.map((answer) => (answer.status === 'rejected' ? answer.reason.code : 'made')),
-    ['made', 'MalformedRow', 'made', 'made'],
+    answers.map((answer) => (answer.status === 'rejected' ? answer.reason.code : 'applied')),
+    ['applied', 'MalformedRow', 'applied', 'applied'],
   );
 });
 
 for (const fault of ['reply lost', 'not applied'] as const) {
-  onStores(`revalidations that share a transaction, ${fault}, are made once`, async ({ start, table }) => {
+  onStores(`revalidations that share a transaction are applied once: ${fault}`, async ({ start, table }) => {
     const ddb = table.connect({ maxAttempts: 1 });
     injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n > 1 && n <= 3 ? fault : undefined));
     const request = start({ ddb }).request();
@@ -391,7 +392,7 @@ for (const fault of ['reply lost', 'not applied'] as const) {
 }
 
 for (const code of ['TransactionConflict', 'ThrottlingError']) {
-  onStores(`a revalidation that meets ${code} is made`, async ({ start, table }) => {
+  onStores(`a revalidation cancelled with ${code} is retried`, async ({ start, table }) => {
     const ddb = table.connect();
     const met = cancel(ddb, code);
     await start({ ddb }).request().revalidateTag('news');
@@ -400,18 +401,22 @@ for (const code of ['TransactionConflict', 'ThrottlingError']) {
 }
 
 onStores(
-  'what was begun without the lease is not published with that of another rendering',
+  'a rendering without a lease does not publish with the lease of another rendering',
   async ({ start, watch }) => {
     const [a, b] = [start({ waitSeconds: 0 }), start()];
     const elsewhere = b.request();
     assert.equal(await elsewhere.get('/page', pageContext), null);
     const old = a.request();
-    assert.equal(await old.get('/page', pageContext), null, 'it makes the page as well, without the lease');
+    assert.equal(await old.get('/page', pageContext), null, 'it renders the page as well, without the lease');
     watch.advance(2000);
     await elsewhere.set('/page', page('newer'), minute);
     watch.advance(61_000);
     const maker = a.request();
-    assert.equal(html(await maker.get('/page', pageContext)), 'newer', 'stale: this one makes it, with the lease');
+    assert.equal(
+      html(await maker.get('/page', pageContext)),
+      'newer',
+      'stale: this process regenerates it, with the lease',
+    );
     await old.set('/page', page('old'), minute);
     assert.equal(html(await b.request().get('/page', pageContext)), 'newer');
     await maker.set('/page', page('newest'), minute);
@@ -419,20 +424,20 @@ onStores(
   },
 );
 
-onStores('what failed without the lease does not end another rendering', async ({ start, table, watch }) => {
+onStores('a failure without the lease does not end another rendering', async ({ start, table, watch }) => {
   const [a, b] = [start({ waitSeconds: 0 }), start()];
   await make(b, '/page', page('one'));
   watch.advance(61_000);
   const elsewhere = b.request();
   await elsewhere.get('/page', pageContext);
   const old = a.request();
-  const shown = await old.get('/page', pageContext); // not to be made here
+  const shown = await old.get('/page', pageContext); // regenerated elsewhere
   watch.advance(6000); // the lease of the other ends
   const maker = a.request();
   await maker.get('/page', pageContext);
   await old.set('/page', shown?.value ?? null, { cacheControl: { revalidate: 3, expire: 6 } });
   const lock = await lockOf(table, 'next/build/build-1/page');
-  assert.equal(lock?.['failures'], undefined, 'no back-off');
+  assert.equal(lock?.['failures'], undefined, 'no backoff');
   assert.ok(lock?.['lease_owner']);
 });
 
@@ -440,48 +445,54 @@ async function lockOf(table: TestTable, cacheKey: string) {
   return itemAt(table, hashedPartition(cacheKey), 'LOCK');
 }
 
-onStores('a page that is too large to be kept is no outage, and nobody waits for it', async ({ start, table }) => {
-  const warned: string[] = [];
-  const [a, b] = [start({ warn: (message) => warned.push(message) }), start()];
-  await make(a, '/small', page('small'));
-  const maker = a.request();
-  assert.equal(await maker.get('/large', pageContext), null);
-  await maker.set('/large', page('x'.repeat((64 << 20) + 1)), minute);
-  assert.deepEqual(warned, ['a page is too large to be kept']);
-  assert.equal(html(await a.request().get('/small', pageContext)), 'small', 'the cache is on');
-  assert.equal((await lockOf(table, 'next/build/build-1/large'))?.['failures']?.N, '1');
-  // Another visitor makes it for himself, at once, and writes nothing.
-  const ddb = table.connect();
-  const commands: string[] = [];
-  observe(ddb, commands);
-  const other = start({ ddb }).request();
-  assert.equal(await other.get('/large', pageContext), null);
-  await other.set('/large', page('x'.repeat((64 << 20) + 1)), minute);
-  assert.deepEqual(new Set(commands), new Set(['Query', 'GetItem']));
-  assert.equal(html(await b.request().get('/small', pageContext)), 'small');
-});
-
-onStores('a page that was pinned stands in for a failure after its windows', async ({ start, table, watch }) => {
-  const [a, b] = [start(), start({ waitSeconds: 0 })];
-  const store = storeOn(table, { clock: watch });
-  const cacheKey = 'next/build/build-1/page';
-  for (const pinned of [false, true]) {
-    await make(a, '/page', page('one'));
-    if (pinned) await store.pin({ cacheKey, untilMs: FOREVER_MS });
-    watch.advance(3601_000);
-    if (pinned) await store.unpin({ cacheKey });
+onStores(
+  'an oversized page does not open the circuit breaker, and no process waits for it',
+  async ({ start, table }) => {
+    const warned: string[] = [];
+    const [a, b] = [start({ warn: (message) => warned.push(message) }), start()];
+    await make(a, '/small', page('small'));
     const maker = a.request();
-    const previous = await maker.get('/page', pageContext);
-    assert.equal(verdict(previous), 'blocking', 'it is made first');
-    await maker.set('/page', previous?.value ?? null, { cacheControl: { revalidate: 30, expire: 3600 } });
-    const other = await b.request().get('/page', pageContext);
-    assert.equal(html(other), pinned ? 'one' : undefined);
-    if (pinned) assert.equal(other?.cacheControl?.revalidate, 1);
-    await store.breakLease({ cacheKey, record: await store.read({ cacheKey }) });
-  }
-});
+    assert.equal(await maker.get('/large', pageContext), null);
+    await maker.set('/large', page('x'.repeat((64 << 20) + 1)), minute);
+    assert.deepEqual(warned, ['a page is too large to be stored']);
+    assert.equal(html(await a.request().get('/small', pageContext)), 'small', 'the circuit is closed');
+    assert.equal((await lockOf(table, 'next/build/build-1/large'))?.['failures']?.N, '1');
+    // Another process renders it at once, and writes nothing.
+    const ddb = table.connect();
+    const commands: string[] = [];
+    observe(ddb, commands);
+    const other = start({ ddb }).request();
+    assert.equal(await other.get('/large', pageContext), null);
+    await other.set('/large', page('x'.repeat((64 << 20) + 1)), minute);
+    assert.deepEqual(new Set(commands), new Set(['Query', 'GetItem']));
+    assert.equal(html(await b.request().get('/small', pageContext)), 'small');
+  },
+);
 
-onStores('a table that does not answer is one that has nothing', async ({ start, table }) => {
+onStores(
+  'a formerly pinned page is served when its regeneration fails, even after its windows',
+  async ({ start, table, watch }) => {
+    const [a, b] = [start(), start({ waitSeconds: 0 })];
+    const store = storeOn(table, { clock: watch });
+    const cacheKey = 'next/build/build-1/page';
+    for (const pinned of [false, true]) {
+      await make(a, '/page', page('one'));
+      if (pinned) await store.pin({ cacheKey, untilMs: FOREVER_MS });
+      watch.advance(3601_000);
+      if (pinned) await store.unpin({ cacheKey });
+      const maker = a.request();
+      const previous = await maker.get('/page', pageContext);
+      assert.equal(verdict(previous), 'blocking', 'regenerated first');
+      await maker.set('/page', previous?.value ?? null, { cacheControl: { revalidate: 30, expire: 3600 } });
+      const other = await b.request().get('/page', pageContext);
+      assert.equal(html(other), pinned ? 'one' : undefined);
+      if (pinned) assert.equal(other?.cacheControl?.revalidate, 1);
+      await store.breakLease({ cacheKey, record: await store.read({ cacheKey }) });
+    }
+  },
+);
+
+onStores('an unreachable table is a cache miss and opens the circuit breaker', async ({ start, table }) => {
   const ddb = table.connect({ maxAttempts: 1 });
   injectFaults(ddb, () => 'not applied');
   const warned: string[] = [];
@@ -489,7 +500,7 @@ onStores('a table that does not answer is one that has nothing', async ({ start,
   assert.equal(await request.get('/page', pageContext), null);
   await request.set('/page', page('one'), minute);
   assert.equal(warned[0], 'a look-up failed');
-  assert.equal(warned.length, 1, 'it is left alone for a moment');
+  assert.equal(warned.length, 1, 'the circuit is open');
 });
 
 async function sequenceOf({ ddb, tableName }: TestTable): Promise<number> {
@@ -498,14 +509,14 @@ async function sequenceOf({ ddb, tableName }: TestTable): Promise<number> {
   return Number(Item?.['seq']?.N ?? 0);
 }
 
-onStores('marks are found by who starts later, and by who missed a part of the log', async ({ start, table }) => {
+onStores('marks are found by processes that start later or missed part of the log', async ({ start, table }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one', 'news'));
   assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
   await a.request().revalidateTag('unrelated');
   await a.request().revalidateTag('news');
   await a.request().revalidateTag('unrelated');
-  // The log is trimmed before the other has read it.
+  // The log is trimmed before the other process has read it.
   for (const seq of ['1', '2']) {
     const Key = { pk: { S: 'PURGE' }, sk: { S: `LOG#${seq.padStart(20, '0')}` } };
     await table.ddb.send(new DeleteItemCommand({ TableName: table.tableName, Key }));
@@ -519,7 +530,7 @@ onStores('marks are found by who starts later, and by who missed a part of the l
   assert.equal(verdict(await start().request().get('/page', pageContext)), 'missing');
 });
 
-onStores('a row of the log that cannot be read loses no purge', async ({ start, table }) => {
+onStores('a malformed log row loses no purge', async ({ start, table }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one', 'news'));
   assert.equal(verdict(await b.request().get('/page', pageContext)), 'fresh');
@@ -529,7 +540,7 @@ onStores('a row of the log that cannot be read loses no purge', async ({ start, 
   assert.equal(verdict(await b.request().get('/page', pageContext)), 'missing');
 });
 
-onStores('a purge of many tags is one that all see', async ({ start }) => {
+onStores('a purge of many tags is seen by all processes', async ({ start }) => {
   const [a, b] = [start(), start()];
   await make(a, '/page', page('one', 'tag-199'));
   await b.request().revalidateTag(Array.from({ length: 200 }, (_, i) => `tag-${i}`));
@@ -537,13 +548,13 @@ onStores('a purge of many tags is one that all see', async ({ start }) => {
 });
 
 onStores(
-  'with trustSeconds nothing is read for so long, but what this process said itself',
+  'with trustSeconds metadata is served from memory, except after a purge by the same process',
   async ({ start, watch }) => {
     const [a, b] = [start({ trustSeconds: 10 }), start()];
     await make(a, '/page', page('one', 'news'));
     assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh');
     await b.request().revalidateTag('news');
-    assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'it has not looked');
+    assert.equal(verdict(await a.request().get('/page', pageContext)), 'fresh', 'served from memory');
     watch.advance(11_000);
     const maker = a.request();
     assert.equal(await maker.get('/page', pageContext), null);
@@ -553,7 +564,7 @@ onStores(
   },
 );
 
-onStores('the same content is stored once', async ({ start, bucket, watch }) => {
+onStores('identical content is stored once', async ({ start, bucket, watch }) => {
   const a = start();
   await make(a, '/page', page('one'));
   watch.advance(61_000);
@@ -564,7 +575,7 @@ onStores('the same content is stored once', async ({ start, bucket, watch }) => 
   assert.ok(Number(answer?.cacheControl?.revalidate) > 55, 'and is fresh again');
 });
 
-onStores('paths of any length and any characters have keys', async ({ start }) => {
+onStores('paths of any length and characters can be cached', async ({ start }) => {
   const a = start();
   for (const path of [`/${'x'.repeat(5000)}`, '/ü/%/#?', '/..//', `/${randomUUID()}`]) {
     await make(a, path, page(path));
@@ -572,10 +583,10 @@ onStores('paths of any length and any characters have keys', async ({ start }) =
   }
 });
 
-test('the handler refuses to be one of cacheHandlers, before Next calls a method in vain', () => {
+test('the handler rejects use in cacheHandlers', () => {
   const Handler = createCacheHandler();
   for (const method of ['refreshTags', 'getExpiration', 'updateTags']) {
-    assert.throws(() => method in Handler, /expected it as cacheHandler, in the singular/, method);
+    assert.throws(() => method in Handler, /set cacheHandler, in the singular/, method);
   }
   assert.ok('prototype' in Handler);
 });
@@ -591,11 +602,11 @@ test('next build and next dev need no table, and keep fetches in memory', async 
   assert.equal(await dev.get('hash', { kind: 'FETCH' }), null);
 });
 
-test('what is missing is named', () => {
+test('missing and invalid options are named', () => {
   const Handler = createCacheHandler({ buildId: 'b', bucket: 'x' });
   assert.throws(() => new Handler({}), /tableName is missing: set FACETHEORY_CACHE_TABLE_NAME/);
   const Unbuilt = createCacheHandler({ tableName: 't', bucket: 'b' });
   assert.throws(() => new Unbuilt({ serverDistDir: '/nowhere/server' }), /BUILD_ID cannot be read/);
   const Wrong = createCacheHandler({ tableName: 't', bucket: 'b', buildId: 'b', leaseSeconds: 0 });
-  assert.throws(() => new Wrong({}), /leaseSeconds is 0: expected 1 seconds or more/);
+  assert.throws(() => new Wrong({}), /leaseSeconds must be at least 1 seconds \(got 0\)/);
 });

@@ -28,7 +28,7 @@ test('a build with the handler in cacheHandlers, the plural, fails at once and s
 }, () => {
   const { status, output } = runBuild({ SITE_PLURAL: '1' });
   assert.equal(status, 1, output);
-  assert.match(output, /expected it as cacheHandler, in the singular/);
+  assert.match(output, /set cacheHandler, in the singular/);
   assert.doesNotMatch(output, /because it took more than/);
 });
 

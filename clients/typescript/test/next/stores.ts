@@ -1,10 +1,10 @@
-/** The real stores of the tests: a table on an engine, and a bucket on an S3 server. */
+/** Buckets for tests on a real S3 server. */
 
 import { randomUUID } from 'node:crypto';
 import type { TestContext } from 'node:test';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 
-/** A bucket of its own, of random name. */
+/** A bucket with a random name. */
 export interface TestBucket {
   endpoint: string;
   accessKeyId: string;
@@ -13,12 +13,12 @@ export interface TestBucket {
   s3: S3Client;
 }
 
-/** Why tests that need a bucket are skipped; undefined: they are not. */
+/** The reason for skipping tests that need a bucket; undefined if there is one. */
 export const noBucket = process.env['ISR_TEST_S3']
   ? undefined
   : 'ISR_TEST_S3 names no S3 server; ./test sets it, with ISR_TEST_S3_ACCESS_KEY and ISR_TEST_S3_SECRET_KEY';
 
-/** Makes a bucket on the server of ISR_TEST_S3. */
+/** Creates a bucket on the server of ISR_TEST_S3. */
 export async function newBucket(t: TestContext): Promise<TestBucket> {
   const endpoint = process.env['ISR_TEST_S3'] ?? '';
   const credentials = {

@@ -2,15 +2,15 @@ import type { Clock } from '../clock.js';
 import { type ErrorCode, TheorydbError } from '../errors.js';
 import type { Warn } from '../isr/backend.js';
 
-/** Errors of this package that say that the table is not there; all others are answers of it. Errors of other kinds are the SDK's or the network's. */
+/** This package's errors that count as an outage of the table; its other errors are responses. Errors of other types are the SDK's or the network's. */
 const outages: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['TableNotFound', 'Throttled', 'UnknownOutcome']);
 
-/** Keeps failures of the table and the bucket from visitors: a cache that is not there is one that has nothing. */
-export class Outage {
+/** A circuit breaker in front of the table and the bucket: an outage is a cache miss, not an error. */
+export class CircuitBreaker {
   readonly #clock: Clock;
   readonly #pauseMs: number;
   readonly #warn: Warn;
-  /** Nothing is asked until then, on the monotonic clock: visitors do not wait for what failed a moment ago. */
+  /** The circuit is open until then, on the monotonic clock: visitors do not wait for a store that just failed. */
   #until = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock, pauseMs: number, warn: Warn) {
@@ -19,8 +19,8 @@ export class Outage {
     this.#warn = warn;
   }
 
-  /** Does work; undefined if it failed, or the store is known not to answer. */
-  async spare<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
+  /** Runs work; undefined if it failed or the circuit is open. */
+  async call<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
     if (this.#clock.elapsed() < this.#until) return undefined;
     try {
       return await work();

@@ -1,10 +1,10 @@
-/** Remembers values up to so many bytes; the one that was used least recently goes first. */
-export class Memory<T> {
+/** An LRU cache, bounded by bytes. */
+export class LruCache<T> {
   readonly #limit: number;
   readonly #entries = new Map<string, { value: T; bytes: number }>();
   #bytes = 0;
 
-  /** `limit` bounds the sum of what `set` was told; 0: nothing is remembered. */
+  /** `limit` bounds the sum of `bytes` over all values; with 0 nothing is kept. */
   constructor(limit: number) {
     this.#limit = limit;
   }

@@ -1,8 +1,8 @@
 import { InvalidInputError, LeaseLostError, MovedError } from '../errors.js';
 import { answerOf, reasonsOf } from '../outcome.js';
-import { erasure } from './acquire.js';
+import { deleteLockCall } from './acquire.js';
 import { extendAttempt } from './attempt.js';
-import { alteration, type Backend, failureOf, outcomeUnder } from './backend.js';
+import { type Backend, errorOf, outcomeOfCall, updateCall } from './backend.js';
 import { conditionOf, updateOf } from './expression.js';
 import type { Fence } from './fence.js';
 import type { HeldLease } from './lease.js';
@@ -12,14 +12,14 @@ import { N, type Row, S } from './row.js';
 import { onRow, WriteRequest } from './transaction.js';
 
 /**
- * Extends a lease by its duration, counted from now. An error other than
- * LeaseLostError leaves open whether it was extended; it may be called again.
+ * Extends a lease to its duration from now. After an error other than LeaseLostError the
+ * outcome is unknown; it may be called again.
  * @throws LeaseLostError
  */
 export async function refresh(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
-  if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was given up`);
-  const error = await failureOf(lease.backend.calls.retry(signal, (s) => extend(lease, s)));
-  if (outcomeUnder(signal, error) === 'condition failed') {
+  if (lease.ended) throw new LeaseLostError(`the lease of ${lease.pk} is lost: it was released`);
+  const error = await errorOf(lease.backend.calls.retry(signal, (s) => extend(lease, s)));
+  if (outcomeOfCall(signal, error) === 'condition failed') {
     lease.end();
     throw new LeaseLostError(`the lease of ${lease.pk} is lost: ${whyNotHeld(error)}`, { cause: error });
   }
@@ -27,9 +27,8 @@ export async function refresh(lease: HeldLease, signal: AbortSignal | undefined)
 }
 
 /**
- * Moves the end of a lease that is still ours and has not passed. A lease that has
- * expired stays so, although the row still carries our token: another node may be
- * about to take it, by a request that has already been judged.
+ * Extends an unexpired lease that is still ours. An expired lease is never revived even if
+ * the row still carries our token: another node may be about to acquire it.
  */
 async function extend(lease: HeldLease, signal: AbortSignal): Promise<void> {
   const b = lease.backend;
@@ -40,77 +39,75 @@ async function extend(lease: HeldLease, signal: AbortSignal): Promise<void> {
   lease.granted(expiresAt, askedAt);
 }
 
-/** The new end of the lease, and of its request if it has one: one that was taken over takes the lease with it. */
+/** Builds the call that extends the lease, and its request if it has one. If the request was taken over, the lease is lost. */
 function move(lease: HeldLease, now: number, expiresAt: number): (signal: AbortSignal) => Promise<unknown> {
   const { backend: b, attempt, pk } = lease;
   const held = isHeld(lease.leaseToken, now);
-  if (!attempt) return alteration(b, pk, SK.lock, storedEnd(expiresAt), held);
+  if (!attempt) return updateCall(b, pk, SK.lock, storedEnd(expiresAt), held);
   return new WriteRequest(b, [
     { purpose: 'lock', item: { Update: { ...onRow(b, pk, SK.lock), ...updateOf(storedEnd(expiresAt), held) } } },
     extendAttempt(b, pk, attempt, expiresAt),
   ]).send;
 }
 
-/** Names the present holder, if the refusal brought the row along. */
+/** Describes the current holder, if the refusal returned the row. */
 function whyNotHeld(error: unknown): string {
   const answer = answerOf(error);
   const [lock] = answer ? reasonsOf(answer) : [];
   if (!lock) return describeHolder(answer?.Item);
-  if (lock.code === 'None') return 'its request was taken over, or is ended';
+  if (lock.code === 'None') return 'its request was taken over or has ended';
   return describeHolder(lock.item as Row | undefined);
 }
 
-/** Gives a lease up. One that is lost already is none of ours: no error. */
+/** Releases a lease. Releasing a lost lease is not an error. */
 export async function release(lease: HeldLease, signal: AbortSignal | undefined): Promise<void> {
-  const error = await lease.leave(() => failureOf(lease.backend.calls.retry(signal, erasure(lease))));
-  if (error !== undefined && outcomeUnder(signal, error) !== 'condition failed') throw error;
-  lease.giveUp();
+  const error = await lease.releasing(() => errorOf(lease.backend.calls.retry(signal, deleteLockCall(lease))));
+  if (error !== undefined && outcomeOfCall(signal, error) !== 'condition failed') throw error;
+  lease.markReleased();
 }
 
 /**
- * Turns a lease into one that nobody holds until the pause is over, and counts a
- * failure. A pause of 0 ends the lease now.
- * @throws InvalidInputError if the pause is no number.
+ * Puts the page into backoff: the lease has no holder until the pause is over, and the
+ * failure is counted. A pause of 0 releases the lease at once.
+ * @throws InvalidInputError if the pause is not a number.
  */
 export async function backOff(lease: HeldLease, pauseMs: number, signal: AbortSignal | undefined): Promise<void> {
   if (typeof pauseMs !== 'number' || Number.isNaN(pauseMs)) {
-    throw new InvalidInputError(`pauseMs is ${pauseMs}: expected a number of milliseconds`);
+    throw new InvalidInputError(`pauseMs must be a number of milliseconds (got ${pauseMs})`);
   }
   const b = lease.backend;
   const until = expiry(b.clock.now(), Math.min(Math.max(pauseMs, 0), BOUNDS.interval * 1000));
   const pause = {
-    lease_token: S(b.newToken()), // nobody's, and nobody is told
-    // A constant, not an addition: a repetition must not count the failure twice.
+    lease_token: S(b.newToken()), // a token that no process knows
+    // Idempotent: a constant, not an ADD, so that a retry does not count the failure twice.
     failures: N(lease.failures + 1),
     ...storedEnd(until),
     lease_owner: undefined,
   };
   const mine = { expression: 'lease_token = :held', values: { ':held': S(lease.leaseToken) } };
-  const write = alteration(b, lease.pk, SK.lock, pause, mine);
-  const error = await lease.leave(() => failureOf(b.calls.retry(signal, write)));
-  // A failed condition is a lost lease, or the effect of an attempt of ours whose
-  // reply was lost. Both leave the row as it ought to be.
-  if (error !== undefined && outcomeUnder(signal, error) !== 'condition failed') throw error;
-  lease.giveUp();
+  const write = updateCall(b, lease.pk, SK.lock, pause, mine);
+  const error = await lease.releasing(() => errorOf(b.calls.retry(signal, write)));
+  // A failed condition is a lost lease, or an earlier attempt of ours whose reply was lost.
+  // In both cases the row is as it should be.
+  if (error !== undefined && outcomeOfCall(signal, error) !== 'condition failed') throw error;
+  lease.markReleased();
 }
 
 /**
- * Frees the lease that a read saw, whoever holds it. If it saw none there is nothing
- * to free. A lease without a token, which another service took, counts as moved once
- * it was refreshed.
+ * Deletes the lease that a read saw, whichever process holds it; a no-op if it saw none. A
+ * lease without a token, of another service, counts as moved once it is refreshed.
  *
- * It is a transaction of one row for the sake of its client token: whoever repeats it
- * because a reply was lost, this package or the SDK beneath it, is told what became of
- * the first.
- * @throws MovedError if it is not that lease any more, and this call did not free it; any other error leaves that open
+ * It is a transaction of one row to get a client token: a retry after a lost reply, by this
+ * package or by the SDK, returns the result of the first attempt.
+ * @throws MovedError if it is no longer that lease and this call did not delete it; after any other error the outcome is unknown
  */
 export async function breakLease(b: Backend, fence: Fence, signal: AbortSignal | undefined): Promise<void> {
   if (!fence.lock) return;
   const item = { Delete: { ...onRow(b, fence.pk, SK.lock), ...conditionOf(fence.sameLock()) } };
   const request = new WriteRequest(b, [{ purpose: 'lock', item }]);
-  const error = await failureOf(b.calls.retry(signal, request.send));
+  const error = await errorOf(b.calls.retry(signal, request.send));
   if (error === undefined) return;
-  if (outcomeUnder(signal, error) !== 'condition failed') throw error;
+  if (outcomeOfCall(signal, error) !== 'condition failed') throw error;
   const holder = describeHolder(request.refusal(error).get('lock'));
   throw new MovedError(`the lease of ${fence.pk} is not the one that was read: ${holder}`, { cause: error });
 }

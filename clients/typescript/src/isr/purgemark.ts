@@ -1,50 +1,49 @@
 import { createHash } from 'node:crypto';
 
 import { type Backend, queryAll, readRows } from './backend.js';
-import type { Cover } from './entry.js';
-import { mergeCovers, NO_COVER } from './freshness.js';
+import type { PurgeState } from './entry.js';
+import { mergePurgeStates, NEVER_PURGED } from './freshness.js';
 import type { Target } from './log.js';
 import { PURGE_LOG_PK } from './names.js';
-import { countKind, demand, horizonKind, instantKind, N, type Row, read, S, text, textKind } from './row.js';
+import { countKind, horizonKind, instantKind, N, type Row, read, requirePresent, S, text, textKind } from './row.js';
 
 /**
- * What was said of a tag: what carries it and was rendered before is stale, or must
- * not be shown. It is the row
+ * The purge mark of a tag: pages with the tag that were rendered before it are stale, or must
+ * not be served. It is the row
  *
  *	PURGE  MARK#<tenant>#tag#<hex sha256 of the tag>  value, seq, hard_seq, at, ttl
  *
- * and, beyond what purges by tag are elsewhere, `expire_seq` and `expire_at`: what was
- * rendered before that sequence may be shown as stale until that moment, and not after.
- * The same attributes make the target of kind `tag` in the log, but for `ttl`, and
- * `seq`, which is that of the row.
+ * and, only in marks of this client, `expire_seq` and `expire_at`: pages rendered before that
+ * sequence may be served as stale until that time, and not after. A log target of kind `tag`
+ * has the same attributes except `ttl` and `seq`; its sequence is that of the log row.
  */
 export interface Mark {
   /** The tag. */
   value: string;
-  /** The sequences of the newest purge, and of the newest hard one, 0 for none. */
+  /** The sequences of the newest purge and of the newest hard purge, 0 for none. */
   seq: number;
   hardSeq: number;
-  /** When the newest was made, in epoch seconds. */
+  /** The time of the newest purge, in epoch seconds. */
   at: number;
-  /** From `expireAt` on, in epoch seconds, `expireSeq` is that of a hard purge; 0 and 0: of none. */
+  /** From `expireAt` (epoch seconds) on, `expireSeq` counts as a hard purge; both are 0 for none. */
   expireSeq: number;
   expireAt: number;
 }
 
-/** What a person asks for: nothing of before may be shown, or, for so many seconds more, as stale. */
-export type Severity = { hard: true } | { hard: false; expireSeconds?: number | undefined };
+/** A hard purge, or a soft purge after which pages may be served as stale, for at most `expireSeconds`. */
+export type PurgeMode = { hard: true } | { hard: false; expireSeconds?: number | undefined };
 
-/** Where the marks of a kind are, in the partition of the purge log: `MARK#<tenant>#<kind>#`. */
+/** Returns the sort key prefix of a kind of marks: `MARK#<tenant>#<kind>#`. */
 function markPrefix(tenant: string, kind: string): string {
   return `MARK#${tenant}#${kind}#`;
 }
 
-/** The sort key of the mark of a tag. */
+/** Returns the sort key of a tag's mark. */
 export function markKey(tenant: string, tag: string): string {
   return markPrefix(tenant, 'tag') + createHash('sha256').update(tag, 'utf8').digest('hex');
 }
 
-/** All marks of a tenant's tags, read strongly. @throws MalformedRowError: no purge may be lost */
+/** Reads all tag marks of a tenant, strongly consistent. @throws MalformedRowError, since no purge may be lost */
 export async function readMarks(b: Backend, tenant: string): Promise<Mark[]> {
   const rows = await queryAll(b, undefined, {
     KeyConditionExpression: 'pk = :pk AND begins_with(sk, :marks)',
@@ -53,16 +52,16 @@ export async function readMarks(b: Backend, tenant: string): Promise<Mark[]> {
   return rows.map(storedMarkOf);
 }
 
-/** A row of a mark. @throws MalformedRowError */
+/** Parses the row of a mark. @throws MalformedRowError */
 export function storedMarkOf(row: Row): Mark {
-  demand(row, 'seq', countKind);
+  requirePresent(row, 'seq', countKind);
   return { ...markOf(row), seq: read(row, 'seq', countKind) };
 }
 
-/** A target of the log, which says no sequence: that is 0. @throws MalformedRowError */
+/** Parses a log target. It carries no sequence, so `seq` is 0. @throws MalformedRowError */
 export function markOf(row: Row): Mark {
-  demand(row, 'value', textKind);
-  demand(row, 'at', instantKind);
+  requirePresent(row, 'value', textKind);
+  requirePresent(row, 'at', instantKind);
   return {
     value: read(row, 'value', textKind),
     seq: 0,
@@ -73,7 +72,7 @@ export function markOf(row: Row): Mark {
   };
 }
 
-/** What a mark and its target in the log have in common. */
+/** The attributes shared by a mark and its log target. */
 export function storedMark(m: Mark): Row {
   return {
     value: S(m.value),
@@ -83,22 +82,28 @@ export function storedMark(m: Mark): Row {
   };
 }
 
-/** The mark of a tag after a purge of this sequence, at a moment in epoch seconds. Sequences only grow. */
-export function marked(before: Mark | undefined, value: string, seq: number, now: number, how: Severity): Mark {
+/** Returns the mark of a tag after a purge with this sequence and time (epoch seconds). Sequences only grow. */
+export function markAfterPurge(
+  before: Mark | undefined,
+  value: string,
+  seq: number,
+  now: number,
+  mode: PurgeMode,
+): Mark {
   const hardSeq = Math.max(before?.hardSeq ?? 0, before && before.expireAt <= now ? before.expireSeq : 0);
-  if (how.hard) return { value, seq, hardSeq: seq, at: now, expireSeq: 0, expireAt: 0 };
-  if (how.expireSeconds !== undefined) {
-    return { value, seq, hardSeq, at: now, expireSeq: seq, expireAt: now + Math.ceil(how.expireSeconds) };
+  if (mode.hard) return { value, seq, hardSeq: seq, at: now, expireSeq: 0, expireAt: 0 };
+  if (mode.expireSeconds !== undefined) {
+    return { value, seq, hardSeq, at: now, expireSeq: seq, expireAt: now + Math.ceil(mode.expireSeconds) };
   }
   const pending = before && before.expireAt > now ? before : { expireSeq: 0, expireAt: 0 };
   return { value, seq, hardSeq, at: now, expireSeq: pending.expireSeq, expireAt: pending.expireAt };
 }
 
-/** What a mark covers at a moment in epoch milliseconds. */
-export function coverBy(mark: Mark, nowMs: number): Cover {
+/** Returns the purge state of a mark at a time in epoch milliseconds. */
+export function purgeStateOfMark(mark: Mark, nowMs: number): PurgeState {
   const due = mark.expireSeq > 0 && mark.expireAt * 1000 <= nowMs;
   return {
-    ...NO_COVER,
+    ...NEVER_PURGED,
     seq: mark.seq,
     hardSeq: Math.max(mark.hardSeq, due ? mark.expireSeq : 0),
     atMs: mark.at * 1000,
@@ -106,16 +111,16 @@ export function coverBy(mark: Mark, nowMs: number): Cover {
 }
 
 /**
- * What all marks that cover a page with these tags come to, read strongly: its tags' by
- * their keys, and those of other kinds, of its tenant and of the whole site.
- * @throws MalformedRowError: no purge may be lost
+ * Merges all marks that cover a page with these tags, read strongly consistent: those of its
+ * tags, and those of other kinds, of its tenant and of the whole site.
+ * @throws MalformedRowError, since no purge may be lost
  */
-export async function coverByMarks(
+export async function readPurgeState(
   b: Backend,
   signal: AbortSignal | undefined,
   page: Target,
   tags: readonly string[],
-): Promise<Cover> {
+): Promise<PurgeState> {
   const { tenant } = page;
   const keys = tags.map((tag) => markKey(tenant, tag));
   // '$' comes after '#': each range ends where the next prefix would begin.
@@ -128,8 +133,8 @@ export async function coverByMarks(
   const [ofTags, ...ofOthers] = await Promise.all([readRows(b, signal, PURGE_LOG_PK, keys), ...others]);
   const now = b.clock.now();
   return [...ofTags.values(), ...ofOthers.flat()]
-    .flatMap((row) => (covers(row, page) ? coverBy(storedMarkOf(row), now) : []))
-    .reduce(mergeCovers, NO_COVER);
+    .flatMap((row) => (covers(row, page) ? purgeStateOfMark(storedMarkOf(row), now) : []))
+    .reduce(mergePurgeStates, NEVER_PURGED);
 }
 
 function marksBetween(b: Backend, signal: AbortSignal | undefined, from: string, to: string): Promise<Row[]> {
@@ -139,7 +144,7 @@ function marksBetween(b: Backend, signal: AbortSignal | undefined, from: string,
   });
 }
 
-/** A mark of a prefix covers keys that begin with it; of any other kind, also one that is not known, all that was asked for. */
+/** Reports whether a mark covers a page: a prefix mark by its prefix; any other kind, including unknown ones, always. */
 function covers(row: Row, { key }: Target): boolean {
   const kind = text(row, 'sk').split('#')[2];
   return kind !== 'prefix' || key.startsWith(storedMarkOf(row).value);

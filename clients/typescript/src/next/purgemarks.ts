@@ -1,30 +1,29 @@
 import type { Backend } from '../isr/backend.js';
-import type { Cover } from '../isr/entry.js';
-import { mergeCovers, NO_COVER } from '../isr/freshness.js';
+import type { PurgeState } from '../isr/entry.js';
+import { mergePurgeStates, NEVER_PURGED } from '../isr/freshness.js';
 import { LOG_LIFE_MS, logKey, readLog, readSequence } from '../isr/log.js';
-import { coverBy, type Mark, markOf, readMarks } from '../isr/mark.js';
+import { type Mark, markOf, purgeStateOfMark, readMarks } from '../isr/purgemark.js';
 import { malformed, type Row, text } from '../isr/row.js';
 
-/** How often SEQ is read beside the log, in milliseconds: it shows that rows were trimmed, or the table replaced. */
+/** How often SEQ is read in addition to the log, in milliseconds, to detect trimmed rows or a replaced table. */
 const auditEveryMs = 60_000;
 
 /**
- * The marks of a tenant's tags, in memory: they are few. They are all read once, and
- * then the log is followed, one strong query of mostly nothing whenever somebody has
- * to know what was said until now:
+ * The purge marks of a tenant's tags in memory; there are few. All are read once, then the
+ * log is followed with one strongly consistent query per poll, which is mostly empty:
  *
  *	SEQ ──► cursor, then all MARKs        LOG after the cursor ──► marks, cursor
- *	 ▲                                       │ a gap, a row that cannot be read,
- *	 └───────────────────────────────────────┘ too long away: all is read anew
+ *	 ▲                                       │ a gap, a malformed row, or
+ *	 └───────────────────────────────────────┘ too long since the last poll: reload all
  */
-export class Marks {
+export class PurgeMarks {
   readonly #backend: Backend;
   readonly #tenant: string;
   #marks = new Map<string, Mark>();
   #markLifetimeSeconds = 0;
-  /** Everything up to this sequence is known; undefined: nothing is. */
+  /** The marks include every purge up to this sequence; undefined before the first load. */
   #cursor: number | undefined;
-  /** When the latest poll that succeeded began, and SEQ was read, on both clocks. */
+  /** When the last successful poll began, on both clocks; below, when SEQ was last read. */
   #polled = { elapsed: 0, now: 0 };
   #audited = 0;
   #current: Promise<number> | undefined;
@@ -35,15 +34,15 @@ export class Marks {
     this.#tenant = tenant;
   }
 
-  /** The sequence up to which marks are known; 0 if none are, so that everything that was ever said covers it. */
+  /** The sequence up to which marks are known; 0 before the first load, so that every purge covers a render that starts then. */
   get cursor(): number {
     return this.#cursor ?? 0;
   }
 
   /**
-   * Learns of everything that was acknowledged before the call, and returns the
-   * sequence up to which that is. Calls at the same time share a poll, but never one
-   * that was under way before: it may have looked too early.
+   * Reads all purges that were acknowledged before the call, and returns their highest
+   * sequence. Concurrent calls share a poll (single flight), but never one that was already in
+   * progress, which may have read too early.
    */
   catchUp(): Promise<number> {
     this.#next ??= this.#afterCurrent();
@@ -51,18 +50,18 @@ export class Marks {
   }
 
   async #afterCurrent(): Promise<number> {
-    await this.#current?.catch(() => undefined); // its own callers hear of it
+    await this.#current?.catch(() => undefined); // its own callers get the error
     this.#current = this.#poll();
     this.#next = undefined;
     return this.#current;
   }
 
-  /** The purges that cover what carries these tags, at a moment in epoch milliseconds, as far as they are known. */
-  coverOf(tags: Iterable<string>, nowMs: number): Cover {
-    let cover: Cover = { ...NO_COVER, markLifetimeSeconds: this.#markLifetimeSeconds };
+  /** Merges the known purges of these tags, at a time in epoch milliseconds. */
+  purgeStateOf(tags: Iterable<string>, nowMs: number): PurgeState {
+    let cover: PurgeState = { ...NEVER_PURGED, markLifetimeSeconds: this.#markLifetimeSeconds };
     for (const tag of tags) {
       const mark = this.#marks.get(tag);
-      if (mark) cover = mergeCovers(cover, coverBy(mark, nowMs));
+      if (mark) cover = mergePurgeStates(cover, purgeStateOfMark(mark, nowMs));
     }
     return cover;
   }
@@ -70,7 +69,7 @@ export class Marks {
   async #poll(): Promise<number> {
     const { clock } = this.#backend;
     const began = { elapsed: clock.elapsed(), now: clock.now() };
-    // A frozen process stops the one clock on some systems, and somebody may set the other back.
+    // On some systems the monotonic clock stops while a process is frozen; the wall clock may be set back.
     const away = Math.max(began.elapsed - this.#polled.elapsed, began.now - this.#polled.now);
     if (this.#cursor === undefined || away > LOG_LIFE_MS / 2) await this.#reload();
     else await this.#follow(this.#cursor);
@@ -78,7 +77,7 @@ export class Marks {
     return this.cursor;
   }
 
-  /** SEQ first: what is said meanwhile has a higher sequence, and is read again from the log. */
+  /** Reloads all marks. SEQ is read first: a concurrent purge has a higher sequence and is read from the log later. */
   async #reload(): Promise<void> {
     const startedAt = this.#backend.clock.elapsed();
     const { seq, markLifetimeSeconds } = await readSequence(this.#backend, undefined);
@@ -94,9 +93,9 @@ export class Marks {
     for (;;) {
       const rows = await readLog(this.#backend, undefined, at);
       for (const row of rows) {
-        if (text(row, 'sk') !== logKey(at + 1)) return this.#offTrack(at);
+        if (text(row, 'sk') !== logKey(at + 1)) return this.#recover(at);
         const marks = this.#read(row, at + 1);
-        if (!marks) return this.#offTrack(at);
+        if (!marks) return this.#recover(at);
         for (const mark of marks) this.#marks.set(mark.value, mark);
         this.#cursor = ++at;
       }
@@ -105,13 +104,13 @@ export class Marks {
     await this.#audit(at);
   }
 
-  /** A row that is not the next of the log, or cannot be read: if SEQ has gone on, what happened is not known. */
-  async #offTrack(at: number): Promise<void> {
+  /** Handles a gap or a malformed row in the log: if SEQ has moved on, changes were missed, so reload. */
+  async #recover(at: number): Promise<void> {
     const { seq } = await readSequence(this.#backend, undefined);
     if (seq !== at) await this.#reload();
   }
 
-  /** Reads SEQ now and then. It may have gone on since the log was read; it cannot be behind. */
+  /** Reads SEQ once per interval. It may be ahead of the log read, but never behind. */
   async #audit(at: number): Promise<void> {
     const now = this.#backend.clock.elapsed();
     if (now - this.#audited < auditEveryMs) return;
@@ -119,11 +118,11 @@ export class Marks {
     this.#audited = now;
     this.#markLifetimeSeconds = markLifetimeSeconds;
     if (seq < at) return this.#reload();
-    // If it has gone on, its rows are there: they were written with it.
+    // If SEQ is ahead, its log rows exist: they are written in the same transaction.
     if (seq > at && (await readLog(this.#backend, undefined, at)).length === 0) await this.#reload();
   }
 
-  /** The marks that a row of the log brings; undefined: it cannot be read. */
+  /** Parses the marks of a log row; undefined if it is malformed. */
   #read(row: Row, seq: number): Mark[] | undefined {
     const targets = row['targets']?.L;
     try {
@@ -133,7 +132,7 @@ export class Marks {
         .filter((target) => text(target, 'kind') === 'tag' && text(target, 'tenant') === this.#tenant)
         .map((target) => ({ ...markOf(target), seq }));
     } catch (failure) {
-      this.#backend.warn('a row of the purge log cannot be read', { seq, failure });
+      this.#backend.warn('malformed row in the purge log', { seq, failure });
       return undefined;
     }
   }
