@@ -51,8 +51,8 @@ func (t *target) encryptedIn(attributes model.Item) []string {
 }
 
 // place is where the item with this key is stored.
-func (t *target) place(key model.Item) (envelope.Place, error) {
-	place := envelope.Place{Table: t.table}
+func (t *target) place(key model.Item) (envelope.Location, error) {
+	place := envelope.Location{Table: t.table}
 	for _, field := range []*model.Field{t.model.Hash, t.model.Range} {
 		if field == nil {
 			continue

@@ -1,13 +1,12 @@
-// Package decimal knows the numbers of DynamoDB: decimals of up to 38 significant
-// digits, zero or between 1E-130 and 9.99E+125 in magnitude.
+// Package decimal parses and formats DynamoDB numbers: decimals of up to 38 significant
+// digits that are zero or have a magnitude of 1E-130 to 9.99E+125.
 //
-// One number has many texts (1, 1.0, 01, 10e-1), and one canonical text, as
-// DynamoDB returns it: plain decimal, without an exponent, superfluous zeros or a
-// plus sign; zero has no sign. Whoever compares numbers, encrypts them or makes
-// names of them uses that.
+// A number has many texts (1, 1.0, 01, 10e-1) and one canonical text, the one that
+// DynamoDB returns: plain decimal without exponent, redundant zeros or plus sign; zero
+// has no sign. Use it to compare numbers, encrypt them or derive names from them.
 //
-// What is read may come from anywhere: its length is bounded, and so is the time
-// that reading it takes. All functions are safe for concurrent use.
+// Input is untrusted: its length is bounded, and so is the time to parse it. All
+// functions are safe for concurrent use.
 package decimal
 
 import (
@@ -16,28 +15,28 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// Bounds of DynamoDB's numbers: significant digits, and the decimal exponent of the
-// first one.
+// Bounds of DynamoDB numbers: the significant digits, and the decimal exponent of the
+// first digit.
 const (
 	MaxDigits   = 38
 	MinExponent = -130
 	MaxExponent = 125
 )
 
-// maxText bounds the texts that are read, in bytes; a number of 38 digits in plain
-// decimal has at most 170.
+// maxText is the maximum length of an input in bytes. A plain decimal in range has at
+// most 170.
 const maxText = 512
 
-// Why a text is no number of DynamoDB's.
+// Errors for texts that are not DynamoDB numbers.
 var (
-	ErrSyntax    = errors.New("it is no number: write it as in 12, -0.5 or 1e20")
-	ErrMagnitude = errors.New("it is outside of DynamoDB's numbers: their magnitude is 1E-130 to 9.99E+125")
-	ErrPrecision = errors.New("it needs more than the 38 digits of DynamoDB's numbers")
+	ErrSyntax    = errors.New("not a number: expected a number such as 12, -0.5 or 1e20")
+	ErrMagnitude = errors.New("number out of range: expected zero or a magnitude of 1E-130 to 9.99E+125")
+	ErrPrecision = errors.New("number has too many digits: expected at most 38 significant digits")
 )
 
-// Parse reads a number in any of the usual forms, without zeros at its end. The
-// error is ErrSyntax, also for a text of more than 512 bytes, ErrMagnitude or
-// ErrPrecision.
+// Parse parses a number with an optional sign, fraction and exponent, and removes
+// trailing zeros. The error is ErrSyntax (also for a text of more than 512 bytes),
+// ErrMagnitude or ErrPrecision.
 func Parse(s string) (*apd.Decimal, error) {
 	if !HasDigitsOnly(s) {
 		return nil, ErrSyntax
@@ -59,8 +58,8 @@ func Parse(s string) (*apd.Decimal, error) {
 	return d, nil
 }
 
-// HasDigitsOnly reports whether s may be a number, from its length and its
-// characters: libraries read words such as Inf as well, and forms such as 0x1p-2.
+// HasDigitsOnly reports whether the length and characters of s allow it to be a number.
+// It excludes inputs such as Inf and 0x1p-2, which number parsers of libraries accept.
 func HasDigitsOnly(s string) bool {
 	digits := 0
 	for i := range len(s) {
@@ -75,7 +74,7 @@ func HasDigitsOnly(s string) bool {
 	return digits > 0 && len(s) <= maxText
 }
 
-// Canonical returns the one text for a number. Errors are those of [Parse].
+// Canonical returns the canonical text of a number. Errors are those of [Parse].
 func Canonical(s string) (string, error) {
 	if isPlainInteger(s) {
 		return s, nil
@@ -87,8 +86,8 @@ func Canonical(s string) (string, error) {
 	return d.Text('f'), nil
 }
 
-// isPlainInteger reports whether s is canonical, and an integer of few digits,
-// as nearly all numbers are.
+// isPlainInteger reports whether s is a canonical integer. It is the fast path, which
+// nearly all numbers take.
 func isPlainInteger(s string) bool {
 	digits := s
 	if len(s) > 1 && s[0] == '-' {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestCanonical(t *testing.T) {
+	t.Parallel()
 	const longest = "12345678901234567890123456789012345678" // 38 digits
 	for in, want := range map[string]string{
 		"0": "0", "-0": "0", "0e9": "0", "-0.00": "0", "1.0": "1", "1e2": "100", "-1.50": "-1.5", "007": "7", ".5": "0.5", "+3": "3", "-7": "-7",
@@ -36,15 +37,16 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// Numbers have one canonical text if, and only if, they are equal; it is canonical
-// itself.
-func TestCanonicalIsOne(t *testing.T) {
+// TestCanonicalTextIsUnique: two numbers have the same canonical text if and only if they
+// are equal, and a canonical text is its own canonical text.
+func TestCanonicalTextIsUnique(t *testing.T) {
+	t.Parallel()
 	number := rapid.StringMatching(`[+-]?[0-9]{1,6}(\.[0-9]{1,4})?([eE][+-]?[0-9])?`)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := number.Draw(t, "a"), number.Draw(t, "b")
 		x, y := rational(t, a), rational(t, b)
 		if x.Cmp(y) == 0 != (canonical(t, a) == canonical(t, b)) {
-			t.Fatalf("%s is %s, and %s is %s", a, canonical(t, a), b, canonical(t, b))
+			t.Fatalf("Canonical(%s) = %s, Canonical(%s) = %s", a, canonical(t, a), b, canonical(t, b))
 		}
 		text := canonical(t, a)
 		if rational(t, text).Cmp(x) != 0 || canonical(t, text) != text || strings.ContainsAny(text, "eE+") {
@@ -64,7 +66,7 @@ func canonical(t *rapid.T, s string) string {
 func rational(t *rapid.T, s string) *big.Rat {
 	r, ok := new(big.Rat).SetString(s)
 	if !ok {
-		t.Fatalf("%s is no number", s)
+		t.Fatalf("%s is not a number", s)
 	}
 	return r
 }

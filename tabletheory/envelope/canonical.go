@@ -13,17 +13,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// maxDepth is how many values may be nested. DynamoDB has 32.
+// maxDepth is the maximum nesting of values, the same as DynamoDB's.
 const maxDepth = 32
 
 var (
-	errTooDeep  = fmt.Errorf("it is nested more than %d values deep", maxDepth)
-	errText     = errors.New("a string is not valid UTF-8: store it as binary")
-	errEmptySet = errors.New("a set has no members, and DynamoDB has no empty sets")
+	errTooDeep  = fmt.Errorf("value is nested more than %d levels deep", maxDepth)
+	errText     = errors.New("string is not valid UTF-8: store it as binary")
+	errEmptySet = errors.New("empty set: DynamoDB sets have at least one member")
 )
 
-// appendValue appends the canonical JSON of a value; see the package comment.
-// It refuses what DynamoDB would: it will not see the value any more.
+// appendValue appends the canonical JSON of a value; see the package comment. It rejects
+// the values that DynamoDB would reject, because DynamoDB sees only the ciphertext.
 func appendValue(dst []byte, v types.AttributeValue, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return nil, errTooDeep
@@ -40,7 +40,7 @@ func appendValue(dst []byte, v types.AttributeValue, depth int) ([]byte, error) 
 		return append(strconv.AppendBool(append(dst, `{"BOOL":`...), v.Value), '}'), nil
 	case *types.AttributeValueMemberNULL:
 		if !v.Value {
-			return nil, errors.New("NULL is false: DynamoDB has true only")
+			return nil, errors.New("NULL is false: DynamoDB allows only true")
 		}
 		return append(dst, `{"NULL":true}`...), nil
 	case *types.AttributeValueMemberSS:
@@ -54,7 +54,7 @@ func appendValue(dst []byte, v types.AttributeValue, depth int) ([]byte, error) 
 	case *types.AttributeValueMemberM:
 		return appendMap(dst, v.Value, depth)
 	}
-	return nil, fmt.Errorf("%T is no value of an attribute", v)
+	return nil, fmt.Errorf("unsupported attribute value %T", v)
 }
 
 func appendScalar(dst []byte, kind, text string, err error) ([]byte, error) {
@@ -119,7 +119,7 @@ func appendMap(dst []byte, members map[string]types.AttributeValue, depth int) (
 	return append(dst, `}}`...), nil
 }
 
-// checkText refuses what JSON cannot carry.
+// checkText rejects strings that JSON cannot represent.
 func checkText(s string) error {
 	if !utf8.ValidString(s) {
 		return errText
@@ -127,7 +127,7 @@ func checkText(s string) error {
 	return nil
 }
 
-// checkSet refuses the sets that DynamoDB does not have.
+// checkSet rejects sets that DynamoDB does not allow: empty ones and duplicates.
 func checkSet(members []string) error {
 	if len(members) == 0 {
 		return errEmptySet
@@ -135,21 +135,20 @@ func checkSet(members []string) error {
 	seen := make(map[string]bool, len(members))
 	for _, member := range members {
 		if seen[member] {
-			return errors.New("a set has a member twice")
+			return errors.New("set with a duplicate member")
 		}
 		seen[member] = true
 	}
 	return nil
 }
 
-// compareUTF16 is the order of strings in RFC 8785, which is that of JavaScript.
-// It differs from the order of bytes where there are surrogates.
+// compareUTF16 orders strings by UTF-16 code units, as RFC 8785 and JavaScript do. It
+// differs from byte order for characters with surrogates.
 func compareUTF16(a, b string) int {
 	return slices.Compare(utf16.Encode([]rune(a)), utf16.Encode([]rune(b)))
 }
 
-// appendString appends a JSON string as RFC 8785 has it: escaped is only what
-// must be.
+// appendString appends a JSON string by RFC 8785, with only the mandatory escapes.
 func appendString(dst []byte, s string) []byte {
 	const short = "btn\x00fr" // the escapes of U+0008 to U+000D; U+000B has none
 	const hex = "0123456789abcdef"

@@ -8,6 +8,7 @@ import (
 )
 
 func TestCanonicalNumber(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		"0": "0", "-0": "0", "0e9": "0", "1.0": "1", "1e2": "100", "-1.50": "-1.5", "007": "7", ".5": "0.5", "+3": "3",
 		"1E-130":                                 "0." + strings.Repeat("0", 129) + "1",
@@ -28,27 +29,28 @@ func TestCanonicalNumber(t *testing.T) {
 	}
 }
 
-// DynamoDB would have refused these values, had it seen them.
-func TestUnencryptable(t *testing.T) {
+// TestInvalidValues: values that DynamoDB would reject are not encrypted.
+func TestInvalidValues(t *testing.T) {
+	t.Parallel()
 	deep := types.AttributeValue(&types.AttributeValueMemberS{})
 	for range maxDepth {
 		deep = &types.AttributeValueMemberL{Value: []types.AttributeValue{deep}}
 	}
 	for about, v := range map[string]types.AttributeValue{
-		"no value":                  nil,
-		"a pointer to none":         &types.UnknownUnionMember{},
-		"no value in a list":        &types.AttributeValueMemberL{Value: []types.AttributeValue{nil}},
-		"an empty set":              &types.AttributeValueMemberSS{},
-		"a string twice":            &types.AttributeValueMemberSS{Value: []string{"a", "a"}},
-		"a number twice":            &types.AttributeValueMemberNS{Value: []string{"1", "1.0"}},
-		"bytes twice":               &types.AttributeValueMemberBS{Value: [][]byte{{1}, {1}}},
-		"a false NULL":              &types.AttributeValueMemberNULL{},
-		"no number":                 &types.AttributeValueMemberN{Value: "one"},
-		"no number in a set":        &types.AttributeValueMemberNS{Value: []string{"1", "one"}},
-		"a string not UTF-8":        &types.AttributeValueMemberS{Value: "\xff"},
-		"a name not UTF-8":          &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{"\xff": &types.AttributeValueMemberS{}}},
-		"a string of a set, not so": &types.AttributeValueMemberSS{Value: []string{"\xff"}},
-		"33 values deep":            deep,
+		"nil":                              nil,
+		"an unknown type":                  &types.UnknownUnionMember{},
+		"nil in a list":                    &types.AttributeValueMemberL{Value: []types.AttributeValue{nil}},
+		"an empty set":                     &types.AttributeValueMemberSS{},
+		"a duplicate string":               &types.AttributeValueMemberSS{Value: []string{"a", "a"}},
+		"a duplicate number":               &types.AttributeValueMemberNS{Value: []string{"1", "1.0"}},
+		"a duplicate binary":               &types.AttributeValueMemberBS{Value: [][]byte{{1}, {1}}},
+		"a false NULL":                     &types.AttributeValueMemberNULL{},
+		"an invalid number":                &types.AttributeValueMemberN{Value: "one"},
+		"an invalid number in a set":       &types.AttributeValueMemberNS{Value: []string{"1", "one"}},
+		"a string not in UTF-8":            &types.AttributeValueMemberS{Value: "\xff"},
+		"a name not in UTF-8":              &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{"\xff": &types.AttributeValueMemberS{}}},
+		"a set with a string not in UTF-8": &types.AttributeValueMemberSS{Value: []string{"\xff"}},
+		"33 values deep":                   deep,
 	} {
 		if text, err := appendValue(nil, v, 1); err == nil {
 			t.Errorf("%s: %s; want an error", about, text)
@@ -59,8 +61,10 @@ func TestUnencryptable(t *testing.T) {
 	}
 }
 
-// Whoever has the data key may still be a program with bugs.
-func TestUnreadable(t *testing.T) {
+// TestInvalidPlaintexts: a program that has the data key may still write invalid
+// plaintexts.
+func TestInvalidPlaintexts(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		``, `{}`, `[]`, `null`, `"x"`, `{"S":1}`, `{"S":"x"`, `{"S":"x"}}`, `{"S":"x"} {}`, `{"S":"x","N":"1"}`, `{"X":"x"}`, `{"s":"x"}`,
 		"{\"S\":\"\xff\"}", `{"N":1}`, `{"N":"x"}`, `{"N":"1e999"}`, `{"B":"A"}`, `{"B":"AA"}`, `{"B":"AB=="}`, `{"NULL":false}`,

@@ -23,6 +23,7 @@ func values() cmp.Option {
 }
 
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
 	plain := item{
 		"string": str("geheim €"), "empty": str(""), "number": num("-12.5"), "binary": bin([]byte{0, 255}), "null": null(),
@@ -39,30 +40,31 @@ func TestRoundTrip(t *testing.T) {
 	for name, v := range stored {
 		m, ok := v.(*types.AttributeValueMemberM)
 		if !ok || len(m.Value) != 4 {
-			t.Errorf("%s is stored as %#v; want a map of four", name, v)
+			t.Errorf("%s is stored as %#v; want a map of 4 members", name, v)
 		}
 	}
 	if err := envelope.Open(t.Context(), keys, home(), stored, append(names, "absent")...); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(plain, stored, values()); diff != "" {
-		t.Errorf("another value came back: %s", diff)
+		t.Errorf("Open returned another value (- sealed, + opened): %s", diff)
 	}
 }
 
-// One write costs one data key, and so does reading what it has written; without
-// anything to encrypt there is no cost at all.
+// TestDataKeyPerWrite: a write generates one data key, reading its attributes opens one,
+// and a write without encrypted attributes generates none.
 func TestDataKeyPerWrite(t *testing.T) {
+	t.Parallel()
 	file, _ := newKeyFile(t)
-	keys := &counted{KeyProvider: file}
+	keys := &countingProvider{KeyProvider: file}
 	a, b := item{"x": str("1"), "y": str("2")}, item{"z": str("3")}
 	for _, attributes := range []item{a, b, {"plain": str("4")}} {
 		if err := envelope.Seal(t.Context(), keys, home(), attributes, "x", "y", "z"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if keys.made != 2 {
-		t.Errorf("%d data keys were made; want 2", keys.made)
+	if keys.created != 2 {
+		t.Errorf("%d data keys created; want 2", keys.created)
 	}
 	nonces := map[string]bool{}
 	for _, v := range []types.AttributeValue{a["x"], a["y"], b["z"]} {
@@ -76,7 +78,7 @@ func TestDataKeyPerWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if keys.opened != 2 {
-		t.Errorf("%d data keys were opened; want 2", keys.opened)
+		t.Errorf("%d data keys opened; want 2", keys.opened)
 	}
 }
 
@@ -85,25 +87,26 @@ func member(t testing.TB, v types.AttributeValue, name string) []byte {
 	return v.(*types.AttributeValueMemberM).Value[name].(*types.AttributeValueMemberB).Value
 }
 
-// An attribute that was moved to another place is as good as forged.
-func TestMoved(t *testing.T) {
+// TestOtherLocation: an attribute copied to another location cannot be opened.
+func TestOtherLocation(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
 	key := func(name string, v types.AttributeValue) envelope.KeyAttribute {
 		return envelope.KeyAttribute{Name: name, Value: v}
 	}
 	pk, sk := home().Key[0], home().Key[1]
-	for about, place := range map[string]envelope.Place{
-		"another table":             {Table: "others", Key: home().Key},
-		"another partition key":     {Table: "users", Key: []envelope.KeyAttribute{key("pk", str("USER#2")), sk}},
-		"another sort key":          {Table: "users", Key: []envelope.KeyAttribute{pk, key("sk", str("PROFILE2"))}},
-		"no sort key":               {Table: "users", Key: []envelope.KeyAttribute{pk}},
-		"the keys the other way":    {Table: "users", Key: []envelope.KeyAttribute{sk, pk}},
-		"another name of the key":   {Table: "users", Key: []envelope.KeyAttribute{key("id", pk.Value), sk}},
-		"another type of the key":   {Table: "users", Key: []envelope.KeyAttribute{key("pk", bin([]byte("USER#1"))), sk}},
-		"a boundary that was moved": {Table: "users", Key: []envelope.KeyAttribute{key("pkS", str("USER#1")), sk}},
+	for about, location := range map[string]envelope.Location{
+		"another table":         {Table: "others", Key: home().Key},
+		"another partition key": {Table: "users", Key: []envelope.KeyAttribute{key("pk", str("USER#2")), sk}},
+		"another sort key":      {Table: "users", Key: []envelope.KeyAttribute{pk, key("sk", str("PROFILE2"))}},
+		"no sort key":           {Table: "users", Key: []envelope.KeyAttribute{pk}},
+		"swapped keys":          {Table: "users", Key: []envelope.KeyAttribute{sk, pk}},
+		"another key name":      {Table: "users", Key: []envelope.KeyAttribute{key("id", pk.Value), sk}},
+		"another key type":      {Table: "users", Key: []envelope.KeyAttribute{key("pk", bin([]byte("USER#1"))), sk}},
+		"a shifted boundary":    {Table: "users", Key: []envelope.KeyAttribute{key("pkS", str("USER#1")), sk}},
 	} {
 		sealed := seal(t, keys, str("x"))
-		err := envelope.Open(t.Context(), keys, place, sealed, "secret")
+		err := envelope.Open(t.Context(), keys, location, sealed, "secret")
 		if !errors.Is(err, envelope.ErrTampered) {
 			t.Errorf("%s: %v; want ErrTampered", about, err)
 		}
@@ -115,18 +118,20 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// The same place by other words is the same place.
-func TestSamePlace(t *testing.T) {
+// TestEquivalentLocations: a table's ARN and name, and different texts of a number, give
+// the same location.
+func TestEquivalentLocations(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
-	place := func(table, number string) envelope.Place {
-		return envelope.Place{Table: table, Key: []envelope.KeyAttribute{{Name: "n", Value: num(number)}}}
+	location := func(table, number string) envelope.Location {
+		return envelope.Location{Table: table, Key: []envelope.KeyAttribute{{Name: "n", Value: num(number)}}}
 	}
 	stored := item{"secret": str("x")}
-	if err := envelope.Seal(t.Context(), keys, place("users", "1.0"), stored, "secret"); err != nil {
+	if err := envelope.Seal(t.Context(), keys, location("users", "1.0"), stored, "secret"); err != nil {
 		t.Fatal(err)
 	}
 	arn := "arn:aws:dynamodb:eu-central-1:123456789012:table/users"
-	if err := envelope.Open(t.Context(), keys, place(arn, "1"), stored, "secret"); err != nil {
+	if err := envelope.Open(t.Context(), keys, location(arn, "1"), stored, "secret"); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(item{"secret": str("x")}, stored, values()); diff != "" {
@@ -134,8 +139,9 @@ func TestSamePlace(t *testing.T) {
 	}
 }
 
-// No byte of what is stored can be changed.
+// TestTampered: changing any byte of a stored attribute is detected.
 func TestTampered(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
 	sealed := seal(t, keys, str("x"))
 	for _, name := range []string{"edk", "nonce", "ct"} {
@@ -144,14 +150,14 @@ func TestTampered(t *testing.T) {
 			bytes[i] ^= 1
 			stored := maps.Clone(sealed)
 			err := envelope.Open(t.Context(), keys, home(), stored, "secret")
-			// Within the header of edk it may no longer be the name of a key.
+			// A change in the header of edk can also yield an unknown or malformed id.
 			known := errors.Is(err, envelope.ErrTampered) ||
 				name == "edk" && (errors.Is(err, envelope.ErrUnknownKey) || errors.Is(err, envelope.ErrMalformed))
 			if !known {
 				t.Errorf("byte %d of %s: %v; want ErrTampered", i, name, err)
 			}
 			if stored["secret"] != sealed["secret"] {
-				t.Errorf("byte %d of %s: the item was changed", i, name)
+				t.Errorf("byte %d of %s: the item was modified", i, name)
 			}
 			bytes[i] ^= 1
 		}
@@ -162,24 +168,25 @@ func TestTampered(t *testing.T) {
 }
 
 func TestMalformed(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
 	for about, change := range map[string]func(item){
-		"no version":          func(m item) { delete(m, "v") },
-		"a later version":     func(m item) { m["v"] = num("2") },
-		"a version in words":  func(m item) { m["v"] = str("1") },
-		"a version in bytes":  func(m item) { m["v"] = num("one") },
-		"no nonce":            func(m item) { delete(m, "nonce") },
-		"a short nonce":       func(m item) { m["nonce"] = bin(make([]byte, 11)) },
-		"a long nonce":        func(m item) { m["nonce"] = bin(make([]byte, 16)) },
-		"a nonce in words":    func(m item) { m["nonce"] = str("123456789012") },
-		"no text":             func(m item) { delete(m, "ct") },
-		"a text without tag":  func(m item) { m["ct"] = bin(make([]byte, 15)) },
-		"a text of 400 KB":    func(m item) { m["ct"] = bin(make([]byte, 400<<10+1)) },
-		"an empty data key":   func(m item) { m["edk"] = bin(nil) },
-		"a data key of 6 KB":  func(m item) { m["edk"] = bin(make([]byte, 6145)) },
-		"a data key in words": func(m item) { m["edk"] = str("x") },
-		"another data key":    func(m item) { m["edk"] = bin(make([]byte, 200)) },
-		"a fifth member":      func(m item) { m["alg"] = str("none") },
+		"no version":            func(m item) { delete(m, "v") },
+		"a later version":       func(m item) { m["v"] = num("2") },
+		"version is a string":   func(m item) { m["v"] = str("1") },
+		"an invalid version":    func(m item) { m["v"] = num("one") },
+		"no nonce":              func(m item) { delete(m, "nonce") },
+		"a short nonce":         func(m item) { m["nonce"] = bin(make([]byte, 11)) },
+		"a long nonce":          func(m item) { m["nonce"] = bin(make([]byte, 16)) },
+		"nonce is a string":     func(m item) { m["nonce"] = str("123456789012") },
+		"no ct":                 func(m item) { delete(m, "ct") },
+		"ct without tag":        func(m item) { m["ct"] = bin(make([]byte, 15)) },
+		"ct above 400 KB":       func(m item) { m["ct"] = bin(make([]byte, 400<<10+1)) },
+		"an empty data key":     func(m item) { m["edk"] = bin(nil) },
+		"a data key above 6 KB": func(m item) { m["edk"] = bin(make([]byte, 6145)) },
+		"data key is a string":  func(m item) { m["edk"] = str("x") },
+		"a foreign data key":    func(m item) { m["edk"] = bin(make([]byte, 200)) },
+		"a fifth member":        func(m item) { m["alg"] = str("none") },
 	} {
 		sealed := seal(t, keys, str("x"))
 		change(sealed["secret"].(*types.AttributeValueMemberM).Value)
@@ -190,9 +197,10 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A value in plain is not taken for one that was encrypted: whoever can write to
-// the table could put any there.
+// TestNotEncrypted: plaintext values are rejected. Otherwise an attacker with write
+// access to the table could plant them.
 func TestNotEncrypted(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
 	for _, v := range []types.AttributeValue{str("x"), null(), obj(item{}), obj(item{"v": num("1")}), nil} {
 		err := envelope.Open(t.Context(), keys, home(), item{"secret": v}, "secret")
@@ -202,11 +210,12 @@ func TestNotEncrypted(t *testing.T) {
 	}
 }
 
-// An error says which attribute of which item it is about.
-func TestErrorsNameThePlace(t *testing.T) {
+// TestErrorsNameLocation: errors name the table, the item and the attribute.
+func TestErrorsNameLocation(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
-	place := envelope.Place{Table: "users", Key: []envelope.KeyAttribute{{Name: "id", Value: bin([]byte{0xab})}, {Name: "n", Value: num("7")}}}
-	err := envelope.Open(t.Context(), keys, place, item{"secret": str("x")}, "secret")
+	location := envelope.Location{Table: "users", Key: []envelope.KeyAttribute{{Name: "id", Value: bin([]byte{0xab})}, {Name: "n", Value: num("7")}}}
+	err := envelope.Open(t.Context(), keys, location, item{"secret": str("x")}, "secret")
 	const want = `envelope: decrypt attribute "secret" of item {id=0xab, n=7} of table "users": the attribute is not encrypted: `
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v; want %s…", err, want)
@@ -218,8 +227,9 @@ func TestErrorsNameThePlace(t *testing.T) {
 	}
 }
 
-// A failure leaves all attributes as they were, whichever it hits.
+// TestAllOrNothing: if one attribute fails, none is changed.
 func TestAllOrNothing(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
 	mixed := item{"a": str("x"), "b": num("no number")}
 	before := maps.Clone(mixed)
@@ -236,28 +246,30 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestNoPlace(t *testing.T) {
+func TestInvalidLocation(t *testing.T) {
+	t.Parallel()
 	keys, _ := newKeyFile(t)
 	pk, sk := home().Key[0], home().Key[1]
-	for about, place := range map[string]envelope.Place{
-		"no table":          {Key: home().Key},
-		"no key":            {Table: "users"},
-		"three keys":        {Table: "users", Key: []envelope.KeyAttribute{pk, sk, {Name: "x", Value: str("x")}}},
-		"a list as key":     {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: list()}}},
-		"no value":          {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk"}}},
-		"no number":         {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: num("x")}}},
-		"a key not UTF-8":   {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: str("\xff")}}},
-		"itself as the key": {Table: "users", Key: []envelope.KeyAttribute{{Name: "secret", Value: str("x")}}},
+	for about, location := range map[string]envelope.Location{
+		"no table":           {Key: home().Key},
+		"no key":             {Table: "users"},
+		"three keys":         {Table: "users", Key: []envelope.KeyAttribute{pk, sk, {Name: "x", Value: str("x")}}},
+		"a list as key":      {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: list()}}},
+		"no value":           {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk"}}},
+		"an invalid number":  {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: num("x")}}},
+		"a key not in UTF-8": {Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: str("\xff")}}},
+		"the key itself":     {Table: "users", Key: []envelope.KeyAttribute{{Name: "secret", Value: str("x")}}},
 	} {
-		if err := envelope.Seal(t.Context(), keys, place, item{"secret": str("x")}, "secret"); err == nil {
+		if err := envelope.Seal(t.Context(), keys, location, item{"secret": str("x")}, "secret"); err == nil {
 			t.Errorf("%s: sealed", about)
 		}
 	}
 }
 
-// A provider of somebody else's that breaks its contract does not weaken the
-// encryption, and its errors are passed on.
+// TestBadProvider: a provider that breaks its contract does not weaken the encryption,
+// and its errors are wrapped.
 func TestBadProvider(t *testing.T) {
+	t.Parallel()
 	good, _ := newKeyFile(t)
 	broken := errors.New("no connection")
 	for about, keys := range map[string]envelope.KeyProvider{
@@ -273,7 +285,7 @@ func TestBadProvider(t *testing.T) {
 			t.Errorf("%s: %v, %v", about, err, stored)
 		}
 		if errors.Is(keys.(fixed).err, broken) && !errors.Is(err, broken) {
-			t.Errorf("%s: %v does not wrap the provider's", about, err)
+			t.Errorf("%s: %v does not wrap the provider's error", about, err)
 		}
 	}
 	sealed := seal(t, good, str("x"))
@@ -287,37 +299,38 @@ func TestBadProvider(t *testing.T) {
 	}
 }
 
-// keeping keeps the plain keys that it has handed out.
-type keeping struct {
+// recordingProvider records the plain keys that it returns.
+type recordingProvider struct {
 	*envelope.KeyFile
 	plain [][]byte
 }
 
-func (k *keeping) NewDataKey(ctx context.Context) (plain, sealed []byte, err error) {
+func (k *recordingProvider) NewDataKey(ctx context.Context) (plain, sealed []byte, err error) {
 	plain, sealed, err = k.KeyFile.NewDataKey(ctx)
 	k.plain = append(k.plain, plain)
 	return plain, sealed, err
 }
 
-func (k *keeping) OpenDataKey(ctx context.Context, sealed []byte) ([]byte, error) {
+func (k *recordingProvider) OpenDataKey(ctx context.Context, sealed []byte) ([]byte, error) {
 	plain, err := k.KeyFile.OpenDataKey(ctx, sealed)
 	k.plain = append(k.plain, plain)
 	return plain, err
 }
 
 func TestPlainKeysAreWiped(t *testing.T) {
+	t.Parallel()
 	file, _ := newKeyFile(t)
-	keys := &keeping{KeyFile: file}
+	keys := &recordingProvider{KeyFile: file}
 	sealed := seal(t, keys, str("x"))
 	if err := envelope.Open(t.Context(), keys, home(), sealed, "secret"); err != nil {
 		t.Fatal(err)
 	}
 	for _, plain := range keys.plain {
 		if len(plain) != 32 || slices.ContainsFunc(plain, func(b byte) bool { return b != 0 }) {
-			t.Errorf("a data key is left: %x", plain)
+			t.Errorf("a data key is not wiped: %x", plain)
 		}
 	}
 	if len(keys.plain) != 2 {
-		t.Errorf("%d keys were handed out", len(keys.plain))
+		t.Errorf("the provider returned %d keys; want 2", len(keys.plain))
 	}
 }

@@ -2,18 +2,17 @@ package envelope
 
 import "errors"
 
-// Why an attribute cannot be opened, by [errors.Is]. The error's text names the
-// table, the key of the item and the attribute.
+// Errors of [Open], for [errors.Is]. The full message names the table, the key of the
+// item and the attribute.
 var (
-	// ErrTampered: the attribute is not what was encrypted for this place: it,
-	// or its sealed data key, was changed, or copied from another attribute,
-	// item or table.
-	ErrTampered = errors.New("it is not what was encrypted for this place: it was changed, or copied from elsewhere")
-	// ErrMalformed: the attribute is not of the form that this package knows.
+	// ErrTampered: authentication failed. The attribute or its sealed data key was
+	// modified, or copied from another attribute, item or table.
+	ErrTampered = errors.New("authentication failed: the value was modified or copied from another attribute, item or table")
+	// ErrMalformed: the attribute does not have the format of this package.
 	ErrMalformed = errors.New("malformed encrypted attribute")
-	// ErrNotEncrypted: the attribute is stored in plain.
+	// ErrNotEncrypted: the attribute is stored in plaintext.
 	ErrNotEncrypted = errors.New("the attribute is not encrypted")
-	// ErrUnknownKey: the data key was sealed by a master key that the provider
-	// does not have.
+	// ErrUnknownKey: the provider does not have the master key that sealed the data
+	// key.
 	ErrUnknownKey = errors.New("unknown master key")
 )

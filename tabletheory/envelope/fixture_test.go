@@ -22,14 +22,14 @@ func list(l ...types.AttributeValue) types.AttributeValue {
 	return &types.AttributeValueMemberL{Value: l}
 }
 
-// home is the place that tests encrypt for.
-func home() envelope.Place {
-	return envelope.Place{Table: "users", Key: []envelope.KeyAttribute{
+// home returns the location for which tests encrypt.
+func home() envelope.Location {
+	return envelope.Location{Table: "users", Key: []envelope.KeyAttribute{
 		{Name: "pk", Value: str("USER#1")}, {Name: "sk", Value: str("PROFILE")},
 	}}
 }
 
-// newKeyFile returns a provider on a file of the test's own, and its path.
+// newKeyFile returns a provider with a new key file, and the file's path.
 func newKeyFile(t testing.TB) (*envelope.KeyFile, string) {
 	t.Helper()
 	path := t.TempDir() + "/keys"
@@ -40,23 +40,23 @@ func newKeyFile(t testing.TB) (*envelope.KeyFile, string) {
 	return keys, path
 }
 
-// counted counts what a provider is asked for. For one goroutine.
-type counted struct {
+// countingProvider counts the calls of a provider. It is not safe for concurrent use.
+type countingProvider struct {
 	envelope.KeyProvider
-	made, opened int
+	created, opened int
 }
 
-func (c *counted) NewDataKey(ctx context.Context) (plain, sealed []byte, err error) {
-	c.made++
+func (c *countingProvider) NewDataKey(ctx context.Context) (plain, sealed []byte, err error) {
+	c.created++
 	return c.KeyProvider.NewDataKey(ctx)
 }
 
-func (c *counted) OpenDataKey(ctx context.Context, sealed []byte) ([]byte, error) {
+func (c *countingProvider) OpenDataKey(ctx context.Context, sealed []byte) ([]byte, error) {
 	c.opened++
 	return c.KeyProvider.OpenDataKey(ctx, sealed)
 }
 
-// fixed is a provider that always has the same keys, right or wrong.
+// fixed is a provider that always returns the same keys, valid or not.
 type fixed struct {
 	plain, sealed []byte
 	err           error
@@ -70,7 +70,7 @@ func (f fixed) OpenDataKey(context.Context, []byte) ([]byte, error) {
 	return slices.Clone(f.plain), f.err
 }
 
-// seal returns an item whose attribute "secret" is the value, encrypted for home.
+// seal returns an item whose attribute "secret" is v, encrypted for home.
 func seal(t testing.TB, keys envelope.KeyProvider, v types.AttributeValue) item {
 	t.Helper()
 	sealed := item{"secret": v}

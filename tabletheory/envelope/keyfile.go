@@ -16,35 +16,35 @@ import (
 
 const (
 	keyFileMode = 0o600
-	maxKeyFile  = 1 << 20 // bytes; some 14,000 keys
+	maxKeyFile  = 1 << 20 // bytes; about 14,000 keys
 )
 
-// keyFileHeader is what a new file begins with.
+// keyFileHeader is the comment at the top of a new file.
 const keyFileHeader = `# Master keys of encrypted attributes (package tabletheory/envelope).
-# One a line: id and key (32 bytes in base64). The first one seals, all of them
-# open. Without them what was encrypted is lost: keep a copy, and no key public.
+# Each line: id and key (32 bytes in base64). The first key seals, all keys open.
+# Without the keys, encrypted data is lost. Back up this file and keep it secret.
 `
 
-// KeyFile is a provider for development, whose master keys are in a file. It is
-// safe for concurrent use, by several processes too.
+// KeyFile is a provider for development that stores its master keys in a file. It is safe
+// for concurrent use, also by several processes.
 type KeyFile struct {
 	path string
 
 	mu   sync.Mutex
-	keys []masterKey // guarded by mu; the newest first; replaced, never changed
+	keys []masterKey // guarded by mu; newest first; the slice is replaced, never modified
 }
 
 var _ KeyProvider = (*KeyFile)(nil)
 
-// OpenKeyFile reads the master keys in a file, which it makes, with one key, if
-// there is none; its folder must exist. The file belongs to its owner alone, mode
-// 0600. It is text: an id, a space and 32 bytes in base64 on each line, the
-// newest first; empty lines and those that begin with # are passed over.
+// OpenKeyFile reads the master keys from a file. If the file does not exist, it is
+// created with one key; its folder must exist. The file must have mode 0600. It is text:
+// each line has an id, a space and 32 bytes in base64, newest key first. Empty lines and
+// lines that begin with # are ignored.
 func OpenKeyFile(path string) (*KeyFile, error) {
 	keys, err := loadKeyFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := createKeyFile(path); err != nil {
-			return nil, fmt.Errorf("envelope: make the key file: %w", err)
+			return nil, fmt.Errorf("envelope: create key file: %w", err)
 		}
 		keys, err = loadKeyFile(path)
 	}
@@ -54,22 +54,22 @@ func OpenKeyFile(path string) (*KeyFile, error) {
 	return &KeyFile{path: path, keys: keys}, nil
 }
 
-// NewDataKey makes a random data key, and seals it with the newest master key.
+// NewDataKey generates a random data key and seals it with the newest master key.
 func (f *KeyFile) NewDataKey(context.Context) (plain, sealed []byte, err error) {
-	plain = make([]byte, keySize)
+	plain = make([]byte, dataKeySize)
 	rand.Read(plain)
-	return plain, f.known()[0].seal(plain), nil
+	return plain, f.masterKeys()[0].seal(plain), nil
 }
 
-// OpenDataKey opens a data key with the master key that has sealed it. One that
-// is not known is looked for in the file again: another process may have added
-// it. Errors are ErrUnknownKey, ErrTampered, ErrMalformed, or the file's.
+// OpenDataKey opens a data key with the master key that sealed it. If that key is not in
+// memory, OpenDataKey reads the file again, because another process may have added it.
+// Errors are ErrUnknownKey, ErrTampered, ErrMalformed, or errors of reading the file.
 func (f *KeyFile) OpenDataKey(_ context.Context, sealed []byte) ([]byte, error) {
 	header, id, rest, err := splitSealed(sealed)
 	if err != nil {
 		return nil, err
 	}
-	if key, ok := find(f.known(), id); ok {
+	if key, ok := findKey(f.masterKeys(), id); ok {
 		return key.open(header, rest)
 	}
 	keys, err := loadKeyFile(f.path)
@@ -77,28 +77,27 @@ func (f *KeyFile) OpenDataKey(_ context.Context, sealed []byte) ([]byte, error) 
 		return nil, fmt.Errorf("key file %s: %w", f.path, err)
 	}
 	f.replace(keys)
-	key, ok := find(keys, id)
+	key, ok := findKey(keys, id)
 	if !ok {
-		return nil, fmt.Errorf("its data key: %w: it was sealed by the key %s, which is not in %s: add its line from a copy of the file", ErrUnknownKey, id, f.path)
+		return nil, fmt.Errorf("data key: %w: sealed by key %s, which is not in %s: restore its line from a backup of the file", ErrUnknownKey, id, f.path)
 	}
 	return key.open(header, rest)
 }
 
-// Rotate adds a new master key to the file, which seals from now on; the others
-// still open. What they have sealed is sealed anew as it is written again, and a
-// key may be deleted from the file when nothing is left of it. Other processes
-// seal with the new key when they open the file again, or have met what it has
-// sealed.
+// Rotate adds a new master key to the file. From then on the new key seals, and all keys
+// open. Attributes are sealed with the new key when they are written again; an old key
+// may be deleted from the file once no attribute uses it. Other processes seal with the
+// new key after they reopen the file or open an attribute that it sealed.
 func (f *KeyFile) Rotate() error {
 	keys, err := rotateKeyFile(f.path)
 	if err != nil {
-		return fmt.Errorf("envelope: add a key to %s: %w", f.path, err)
+		return fmt.Errorf("envelope: rotate key file %s: %w", f.path, err)
 	}
 	f.replace(keys)
 	return nil
 }
 
-func (f *KeyFile) known() []masterKey {
+func (f *KeyFile) masterKeys() []masterKey {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.keys
@@ -110,7 +109,7 @@ func (f *KeyFile) replace(keys []masterKey) {
 	f.keys = keys
 }
 
-func find(keys []masterKey, id string) (masterKey, bool) {
+func findKey(keys []masterKey, id string) (masterKey, bool) {
 	i := slices.IndexFunc(keys, func(k masterKey) bool { return k.id == id })
 	if i < 0 {
 		return masterKey{}, false
@@ -127,7 +126,7 @@ func loadKeyFile(path string) ([]masterKey, error) {
 	return parseMasterKeys(text)
 }
 
-// readKeyFile reads a file that is of the right kind.
+// readKeyFile checks the type, mode and size of a file and reads it.
 func readKeyFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -139,52 +138,51 @@ func readKeyFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("it is no file, but %s: give the path of a file", info.Mode().Type())
+		return nil, fmt.Errorf("not a regular file but %s: give the path of a file", info.Mode().Type())
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("its mode is %#o, so that others can get at the keys: chmod 600 %s", mode, path)
+		return nil, fmt.Errorf("mode %#o gives other users access to the keys: chmod 600 %s", mode, path)
 	}
 	if info.Size() > maxKeyFile {
-		return nil, fmt.Errorf("it has %d bytes: a key file has at most %d", info.Size(), maxKeyFile)
+		return nil, fmt.Errorf("file has %d bytes: expected at most %d", info.Size(), maxKeyFile)
 	}
 	return io.ReadAll(io.LimitReader(file, maxKeyFile))
 }
 
-// createKeyFile makes a file with one key. If another process is faster, the
-// file is that one's.
+// createKeyFile creates a file with one key, unless another process creates it first.
 func createKeyFile(path string) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temp.Name())
-	if err := finish(temp, keyFileHeader+newMasterLine()); err != nil {
+	if err := writeAndSync(temp, keyFileHeader+newMasterLine()); err != nil {
 		return err
 	}
-	// The file appears whole or not at all; a link, unlike a rename, does not
-	// replace the keys of another process.
+	// The file appears atomically. A link, unlike a rename, does not replace the keys
+	// of another process.
 	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncFolder(path)
 }
 
-// rotateKeyFile adds a key before the others. The new file is its own lock: it
-// can be made by one process at a time, which reads the old one only then, and
-// ceases to be by replacing it. So no key is ever lost.
+// rotateKeyFile adds a key in front of the others. The new file doubles as a lock: only
+// one process can create it, reads the old file while holding it, and releases it by
+// renaming it over the old file. So no key is lost.
 func rotateKeyFile(path string) ([]masterKey, error) {
-	path, err := filepath.EvalSymlinks(path) // or the link would be replaced
+	path, err := filepath.EvalSymlinks(path) // otherwise the rename replaces the link
 	if err != nil {
 		return nil, err
 	}
 	next, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, keyFileMode)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("another process is about to, or was interrupted: try again; if %s.new stays, delete it: %w", path, err)
+		return nil, fmt.Errorf("another process is rotating the file or was interrupted: try again; if %s.new remains, delete it: %w", path, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	text, err := writeNext(path, next)
+	text, err := writeRotated(path, next)
 	if err == nil {
 		err = os.Rename(next.Name(), path)
 	}
@@ -192,17 +190,17 @@ func rotateKeyFile(path string) ([]masterKey, error) {
 		os.Remove(next.Name())
 		return nil, err
 	}
-	// Nothing may be sealed with a key that a crash could still undo. From the
-	// rename on a file of next's name is another process's.
+	// Sync before the new key seals anything: a crash must not undo the rename. After
+	// the rename a file at next's path belongs to another process.
 	if err := syncFolder(path); err != nil {
 		return nil, err
 	}
 	return parseMasterKeys([]byte(text))
 }
 
-// writeNext writes what is in the file, if it can be read, and a new key to
-// next, closes that, and returns what it wrote.
-func writeNext(path string, next *os.File) (string, error) {
+// writeRotated writes the contents of the file and a new key to next, closes next, and
+// returns the text.
+func writeRotated(path string, next *os.File) (string, error) {
 	old, err := readKeyFile(path)
 	if err == nil {
 		_, err = parseMasterKeys(old)
@@ -210,12 +208,12 @@ func writeNext(path string, next *os.File) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, next.Close())
 	}
-	text := prepend(newMasterLine(), string(old))
-	return text, finish(next, text)
+	text := insertLine(newMasterLine(), string(old))
+	return text, writeAndSync(next, text)
 }
 
-// prepend puts a line before the first one that is no comment.
-func prepend(line, text string) string {
+// insertLine inserts a line before the first one that is not a comment.
+func insertLine(line, text string) string {
 	var head strings.Builder
 	for rest := range strings.Lines(text) {
 		if !isComment(rest) {
@@ -226,8 +224,8 @@ func prepend(line, text string) string {
 	return head.String() + line + text[head.Len():]
 }
 
-// finish writes a file, and closes it when it is on the disk.
-func finish(file *os.File, text string) error {
+// writeAndSync writes, syncs and closes a file.
+func writeAndSync(file *os.File, text string) error {
 	_, err := file.WriteString(text)
 	if err == nil {
 		err = file.Sync()
@@ -235,7 +233,7 @@ func finish(file *os.File, text string) error {
 	return errors.Join(err, file.Close())
 }
 
-// syncFolder brings the entry of a file in its folder to the disk.
+// syncFolder syncs the folder of a file, and with it the file's directory entry.
 func syncFolder(path string) error {
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
-// masterLine is a line of a key file.
+// masterLine returns a line of a key file.
 func masterLine(id string, fill byte) string {
 	return id + " " + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(fill), 32))) + "\n"
 }
@@ -42,7 +42,8 @@ func mustOpen(t *testing.T, keys *envelope.KeyFile, sealed item) {
 	}
 }
 
-func TestKeyFileIsMade(t *testing.T) {
+func TestKeyFileIsCreated(t *testing.T) {
+	t.Parallel()
 	keys, path := newKeyFile(t)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode() != 0o600 {
@@ -53,37 +54,39 @@ func TestKeyFileIsMade(t *testing.T) {
 	onlyFile(t, path)
 }
 
-// onlyFile checks that nothing was left beside the key file.
+// onlyFile checks that the folder contains only the key file.
 func onlyFile(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(strings.TrimSuffix(path, "/keys"))
 	if err != nil || len(entries) != 1 {
-		t.Errorf("%v, %v; want the key file alone", entries, err)
+		t.Errorf("%v, %v; want only the key file", entries, err)
 	}
 }
 
 func TestKeyFileFormat(t *testing.T) {
+	t.Parallel()
 	old := writeKeyFile(t, masterLine("old", 'o'))
 	sealed := seal(t, openKeyFile(t, old), str("x"))
 	both := writeKeyFile(t, "# a comment\n\n  \t\n"+masterLine("new-1_A", 'n')+"# another\r\n"+strings.TrimSuffix(masterLine(" old", 'o'), "\n")+" ")
 	mustOpen(t, openKeyFile(t, both), sealed)
-	// The first one seals.
+	// The first key seals.
 	byFirst := seal(t, openKeyFile(t, both), str("y"))
 	mustOpen(t, openKeyFile(t, writeKeyFile(t, masterLine("new-1_A", 'n'))), byFirst)
 }
 
-func TestBadKeyFiles(t *testing.T) {
+func TestInvalidKeyFiles(t *testing.T) {
+	t.Parallel()
 	for about, test := range map[string]struct{ text, want string }{
-		"empty":                {"", "no key in it"},
-		"comments only":        {"# x\n", "no key in it"},
+		"empty":                {"", "no key in the file"},
+		"comments only":        {"# x\n", "no key in the file"},
 		"no key":               {"# x\nid\n", "line 2: expected an id"},
-		"three words":          {masterLine("a", 'a') + "b c d\n", "line 2: expected an id"},
-		"an id of a path":      {masterLine("a/b", 'a'), "line 1: expected an id"},
-		"an endless id":        {masterLine(strings.Repeat("a", 65), 'a'), "line 1: expected an id"},
-		"no base64":            {"a " + strings.Repeat("!", 44) + "\n", "line 1: the key a is not 32 bytes"},
-		"a short key":          {"a c2hvcnQ=\n", "line 1: the key a is not 32 bytes"},
-		"an id twice":          {masterLine("a", 'a') + "#\n" + masterLine("a", 'b'), "line 3: the id is that of line 1 too"},
-		"an endless line":      {strings.Repeat("x", 70_000), "too long"},
+		"three fields":         {masterLine("a", 'a') + "b c d\n", "line 2: expected an id"},
+		"an id with a slash":   {masterLine("a/b", 'a'), "line 1: expected an id"},
+		"a long id":            {masterLine(strings.Repeat("a", 65), 'a'), "line 1: expected an id"},
+		"invalid base64":       {"a " + strings.Repeat("!", 44) + "\n", "line 1: key a is not 32 bytes"},
+		"a short key":          {"a c2hvcnQ=\n", "line 1: key a is not 32 bytes"},
+		"a duplicate id":       {masterLine("a", 'a') + "#\n" + masterLine("a", 'b'), "line 3: same id as line 1"},
+		"a long line":          {strings.Repeat("x", 70_000), "too long"},
 		"more than a megabyte": {strings.Repeat("#\n", 1<<19+1), "at most 1048576"},
 	} {
 		_, err := envelope.OpenKeyFile(writeKeyFile(t, test.text))
@@ -91,12 +94,13 @@ func TestBadKeyFiles(t *testing.T) {
 			t.Errorf("%s: %v; want …%s…", about, err, test.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "c2hvcnQ") {
-			t.Errorf("%s: the error shows the key: %v", about, err)
+			t.Errorf("%s: the error reveals the key: %v", about, err)
 		}
 	}
 }
 
-func TestKeyFileOfOthers(t *testing.T) {
+func TestKeyFileMode(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []os.FileMode{0o604, 0o640, 0o660, 0o666, 0o601} {
 		path := writeKeyFile(t, masterLine("a", 'a'))
 		if err := os.Chmod(path, mode); err != nil {
@@ -104,10 +108,10 @@ func TestKeyFileOfOthers(t *testing.T) {
 		}
 		_, err := envelope.OpenKeyFile(path)
 		if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
-			t.Errorf("%v: %v; want an error that says chmod", mode, err)
+			t.Errorf("%v: %v; want an error with the chmod command", mode, err)
 		}
 	}
-	if _, err := envelope.OpenKeyFile(t.TempDir()); err == nil || !strings.Contains(err.Error(), "it is no file") {
+	if _, err := envelope.OpenKeyFile(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a folder: %v", err)
 	}
 	if _, err := envelope.OpenKeyFile(t.TempDir() + "/none/keys"); !errors.Is(err, os.ErrNotExist) {
@@ -116,7 +120,8 @@ func TestKeyFileOfOthers(t *testing.T) {
 }
 
 func TestRotate(t *testing.T) {
-	const comment = "# who wants them: me\n"
+	t.Parallel()
+	const comment = "# owner: me\n"
 	path := writeKeyFile(t, comment+masterLine("first", '1')+"# the end\n")
 	keys, other := openKeyFile(t, path), openKeyFile(t, path)
 	byFirst := seal(t, keys, str("x"))
@@ -127,7 +132,7 @@ func TestRotate(t *testing.T) {
 	mustOpen(t, keys, byFirst)
 	mustOpen(t, keys, bySecond)
 	mustOpen(t, openKeyFile(t, path), byFirst)
-	mustOpen(t, other, bySecond) // which was open before, and looks again
+	mustOpen(t, other, bySecond) // opened before the rotation; it reads the file again
 
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -135,41 +140,44 @@ func TestRotate(t *testing.T) {
 	}
 	lines := strings.SplitAfter(string(text), "\n")
 	if len(lines) != 5 || lines[0] != comment || lines[2] != masterLine("first", '1') || lines[3] != "# the end\n" {
-		t.Errorf("the file is\n%s\nwant the new key between the comment and the first one", text)
+		t.Errorf("the file is\n%s\nwant the new key between the comment and the first key", text)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v; want mode 0600", info, err)
 	}
 	onlyFile(t, path)
-	// The second one seals, in other processes too by now.
+	// By now the second key also seals in other processes.
 	withoutFirst := writeKeyFile(t, lines[1])
 	mustOpen(t, openKeyFile(t, withoutFirst), bySecond)
 	mustOpen(t, openKeyFile(t, withoutFirst), seal(t, other, str("z")))
 }
 
 func TestUnknownMasterKey(t *testing.T) {
+	t.Parallel()
 	sealed := seal(t, openKeyFile(t, writeKeyFile(t, masterLine("lost", '1'))), str("x"))
 	path := writeKeyFile(t, masterLine("another", '1'))
 	err := envelope.Open(t.Context(), openKeyFile(t, path), home(), sealed, "secret")
-	if !errors.Is(err, envelope.ErrUnknownKey) || !strings.Contains(err.Error(), "sealed by the key lost, which is not in "+path) {
-		t.Errorf("%v; want ErrUnknownKey that names key and file", err)
+	if !errors.Is(err, envelope.ErrUnknownKey) || !strings.Contains(err.Error(), "sealed by key lost, which is not in "+path) {
+		t.Errorf("%v; want ErrUnknownKey with the names of key and file", err)
 	}
 	keys := openKeyFile(t, path)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := envelope.Open(t.Context(), keys, home(), sealed, "secret"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without a file to look in: %v; want ErrNotExist", err)
+		t.Errorf("without a file: %v; want ErrNotExist", err)
 	}
-	// The same id on another key.
+	// Another key with the same id.
 	forged := openKeyFile(t, writeKeyFile(t, masterLine("lost", '2')))
 	if err := envelope.Open(t.Context(), forged, home(), sealed, "secret"); !errors.Is(err, envelope.ErrTampered) {
-		t.Errorf("another key of that id: %v; want ErrTampered", err)
+		t.Errorf("another key with the same id: %v; want ErrTampered", err)
 	}
 }
 
-// A rotation that was interrupted is reported, and changes nothing.
-func TestRotateWhileAnotherDoes(t *testing.T) {
+// TestRotateWhileLocked: Rotate fails and changes nothing while another process rotates,
+// or after an interrupted rotation.
+func TestRotateWhileLocked(t *testing.T) {
+	t.Parallel()
 	keys, path := newKeyFile(t)
 	before, err := os.ReadFile(path)
 	if err != nil {
@@ -178,26 +186,27 @@ func TestRotateWhileAnotherDoes(t *testing.T) {
 	if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := keys.Rotate(); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), path+".new stays, delete it") {
-		t.Errorf("%v; want an error that says what to delete", err)
+	if err := keys.Rotate(); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), path+".new remains, delete it") {
+		t.Errorf("%v; want an error with the file to delete", err)
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
-		t.Errorf("the file was changed: %s, %v", after, err)
+		t.Errorf("the file changed: %s, %v", after, err)
 	}
 	if _, err := os.Stat(path + ".new"); err != nil {
-		t.Errorf("the other's file: %v", err)
+		t.Errorf("the lock file of the other process: %v", err)
 	}
 }
 
-// What is wrong with the file is not made worse, nor is it in the way later.
-func TestRotateBadFile(t *testing.T) {
+// TestRotateInvalidFile: Rotate leaves an invalid file unchanged and releases its lock.
+func TestRotateInvalidFile(t *testing.T) {
+	t.Parallel()
 	path := writeKeyFile(t, masterLine("a", 'a'))
 	keys := openKeyFile(t, path)
 	if err := os.WriteFile(path, []byte("damaged\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := keys.Rotate(); err == nil || !strings.Contains(err.Error(), "line 1") {
-		t.Errorf("%v; want an error of line 1", err)
+		t.Errorf("%v; want an error about line 1", err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "damaged\n" {
 		t.Errorf("the file is %q, %v", text, err)
@@ -205,7 +214,8 @@ func TestRotateBadFile(t *testing.T) {
 	onlyFile(t, path)
 }
 
-func TestRotateThroughLink(t *testing.T) {
+func TestRotateThroughSymlink(t *testing.T) {
+	t.Parallel()
 	path, link := writeKeyFile(t, masterLine("a", 'a')), t.TempDir()+"/link"
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
@@ -217,9 +227,10 @@ func TestRotateThroughLink(t *testing.T) {
 	mustOpen(t, openKeyFile(t, path), seal(t, keys, str("x")))
 }
 
-// Processes that open a file at the same time agree on its key, and a key that
-// has sealed something is never lost, however many rotate at once.
+// TestConcurrentProcesses: processes that create the file concurrently use the same key,
+// and concurrent rotations lose no key.
 func TestConcurrentProcesses(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir() + "/keys"
 	var wg sync.WaitGroup
 	var mu sync.Mutex

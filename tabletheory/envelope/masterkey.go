@@ -12,25 +12,25 @@ import (
 	"strings"
 )
 
-// maxIDSize is how long the id of a master key may be, in bytes.
+// maxIDSize is the maximum length of a master key's id, in bytes.
 const maxIDSize = 64
 
 // masterKey is a key of a [KeyFile].
 type masterKey struct {
 	id   string
-	aead cipher.AEAD // makes its own nonces, which come first
+	aead cipher.AEAD // generates its nonces and prepends them
 }
 
-// newMasterLine returns a new master key as a line of a file.
+// newMasterLine returns a new master key as a line of a key file.
 func newMasterLine() string {
-	key := make([]byte, keySize)
+	key := make([]byte, dataKeySize)
 	rand.Read(key)
 	defer clear(key)
 	return rand.Text() + " " + base64.StdEncoding.EncodeToString(key) + "\n"
 }
 
-// parseMasterKeys reads the lines of a file. Errors name the line, but say
-// nothing of what stands there: it may be a key.
+// parseMasterKeys parses a key file. Errors give the line number but do not quote the
+// line, which may contain a key.
 func parseMasterKeys(text []byte) ([]masterKey, error) {
 	var keys []masterKey
 	seen := map[string]int{}
@@ -44,7 +44,7 @@ func parseMasterKeys(text []byte) ([]masterKey, error) {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if seen[key.id] != 0 {
-			return nil, fmt.Errorf("line %d: the id is that of line %d too: every key has its own", number, seen[key.id])
+			return nil, fmt.Errorf("line %d: same id as line %d: every key needs its own id", number, seen[key.id])
 		}
 		seen[key.id] = number
 		keys = append(keys, key)
@@ -53,7 +53,7 @@ func parseMasterKeys(text []byte) ([]masterKey, error) {
 		return nil, err
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("there is no key in it: restore the file, or, if nothing was encrypted with it, delete it to have a new one made")
+		return nil, errors.New("no key in the file: restore it from a backup, or, if nothing was encrypted with it, delete it to create a new one")
 	}
 	return keys, nil
 }
@@ -66,12 +66,12 @@ func isComment(line string) bool {
 func parseMasterLine(line string) (masterKey, error) {
 	fields := strings.Fields(line)
 	if len(fields) != 2 || !isID(fields[0]) {
-		return masterKey{}, fmt.Errorf("expected an id (1 to %d letters, digits, - and _), a space, and a key of %d bytes in base64", maxIDSize, keySize)
+		return masterKey{}, fmt.Errorf("expected an id (1 to %d letters, digits, - and _), a space, and a key of %d bytes in base64", maxIDSize, dataKeySize)
 	}
 	key, err := base64.StdEncoding.Strict().DecodeString(fields[1])
 	defer clear(key)
-	if err != nil || len(key) != keySize {
-		return masterKey{}, fmt.Errorf("the key %s is not %d bytes in base64: restore the line", fields[0], keySize)
+	if err != nil || len(key) != dataKeySize {
+		return masterKey{}, fmt.Errorf("key %s is not %d bytes in base64: restore the line from a backup", fields[0], dataKeySize)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -92,24 +92,24 @@ func (k masterKey) seal(plain []byte) []byte {
 	return k.aead.Seal(header, nil, plain, header)
 }
 
-// open opens what follows the header of a sealed data key.
+// open opens the part of a sealed data key after its header.
 func (k masterKey) open(header, sealed []byte) ([]byte, error) {
 	plain, err := k.aead.Open(nil, nil, sealed, header)
 	if err != nil {
-		return nil, fmt.Errorf("its data key: %w", ErrTampered)
+		return nil, fmt.Errorf("data key: %w", ErrTampered)
 	}
 	return plain, nil
 }
 
-// splitSealed returns the header, the id in it, and the rest of a sealed data
-// key.
+// splitSealed splits a sealed data key into its header, the id in the header, and the
+// rest.
 func splitSealed(sealed []byte) (header []byte, id string, rest []byte, err error) {
-	if len(sealed) < 1 || len(sealed) != 1+int(sealed[0])+nonceSize+keySize+tagSize {
-		return nil, "", nil, fmt.Errorf("%w: its data key was not sealed by a key file", ErrMalformed)
+	if len(sealed) < 1 || len(sealed) != 1+int(sealed[0])+nonceSize+dataKeySize+tagSize {
+		return nil, "", nil, fmt.Errorf("%w: the data key was not sealed by a key file", ErrMalformed)
 	}
 	header, rest = sealed[:1+sealed[0]], sealed[1+sealed[0]:]
 	if id = string(header[1:]); !isID(id) {
-		return nil, "", nil, fmt.Errorf("%w: its data key was not sealed by a key file", ErrMalformed)
+		return nil, "", nil, fmt.Errorf("%w: the data key was not sealed by a key file", ErrMalformed)
 	}
 	return header, id, rest, nil
 }

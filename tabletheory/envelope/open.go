@@ -10,12 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Open decrypts, in place, those attributes of the names that are there, of an
-// item that is stored at place. A data key that several of them share is opened
-// once. After an error the attributes are as before; it is one of this package's
-// or of the provider's, and names the place.
-func Open(ctx context.Context, keys KeyProvider, place Place, attributes map[string]types.AttributeValue, names ...string) error {
-	o := opener{ctx: ctx, keys: keys, place: place, opened: map[string]cipher.AEAD{}}
+// Open decrypts the named attributes in place, for an item stored at location. Absent
+// attributes are skipped. A data key that several attributes share is opened once.
+// After an error attributes is unchanged. The error wraps one of this package's errors
+// or the provider's, and names the location.
+func Open(ctx context.Context, keys KeyProvider, location Location, attributes map[string]types.AttributeValue, names ...string) error {
+	o := opener{ctx: ctx, keys: keys, location: location, opened: map[string]cipher.AEAD{}}
 	values := make(map[string]types.AttributeValue, len(names))
 	for _, name := range names {
 		v, ok := attributes[name]
@@ -24,7 +24,7 @@ func Open(ctx context.Context, keys KeyProvider, place Place, attributes map[str
 		}
 		value, err := o.open(name, v)
 		if err != nil {
-			return fmt.Errorf("envelope: decrypt %s: %w", place.of(name), err)
+			return fmt.Errorf("envelope: decrypt %s: %w", location.describe(name), err)
 		}
 		values[name] = value
 	}
@@ -34,10 +34,10 @@ func Open(ctx context.Context, keys KeyProvider, place Place, attributes map[str
 
 // opener opens the attributes of one item.
 type opener struct {
-	ctx    context.Context
-	keys   KeyProvider
-	place  Place
-	opened map[string]cipher.AEAD // by the sealed data key
+	ctx      context.Context
+	keys     KeyProvider
+	location Location
+	opened   map[string]cipher.AEAD // data keys by their sealed form
 }
 
 func (o *opener) open(name string, v types.AttributeValue) (types.AttributeValue, error) {
@@ -45,7 +45,7 @@ func (o *opener) open(name string, v types.AttributeValue) (types.AttributeValue
 	if err != nil {
 		return nil, err
 	}
-	ad, err := o.place.additionalData(name)
+	ad, err := o.location.additionalData(name)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (o *opener) open(name string, v types.AttributeValue) (types.AttributeValue
 	defer clear(text)
 	value, err := parseValue(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: what was encrypted is no value of DynamoDB's: %w", ErrMalformed, err)
+		return nil, fmt.Errorf("%w: the plaintext is not a DynamoDB value: %w", ErrMalformed, err)
 	}
 	return value, nil
 }
@@ -74,7 +74,7 @@ func (o *opener) dataKey(edk []byte) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKeySize(plain); err != nil {
+	if err := checkDataKeySize(plain); err != nil {
 		return nil, err
 	}
 	block, err := aes.NewCipher(plain)

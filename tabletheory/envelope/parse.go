@@ -12,8 +12,8 @@ import (
 	"github.com/go-faster/jx"
 )
 
-// parseValue reads the JSON of a value. It is that of whoever has the data key,
-// in any language, and still it is bounded and checked like any input.
+// parseValue parses the JSON of a value. It is authenticated, but may have been written
+// by another implementation, so it is bounded and validated like any input.
 func parseValue(text []byte) (types.AttributeValue, error) {
 	if !utf8.Valid(text) {
 		return nil, errText
@@ -24,14 +24,14 @@ func parseValue(text []byte) (types.AttributeValue, error) {
 		return nil, err
 	}
 	if err := p.json.Skip(); err != io.EOF {
-		return nil, errors.New("there is more behind the value")
+		return nil, errors.New("trailing data after the value")
 	}
 	return v, nil
 }
 
 type parser struct{ json *jx.Decoder }
 
-// value reads an object with one member, whose name is the type.
+// value parses an object with one member, whose name is the type.
 func (p parser) value(depth int) (types.AttributeValue, error) {
 	if depth > maxDepth {
 		return nil, errTooDeep
@@ -41,14 +41,14 @@ func (p parser) value(depth int) (types.AttributeValue, error) {
 		return nil, err
 	}
 	if !members.Next() {
-		return nil, cmp.Or(members.Err(), errors.New("a value has no type"))
+		return nil, cmp.Or(members.Err(), errors.New("value without a type"))
 	}
 	v, err := p.member(string(members.Key()), depth)
 	if err != nil {
 		return nil, err
 	}
 	if members.Next() {
-		return nil, errors.New("a value has two types")
+		return nil, errors.New("value with two types")
 	}
 	return v, members.Err()
 }
@@ -89,7 +89,7 @@ func (p parser) member(kind string, depth int) (types.AttributeValue, error) {
 		members, err := p.members(depth)
 		return &types.AttributeValueMemberM{Value: members}, err
 	}
-	return nil, fmt.Errorf("there is no type %q", kind)
+	return nil, fmt.Errorf("unknown type %q", kind)
 }
 
 func (p parser) number() (string, error) {
@@ -136,7 +136,7 @@ func (p parser) members(depth int) (map[string]types.AttributeValue, error) {
 	members := map[string]types.AttributeValue{}
 	err := p.json.Obj(func(_ *jx.Decoder, name string) error {
 		if _, twice := members[name]; twice {
-			return fmt.Errorf("a map has the member %q twice", name)
+			return fmt.Errorf("duplicate map member %q", name)
 		}
 		v, err := p.value(depth + 1)
 		members[name] = v

@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	version    = 1    // of the format
-	keySize    = 32   // of a data key, in bytes
-	nonceSize  = 12   // of AES-GCM, in bytes
-	tagSize    = 16   // of AES-GCM, in bytes
-	maxEDKSize = 6144 // of a sealed data key, in bytes: the most that KMS takes
+	version     = 1    // format version
+	dataKeySize = 32   // of a data key, in bytes
+	nonceSize   = 12   // of AES-GCM, in bytes
+	tagSize     = 16   // of AES-GCM, in bytes
+	maxEDKSize  = 6144 // of a sealed data key, in bytes: KMS's limit
 )
 
-// stored is an encrypted attribute as the table has it.
+// stored is an encrypted attribute as stored in the table.
 type stored struct {
 	edk, nonce, ct []byte
 }
 
-// attribute returns the map that is stored.
+// attribute returns the stored map.
 func (s stored) attribute() types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{
 		"v":     &types.AttributeValueMemberN{Value: fmt.Sprint(version)},
@@ -29,12 +29,12 @@ func (s stored) attribute() types.AttributeValue {
 	}}
 }
 
-// readStored takes a map apart. A map with a member edk is meant to be an
-// encrypted attribute; anything else is a value in plain.
+// readStored parses an encrypted attribute. A value that is not a map with a member edk
+// is ErrNotEncrypted.
 func readStored(v types.AttributeValue) (stored, error) {
 	m, ok := v.(*types.AttributeValueMemberM)
 	if !ok || m.Value["edk"] == nil {
-		return stored{}, fmt.Errorf("%w: read it by a model without the tag encrypted, and write it by one with it", ErrNotEncrypted)
+		return stored{}, fmt.Errorf("%w: to encrypt it, read it with a model without the tag encrypted and write it with this one", ErrNotEncrypted)
 	}
 	if err := checkVersion(m.Value["v"]); err != nil {
 		return stored{}, err
@@ -51,29 +51,29 @@ func readStored(v types.AttributeValue) (stored, error) {
 	} {
 		b, ok := m.Value[member.name].(*types.AttributeValueMemberB)
 		if !ok {
-			return stored{}, fmt.Errorf("%w: its member %s is not binary", ErrMalformed, member.name)
+			return stored{}, fmt.Errorf("%w: member %s is not binary", ErrMalformed, member.name)
 		}
 		if size := len(b.Value); size < member.min || size > member.max {
-			return stored{}, fmt.Errorf("%w: its member %s has %d bytes: expected %d to %d", ErrMalformed, member.name, size, member.min, member.max)
+			return stored{}, fmt.Errorf("%w: member %s has %d bytes: expected %d to %d", ErrMalformed, member.name, size, member.min, member.max)
 		}
 		*member.bytes = b.Value
 	}
 	if len(m.Value) != 4 {
-		return stored{}, fmt.Errorf("%w: it has %d members: expected v, edk, nonce and ct", ErrMalformed, len(m.Value))
+		return stored{}, fmt.Errorf("%w: %d members: expected v, edk, nonce and ct", ErrMalformed, len(m.Value))
 	}
 	return s, nil
 }
 
-// maxCiphertext is what DynamoDB has room for, in bytes: a whole item.
+// maxCiphertext is the maximum size of an item in DynamoDB, in bytes.
 const maxCiphertext = 400 << 10
 
 func checkVersion(v types.AttributeValue) error {
 	n, ok := v.(*types.AttributeValueMemberN)
 	if !ok {
-		return fmt.Errorf("%w: its member v is not a number", ErrMalformed)
+		return fmt.Errorf("%w: member v is not a number", ErrMalformed)
 	}
 	if found, err := canonicalNumber(n.Value); err != nil || found != fmt.Sprint(version) {
-		return fmt.Errorf("%w: it is of version %.20s, and this program knows version %d: update the program", ErrMalformed, n.Value, version)
+		return fmt.Errorf("%w: format version %.20s, this program supports version %d: update the program", ErrMalformed, n.Value, version)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A vector is one that testdata/vectors.mjs has computed.
+// vector is a test vector from testdata/vectors.mjs.
 type vector struct {
 	About string
 	Table string
@@ -30,9 +30,10 @@ type vector struct {
 	Stored         json.RawMessage
 }
 
-// Another program's envelopes are read, and what it authenticates and encrypts
-// is, byte for byte, what this one does.
+// TestVectors: envelopes of another implementation can be opened, and its additional data
+// and plaintexts are identical, byte for byte.
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("testdata/vectors.json")
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +51,8 @@ func TestVectors(t *testing.T) {
 }
 
 func (v vector) test(t *testing.T) {
-	value, place := parsed(t, v.Value), v.place(t)
-	ad, err := place.additionalData(v.Attribute)
+	value, location := parsed(t, v.Value), v.location(t)
+	ad, err := location.additionalData(v.Attribute)
 	if got := hex.EncodeToString(ad); err != nil || got != v.AdditionalData {
 		t.Errorf("additional data %s, %v; want %s", got, err, v.AdditionalData)
 	}
@@ -64,7 +65,7 @@ func (v vector) test(t *testing.T) {
 		t.Fatal(err)
 	}
 	item := map[string]types.AttributeValue{v.Attribute: parsed(t, v.Stored)}
-	if err := Open(t.Context(), onlyKey(key), place, item, v.Attribute); err != nil {
+	if err := Open(t.Context(), onlyKey(key), location, item, v.Attribute); err != nil {
 		t.Fatal(err)
 	}
 	again, err := appendValue(nil, item[v.Attribute], 1)
@@ -73,14 +74,14 @@ func (v vector) test(t *testing.T) {
 	}
 }
 
-func (v vector) place(t *testing.T) Place {
+func (v vector) location(t *testing.T) Location {
 	t.Helper()
-	place := Place{Table: v.Table}
+	location := Location{Table: v.Table}
 	for _, key := range v.Key {
 		value := parsed(t, []byte(`{"`+key.Type+`":`+string(key.Value)+`}`))
-		place.Key = append(place.Key, KeyAttribute{Name: key.Name, Value: value})
+		location.Key = append(location.Key, KeyAttribute{Name: key.Name, Value: value})
 	}
-	return place
+	return location
 }
 
 func parsed(t *testing.T, text []byte) types.AttributeValue {
@@ -92,7 +93,7 @@ func parsed(t *testing.T, text []byte) types.AttributeValue {
 	return v
 }
 
-// onlyKey is a provider that opens everything as one key.
+// onlyKey is a provider that always returns the same data key.
 type onlyKey []byte
 
 func (k onlyKey) NewDataKey(context.Context) (plain, sealed []byte, err error) {
@@ -101,7 +102,7 @@ func (k onlyKey) NewDataKey(context.Context) (plain, sealed []byte, err error) {
 
 func (k onlyKey) OpenDataKey(context.Context, []byte) ([]byte, error) { return bytes.Clone(k), nil }
 
-// Whatever parses has a canonical form, and that is parsed to the same again.
+// FuzzParse: a value that parses has a canonical form, which parses to the same value.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"S":"x"}`, `{"N":"1.50"}`, `{"B":"AP8="}`, `{"NULL":true}`, `{"BOOL":false}`, `{"SS":["b","a"]}`,
@@ -116,7 +117,7 @@ func FuzzParse(f *testing.F) {
 		}
 		canonical, err := appendValue(nil, v, 1)
 		if err != nil {
-			t.Fatalf("%s parses, but has no canonical form: %v", text, err)
+			t.Fatalf("%s parses but has no canonical form: %v", text, err)
 		}
 		again, err := parseValue(canonical)
 		if err != nil {
@@ -131,20 +132,21 @@ func FuzzParse(f *testing.F) {
 			cmpopts.SortSlices(func(a, b []byte) bool { return bytes.Compare(a, b) < 0 }),
 		}
 		if diff := cmp.Diff(v, again, sets...); diff != "" {
-			t.Fatalf("%s is another value than %s: %s", canonical, text, diff)
+			t.Fatalf("%s and %s are different values: %s", canonical, text, diff)
 		}
 	})
 }
 
-// What another program has encrypted need not be a value.
-func TestEncryptedNonsense(t *testing.T) {
-	key := onlyKey(bytes.Repeat([]byte{1}, keySize))
-	place := Place{Table: "users", Key: []KeyAttribute{{Name: "pk", Value: &types.AttributeValueMemberS{Value: "x"}}}}
-	item, err := plaintexts{"secret": []byte(`{"X":1}`)}.encrypt(t.Context(), key, place)
+// TestInvalidPlaintextIsMalformed: opening an authentic but invalid plaintext fails.
+func TestInvalidPlaintextIsMalformed(t *testing.T) {
+	t.Parallel()
+	key := onlyKey(bytes.Repeat([]byte{1}, dataKeySize))
+	location := Location{Table: "users", Key: []KeyAttribute{{Name: "pk", Value: &types.AttributeValueMemberS{Value: "x"}}}}
+	item, err := plaintexts{"secret": []byte(`{"X":1}`)}.encrypt(t.Context(), key, location)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Open(t.Context(), key, place, item, "secret"); !errors.Is(err, ErrMalformed) {
+	if err := Open(t.Context(), key, location, item, "secret"); !errors.Is(err, ErrMalformed) {
 		t.Errorf("%v; want ErrMalformed", err)
 	}
 }

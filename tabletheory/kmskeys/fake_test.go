@@ -20,33 +20,33 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 )
 
-// fakeKMS speaks the protocol of AWS KMS (JSON 1.1) as far as envelopes need it.
-// A request that KMS would not understand fails the test. A sealed key is
-// opaque: random bytes that only this server knows the meaning of.
+// fakeKMS is an HTTP server for the part of the AWS KMS protocol (JSON 1.1) that
+// envelopes use. A request that KMS would not accept fails the test. A sealed key is
+// random bytes that only this server can resolve.
 type fakeKMS struct {
 	t testing.TB
 
-	mu      sync.Mutex
-	keys    map[string]string // key IDs, by ID and by alias
-	blobs   map[string]sealedKey
-	refuse  []refusal // the next answers
-	decrypt int       // how many Decrypts there were
+	mu       sync.Mutex
+	keys     map[string]string // key IDs, by ID and by alias
+	blobs    map[string]sealedKey
+	failures []failure // the next responses
+	decrypt  int       // number of Decrypt calls
 }
 
-// sealedKey is what a blob stands for.
+// sealedKey is the content of a blob.
 type sealedKey struct {
 	keyID   string
 	plain   []byte
 	context map[string]string
 }
 
-// refusal is an answer with an error.
-type refusal struct {
+// failure is an error response.
+type failure struct {
 	status        int
 	kind, message string
 }
 
-func (r refusal) Error() string { return r.kind }
+func (f failure) Error() string { return f.kind }
 
 func newFakeKMS(t testing.TB, ids ...string) (*fakeKMS, *kms.Client) {
 	t.Helper()
@@ -64,23 +64,23 @@ func newFakeKMS(t testing.TB, ids ...string) (*fakeKMS, *kms.Client) {
 }
 
 func (f *fakeKMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer, err := f.answer(r)
+	response, err := f.respond(r)
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	if err != nil {
-		refused, ok := err.(refusal)
+		failed, ok := err.(failure)
 		if !ok {
-			f.t.Errorf("a request that KMS would not understand: %v", err)
-			refused = refusal{400, "SerializationException", err.Error()}
+			f.t.Errorf("invalid request: %v", err)
+			failed = failure{400, "SerializationException", err.Error()}
 		}
-		w.WriteHeader(refused.status)
-		answer = map[string]string{"__type": refused.kind, "message": refused.message}
+		w.WriteHeader(failed.status)
+		response = map[string]string{"__type": failed.kind, "message": failed.message}
 	}
-	if err := json.NewEncoder(w).Encode(answer); err != nil {
+	if err := json.NewEncoder(w).Encode(response); err != nil {
 		f.t.Error(err)
 	}
 }
 
-func (f *fakeKMS) answer(r *http.Request) (any, error) {
+func (f *fakeKMS) respond(r *http.Request) (any, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -95,9 +95,9 @@ func (f *fakeKMS) answer(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(f.refuse) > 0 {
-		next := f.refuse[0]
-		f.refuse = f.refuse[1:]
+	if len(f.failures) > 0 {
+		next := f.failures[0]
+		f.failures = f.failures[1:]
 		return nil, next
 	}
 	switch target := r.Header.Get("X-Amz-Target"); target {
@@ -116,11 +116,11 @@ func (f *fakeKMS) generateDataKey(body []byte) (any, error) {
 		KeyId, KeySpec    string
 		EncryptionContext map[string]string
 	}
-	if err := strictly(body, &in); err != nil {
+	if err := decodeStrict(body, &in); err != nil {
 		return nil, err
 	}
 	if in.KeySpec != "AES_256" {
-		return nil, refusal{400, "ValidationException", "KeySpec"}
+		return nil, failure{400, "ValidationException", "KeySpec"}
 	}
 	id, err := f.key(in.KeyId)
 	if err != nil {
@@ -139,15 +139,15 @@ func (f *fakeKMS) open(body []byte) (any, error) {
 		KeyId             string
 		EncryptionContext map[string]string
 	}
-	if err := strictly(body, &in); err != nil {
+	if err := decodeStrict(body, &in); err != nil {
 		return nil, err
 	}
 	if len(in.CiphertextBlob) < 1 || len(in.CiphertextBlob) > 6144 {
-		return nil, refusal{400, "ValidationException", "CiphertextBlob"}
+		return nil, failure{400, "ValidationException", "CiphertextBlob"}
 	}
 	sealed, ok := f.blobs[string(in.CiphertextBlob)]
 	if !ok {
-		return nil, refusal{400, "InvalidCiphertextException", ""}
+		return nil, failure{400, "InvalidCiphertextException", ""}
 	}
 	if in.KeyId != "" {
 		id, err := f.key(in.KeyId)
@@ -155,11 +155,11 @@ func (f *fakeKMS) open(body []byte) (any, error) {
 			return nil, err
 		}
 		if id != sealed.keyID {
-			return nil, refusal{400, "IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation."}
+			return nil, failure{400, "IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation."}
 		}
 	}
 	if !maps.Equal(in.EncryptionContext, sealed.context) {
-		return nil, refusal{400, "InvalidCiphertextException", ""}
+		return nil, failure{400, "InvalidCiphertextException", ""}
 	}
 	return map[string]any{"Plaintext": sealed.plain, "KeyId": arn(sealed.keyID), "EncryptionAlgorithm": "SYMMETRIC_DEFAULT"}, nil
 }
@@ -167,26 +167,26 @@ func (f *fakeKMS) open(body []byte) (any, error) {
 // key resolves a key ID, an alias or the ARN of a key.
 func (f *fakeKMS) key(id string) (string, error) {
 	if id == "" {
-		return "", refusal{400, "ValidationException", "KeyId"}
+		return "", failure{400, "ValidationException", "KeyId"}
 	}
 	if found, ok := f.keys[strings.TrimPrefix(id, arn(""))]; ok {
 		return found, nil
 	}
-	return "", refusal{400, "NotFoundException", fmt.Sprintf("Key '%s' does not exist", arn(id))}
+	return "", failure{400, "NotFoundException", fmt.Sprintf("Key '%s' does not exist", arn(id))}
 }
 
-// pointAlias makes an alias stand for a key.
+// pointAlias points an alias to a key.
 func (f *fakeKMS) pointAlias(alias, id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.keys[alias] = id
 }
 
-// refuseNext makes the next requests fail.
-func (f *fakeKMS) refuseNext(refusals ...refusal) {
+// failNext makes the next requests fail.
+func (f *fakeKMS) failNext(failures ...failure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.refuse = refusals
+	f.failures = failures
 }
 
 func (f *fakeKMS) decrypts() int {
@@ -197,8 +197,8 @@ func (f *fakeKMS) decrypts() int {
 
 func arn(id string) string { return "arn:aws:kms:eu-central-1:123456789012:key/" + id }
 
-// strictly takes no member that it does not know.
-func strictly(body []byte, into any) error {
+// decodeStrict rejects unknown members.
+func decodeStrict(body []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	return d.Decode(into)

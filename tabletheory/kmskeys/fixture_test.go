@@ -12,12 +12,12 @@ type item = map[string]types.AttributeValue
 
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
-// home is the place that tests encrypt for.
-func home() envelope.Place {
-	return envelope.Place{Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: str("USER#1")}}}
+// home returns the location for which tests encrypt.
+func home() envelope.Location {
+	return envelope.Location{Table: "users", Key: []envelope.KeyAttribute{{Name: "pk", Value: str("USER#1")}}}
 }
 
-// seal returns an item whose attribute "secret" is the value, encrypted for home.
+// seal returns an item whose attribute "secret" is v, encrypted for home.
 func seal(t testing.TB, keys envelope.KeyProvider, v types.AttributeValue) item {
 	t.Helper()
 	sealed := item{"secret": v}
@@ -27,13 +27,13 @@ func seal(t testing.TB, keys envelope.KeyProvider, v types.AttributeValue) item 
 	return sealed
 }
 
-// dataKey is the sealed data key of an encrypted attribute, to look at or to
-// damage.
+// dataKey returns the sealed data key of an encrypted attribute. The caller may modify
+// it.
 func dataKey(t testing.TB, v types.AttributeValue) []byte {
 	t.Helper()
 	stored, ok := v.(*types.AttributeValueMemberM)
 	if !ok {
-		t.Fatalf("%T is no encrypted attribute", v)
+		t.Fatalf("%T is not an encrypted attribute", v)
 	}
 	edk, ok := stored.Value["edk"].(*types.AttributeValueMemberB)
 	if !ok {

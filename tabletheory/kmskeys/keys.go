@@ -1,5 +1,5 @@
-// Package kmskeys keeps the master keys of encrypted attributes in AWS KMS. It
-// is a package of its own so that only programs that use KMS carry its client.
+// Package kmskeys is a key provider for encrypted attributes whose master keys are in AWS
+// KMS. It is a separate package so that only programs that use KMS link its client.
 package kmskeys
 
 import (
@@ -13,45 +13,45 @@ import (
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
-// API is what [Keys] needs of AWS KMS. *kms.Client satisfies it.
+// API is the part of AWS KMS that [Keys] uses. *kms.Client implements it.
 type API interface {
 	GenerateDataKey(context.Context, *kms.GenerateDataKeyInput, ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error)
 	Decrypt(context.Context, *kms.DecryptInput, ...func(*kms.Options)) (*kms.DecryptOutput, error)
 }
 
-// Keys is a provider whose master keys are in AWS KMS. Every item that is written
-// costs one GenerateDataKey, and every item that is read one Decrypt for each
-// write that its encrypted attributes come from. It is safe for concurrent use.
+// Keys is a key provider with master keys in AWS KMS. Writing an item with encrypted
+// attributes costs one GenerateDataKey call. Reading an item costs one Decrypt call for
+// each different write that its encrypted attributes come from. It is safe for
+// concurrent use.
 type Keys struct {
 	api  API
-	keys []string // the current one first
+	keys []string // the current key first
 }
 
 var _ envelope.KeyProvider = (*Keys)(nil)
 
-// New returns a provider that seals with the symmetric KMS key keyID: a key
-// ID, a key ARN, an alias name (alias/…) or an alias ARN. It opens what that key
-// or one of the older ones has sealed, and nothing else: with any key accepted,
-// whoever writes to the table could have values opened that he has sealed with a
-// key of his own account.
+// New returns a provider that seals with the symmetric KMS key keyID: a key ID, a key
+// ARN, an alias name (alias/…) or an alias ARN. It opens only data keys that were sealed
+// by keyID or one of the previous keys. If any key were accepted, an attacker with write
+// access to the table could plant values sealed with a key of another account.
 //
-// KMS's own rotation of a key's material needs nothing here. Who goes over to
-// another key names the former one among older, by its key ID or ARN: an alias
-// that was pointed at the new key no longer stands for it. Callers need
-// kms:GenerateDataKey on the current key and kms:Decrypt on all of them; a
-// policy may demand the encryption context {"purpose": "tabletheory-envelope"}.
-func New(api API, keyID string, older ...string) *Keys {
-	return &Keys{api: api, keys: append([]string{keyID}, older...)}
+// KMS's automatic rotation of key material needs no change here. To switch to another
+// key, pass the old key as previous, by its key ID or ARN: an alias that now points to
+// the new key no longer identifies it. Callers need kms:GenerateDataKey on the current
+// key and kms:Decrypt on all keys. A policy may require the encryption context
+// {"purpose": "tabletheory-envelope"}.
+func New(api API, keyID string, previous ...string) *Keys {
+	return &Keys{api: api, keys: append([]string{keyID}, previous...)}
 }
 
-// encryptionContext is authenticated by KMS, and recorded in CloudTrail. It
-// keeps what others have sealed with the same key apart; to which item a data
-// key belongs is for the additional data of the attributes to say.
+// encryptionContext is authenticated by KMS and logged by CloudTrail. It separates these
+// data keys from other uses of the same key. It does not identify the item: the
+// additional data of the attributes does.
 func encryptionContext() map[string]string {
 	return map[string]string{"purpose": "tabletheory-envelope"}
 }
 
-// NewDataKey makes a data key by GenerateDataKey. Errors are KMS's own.
+// NewDataKey calls GenerateDataKey. Errors are KMS's own.
 func (k *Keys) NewDataKey(ctx context.Context) (plain, sealed []byte, err error) {
 	out, err := k.api.GenerateDataKey(ctx, &kms.GenerateDataKeyInput{
 		KeyId:             &k.keys[0],
@@ -59,14 +59,14 @@ func (k *Keys) NewDataKey(ctx context.Context) (plain, sealed []byte, err error)
 		EncryptionContext: encryptionContext(),
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("generate it with the KMS key %q: %w", k.keys[0], err)
+		return nil, nil, fmt.Errorf("generate data key with the KMS key %q: %w", k.keys[0], err)
 	}
 	return out.Plaintext, out.CiphertextBlob, nil
 }
 
-// OpenDataKey opens a data key by Decrypt, with one key after the other until
-// KMS says that it is the right one. What no key has sealed is
-// [envelope.ErrUnknownKey], what was changed [envelope.ErrTampered]; other errors are KMS's own.
+// OpenDataKey calls Decrypt with one key after another until KMS accepts one. The error
+// is [envelope.ErrUnknownKey] if no key sealed the data key, [envelope.ErrTampered] if it
+// was modified, or KMS's own.
 func (k *Keys) OpenDataKey(ctx context.Context, sealed []byte) ([]byte, error) {
 	for _, key := range k.keys {
 		out, err := k.api.Decrypt(ctx, &kms.DecryptInput{
@@ -80,10 +80,10 @@ func (k *Keys) OpenDataKey(ctx context.Context, sealed []byte) ([]byte, error) {
 		if _, other := errors.AsType[*types.IncorrectKeyException](err); other {
 			continue
 		}
-		if _, changed := errors.AsType[*types.InvalidCiphertextException](err); changed {
-			return nil, fmt.Errorf("its data key: %w: %w", envelope.ErrTampered, err)
+		if _, modified := errors.AsType[*types.InvalidCiphertextException](err); modified {
+			return nil, fmt.Errorf("data key: %w: %w", envelope.ErrTampered, err)
 		}
-		return nil, fmt.Errorf("open its data key with the KMS key %q: %w", key, err)
+		return nil, fmt.Errorf("decrypt data key with the KMS key %q: %w", key, err)
 	}
-	return nil, fmt.Errorf("its data key: %w: it was sealed by none of the KMS keys %q: give New the former key's ID among the older ones", envelope.ErrUnknownKey, k.keys)
+	return nil, fmt.Errorf("data key: %w: not sealed by any of the KMS keys %q: pass the ID of the previous key to kmskeys.New", envelope.ErrUnknownKey, k.keys)
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/facetheory/isr/tabletheory/kmskeys"
 )
 
-func TestKeys(t *testing.T) {
+func TestSealAndOpen(t *testing.T) {
+	t.Parallel()
 	fake, client := newFakeKMS(t, "key-1")
 	for _, id := range []string{"key-1", arn("key-1")} {
 		keys := kmskeys.New(client, id)
 		sealed := seal(t, keys, str("x"))
 		if edk := dataKey(t, sealed["secret"]); len(edk) != 184 {
-			t.Errorf("edk has %d bytes; want KMS's own 184", len(edk))
+			t.Errorf("edk has %d bytes; want 184, as from KMS", len(edk))
 		}
 		if err := envelope.Open(t.Context(), keys, home(), sealed, "secret"); err != nil {
 			t.Error(err)
@@ -31,17 +32,18 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// After a change of the key, what the former one has sealed can be opened by who
-// names it; an alias stands for the new one.
-func TestOlderKeys(t *testing.T) {
+// TestPreviousKeys: after an alias is pointed to another key, attributes sealed by the
+// previous key can be opened only if its ID is passed to New.
+func TestPreviousKeys(t *testing.T) {
+	t.Parallel()
 	fake, client := newFakeKMS(t, "key-1", "key-2")
 	fake.pointAlias("alias/app", "key-1")
 	former := seal(t, kmskeys.New(client, "alias/app"), str("x"))
 	fake.pointAlias("alias/app", "key-2")
 
 	err := envelope.Open(t.Context(), kmskeys.New(client, "alias/app"), home(), item{"secret": former["secret"]}, "secret")
-	if !errors.Is(err, envelope.ErrUnknownKey) || !strings.Contains(err.Error(), "give New the former key's ID") {
-		t.Errorf("%v; want ErrUnknownKey that says what to do", err)
+	if !errors.Is(err, envelope.ErrUnknownKey) || !strings.Contains(err.Error(), "pass the ID of the previous key to kmskeys.New") {
+		t.Errorf("%v; want ErrUnknownKey with advice", err)
 	}
 	both := kmskeys.New(client, "alias/app", "key-1")
 	current := seal(t, both, str("y"))
@@ -51,12 +53,14 @@ func TestOlderKeys(t *testing.T) {
 		}
 	}
 	if err := envelope.Open(t.Context(), kmskeys.New(client, "key-2"), home(), current, "secret"); err != nil {
-		t.Errorf("the current key seals: %v", err)
+		t.Errorf("sealed by the current key: %v", err)
 	}
 }
 
-// A key of somebody else's is not taken, even if it could be used.
+// TestForeignKey: data keys sealed by a key that was not passed to New are rejected, even
+// if KMS would decrypt them.
 func TestForeignKey(t *testing.T) {
+	t.Parallel()
 	_, client := newFakeKMS(t, "ours", "theirs")
 	forged := seal(t, kmskeys.New(client, "theirs"), str("x"))
 	err := envelope.Open(t.Context(), kmskeys.New(client, "ours"), home(), forged, "secret")
@@ -65,8 +69,10 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// What was sealed with the same key for another purpose is not taken either.
+// TestEncryptionContext: data keys sealed by the same key with another encryption context
+// are rejected.
 func TestEncryptionContext(t *testing.T) {
+	t.Parallel()
 	_, client := newFakeKMS(t, "key-1")
 	out, err := client.GenerateDataKey(t.Context(), &kms.GenerateDataKeyInput{
 		KeyId: aws.String("key-1"), KeySpec: types.DataKeySpecAes256, EncryptionContext: map[string]string{"purpose": "another"},
@@ -81,17 +87,19 @@ func TestEncryptionContext(t *testing.T) {
 }
 
 func TestTampered(t *testing.T) {
+	t.Parallel()
 	_, client := newFakeKMS(t, "key-1")
 	keys := kmskeys.New(client, "key-1")
 	sealed := seal(t, keys, str("x"))
 	dataKey(t, sealed["secret"])[7] ^= 1
 	err := envelope.Open(t.Context(), keys, home(), sealed, "secret")
 	if _, ok := errors.AsType[*types.InvalidCiphertextException](err); !ok || !errors.Is(err, envelope.ErrTampered) {
-		t.Errorf("%v; want ErrTampered and KMS's own error", err)
+		t.Errorf("%v; want ErrTampered and KMS's error", err)
 	}
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	fake, client := newFakeKMS(t, "key-1")
 	sealed := seal(t, kmskeys.New(client, "key-1"), str("x"))
 	missing := kmskeys.New(client, "key-0")
@@ -101,14 +109,14 @@ func TestErrors(t *testing.T) {
 		envelope.Open(t.Context(), missing, home(), item{"secret": sealed["secret"]}, "secret"),
 	} {
 		if _, ok := errors.AsType[*types.NotFoundException](err); !ok || !strings.Contains(err.Error(), `with the KMS key "key-0"`) {
-			t.Errorf("%v; want KMS's NotFoundException, and the key's name", err)
+			t.Errorf("%v; want KMS's NotFoundException and the key's name", err)
 		}
 	}
 	keys := kmskeys.New(client, "key-1", "key-0")
-	fake.refuseNext(refusal{400, "DisabledException", "key-1 is disabled."})
+	fake.failNext(failure{400, "DisabledException", "key-1 is disabled."})
 	err := envelope.Open(t.Context(), keys, home(), item{"secret": sealed["secret"]}, "secret")
 	if _, ok := errors.AsType[*types.DisabledException](err); !ok {
-		t.Errorf("%v; want KMS's DisabledException: no other key is tried", err)
+		t.Errorf("%v; want KMS's DisabledException without trying another key", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -117,18 +125,19 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The SDK's own retries stand between KMS's limits and the caller.
+// TestThrottling: the SDK retries throttled calls.
 func TestThrottling(t *testing.T) {
+	t.Parallel()
 	fake, client := newFakeKMS(t, "key-1")
 	keys := kmskeys.New(client, "key-1")
-	throttled := refusal{400, "ThrottlingException", "Rate exceeded"}
-	fake.refuseNext(throttled)
+	throttled := failure{400, "ThrottlingException", "Rate exceeded"}
+	fake.failNext(throttled)
 	sealed := seal(t, keys, str("x"))
-	fake.refuseNext(throttled)
+	fake.failNext(throttled)
 	if err := envelope.Open(t.Context(), keys, home(), sealed, "secret"); err != nil {
 		t.Error(err)
 	}
-	fake.refuseNext(throttled, throttled, throttled)
+	fake.failNext(throttled, throttled, throttled)
 	if err := envelope.Seal(t.Context(), keys, home(), item{"secret": str("x")}, "secret"); err == nil || !strings.Contains(err.Error(), "ThrottlingException") {
 		t.Errorf("%v; want ThrottlingException", err)
 	}

@@ -56,6 +56,7 @@ func body(t *testing.T, res *http.Response) string {
 }
 
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	const usual = "s-maxage=10, stale-while-revalidate=60"
 	for _, c := range []struct {
 		target string
@@ -97,6 +98,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestPagesSayWhenAndHowOften(t *testing.T) {
+	t.Parallel()
 	h := newSite()
 	for n := 1; n <= 3; n++ {
 		page := body(t, get(t, h, "/"))
@@ -115,6 +117,7 @@ func TestPagesSayWhenAndHowOften(t *testing.T) {
 }
 
 func TestPagesTakeTheirTimeAssetsDoNot(t *testing.T) {
+	t.Parallel()
 	asset := regexp.MustCompile(`/assets/\w+/site\.css`).FindString(body(t, get(t, newSite(), "/")))
 	for _, c := range []struct {
 		target string
@@ -140,6 +143,7 @@ func TestPagesTakeTheirTimeAssetsDoNot(t *testing.T) {
 }
 
 func TestRenderEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := site.Handler(site.Config{})
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -160,6 +164,7 @@ func TestRenderEndsWithItsRequest(t *testing.T) {
 }
 
 func TestOrderIsPersonal(t *testing.T) {
+	t.Parallel()
 	h := newSite()
 	res := get(t, h, "/order", &http.Cookie{Name: "crumb_visits", Value: "4"})
 	if got := res.Header.Get("Vary"); got != "Cookie" {
@@ -190,6 +195,7 @@ func switchOven(h http.Handler, state string) *http.Response {
 }
 
 func TestOvenBreaksAndIsRepaired(t *testing.T) {
+	t.Parallel()
 	h := newSite()
 	for _, c := range []struct {
 		state  string
@@ -215,6 +221,7 @@ func TestOvenBreaksAndIsRepaired(t *testing.T) {
 }
 
 func TestOtherMethods(t *testing.T) {
+	t.Parallel()
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
 		w := httptest.NewRecorder()
 		newSite().ServeHTTP(w, httptest.NewRequest(method, "/stories", nil))
@@ -226,6 +233,7 @@ func TestOtherMethods(t *testing.T) {
 
 // TestLinks follows every address that the site's pages name, assets included.
 func TestLinks(t *testing.T) {
+	t.Parallel()
 	h := newSite()
 	address := regexp.MustCompile(`(?:href|src|action)="(/[^"#]*)"`)
 	seen := map[string]bool{}

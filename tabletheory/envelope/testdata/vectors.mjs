@@ -1,6 +1,6 @@
-// Writes vectors.json, next to it: node vectors.mjs. It follows the package
-// comment with Node's own crypto, and shares nothing with the Go code, so that
-// the tests which read its output prove that two programs agree on the format.
+// Writes vectors.json next to this file: node vectors.mjs. It implements the format of
+// the package comment with Node's crypto and shares no code with the Go package, so the
+// tests that read its output prove that two implementations agree.
 import { createCipheriv } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 
@@ -15,7 +15,7 @@ function additionalData(table, key, attribute) {
   return Buffer.concat([...parts, lp(attribute)]);
 }
 
-// JSON.stringify writes strings as RFC 8785 has them; what is left is the order.
+// JSON.stringify formats strings as RFC 8785 requires. Only the order of members is left.
 function canonical(value) {
   const [[type, v]] = Object.entries(value);
   if (type === 'M') {

@@ -8,9 +8,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Place is where an item is stored. Its encrypted attributes can be opened
-// nowhere else.
-type Place struct {
+// Location identifies a stored item. Encrypted attributes can only be opened at the
+// location for which they were sealed.
+type Location struct {
 	Table string         // name or ARN; not empty
 	Key   []KeyAttribute // the partition key, then the sort key if the table has one
 }
@@ -21,17 +21,17 @@ type KeyAttribute struct {
 	Value types.AttributeValue
 }
 
-// of returns how errors name an attribute of the item.
-func (p Place) of(attribute string) string {
-	keys := make([]string, len(p.Key))
-	for i, key := range p.Key {
-		keys[i] = key.Name + "=" + describe(key.Value)
+// describe names an attribute of the item in errors.
+func (l Location) describe(attribute string) string {
+	keys := make([]string, len(l.Key))
+	for i, key := range l.Key {
+		keys[i] = key.Name + "=" + formatKey(key.Value)
 	}
-	return fmt.Sprintf("attribute %q of item {%s} of table %q", attribute, strings.Join(keys, ", "), p.Table)
+	return fmt.Sprintf("attribute %q of item {%s} of table %q", attribute, strings.Join(keys, ", "), l.Table)
 }
 
-// describe shows a key in an error, cut to a length that can be read.
-func describe(v types.AttributeValue) string {
+// formatKey formats a key value for errors, truncated to a readable length.
+func formatKey(v types.AttributeValue) string {
 	const most = 64
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -44,9 +44,9 @@ func describe(v types.AttributeValue) string {
 	return "none"
 }
 
-// has reports whether an attribute is part of the key.
-func (p Place) has(attribute string) bool {
-	for _, key := range p.Key {
+// hasKey reports whether an attribute is part of the key.
+func (l Location) hasKey(attribute string) bool {
+	for _, key := range l.Key {
 		if key.Name == attribute {
 			return true
 		}
@@ -54,16 +54,16 @@ func (p Place) has(attribute string) bool {
 	return false
 }
 
-// additionalData is what AES-GCM authenticates with an attribute; see the
+// additionalData returns the additional data of AES-GCM for an attribute; see the
 // package comment.
-func (p Place) additionalData(attribute string) ([]byte, error) {
-	if p.Table == "" || len(p.Key) < 1 || len(p.Key) > 2 {
-		return nil, fmt.Errorf("a place is a table and a key of one or two attributes, not table %q and %d", p.Table, len(p.Key))
+func (l Location) additionalData(attribute string) ([]byte, error) {
+	if l.Table == "" || len(l.Key) < 1 || len(l.Key) > 2 {
+		return nil, fmt.Errorf("location with table %q and %d key attributes: expected a table and 1 or 2 key attributes", l.Table, len(l.Key))
 	}
 	ad := binary.BigEndian.AppendUint32(nil, version)
-	ad = appendPrefixed(ad, tableName(p.Table))
-	ad = binary.BigEndian.AppendUint32(ad, uint32(len(p.Key)))
-	for _, key := range p.Key {
+	ad = appendPrefixed(ad, tableName(l.Table))
+	ad = binary.BigEndian.AppendUint32(ad, uint32(len(l.Key)))
+	for _, key := range l.Key {
 		kind, value, err := keyValue(key.Value)
 		if err != nil {
 			return nil, fmt.Errorf("key attribute %q: %w", key.Name, err)
@@ -80,8 +80,8 @@ func appendPrefixed(dst []byte, s string) []byte {
 }
 
 // tableName returns the name in an ARN
-// (arn:aws:dynamodb:eu-central-1:123456789012:table/name), so that those who
-// know the table by its ARN and those who know its name read the same.
+// (arn:aws:dynamodb:eu-central-1:123456789012:table/name), so that a table has one
+// location whether it is configured by ARN or by name.
 func tableName(table string) string {
 	if !strings.HasPrefix(table, "arn:") {
 		return table
@@ -102,5 +102,5 @@ func keyValue(v types.AttributeValue) (kind, value string, err error) {
 	case *types.AttributeValueMemberB:
 		return "B", string(v.Value), nil
 	}
-	return "", "", fmt.Errorf("a key is S, N or B, not %T", v)
+	return "", "", fmt.Errorf("key of type %T: expected S, N or B", v)
 }
