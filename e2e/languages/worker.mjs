@@ -22,11 +22,11 @@ const commands = {
   // --- Reading ----------------------------------------------------------------
 
   async read({ key: cacheKey }) {
-    const { entry, cover, lock, malformed } = await store.read({ cacheKey });
+    const { entry, purge, lock, malformed } = await store.read({ cacheKey });
     return {
       entry: entry && said(entry),
       state: (await store.get({ cacheKey }))?.state,
-      cover: { seq: cover.seq, hard_seq: cover.hardSeq, at: cover.atMs / 1000 },
+      cover: { seq: purge.seq, hard_seq: purge.hardSeq, at: purge.atMs / 1000 },
       lock: lock && { owner: lock.owner, expires_at: lock.expiresAtMs / 1000, failures: lock.failures },
       malformed: malformed && { pk: malformed.pk, sk: malformed.sk, attribute: malformed.attribute },
     };
