@@ -16,8 +16,8 @@ const (
 	mapValues = "Map value must satisfy constraint: [Member must have length less than or equal to 25, Member must have length greater than or equal to 1]"
 )
 
-// TestWordsOfBatchGet: what is wrong with one table's keys is found before any
-// table is looked for, and one form of projections excludes the other.
+// TestBatchGetErrorTexts: keys are checked before any table is looked up, and
+// legacy parameters exclude expressions, even for different tables.
 func TestBatchGetErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})

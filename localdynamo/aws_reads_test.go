@@ -14,7 +14,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// mustSay wants a ValidationException of exactly this message.
+// wantMessage requires a ValidationException with exactly this message.
 func wantMessage(t *testing.T, err error, want string) {
 	t.Helper()
 	var e *smithy.GenericAPIError
@@ -23,9 +23,9 @@ func wantMessage(t *testing.T, err error, want string) {
 	}
 }
 
-// TestFilterBeyondProjection: a Query of an index that filters by what the
-// index does not hold is refused; a Scan takes that for absent, even of a local
-// index whose items it fetches.
+// TestFilterOnUnprojectedAttributes: a Query refuses a filter on attributes that
+// the index does not project. A Scan treats them as absent, even if it fetches
+// whole items for a local index.
 func TestFilterOnUnprojectedAttributes(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -60,8 +60,8 @@ func TestFilterOnUnprojectedAttributes(t *testing.T) {
 	}
 }
 
-// TestWordsOfQuery and TestWordsOfScan: the two say the same of most faults,
-// and of some not.
+// TestQueryErrorTexts and TestScanErrorTexts: Query and Scan share most error
+// texts, but not all.
 func TestQueryErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -123,7 +123,7 @@ func TestQueryErrorTexts(t *testing.T) {
 	}
 }
 
-// conditioned adds a condition on the range key, and the value it compares with.
+// rangeConditionChange adds a condition on the range key and its operand :v.
 func rangeConditionChange(text string, v types.AttributeValue) func(in *dynamodb.QueryInput) {
 	return func(in *dynamodb.QueryInput) {
 		in.KeyConditionExpression = aws.String("pk = :p AND " + text)
@@ -162,8 +162,8 @@ func TestScanErrorTexts(t *testing.T) {
 	}
 }
 
-// TestWordsOfProjections: paths are quoted in the order they are given in, with
-// the names that placeholders stand for.
+// TestProjectionErrorTexts: paths are quoted in the order of the expression, with
+// placeholders resolved.
 func TestProjectionErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -195,8 +195,8 @@ func TestProjectionErrorTexts(t *testing.T) {
 	}
 }
 
-// TestValuesBeforeTables: a value that is none is told before the table is
-// looked for, even if that belongs to an earlier part of a batch.
+// TestValuesAreCheckedBeforeTables: an invalid value is reported before a missing
+// table, even if the table is in an earlier part of a batch.
 func TestValuesAreCheckedBeforeTables(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -221,8 +221,8 @@ func TestValuesAreCheckedBeforeTables(t *testing.T) {
 	wantMessage(t, err, want)
 }
 
-// TestOrderOfKeyConditions: of several faults of a key condition the first in
-// the text is told, and before the table is looked for.
+// TestKeyConditionErrorOrder: of several errors in a key condition the first in
+// the text is reported, before a missing table.
 func TestKeyConditionErrorOrder(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -245,12 +245,12 @@ func TestKeyConditionErrorOrder(t *testing.T) {
 	})
 	var missing *types.ResourceNotFoundException
 	if !errors.As(err, &missing) {
-		t.Errorf("got %v, want that there is no such table", err)
+		t.Errorf("got %v, want a ResourceNotFoundException", err)
 	}
 }
 
-// TestScanOfAnotherSegment: a parallel Scan goes on from keys of its own segment
-// only; of another, the rows in between would be lost in silence.
+// TestScanRefusesStartKeyOfAnotherSegment: a parallel Scan continues only from
+// keys of its own segment. From another's, it would silently skip items.
 func TestScanRefusesStartKeyOfAnotherSegment(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -279,8 +279,8 @@ func TestScanRefusesStartKeyOfAnotherSegment(t *testing.T) {
 	}
 }
 
-// TestQueryOfOneItem: a table without a range key has one item for a Query at most,
-// and so there is no next page.
+// TestQueryWithoutRangeKeyHasOnePage: without a range key a Query matches at most
+// one item, so there is no next page.
 func TestQueryWithoutRangeKeyHasOnePage(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -325,7 +325,7 @@ func TestQueryWithoutRangeKeyHasOnePage(t *testing.T) {
 	_, err = ask(func(in *dynamodb.QueryInput) { in.ExclusiveStartKey = item{"pk": str("b")} })
 	wantMessage(t, err, "The provided starting key is outside query boundaries based on provided conditions")
 
-	// Of an index without a range key there may be many.
+	// In an index without a range key, several items may match.
 	var start item
 	for _, want := range []string{"a", "b"} {
 		out, err := ask(func(in *dynamodb.QueryInput) {

@@ -11,10 +11,9 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// The tests of this file hold what AWS was seen to answer to requests about
-// tables, to the letter.
+// The tests of this file check observed responses of AWS to requests about
+// tables, literally.
 
-// TestDefinitionWords: what a table is refused for.
 func TestCreateTableErrorTexts(t *testing.T) {
 	t.Parallel()
 	type in = *dynamodb.CreateTableInput
@@ -63,7 +62,6 @@ func TestCreateTableErrorTexts(t *testing.T) {
 	}
 }
 
-// TestDisabledStream: a table without a stream cannot say what is in it.
 func TestDisabledStreamRefusesViewType(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -79,7 +77,8 @@ func TestDisabledStreamRefusesViewType(t *testing.T) {
 	}
 }
 
-// TestSettings: what only AWS has a use for is described as it was asked for.
+// TestStoredSettingsAreDescribed: settings without effect are described as
+// requested.
 func TestStoredSettingsAreDescribed(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -88,7 +87,7 @@ func TestStoredSettingsAreDescribed(t *testing.T) {
 	}
 	d := describe(t, db, "things")
 	if d.OnDemandThroughput != nil || d.SSEDescription != nil {
-		t.Errorf("got %+v, %+v for what was not asked for", d.OnDemandThroughput, d.SSEDescription)
+		t.Errorf("got %+v, %+v without a request for them", d.OnDemandThroughput, d.SSEDescription)
 	}
 	in := plainTable("bounded")
 	in.OnDemandThroughput, in.SSESpecification = units(10, 5), &types.SSESpecification{Enabled: aws.Bool(true)}
@@ -100,7 +99,7 @@ func TestStoredSettingsAreDescribed(t *testing.T) {
 	equal(t, d.SSEDescription.Status, types.SSEStatusEnabled)
 	equal(t, d.SSEDescription.SSEType, types.SSETypeKms)
 	if arn := aws.ToString(d.SSEDescription.KMSMasterKeyArn); !strings.HasPrefix(arn, "arn:aws:kms:") {
-		t.Errorf("got the key %q", arn)
+		t.Errorf("KMSMasterKeyArn is %q", arn)
 	}
 	update := func(in *dynamodb.UpdateTableInput) (*types.TableDescription, error) {
 		in.TableName = aws.String("bounded")
@@ -112,7 +111,7 @@ func TestStoredSettingsAreDescribed(t *testing.T) {
 	}
 	equal(t, d.OnDemandThroughput, units(20, -1))
 	if d.SSEDescription != nil {
-		t.Errorf("got %+v after turning encryption off", d.SSEDescription)
+		t.Errorf("got %+v after encryption was disabled", d.SSEDescription)
 	}
 	_, err = update(&dynamodb.UpdateTableInput{OnDemandThroughput: units(0, 1), SSESpecification: &types.SSESpecification{SSEType: "ROT13"}})
 	wantInvalid(t, err, "2 validation errors detected: Value '0' at 'onDemandThroughput.maxReadRequestUnits'")
@@ -120,6 +119,6 @@ func TestStoredSettingsAreDescribed(t *testing.T) {
 	_, err = update(&dynamodb.UpdateTableInput{BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: provisioned, OnDemandThroughput: units(1, 1)})
 	wantInvalid(t, err, "OnDemandThroughput can only be specified when BillingMode is PAY_PER_REQUEST")
 	if d, err = update(&dynamodb.UpdateTableInput{BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: provisioned}); err != nil || d.OnDemandThroughput != nil {
-		t.Errorf("got %+v, %v; want no bounds with provisioned units", d, err)
+		t.Errorf("got %+v, %v; want no on-demand limits for a PROVISIONED table", d, err)
 	}
 }

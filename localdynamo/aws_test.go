@@ -13,11 +13,11 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// The tests of this file hold what others measured on AWS, and what an engine
-// written from the documentation, or compared with DynamoDB Local alone, gets
-// wrong.
+// The tests of this file check behavior of AWS that others have measured and
+// published, and that neither the documentation nor DynamoDB Local shows.
 
-// TestSizeToTheByte: what a number costs is seen where an item is full.
+// TestNumberSize measures the size of numbers with items that reach the size
+// limit exactly.
 func TestNumberSize(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -35,7 +35,7 @@ func TestNumberSize(t *testing.T) {
 	}
 }
 
-// TestLongNames: DynamoDB's documentation allows 64 KB for a name, DynamoDB a
+// TestAttributeNameLimit: the documentation allows names of 64 KB, AWS allows one
 // byte less.
 func TestAttributeNameLimit(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,8 @@ func TestAttributeNameLimit(t *testing.T) {
 	wantInvalid(t, err, "Attribute name is too large, must be less than 65536 bytes")
 }
 
-// TestInexactSum: what 38 digits cannot hold is refused, as an overflow.
+// TestArithmeticBeyond38DigitsOverflows: a result that needs more than 38 digits
+// is refused, not rounded.
 func TestArithmeticBeyond38DigitsOverflows(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -61,13 +62,13 @@ func TestArithmeticBeyond38DigitsOverflows(t *testing.T) {
 	}
 }
 
-// canceledFor returns the codes of the reasons, and the message of the first
-// that has one.
+// canceledFor returns the codes of all cancellation reasons, and the first
+// message.
 func canceledFor(t *testing.T, err error) (codes []string, message string) {
 	t.Helper()
 	var canceled *types.TransactionCanceledException
 	if !errors.As(err, &canceled) {
-		t.Fatalf("got %v, want a cancellation", err)
+		t.Fatalf("got %v, want a TransactionCanceledException", err)
 	}
 	for _, r := range canceled.CancellationReasons {
 		codes = append(codes, aws.ToString(r.Code))
@@ -82,10 +83,10 @@ func putAction(it item) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{TableName: things, Item: it}}
 }
 
-// TestTransactionKeys: a key that does not fit the table cancels the
-// transaction, the first such key alone, and before any condition is looked at;
-// an empty key, an item too large or a condition that cannot be read refuses
-// the request.
+// TestInvalidKeyCancelsTransaction: the first key that does not match the schema
+// cancels the transaction, as its only reason, before any condition is evaluated.
+// An empty key, an item that is too large, and a syntax error are errors of the
+// whole request.
 func TestInvalidKeyCancelsTransaction(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -121,8 +122,8 @@ func TestInvalidKeyCancelsTransaction(t *testing.T) {
 	wantInvalid(t, write(absent, unread), "Syntax error")
 }
 
-// TestTransactionPayload: the 4 MB of a transaction are what it is given, not
-// the items that it meets.
+// TestTransactionSizeLimitCountsRequest: the 4 MB limit counts the request, not
+// the stored items.
 func TestTransactionSizeLimitCountsRequest(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -141,12 +142,12 @@ func TestTransactionSizeLimitCountsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if get(t, db, "p", "49") != nil {
-		t.Error("the item is still there")
+		t.Error("the item was not deleted")
 	}
 }
 
-// TestProjectionOfNothing: an item of which a projection leaves nothing is an
-// empty one in a GetItem and in a batch, and none in a transaction.
+// TestEmptyProjection: if an item has none of the projected attributes, GetItem
+// and BatchGetItem return an empty item, TransactGetItems returns none.
 func TestEmptyProjection(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -172,8 +173,8 @@ func TestEmptyProjection(t *testing.T) {
 	equal(t, together.Responses, []types.ItemResponse{{}})
 }
 
-// TestBatchKeys: in a batch, an item whose key does not fit is refused in the
-// words for keys.
+// TestBatchWriteInvalidKeys: in a batch, a put with an invalid key gets the error
+// text for keys.
 func TestBatchWriteInvalidKeys(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})

@@ -13,10 +13,10 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// The tests of this file hold what AWS was seen to answer to transactions, and
-// to values that it words in two ways, to the letter.
+// The tests of this file check observed responses of AWS to transactions, and to
+// values for which it has two error texts, literally.
 
-// deep is a string in so many maps.
+// nestedMaps is a string nested in this many maps.
 func nestedMaps(maps int) types.AttributeValue {
 	v := str("leaf")
 	for range maps {
@@ -25,7 +25,7 @@ func nestedMaps(maps int) types.AttributeValue {
 	return v
 }
 
-// with returns a copy with one attribute more, or another.
+// with returns a copy of it with one attribute set.
 func with(it item, name string, v types.AttributeValue) item {
 	it = maps.Clone(it)
 	it[name] = v
@@ -48,7 +48,7 @@ func deleting(it item, condition ...string) types.TransactWriteItem {
 	return types.TransactWriteItem{Delete: d}
 }
 
-// elsewhere is an action on the table of the name.
+// onTable returns the action for the table of this name.
 func onTable(name string, action types.TransactWriteItem) types.TransactWriteItem {
 	switch {
 	case action.Put != nil:
@@ -65,8 +65,7 @@ func onTable(name string, action types.TransactWriteItem) types.TransactWriteIte
 
 const tooDeep = "Nesting Levels have exceeded supported limits: Attributes in the item have nested levels beyond supported limit"
 
-// TestTransactionWords: what a request is refused for, and which of its faults
-// comes first.
+// TestTransactWriteErrorTexts also checks which of several errors is reported.
 func TestTransactWriteErrorTexts(t *testing.T) {
 	t.Parallel()
 	const badName = "' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
@@ -108,12 +107,12 @@ func TestTransactWriteErrorTexts(t *testing.T) {
 		wantMessage(t, transact(t, db, test.actions...), test.words)
 	}
 	if get(t, db, "p", "s") != nil {
-		t.Error("a refused transaction has written")
+		t.Error("a refused transaction wrote an item")
 	}
 }
 
-// TestTransactionMembers: the token is looked at first, then all that has a
-// set of values, together.
+// TestTransactionConstraintErrors: the token is checked first, then all enums
+// together.
 func TestTransactionConstraintErrors(t *testing.T) {
 	t.Parallel()
 	const capacity = "Value 'BOGUS' at 'returnConsumedCapacity' failed to satisfy constraint: Member must satisfy enum value set: [INDEXES, TOTAL, NONE]"
@@ -144,7 +143,6 @@ func TestTransactionConstraintErrors(t *testing.T) {
 	wantMessage(t, err, "2 validation errors detected: "+capacity+"; "+metrics)
 }
 
-// TestTransactGetWords: what a transaction of reads is refused for.
 func TestTransactGetErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -159,8 +157,8 @@ func TestTransactGetErrorTexts(t *testing.T) {
 	equal(t, message, "The provided key element does not match the schema")
 }
 
-// TestTransactionIndexKeys: an update that makes the key of an index empty is
-// refused; one that gives it another type cancels the transaction.
+// TestTransactionInvalidIndexKeys: an update that sets an index key to an empty
+// value is refused; one that changes its type cancels the transaction.
 func TestTransactionInvalidIndexKeys(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -183,8 +181,8 @@ func TestTransactionInvalidIndexKeys(t *testing.T) {
 	}
 }
 
-// TestTransactionSizes: an item that is too large is known of a put beforehand,
-// of an update only when it is done.
+// TestTransactionItemTooLarge: an item that is too large is found in a put before
+// the transaction begins, in an update only when it is evaluated.
 func TestTransactionItemTooLarge(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -202,8 +200,8 @@ func TestTransactionItemTooLarge(t *testing.T) {
 	}
 }
 
-// TestWordsOfValues: BatchWriteItem and Scan say of a wrong value what all
-// operations once did; PutItem, UpdateItem and DeleteItem count it.
+// TestValueErrorTexts: for invalid values BatchWriteItem and Scan use older
+// texts; those of PutItem, UpdateItem and DeleteItem begin with a count.
 func TestValueErrorTexts(t *testing.T) {
 	t.Parallel()
 	const number, collection = "The parameter cannot be converted to a numeric value", "One or more parameter values were invalid: Input collection "
@@ -246,8 +244,8 @@ func TestValueErrorTexts(t *testing.T) {
 	}
 }
 
-// TestReturnsTogether: of what a write is to return all wrong values are
-// reported, but for an UpdateItem; a table without a name comes first.
+// TestReturnParameterErrors: all invalid parameters for what a write returns are
+// reported together, except by UpdateItem. An empty table name comes first.
 func TestReturnParameterErrors(t *testing.T) {
 	t.Parallel()
 	const capacity = "Value 'BOGUS' at 'returnConsumedCapacity' failed to satisfy constraint: Member must satisfy enum value set: [INDEXES, TOTAL, NONE]"
@@ -276,8 +274,8 @@ func TestReturnParameterErrors(t *testing.T) {
 	}
 }
 
-// TestOperatorWords: a Query looks at its ConditionalOperator first. Scan has
-// other words for one that there is not.
+// TestConditionalOperatorErrorTexts: a Query checks its ConditionalOperator
+// first. Scan has a different text for an unknown one.
 func TestConditionalOperatorErrorTexts(t *testing.T) {
 	t.Parallel()
 	const words = "Failed to satisfy constraint: Member must satisfy enum value set: [ALL, OR]"
@@ -293,8 +291,8 @@ func TestConditionalOperatorErrorTexts(t *testing.T) {
 	wantMessage(t, err, "1 validation error detected: Value 'XOR' at 'conditionalOperator' failed to satisfy constraint: Member must satisfy enum value set: [OR, AND]")
 }
 
-// TestBatchGetMembers: a batch of reads reports its tables' names and what it
-// is to return together.
+// TestBatchGetConstraintErrors: BatchGetItem reports an invalid table name and an
+// invalid ReturnConsumedCapacity together.
 func TestBatchGetConstraintErrors(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})

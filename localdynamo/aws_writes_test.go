@@ -11,8 +11,8 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// TestWordsOfWrites: what PutItem, UpdateItem and DeleteItem find without a
-// look at the table is counted; what they find in it is not.
+// TestWriteErrorTexts: errors of PutItem, UpdateItem and DeleteItem that do not
+// depend on the table begin with a count, the others do not.
 func TestWriteErrorTexts(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -94,15 +94,15 @@ func expectingOnA(what types.ExpectedAttributeValue) *dynamodb.DeleteItemInput {
 	return &dynamodb.DeleteItemInput{Expected: map[string]types.ExpectedAttributeValue{"a": what}}
 }
 
-// valued returns an item with one attribute besides its key.
+// withAttribute returns an item with the attribute a and a key.
 func withAttribute(v types.AttributeValue) item {
 	it := key("p", "s")
 	it["a"] = v
 	return it
 }
 
-// TestIndexArms: an index that a write costs nothing is not mentioned, and the
-// kinds of units are told of transactions alone.
+// TestConsumedCapacityByIndex: indexes that a write does not change are omitted.
+// Read and write units are set only for transactions.
 func TestConsumedCapacityByIndex(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -137,7 +137,7 @@ func TestConsumedCapacityByIndex(t *testing.T) {
 	equal(t, out.ConsumedCapacity, &types.ConsumedCapacity{TableName: game, CapacityUnits: aws.Float64(3)})
 }
 
-// TestBareUpdate: an update of nothing makes an item of a key alone.
+// TestUpdateWithoutExpressionCreatesItem: the new item has only a key.
 func TestUpdateWithoutExpressionCreatesItem(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -148,7 +148,8 @@ func TestUpdateWithoutExpressionCreatesItem(t *testing.T) {
 	equal(t, get(t, db, "p", "s"), key("p", "s"))
 }
 
-// TestOrderOfSets: members are returned bytewise, numbers by value.
+// TestSetMembersAreSorted: strings and binaries are sorted by bytes, numbers by
+// value.
 func TestSetMembersAreSorted(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -160,8 +161,8 @@ func TestSetMembersAreSorted(t *testing.T) {
 	equal(t, get(t, db, "p", "s")["a"], types.AttributeValue(&types.AttributeValueMemberBS{Value: [][]byte{{}, {1}, {0xff}}}))
 }
 
-// TestNumbersAsWritten: a number comes back without sign, leading and trailing
-// zeros, and exponent; what is not one is refused.
+// TestNumberSyntax: numbers are returned without plus sign, leading and trailing
+// zeros, and exponent; anything else is refused.
 func TestNumberSyntax(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -188,8 +189,8 @@ func TestNumberSyntax(t *testing.T) {
 	}
 }
 
-// TestTakingFromNothing: an update that only takes away does nothing to an absent
-// item, however deep its paths go.
+// TestRemoveFromAbsentItemDoesNothing: an update with only REMOVE and DELETE does
+// nothing to an absent item, however deep its paths are.
 func TestRemoveFromAbsentItemDoesNothing(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -203,7 +204,7 @@ func TestRemoveFromAbsentItemDoesNothing(t *testing.T) {
 			TableName: things, Key: key("absent", "x"), UpdateExpression: &update, ExpressionAttributeValues: given, ReturnValues: types.ReturnValueAllNew,
 		})
 		if err != nil || out.Attributes != nil {
-			t.Errorf("%s: %v, %v; want nothing", update, out, err)
+			t.Errorf("%s: got %v, %v; want no attributes", update, out, err)
 		}
 		_, err = db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{{Update: &types.Update{
 			TableName: things, Key: key("absent", "x"), UpdateExpression: &update, ExpressionAttributeValues: given,
@@ -212,7 +213,7 @@ func TestRemoveFromAbsentItemDoesNothing(t *testing.T) {
 			t.Errorf("%s in a transaction: %v", update, err)
 		}
 		equal(t, get(t, db, "absent", "x"), item(nil))
-		// What makes an item needs its paths.
+		// An update that also creates the item needs valid paths.
 		adding := update + " SET d = :s"
 		_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("absent", "x"), UpdateExpression: &adding, ExpressionAttributeValues: values})
 		wantInvalid(t, err, "invalid for update")

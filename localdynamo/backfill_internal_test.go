@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// unfillable returns a DB with a table whose new index cannot be filled until
-// the one item of the table, which is damaged, is removed.
+// failingBackfill returns a DB with a new index whose backfill fails on the
+// table's only item, which is corrupt. repair removes the item.
 func failingBackfill(t *testing.T) (db *DB, repair func()) {
 	t.Helper()
 	db = OpenMemory(Options{SweepInterval: -1})
@@ -63,27 +63,26 @@ func deleteIndex(name string) types.GlobalSecondaryIndexUpdate {
 	return types.GlobalSecondaryIndexUpdate{Delete: &types.DeleteGlobalSecondaryIndexAction{IndexName: &name}}
 }
 
-// TestFillIsRetried: what keeps an index from being filled may go away.
 func TestBackfillIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, repair := failingBackfill(t)
 		defer db.Close()
-		filling := func() bool { return (*db.tables.Load())["broken"].backfillingIndex() != nil }
+		backfilling := func() bool { return (*db.tables.Load())["broken"].backfillingIndex() != nil }
 		synctest.Wait()
-		if !filling() {
-			t.Fatal("a damaged item was passed over")
+		if !backfilling() {
+			t.Fatal("the backfill skipped a corrupt item")
 		}
 		repair()
 		time.Sleep(backfillRetry - time.Second)
 		synctest.Wait()
-		if !filling() {
-			t.Error("tried again too early")
+		if !backfilling() {
+			t.Error("the backfill was retried before backfillRetry")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if filling() {
-			t.Error("not tried again")
+		if backfilling() {
+			t.Error("the backfill was not retried after backfillRetry")
 		}
 		if err := db.Check(t.Context()); err != nil {
 			t.Error(err)
@@ -91,8 +90,7 @@ func TestBackfillIsRetried(t *testing.T) {
 	})
 }
 
-// TestBusyTable: while an index is being filled the table refuses all other
-// changes, and the index all reads.
+// TestTableRefusesChangesDuringBackfill also checks that the index refuses reads.
 func TestTableRefusesChangesDuringBackfill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +113,7 @@ func TestTableRefusesChangesDuringBackfill(t *testing.T) {
 		}
 		repair()
 		if err := update(t, db, deleteIndex("first")); err != nil {
-			t.Errorf("drop the index that is being filled: %v", err)
+			t.Errorf("delete the index that is being backfilled: %v", err)
 		}
 		if err := update(t, db, createIndexUpdate("second")); err != nil {
 			t.Errorf("add an index afterwards: %v", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// addIndexByColor adds a global index of the attribute color, of type S.
+// addIndexByColor adds a global index with the hash key color, of type S.
 func addIndexByColor(t *testing.T, db *localdynamo.DB) (*types.TableDescription, error) {
 	t.Helper()
 	return updateTable(t, db, &dynamodb.UpdateTableInput{
@@ -29,7 +29,7 @@ func putColor(t testing.TB, db *localdynamo.DB, n int, color types.AttributeValu
 	put(t, db, item{"pk": str("p"), "sk": str(fmt.Sprintf("%06d", n)), "color": color})
 }
 
-// colored counts the items that the index finds.
+// countColor counts the items with this color in the index.
 func countColor(t *testing.T, db *localdynamo.DB, color string) (n int) {
 	t.Helper()
 	in := &dynamodb.QueryInput{
@@ -48,8 +48,8 @@ func countColor(t *testing.T, db *localdynamo.DB, color string) (n int) {
 	}
 }
 
-// TestOnlineIndexing adds an index to a table with items, in a bubble: the
-// filling is done when everything blocks.
+// TestBackfill adds an index to a table with items. It runs in a synctest bubble:
+// the backfill is complete when all goroutines block.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestBackfill(t *testing.T) {
 		for n := range 1000 {
 			putColor(t, db, n, str([]string{"red", "blue"}[n%2]))
 		}
-		putColor(t, db, 1000, num("7"))                       // cannot be a key of the index
-		putColor(t, db, 1001, str(strings.Repeat("x", 2049))) // nor can this
+		putColor(t, db, 1000, num("7"))                       // cannot be an index key
+		putColor(t, db, 1001, str(strings.Repeat("x", 2049))) // too long for an index key
 		put(t, db, key("p", "no color"))
 		d, err := addIndexByColor(t, db)
 		if err != nil {
@@ -68,13 +68,13 @@ func TestBackfill(t *testing.T) {
 		}
 		added := d.GlobalSecondaryIndexes[0]
 		if d.TableStatus != types.TableStatusUpdating || added.IndexStatus != types.IndexStatusCreating || !aws.ToBool(added.Backfilling) {
-			t.Errorf("table %v, index %v, backfilling %v at first", d.TableStatus, added.IndexStatus, aws.ToBool(added.Backfilling))
+			t.Errorf("before the backfill: table %v, index %v, backfilling %v", d.TableStatus, added.IndexStatus, aws.ToBool(added.Backfilling))
 		}
 		synctest.Wait()
 		d = describe(t, db, "things")
 		added = d.GlobalSecondaryIndexes[0]
 		if d.TableStatus != types.TableStatusActive || added.IndexStatus != types.IndexStatusActive || added.Backfilling != nil {
-			t.Errorf("table %v, index %v, backfilling %v at last", d.TableStatus, added.IndexStatus, added.Backfilling)
+			t.Errorf("after the backfill: table %v, index %v, backfilling %v", d.TableStatus, added.IndexStatus, added.Backfilling)
 		}
 		equal(t, [...]int{countColor(t, db, "red"), countColor(t, db, "blue")}, [...]int{500, 500})
 		if err := db.Check(t.Context()); err != nil {
@@ -83,8 +83,8 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
-// TestIndexIsFilledAfterRestart closes the DB as soon as the index was added,
-// and again while it is being filled.
+// TestBackfillResumesAfterRestart closes the DB right after an index was added,
+// and again during the backfill.
 func TestBackfillResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
@@ -114,16 +114,16 @@ func TestBackfillResumesAfterRestart(t *testing.T) {
 	equal(t, countColor(t, db, "red"), items)
 }
 
-// untilActive returns when no index is being filled any more.
+// waitUntilActive returns when no index is being backfilled.
 func waitUntilActive(t *testing.T, db *localdynamo.DB) {
 	t.Helper()
 	for describe(t, db, "things").TableStatus != types.TableStatusActive {
-		put(t, db, key("until", "active")) // waits for the writer, which fills
+		put(t, db, key("until", "active")) // waits for the writer, which also backfills
 	}
 }
 
-// TestWritesWhileIndexing changes, adds and removes items while an index is
-// being filled. In the end, and whenever Check looks, index and items agree.
+// TestWritesDuringBackfill changes, adds and removes items during a backfill.
+// Index and items must agree at the end, and whenever Check runs.
 func TestWritesDuringBackfill(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -163,8 +163,8 @@ func TestWritesDuringBackfill(t *testing.T) {
 	equal(t, [...]int{countColor(t, db, "red"), countColor(t, db, "blue")}, [...]int{666, 667})
 }
 
-// TestDropIndex: a dropped index takes its entries along, and its attribute
-// is free again.
+// TestDeleteIndex: deleting an index deletes its entries, and its key attribute
+// may have any type afterwards.
 func TestDeleteIndex(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -174,7 +174,7 @@ func TestDeleteIndex(t *testing.T) {
 		_, err := updateTable(t, db, &dynamodb.UpdateTableInput{TableName: aws.String("games"), GlobalSecondaryIndexUpdates: []indexUpdate{dropIndex(name)}})
 		return err
 	}
-	wantNotFound(t, drop("recent")) // a local index stays as long as its table
+	wantNotFound(t, drop("recent")) // a local index cannot be deleted
 	if err := drop("top"); err != nil {
 		t.Fatal(err)
 	}

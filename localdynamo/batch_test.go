@@ -42,9 +42,9 @@ func TestBatchWrite(t *testing.T) {
 	if out.UnprocessedItems == nil || len(out.UnprocessedItems) != 0 {
 		t.Errorf("unprocessed: %v, want an empty map", out.UnprocessedItems)
 	}
-	equal(t, aws.ToFloat64(out.ConsumedCapacity[0].CapacityUnits), 49.0) // 24 of two units, and the deletion
+	equal(t, aws.ToFloat64(out.ConsumedCapacity[0].CapacityUnits), 49.0) // 24 puts of two units, and a deletion
 	if get(t, db, "old", "1") != nil || get(t, db, "a", "23") == nil {
-		t.Error("not everything was done")
+		t.Error("the batch was not applied completely")
 	}
 }
 
@@ -76,12 +76,12 @@ func TestBatchWriteRefusals(t *testing.T) {
 	_, err := db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{})
 	wantInvalid(t, err, "'RequestItems'")
 	if get(t, db, "a", "00") != nil {
-		t.Error("a refused batch has written")
+		t.Error("a refused batch wrote an item")
 	}
 }
 
-// TestBatchGet reads more than one answer holds, and goes on with the keys
-// that were left.
+// TestBatchGet reads more than one response can hold, and continues with the
+// unprocessed keys.
 func TestBatchGet(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})

@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// Every write of these benchmarks is synced to disk.
+// These benchmarks sync every write to disk.
 
 const benchItems = 20_000
 

@@ -16,7 +16,8 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// TestOneWinner: of many that want to create one item, exactly one does.
+// TestConcurrentCreateHasOneWinner: of many conditional puts of a new item,
+// exactly one succeeds.
 func TestConcurrentCreateHasOneWinner(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -45,8 +46,8 @@ func TestConcurrentCreateHasOneWinner(t *testing.T) {
 	}
 }
 
-// TestTransfers moves amounts between accounts by transaction, while readers
-// add all of them up: the sum never changes.
+// TestTransactionsAreSerializable moves amounts between accounts in transactions
+// while readers sum all accounts. The total must never change.
 func TestTransactionsAreSerializable(t *testing.T) {
 	t.Parallel()
 	const accounts, workers, rounds = 8, 8, 60
@@ -71,7 +72,7 @@ func TestTransactionsAreSerializable(t *testing.T) {
 				default:
 				}
 				if total := sumAccounts(t, db); total != 100*accounts {
-					t.Errorf("total %d", total)
+					t.Errorf("the total became %d", total)
 					return
 				}
 			}
@@ -116,8 +117,8 @@ func sumAccounts(t *testing.T, db *localdynamo.DB) int {
 	return total
 }
 
-// TestCloseUnderLoad: what was acknowledged before Close is there after it,
-// and everything else got ErrClosed.
+// TestCloseDuringWrites: acknowledged writes survive Close, all others get
+// ErrClosed.
 func TestCloseDuringWrites(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/db"
@@ -158,7 +159,7 @@ func TestCloseDuringWrites(t *testing.T) {
 	db = openAt(t, path, localdynamo.Options{})
 	acknowledged.Range(func(sk, _ any) bool {
 		if get(t, db, "p", sk.(string)) == nil {
-			t.Errorf("%v is lost", sk)
+			t.Errorf("acknowledged item %v is lost", sk)
 		}
 		return true
 	})

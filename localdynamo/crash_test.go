@@ -27,28 +27,28 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-var crashes = flag.Int("crashes", 16, "how many processes TestCrash kills")
+var crashes = flag.Int("crashes", 16, "number of processes that TestCrashRecovery kills")
 
-// Each of so many goroutines of a child writes rows of its own, so that what
-// they must be is known without knowing how the goroutines took turns.
+// Each worker goroutine of a child process writes its own rows, so the expected
+// rows do not depend on how the workers interleave.
 const (
 	crashWorkers = 16
-	crashRows    = 40
+	crashRows    = 40 // per worker
 )
 
-// row is an item of the crash test. Both indexes are ordered by n, which
-// nearly every write changes; a row without a group is not in the global one.
+// row is an item of the crash test. Nearly every write changes n, the range key
+// of both indexes. A row without a group is not in the global index.
 type row struct {
 	n      int
 	filler int // bytes
 	group  string
 }
 
-// rows are those of one worker.
+// rows holds the rows of one worker.
 type rows map[int]row
 
-// step is one write of a worker: a transaction if it has a token, otherwise
-// its only action.
+// step is one write of a worker: a transaction if it has a token, otherwise a
+// single action.
 type step struct {
 	token   string
 	actions []action
@@ -56,13 +56,13 @@ type step struct {
 
 type action struct {
 	verb  string // put, add or delete
-	at    int    // the row
-	row   row    // put: what is put; add: the filler to set
-	below int    // add: the condition, that n is less or absent
+	at    int    // number of the row
+	row   row    // put: the new row; add: the filler to set
+	below int    // add: the condition that n is less than this, or absent
 }
 
-// stepsOf returns the steps of a worker, one by one. A child and its parent
-// get the same ones.
+// stepsOf generates the steps of a worker. A child process and its parent
+// generate the same steps from the same seed.
 func stepsOf(seed string, worker int) func() step {
 	sum := fnv.New64a()
 	sum.Write([]byte(seed))
@@ -101,7 +101,7 @@ func randomAction(random *rand.Rand, at int) action {
 	return a
 }
 
-// after returns the rows after a step, and whether its conditions held.
+// apply returns the rows after a step, and whether its conditions held.
 func (r rows) apply(s step) (rows, bool) {
 	next := maps.Clone(r)
 	for _, a := range s.actions {
@@ -145,7 +145,7 @@ func (a action) values() item {
 	return item{":one": num("1"), ":filler": str(strings.Repeat("x", a.row.filler)), ":below": num(strconv.Itoa(a.below))}
 }
 
-// do performs a step, and reports whether its conditions held.
+// execute performs a step, and reports whether its conditions held.
 func (s step) execute(db *localdynamo.DB, worker int) (bool, error) {
 	err := s.write(db, worker)
 	var failed *types.ConditionalCheckFailedException
@@ -194,8 +194,8 @@ func (a action) inTransaction(worker int) types.TransactWriteItem {
 	}}
 }
 
-// writeUntilKilled has the workers do their steps, and says after each that
-// was answered whose it was.
+// writeUntilKilled runs the workers. After each acknowledged step it prints the
+// worker's number.
 func writeUntilKilled(path, seed string) {
 	db := mustOpen(path)
 	var group sync.WaitGroup
@@ -206,7 +206,7 @@ func writeUntilKilled(path, seed string) {
 				if _, err := next().execute(db, worker); err != nil {
 					fatal(err)
 				}
-				if _, err := os.Stdout.Write(line); err != nil { // unbuffered, and whole
+				if _, err := os.Stdout.Write(line); err != nil { // unbuffered: one write call per line
 					fatal(err)
 				}
 			}
@@ -215,9 +215,9 @@ func writeUntilKilled(path, seed string) {
 	group.Wait()
 }
 
-// TestCrash kills processes in the middle of their writes. What each has
-// acknowledged must be there; of the one step that each worker had not
-// acknowledged, all or nothing.
+// TestCrashRecovery kills processes while they write. Acknowledged steps must
+// survive; the one step per worker that was not acknowledged must be there
+// completely or not at all.
 func TestCrashRecovery(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
@@ -236,7 +236,7 @@ func TestCrashRecovery(t *testing.T) {
 	steps := 0
 	for crash := range *crashes {
 		seed := strconv.FormatUint(rand.Uint64(), 36)
-		lines := 1 + rand.IntN(1<<(1+crash%11)) // early ones too
+		lines := 1 + rand.IntN(1<<(1+crash%11)) // early crashes too
 		cmd, out := child(t, "writer", "", path, seedVariable+"="+seed)
 		acknowledged := make([]int, crashWorkers)
 		for n := 1; out.Scan(); n++ {
@@ -253,7 +253,7 @@ func TestCrashRecovery(t *testing.T) {
 			}
 		}
 		if err := cmd.Wait(); !wasKilled(err) {
-			t.Fatalf("crash %d, seed %s: the child ended by itself: %v", crash, seed, err)
+			t.Fatalf("crash %d, seed %s: the child process exited before it was killed: %v", crash, seed, err)
 		}
 		afterCrash(t, path, seed, acknowledged, workers)
 		if t.Failed() {
@@ -295,8 +295,8 @@ func createCrashTable(t *testing.T, db *localdynamo.DB) {
 	}
 }
 
-// afterCrash opens the file as it was left, compares it with what the workers
-// had been told, and brings workers up to date.
+// afterCrash opens the file, compares it with the acknowledged steps, and updates
+// workers to its contents.
 func afterCrash(t *testing.T, path, seed string, acknowledged []int, workers []rows) {
 	t.Helper()
 	db, err := localdynamo.Open(path, localdynamo.Options{SweepInterval: -1})
@@ -324,29 +324,29 @@ func afterCrash(t *testing.T, path, seed string, acknowledged []int, workers []r
 	}
 }
 
-// recoverWorker finds out whether the step after the acknowledged ones took
-// place, and does what a client does that got no answer: it repeats the step,
-// if a token makes that safe. It returns the rows that are now there.
+// recoverWorker finds out whether the step after the acknowledged ones was
+// committed. Like a client that got no reply, it retries the step if a token makes
+// that safe. It returns the resulting rows.
 func recoverWorker(t *testing.T, db *localdynamo.DB, seed string, worker, acknowledged int, before rows) rows {
 	t.Helper()
 	next := stepsOf(seed, worker)
-	told, last := before, step{}
+	confirmed, last := before, step{}
 	for range acknowledged {
 		s := next()
 		ok := false
-		if told, ok = told.apply(s); ok && s.token != "" {
+		if confirmed, ok = confirmed.apply(s); ok && s.token != "" {
 			last = s
 		}
 	}
 	open := next()
-	done, _ := told.apply(open)
+	done, _ := confirmed.apply(open)
 	found := readRows(t, db, worker)
-	if !maps.Equal(found, told) && !maps.Equal(found, done) {
-		t.Errorf("worker %d: after %d acknowledged steps there is\n%v, want\n%v, or after one more\n%v", worker, acknowledged, found, told, done)
+	if !maps.Equal(found, confirmed) && !maps.Equal(found, done) {
+		t.Errorf("worker %d: after %d acknowledged steps got\n%v\nwant\n%v\nor, with the next step,\n%v", worker, acknowledged, found, confirmed, done)
 	}
 	if last.token != "" {
 		if ok, err := last.execute(db, worker); !ok || err != nil {
-			t.Errorf("worker %d: the repetition of an acknowledged transaction: %v, %v", worker, ok, err)
+			t.Errorf("worker %d: retry of an acknowledged transaction: %v, %v", worker, ok, err)
 		}
 		equal(t, readRows(t, db, worker), found)
 	}
@@ -360,7 +360,7 @@ func recoverWorker(t *testing.T, db *localdynamo.DB, seed string, worker, acknow
 	return done
 }
 
-// readRows reads what a worker has in the table, and compares the local index.
+// readRows reads a worker's rows, and checks that the local index has the same.
 func readRows(t *testing.T, db *localdynamo.DB, worker int) rows {
 	t.Helper()
 	read := func(index *string) rows {
@@ -410,7 +410,7 @@ func parseRow(t *testing.T, it item) (int, row) {
 	return at, row{n: n, filler: len(text("filler")), group: text("group")}
 }
 
-// countGrouped counts the entries of the global index.
+// countGrouped counts the entries in the global index.
 func countGrouped(t *testing.T, db *localdynamo.DB) int {
 	t.Helper()
 	pages := dynamodb.ScanInput{TableName: things, IndexName: aws.String(indexByGN)}

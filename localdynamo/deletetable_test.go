@@ -24,8 +24,8 @@ func deleteTable(t *testing.T, db *localdynamo.DB, name string) (*types.TableDes
 	return out.TableDescription, nil
 }
 
-// TestDeleteTable: a table goes with its items and its indexes, and one that
-// is made in its name has none of them, after a restart too.
+// TestDeleteTable: items and index entries are deleted with the table. A new
+// table of the same name has none of them, even after a restart.
 func TestDeleteTable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
@@ -38,13 +38,13 @@ func TestDeleteTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.TableStatus != types.TableStatusDeleting || d.GlobalSecondaryIndexes != nil || d.LocalSecondaryIndexes != nil {
-		t.Errorf("described as %v with indexes %v, %v", d.TableStatus, d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes)
+		t.Errorf("status %v, indexes %v, %v; want DELETING and no indexes", d.TableStatus, d.GlobalSecondaryIndexes, d.LocalSecondaryIndexes)
 	}
 	if d.AttributeDefinitions != nil || d.KeySchema != nil || d.CreationDateTime != nil {
-		t.Errorf("described with %v, %v, %v", d.AttributeDefinitions, d.KeySchema, d.CreationDateTime)
+		t.Errorf("got %v, %v, %v; want no schema and no creation time", d.AttributeDefinitions, d.KeySchema, d.CreationDateTime)
 	}
 	if *d.TableName != "games" || *d.ItemCount != 1 || *d.TableId != *id || d.TableArn == nil || d.ProvisionedThroughput == nil {
-		t.Errorf("described as %+v", d)
+		t.Errorf("got %+v", d)
 	}
 	_, err = deleteTable(t, db, "games")
 	wantNotFound(t, err)
@@ -57,14 +57,14 @@ func TestDeleteTable(t *testing.T) {
 	db = openAt(t, path, localdynamo.Options{NoSync: true, SweepInterval: -1})
 	createIndexed(t, db)
 	if again := describe(t, db, "games").TableId; *again == *id {
-		t.Errorf("the ID %s has come back", *id)
+		t.Errorf("the table ID %s was reused", *id)
 	}
 	if n := len(queryGames(t, db, topOfChess()).Items); n != 0 {
-		t.Errorf("%d entries in the index of a new table", n)
+		t.Errorf("the index of the new table has %d entries", n)
 	}
 	out, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("games")})
 	if err != nil || len(out.Items) != 0 {
-		t.Errorf("%v, %v in a new table", out.Items, err)
+		t.Errorf("the new table has %v (error %v)", out.Items, err)
 	}
 }
 
@@ -88,8 +88,8 @@ func TestDeletionProtection(t *testing.T) {
 	}
 }
 
-// TestDeleteTableAmongWriters: writers of a table that is deleted meanwhile
-// either wrote before, or find no table; and none of what they wrote is left.
+// TestDeleteTableDuringWrites: concurrent writes succeed before the deletion or
+// get a ResourceNotFoundException after it, and leave nothing behind.
 func TestDeleteTableDuringWrites(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -121,29 +121,29 @@ func TestDeleteTableDuringWrites(t *testing.T) {
 	equal(t, get(t, db, "a", "b"), item(nil))
 }
 
-// TestWaiters: the SDK's own waiters work on the engine.
+// TestSDKWaiters: the SDK's waiters work with the engine.
 func TestSDKWaiters(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	in := &dynamodb.DescribeTableInput{TableName: things}
 	if err := dynamodb.NewTableExistsWaiter(db).Wait(t.Context(), in, time.Minute); err != nil {
-		t.Errorf("of a table that exists: %v", err)
+		t.Errorf("wait for an existing table: %v", err)
 	}
 	if _, err := deleteTable(t, db, "things"); err != nil {
 		t.Fatal(err)
 	}
 	if err := dynamodb.NewTableNotExistsWaiter(db).Wait(t.Context(), in, time.Minute); err != nil {
-		t.Errorf("of a table that does not: %v", err)
+		t.Errorf("wait for the deletion of an absent table: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := dynamodb.NewTableExistsWaiter(db).Wait(ctx, in, time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("of a table that does not exist, canceled: %v", err)
+		t.Errorf("wait for an absent table with a canceled context: %v", err)
 	}
 }
 
-// TestDeleteTableAmongReaders: a reader finds the item or no table, never a
-// table without the item.
+// TestDeleteTableDuringReads: a reader finds the item or no table, never an empty
+// table.
 func TestDeleteTableDuringReads(t *testing.T) {
 	t.Parallel()
 	db := localdynamo.OpenMemory(localdynamo.Options{})
@@ -170,7 +170,7 @@ func TestDeleteTableDuringReads(t *testing.T) {
 						t.Error(err)
 						return
 					case out.Item == nil:
-						t.Error("the table is there, but not its item")
+						t.Error("a reader found the table without its item")
 						return
 					}
 				}

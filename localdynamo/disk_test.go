@@ -33,7 +33,7 @@ func TestFileIsLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	cmd, out := child(t, "holder", "", path)
 	if !out.Scan() {
-		t.Fatal("the other process did not open the file")
+		t.Fatal("the child process did not open the file")
 	}
 	_, err := localdynamo.Open(path, localdynamo.Options{})
 	if !errors.Is(err, localdynamo.ErrLocked) || !strings.Contains(err.Error(), path) {
@@ -46,8 +46,8 @@ func TestFileIsLocked(t *testing.T) {
 	openAt(t, path, localdynamo.Options{})
 }
 
-// limitFiles limits the size of files that this process writes, which is what
-// a full disk looks like to it, and returns how to lift the limit.
+// limitFileSize limits the size of files that this process writes, to simulate a
+// full disk. lift removes the limit.
 func limitFileSize(bytes uint64) (lift func()) {
 	signal.Ignore(syscall.SIGXFSZ)
 	var before syscall.Rlimit
@@ -63,7 +63,7 @@ func limitFileSize(bytes uint64) (lift func()) {
 	return func() { set(before) }
 }
 
-// fillDisk writes until there is no room, gets room and goes on.
+// fillDisk writes until the disk is full, lifts the limit and writes again.
 func fillDisk(path string) {
 	db := mustOpen(path)
 	lift := limitFileSize(1 << 20)
@@ -96,7 +96,7 @@ func TestFullDisk(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, out := child(t, "full", "", path)
+	_, out := child(t, "fill-disk", "", path)
 	var lines []string
 	for out.Scan() {
 		lines = append(lines, out.Text())
@@ -111,21 +111,22 @@ func TestFullDisk(t *testing.T) {
 	db = openAt(t, path, localdynamo.Options{})
 	for i := range n {
 		if get(t, db, "p", strconv.Itoa(i)) == nil {
-			t.Errorf("%d is lost", i)
+			t.Errorf("acknowledged item %d is lost", i)
 		}
 	}
 	if get(t, db, "p", strconv.Itoa(n)) != nil {
-		t.Error("a write that failed took place")
+		t.Error("a failed write took effect")
 	}
 }
 
-// openWithoutRoom opens where nothing can be written behind the first page.
+// openOnFullDisk opens a file when nothing can be written after its first page.
 func openOnFullDisk(path string) {
 	limitFileSize(4096)
 	printOpenError(path)
 }
 
-// openAsStranger opens as a user who is not root, to whom permissions apply.
+// openUnprivileged opens a file as a user other than root, who is subject to file
+// permissions.
 func openUnprivileged(path string) {
 	if os.Getuid() == 0 {
 		const nobody = 65534
@@ -144,33 +145,34 @@ func printOpenError(path string) {
 	fmt.Println("outcome:", err)
 }
 
-// outcome runs a child that tries to open path in the folder dir.
+// openInChild runs a child process that opens path in the folder dir, and returns
+// its output.
 func openInChild(t *testing.T, role, dir, path string) string {
 	t.Helper()
 	_, out := child(t, role, dir, path)
 	if !out.Scan() {
-		t.Fatalf("no outcome of %s", role)
+		t.Fatalf("the child process %q printed nothing", role)
 	}
 	return out.Text()
 }
 
-// TestReadOnly: a folder or a file that may not be written to is a clear
-// error, and stays as it is.
+// TestReadOnly: opening a read-only folder or file is a clear error, and changes
+// nothing.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) }) // so that it can be removed
-	// The path is relative, because the folders above belong to root alone.
-	got := openInChild(t, "stranger", folder, "db")
+	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) }) // so that TempDir can remove it
+	// The path is relative, because only root may enter the parent folders.
+	got := openInChild(t, "unprivileged", folder, "db")
 	if !strings.Contains(got, "permission denied") || !strings.Contains(got, "must be writable") {
 		t.Errorf("read-only folder: %s", got)
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) != 0 {
-		t.Errorf("the folder now has %v (error %v)", entries, err)
+		t.Errorf("the folder has %v (error %v)", entries, err)
 	}
 
 	contents := format1File(t)
@@ -178,37 +180,37 @@ func TestReadOnly(t *testing.T) {
 		if !errors.Is(err, os.ErrPermission) {
 			t.Fatal(err)
 		}
-		// Not root: the folder must be opened for a moment.
+		// Without root, the folder must be writable for a moment.
 		err = errors.Join(os.Chmod(folder, 0o700), os.WriteFile(filepath.Join(folder, "db"), contents, 0o444), os.Chmod(folder, 0o555))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	got = openInChild(t, "stranger", folder, "db")
+	got = openInChild(t, "unprivileged", folder, "db")
 	if !strings.Contains(got, "permission denied") || !strings.Contains(got, "must be writable") {
 		t.Errorf("read-only file: %s", got)
 	}
 	sameBytes(t, filepath.Join(folder, "db"), contents)
 }
 
-// TestNoRoom: where there is no room, neither is a new file half made nor an
-// old one half raised.
+// TestOpenOnFullDisk: on a full disk, Open leaves neither a partial new file nor a
+// partially upgraded old one.
 func TestOpenOnFullDisk(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	if got := openInChild(t, "cramped", folder, "new"); !strings.Contains(got, "file too large") {
+	if got := openInChild(t, "full-disk", folder, "new"); !strings.Contains(got, "file too large") {
 		t.Errorf("a new file: %s", got)
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) != 0 {
-		t.Errorf("the folder now has %v (error %v)", entries, err)
+		t.Errorf("the folder has %v (error %v)", entries, err)
 	}
 
 	contents, path := format1File(t), filepath.Join(folder, "old")
 	if err := os.WriteFile(path, contents, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := openInChild(t, "cramped", folder, "old"); !strings.Contains(got, "from format 1 to 2") || !strings.Contains(got, "file too large") {
+	if got := openInChild(t, "full-disk", folder, "old"); !strings.Contains(got, "from format 1 to 2") || !strings.Contains(got, "file too large") {
 		t.Errorf("a file of format 1: %s", got)
 	}
 	sameBytes(t, path, contents)

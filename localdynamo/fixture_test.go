@@ -12,14 +12,14 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// item is short for the maps that this API is made of.
+// item is an alias for items and keys of the API.
 type item = map[string]types.AttributeValue
 
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 func num(s string) types.AttributeValue { return &types.AttributeValueMemberN{Value: s} }
 
-// open returns a DB on a fresh file with one table, "things", with the string
-// keys pk and sk. The test ends with Check.
+// open returns a DB on a new file with the table "things", whose keys pk and sk
+// are strings. Check runs when the test ends.
 func open(t testing.TB, opts localdynamo.Options) *localdynamo.DB {
 	t.Helper()
 	opts.NoSync = true

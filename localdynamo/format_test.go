@@ -20,9 +20,9 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// firstFormat returns a file that the last version of format 1 wrote, at
-// 1760000000: the table things with 40 items and the pair of a transaction
-// with the token "token", TTL enabled, and an empty table.
+// format1File returns a file written by the last version with format 1, at epoch
+// second 1760000000. It holds the table things with 40 items, TTL enabled, and two
+// items written in a transaction with the token "token"; and an empty table.
 func format1File(t *testing.T) []byte {
 	t.Helper()
 	packed, err := os.Open("testdata/format1.db.gz")
@@ -41,7 +41,7 @@ func format1File(t *testing.T) []byte {
 	return contents
 }
 
-// formatOf reads the format of a file by the means of bbolt.
+// formatOf reads the format version of a file with bbolt.
 func formatOf(t *testing.T, path string) string {
 	t.Helper()
 	file, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
@@ -59,8 +59,8 @@ func formatOf(t *testing.T, path string) string {
 	return format
 }
 
-// TestFirstFormat opens a file of format 1, which becomes one of format 2, and
-// has all that it had.
+// TestUpgradeFromFormat1 opens a file of format 1, which upgrades it to format 2
+// without loss.
 func TestUpgradeFromFormat1(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
@@ -69,7 +69,7 @@ func TestUpgradeFromFormat1(t *testing.T) {
 	}
 	equal(t, formatOf(t, path), "1")
 	soon := func() time.Time { return time.Unix(1_760_000_060, 0) }
-	for range 2 { // to raise it, and as a file of today
+	for range 2 { // with the upgrade, and after it
 		db, err := localdynamo.Open(path, localdynamo.Options{Now: soon, SweepInterval: -1})
 		if err != nil {
 			t.Fatal(err)
@@ -86,8 +86,8 @@ func TestUpgradeFromFormat1(t *testing.T) {
 	checkUpgraded(t, db)
 }
 
-// useFirstFormat does what depends on what the file has besides items: the
-// memory of a request token, TTL, and the numbers of tables.
+// checkUpgraded checks what the file holds besides items: a request token, TTL
+// and table IDs.
 func checkUpgraded(t *testing.T, db *localdynamo.DB) {
 	t.Helper()
 	_, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{
@@ -98,7 +98,7 @@ func checkUpgraded(t *testing.T, db *localdynamo.DB) {
 		},
 	})
 	if err != nil {
-		t.Errorf("a repetition: %v", err)
+		t.Errorf("retry with the stored token: %v", err)
 	}
 	createTable(t, db, "third", types.ScalarAttributeTypeS)
 	for _, name := range []string{"third", "numbered"} {
@@ -110,17 +110,16 @@ func checkUpgraded(t *testing.T, db *localdynamo.DB) {
 	equal(t, sweep(t, db), 40)
 }
 
-// TestFirstFormatDamaged: a damaged file of format 1 is not raised, since that
-// would be a write, and is left as it was.
+// TestDamagedFormat1IsNotUpgraded: a damaged file of format 1 stays unchanged.
 func TestDamagedFormat1IsNotUpgraded(t *testing.T) {
 	t.Parallel()
-	// The name of a bucket stands before the number of its first page.
+	// In the file, a bucket's name precedes the number of its first page.
 	right := regexp.MustCompile(`(?s)items/1.{8}`)
 	wrong := []byte("items/1\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe")
 	whole := format1File(t)
 	damaged := right.ReplaceAllLiteral(whole, wrong)
 	if bytes.Equal(damaged, whole) {
-		t.Fatal("the items were not found")
+		t.Fatal("the bucket of the items was not found in the file")
 	}
 	wantOpenError(t, "a wrong page number", damaged, localdynamo.ErrCorrupt, "damaged")
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/store"
 )
 
-// gate is a store whose commits wait, are counted, and can be made to fail.
+// gate is a store that counts commits, blocks them, and can make them fail.
 type gate struct {
 	store.Store
-	enter   chan struct{} // one value lets one commit go ahead
+	enter   chan struct{} // each value permits one commit
 	commits int
 	failure error
 }
@@ -80,8 +80,8 @@ func putThing(ctx context.Context, db *DB, pk, condition string) error {
 	return err
 }
 
-// TestGroupCommit holds the writer up in one commit, gathers others, and
-// counts: those that gathered share the second commit.
+// TestGroupCommit delays commits so that writes queue up. Queued writes must
+// share commits.
 func TestGroupCommit(t *testing.T) {
 	t.Parallel()
 	db, g := gated(t)
@@ -110,17 +110,17 @@ func TestGroupCommit(t *testing.T) {
 	var failed *types.ConditionalCheckFailedException
 	for i, err := range errs {
 		if wantFailure := i > 0 && i%5 == 0; errors.As(err, &failed) != wantFailure || err != nil && !wantFailure {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("write %d: %v", i, err)
 		}
 	}
 	if n := g.commits - before; n > len(errs)-3 {
-		t.Errorf("%d commits for %d writes", n, len(errs))
+		t.Errorf("got %d commits for %d writes, want at most %d", n, len(errs), len(errs)-3)
 	}
 }
 
-// TestFailedCommit: when the disk fails, everyone in the batch hears of it,
-// even those whose condition had failed, nothing is there, and the next write
-// may succeed.
+// TestFailedCommitFailsBatch: if a commit fails, every write of the batch gets the
+// error, even those whose condition had failed. Nothing is written, and later
+// writes can succeed.
 func TestFailedCommitFailsBatch(t *testing.T) {
 	t.Parallel()
 	db, g := gated(t)
@@ -146,7 +146,7 @@ func TestFailedCommitFailsBatch(t *testing.T) {
 		}
 	}
 	select {
-	case <-g.enter: // a permit that nobody took
+	case <-g.enter: // an unused permit
 	default:
 	}
 	g.failure = nil
@@ -156,14 +156,14 @@ func TestFailedCommitFailsBatch(t *testing.T) {
 	}
 }
 
-// TestCancelBeforePickUp: a request that the writer has not picked up can be
-// taken back, and then has no effect.
+// TestCanceledWriteIsWithdrawn: canceling a write before the writer accepts it
+// withdraws it.
 func TestCanceledWriteIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	db, g := gated(t)
 	first := make(chan error, 1)
 	go func() { first <- putThing(t.Context(), db, "first", "") }()
-	// The writer is now, or soon, inside a commit that waits for the gate.
+	// The writer is, or soon will be, in a commit that waits for the gate.
 	ctx, cancel := context.WithCancel(t.Context())
 	second := make(chan error, 1)
 	go func() { second <- putThing(ctx, db, "second", "") }()
@@ -199,8 +199,8 @@ func TestCanceledWriteIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestLargeBatch: a commit ends with the request that makes it large, and the
-// others have to wait for the next.
+// TestCommitSizeLimit: the write that reaches maxBatchBytes is the last of its
+// commit; the others go into the next.
 func TestCommitSizeLimit(t *testing.T) {
 	t.Parallel()
 	db, g := gated(t)
@@ -221,6 +221,6 @@ func TestCommitSizeLimit(t *testing.T) {
 		rest = rest[n:]
 	}
 	if !slices.Equal(got, []int{2, 2, 1}) {
-		t.Errorf("commits of %v requests, want 2, 2 and 1", got)
+		t.Errorf("commits of %v writes, want 2, 2 and 1", got)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// createIndexed makes a table "games" with the keys player and game, a global
-// index "top" by game and score that includes the name, and a local index
-// "recent" by player and at with keys only.
+// createIndexed creates the table "games" with the keys player and game, the
+// global index "top" by game and score, which includes name, and the local index
+// "recent" by player and at, with keys only.
 func createIndexed(t testing.TB, db *localdynamo.DB) {
 	t.Helper()
 	schema := func(hash, rng string) []types.KeySchemaElement {
@@ -108,19 +108,19 @@ func TestGlobalIndex(t *testing.T) {
 			break
 		}
 		if len(in.ExclusiveStartKey) != 3 {
-			t.Fatalf("last key %v: want the keys of index and table", in.ExclusiveStartKey)
+			t.Fatalf("last key %v, want the keys of the index and the table", in.ExclusiveStartKey)
 		}
 	}
 	if want := []string{"cyd", "bob", "dan", "ann"}; !slices.Equal(got, want) {
-		t.Errorf("by falling score: %v, want %v", got, want)
+		t.Errorf("got %v, want by descending score %v", got, want)
 	}
 
 	out := queryGames(t, db, topOfChess())
 	if first := out.Items[0]; len(first) != 4 || first["note"] != nil || first["name"] == nil {
-		t.Errorf("item %v: want its keys and the name", first)
+		t.Errorf("got item %v, want its keys and name", first)
 	}
 	if units := out.ConsumedCapacity.GlobalSecondaryIndexes["top"].CapacityUnits; aws.ToFloat64(units) != 0.5 || aws.ToFloat64(out.ConsumedCapacity.Table.CapacityUnits) != 0 {
-		t.Errorf("cost %v of the index, %v of the table", aws.ToFloat64(units), aws.ToFloat64(out.ConsumedCapacity.Table.CapacityUnits))
+		t.Errorf("consumed %v units of the index, %v of the table", aws.ToFloat64(units), aws.ToFloat64(out.ConsumedCapacity.Table.CapacityUnits))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestIndexIsMaintained(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		if got := players(queryGames(t, db, topOfChess()).Items); !slices.Equal(got, want) {
-			t.Fatalf("in the index: %v, want %v", got, want)
+			t.Fatalf("the index has %v, want %v", got, want)
 		}
 		if err := db.Check(t.Context()); err != nil {
 			t.Fatal(err)
@@ -161,8 +161,8 @@ func TestIndexIsMaintained(t *testing.T) {
 	expect()
 }
 
-// TestLocalIndexFetches: what a local index does not hold is read from the
-// table, and paid for.
+// TestLocalIndexFetchesFromTable: attributes that a local index does not project
+// are read from the table, and counted in the capacity.
 func TestLocalIndexFetchesFromTable(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -177,18 +177,18 @@ func TestLocalIndexFetchesFromTable(t *testing.T) {
 	}
 	out := queryGames(t, db, in)
 	if len(out.Items) != 1 || len(out.Items[0]) != 3 || aws.ToFloat64(out.ConsumedCapacity.CapacityUnits) != 1 {
-		t.Errorf("%v for %v units; want three keys for 1", out.Items, aws.ToFloat64(out.ConsumedCapacity.CapacityUnits))
+		t.Errorf("got %v for %v units, want three keys for 1", out.Items, aws.ToFloat64(out.ConsumedCapacity.CapacityUnits))
 	}
 	in.Select = types.SelectAllAttributes
 	out = queryGames(t, db, in)
 	if len(out.Items) != 1 || out.Items[0]["note"] == nil || aws.ToFloat64(out.ConsumedCapacity.CapacityUnits) != 2 {
-		t.Errorf("%v for %v units; want the item for 2", out.Items, aws.ToFloat64(out.ConsumedCapacity.CapacityUnits))
+		t.Errorf("got %v for %v units, want the item for 2", out.Items, aws.ToFloat64(out.ConsumedCapacity.CapacityUnits))
 	}
 }
 
-// TestIndexWriteCost follows AWS's table of what a write to an indexed table
-// costs: one unit where an entry comes, goes or changes, two where it moves,
-// none where the index sees nothing of it.
+// TestIndexWriteCapacity follows AWS's table of write capacity for indexes: one
+// unit if an entry is added, removed or changed, two if its key changes, none if
+// the entry stays the same.
 func TestIndexWriteCapacity(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -219,10 +219,10 @@ func TestIndexWriteCapacity(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := aws.ToFloat64(out.ConsumedCapacity.GlobalSecondaryIndexes["top"].CapacityUnits); got != step.want {
-			t.Errorf("%s %v: %v units of the index, want %v", step.update, step.values, got, step.want)
+			t.Errorf("%s %v: the index consumed %v units, want %v", step.update, step.values, got, step.want)
 		}
 		if got := aws.ToFloat64(out.ConsumedCapacity.CapacityUnits); got != step.want+1 {
-			t.Errorf("%s %v: %v units in all, want %v", step.update, step.values, got, step.want+1)
+			t.Errorf("%s %v: consumed %v units in total, want %v", step.update, step.values, got, step.want+1)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 var things = aws.String("things")
 
-// mustRefuse wants a ValidationException whose message contains words.
+// wantInvalid requires a ValidationException whose message contains words.
 func wantInvalid(t *testing.T, err error, words string) {
 	t.Helper()
 	var e *smithy.GenericAPIError
@@ -50,7 +50,7 @@ func TestPutAndGet(t *testing.T) {
 	if got := get(t, db, "a", "c"); got != nil {
 		t.Errorf("got %v", got)
 	}
-	// What a caller does with its maps afterwards is its own business.
+	// The caller may modify its maps after the call.
 	got := get(t, db, "a", "b")
 	got["map"].(*types.AttributeValueMemberM).Value["x"] = num("2")
 	it["bin"].(*types.AttributeValueMemberB).Value = []byte("changed")
@@ -215,7 +215,7 @@ func TestUpdateReturnValues(t *testing.T) {
 	}
 	equal(t, get(t, db, "a", "b"), whole("6"))
 
-	// Without an expression an update makes an item of its key.
+	// Without an expression an update creates an item with only a key.
 	if _, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: things, Key: key("new", "b")}); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestContextAndClose(t *testing.T) {
 		t.Error(err)
 	}
 	if get(t, db, "a", "b") != nil {
-		t.Error("a cancelled write took place")
+		t.Error("a canceled write took effect")
 	}
 	if err := db.Check(t.Context()); err != nil {
 		t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// short names for the maps of the legacy parameters
+// Aliases for the legacy parameters.
 type (
 	expected   = map[string]types.ExpectedAttributeValue
 	conditions = map[string]types.Condition
@@ -54,11 +54,11 @@ func TestExpected(t *testing.T) {
 			for _, err := range []error{putErr, updateErr, deleteErr} {
 				var failed *types.ConditionalCheckFailedException
 				if c.holds != (err == nil) || err != nil && !errors.As(err, &failed) {
-					t.Errorf("holds: %v, got %v", c.holds, err)
+					t.Errorf("got %v, want the condition to hold: %v", err, c.holds)
 				}
 			}
 			if gone := get(t, db, "a", "b") == nil; gone != c.holds {
-				t.Errorf("holds: %v, the item is gone: %v", c.holds, gone)
+				t.Errorf("item deleted: %v, want %v", gone, c.holds)
 			}
 		})
 	}
@@ -119,8 +119,8 @@ func TestAttributeUpdates(t *testing.T) {
 	}
 }
 
-// TestTakingAwayCreatesNothing: on AWS an update creates the item that it does
-// not find, unless all that it does is to take something away.
+// TestDeletingUpdatesCreateNoItem: as on AWS, an update creates an absent item
+// unless it only removes attributes or set members.
 func TestDeletingUpdatesCreateNoItem(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -142,7 +142,7 @@ func TestDeletingUpdatesCreateNoItem(t *testing.T) {
 			continue
 		}
 		if created := get(t, db, "a", sk) != nil; created != c.created || created != (out.Attributes != nil) {
-			t.Errorf("%s: created %v, answered %v", sk, created, out.Attributes)
+			t.Errorf("%s: created %v, returned %v", sk, created, out.Attributes)
 		}
 	}
 	_, err := db.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
@@ -178,7 +178,7 @@ func TestLegacyReads(t *testing.T) {
 		KeyConditions: conditions{"pk": pk, "sk": compared(types.ComparisonOperatorGe, str("b"))},
 		QueryFilter:   conditions{"n": compared(types.ComparisonOperatorNe, num("2"))},
 	}), "bd")
-	// KeyConditions, alone of all, may stand beside expressions.
+	// Of the legacy parameters, only KeyConditions can be combined with expressions.
 	equal(t, query(dynamodb.QueryInput{
 		KeyConditions: conditions{"pk": pk}, FilterExpression: aws.String("n > :one"), ProjectionExpression: aws.String("sk"),
 		ExpressionAttributeValues: item{":one": num("1")},

@@ -13,23 +13,23 @@ import (
 
 const cellCount = 4
 
-// cells is the state of the model: the values of a few items.
+// cells is the model's state: the values of a few items.
 type cells [cellCount]int
 
 const absent = -1
 
 func noCells() cells { return cells{absent, absent, absent, absent} }
 
-// call is an operation of a history. What a, b and the cells are to each verb
-// stands in next and in ask, which must agree.
+// call is an operation of a history. next and invoke define what a, b and the
+// cells mean to each verb; they must agree.
 type call struct {
 	verb  string
 	cells []int
 	a, b  int
 }
 
-// answer is what a call returned: whether its conditions held, and the values
-// that it showed.
+// result is what a call returned: whether its conditions held, and the values
+// that it read.
 type result struct {
 	ok   bool
 	seen []int
@@ -42,7 +42,7 @@ var (
 	allVerbs    = append(slices.Clone(singleVerbs), "move", "guard", "snapshot", "query")
 )
 
-// next is the model: what a call does to the cells, and its answer.
+// next is the model: it returns the state after a call, and the call's result.
 func (c call) next(s cells) (cells, result) {
 	at := c.cells[0]
 	old := s[at]
@@ -85,7 +85,7 @@ func (c call) next(s cells) (cells, result) {
 	}
 }
 
-// api is what DB and the SDK's client have in common, as far as it is used.
+// api is the subset of DB and the SDK's client that the histories use.
 type api interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -100,7 +100,7 @@ func cellKey(i int) item { return key("cells", strconv.Itoa(i)) }
 
 func number(n int) types.AttributeValue { return num(strconv.Itoa(n)) }
 
-// valueOf reads a cell from its item.
+// valueOf returns the value of a cell's item.
 func valueOf(it item) (int, error) {
 	v, ok := it["v"].(*types.AttributeValueMemberN)
 	if !ok {
@@ -109,7 +109,7 @@ func valueOf(it item) (int, error) {
 	return strconv.Atoi(v.Value)
 }
 
-// cellsOf reads the values that an answer shows.
+// cellsOf returns the values of several items.
 func cellsOf(items ...item) ([]int, error) {
 	seen := make([]int, len(items))
 	for i, it := range items {
@@ -123,7 +123,7 @@ func cellsOf(items ...item) ([]int, error) {
 
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
-// ask makes the call of the engine.
+// invoke performs the call on the engine.
 func (c call) invoke(ctx context.Context, db api) (result, error) {
 	switch c.verb {
 	case "move", "guard":
@@ -144,7 +144,8 @@ func (c call) invoke(ctx context.Context, db api) (result, error) {
 	return result{true, seen}, err
 }
 
-// askSingle returns the item, or the part of it, that the call showed.
+// invokeSingle performs a call on one item, and returns the attributes that it
+// read.
 func (c call) invokeSingle(ctx context.Context, db api) (item, error) {
 	k := cellKey(c.cells[0])
 	switch c.verb {
@@ -200,7 +201,7 @@ func (c call) invokeTransaction(ctx context.Context, db api) (result, error) {
 	return result{ok: err == nil}, err
 }
 
-// actions of a transaction, the first of which has its only condition.
+// actions returns the actions of a transaction. Only the first has a condition.
 func (c call) actions() []types.TransactWriteItem {
 	if c.verb == "move" {
 		return []types.TransactWriteItem{
@@ -230,7 +231,7 @@ func (c call) actions() []types.TransactWriteItem {
 	}
 }
 
-// askAll reads all cells at one moment.
+// readAll reads all cells from one snapshot.
 func (c call) readAll(ctx context.Context, db api) (result, error) {
 	items := make([]item, cellCount)
 	if c.verb == "query" {

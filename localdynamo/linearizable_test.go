@@ -19,11 +19,11 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 )
 
-// What is checked here: a history of concurrent calls is linearizable if there
-// is an order of them, in which no call stands before one that had ended when
-// it began, and in which a sequential model gives every answer that was given.
+// A history of concurrent calls is linearizable if the calls can be ordered so
+// that a call follows every call that returned before it began, and a sequential
+// model returns the same results.
 
-// model checks histories with transactions, which cannot be taken apart.
+// model is for histories with transactions, which cannot be partitioned.
 func model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return noCells() },
@@ -35,8 +35,8 @@ func model() porcupine.Model {
 	}
 }
 
-// singleModel checks histories of calls on one cell each: they are
-// linearizable if those of every cell are.
+// singleModel is for histories whose calls have one cell each. Such a history is
+// linearizable if the history of each cell is.
 func singleModel() porcupine.Model {
 	m := model()
 	m.Partition = func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -50,8 +50,8 @@ func singleModel() porcupine.Model {
 	return m
 }
 
-// record has clients make random calls, each one after the other, and returns
-// the history of all, which ends with a snapshot.
+// record runs concurrent clients that make random calls, and returns the history.
+// It ends with reads of all cells.
 func record(t *testing.T, db api, verbs []string, clients, calls int) []porcupine.Operation {
 	t.Helper()
 	began := time.Now()
@@ -69,7 +69,7 @@ func record(t *testing.T, db api, verbs []string, clients, calls int) []porcupin
 	for client := range clients {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(client), uint64(calls)))
-			known := noCells() // by its last answers, so that conditions often hold
+			known := noCells() // from its last results, so that conditions often hold
 			for range calls / clients {
 				c := randomCall(random, verbs, known)
 				o := perform(client, c)
@@ -99,21 +99,21 @@ func randomCall(random *rand.Rand, verbs []string, known cells) call {
 	return c
 }
 
-// linearizable judges a history, within 30 seconds.
+// linearizable checks a history, for at most 30 seconds.
 func linearizable(t *testing.T, m porcupine.Model, history []porcupine.Operation) {
 	t.Helper()
 	switch result := porcupine.CheckOperationsTimeout(m, history, 30*time.Second); result {
 	case porcupine.Ok:
 		t.Logf("%d calls, %s", len(history), overlap(history))
 	case porcupine.Unknown:
-		t.Errorf("could not tell within 30 seconds whether %d calls are linearizable", len(history))
+		t.Errorf("the check of %d calls did not finish within 30 seconds", len(history))
 	default:
 		t.Errorf("%d calls are not linearizable", len(history))
 	}
 }
 
-// overlap says how concurrent a history was, and how its conditions went: a
-// history without overlap or without success would prove little.
+// overlap summarizes how concurrent a history was, and how many calls succeeded.
+// Without overlap or success the check proves little.
 func overlap(history []porcupine.Operation) string {
 	concurrent, held := 0, 0
 	sorted := slices.SortedFunc(slices.Values(history), func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
@@ -127,11 +127,11 @@ func overlap(history []porcupine.Operation) string {
 			held++
 		}
 	}
-	return fmt.Sprintf("%d began while another ran, %d were carried out", concurrent, held)
+	return fmt.Sprintf("%d began while another ran, %d succeeded", concurrent, held)
 }
 
-// TestLinearizable records histories of the engine in memory, on disk with
-// every write synced, and behind the wire through the SDK.
+// TestLinearizable records histories of the engine in memory, on disk with every
+// write synced, and over HTTP through the SDK.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	engines := map[string]func(*testing.T) api{
@@ -171,33 +171,34 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// TestModelAgainstRecord: a history without concurrency has one order, so the
-// checker must reject it as soon as any one answer is changed.
+// TestCheckerRejectsAlteredHistories: a sequential history has only one order, so
+// the checker must reject it if any result is altered.
 func TestCheckerRejectsAlteredHistories(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	history := record(t, db, allVerbs, 1, 300)
 	linearizable(t, model(), history)
 	for i, o := range history {
-		right := o.Output.(result)
-		lies := []result{{!right.ok, right.seen}}
-		for at := range right.seen {
-			lie := result{right.ok, slices.Clone(right.seen)}
-			lie.seen[at]++
-			lies = append(lies, lie)
+		correct := o.Output.(result)
+		altered := []result{{!correct.ok, correct.seen}}
+		for at := range correct.seen {
+			wrong := result{correct.ok, slices.Clone(correct.seen)}
+			wrong.seen[at]++
+			altered = append(altered, wrong)
 		}
-		for _, lie := range lies {
-			history[i].Output = lie
+		for _, wrong := range altered {
+			history[i].Output = wrong
 			if porcupine.CheckOperations(model(), history) {
-				t.Errorf("%v -> %v instead of %v was accepted", o.Input, lie, right)
+				t.Errorf("%v -> %v instead of %v was accepted", o.Input, wrong, correct)
 			}
 		}
-		history[i].Output = right
+		history[i].Output = correct
 	}
 }
 
-// TestModel judges histories written by hand. Times are those of calls and of
-// returns; what overlaps may have happened in either order.
+// TestLinearizabilityModel checks histories written by hand. Each operation has
+// the times of its call and return; overlapping operations may be in either
+// order.
 func TestLinearizabilityModel(t *testing.T) {
 	t.Parallel()
 	op := func(from, to int64, verb string, at []int, a, b int, ok bool, seen ...int) porcupine.Operation {
@@ -214,23 +215,23 @@ func TestLinearizabilityModel(t *testing.T) {
 		want    bool
 	}{
 		{"read after write", []porcupine.Operation{add, op(2, 3, "get", []int{0}, 0, 0, true, 1)}, true},
-		{"read beside write", []porcupine.Operation{add, op(1, 3, "get", []int{0}, 0, 0, true, absent)}, true},
+		{"read concurrent with write", []porcupine.Operation{add, op(1, 3, "get", []int{0}, 0, 0, true, absent)}, true},
 		{"stale read", []porcupine.Operation{add, op(2, 3, "get", []int{0}, 0, 0, true, absent)}, false},
 		{"lost update", []porcupine.Operation{add, op(0, 2, "add", []int{0}, 0, 1, true, 1)}, false},
 		{"two winners", []porcupine.Operation{op(0, 9, "create", []int{0}, 0, 5, true), op(0, 9, "create", []int{0}, 0, 6, true)}, false},
 		{"one winner", []porcupine.Operation{op(0, 9, "create", []int{0}, 0, 5, true), op(0, 9, "create", []int{0}, 0, 6, false, 5)}, true},
-		{"a condition that held, and failed", []porcupine.Operation{add, op(2, 3, "swap", []int{0}, 1, 2, false, 1)}, false},
+		{"a condition that should have held failed", []porcupine.Operation{add, op(2, 3, "swap", []int{0}, 1, 2, false, 1)}, false},
 		{"two swaps of one value", []porcupine.Operation{add, op(2, 9, "swap", []int{0}, 1, 2, true), op(2, 9, "swap", []int{0}, 1, 3, true)}, false},
-		{"transaction not yet seen", []porcupine.Operation{add, move, snapshot(12, 14, 1, absent)}, true},
-		{"transaction seen", []porcupine.Operation{add, move, snapshot(12, 14, 0, 1)}, true},
+		{"transaction not yet visible", []porcupine.Operation{add, move, snapshot(12, 14, 1, absent)}, true},
+		{"transaction visible", []porcupine.Operation{add, move, snapshot(12, 14, 0, 1)}, true},
 		{"first half of a transaction", []porcupine.Operation{add, move, snapshot(12, 14, 0, absent)}, false},
 		{"second half of a transaction", []porcupine.Operation{add, move, snapshot(12, 14, 1, 1)}, false},
-		{"seen, then not", []porcupine.Operation{add, move, snapshot(12, 13, 0, 1), snapshot(14, 15, 1, absent)}, false},
-		{"not seen, then seen", []porcupine.Operation{add, move, snapshot(12, 13, 1, absent), snapshot(14, 15, 0, 1)}, true},
-		{"a transaction without its condition", []porcupine.Operation{add, op(2, 3, "guard", []int{0, 1, 2}, 7, 1, true)}, false},
+		{"visible, then not", []porcupine.Operation{add, move, snapshot(12, 13, 0, 1), snapshot(14, 15, 1, absent)}, false},
+		{"not visible, then visible", []porcupine.Operation{add, move, snapshot(12, 13, 1, absent), snapshot(14, 15, 0, 1)}, true},
+		{"a transaction whose condition does not hold", []porcupine.Operation{add, op(2, 3, "guard", []int{0, 1, 2}, 7, 1, true)}, false},
 	} {
 		if got := porcupine.CheckOperations(model(), c.history); got != c.want {
-			t.Errorf("%s: judged %v", c.name, got)
+			t.Errorf("%s: got linearizable %v, want %v", c.name, got, c.want)
 		}
 	}
 }

@@ -33,11 +33,11 @@ func TestListTables(t *testing.T) {
 
 	out, err := db.ListTables(t.Context(), &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String("b-is-no-table")})
 	if err != nil || !slices.Equal(out.TableNames, []string{"things", "zoo"}) {
-		t.Errorf("after a name that is none: %v, %v", out, err)
+		t.Errorf("after a name without a table: %v, %v", out, err)
 	}
 	out, err = db.ListTables(t.Context(), &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String("zoo")})
 	if err != nil || out.TableNames == nil || len(out.TableNames) != 0 {
-		t.Errorf("after the last: %v, %v; want an empty list", out, err)
+		t.Errorf("after the last name: %v, %v; want an empty list", out, err)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// TestMemory: a DB in memory expires items by the clock of a synctest bubble,
-// shares nothing with another one, and is gone once closed.
+// TestInMemory: a DB in memory expires items by the clock of a synctest bubble,
+// shares nothing with other DBs, and loses its contents when it is closed.
 func TestInMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestInMemory(t *testing.T) {
 		put(t, db, key("p", "stays"))
 		time.Sleep(localdynamo.DefaultSweepInterval - time.Second)
 		if get(t, db, "p", "expires") == nil {
-			t.Error("removed before the sweep")
+			t.Error("the item was removed before the sweep")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

@@ -20,7 +20,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// filled returns the bytes of a file with a few hundred items.
+// fileWithItems returns the bytes of a file with 300 items.
 func fileWithItems(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
@@ -39,13 +39,13 @@ func fileWithItems(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The file is longer than what is in use; a copy need not be.
+	// Cut unused space at the end, to keep the copies small.
 	used := len(bytes.TrimRight(whole, "\x00"))
 	return whole[:min(len(whole), (used/65536+1)*65536)]
 }
 
-// refuses opens a file with these contents and wants the error, and the file
-// as it was.
+// wantOpenError requires that opening a file with these contents fails with an
+// error that wraps want and contains words, and does not change the file.
 func wantOpenError(t *testing.T, name string, contents []byte, want error, words string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
@@ -77,7 +77,8 @@ func TestOpenRefusesForeignFiles(t *testing.T) {
 	wantOpenError(t, "nonsense", otherBolt(t, "x"), localdynamo.ErrCorrupt, "format version")
 }
 
-// otherBolt makes a bbolt file of some other format.
+// otherBolt returns a bbolt file with another format version; "" stands for a file
+// of another program.
 func otherBolt(t *testing.T, format string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "other")
@@ -106,8 +107,8 @@ func otherBolt(t *testing.T, format string) []byte {
 	return contents
 }
 
-// TestTruncated cuts a file at many lengths. Either it cannot be opened, or
-// nothing that is in use was cut off.
+// TestOpenTruncatedFile truncates a file at many lengths. Either Open fails, or
+// nothing in use was cut off.
 func TestOpenTruncatedFile(t *testing.T) {
 	t.Parallel()
 	whole := fileWithItems(t)
@@ -140,15 +141,15 @@ func TestOpenTruncatedFile(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%d of 60 were long enough", opened)
+	t.Logf("%d of 60 truncated files could be opened", opened)
 }
 
-var damages = flag.Int("damages", 80, "how many damaged files TestDamage opens")
+var damages = flag.Int("damages", 80, "number of damaged files that TestOpenDamagedFile opens")
 
-// TestDamage overwrites parts of a file, from a single bit to 64 bytes. Whatever
-// it hits, there is an error or a working file, never a crash of the process;
-// a change to an item's bytes that leaves the file well formed is what Check
-// cannot see. Looking at a damaged file does not change it.
+// TestOpenDamagedFile overwrites parts of a file, from a single bit to 64 bytes.
+// The result must be an error or a working file, never a crash of the process.
+// Check cannot detect changes to an item that leave the file well formed. Reading
+// a damaged file must not change it.
 func TestOpenDamagedFile(t *testing.T) {
 	t.Parallel()
 	whole := fileWithItems(t)
@@ -157,7 +158,7 @@ func TestOpenDamagedFile(t *testing.T) {
 	for range *damages {
 		damaged := bytes.Clone(whole)
 		at, n := random.IntN(len(damaged)-64), 1+random.IntN(64)
-		if random.IntN(2) == 0 { // the pages that hold the others together
+		if random.IntN(2) == 0 { // the first pages, which refer to the others
 			at = random.IntN(10 * 4096)
 		}
 		for i := range n {
@@ -191,7 +192,7 @@ func TestOpenDamagedFile(t *testing.T) {
 		writeDamaged(t, db)
 		_ = db.Close()
 	}
-	t.Logf("%d damaged files: %d refused, faults found in %d", *damages, refused, faulty)
+	t.Logf("%d damaged files: Open refused %d, Check found faults in %d", *damages, refused, faulty)
 }
 
 func sameBytes(t *testing.T, path string, want []byte) {
@@ -201,14 +202,15 @@ func sameBytes(t *testing.T, path string, want []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s was changed", path)
+		t.Errorf("file %s was modified", path)
 	}
 }
 
-// allowedOfDamage fails the test on errors other than those of a damaged file.
+// checkDamageError fails the test on an error that a damaged file does not
+// explain.
 func checkDamageError(t *testing.T, err error) {
 	t.Helper()
-	var noTable *types.ResourceNotFoundException // the damage hit its definition
+	var noTable *types.ResourceNotFoundException // if the table's definition was damaged
 	if err != nil && !errors.Is(err, localdynamo.ErrCorrupt) && !errors.As(err, &noTable) {
 		t.Errorf("%v", err)
 	}
@@ -249,7 +251,7 @@ func TestOpenInUnsuitableFolder(t *testing.T) {
 		t.Errorf("missing folder: %v", err)
 	}
 	if _, err = localdynamo.Open(folder, localdynamo.Options{}); !errors.Is(err, localdynamo.ErrCorrupt) {
-		t.Errorf("a folder: %v", err)
+		t.Errorf("a folder instead of a file: %v", err)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestPagination(t *testing.T) {
 		}
 		equal(t, got, want)
 	}
-	// A page that ends exactly at the end still has a last key.
+	// A page that ends with the last item still has a last key.
 	out, err := db.Query(t.Context(), &dynamodb.QueryInput{
 		TableName: things, KeyConditionExpression: aws.String("pk = :p"), ExpressionAttributeValues: item{":p": str("p")}, Limit: aws.Int32(7),
 	})
@@ -189,7 +189,7 @@ func TestScan(t *testing.T) {
 	equal(t, len(seen), 50)
 	for sk, n := range seen {
 		if n != 1 {
-			t.Errorf("%s: %d times", sk, n)
+			t.Errorf("item %s was returned %d times, want once", sk, n)
 		}
 	}
 	_, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: things, Segment: aws.Int32(0)})
@@ -198,7 +198,7 @@ func TestScan(t *testing.T) {
 	wantInvalid(t, err, "less than")
 }
 
-// TestNumericRange pages through random numbers in random steps.
+// TestNumericRange paginates random numbers with random page sizes.
 func TestNumericRange(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -234,7 +234,7 @@ func TestNumericRange(t *testing.T) {
 				var v float64
 				fmt.Sscan(text, &v)
 				if v < last || !want[text] {
-					rt.Fatalf("%s out of order or range", text)
+					rt.Fatalf("%s is out of order or out of range", text)
 				}
 				last = v
 				delete(want, text)
@@ -244,12 +244,12 @@ func TestNumericRange(t *testing.T) {
 			}
 		}
 		if len(want) > 0 {
-			rt.Fatalf("missing %v", want)
+			rt.Fatalf("items %v are missing", want)
 		}
 	})
 }
 
-// half reads what "%d.5" writes: -3.5 for -3.
+// floorHalf parses the text that "%d.5" formats: -3.5 for -3.
 func floorHalf(x int) float64 {
 	var v float64
 	fmt.Sscan(fmt.Sprintf("%d.5", x), &v)

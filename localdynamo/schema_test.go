@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// keys is a key schema of a hash key, and maybe a range key.
+// keys returns a key schema with a hash key, and a range key for a second name.
 func keys(names ...string) []types.KeySchemaElement {
 	var out []types.KeySchemaElement
 	for i, name := range names {
@@ -21,7 +21,7 @@ func keys(names ...string) []types.KeySchemaElement {
 	return out
 }
 
-// defs defines attributes of type S, or as in "name:N".
+// defs returns attribute definitions, of type S or as in "name:N".
 func defs(names ...string) []types.AttributeDefinition {
 	var out []types.AttributeDefinition
 	for _, name := range names {
@@ -40,7 +40,8 @@ func units(read, write int64) *types.ProvisionedThroughput {
 
 var everything = &types.Projection{ProjectionType: types.ProjectionTypeAll}
 
-// plainTable asks for a table with the keys pk and sk.
+// plainTable returns the input for an on-demand table with the string keys pk and
+// sk.
 func plainTable(name string) *dynamodb.CreateTableInput {
 	return &dynamodb.CreateTableInput{
 		TableName: &name, BillingMode: types.BillingModePayPerRequest,
@@ -158,7 +159,7 @@ func TestIndexDefinitionRefusals(t *testing.T) {
 	}
 }
 
-// TestTableByARN: a table's ARN stands for its name.
+// TestTableByARN: requests may name a table by its ARN.
 func TestTableByARN(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -188,7 +189,8 @@ func TestTableByARN(t *testing.T) {
 	wantInvalid(t, err, "Invalid TableArn")
 }
 
-// TestNilInputs: the SDK's client takes a nil input for an empty one.
+// TestNilInputs: like the SDK's client, the engine treats a nil input as an empty
+// one.
 func TestNilInputs(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
@@ -214,7 +216,7 @@ func TestNilInputs(t *testing.T) {
 	}
 }
 
-// TestDescriptionIsACopy: what a caller does to an answer stays with it.
+// TestDescriptionIsACopy: the caller may modify a description.
 func TestDescriptionIsACopy(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})

@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// Children of these tests are this test binary, told what to do by variables.
+// Child processes run this test binary. Environment variables select their role.
 const (
 	roleVariable = "LOCALDYNAMO_TEST_ROLE"
 	pathVariable = "LOCALDYNAMO_TEST_PATH"
@@ -28,17 +28,17 @@ func TestMain(m *testing.M) {
 		writeUntilKilled(path, os.Getenv(seedVariable))
 	case "holder":
 		holdOpen(path)
-	case "full":
+	case "fill-disk":
 		fillDisk(path)
-	case "stranger":
+	case "unprivileged":
 		openUnprivileged(path)
-	case "cramped":
+	case "full-disk":
 		openOnFullDisk(path)
 	}
 }
 
-// child starts this binary in a role, in the folder dir, with further
-// variables. It is killed at the end of the test, if it still runs.
+// child starts this binary in a role, in the folder dir, with additional
+// environment variables. It is killed at the end of the test.
 func child(t *testing.T, role, dir, path string, variables ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -60,7 +60,7 @@ func child(t *testing.T, role, dir, path string, variables ...string) (*exec.Cmd
 	return cmd, bufio.NewScanner(out)
 }
 
-// mustOpen is Open for children, which end with its error.
+// mustOpen is Open for child processes. On an error it exits the process.
 func mustOpen(path string) *localdynamo.DB {
 	db, err := localdynamo.Open(path, localdynamo.Options{SweepInterval: -1})
 	if err != nil {

@@ -37,7 +37,7 @@ func describe(t *testing.T, db *localdynamo.DB, table string) *types.TableDescri
 	return out.Table
 }
 
-// tagsOf lists the tags as key=value.
+// tagsOf returns the tags of a table in the form key=value.
 func tagsOf(t *testing.T, db *localdynamo.DB, arn *string) string {
 	t.Helper()
 	out, err := db.ListTagsOfResource(t.Context(), &dynamodb.ListTagsOfResourceInput{ResourceArn: arn})

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// TestCheckFindsWrongTally also sees that what an older version did not count
-// is counted once.
+// TestCheckFindsWrongTally also checks that Open computes missing tallies, which
+// older versions did not store.
 func TestCheckFindsWrongTally(t *testing.T) {
 	t.Parallel()
 	db := OpenMemory(Options{SweepInterval: -1})
@@ -44,12 +44,12 @@ func TestCheckFindsWrongTally(t *testing.T) {
 	}
 	set(func(tx *transaction, space []byte) error { return tx.Delete(tallySpace, space) })
 	if err := db.Check(t.Context()); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("no tally: %v", err)
+		t.Errorf("without a tally: %v", err)
 	}
 	if err := addMissingTallies(db.store, *db.tables.Load()); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Check(t.Context()); err != nil {
-		t.Errorf("counted again: %v", err)
+		t.Errorf("after the recount: %v", err)
 	}
 }

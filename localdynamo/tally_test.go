@@ -12,8 +12,8 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// TestItemCount follows the figures of a table and its indexes through puts,
-// a replacement, an update, a deletion and a restart.
+// TestItemCount checks the counts of a table and its indexes after puts, a
+// replacement, an update, a deletion and a restart.
 func TestItemCount(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
@@ -48,7 +48,7 @@ func TestItemCount(t *testing.T) {
 	}
 	db = openAt(t, path, opts)
 	expect(2, 41+7+33, 1, 0)
-	for range 2 { // the second finds nothing
+	for range 2 { // the second finds no item
 		if _, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: aws.String("games"), Key: bob}); err != nil {
 			t.Fatal(err)
 		}
@@ -56,14 +56,14 @@ func TestItemCount(t *testing.T) {
 	}
 	d, err := deleteTable(t, db, "games")
 	if err != nil || *d.ItemCount != 1 {
-		t.Errorf("deleted with %v items, %v", d, err)
+		t.Errorf("got description %v (error %v)", d, err)
 	}
 	createIndexed(t, db)
 	expect(0, 0, 0, 0)
 }
 
-// TestItemCountInOneBatch: what one transaction does is counted as a whole,
-// and what is canceled not at all.
+// TestItemCountOfTransactions: all actions of a transaction are counted; those of
+// a canceled one are not.
 func TestItemCountOfTransactions(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})

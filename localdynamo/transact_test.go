@@ -96,7 +96,7 @@ func TestTransactionValidation(t *testing.T) {
 	if err := transact(t, db, large[:10]...); err != nil {
 		t.Error(err)
 	}
-	// An update that does not fit its item cancels, like a condition.
+	// An update that is invalid for the stored item cancels, like a failed condition.
 	err := transact(t, db, putting(key("z", "z"), ""), types.TransactWriteItem{Update: &types.Update{
 		TableName: things, Key: key("a", "x"), UpdateExpression: aws.String("SET a.b = :v"), ExpressionAttributeValues: item{":v": num("1")},
 	}})
@@ -133,7 +133,7 @@ func TestRequestToken(t *testing.T) {
 	}
 	first := must("one", "1", "1")
 	equal(t, *first.ConsumedCapacity[0].WriteCapacityUnits, 2.0)
-	again := must("one", "1.0", "1") // the same, spelt otherwise
+	again := must("one", "1.0", "1") // the same numbers in another spelling
 	equal(t, *again.ConsumedCapacity[0].ReadCapacityUnits, 2.0)
 	equal(t, again.ConsumedCapacity[0].WriteCapacityUnits, (*float64)(nil))
 	var mismatch *types.IdempotentParameterMismatchException
@@ -149,7 +149,7 @@ func TestRequestToken(t *testing.T) {
 	now = now.Add(10*time.Minute - time.Millisecond)
 	must("one", "1", "2")
 	now = now.Add(time.Millisecond)
-	must("one", "2", "4") // forgotten, hence new
+	must("one", "2", "4") // the token has expired
 	must("one", "2", "4")
 	now = now.Add(time.Hour)
 	for i := range 10 {

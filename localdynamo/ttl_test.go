@@ -75,12 +75,12 @@ func TestSweep(t *testing.T) {
 	put(t, db, with("milliseconds", num("1700000000000")))
 	put(t, db, with("string", str("1")))
 	put(t, db, key("a", "none"))
-	equal(t, sweep(t, db), 0) // not enabled
+	equal(t, sweep(t, db), 0) // TTL is not enabled
 	if err := setTTL(t, db, "ttl", true); err != nil {
 		t.Fatal(err)
 	}
 	if get(t, db, "a", "past") == nil {
-		t.Error("an expired item is readable until it is swept")
+		t.Error("an expired item must be readable until a sweep removes it")
 	}
 	equal(t, sweep(t, db), 2)
 	for sk, want := range map[string]bool{"past": false, "fraction": false, "now": true, "future": true, "ancient": true, "milliseconds": true, "string": true, "none": true} {
@@ -88,7 +88,7 @@ func TestSweep(t *testing.T) {
 			t.Errorf("%s: %v, want %v", sk, got, want)
 		}
 	}
-	// More than one slice and one write.
+	// More items than one snapshot reads and one write deletes.
 	for i := range 5000 {
 		put(t, db, with(fmt.Sprint(i), at(10)))
 	}
@@ -97,7 +97,7 @@ func TestSweep(t *testing.T) {
 	equal(t, sweep(t, db), 0)
 }
 
-// TestSweepInBackground: the sweep runs by itself, every interval.
+// TestSweepInBackground: a sweep runs every SweepInterval.
 func TestSweepInBackground(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
@@ -111,12 +111,12 @@ func TestSweepInBackground(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
 		if get(t, db, "a", "b") == nil {
-			t.Error("gone before the first sweep")
+			t.Error("the item was removed before the first sweep")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if get(t, db, "a", "b") != nil {
-			t.Error("still there after a sweep")
+			t.Error("the item was not removed by the sweep")
 		}
 	})
 }

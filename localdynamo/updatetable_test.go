@@ -26,7 +26,8 @@ func updateTable(t *testing.T, db *localdynamo.DB, in *dynamodb.UpdateTableInput
 	return out.TableDescription, nil
 }
 
-// addIndex asks for a global index of everything, named after its keys.
+// addIndex returns an update that creates a global index with projection ALL,
+// named after its keys.
 func addIndex(names ...string) indexUpdate {
 	return indexUpdate{Create: &types.CreateGlobalSecondaryIndexAction{
 		IndexName: aws.String("by-" + names[0]), KeySchema: keys(names...), Projection: everything,
@@ -93,7 +94,7 @@ func TestUpdateClass(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	if c := describe(t, db, "things").TableClassSummary; c != nil {
-		t.Errorf("class %v before any was asked for", c)
+		t.Errorf("got class %v before it was set", c)
 	}
 	d, err := updateTable(t, db, &dynamodb.UpdateTableInput{TableClass: types.TableClassStandardInfrequentAccess})
 	if err != nil {
@@ -101,7 +102,7 @@ func TestUpdateClass(t *testing.T) {
 	}
 	equal(t, d.TableClassSummary.TableClass, types.TableClassStandardInfrequentAccess)
 	if d.TableClassSummary.LastUpdateDateTime == nil {
-		t.Error("no time of the change")
+		t.Error("the time of the change is missing")
 	}
 }
 
