@@ -85,7 +85,7 @@ func find(versions []Version, prefix string) (Version, error) {
 	case 0:
 		return Version{}, fmt.Errorf("%w: no generation is named %q", store.ErrNoVersion, prefix)
 	}
-	return Version{}, fmt.Errorf("%w that %q names alone: %d begin so, as %s and %s",
+	return Version{}, fmt.Errorf("%w: %q matches %d generations, such as %s and %s; give more characters",
 		store.ErrNoVersion, prefix, len(found), found[0].GenerationID, found[1].GenerationID)
 }
 
@@ -101,7 +101,7 @@ func previous(versions []Version) (Version, error) {
 		}
 	}
 	if next == len(versions) {
-		return Version{}, fmt.Errorf("%w from before the current generation", store.ErrNoVersion)
+		return Version{}, fmt.Errorf("%w: no generation older than the current one is kept", store.ErrNoVersion)
 	}
 	return versions[next], nil
 }

@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxBodyKeyLength bounds the key of a body, in bytes; it is the bound of S3.
+// maxBodyKeyLength is the longest body key in bytes, which is the limit of S3.
 const maxBodyKeyLength = 1024
 
-// ValidBodyKey returns an error wrapping [ErrInvalidKey] unless key can name a
-// body in every [BodyStore]: a relative slash-separated path of at most 1,024
-// bytes of UTF-8, without empty, "." or ".." elements, and without the
-// characters that XML (and so the S3 listing) cannot carry or that some file
-// system takes for a separator: control characters, U+FFFE, U+FFFF, backslash.
+// ValidBodyKey returns an error wrapping [ErrInvalidKey] unless key is valid in every
+// [BodyStore]: a relative slash-separated path of at most 1,024 bytes of UTF-8, without
+// empty, "." or ".." elements, and without characters that XML (and so the S3 listing)
+// cannot carry or that a file system may take for a separator: control characters,
+// U+FFFE, U+FFFF, backslash.
 func ValidBodyKey(key string) error {
 	if key == "" {
 		return fmt.Errorf("%w: the body key is empty", ErrInvalidKey)
@@ -41,10 +41,10 @@ func forbiddenInBodyKey(r rune) bool {
 	return r < 0x20 || r == 0x7f || r == '\\' || r == 0xfffe || r == 0xffff
 }
 
-// BodyRoot is where all bodies lie that a [isr.Cache] writes.
+// BodyRoot is the prefix of all body keys that the cache writes.
 const BodyRoot = "bodies/"
 
-// BodyPrefix is where all bodies of a partition lie in the [BodyStore].
+// BodyPrefix is the prefix of the keys of all bodies of a partition.
 func BodyPrefix(pk string) string {
 	sum := sha256.Sum256([]byte(pk))
 	return BodyRoot + hex.EncodeToString(sum[:]) + "/"

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// An Entry is the current state of one cached page: the META row, and the
-// address of the body it points at.
+// An Entry is the current state of one cached page: the META row, which names the stored
+// body.
 type Entry struct {
-	// The attributes that every writer of the table gives.
+	// BodyKey to Expires are the attributes that every writer of the table sets.
 
-	// BodyKey is where the body is, in the BodyStore.
+	// BodyKey is the key of the body in the BodyStore.
 	BodyKey string
 	// GeneratedAt is when rendering began, in whole seconds.
 	GeneratedAt time.Time
-	// Revalidate is the freshness window, from GeneratedAt, in whole seconds.
+	// Revalidate is the freshness window, counted from GeneratedAt, in whole seconds.
 	Revalidate time.Duration
 	// ETag is the entity tag with its quotes, or empty.
 	ETag string
-	// Expires is when the store may forget the entry, zero for never. It is
-	// garbage collection and has no part in freshness.
+	// Expires is when the store may delete the entry; zero means never. It serves
+	// garbage collection only and does not affect freshness.
 	Expires time.Time
 
-	// Foreign says that another service wrote this row, with the attributes
-	// above alone; all that follows is then zero.
+	// Foreign is true if another service wrote the row, with the attributes above only.
+	// All following fields are then zero.
 	Foreign bool
 
-	// Version grows with every publish: the fence.
+	// Version is the fence: every publish increments it.
 	Version int64
-	// GenerationID names the generation, unique among all of the table.
+	// GenerationID names the generation, uniquely in the table.
 	GenerationID string
 	// Key is the canonical text of the cache key, for people and tools.
 	Key string
@@ -36,29 +36,29 @@ type Entry struct {
 	Route string
 	// Status is the HTTP status of the page.
 	Status int
-	// Header are the response's header fields worth replaying.
+	// Header holds the header fields of the response that are replayed.
 	Header http.Header
 	// SHA256 is the hex digest of the body, Length its size in bytes.
 	SHA256 string
 	Length int64
-	// Tags are the purge tags that the origin gave.
+	// Tags are the purge tags of the response.
 	Tags []string
-	// Stale is how long after the freshness window the page may still be
-	// served, in whole seconds.
+	// Stale is the stale window: how long after the freshness window the page may be
+	// served while it is regenerated, in whole seconds.
 	Stale time.Duration
-	// PurgeSeq is the purge sequence at which rendering began.
+	// PurgeSeq is the purge sequence when rendering began.
 	PurgeSeq int64
-	// PinnedUntil suspends expiry by time until then; in the past: the pin has
-	// ended; zero: the entry never was pinned.
+	// PinnedUntil suspends expiry by time until then. A time in the past means that the
+	// pin has ended; zero, that the entry was never pinned.
 	PinnedUntil time.Time
-	// RenderTime is how long the renderer took, in whole milliseconds and at least
-	// one; zero if that is not known. Early refreshes are timed by it.
+	// RenderTime is how long rendering took, in whole milliseconds, at least one; zero if
+	// unknown. Early refreshes are scheduled by it.
 	RenderTime time.Duration
-	// Withdrawn: the origin has said that the page is gone, or not to be shared any
-	// more. The entry counts as missing, whatever its windows and pin say; BodyKey
-	// is that of the generation that was withdrawn.
+	// Withdrawn is true if the origin reported that the page is gone, or must no longer
+	// be shared. The entry counts as missing, whatever its windows and pin are; BodyKey
+	// is that of the withdrawn generation.
 	Withdrawn bool
-	// AssertedAt is when a rollback last declared this generation current; zero
-	// for a generation that was published in the ordinary way.
+	// AssertedAt is when a rollback last made this generation current; zero if it was
+	// published by a regeneration.
 	AssertedAt time.Time
 }

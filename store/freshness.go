@@ -6,32 +6,32 @@ import (
 
 // Bounds of the table's arithmetic.
 const (
-	// MaxInterval bounds every stored interval; longer ones are clamped.
+	// MaxInterval is the longest stored interval; longer ones are clamped.
 	MaxInterval = 10 * 365 * 24 * time.Hour
-	// ClockTolerance is how far ahead a generated_at may lie before it is taken
-	// for the work of a wrong clock.
+	// ClockTolerance is how far in the future a generated_at may lie before it is
+	// attributed to a wrong clock.
 	ClockTolerance = 2 * time.Minute
-	// purgeTolerance is the clock difference granted between a purge and an
-	// entry of another writer, which carries no sequence.
+	// purgeTolerance is the clock difference that is tolerated between a purge and a
+	// foreign entry, which has no sequence.
 	purgeTolerance = 60 * time.Second
-	// markMargin is subtracted from the life of purge marks: an entry that may
+	// markMargin is subtracted from the lifetime of purge marks: an entry that may
 	// outlive a mark that covers it is not trusted.
 	markMargin = 24 * time.Hour
 )
 
-// A State is what freshness says of an entry.
+// A State is the result of [Freshness].
 type State int
 
 const (
 	// Missing: there is no entry, or it was withdrawn.
 	Missing State = iota
-	// Purged: a hard purge covers the entry; it is never served.
+	// Purged: a hard purge covers the entry, which must never be served.
 	Purged
-	// Expired: too old to be served, except while the origin fails.
+	// Expired: too old to be served, except during a failure of the origin.
 	Expired
-	// Stale: served, while it is regenerated behind.
+	// Stale: served while it is regenerated in the background.
 	Stale
-	// Fresh: served as it is.
+	// Fresh: served without regeneration.
 	Fresh
 )
 
@@ -51,47 +51,46 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// A PurgeState is the newest of the purges that cover one entry.
+// A PurgeState is the newest purge that covers an entry.
 type PurgeState struct {
-	// Seq is the highest sequence of any covering purge, HardSeq of a hard one.
+	// Seq is the highest sequence of a covering purge, HardSeq that of a hard purge.
 	Seq, HardSeq int64
 	// At is when the newest covering purge was made.
 	At time.Time
-	// MarkLifetime is how long purge marks are kept, 0 if that is not known
-	// because nothing was ever purged.
+	// MarkLifetime is how long purge marks are kept, 0 if unknown because nothing was
+	// ever purged.
 	MarkLifetime time.Duration
 }
 
-// Merge returns the cover that is the newer of c and o in each respect.
-func (c PurgeState) Merge(o PurgeState) PurgeState {
-	if o.At.After(c.At) {
-		c.At = o.At
+// Merge returns the newer of both states in each field.
+func (p PurgeState) Merge(o PurgeState) PurgeState {
+	if o.At.After(p.At) {
+		p.At = o.At
 	}
 	return PurgeState{
-		Seq:          max(c.Seq, o.Seq),
-		HardSeq:      max(c.HardSeq, o.HardSeq),
-		At:           c.At,
-		MarkLifetime: max(c.MarkLifetime, o.MarkLifetime),
+		Seq:          max(p.Seq, o.Seq),
+		HardSeq:      max(p.HardSeq, o.HardSeq),
+		At:           p.At,
+		MarkLifetime: max(p.MarkLifetime, o.MarkLifetime),
 	}
 }
 
-// Freshness is the one rule that decides what an entry is worth at a moment,
-// given the purges that cover it. It is pure, and everything that serves,
-// regenerates or explains asks it. A nil entry is [Missing], and so is one that was
-// withdrawn.
-func Freshness(e *Entry, c PurgeState, now time.Time) State {
+// Freshness decides whether an entry may be served at a time, given the purges that cover
+// it. It is a pure function, and the only place where freshness is decided. A nil entry is
+// [Missing], and so is a withdrawn one.
+func Freshness(e *Entry, p PurgeState, now time.Time) State {
 	if e == nil || e.Withdrawn {
 		return Missing
 	}
-	if e.coveredBy(c.HardSeq, c.At) {
+	if e.coveredBy(p.HardSeq, p.At) {
 		return Purged
 	}
-	if e.OutlivesMarks(c.MarkLifetime, now) {
+	if e.OutlivesMarks(p.MarkLifetime, now) {
 		return Expired
 	}
-	covered := e.coveredBy(c.Seq, c.At)
-	aheadOfTime := e.GeneratedAt.Sub(now) > ClockTolerance
-	inWindow := now.Before(e.FreshUntil()) && !aheadOfTime
+	covered := e.coveredBy(p.Seq, p.At)
+	inFuture := e.GeneratedAt.Sub(now) > ClockTolerance
+	inWindow := now.Before(e.FreshUntil()) && !inFuture
 	if !covered && (inWindow || e.PinnedUntil.After(now)) {
 		return Fresh
 	}
@@ -101,8 +100,8 @@ func Freshness(e *Entry, c PurgeState, now time.Time) State {
 	return Expired
 }
 
-// OutlivesMarks reports whether purge marks that cover the entry may have been
-// forgotten by now, if marks are kept for lifetime; 0: there are none.
+// OutlivesMarks reports whether purge marks that cover the entry may have expired by now,
+// if marks are kept for lifetime; 0 means that there are none.
 func (e *Entry) OutlivesMarks(lifetime time.Duration, now time.Time) bool {
 	if lifetime <= 0 {
 		return false
@@ -124,14 +123,14 @@ func (e *Entry) StaleUntil() time.Time {
 	return e.FreshUntil().Add(ClampInterval(e.Stale))
 }
 
-// Age is the time since the entry was generated, in whole seconds, never negative.
+// Age is the time since the entry was generated, in whole seconds, at least zero.
 func (e *Entry) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(e.GeneratedAt).Truncate(time.Second))
 }
 
-// coveredBy says whether a purge with this sequence, made at this time, came
-// after the entry's content. An entry of another writer has no sequence: its
-// time decides, with a tolerance for clocks, in favour of the purge.
+// coveredBy reports whether a purge with this sequence, made at this time, covers the
+// entry: it was made after rendering began. A foreign entry has no sequence, so its time
+// decides, with a clock tolerance in favour of the purge.
 func (e *Entry) coveredBy(seq int64, at time.Time) bool {
 	if seq == 0 {
 		return false
@@ -142,6 +141,7 @@ func (e *Entry) coveredBy(seq int64, at time.Time) bool {
 	return seq > e.PurgeSeq
 }
 
+// ClampInterval returns d, at least zero and at most [MaxInterval].
 func ClampInterval(d time.Duration) time.Duration {
 	return min(max(d, 0), MaxInterval)
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// KeepLease extends a lease by refresh at a third of its lifetime until stop is
-// called, and cancels the returned context, with [store.ErrLeaseLost] as its cause, once
-// the lease is lost: by the word of refresh (ErrLeaseLost), or because the node's
-// own monotonic clock says that it ran out before an extension was confirmed.
-// acquiredAt is when the acquisition was begun, by [time.Now]. stop returns when no
-// extension is under way any more; it must be called, and may be called again. Other
-// errors of refresh are logged, and it is tried again.
+// KeepLease refreshes a lease at a third of its duration until stop is called. It cancels
+// the returned context, with [ErrLeaseLost] as its cause, once the lease is lost: refresh
+// returned ErrLeaseLost, or the lease expired by the local monotonic clock before a refresh
+// succeeded. Other errors of refresh are logged and retried.
+//
+// acquiredAt is when Acquire was called, by [time.Now]. stop waits for a refresh in flight;
+// it must be called, and may be called more than once.
 func KeepLease(ctx context.Context, l Lease, acquiredAt time.Time, refresh func(context.Context, Lease) error, log *slog.Logger) (held context.Context, stop func()) {
 	held, lose := context.WithCancelCause(ctx)
 	h := &heartbeat{lease: l, refresh: refresh, log: log, lose: lose, quit: make(chan struct{})}
@@ -30,7 +30,7 @@ func KeepLease(ctx context.Context, l Lease, acquiredAt time.Time, refresh func(
 	})
 }
 
-// A heartbeat keeps one lease.
+// A heartbeat refreshes one lease.
 type heartbeat struct {
 	lease   Lease
 	refresh func(context.Context, Lease) error
@@ -58,7 +58,8 @@ func (h *heartbeat) beat(ctx context.Context, acquiredAt time.Time) {
 		cancel()
 		switch {
 		case err == nil:
-			// The store counts from when it saw the call, which is later.
+			// The store counts from when it received the call, which is later: this deadline
+			// is on the safe side.
 			deadline = began.Add(d)
 			timer.Reset(time.Until(began.Add(d / 3)))
 			continue
@@ -66,13 +67,13 @@ func (h *heartbeat) beat(ctx context.Context, acquiredAt time.Time) {
 			h.lose(ErrLeaseLost)
 			return
 		}
-		// Unreachable is not lost: the same token may be refreshed again, until
-		// our own clock says that somebody else may have it.
+		// A store that cannot be reached does not mean a lost lease: the same token may
+		// be refreshed until the local clock says that another process may hold it.
 		if !time.Now().Before(deadline) {
 			h.lose(ErrLeaseLost)
 			return
 		}
-		h.log.Warn("a lease could not be extended, trying again", "pk", h.lease.PK(), "error", err)
+		h.log.Warn("failed to refresh a lease, retrying", "pk", h.lease.PK(), "error", err)
 		timer.Reset(min(d/10, time.Until(deadline)))
 	}
 }

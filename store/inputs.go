@@ -13,22 +13,22 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// maxInputs bounds the inputs of a request, in bytes of JSON.
+// maxInputs is the longest JSON of the inputs of a request, in bytes.
 const maxInputs = 64 << 10
 
-// HashInputs returns the hex SHA-256 of the canonical JSON (RFC 8785) of a value:
-// the same for the same inputs in every language, whatever the order of members or
-// the spelling of numbers and strings. spec/vectors/request-hashes.json has
-// examples.
+// HashInputs returns the hex SHA-256 of the canonical JSON (RFC 8785) of a value. It is
+// the same in every language, whatever the order of members or the spelling of numbers and
+// strings. spec/vectors/request-hashes.json has examples.
 //
-// The value is written by encoding/json first, which has U+FFFD for bytes that are
-// no UTF-8; a [json.RawMessage] is taken as it is. Refused is what two languages may read differently: integers that a float64
-// would round (write them as strings), numbers out of its range, repeated names,
-// text that is not Unicode; and JSON of more than 64 KiB.
+// The value is encoded by encoding/json first, which replaces invalid UTF-8 by U+FFFD; a
+// [json.RawMessage] is used unchanged. HashInputs refuses JSON that two languages may read
+// differently: integers that a float64 would round (write them as strings), numbers out of
+// its range, repeated names and text that is not Unicode. It also refuses JSON of more than
+// 64 KiB.
 func HashInputs(v any) (string, error) {
 	canonical, err := canonicalInputs(v)
 	if err != nil {
-		return "", fmt.Errorf("the inputs of a request: %w", err)
+		return "", fmt.Errorf("hashing the inputs of a request: %w", err)
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:]), nil
@@ -37,15 +37,14 @@ func HashInputs(v any) (string, error) {
 func canonicalInputs(v any) ([]byte, error) {
 	text, raw := v.(json.RawMessage)
 	if !raw {
-		// encoding/json would compact a RawMessage, and mend what is not Unicode
-		// in it.
+		// encoding/json would compact a RawMessage and replace invalid UTF-8 in it.
 		var err error
 		if text, err = json.Marshal(v); err != nil {
 			return nil, err
 		}
 	}
 	if len(text) > maxInputs {
-		return nil, fmt.Errorf("%d bytes of JSON are more than %d", len(text), maxInputs)
+		return nil, fmt.Errorf("the JSON has %d bytes (at most %d are allowed)", len(text), maxInputs)
 	}
 	canonical, err := jcs.Transform(text)
 	if err != nil {
@@ -55,8 +54,8 @@ func canonicalInputs(v any) ([]byte, error) {
 }
 
 // exactIntegers refuses integers that a float64 would round, so that two different
-// ones never have one hash: whatever is written without a fraction or an exponent
-// has to be its own canonical form.
+// integers never have the same hash: a number without a fraction or an exponent must be
+// its own canonical form.
 func exactIntegers(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -77,7 +76,7 @@ func exactIntegers(text []byte) error {
 			return err
 		}
 		if canonical, err := jcs.NumberToJSON(f); err != nil || canonical != number.String() {
-			return fmt.Errorf("the integer %.40s is not exact in every language: write it as a string", number)
+			return fmt.Errorf("the integer %.40s is not exact in every language; write it as a string", number)
 		}
 	}
 }

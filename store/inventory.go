@@ -5,25 +5,25 @@ import (
 	"iter"
 )
 
-// An Inventory tells what a store has, for the collection of garbage.
+// An Inventory lists what a store refers to, for garbage collection. Its contract is that
+// of [MetaStore].
 type Inventory interface {
-	// ReferencedBodies yields all pages, each at least once, in no given order, with the
-	// bodies that their rows name, and ends after the first error. It reads
-	// strongly: a page is among them if it has any row (a lease, an entry, a version
-	// or a request) for as long as the listing lasts. Rows that appear, change or
-	// go meanwhile may be missed, so that what is yielded of a page tells where to
-	// look closer, with BodyKeys.
+	// ReferencedBodies yields every page with the bodies that its rows refer to, at least
+	// once, in no particular order, and ends after the first error. Reads are strongly
+	// consistent. A page is included if it has any row (a lease, an entry, a version or a
+	// request record) during the whole listing. Rows that appear, change or disappear
+	// meanwhile may be missed: the result tells where to look closer, with BodyKeys.
 	ReferencedBodies(ctx context.Context) iter.Seq2[ReferencedBodies, error]
-	// BodyKeys returns the bodies that any row of the partition names (the
-	// current entry, versions, results of requests), read strongly.
+	// BodyKeys returns the bodies that any row of the partition refers to (the current
+	// entry, versions, results of requests), by a strongly consistent read.
 	BodyKeys(ctx context.Context, pk string) ([]string, error)
 }
 
-// ReferencedBodies are the bodies that the rows of a page name.
+// ReferencedBodies are the bodies that the rows of one page refer to.
 type ReferencedBodies struct {
 	// PK is the page's partition key.
 	PK string
-	// Keys are the names as the rows have them: those of other services may be URLs.
-	// There are none where the page is leased and has no content.
+	// Keys are the references as stored; those of other services may be URLs. It is empty
+	// if the page has a lease but no content.
 	Keys []string
 }

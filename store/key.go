@@ -8,26 +8,25 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 )
 
-// MaxKeyLength bounds the canonical text of a key, in bytes. Longer requests
+// MaxKeyLength is the longest canonical text of a key, in bytes. Requests with longer keys
 // are not cached.
 const MaxKeyLength = 4096
 
-// MaxTenantLength bounds a tenant's name, in bytes.
+// MaxTenantLength is the longest name of a tenant, in bytes.
 const MaxTenantLength = 64
 
-// A Key names one cached page. It is comparable, and everything that the
-// renderer sees of a request can be told from it.
+// A Key names one cached page. It is comparable. Everything that the renderer sees of a
+// request is derived from it.
 type Key struct {
 	// Tenant is empty on a site without tenants; see [ValidTenant].
 	Tenant string
-	// Text is the canonical text: host, path, projected query, variant, as in
-	// "example.com/news?page=2#rsc=1".
+	// Text is the canonical text: host, path, declared query parameters and variant, as
+	// in "example.com/news?page=2#rsc=1".
 	Text string
 }
 
-// ParseKey makes a key of a URL ("https://example.com/news?page=2") or of a
-// key's text, in either case with every query parameter that is written there,
-// and with a variant after '#' if there is one. The tenant may be empty. Errors
+// ParseKey returns the key of a URL ("https://example.com/news?page=2") or of a key's text.
+// It keeps every query parameter, and a variant after '#'. The tenant may be empty. Errors
 // wrap [ErrInvalidKey].
 func ParseKey(tenant, s string) (Key, error) {
 	if tenant != "" {
@@ -44,23 +43,23 @@ func ParseKey(tenant, s string) (Key, error) {
 	k := Key{Tenant: tenant, Text: text}
 	host, path, query, variant := k.Split()
 	if strings.HasSuffix(host, ":") && strings.HasPrefix(path, "//") {
-		return Key{}, fmt.Errorf("%w: %q has another scheme than http and https", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q: the scheme must be http or https", ErrInvalidKey, s)
 	}
 	host, ok := canonical.Host(host)
 	if !ok {
-		return Key{}, fmt.Errorf("%w: %q does not begin with a host name; expected a URL like https://example.com/page or a key like example.com/page", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q does not begin with a host name; expected a URL such as https://example.com/page or a key such as example.com/page", ErrInvalidKey, s)
 	}
 	if path == "" {
 		path = "/"
 	}
 	path, ok = canonical.Path(path)
 	if !ok {
-		return Key{}, fmt.Errorf("%w: %q has a path that is not percent-encoded as a URL's", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q: the path is not percent-encoded correctly", ErrInvalidKey, s)
 	}
 	everything := func(string) canonical.ParameterUse { return canonical.InKey }
 	query, ok = canonical.Query(query, everything)
 	if !ok {
-		return Key{}, fmt.Errorf("%w: %q has a query that is not percent-encoded as a URL's", ErrInvalidKey, s)
+		return Key{}, fmt.Errorf("%w: %q: the query is not percent-encoded correctly", ErrInvalidKey, s)
 	}
 	k.Text = JoinKey(host, path, query, variant)
 	if err := ValidKey(k); err != nil {
@@ -69,13 +68,13 @@ func ParseKey(tenant, s string) (Key, error) {
 	return k, nil
 }
 
-// ValidKey returns an error wrapping [ErrInvalidKey] unless k can name a page: its
-// text is UTF-8 of 1 to 4,096 bytes, and its tenant, if it has one, is as
-// [ValidTenant] says. It does not ask whether the text is canonical: a key that no
-// request has is harmless. Keys of [ParseKey] and of requests are valid.
+// ValidKey returns an error wrapping [ErrInvalidKey] unless the text of k is UTF-8 of 1 to
+// 4,096 bytes and its tenant is empty or valid (see [ValidTenant]). It does not check that
+// the text is canonical: a key that no request has is harmless. Keys of [ParseKey] and of
+// requests are valid.
 func ValidKey(k Key) error {
 	if k.Text == "" || len(k.Text) > MaxKeyLength {
-		return fmt.Errorf("%w: its text has 1 to %d bytes, this one has %d", ErrInvalidKey, MaxKeyLength, len(k.Text))
+		return fmt.Errorf("%w: the text must have 1 to %d bytes (got %d)", ErrInvalidKey, MaxKeyLength, len(k.Text))
 	}
 	if !utf8.ValidString(k.Text) {
 		return fmt.Errorf("%w: the text %.60q is not valid UTF-8", ErrInvalidKey, k.Text)
@@ -86,7 +85,7 @@ func ValidKey(k Key) error {
 	return ValidTenant(k.Tenant)
 }
 
-// String is the key for people: the text, with the tenant before it if there is one.
+// String returns the text, prefixed with the tenant and a colon if there is a tenant.
 func (k Key) String() string {
 	if k.Tenant == "" {
 		return k.Text
@@ -94,7 +93,7 @@ func (k Key) String() string {
 	return k.Tenant + ":" + k.Text
 }
 
-// Split takes the text apart; JoinKey is its inverse.
+// Split returns the parts of the text. [JoinKey] is its inverse.
 func (k Key) Split() (host, path, query, variant string) {
 	rest, variant, _ := strings.Cut(k.Text, "#")
 	rest, query, _ = strings.Cut(rest, "?")
@@ -104,6 +103,7 @@ func (k Key) Split() (host, path, query, variant string) {
 	return rest, "", query, variant
 }
 
+// JoinKey returns the text of a key with these canonical parts.
 func JoinKey(host, path, query, variant string) string {
 	switch {
 	case query == "" && variant == "":
@@ -123,11 +123,11 @@ func ValidTenant(tenant string) error {
 		return fmt.Errorf("%w: the tenant is empty", ErrInvalidKey)
 	}
 	if len(tenant) > MaxTenantLength {
-		return fmt.Errorf("%w: the tenant has %d bytes, at most %d are allowed", ErrInvalidKey, len(tenant), MaxTenantLength)
+		return fmt.Errorf("%w: the tenant has %d bytes (at most %d are allowed)", ErrInvalidKey, len(tenant), MaxTenantLength)
 	}
 	for i := range len(tenant) {
 		if c := tenant[i]; !canonical.IsAlphanumeric(c) && c != '.' && c != '_' && c != '-' {
-			return fmt.Errorf("%w: the tenant %q may have letters, digits, '.', '_' and '-' only", ErrInvalidKey, tenant)
+			return fmt.Errorf("%w: the tenant %q must consist of letters, digits, '.', '_' and '-'", ErrInvalidKey, tenant)
 		}
 	}
 	return nil

@@ -87,67 +87,57 @@ type LeaseStore interface {
 // DefaultLease is the usual duration of a lease.
 const DefaultLease = 30 * time.Second
 
-// A Lease is the right to regenerate one page. Only a [MetaStore] makes one, by
-// Acquire, and it accepts no other store's: a publish without a lease cannot be
-// written. The values are those of the moment of acquisition.
+// A Lease is the right to regenerate one page. Only Acquire of a [LeaseStore] makes one, and
+// a store accepts its own leases only: a publish without a lease cannot be written. The
+// values are those at acquisition.
 type Lease interface {
-	// PK is the partition the lease is for.
+	// PK is the partition that the lease is for.
 	PK() string
-	// Duration is the lifetime that Acquire and each Refresh grant.
+	// Duration is how long Acquire and each Refresh grant the lease for.
 	Duration() time.Duration
-	// Failures is the number of regenerations in a row that failed before this
-	// lease was acquired.
+	// Failures is the number of consecutive regenerations that failed before this lease
+	// was acquired.
 	Failures() int
 }
 
 // A Record is one consistent read of a partition.
 type Record struct {
-	// Entry is the current entry; nil if there is none, or none that is valid.
+	// Entry is the current entry; nil if there is none, or it is malformed.
 	Entry *Entry
-	// PurgeState is the purge of this very key, zero if it was never purged.
+	// Purges is the purge state of this key alone; zero if it was never purged.
 	Purges PurgeState
-	// Lock is the lease row, nil if there is none. It is a hint (it may change
-	// at any time): only Acquire decides who holds the lease.
+	// Lock is the lease row, nil if there is none. It is a hint, as it may change at any
+	// time: only Acquire decides which process holds the lease.
 	Lock *Lock
-	// Malformed says why the stored row could not be used as an Entry: it names
-	// the row and the attribute. The entry then counts as missing.
+	// Malformed is why the stored row cannot be used as an Entry; it names the row and
+	// the attribute. The entry then counts as missing.
 	Malformed error
-	// Fence is what the store needs to recognise that nothing was written since;
-	// it is made and understood by the store alone.
+	// Fence lets the store recognise that the entry has not been written since. Only the
+	// store makes and reads it.
 	Fence any
 }
 
 // A Lock describes a lease row.
 type Lock struct {
-	// Owner is the name that the holder gave itself, empty if it gave none or
-	// the row is a back-off.
+	// Owner is the name of the holder; empty if it gave none, and in a back-off row.
 	Owner string
-	// ExpiresAt is the moment from which the lease is free, as it is stored; see HeldAt.
+	// ExpiresAt is when the lease becomes free, as stored; see HeldAt.
 	ExpiresAt time.Time
-	// Failures counts the failed regenerations in a row; see IsBackOff.
+	// Failures counts consecutive failed regenerations; see IsBackOff.
 	Failures int
 }
 
-// HeldAt reports whether the lease is held, or the pause lasts, at a time. A
-// lease that ends later than any can, such as one that another service wrote in
-// milliseconds, is free.
-func (l Lock) HeldAt(now time.Time) bool { return lasts(l.ExpiresAt, now) }
+// HeldAt reports whether the lease, or the back-off, is in force at a time. A lease that
+// ends later than any lease can, such as one that another service wrote in milliseconds,
+// is free.
+func (l Lock) HeldAt(now time.Time) bool { return inForce(l.ExpiresAt, now) }
 
-// lasts reports whether a lease, or what lasts as long as one, that ends at a
-// time is in force now.
-func lasts(end, now time.Time) bool {
-	// Ten years is the longest lease. Clocks differ by less than a day.
+// inForce reports whether a lease that ends at a time is in force now.
+func inForce(end, now time.Time) bool {
+	// The longest lease is ten years. Clocks differ by less than a day.
 	const longest = (10*365 + 1) * 24 * time.Hour
 	return end.After(now) && !end.After(now.Add(longest))
 }
 
-// IsBackOff says that the row is no lease but the pause that a failure left.
+// IsBackOff reports whether the row is the back-off after a failure rather than a lease.
 func (l Lock) IsBackOff() bool { return l.Owner == "" && l.Failures > 0 }
-
-// A Sequence is the state of the purge log.
-type Sequence struct {
-	// Seq is the number of the newest purge, 0 if there never was one.
-	Seq int64
-	// MarkLifetime is how long purge marks are kept, 0 if there are none.
-	MarkLifetime time.Duration
-}
