@@ -13,14 +13,14 @@ import (
 
 const region = "us-east-1"
 
-// anyCredentials are as good as any others.
+// anyCredentials are accepted by every server that is measured.
 var anyCredentials = credentials.NewStaticCredentialsProvider("bench", "bench", "")
 
-// callTimeout bounds one call, and how long a bare connection is used.
+// callTimeout limits one call through the SDK, and the lifetime of a raw connection.
 const callTimeout = time.Minute
 
-// clientOptions are those of a program that calls a lot: connections enough to
-// keep one for each worker, and no second try that would hide a failure.
+// clientOptions configures a client for load: one idle connection per worker, and no
+// retries, which would hide failures.
 func clientOptions(address string) dynamodb.Options {
 	return dynamodb.Options{
 		Region:       region,
@@ -34,12 +34,12 @@ func clientOptions(address string) dynamodb.Options {
 	}
 }
 
-// wholeBodies gives net/http bodies that it knows to be in memory, which it
-// sends in one piece with the headers. The SDK's own bodies it sends after them,
-// and the SDK closes those as soon as there is an answer: when that comes before
-// net/http has looked for the end of the body, it takes the body for broken and
-// drops the connection, at times amid the answer (aws-sdk-go-v2 issues 1825,
-// 2737). The faster a server, the more often that happens to it.
+// wholeBodies replaces request bodies with in-memory ones, which net/http sends in one
+// piece with the headers. It sends the SDK's own bodies after the headers, and the SDK
+// closes them when the response arrives. If that happens before net/http has read the
+// end of the body, it treats the body as broken and drops the connection, sometimes in
+// the middle of the response (aws-sdk-go-v2 issues 1825 and 2737). Fast servers suffer
+// most.
 type wholeBodies struct{ *http.Client }
 
 // Do sends the request.

@@ -42,7 +42,7 @@ func compare(ctx context.Context, p plan, dir string) (err error) {
 // number of workers.
 func (p plan) section(ctx context.Context, opponents []opponent, raw bool, workers int) error {
 	for _, op := range operations() {
-		if !strings.Contains(op.name, p.rows) || raw && op.leastAnswer == 0 {
+		if !strings.Contains(op.name, p.rows) || raw && op.minResponse == 0 {
 			continue
 		}
 		results, err := p.row(ctx, opponents, op, raw, workers)
@@ -54,15 +54,15 @@ func (p plan) section(ctx context.Context, opponents []opponent, raw bool, worke
 	return nil
 }
 
-// row lets the opponents take turns, so that a slow minute of the machine
-// befalls all of them. The first round warms up, and does not count.
+// row measures the opponents in turns, so that a slow minute of the machine affects all
+// of them. The first round warms up and does not count.
 func (p plan) row(ctx context.Context, opponents []opponent, op operation, raw bool, workers int) ([][]result, error) {
 	results := make([][]result, len(opponents))
 	for round := range p.rounds + 1 {
 		for i := range opponents {
-			at := (i + round) % len(opponents) // nobody is always first
+			at := (i + round) % len(opponents) // each is first in turn
 			o := opponents[at]
-			if !o.can(op) || raw && o.address == "" {
+			if !o.supports(op) || raw && o.address == "" {
 				continue
 			}
 			r, err := p.measure(ctx, o, op, raw, workers)
@@ -77,7 +77,7 @@ func (p plan) row(ctx context.Context, opponents []opponent, op operation, raw b
 	return results, nil
 }
 
-// measure is one turn of one opponent.
+// measure measures one opponent once.
 func (p plan) measure(ctx context.Context, o opponent, op operation, raw bool, workers int) (result, error) {
 	dial, err := o.dial(ctx, op, raw)
 	if err != nil {
@@ -96,7 +96,7 @@ func (p plan) measure(ctx context.Context, o opponent, op operation, raw bool, w
 	return r, err
 }
 
-// dial returns how a worker reaches the opponent.
+// dial returns how a worker connects to the opponent.
 func (o opponent) dial(ctx context.Context, op operation, raw bool) (connect, error) {
 	if raw {
 		return dialRaw(ctx, o.address, op)

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// compareStarts measures, for each server, the time from exec until it has
-// answered a CreateTable, the first thing that a test asks for, in a folder
-// that is empty.
+// compareStarts measures, for each server, the time from exec to the response to a
+// CreateTable, the first request of a test, with an empty folder.
 func compareStarts(ctx context.Context, p plan, dir string) error {
-	fmt.Printf("from exec to the answer of a first CreateTable, median of %d\n\n", p.rounds)
+	fmt.Printf("from exec to the response to a first CreateTable, median of %d\n\n", p.rounds)
 	for _, s := range p.sides {
 		if s.command == nil {
 			continue
@@ -48,14 +47,13 @@ func firstAnswer(ctx context.Context, s side, dir string) (time.Duration, error)
 	return took, server.stop()
 }
 
-// startAndCall runs a server, and returns when it has answered one call, and how
-// long that took.
+// startAndCall starts a server, makes one call, and returns how long both took.
 func startAndCall(ctx context.Context, command func(string) *exec.Cmd, op operation) (server, time.Duration, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return server{}, 0, err
 	}
-	dial, err := dialRaw(ctx, address, op) // written down before the clock runs
+	dial, err := dialRaw(ctx, address, op) // records the request before the clock starts
 	if err != nil {
 		return server{}, 0, err
 	}

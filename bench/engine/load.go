@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// connect returns what one worker calls: it does an operation once, on the
-// item of this number. close is called when the worker is done.
+// connect returns a worker's functions: call executes an operation once, on the i-th
+// item, and close is called when the worker is done.
 type connect func() (call func(i int) error, close func() error, err error)
 
 // result is one measurement.
 type result struct {
 	perSecond float64
 	p50, p99  time.Duration
-	processor time.Duration // of the server, per call
+	processor time.Duration // CPU time of the server, per call
 }
 
-// load keeps the workers calling, each as soon as it was answered. An answer
-// that is no success ends it.
+// load runs a closed loop of workers: each makes its next call when the last one
+// returns. It fails with the first error of any worker.
 func load(workers int, duration time.Duration, dial connect) (result, error) {
 	latencies := make([][]time.Duration, workers)
 	failures := make([]error, workers)
@@ -55,8 +55,7 @@ func load(workers int, duration time.Duration, dial connect) (result, error) {
 	return summary(slices.Concat(latencies...), elapsed)
 }
 
-// repeat calls, on items in no order, until the time is over, and returns how
-// long each call took.
+// repeat calls with random items for duration, and returns the latency of each call.
 func repeat(duration time.Duration, call func(i int) error) ([]time.Duration, error) {
 	latencies := make([]time.Duration, 0, 1<<16)
 	from := time.Now()
@@ -73,7 +72,7 @@ func repeat(duration time.Duration, call func(i int) error) ([]time.Duration, er
 
 func summary(latencies []time.Duration, elapsed time.Duration) (result, error) {
 	if len(latencies) == 0 {
-		return result{}, fmt.Errorf("no call was answered within %v", elapsed)
+		return result{}, fmt.Errorf("no call returned within %v", elapsed)
 	}
 	slices.Sort(latencies)
 	return result{
@@ -83,7 +82,7 @@ func summary(latencies []time.Duration, elapsed time.Duration) (result, error) {
 	}, nil
 }
 
-// median takes each figure from the middle of the rounds.
+// median returns the median of each figure.
 func median(rounds []result) result {
 	return result{
 		perSecond: middle(rounds, func(r result) float64 { return r.perSecond }),

@@ -1,21 +1,18 @@
-// Engine measures localdynamo against AWS's DynamoDB Local and against dynalite:
-// operations per second and latency of the same calls, on one machine, in turns.
+// Engine compares localdynamo with AWS's DynamoDB Local and with dynalite: operations
+// per second and latency of the same calls, on one machine, in turns.
 //
 //	go run -C bench ./engine            operations, the whole table
-//	go run -C bench ./engine -start     time from exec to the first answer
-//	go run -C bench ./engine -million   memory, file and opening of a million items
+//	go run -C bench ./engine -start     time from exec to the first response
+//	go run -C bench ./engine -million   memory, file size and restart with a million items
 //
-// Every server is a process of its own, started by this command and ended with
-// it, and only one at a time has anything to do. The load comes from here: once
-// through the SDK for Go, as programs will call it, where much of what is
-// measured is the SDK's own work; and once as requests that were signed and
-// written down beforehand, sent over bare connections, where little but the
-// server is measured.
+// Each server is a process of its own, started and stopped by this command, and one at
+// a time is under load. The load is generated here, in two ways: through the SDK for
+// Go, as programs call it, where much of the time is the SDK's; and as presigned
+// requests over raw connections, where the server takes nearly all of it.
 //
-// It needs java, node and npm, and DynamoDB Local in .tools, where ./test puts
-// it; dynalite it installs there itself. Run it in the folder bench. The
-// figures that count are the ratios: machines differ, and a shared one differs
-// from minute to minute.
+// It needs java, node and npm, and DynamoDB Local in .tools, where ./test installs it.
+// It installs dynalite there itself. Compare ratios rather than absolute figures:
+// machines differ, and a shared one differs from minute to minute.
 package main
 
 import (
@@ -31,7 +28,7 @@ import (
 	"time"
 )
 
-// A plan is what the flags ask for.
+// A plan is the parsed flags.
 type plan struct {
 	sides    []side
 	workers  []int
@@ -42,17 +39,17 @@ type plan struct {
 }
 
 func main() {
-	rounds := flag.Int("rounds", 5, "rounds that are counted; one more goes before, to warm up")
+	rounds := flag.Int("rounds", 5, "number of measured rounds, after one round to warm up")
 	duration := flag.Duration("duration", 2*time.Second, "length of one measurement")
-	sides := flag.String("sides", "", "sides to measure, by `name`, with commas: "+strings.Join(sideNames(), ", ")+" (default all)")
-	workers := flag.String("workers", "1,16", "`counts` of workers that call at the same time, with commas")
-	raw := flag.Bool("raw", false, "measure only with requests signed beforehand, over bare connections")
-	rows := flag.String("rows", "", "only the operations whose name contains this")
-	starts := flag.Bool("start", false, "measure instead how long the servers take to their first answer")
-	large := flag.Bool("million", false, "measure instead what a million small items cost; -sides is "+ours+" then, if it is not given")
-	profile := flag.String("pprof", "", "run localdynamo in a server of this command's own, with net/http/pprof on this `address`")
-	serve := flag.String("serve", "", "serve localdynamo on this `address`, and nothing else (used by -pprof)")
-	data := flag.String("data", "", "file that -serve keeps its tables in")
+	sides := flag.String("sides", "", "comma-separated `names` of the servers to measure: "+strings.Join(sideNames(), ", ")+" (default all)")
+	workers := flag.String("workers", "1,16", "comma-separated `counts` of concurrent workers")
+	raw := flag.Bool("raw", false, "measure only with presigned requests over raw connections")
+	rows := flag.String("rows", "", "only operations whose `name` contains this")
+	starts := flag.Bool("start", false, "measure the time from exec to the first response instead")
+	large := flag.Bool("million", false, "measure memory, file size and restart with a million small items instead; the default of -sides is "+ours+" then")
+	profile := flag.String("pprof", "", "run localdynamo in a server of this command, with net/http/pprof on this `address`")
+	serve := flag.String("serve", "", "serve localdynamo on this `address` and do nothing else (used by -pprof)")
+	data := flag.String("data", "", "`file` of the tables of -serve")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,7 +59,7 @@ func main() {
 		return
 	}
 	if *large && *sides == "" {
-		*sides = ours // the others take long; name them
+		*sides = ours // the others take minutes
 	}
 	p := plan{rounds: *rounds, duration: *duration, raw: *raw, rows: *rows}
 	var err error
@@ -89,7 +86,7 @@ func fail(err error) {
 	}
 }
 
-// inFolder runs fn with a folder that is gone afterwards.
+// inFolder runs fn with a temporary folder.
 func inFolder(fn func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "isr-bench-engine-")
 	if err != nil {
@@ -103,7 +100,7 @@ func counts(list string) ([]int, error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-workers: %q is not a number of workers", text)
+			return nil, fmt.Errorf("-workers must be numbers of at least 1 (got %q)", text)
 		}
 		numbers = append(numbers, n)
 	}

@@ -18,15 +18,15 @@ import (
 
 const (
 	million = 1_000_000
-	batch   = 25      // items that are put by one call: DynamoDB's limit
-	reads   = 100_000 // of them, in no order
+	batch   = 25      // items per BatchWriteItem, DynamoDB's limit
+	reads   = 100_000 // of random items
 )
 
-// measureMillion fills each server with a million items of 100 bytes, starts it
-// again, reads some of them, and prints what that takes of memory and disk. It
-// reads /proc, which Linux has.
+// measureMillion fills each server with a million items of 100 bytes, restarts it,
+// reads some of them, and prints memory and file sizes. It reads /proc, so memory is
+// reported on Linux only.
 func measureMillion(ctx context.Context, p plan, dir string) error {
-	fmt.Printf("a million items of 100 bytes; memory is resident: anonymous, and of files, which the kernel may take back\n")
+	fmt.Printf("a million items of 100 bytes; memory is resident: anonymous, and file pages, which the kernel can reclaim\n")
 	for _, s := range p.sides {
 		if s.command == nil {
 			continue
@@ -60,11 +60,11 @@ func measureOne(ctx context.Context, s side, dir string) error {
 		return err
 	}
 	fmt.Printf("  file: %d MB\n", size>>20)
-	server, took, err := startAndCall(ctx, command, operation{leastAnswer: 100, call: getSmall})
+	server, took, err := startAndCall(ctx, command, operation{minResponse: 100, call: getSmall})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("  started again, and answered a GetItem, in %v\n", short(took))
+	fmt.Printf("  restarted and answered a GetItem in %v\n", short(took))
 	return errors.Join(readSome(ctx, server), server.stop())
 }
 
@@ -89,13 +89,13 @@ func putBatch(ctx context.Context, to *dynamodb.Client, numbers []int) error {
 	}
 	out, err := to.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{*tableName: puts}})
 	if err == nil && len(out.UnprocessedItems) > 0 {
-		err = fmt.Errorf("%d items of a batch were not put", len(out.UnprocessedItems[*tableName]))
+		err = fmt.Errorf("BatchWriteItem: %d unprocessed items", len(out.UnprocessedItems[*tableName]))
 	}
 	return err
 }
 
 func readSome(ctx context.Context, s server) error {
-	if err := s.printMemory("started again"); err != nil {
+	if err := s.printMemory("restarted"); err != nil {
 		return err
 	}
 	to := dynamodb.New(clientOptions(s.address))
@@ -117,7 +117,7 @@ func smallKey(i int) item { return item{"pk": str(fmt.Sprintf("ITEM#%010d", i)),
 func getSmall(ctx context.Context, to api, i int) error {
 	out, err := to.GetItem(ctx, &dynamodb.GetItemInput{TableName: tableName, Key: smallKey(i), ConsistentRead: aws.Bool(true)})
 	if err == nil && out.Item == nil {
-		err = fmt.Errorf("the item %d is missing", i)
+		err = fmt.Errorf("item %d is missing", i)
 	}
 	return err
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// api is what the SDK's client and the engine have in common, as far as it is
-// measured.
+// api is the measured part of what the SDK's client and the engine have in common.
 type api interface {
 	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
@@ -29,9 +28,9 @@ var (
 	_ api = (*localdynamo.DB)(nil)
 )
 
-// The table holds pages, items of 1 KB under keys of their own, and lists of
-// 100 items of 100 bytes each, which a Query reads. Keys and values count, as
-// DynamoDB counts them.
+// The table has pages, items of 1 KB in a partition each, and lists, partitions of 100
+// items of 100 bytes for Query. Sizes are counted as DynamoDB counts them, with names
+// and values.
 const (
 	pages     = 5_000
 	lists     = 10
@@ -47,35 +46,33 @@ type item = map[string]types.AttributeValue
 // An operation is one row of the table.
 type operation struct {
 	name string
-	// call does it once, on the i-th item, and fails if it did not succeed.
+	// call executes the operation once, on the i-th item.
 	call func(ctx context.Context, to api, i int) error
-	// leastAnswer is how long a body is, at the least, that answers with
-	// success; 0 if the operation is not measured with bare connections.
-	leastAnswer int
-	// writes says whether an answer is a promise to keep something.
-	writes bool
+	// minResponse is the minimum length of the body of a successful response; 0 if the
+	// operation is not measured over raw connections.
+	minResponse int
 }
 
 func operations() []operation {
 	return []operation{
-		{name: "GetItem", call: getItem, leastAnswer: 1024},
-		{name: "PutItem", call: putItem, leastAnswer: len("{}"), writes: true},
-		{name: "UpdateItem, conditional", call: updateItem, leastAnswer: len("{}"), writes: true},
-		{name: transactRow, call: transactWriteItems, leastAnswer: len("{}"), writes: true},
+		{name: "GetItem", call: getItem, minResponse: 1024},
+		{name: "PutItem", call: putItem, minResponse: len("{}")},
+		{name: "UpdateItem, conditional", call: updateItem, minResponse: len("{}")},
+		{name: transactRow, call: transactWriteItems, minResponse: len("{}")},
 		{name: "Query of 100 items", call: query},
 	}
 }
 
-// transactRow names what dynalite cannot do.
+// transactRow is the name of the operation that dynalite does not support.
 const transactRow = "TransactWriteItems, two items"
 
-// creation is what -start waits for.
-var creation = operation{name: "CreateTable", call: func(ctx context.Context, to api, _ int) error { return createTable(ctx, to) }, leastAnswer: len("{}")}
+// creation is the operation that -start measures.
+var creation = operation{name: "CreateTable", call: func(ctx context.Context, to api, _ int) error { return createTable(ctx, to) }, minResponse: len("{}")}
 
 func getItem(ctx context.Context, to api, i int) error {
 	out, err := to.GetItem(ctx, &dynamodb.GetItemInput{TableName: tableName, Key: pageKey(i), ConsistentRead: aws.Bool(true)})
 	if err == nil && len(out.Item) != pageAttributes {
-		err = fmt.Errorf("the item %d has %d attributes", i, len(out.Item))
+		err = fmt.Errorf("item %d has %d attributes, want 8", i, len(out.Item))
 	}
 	return err
 }
@@ -95,7 +92,7 @@ func updateItem(ctx context.Context, to api, i int) error {
 	return err
 }
 
-// transactWriteItems replaces one page and counts on another.
+// transactWriteItems replaces one page and increments a counter on another.
 func transactWriteItems(ctx context.Context, to api, i int) error {
 	_, err := to.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{
 		{Put: &types.Put{TableName: tableName, Item: page(i), ConditionExpression: aws.String("attribute_exists(pk)")}},
@@ -115,7 +112,7 @@ func query(ctx context.Context, to api, i int) error {
 		ExpressionAttributeValues: item{":list": str(listName(i))}, ConsistentRead: aws.Bool(true),
 	})
 	if err == nil && len(out.Items) != listItems {
-		err = fmt.Errorf("the list %d has %d items", i, len(out.Items))
+		err = fmt.Errorf("list %d has %d items, want 100", i, len(out.Items))
 	}
 	return err
 }
@@ -127,7 +124,7 @@ func pageKey(i int) item {
 	return item{"pk": str(fmt.Sprintf("PAGE#%043d", i%pages)), "sk": str("META")}
 }
 
-// page is like the row that the cache keeps of a page: 1 KB.
+// page returns an item of 1 KB, like the META row of a page.
 func page(i int) item {
 	p := pageKey(i)
 	p["etag"] = str(`"8c7dd922ad47494fc02c388e12c00eac"`)
@@ -141,12 +138,12 @@ func page(i int) item {
 
 func listName(i int) string { return fmt.Sprintf("LIST#%d", i%lists) }
 
-// listItem is one of 100 bytes.
+// listItem returns an item of 100 bytes.
 func listItem(list, i int) item {
 	return item{"pk": str(listName(list)), "sk": str(fmt.Sprintf("%06d", i)), "hits": number("1"), "text": str(strings.Repeat("t", 74))}
 }
 
-// fill makes the table.
+// fill creates the table and its items.
 func fill(ctx context.Context, to api) error {
 	if err := createTable(ctx, to); err != nil {
 		return err
@@ -176,8 +173,7 @@ func createTable(ctx context.Context, to api) error {
 	return err
 }
 
-// each calls do for the numbers below n, many at a time, and returns the first
-// error.
+// each calls do for the numbers below n, 64 at a time, and returns the first error.
 func each(n int, do func(i int) error) error {
 	const together = 64
 	var failed error

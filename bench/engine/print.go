@@ -7,20 +7,20 @@ import (
 )
 
 func printHead(p plan) {
-	fmt.Printf("%d rounds of %v each, medians; %d processors shared by client and server\n", p.rounds, p.duration, runtime.NumCPU())
-	fmt.Printf("items of 1 KB, %d of them; Query: %d of 100 bytes; writes replace existing items\n\nan answered write is\n", pages, listItems)
+	fmt.Printf("%d rounds of %v each, medians; %d CPUs shared by client and server\n", p.rounds, p.duration, runtime.NumCPU())
+	fmt.Printf("items of 1 KB, %d of them; Query: %d of 100 bytes; writes replace existing items\n\nan acknowledged write is\n", pages, listItems)
 	for _, s := range p.sides {
 		fmt.Printf("  %-26s %s\n", s.title, s.promise)
 	}
-	fmt.Printf("\n\"processor\" is the time that the server computed for one call, and all of its garbage collection;\n\"ours\" is what localdynamo over the wire did, in multiples of the line's side\n")
+	fmt.Printf("\n\"CPU\" is the server's CPU time per call, with garbage collection;\n\"ours\" is the rate of localdynamo over HTTP, as a multiple of that of the line\n")
 }
 
 func printSection(raw bool, workers int) {
 	client := "through the SDK for Go"
 	if raw {
-		client = "requests signed beforehand, over bare connections, without request tokens"
+		client = "presigned requests over raw connections, without idempotency tokens"
 	}
-	fmt.Printf("\n%s, workers: %d\n\n%-32s %10s %10s %10s %10s %8s\n", client, workers, "", "per second", "p50", "p99", "processor", "ours")
+	fmt.Printf("\n%s, workers: %d\n\n%-32s %10s %10s %10s %10s %8s\n", client, workers, "", "per second", "p50", "p99", "CPU", "ours")
 }
 
 func printRow(op operation, opponents []opponent, results [][]result, raw bool) {
@@ -34,8 +34,8 @@ func printRow(op operation, opponents []opponent, results [][]result, raw bool) 
 	for i, o := range opponents {
 		switch {
 		case raw && o.address == "":
-		case !o.can(op):
-			fmt.Printf("  %-30s %10s\n", o.title, "cannot")
+		case !o.supports(op):
+			fmt.Printf("  %-30s %10s\n", o.title, "unsupported")
 		default:
 			r := median(results[i])
 			ratio := ""
@@ -47,7 +47,7 @@ func printRow(op operation, opponents []opponent, results [][]result, raw bool) 
 	}
 }
 
-// short rounds to what can be told apart.
+// short rounds to the precision of the measurement.
 func short(d time.Duration) time.Duration {
 	if d < 100*time.Microsecond {
 		return d.Round(100 * time.Nanosecond)

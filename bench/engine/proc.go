@@ -9,19 +9,18 @@ import (
 	"time"
 )
 
-// What a process takes of the machine stands in /proc, which Linux has. Elsewhere
-// it is reported as nothing.
+// CPU time and memory are read from /proc. On systems other than Linux they are 0.
 
-// tick is the unit of processor times, on every Linux.
+// tick is the unit of CPU times in /proc: 100 per second on all architectures of Linux.
 const tick = 10 * time.Millisecond
 
-// processor is how long the server has computed since it was started.
+// processor returns the CPU time of the server since its start.
 func (s server) processor() (time.Duration, error) {
 	stat, err := s.proc("stat")
 	if err != nil || stat == "" {
 		return 0, err
 	}
-	// The second field, a name in parentheses, may hold anything.
+	// The second field, the name in parentheses, may contain spaces and parentheses.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	user, err := strconv.Atoi(fields[14-3])
 	if err != nil {
@@ -31,18 +30,18 @@ func (s server) processor() (time.Duration, error) {
 	return time.Duration(user+system) * tick, err
 }
 
-// printMemory prints what is resident of the process now.
+// printMemory prints the resident memory of the process.
 func (s server) printMemory(when string) error {
 	status, err := s.proc("status")
 	if err != nil {
 		return err
 	}
-	fmt.Printf("  %-16s %5d MB anonymous, %5d MB of files\n", when+":", megabytes(status, "RssAnon:"), megabytes(status, "RssFile:"))
+	fmt.Printf("  %-16s %5d MB anonymous, %5d MB file\n", when+":", megabytes(status, "RssAnon:"), megabytes(status, "RssFile:"))
 	return nil
 }
 
-// megabytes is a line of the status, which the kernel gives in KB; 0 if it is
-// not there.
+// megabytes returns the value of a line of /proc/PID/status, which is in KB; 0 without
+// that line.
 func megabytes(status, name string) int {
 	_, rest, _ := strings.Cut(status, name)
 	fields := strings.Fields(rest)
@@ -53,7 +52,7 @@ func megabytes(status, name string) int {
 	return kilobytes >> 10
 }
 
-// proc returns a file of the process; "" if there is no process, or no /proc.
+// proc returns a file of /proc/PID; "" without a process or without /proc.
 func (s server) proc(name string) (string, error) {
 	if _, err := os.Stat("/proc/self"); s.pid == 0 || err != nil {
 		return "", nil

@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to its first answer.
+// patience is how long a server may take to accept its first connection.
 const patience = 30 * time.Second
 
-// A server is one process, which answers.
+// A server is a running process that accepts connections.
 type server struct {
 	address string
 	pid     int
 	stop    func() error // may be called again
 }
 
-// start runs a server, which is to listen on address, and returns when it has
-// taken a connection.
+// start runs a server that listens on address, and returns when it accepts connections.
 func start(ctx context.Context, cmd *exec.Cmd, address string) (server, error) {
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -34,7 +33,7 @@ func start(ctx context.Context, cmd *exec.Cmd, address string) (server, error) {
 	}
 	exited := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // it was told to stop, or its log says why it did
+		_ = cmd.Wait() // stopped by stop, or its log says why
 		close(exited)
 	}()
 	s := server{address: address, pid: cmd.Process.Pid, stop: sync.OnceValue(func() error {
@@ -43,12 +42,12 @@ func start(ctx context.Context, cmd *exec.Cmd, address string) (server, error) {
 		return err
 	})}
 	if err := s.wait(ctx, exited); err != nil {
-		return server{}, errors.Join(fmt.Errorf("%w; it wrote:\n%s", err, log.String()), s.stop())
+		return server{}, errors.Join(fmt.Errorf("%w; its output:\n%s", err, log.String()), s.stop())
 	}
 	return s, nil
 }
 
-// wait knocks until the server opens.
+// wait dials until the server accepts a connection.
 func (s server) wait(ctx context.Context, exited <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -59,15 +58,15 @@ func (s server) wait(ctx context.Context, exited <-chan struct{}) error {
 		}
 		select {
 		case <-exited:
-			return errors.New("the server has ended by itself")
+			return errors.New("the server has exited")
 		case <-ctx.Done():
-			return fmt.Errorf("the server does not answer: %w", err)
+			return fmt.Errorf("the server does not accept connections: %w", err)
 		case <-time.After(time.Millisecond / 2):
 		}
 	}
 }
 
-// freeAddress is one that nobody listens on now.
+// freeAddress returns an address that is not in use.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,7 +75,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// port is that of an address of this package, which always has one.
+// port returns the port of an address made by freeAddress.
 func port(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return port

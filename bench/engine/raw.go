@@ -18,14 +18,12 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// rawRequests is how many requests are written down for each operation, on as
-// many items.
+// rawRequests is how many requests are recorded for each operation, on as many items.
 const rawRequests = 1000
 
-// record returns the bytes of the requests that an operation makes: those of
-// the SDK, with the headers that every client has to send and no others, and
-// without a client request token, which would make every further sending of a
-// transaction a replay that does nothing.
+// record returns the requests of an operation as bytes: those of the SDK, with only the
+// headers that DynamoDB requires, and without a client request token, which would turn
+// a transaction that is sent again into a replay without effect.
 func record(ctx context.Context, address string, op operation) ([][]byte, error) {
 	recorder := &recorder{host: address}
 	client := dynamodb.New(clientOptions(address), func(o *dynamodb.Options) {
@@ -33,7 +31,7 @@ func record(ctx context.Context, address string, op operation) ([][]byte, error)
 		o.APIOptions = append(o.APIOptions, withoutToken)
 	})
 	for i := range rawRequests {
-		// What the operation says of an empty answer is of no interest.
+		// The operation fails on the recorder's empty response.
 		if err := op.call(ctx, client, i*(pages/rawRequests)); err != nil && recorder.failure != nil {
 			return nil, recorder.failure
 		}
@@ -50,25 +48,25 @@ func withoutToken(stack *middleware.Stack) error {
 	return err
 }
 
-// recorder is the SDK's HTTP client. It keeps requests and sends none.
+// recorder is an HTTP client for the SDK that records requests and sends none.
 type recorder struct {
 	host     string
 	requests [][]byte
 	failure  error
 }
 
-// Do answers with an empty object.
+// Do records a request and returns an empty object.
 func (r *recorder) Do(sent *http.Request) (*http.Response, error) {
 	bare, err := r.bare(sent)
 	if err != nil {
-		r.failure = fmt.Errorf("record a request: %w", err)
+		r.failure = fmt.Errorf("record request: %w", err)
 		return nil, r.failure
 	}
 	r.requests = append(r.requests, bare)
 	return &http.Response{StatusCode: http.StatusOK, Header: make(http.Header), Body: io.NopCloser(bytes.NewReader([]byte("{}"))), Request: sent}, nil
 }
 
-// bare writes a request of the same body, with a signature of its own.
+// bare returns the bytes of a request with the same body, signed again.
 func (r *recorder) bare(sent *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(sent.Body)
 	if err != nil {
@@ -89,21 +87,21 @@ func (r *recorder) bare(sent *http.Request) ([]byte, error) {
 	if err := v4.NewSigner().SignHTTP(sent.Context(), credentials, bare, hex.EncodeToString(hash[:]), "dynamodb", region, time.Now()); err != nil {
 		return nil, err
 	}
-	bare.Header.Set("User-Agent", "") // none
+	bare.Header.Set("User-Agent", "") // sends none
 	var written bytes.Buffer
 	err = bare.Write(&written)
 	return written.Bytes(), err
 }
 
-// rawConnection sends requests as they are, one after the other.
+// rawConnection sends recorded requests, one after the other.
 type rawConnection struct {
 	net.Conn
 	requests [][]byte
-	least    int    // bytes of a body that answers with success
-	answer   []byte // the buffer
+	least    int    // minimum length of the body of a successful response
+	answer   []byte // buffer
 }
 
-// dialRaw is the connect of requests written down beforehand.
+// dialRaw returns the connect of recorded requests.
 func dialRaw(ctx context.Context, address string, op operation) (connect, error) {
 	requests, err := record(ctx, address, op)
 	if err != nil {
@@ -117,22 +115,22 @@ func dialRaw(ctx context.Context, address string, op operation) (connect, error)
 		if err := conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 			return nil, nil, errors.Join(err, conn.Close())
 		}
-		raw := &rawConnection{Conn: conn, requests: requests, least: op.leastAnswer, answer: make([]byte, 64<<10)}
+		raw := &rawConnection{Conn: conn, requests: requests, least: op.minResponse, answer: make([]byte, 64<<10)}
 		return raw.call, conn.Close, nil
 	}, nil
 }
 
-// call sends one request and reads its answer, as far as it must to know where
-// that ends and that it is a success.
+// call sends one request and reads the response. It parses only what it needs to find
+// the end and the status.
 func (c *rawConnection) call(i int) error {
 	if _, err := c.Write(c.requests[i%len(c.requests)]); err != nil {
 		return err
 	}
-	read, head, end := 0, 0, 0 // bytes; of the headers; of all
+	read, head, end := 0, 0, 0 // lengths of what was read, of the headers, and of the response
 	for end == 0 || read < end {
 		n, err := c.Read(c.answer[read:])
 		if err != nil {
-			return fmt.Errorf("an answer ended after %d bytes: %w", read, err)
+			return fmt.Errorf("response ended after %d bytes: %w", read, err)
 		}
 		read += n
 		if end > 0 {
@@ -143,7 +141,7 @@ func (c *rawConnection) call(i int) error {
 		}
 	}
 	if !bytes.HasPrefix(c.answer, []byte("HTTP/1.1 200 ")) || read != end || end-head < c.least {
-		return fmt.Errorf("an answer is no success:\n%s", c.answer[:read])
+		return fmt.Errorf("response without success:\n%s", c.answer[:read])
 	}
 	return nil
 }
@@ -153,8 +151,8 @@ var (
 	contentLength = []byte("\r\ncontent-length: ")
 )
 
-// extent returns the length of an answer's headers, and of all of it; 0 if the
-// headers are not all there yet.
+// extent returns the length of a response's headers and of the whole response; 0 until
+// the headers are complete.
 func (c *rawConnection) extent(answer []byte) (head, end int, err error) {
 	at := bytes.Index(answer, headersEnd)
 	if at < 0 {
@@ -167,7 +165,7 @@ func (c *rawConnection) extent(answer []byte) (head, end int, err error) {
 			digits := headers[line+len(contentLength):]
 			body, err := strconv.Atoi(string(digits[:bytes.IndexByte(digits, '\r')]))
 			if err == nil && head+body > len(c.answer) {
-				err = fmt.Errorf("an answer of %d bytes is longer than expected", body)
+				err = fmt.Errorf("response body of %d bytes is longer than the buffer", body)
 			}
 			return head, head + body, err
 		}
@@ -177,5 +175,5 @@ func (c *rawConnection) extent(answer []byte) (head, end int, err error) {
 		}
 		line += 1 + next
 	}
-	return 0, 0, fmt.Errorf("an answer does not give its length:\n%s", answer)
+	return 0, 0, fmt.Errorf("response without Content-Length:\n%s", answer)
 }

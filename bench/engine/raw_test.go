@@ -8,21 +8,21 @@ import (
 	"testing"
 )
 
-// What is measured must have been a success, or the figures are of nothing.
+// A failed or truncated response fails the measurement.
 func TestRawCall(t *testing.T) {
 	for name, c := range map[string]struct {
-		pieces []string // the answer, as it arrives
+		pieces []string // of the response, as they arrive
 		fails  string   // part of the error; "" for a success
 	}{
-		"success":       {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{12}"}},
-		"small letters": {pieces: []string{"HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 4\r\n\r\n{12}"}},
-		"in pieces":     {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Le", "ngth: 4\r", "\n\r\n{", "12}"}},
-		"error":         {pieces: []string{"HTTP/1.1 400 Bad Request\r\nContent-Length: 4\r\n\r\n{12}"}, fails: "no success"},
-		"too little":    {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"}, fails: "no success"},
-		"too much":      {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{12}{"}, fails: "no success"},
-		"cut off":       {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{1"}, fails: "ended after"},
-		"too long":      {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"}, fails: "longer than expected"},
-		"no length":     {pieces: []string{"HTTP/1.1 200 OK\r\nX-Content-Length: 4\r\n\r\n{12}"}, fails: "does not give its length"},
+		"success":           {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{12}"}},
+		"lower-case header": {pieces: []string{"HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 4\r\n\r\n{12}"}},
+		"in pieces":         {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Le", "ngth: 4\r", "\n\r\n{", "12}"}},
+		"error":             {pieces: []string{"HTTP/1.1 400 Bad Request\r\nContent-Length: 4\r\n\r\n{12}"}, fails: "without success"},
+		"body too short":    {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"}, fails: "without success"},
+		"trailing bytes":    {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{12}{"}, fails: "without success"},
+		"truncated":         {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{1"}, fails: "ended after"},
+		"too long":          {pieces: []string{"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"}, fails: "longer than the buffer"},
+		"no length":         {pieces: []string{"HTTP/1.1 200 OK\r\nX-Content-Length: 4\r\n\r\n{12}"}, fails: "without Content-Length"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := net.Pipe()
@@ -33,13 +33,13 @@ func TestRawCall(t *testing.T) {
 			case c.fails == "" && err != nil:
 				t.Error(err)
 			case c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)):
-				t.Errorf("got %v, want an error that says %q", err, c.fails)
+				t.Errorf("got %v, want an error with %q", err, c.fails)
 			}
 		})
 	}
 }
 
-// answer reads a request of one byte, answers, and hangs up.
+// answer reads a request of one byte, sends the response and closes the connection.
 func answer(conn net.Conn, pieces []string) {
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
@@ -47,16 +47,16 @@ func answer(conn net.Conn, pieces []string) {
 	}
 	for _, piece := range pieces {
 		if _, err := conn.Write([]byte(piece)); err != nil {
-			return // the client has seen enough
+			return // the client closed first
 		}
 	}
 }
 
-// Requests that were written down are those of the SDK, one for each item, and
-// transactions can be sent again: a token would make that a replay.
+// Recorded requests are those of the SDK, one per item, and without client request
+// tokens: a transaction sent again must execute again.
 func TestRecord(t *testing.T) {
 	for _, op := range operations() {
-		if op.leastAnswer == 0 {
+		if op.minResponse == 0 {
 			continue // never recorded
 		}
 		requests, err := record(t.Context(), "127.0.0.1:1", op)
@@ -84,11 +84,11 @@ func checkRequest(t *testing.T, text string) (body string) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ") || !strings.HasPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810.") {
-		t.Fatalf("not a signed request of DynamoDB:\n%s", text)
+		t.Fatalf("not a signed DynamoDB request:\n%s", text)
 	}
 	var read strings.Builder
 	if n, err := bufio.NewReader(r.Body).WriteTo(&read); err != nil || n != r.ContentLength {
-		t.Fatalf("a body of %d bytes, not %d: %v", n, r.ContentLength, err)
+		t.Fatalf("read a body of %d bytes, want %d: %v", n, r.ContentLength, err)
 	}
 	return read.String()
 }

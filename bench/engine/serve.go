@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	_ "net/http/pprof" // on the default mux, which serves nothing else
+	_ "net/http/pprof" // on the default mux, which has nothing else
 	"time"
 
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// runServer serves the engine as isr dynamodb does, and profiles of it on an
-// address of their own, until it is told to stop.
+// runServer serves the engine as isr dynamodb does, and profiles on an address of their
+// own, until ctx is done.
 func runServer(ctx context.Context, address, data, profile string) (err error) {
 	db, err := localdynamo.Open(data, localdynamo.Options{})
 	if err != nil {
@@ -24,7 +24,7 @@ func runServer(ctx context.Context, address, data, profile string) (err error) {
 		return err
 	}
 	profiles := &http.Server{Addr: profile, Handler: http.DefaultServeMux, ReadHeaderTimeout: time.Minute}
-	go func() { _ = profiles.ListenAndServe() }() // whoever asks it for a profile will see
+	go func() { _ = profiles.ListenAndServe() }() // without it profiles fail, the benchmark does not
 	defer profiles.Close()
 	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	root          = ".."                                // of the repository, from the folder bench, where this runs
+	root          = ".."                                // of the repository, seen from the folder bench
 	dynamoDBLocal = "amplify-dynamodb-simulator@2.9.30" // as in ./test; its folder "emulator"
 	dynalite      = "dynalite@4.0.0"
 )
 
-// A side is one of those that are compared.
+// A side is one of the servers that are compared.
 type side struct {
 	name, title string
-	promise     string // what an answered write survives
-	// command prepares a server with this folder to itself, and returns what
-	// starts it on an address; nil for the engine in this process.
+	promise     string // durability of an acknowledged write
+	// command prepares a server with a folder of its own, and returns a function that
+	// makes the command to start it on an address. It is nil for the engine in this process.
 	command         func(ctx context.Context, dir string) (func(address string) *exec.Cmd, error)
-	keeps           bool // what it has, when it is started again
+	keeps           bool // its items survive a restart
 	untransactional bool
 }
 
@@ -38,9 +38,9 @@ func allSides() []side {
 	return []side{
 		{name: "in-process", title: "localdynamo, in process", promise: "on disk, fsynced"},
 		{name: ours, title: "localdynamo", promise: "on disk, fsynced", command: isr, keeps: true},
-		{name: "memory", title: "DynamoDB Local, in memory", promise: "nothing: memory of the process", command: javaInMemory},
+		{name: "memory", title: "DynamoDB Local, in memory", promise: "nothing, it is in memory", command: javaInMemory},
 		{name: "disk", title: "DynamoDB Local, on disk", promise: "on disk, in SQLite", command: javaOnDisk, keeps: true},
-		{name: "dynalite", title: "dynalite, in memory", promise: "nothing: memory of the process", command: node, untransactional: true},
+		{name: "dynalite", title: "dynalite, in memory", promise: "nothing, it is in memory", command: node, untransactional: true},
 	}
 }
 
@@ -52,8 +52,8 @@ func sideNames() []string {
 	return names
 }
 
-// chooseSides returns the sides of a list of names, or all. With an address for
-// profiles, ours is a server of this command.
+// chooseSides returns the sides in a comma-separated list of names, or all. With an
+// address for profiles, localdynamo runs in a server of this command.
 func chooseSides(list, profile string) ([]side, error) {
 	all := allSides()
 	if profile != "" {
@@ -66,17 +66,17 @@ func chooseSides(list, profile string) ([]side, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		at := slices.Index(sideNames(), name)
 		if at < 0 {
-			return nil, fmt.Errorf("-sides: there is no side %q; there are %s", name, strings.Join(sideNames(), ", "))
+			return nil, fmt.Errorf("-sides must be of %[2]s (got %[1]q)", name, strings.Join(sideNames(), ", "))
 		}
 		chosen = append(chosen, all[at])
 	}
 	return chosen, nil
 }
 
-// can reports whether the side has the operation.
-func (s side) can(op operation) bool { return op.name != transactRow || !s.untransactional }
+// supports reports whether the side has the operation.
+func (s side) supports(op operation) bool { return op.name != transactRow || !s.untransactional }
 
-// isr builds the command that people run.
+// isr builds the command as users get it.
 func isr(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
 	binary := filepath.Join(dir, "isr")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-C", root, "-o", binary, "./cmd/isr").CombinedOutput(); err != nil {
@@ -87,7 +87,7 @@ func isr(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
 	}, nil
 }
 
-// ownServer is this command again, see runServer.
+// ownServer runs this command as a server; see runServer.
 func ownServer(profile string) func(context.Context, string) (func(string) *exec.Cmd, error) {
 	return func(ctx context.Context, dir string) (func(string) *exec.Cmd, error) {
 		self, err := os.Executable()
@@ -115,7 +115,7 @@ func java(ctx context.Context, arguments ...string) (func(string) *exec.Cmd, err
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(folder, "DynamoDBLocal.jar")); err != nil {
-		return nil, fmt.Errorf("DynamoDB Local is missing; run ./test once, and this command in the folder bench: %w", err)
+		return nil, fmt.Errorf("DynamoDB Local is missing; run ./test once, and this command with go run -C bench: %w", err)
 	}
 	return func(address string) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "java", append([]string{
@@ -142,11 +142,11 @@ func node(ctx context.Context, _ string) (func(string) *exec.Cmd, error) {
 	}, nil
 }
 
-// opponent is a side that is ready to be measured.
+// An opponent is a side that is running and filled.
 type opponent struct {
 	side
 	api    api
-	server // the zero one in process
+	server // zero in process
 }
 
 // open starts a side and fills its table.

@@ -1,10 +1,10 @@
-// Hit measures a hit on a 10 KiB page: requests per second and latency of this
-// gateway, of nginx's proxy_cache, and of a bare net/http handler that writes
-// the same page, all behind the same wrk in the same run, in turns.
+// Hit measures cache hits on a 10 KiB page: requests per second and latency of isr, of
+// nginx's proxy_cache, and of a bare net/http handler that writes the same page, under
+// the same load of wrk, in one run, in turns.
 //
 //	go run -C bench ./hit
 //
-// It needs nginx and wrk. The figures that count are the ratios: machines differ,
+// It needs nginx and wrk. Compare ratios rather than absolute figures: machines differ,
 // and a shared one differs from minute to minute.
 package main
 
@@ -26,10 +26,10 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 5, "rounds of one measurement each")
+	rounds := flag.Int("rounds", 5, "number of rounds; each measures every server once")
 	duration := flag.Duration("duration", 4*time.Second, "length of one measurement")
-	connections := flag.Int("connections", 64, "connections that wrk keeps busy")
-	bare := flag.String("bare", "", "serve the page from memory on this `address`, and nothing else (used by the benchmark itself)")
+	connections := flag.Int("connections", 64, "concurrent connections of wrk")
+	bare := flag.String("bare", "", "serve the page from memory on this `address` and do nothing else (used by the benchmark itself)")
 	flag.Parse()
 	if *bare != "" {
 		fail(http.ListenAndServe(*bare, page()))
@@ -46,7 +46,7 @@ func fail(err error) {
 	}
 }
 
-// page is the origin: 10 KiB of HTML, fresh for an hour.
+// page returns the origin: 10 KiB of HTML, fresh for an hour.
 func page() http.Handler {
 	body := bytes.Repeat([]byte("<p>0123456789abcdef</p>\n\n\n\n\n\n\n\n\n"), 320)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -54,7 +54,7 @@ func page() http.Handler {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Cache-Control", "s-maxage=3600")
 		h.Set("Content-Length", fmt.Sprint(len(body)))
-		_, _ = w.Write(body) // a client that went away is wrk at its end
+		_, _ = w.Write(body) // wrk closes its connections at the end
 	})
 }
 
@@ -95,13 +95,13 @@ func run(ctx context.Context, load wrk, rounds int) error {
 	return reportAllocations(dir)
 }
 
-// measure lets the peers take turns, so that a slow minute of the machine
-// befalls all of them, and compares medians.
+// measure measures the peers in turns, so that a slow minute of the machine affects all
+// of them, and prints medians.
 func measure(ctx context.Context, load wrk, rounds int, peers []peer) error {
 	results := make([][]result, len(peers))
 	for round := range rounds {
 		for i := range peers {
-			at := (i + round) % len(peers) // nobody is always first
+			at := (i + round) % len(peers) // each is first in turn
 			r, err := load.run(ctx, peers[at].url)
 			if err != nil {
 				return fmt.Errorf("%s: %w", peers[at].name, err)
@@ -128,13 +128,13 @@ func median(results []result, value func(result) float64) float64 {
 	return values[len(values)/2]
 }
 
-// A peer is one of the servers that are compared, as a process of its own.
+// A peer is one of the servers that are compared, in a process of its own.
 type peer struct {
 	name, url string
 	wait      func()
 }
 
-// start runs a server and waits until the page comes from its cache.
+// start runs a server and waits until it serves the page, which also fills its cache.
 func start(ctx context.Context, name, address string, command ...string) (peer, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var log bytes.Buffer
@@ -144,7 +144,7 @@ func start(ctx context.Context, name, address string, command ...string) (peer, 
 	if err := cmd.Start(); err != nil {
 		return peer{}, err
 	}
-	p := peer{name: name, url: "http://" + address + "/page", wait: func() { _ = cmd.Wait() }} // it was told to stop
+	p := peer{name: name, url: "http://" + address + "/page", wait: func() { _ = cmd.Wait() }} // stopped by its context
 	deadline := time.Now().Add(20 * time.Second)
 	for time.Now().Before(deadline) {
 		res, err := http.Get(p.url)
@@ -156,10 +156,10 @@ func start(ctx context.Context, name, address string, command ...string) (peer, 
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return peer{}, fmt.Errorf("%s does not serve the page:\n%s", name, log.String())
+	return peer{}, fmt.Errorf("%s does not serve the page; its output:\n%s", name, log.String())
 }
 
-// freeAddress is one that nobody listens on now.
+// freeAddress returns an address that is not in use.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -197,8 +197,8 @@ func startNginx(ctx context.Context, dir, origin string) (peer, error) {
 	return start(ctx, "nginx", address, "nginx", "-p", root, "-c", conf)
 }
 
-// nginxConf is nginx as one would tune it for this: no logs, the cache on a
-// local disk that the kernel keeps in memory, sendfile.
+// nginxConf tunes nginx for this load: no logs, sendfile, and a cache on a local disk
+// that the kernel keeps in its page cache.
 const nginxConf = `
 daemon off;
 user root;

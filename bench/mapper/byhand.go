@@ -9,7 +9,7 @@ import (
 
 type item = map[string]types.AttributeValue
 
-// metadataItem is what somebody would write who uses no mapper.
+// metadataItem encodes a metadata without a mapper.
 func metadataItem(m *metadata) item {
 	i := item{
 		"pk":                 &types.AttributeValueMemberS{Value: m.PK},
@@ -27,12 +27,12 @@ func metadataItem(m *metadata) item {
 	return i
 }
 
-// metadataKey is the key of it.
+// metadataKey returns the key of a metadata.
 func metadataKey(m *metadata) item {
 	return item{"pk": &types.AttributeValueMemberS{Value: m.PK}, "sk": &types.AttributeValueMemberS{Value: m.SK}}
 }
 
-// metadataOf is the way back.
+// metadataOf decodes an item without a mapper.
 func metadataOf(i item) (metadata, error) {
 	var m metadata
 	err := errors.Join(
@@ -50,7 +50,7 @@ func text(i item, name string, into *string) error {
 		*into = v.Value
 		return nil
 	}
-	return errors.New(name + " is no string")
+	return errors.New(name + " is not a string")
 }
 
 func integer(i item, name string, into *int64) (err error) {
@@ -61,5 +61,5 @@ func integer(i item, name string, into *int64) (err error) {
 		*into, err = strconv.ParseInt(v.Value, 10, 64)
 		return err
 	}
-	return errors.New(name + " is no number")
+	return errors.New(name + " is not a number")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// callRows are whole calls on a client. All sides read and write the same item,
-// and query the same partition.
+// callRows returns the rows of calls on a client. All sides read and write the same
+// item, and query the same partition.
 func callRows(client string, api api) ([]row, error) {
 	db := tabletheory.New(api)
 	table, err := tabletheory.NewTable[metadata](db)
@@ -42,7 +42,7 @@ func callRows(client string, api api) ([]row, error) {
 	return list, nil
 }
 
-// calls are the calls of all sides, one of which is made at a time.
+// calls has the calls of all sides, which run one at a time.
 type calls struct {
 	api    api
 	db     *tabletheory.DB

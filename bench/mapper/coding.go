@@ -9,7 +9,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// codingRows marshal and unmarshal, without any client.
+// codingRows returns the rows of marshalling and unmarshalling, without a client.
 func codingRows() ([]row, error) {
 	meta := newMetadata(1)
 	marshal, unmarshal, err := codingOf("META", &meta)
@@ -30,7 +30,7 @@ func codingRows() ([]row, error) {
 	return []row{marshal, unmarshal, marshalWide, unmarshalWide}, err
 }
 
-// codingOf are the rows of one struct.
+// codingOf returns the rows of one struct.
 func codingOf[T any](name string, value *T) (marshal, unmarshal row, err error) {
 	ctx, db := context.Background(), tabletheory.New(newBareStub())
 	stored, err := attributevalue.MarshalMap(value)
@@ -59,7 +59,7 @@ func marshalled(name string, marshal func() (item, error)) side {
 	}
 }
 
-// unmarshalled decodes into a fresh struct each time.
+// unmarshalled decodes into a new struct each time.
 func unmarshalled[T any](name string, unmarshal func(into *T) error) side {
 	var last *T
 	return side{

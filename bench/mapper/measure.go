@@ -9,16 +9,15 @@ import (
 	"time"
 )
 
-// A result is what one operation of one side takes, in one round or as the
-// median of all.
+// A result is the cost of one operation on one side, in one round or as the median of all.
 type result struct {
-	time        float64 // of the processor, in nanoseconds
+	time        float64 // CPU time in nanoseconds
 	bytes       float64
 	allocations float64
-	ratio       float64 // of its time to that of the first side, in the same round
+	ratio       float64 // to the time of the first side in the same round
 }
 
-// measure lets the sides take turns and returns the median of each.
+// measure measures the sides in turns and returns the median of each.
 func measure(r row, rounds int, duration time.Duration) ([]result, error) {
 	times := make([]int, len(r.sides))
 	for i, s := range r.sides {
@@ -32,7 +31,7 @@ func measure(r row, rounds int, duration time.Duration) ([]result, error) {
 	for round := range rounds + 1 {
 		measured := make([]result, len(r.sides))
 		for i := range r.sides {
-			at := (i + round) % len(r.sides) // nobody is always first
+			at := (i + round) % len(r.sides) // each is first in turn
 			m, err := repeat(r.sides[at], times[at])
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", r.name, r.sides[at].name, err)
@@ -40,7 +39,7 @@ func measure(r row, rounds int, duration time.Duration) ([]result, error) {
 			measured[at] = m
 		}
 		if round == 0 {
-			continue // to warm up
+			continue // warm-up
 		}
 		for i, m := range measured {
 			m.ratio = m.time / measured[0].time
@@ -54,7 +53,7 @@ func measure(r row, rounds int, duration time.Duration) ([]result, error) {
 	return medians, nil
 }
 
-// repetitions is how often a side does the operation in about that time.
+// repetitions returns how many operations a side does in about that time.
 func repetitions(s side, duration time.Duration) (int, error) {
 	for n := 1; ; n *= 2 {
 		m, err := repeat(s, n)
@@ -67,10 +66,10 @@ func repetitions(s side, duration time.Duration) (int, error) {
 	}
 }
 
-// repeat does the operation n times, one after the other.
+// repeat executes the operation n times in sequence.
 func repeat(s side, n int) (result, error) {
 	var before, after runtime.MemStats
-	runtime.GC() // nobody pays for what another side has left
+	runtime.GC() // of garbage of another side
 	runtime.ReadMemStats(&before)
 	start := processorTime()
 	for range n {
@@ -87,12 +86,11 @@ func repeat(s side, n int) (result, error) {
 	}, nil
 }
 
-// processorTime is what this process has had so far, all of its threads and the
-// kernel's work for it.
+// processorTime returns the user and system CPU time of this process.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // only for arguments that there are not
+		panic(err) // fails for invalid arguments only
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// print prints a row: a line for each side.
+// print prints a row, with a line per side.
 func print(r row, results []result) {
 	fmt.Printf("\n%-28s %12s %12s %12s %32s\n", r.name, "time", "bytes", "allocations", "of tabletheory's")
 	for i, s := range r.sides {
@@ -15,7 +15,7 @@ func print(r row, results []result) {
 	}
 }
 
-// precise is a time in three digits or so.
+// precise rounds a time to about three digits.
 func precise(nanoseconds float64) time.Duration {
 	d := time.Duration(nanoseconds)
 	switch {
@@ -27,7 +27,7 @@ func precise(nanoseconds float64) time.Duration {
 	return d
 }
 
-// times is a ratio; there is none to nothing.
+// times returns a ratio, or "-" if ours is 0.
 func times(value, ours float64) string {
 	if ours == 0 {
 		return "-"

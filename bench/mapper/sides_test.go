@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// What is compared has to be the same thing.
-func TestSidesComeToTheSame(t *testing.T) {
+// All sides of a row have the same result.
+func TestSidesHaveTheSameResult(t *testing.T) {
 	all, err := rows()
 	if err != nil {
 		t.Fatal(err)

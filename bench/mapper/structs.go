@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// metadata is the META row of a page in the cache of package isr's reference.
+// metadata is the META row of a page, with the attributes of the reference document.
 // The tags are those of tabletheory, attributevalue and guregu/dynamo.
 type metadata struct {
 	PK string `theorydb:"pk,attr:pk" dynamodbav:"pk" dynamo:"pk,hash"`
@@ -23,7 +23,7 @@ func (metadata) TableName() string { return tableName }
 
 const tableName = "pages"
 
-// newMetadata is the row of a page; number tells the pages apart.
+// newMetadata returns a row; rows differ by number.
 func newMetadata(number int) metadata {
 	return metadata{
 		PK: "TENANT#t1#CACHE#9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", SK: fmt.Sprintf("VER#%04d", number),
@@ -32,8 +32,8 @@ func newMetadata(number int) metadata {
 	}
 }
 
-// user is a struct of 30 fields of mixed kinds. Attributes have the names of the
-// Go fields, as attributevalue and guregu/dynamo name them by themselves.
+// user is a struct of 30 fields of mixed kinds. Attributes have the names of the Go
+// fields, which attributevalue and guregu/dynamo use by default.
 type user struct {
 	PK string `theorydb:"pk,attr:PK"`
 	SK string `theorydb:"sk,attr:SK"`

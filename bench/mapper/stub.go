@@ -14,18 +14,18 @@ import (
 	"github.com/guregu/dynamo/v2/dynamodbiface"
 )
 
-// api is a client that all sides take.
+// api is the client of all sides.
 type api = dynamodbiface.DynamoDBAPI
 
 const itemsOfQuery = 100
 
-// sdkStub is a client of the SDK that never gets as far as the network.
+// sdkStub returns a client of the SDK with constant responses instead of a network.
 func sdkStub() api {
 	var items []string
 	for number := range itemsOfQuery {
 		items = append(items, metadataJSON(number))
 	}
-	answers := answers{
+	all := responses{
 		"GetItem": []byte(`{"Item":` + metadataJSON(0) + `}`),
 		"PutItem": []byte(`{}`),
 		"Query":   fmt.Appendf(nil, `{"Count":%d,"ScannedCount":%d,"Items":[%s]}`, itemsOfQuery, itemsOfQuery, strings.Join(items, ",")),
@@ -33,7 +33,7 @@ func sdkStub() api {
 	return dynamodb.New(dynamodb.Options{
 		Region:       "us-east-1",
 		Credentials:  credentials.NewStaticCredentialsProvider("mapper", "mapper", ""),
-		HTTPClient:   &http.Client{Transport: answers},
+		HTTPClient:   &http.Client{Transport: all},
 		BaseEndpoint: aws.String("http://dynamodb.invalid"),
 	})
 }
@@ -44,18 +44,18 @@ func metadataJSON(number int) string {
 		m.PK, m.SK, m.S3Key, m.GeneratedAt, m.RevalidateSeconds, m.ETag, m.TTL)
 }
 
-// answers are constant answers to operations.
-type answers map[string][]byte
+// responses are JSON bodies by operation.
+type responses map[string][]byte
 
-// RoundTrip answers a request.
-func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip returns the response to a request.
+func (a responses) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return nil, err
 	}
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	body, ok := a[operation]
 	if !ok {
-		return nil, fmt.Errorf("there is no answer to %q", operation)
+		return nil, fmt.Errorf("no response to %q", operation)
 	}
 	return &http.Response{
 		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
@@ -64,15 +64,15 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// bareStub is a client without an SDK below it. The methods that are not
-// measured are those of a nil interface.
+// bareStub is a client without the SDK. Methods that are not measured panic: they are
+// those of a nil interface.
 type bareStub struct {
 	api
 	got     *dynamodb.GetItemOutput
 	queried *dynamodb.QueryOutput
 }
 
-// newBareStub makes its answers, which nobody may change.
+// newBareStub returns a stub; its responses are shared and must not be changed.
 func newBareStub() bareStub {
 	queried := &dynamodb.QueryOutput{Count: itemsOfQuery, ScannedCount: itemsOfQuery}
 	for number := range itemsOfQuery {

@@ -1,7 +1,8 @@
 /** Real processes: the site of the tests, built once, and served by `next start` as often as a test wants. */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
@@ -24,10 +25,32 @@ export const noNext = existsSync(next)
   ? undefined
   : `${site} has no node_modules: npm ci there, or ISR_TEST_NEXT_CACHE names another copy; ./test installs it`;
 
-/** Builds the site. It is told of no table: `next build` needs none. */
+/** Builds the site, unless the last build had the same inputs. It needs no table. */
 export function buildSite(): void {
+  const stamp = join(site, '.next', 'test-inputs');
+  const inputs = hashInputs();
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === inputs) return;
+  rmSync(stamp, { force: true });
   const { status, output } = runBuild();
   if (status !== 0) throw new Error(`next build failed:\n${output}`);
+  writeFileSync(stamp, inputs);
+}
+
+/** The hash of what a build depends on: Node, the site's own files, and the compiled handler. */
+function hashInputs(): string {
+  const hash = createHash('sha256').update(process.version);
+  for (const path of [...filesIn(site), ...filesIn(fileURLToPath(new URL('../../src', import.meta.url)))]) {
+    hash.update(`${path}\0`).update(readFileSync(path)).update('\0');
+  }
+  return hash.digest('hex');
+}
+
+/** The files of a folder and of those in it, without what is installed or built. */
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true })
+    .filter(({ name }) => name !== 'node_modules' && name !== '.next')
+    .flatMap((entry) => (entry.isDirectory() ? filesIn(join(folder, entry.name)) : [join(folder, entry.name)]))
+    .sort();
 }
 
 /** Runs `next build`, for five minutes at most. */
