@@ -1,11 +1,11 @@
-// Demosite serves the demonstration site on its own, without a cache in front
-// of it, so that the difference can be felt:
+// Demosite serves the demonstration site as an origin, to compare it with and without a
+// cache:
 //
 //	go run ./examples/demosite
 //	isr serve --origin http://127.0.0.1:3000 --query page
 //
-// The first address renders every page for a second, every time; the second,
-// http://127.0.0.1:8080, only when it must. The site itself is package site.
+// The origin, http://127.0.0.1:3000, takes a second to render every request. The cache,
+// http://127.0.0.1:8080, renders a page only when it has to. The site is in package site.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:3000", "`address` to listen on")
-	delay := flag.Duration("delay", site.DefaultDelay, "how long a page takes to render")
+	delay := flag.Duration("delay", site.DefaultDelay, "render time of a page; 0 disables the delay")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -36,8 +36,8 @@ func main() {
 	}
 }
 
-// serve runs the site on the address until ctx ends, then lets the pages in
-// hand finish.
+// serve serves the site at address until ctx is done. Requests in flight then have 5
+// seconds to finish.
 func serve(ctx context.Context, address string, delay time.Duration) error {
 	if delay <= 0 {
 		delay = site.NoDelay
@@ -46,7 +46,7 @@ func serve(ctx context.Context, address string, delay time.Duration) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("demosite: http://%s (every page takes %v; nothing is cached here)\n", l.Addr(), max(delay, 0))
+	fmt.Printf("demosite: serving http://%s (render time %v, no cache)\n", l.Addr(), max(delay, 0))
 
 	srv := &http.Server{
 		Handler:           site.Handler(site.Config{Delay: delay}),

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// perPage is how many stories one page of the section lists.
+// perPage is the number of stories on a page of the section.
 const perPage = 3
 
-// usual is the window of an ordinary page: a newcomer sees it fresh, stale and
-// fresh again within half a minute.
+// usual is the caching policy of an ordinary page, short enough for a visitor to see it
+// fresh, stale and fresh again within half a minute.
 var usual = window{Fresh: 10, Stale: 60}
 
 func (s *site) front(w http.ResponseWriter, r *http.Request) {
@@ -26,14 +26,14 @@ func (s *site) front(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// A shelf is one line of the front page's window display.
+// shelf is a line of the front page's window display.
 type shelf struct {
 	Loaf string
 	Left int
 }
 
-// shelves makes up what is in the window at t: numbers that differ from second
-// to second, so that two renders differ in more than their time.
+// shelves returns made-up stock numbers at time t. They change every second, so that two
+// renders differ in more than their timestamp.
 func shelves(t time.Time) []shelf {
 	sec := int(t.Unix() % 3600)
 	return []shelf{
@@ -44,8 +44,8 @@ func shelves(t time.Time) []shelf {
 	}
 }
 
-// section lists the stories, perPage at a time. A page that does not exist is
-// not found: anything else would let ?page= make pages without end.
+// section lists the stories, perPage at a time. An invalid page number is 404; otherwise
+// ?page= could create an unlimited number of cached pages.
 func (s *site) section(w http.ResponseWriter, r *http.Request) {
 	all := stories()
 	last := (len(all) + perPage - 1) / perPage
@@ -67,7 +67,7 @@ func (s *site) section(w http.ResponseWriter, r *http.Request) {
 		Data: struct {
 			Stories    []story
 			Page, Last int
-			// Previous and Next are 0 where there is none.
+			// Previous and Next are 0 if there is no such page.
 			Previous, Next int
 		}{all[first:min(first+perPage, len(all))], n, last, n - 1, next},
 	})
@@ -88,18 +88,17 @@ func (s *site) story(w http.ResponseWriter, r *http.Request) {
 	s.notFound(w, r)
 }
 
-// latest sends visitors on to the newest story: a redirect that may be cached
-// as well as a page.
+// latest redirects to the newest story. The redirect is cacheable, like a page.
 func (s *site) latest(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", usual.String())
 	http.Redirect(w, r, "/stories/"+stories()[0].Slug, http.StatusFound)
 }
 
-// visitCookie counts a visitor's orders.
+// visitCookie counts a visitor's visits to /order.
 const visitCookie = "crumb_visits"
 
-// order is the personal page: it reads a cookie, sets one, and says so in every
-// way that a cache must heed.
+// order is the personal page: it reads and sets a cookie, and sends Cache-Control:
+// private and Vary: Cookie.
 func (s *site) order(w http.ResponseWriter, r *http.Request) {
 	visits := 1
 	if c, err := r.Cookie(visitCookie); err == nil {
@@ -109,8 +108,8 @@ func (s *site) order(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: visitCookie, Value: strconv.Itoa(visits),
-		// Only here: a cookie that went along to every page would make every
-		// page look personal, and none would be cached for this visitor.
+		// The path is limited: with a cookie on every page, every request of this
+		// visitor would bypass the cache.
 		Path:     "/order",
 		MaxAge:   3600,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode,
@@ -122,8 +121,8 @@ func (s *site) order(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// unreliable renders while the oven works, and fails while it does not. Its
-// stale-if-error lets a cache serve the last good copy meanwhile.
+// unreliable renders a page, or returns 500 while the oven is broken. Its stale-if-error
+// lets a cache serve the last good copy meanwhile.
 func (s *site) unreliable(w http.ResponseWriter, r *http.Request) {
 	p := page{
 		Template: "unreliable", Name: "/unreliable", Title: "The unreliable oven", Section: "unreliable",
@@ -138,8 +137,8 @@ func (s *site) unreliable(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, p)
 }
 
-// oven shows how the oven is right now, and how to change that. It takes no
-// time and is never stored, unlike the page that it is about.
+// oven shows the state of the oven and the form to change it. Unlike /unreliable it has
+// no delay and is never stored.
 func (s *site) oven(w http.ResponseWriter, _ *http.Request) {
 	s.write(w, view{
 		page: page{
@@ -150,15 +149,14 @@ func (s *site) oven(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// switchOven breaks or repairs the oven. It neither has the address of
-// /unreliable nor redirects there, because a cache drops what it holds under
-// those two addresses after a POST (RFC 9111, 4.4), and with it the copy that
-// is to stand in.
+// switchOven breaks or repairs the oven. Its path is not /unreliable, and it does not
+// redirect there: after a POST a cache invalidates the target URI and the Location (RFC
+// 9111, section 4.4), and would lose the copy that stale-if-error needs.
 func (s *site) switchOven(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 1<<10)
 	state := r.PostFormValue("state")
 	if state != "broken" && state != "working" {
-		http.Error(w, `demosite: state: want "broken" or "working"`, http.StatusBadRequest)
+		http.Error(w, `demosite: invalid state: expected "broken" or "working"`, http.StatusBadRequest)
 		return
 	}
 	s.broken.Store(state == "broken")
@@ -173,7 +171,7 @@ func (s *site) about(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// notFound answers at once: there is nothing to render, and nothing to keep.
+// notFound responds without delay, with no-store.
 func (s *site) notFound(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -186,8 +184,7 @@ func (s *site) notFound(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// asset serves an embedded file under the version of this program only, for
-// good.
+// asset serves an embedded file as immutable, and only under the current asset version.
 func (s *site) asset(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("version") != s.version {
 		s.notFound(w, r)

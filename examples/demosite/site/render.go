@@ -19,15 +19,15 @@ import (
 //go:embed templates assets
 var files embed.FS
 
-// site is one running site.
+// site is a running site.
 type site struct {
 	delay     time.Duration
 	now       func() time.Time
 	templates map[string]*template.Template
-	// version stands in the address of every asset, so that assets can be
-	// cached for good and still change with the program.
+	// version is part of the URL of every asset, so that assets can be immutable and
+	// still change with the program.
 	version string
-	// broken is the state of the oven behind /unreliable.
+	// broken makes /unreliable fail.
 	broken  atomic.Bool
 	renders counter
 }
@@ -44,7 +44,7 @@ func newSite(cfg Config) *site {
 	return s
 }
 
-// assetVersion returns a short name for the content of all embedded assets.
+// assetVersion returns a short hash of all embedded assets.
 func assetVersion() string {
 	h := sha256.New()
 	err := fs.WalkDir(files, "assets", func(name string, d fs.DirEntry, err error) error {
@@ -56,12 +56,12 @@ func assetVersion() string {
 		return err
 	})
 	if err != nil {
-		panic(err) // The files are part of the program.
+		panic(err) // cannot happen: the files are embedded
 	}
 	return hex.EncodeToString(h.Sum(nil))[:8]
 }
 
-// parse reads the embedded templates: each page with the layout around it.
+// parse parses the embedded templates: each page within the layout.
 func (s *site) parse() map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(template.FuncMap{
 		"asset": func(name string) string { return "/assets/" + s.version + "/" + name },
@@ -78,29 +78,28 @@ func (s *site) parse() map[string]*template.Template {
 	return pages
 }
 
-// A page is what one answer says, apart from when it was rendered.
+// page is the content of a response, except for the time of its render.
 type page struct {
-	// Template is the file under templates, without its suffix.
+	// Template is the name of the file in templates, without its suffix.
 	Template string
-	// Name identifies the page to the render counter. It must come from a
-	// bounded set, so never straight from the request; empty is not counted.
+	// Name identifies the page to the render counter. It must be from a bounded set,
+	// so never taken from the request. Pages without a name are not counted.
 	Name string
-	// Title is the text of the browser tab, Section the lit entry of the menu.
+	// Title is the title of the document, Section the current entry of the menu.
 	Title, Section string
 	// Status is the HTTP status; 0 means 200.
 	Status int
-	// Cache says for how long; its zero value forbids caching.
+	// Cache is the caching policy; the zero value forbids caching.
 	Cache window
-	// Data is what the page's own template shows.
+	// Data is the data of the page's template.
 	Data any
 }
 
-// A window is how long a page may be kept, in seconds, as its Cache-Control
-// tells the cache.
+// window is the caching policy of a page, in seconds. It becomes Cache-Control.
 type window struct {
 	// Fresh is s-maxage, Stale stale-while-revalidate, IfError stale-if-error.
 	Fresh, Stale, IfError int
-	// Private keeps shared caches out.
+	// Private forbids storing in shared caches.
 	Private bool
 }
 
@@ -116,19 +115,19 @@ func (w window) String() string {
 	return fmt.Sprintf("s-maxage=%d, stale-while-revalidate=%d", w.Fresh, w.Stale)
 }
 
-// view is what the templates see.
+// view is the data of the templates.
 type view struct {
 	page
-	// Rendered is when the render began, which is where caches count from.
+	// Rendered is the start of the render, from which caches count the age.
 	Rendered time.Time
-	// Count is how many times this page was rendered, this time included.
+	// Count is the number of renders of this page, including this one.
 	Count int64
-	// Delay is how long it took, in milliseconds.
+	// Delay is the render time in milliseconds.
 	Delay int64
 }
 
-// render waits for the site's delay, then answers with the page. A visitor who
-// leaves meanwhile gets nothing, and the render is not counted.
+// render waits for the site's delay and sends the page. If the client disconnects
+// meanwhile, it sends nothing and does not count the render.
 func (s *site) render(w http.ResponseWriter, r *http.Request, p page) {
 	began := s.now()
 	if !sleep(r.Context(), s.delay) {
@@ -137,7 +136,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, p page) {
 	s.write(w, view{page: p, Rendered: began, Count: s.renders.next(p.Name), Delay: max(s.delay, 0).Milliseconds()})
 }
 
-// write sends the page whole, with its length.
+// write sends the page with its Content-Length.
 func (s *site) write(w http.ResponseWriter, v view) {
 	var body bytes.Buffer
 	if err := s.templates[v.Template].Execute(&body, v); err != nil {
@@ -151,10 +150,10 @@ func (s *site) write(w http.ResponseWriter, v view) {
 	if v.Status != 0 {
 		w.WriteHeader(v.Status)
 	}
-	w.Write(body.Bytes()) // The visitor may be gone; there is nobody to tell.
+	w.Write(body.Bytes()) // an error means that the client disconnected
 }
 
-// sleep waits for d and reports whether ctx lasted as long.
+// sleep waits for d. It reports false if ctx was done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -169,15 +168,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// counter counts renders by page. Its zero value is ready; it is safe for
+// counter counts renders by page. Its zero value is ready to use. It is safe for
 // concurrent use.
 type counter struct {
 	mu sync.Mutex
 	n  map[string]int64 // guarded by mu
 }
 
-// next counts one more render of the page and returns which it was. A page
-// without a name is always the first.
+// next counts a render of the page and returns its number. Without a name it counts
+// nothing and returns 1.
 func (c *counter) next(name string) int64 {
 	if name == "" {
 		return 1

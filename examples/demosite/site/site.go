@@ -1,25 +1,24 @@
-// Package site is the demonstration site: The Daily Crumb, a small newspaper
-// about bread, whose pages are slow to render on purpose.
+// Package site is the demonstration site: The Daily Crumb, a small newspaper about bread
+// whose pages are deliberately slow to render.
 //
-// It is an ordinary origin and knows nothing of the cache in front of it: it
-// says by Cache-Control how long each page stays fresh, and leaves the rest,
-// ETag and Cache-Status among it, to the cache. Its windows are short, so that
-// MISS, HIT and STALE all pass by within a minute. Each page prints when it was
-// rendered and which render of it that is; a panel at its foot asks for the page
-// again and puts the answer's Cache-Status into plain words.
+// It is an ordinary origin that does not depend on the cache in front of it. It sets
+// Cache-Control and leaves the rest, such as ETag and Cache-Status, to the cache. Its
+// freshness and stale windows are short, so that MISS, HIT and STALE all occur within a
+// minute. Each page shows the time and number of its render. A panel at its foot
+// requests the page again and explains the Cache-Status of the response.
 //
 //	/                 the front page
-//	/stories?page=2   the section, one of QueryParameters
+//	/stories?page=2   the list of stories, paginated
 //	/stories/{slug}   a story
 //	/latest           a redirect to the newest story
-//	/order            personal: sets a cookie, never to be cached
-//	/unreliable       answers 500 while the oven is broken
-//	/oven             breaks and repairs it
-//	/about            the same, explained to visitors
+//	/order            personal: sets a cookie, must not be cached
+//	/unreliable       returns 500 while the oven is broken
+//	/oven             breaks and repairs the oven
+//	/about            explains the site to visitors
 //	/assets/...       style, script and pictures; immutable, without delay
 //
-// The site is served by the program in the folder above, and in process by
-// isr serve --demo:
+// The program in the parent folder serves the site, and isr serve --demo serves it in
+// process:
 //
 //	h := site.Handler(site.Config{})
 package site
@@ -29,35 +28,33 @@ import (
 	"time"
 )
 
-// pageParameter is the one query parameter that the site reads.
+// pageParameter is the only query parameter that the site reads.
 const pageParameter = "page"
 
-// QueryParameters returns the names of the query parameters that the site
-// reads. A cache in front of it has to be told of them: isr serve --query page.
+// QueryParameters returns the names of the query parameters that the site reads. They
+// must be declared to the cache: isr serve --query page.
 func QueryParameters() []string {
 	return []string{pageParameter}
 }
 
 const (
-	// DefaultDelay is how long a page takes to render unless Config says otherwise.
+	// DefaultDelay is the default render time of a page.
 	DefaultDelay = time.Second
-	// NoDelay makes pages render as fast as they can.
+	// NoDelay disables the delay.
 	NoDelay = time.Duration(-1)
 )
 
-// Config says how the site behaves. The zero value is the demonstration.
+// Config configures the site. The zero value is the demonstration.
 type Config struct {
-	// Delay is how long a page takes to render; 0 means DefaultDelay, a
-	// negative value (NoDelay) none. Assets, redirects and "not found" never
-	// take it.
+	// Delay is the render time of a page. 0 means DefaultDelay, a negative value
+	// (NoDelay) no delay. Assets, redirects and 404 responses have no delay.
 	Delay time.Duration
-	// Now is the clock that pages print; nil means time.Now.
+	// Now is the clock shown on the pages; nil means time.Now.
 	Now func() time.Time
 }
 
-// Handler returns the site. Each call makes a site with counters and an oven of
-// its own; it is safe for concurrent use, and a render ends early when its
-// request's context does.
+// Handler returns a new site with its own counters and oven. It is safe for concurrent
+// use. A render stops when its request's context is done.
 func Handler(cfg Config) http.Handler {
 	s := newSite(cfg)
 	mux := http.NewServeMux()

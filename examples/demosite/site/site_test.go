@@ -16,15 +16,15 @@ import (
 	"github.com/facetheory/isr/examples/demosite/site"
 )
 
-// noon is when the tests' site renders.
+// noon is the clock of the tested site.
 var noon = time.Date(2030, 5, 17, 12, 0, 0, 0, time.UTC)
 
-// newSite returns a site that does not wait.
+// newSite returns a site without delay.
 func newSite() http.Handler {
 	return site.Handler(site.Config{Delay: site.NoDelay, Now: func() time.Time { return noon }})
 }
 
-// get returns the site's answer, and checks what every answer keeps to.
+// get returns the site's response and checks the headers that every response has.
 func get(t *testing.T, h http.Handler, target string, cookies ...*http.Cookie) *http.Response {
 	t.Helper()
 	r := httptest.NewRequest("GET", target, nil)
@@ -55,7 +55,7 @@ func body(t *testing.T, res *http.Response) string {
 	return string(b)
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	const usual = "s-maxage=10, stale-while-revalidate=60"
 	for _, c := range []struct {
@@ -91,20 +91,20 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("Cache-Control %q, want %q", got, c.cache)
 			}
 			if got := body(t, res); !strings.Contains(got, c.says) {
-				t.Errorf("the page does not say %q:\n%s", c.says, got)
+				t.Errorf("the page does not contain %q:\n%s", c.says, got)
 			}
 		})
 	}
 }
 
-func TestPagesSayWhenAndHowOften(t *testing.T) {
+func TestRenderTimeAndCount(t *testing.T) {
 	t.Parallel()
 	h := newSite()
 	for n := 1; n <= 3; n++ {
 		page := body(t, get(t, h, "/"))
 		for _, want := range []string{`datetime="2030-05-17T12:00:00Z">12:00:00</time> UTC`, `data-count="` + strconv.Itoa(n) + `"`} {
 			if !strings.Contains(page, want) {
-				t.Fatalf("render %d does not say %s", n, want)
+				t.Fatalf("render %d does not contain %s", n, want)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func TestPagesTakeTheirTimeAssetsDoNot(t *testing.T) {
 	}
 }
 
-func TestRenderEndsWithItsRequest(t *testing.T) {
+func TestCanceledRender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := site.Handler(site.Config{})
@@ -155,10 +155,10 @@ func TestRenderEndsWithItsRequest(t *testing.T) {
 			t.Errorf("returned after %v, want 300ms", took)
 		}
 		if w.Body.Len() > 0 {
-			t.Errorf("wrote %q to a visitor who had left", w.Body)
+			t.Errorf("wrote %q after the client disconnected", w.Body)
 		}
 		if page := body(t, get(t, h, "/")); !strings.Contains(page, `data-count="1"`) {
-			t.Error("the abandoned render was counted")
+			t.Error("the canceled render was counted")
 		}
 	})
 }
@@ -172,15 +172,15 @@ func TestOrderIsPersonal(t *testing.T) {
 	}
 	c := res.Cookies()
 	if len(c) != 1 || c[0].Value != "5" || c[0].Path != "/order" {
-		t.Errorf("cookies %v, want one visit more, for /order only", c)
+		t.Errorf("cookies %v, want 5 visits, with path /order", c)
 	}
 	if page := body(t, res); !strings.Contains(page, "asked 5 times") {
-		t.Errorf("the page does not count five visits:\n%s", page)
+		t.Errorf("the page does not show five visits:\n%s", page)
 	}
 	for _, nonsense := range []string{"-1", "0", "x", "99999999999999999999"} {
 		page := body(t, get(t, h, "/order", &http.Cookie{Name: "crumb_visits", Value: nonsense}))
 		if !strings.Contains(page, "first time") {
-			t.Errorf("the cookie %q was believed", nonsense)
+			t.Errorf("invalid cookie %q accepted", nonsense)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func switchOven(h http.Handler, state string) *http.Response {
 	return w.Result()
 }
 
-func TestOvenBreaksAndIsRepaired(t *testing.T) {
+func TestBreakAndRepairOven(t *testing.T) {
 	t.Parallel()
 	h := newSite()
 	for _, c := range []struct {
@@ -203,24 +203,24 @@ func TestOvenBreaksAndIsRepaired(t *testing.T) {
 	}{{"broken", 500}, {"broken", 500}, {"working", 200}} {
 		res := switchOven(h, c.state)
 		if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/oven" {
-			t.Errorf("%s: answered %d to %q", c.state, res.StatusCode, res.Header.Get("Location"))
+			t.Errorf("%s: status %d, Location %q", c.state, res.StatusCode, res.Header.Get("Location"))
 		}
 		if page := body(t, get(t, h, "/oven")); !strings.Contains(page, "is "+c.state) {
-			t.Errorf("%s: /oven does not say so", c.state)
+			t.Errorf("%s: /oven does not show the state", c.state)
 		}
 		if got := get(t, h, "/unreliable"); got.StatusCode != c.status {
-			t.Errorf("%s: the page answers %d, want %d", c.state, got.StatusCode, c.status)
+			t.Errorf("%s: /unreliable returned %d, want %d", c.state, got.StatusCode, c.status)
 		}
 		if got := get(t, newSite(), "/unreliable"); got.StatusCode != 200 {
-			t.Errorf("%s: another site's oven is broken too", c.state)
+			t.Errorf("%s: sites share their ovens", c.state)
 		}
 	}
 	if res := switchOven(h, "lukewarm"); res.StatusCode != http.StatusBadRequest {
-		t.Errorf("a lukewarm oven: %d, want 400", res.StatusCode)
+		t.Errorf("invalid state: %d, want 400", res.StatusCode)
 	}
 }
 
-func TestOtherMethods(t *testing.T) {
+func TestMethodNotAllowed(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
 		w := httptest.NewRecorder()
@@ -231,7 +231,7 @@ func TestOtherMethods(t *testing.T) {
 	}
 }
 
-// TestLinks follows every address that the site's pages name, assets included.
+// TestLinks follows every link of the site's pages, including assets.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	h := newSite()
@@ -260,6 +260,6 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if len(seen) < 25 {
-		t.Errorf("only %d addresses found: %v", len(seen), seen)
+		t.Errorf("found only %d links: %v", len(seen), seen)
 	}
 }

@@ -1,5 +1,5 @@
-// Package models has the rows of FaceTheory's ISR cache as the reference
-// documents define them: what was generated (META), and who is regenerating
-// (LOCK), of each page in one table. The definitions are those of the
-// documents, to the letter; package tabletheory's tests use them.
+// Package models defines the rows of FaceTheory's ISR cache: for each page a META row
+// (its current generation) and a LOCK row (its regeneration lease), in one table. The
+// definitions are verbatim from the reference documents. The tests of package
+// tabletheory use them.
 package models

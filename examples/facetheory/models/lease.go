@@ -2,7 +2,7 @@ package models
 
 import "os"
 
-// FaceTheoryCacheLease is the LOCK row: who is regenerating, and until when.
+// FaceTheoryCacheLease is the LOCK row: the token and the expiry of the lease.
 type FaceTheoryCacheLease struct {
 	PK string `theorydb:"pk,attr:pk" json:"pk"`
 	SK string `theorydb:"sk,attr:sk" json:"sk"`
@@ -13,7 +13,7 @@ type FaceTheoryCacheLease struct {
 	TTL int64 `theorydb:"ttl,attr:ttl,omitempty" json:"ttl,omitempty"`
 }
 
-// TableName is what the environment says: both rows are in one table.
+// TableName returns FACETHEORY_CACHE_TABLE_NAME. Both rows are in the same table.
 func (FaceTheoryCacheLease) TableName() string {
 	return os.Getenv("FACETHEORY_CACHE_TABLE_NAME")
 }

@@ -2,7 +2,7 @@ package models
 
 import "os"
 
-// FaceTheoryCacheMetadata is the META row: what was generated, and when.
+// FaceTheoryCacheMetadata is the META row: the current generation and its render time.
 type FaceTheoryCacheMetadata struct {
 	PK string `theorydb:"pk,attr:pk" json:"pk"`
 	SK string `theorydb:"sk,attr:sk" json:"sk"`
@@ -15,7 +15,7 @@ type FaceTheoryCacheMetadata struct {
 	TTL int64 `theorydb:"ttl,attr:ttl,omitempty" json:"ttl,omitempty"`
 }
 
-// TableName is what the environment says.
+// TableName returns FACETHEORY_CACHE_TABLE_NAME.
 func (FaceTheoryCacheMetadata) TableName() string {
 	return os.Getenv("FACETHEORY_CACHE_TABLE_NAME")
 }

@@ -1,18 +1,18 @@
-// The panel at the foot of each page. A script cannot read the headers of the
-// page that it runs in, so for that one it shows what can be measured; it reads
-// Cache-Status from the requests that it makes itself, when the visitor asks.
+// The panel at the foot of each page. A script cannot read the response headers of its
+// own page, so for the page load it shows timings. It reads Cache-Status from the
+// requests that it sends itself.
 import { duration, explain, ours, parse } from './cachestatus.js';
 
-const maxRows = 8; // requests kept in the table
-const maxAsks = 90; // requests that "every second" makes before it rests
+const maxRows = 8; // requests shown in the table
+const maxAsks = 90; // requests after which "Ask every second" stops
 
 const $ = (id) => document.getElementById(id);
-const slip = $('slip')?.dataset; // absent from pages that are not counted
+const slip = $('slip')?.dataset; // undefined on pages that are not counted
 
-// copy is the newest copy of this page that we have seen: when it was rendered
-// (ms since the epoch) and how long it may be fresh and stale (seconds).
+// copy describes the newest copy of this page: its render time (ms since the epoch) and
+// its freshness and stale windows (seconds).
 let copy;
-let often; // the timer of "every second", while it runs
+let often; // the timer of "Ask every second" while it runs
 
 function start() {
   copy = copyOf(slip);
@@ -31,7 +31,7 @@ function copyOf(data) {
   return { at: Date.parse(data.rendered), count: data.count, fresh: Number(data.fresh), stale: Number(data.stale) };
 }
 
-// fillAddresses puts this page's own address into the lines to copy.
+// fillAddresses puts the page's URL into the command lines.
 function fillAddresses() {
   for (const el of document.querySelectorAll('[data-origin], [data-host]')) el.textContent = location.origin;
   for (const el of document.querySelectorAll('[data-here]')) {
@@ -40,7 +40,7 @@ function fillAddresses() {
   }
 }
 
-// showLoad says how this page itself arrived, from the browser's own timing.
+// showLoad explains the page load from the browser's navigation timing.
 function showLoad() {
   const nav = performance.getEntriesByType('navigation')[0];
   if (!nav?.responseStart) return;
@@ -51,83 +51,83 @@ function showLoad() {
   $('slip-link').textContent = `You waited ${duration(ms)}: what just happened?`;
   addRow({
     at, word: 'PAGE LOAD', kind, ms, count: slip.count,
-    text: `${guess} A script cannot see the headers of its own page; ask again to read them.`,
+    text: `${guess} A script cannot read the headers of its own page; ask again to see them.`,
   });
 }
 
-// judge tells by the clock alone where a page came from that took ms and had
-// been rendered age seconds before.
+// judge guesses from timings whether a page came from the cache. It took ms and was
+// rendered age seconds before the request.
 function judge(transferred, ms, age) {
   const render = Number(slip.delay);
   if (!transferred) {
-    return { kind: 'none', guess: 'By the clock: not asked for.', text: 'The browser showed its own copy of this page, without asking.' };
+    return { kind: 'none', guess: 'By its timing: no request.', text: 'The browser showed its own copy of this page without a request.' };
   }
   if (render > 0 && ms >= render * 0.9) {
     const text = `You waited ${duration(ms)}: this page was rendered while you waited.`;
     return copy.fresh > 0
-      ? { kind: 'miss', guess: 'By the clock: a MISS.', text }
-      : { kind: 'bypass', guess: 'By the clock: a BYPASS, rendered for you alone.', text };
+      ? { kind: 'miss', guess: 'By its timing: a MISS.', text }
+      : { kind: 'bypass', guess: 'By its timing: a BYPASS, rendered only for you.', text };
   }
   if (render < 100) {
-    return { kind: 'none', guess: 'Renders are too quick here to judge by the clock.', text: `This page reached you in ${duration(ms)}.` };
+    return { kind: 'none', guess: 'Renders are too fast here to judge by timing.', text: `This page reached you in ${duration(ms)}.` };
   }
   const text = `This page reached you in ${duration(ms)}. It had been rendered ${age} s before you asked.`;
   return age < copy.fresh
-    ? { kind: 'hit', guess: 'By the clock: a HIT.', text }
-    : { kind: 'stale', guess: 'By the clock: STALE.', text };
+    ? { kind: 'hit', guess: 'By its timing: a HIT.', text }
+    : { kind: 'stale', guess: 'By its timing: STALE.', text };
 }
 
-// lookForCache asks for one asset, not for the page, so that looking changes
-// nothing that the visitor observes.
+// lookForCache detects a cache by requesting an asset. Requesting the page would change
+// what the visitor observes.
 async function lookForCache() {
-  const answer = await fetch(import.meta.url, { method: 'HEAD', cache: 'no-store' }).catch(() => null);
-  if (answer) showBare(!cacheOf(answer));
+  const response = await fetch(import.meta.url, { method: 'HEAD', cache: 'no-store' }).catch(() => null);
+  if (response) showBare(!cacheOf(response));
 }
 
 function showBare(bare) {
   $('bare').hidden = !bare;
 }
 
-// cacheOf returns isr's part of the answer's Cache-Status, or undefined.
-function cacheOf(answer) {
+// cacheOf returns isr's member of the response's Cache-Status, or undefined.
+function cacheOf(response) {
   try {
-    return ours(parse(answer.headers.get('Cache-Status') ?? ''));
+    return ours(parse(response.headers.get('Cache-Status') ?? ''));
   } catch (err) {
     console.warn(err.message);
     return undefined;
   }
 }
 
-// ask fetches this page once more and shows what came back.
+// ask requests this page again and shows the response.
 async function ask() {
   const at = Date.now();
   const from = performance.now();
   $('ask-once').disabled = true;
   try {
-    const answer = await fetch(location.href, { cache: 'no-store' });
+    const response = await fetch(location.href, { cache: 'no-store' });
     const ms = performance.now() - from;
-    show(answer, at, ms, await answer.text());
+    show(response, at, ms, await response.text());
   } catch (err) {
-    addRow({ at, word: 'FAILED', kind: 'error', ms: performance.now() - from, text: `No answer: ${err.message}.` });
+    addRow({ at, word: 'FAILED', kind: 'error', ms: performance.now() - from, text: `No response: ${err.message}.` });
     stopOften();
   } finally {
     $('ask-once').disabled = false;
   }
 }
 
-function show(answer, at, ms, html) {
-  const params = cacheOf(answer);
-  const age = answer.headers.has('Age') ? Number(answer.headers.get('Age')) : undefined;
-  const said = explain(params, { ms, age, status: answer.status });
+function show(response, at, ms, html) {
+  const params = cacheOf(response);
+  const age = response.headers.has('Age') ? Number(response.headers.get('Age')) : undefined;
+  const explanation = explain(params, { ms, age, status: response.status });
   const got = new DOMParser().parseFromString(html, 'text/html').getElementById('slip')?.dataset;
-  if (got && answer.ok) copy = copyOf(got);
+  if (got && response.ok) copy = copyOf(got);
   drawLife();
   showBare(!params);
-  $('verdict').textContent = said.text;
-  $('said').textContent = `${said.word}. ${said.text}`;
+  $('verdict').textContent = explanation.text;
+  $('said').textContent = `${explanation.word}. ${explanation.text}`;
   addRow({
-    at, ms, ...said, count: got?.count,
-    raw: `${answer.status} · Cache-Status: ${answer.headers.get('Cache-Status') ?? '(none)'}${age === undefined ? '' : ` · Age: ${age}`}`,
+    at, ms, ...explanation, count: got?.count,
+    raw: `${response.status} · Cache-Status: ${response.headers.get('Cache-Status') ?? '(none)'}${age === undefined ? '' : ` · Age: ${age}`}`,
   });
 }
 
@@ -155,7 +155,7 @@ function stopOften() {
   $('ask-often').textContent = 'Ask every second';
 }
 
-// addRow puts one request on top of the table.
+// addRow adds a request at the top of the table.
 function addRow({ at, word, kind, ms, count, text, raw }) {
   const row = document.createElement('tr');
   const cell = (content, cls) => {
@@ -186,8 +186,7 @@ function addRow({ at, word, kind, ms, count, text, raw }) {
   $('log-box').hidden = false;
 }
 
-// drawLife moves the marker along the life of the newest copy seen: fresh,
-// then stale, then too old.
+// drawLife moves the marker along the life of the newest copy: fresh, stale, too old.
 function drawLife() {
   const { at, count, fresh, stale } = copy;
   $('life').hidden = fresh === 0;
@@ -199,7 +198,7 @@ function drawLife() {
   const left = (until) => `${Math.ceil(until - age)} s`;
   let state;
   if (age < fresh) state = `fresh for another ${left(fresh)}; asking now should be a HIT`;
-  else if (age < fresh + stale) state = `stale, and may be served for another ${left(fresh + stale)} while a new one is made; asking now should be STALE`;
+  else if (age < fresh + stale) state = `stale, and may be served for another ${left(fresh + stale)} during regeneration; asking now should be STALE`;
   else state = 'too old to be served; asking now should wait for a render';
   if (!$('bare').hidden) state = `as a cache would see it, ${state.split(';')[0]}`;
   $('life-text').textContent = `Render no. ${count} is ${Math.floor(age)} s old: ${state}.`;
