@@ -40,7 +40,8 @@ func newFreezer(t *testing.T) (*freezer, *dynamostore.Store) {
 	if err := dynamostore.CreateTable(t.Context(), f.client, "pages"); err != nil {
 		t.Fatal(err)
 	}
-	return f, newStore(t, f.client, "pages", dynamostore.Config{Now: f.clock.Now})
+	// The SDK waits up to 6 s between its three attempts, which must fit into one call.
+	return f, newStore(t, f.client, "pages", dynamostore.Config{Now: f.clock.Now, CallTimeout: 10 * time.Second})
 }
 
 func (f *freezer) intercept(_ context.Context, call wire.Call, apply func()) error {
