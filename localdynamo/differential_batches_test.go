@@ -60,7 +60,7 @@ func (g *generator) transactWrite() apiCall {
 	for range 1 + g.pick(4) {
 		in.TransactItems = append(in.TransactItems, g.action())
 	}
-	// The SDK would make up a token, and write it into the request.
+	// Without a token the SDK would generate one and set it in the request.
 	*g.issued++
 	in.ClientRequestToken = aws.String(fmt.Sprintf("%s-%d", g.tokens, *g.issued))
 	if g.chance(20) {
@@ -72,7 +72,7 @@ func (g *generator) transactWrite() apiCall {
 func (g *generator) action() types.TransactWriteItem {
 	s := g.scope()
 	var out types.TransactWriteItem
-	// DynamoDB Local takes one number in two spellings for two items.
+	// DynamoDB Local treats two spellings of a number as two items.
 	key, put := canonicalKey(g.key()), canonicalKey(g.item())
 	switch g.pick(4) {
 	case 0:
@@ -99,7 +99,7 @@ func (g *generator) action() types.TransactWriteItem {
 	return out
 }
 
-// canonicalKey spells the numbers of a key as they are stored.
+// canonicalKey replaces the numbers of a key by their canonical form.
 func canonicalKey(it item) item {
 	for _, name := range []string{hashName, rangeName} {
 		if n, ok := it[name].(*types.AttributeValueMemberN); ok {

@@ -12,19 +12,19 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// departure is one way in which DynamoDB Local is known not to answer as AWS
-// does. FIDELITY.md has the same list.
+// departure is a known difference between DynamoDB Local and AWS. FIDELITY.md has
+// the same list.
 type departure struct {
 	name string
 	why  string
-	// amend makes of the two answers what they would be without the departure.
+	// normalize removes the effects of the difference from both replies.
 	normalize func(c apiCall, ours, theirs *reply)
 }
 
 var departures = []departure{
 	{
-		name: "words of errors",
-		why:  "DynamoDB Local has words of its own for some errors; AWS's own differ between regions",
+		name: "error texts",
+		why:  "some of DynamoDB Local's error texts differ from AWS's, which differ between regions",
 		normalize: func(_ apiCall, ours, theirs *reply) {
 			if ours.code != "" && theirs.code != "" {
 				ours.normalizeText()
@@ -33,8 +33,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "a comparison that no key condition can have",
-		why:  "DynamoDB Local fails inside",
+		name: "invalid comparison in a key condition",
+		why:  "DynamoDB Local has an internal failure",
 		normalize: func(_ apiCall, ours, theirs *reply) {
 			if theirs.code == "InternalFailure" && ours.message == "Attempted conditional constraint is not an indexable operation" {
 				*theirs = *ours
@@ -42,8 +42,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "a start key of a Query by the whole primary key",
-		why:  "AWS refuses it where the table has no sort key, since there is one item at most; DynamoDB Local takes it",
+		name: "start key of a Query by the whole primary key",
+		why:  "AWS refuses it for a table without a sort key, where at most one item matches; DynamoDB Local accepts it",
 		normalize: func(_ apiCall, ours, theirs *reply) {
 			if theirs.code == "" && strings.HasPrefix(ours.message, "The query can return at most one row and cannot be restarted") {
 				*theirs = *ours
@@ -52,7 +52,7 @@ var departures = []departure{
 	},
 	{
 		name: "capacity of missing items",
-		why:  "AWS bills a unit for reading what is not there, half if eventual; in a batch DynamoDB Local bills nothing",
+		why:  "AWS counts one unit for reading a missing item, half if eventually consistent; in a batch DynamoDB Local counts none",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			if in, ok := c.in.(*dynamodb.BatchGetItemInput); ok && ours.code == "" && missing(in, ours) {
 				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
@@ -60,8 +60,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "half a key",
-		why:  "an item with only one of the two keys of an index is not in it, and costs nothing there; DynamoDB Local bills it all the same",
+		name: "half an index key",
+		why:  "an item with only one of an index's two key attributes is not in the index and consumes no capacity there; DynamoDB Local counts it",
 		normalize: func(_ apiCall, ours, theirs *reply) {
 			if strings.Contains(show(theirs.content), `-`+halfKeys+`"`) && ours.code == "" && theirs.code == "" {
 				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
@@ -70,7 +70,7 @@ var departures = []departure{
 	},
 	{
 		name: "fetches of a local index",
-		why:  "a Scan of a local index reads from the table what the index does not project, and AWS bills that; DynamoDB Local does not",
+		why:  "a Scan of a local index reads unprojected attributes from the table; AWS counts that, DynamoDB Local does not",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			_, ok := c.in.(*dynamodb.ScanInput)
 			our, _ := members(members(ours.content)["Capacity"])["CapacityUnits"].(float64)
@@ -81,8 +81,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "kind of units in a transaction of reads",
-		why:  "AWS says of the table's units too that they are of reads; DynamoDB Local only of their sum",
+		name: "read units of TransactGetItems",
+		why:  "AWS sets ReadCapacityUnits for the table too; DynamoDB Local only for the total",
 		normalize: func(c apiCall, ours, _ *reply) {
 			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok && ours.code == "" {
 				ours.content = eachMember(ours.content, func(m map[string]any) map[string]any {
@@ -95,18 +95,18 @@ var departures = []departure{
 		},
 	},
 	{
-		name:      "numbers as they were written",
-		why:       "AWS returns the canonical number; DynamoDB Local returns 1.0 and 1e1 as they came in, or as a sum came out",
+		name:      "number formats",
+		why:       "AWS returns canonical numbers; DynamoDB Local returns 1.0 and 1e1 as written or computed",
 		normalize: func(_ apiCall, _, theirs *reply) { theirs.content = eachMember(theirs.content, canonicalNumbers) },
 	},
 	{
-		name:      "empty pages for nothing",
-		why:       "AWS bills at least one unit, half if eventual, for every Query and Scan; DynamoDB Local bills none for nothing read",
-		normalize: func(_ apiCall, ours, theirs *reply) { billEmptyPage(ours, theirs) },
+		name:      "capacity of empty pages",
+		why:       "AWS counts at least one unit, half if eventually consistent, for every Query and Scan; DynamoDB Local counts none if nothing was read",
+		normalize: func(_ apiCall, ours, theirs *reply) { ignoreEmptyPageCapacity(ours, theirs) },
 	},
 	{
 		name: "capacity of a deletion",
-		why:  "DynamoDB Local reports the capacity of a DeleteItem that did not ask for it, when there was nothing to delete",
+		why:  "for an absent item, DeleteItem of DynamoDB Local reports the capacity even if not requested",
 		normalize: func(_ apiCall, ours, theirs *reply) {
 			if members(ours.content)["ConsumedCapacity"] == nil {
 				theirs.content = without(theirs.content, "ConsumedCapacity")
@@ -114,8 +114,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "no last key at the exact end",
-		why:  "a page that its Limit or 1 MB ends has a LastEvaluatedKey on AWS even if nothing follows; DynamoDB Local looks ahead",
+		name: "last key at the exact end",
+		why:  "on AWS a page that ends by Limit or 1 MB has a LastEvaluatedKey even if no item follows; DynamoDB Local checks for a next item",
 		normalize: func(_ apiCall, ours, theirs *reply) {
 			if members(theirs.content)["LastEvaluatedKey"] == nil {
 				ours.content = without(ours.content, "LastEvaluatedKey")
@@ -124,7 +124,7 @@ var departures = []departure{
 	},
 	{
 		name: "capacity of several writes",
-		why:  "AWS doubles the price of writes in a transaction, and of those alone; DynamoDB Local quadruples that of changes, forgets some of those of deletions alone, and doubles that of deletions in a batch",
+		why:  "AWS counts writes in a transaction twice, and no others; DynamoDB Local counts changes in it four times, omits some if it only deletes, and counts deletions in a batch twice",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			if onlyDeletes(c) && ours.code == "" && theirs.code == "" {
 				ours.content, theirs.content = without(ours.content, "ConsumedCapacity"), without(theirs.content, "ConsumedCapacity")
@@ -138,8 +138,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "a start key at the very end",
-		why:  "the key of the last item is a start key on AWS, which gives it out, and finds nothing after it; DynamoDB Local refuses it under a condition on the range key",
+		name: "start key at the end",
+		why:  "AWS returns the last item's key as LastEvaluatedKey and accepts it as a start key; DynamoDB Local refuses it if there is a condition on the range key",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			nothing := ours.code == "" && members(ours.content)["ScannedCount"] == int32(0)
 			if nothing && theirs.message == "The provided starting key does not match the range key predicate" {
@@ -148,8 +148,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "updated parts",
-		why:  "AWS returns as UPDATED_OLD and UPDATED_NEW what the paths of an update lead to; DynamoDB Local returns whole attributes",
+		name: "parts of updated attributes",
+		why:  "UPDATED_OLD and UPDATED_NEW of AWS return the values at the paths of the update; DynamoDB Local returns whole attributes",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			in, ok := c.in.(*dynamodb.UpdateItemInput)
 			ok = ok && (in.ReturnValues == types.ReturnValueUpdatedOld || in.ReturnValues == types.ReturnValueUpdatedNew)
@@ -159,23 +159,23 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "faults that cancel",
-		why:  "what does not fit an item found by a transaction is a reason of its cancellation on AWS, and a ValidationException on DynamoDB Local; of a key of another type AWS says that it is not like the schema",
+		name: "errors that cancel a transaction",
+		why:  "on AWS an error that depends on a stored item cancels the transaction, on DynamoDB Local it is a ValidationException; for a key of the wrong type AWS's text is that it does not match the schema",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			_, get := c.in.(*dynamodb.TransactGetItemsInput)
 			stage := stageOfReply(theirs)
-			said := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || stage == stageKeys || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
-			said = said || isNumberRangeError(theirs.message) && hasReason(ours, "ValidationError", "") // of a sum
+			sameFault := hasReason(ours, "ValidationError", theirs.message) || (stage == stageItem || stage == stageKeys || get && stage != stageUnknown) && hasReason(ours, "ValidationError", "")
+			sameFault = sameFault || isNumberRangeError(theirs.message) && hasReason(ours, "ValidationError", "") // of a sum
 			mistyped := hasReason(ours, "ValidationError", "The provided key element does not match the schema") &&
 				hasReason(theirs, "ValidationError", "One or more parameter values were invalid: Type mismatch for key")
-			if theirs.code == "ValidationException" && said || mistyped {
+			if theirs.code == "ValidationException" && sameFault || mistyped {
 				*theirs = *ours
 			}
 		},
 	},
 	{
-		name: "items of which nothing is left",
-		why:  "an item of which the projection leaves nothing is left out of a TransactGetItems on AWS; DynamoDB Local returns an empty one",
+		name: "empty projections in TransactGetItems",
+		why:  "for an item with none of the projected attributes AWS returns no Item; DynamoDB Local returns an empty one",
 		normalize: func(c apiCall, _, theirs *reply) {
 			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok {
 				theirs.content = eachMember(theirs.content, withoutEmptyItem)
@@ -183,8 +183,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "an update without an expression",
-		why:  "DynamoDB Local fails when asked what an update that says nothing has updated, after doing it",
+		name: "update without an expression",
+		why:  "after an update without an expression, DynamoDB Local fails to return the updated attributes",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			in, ok := c.in.(*dynamodb.UpdateItemInput)
 			if ok && in.UpdateExpression == nil && in.AttributeUpdates == nil && theirs.code == "InternalFailure" {
@@ -193,8 +193,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "filters beyond a projection",
-		why:  "what an index does not hold is absent to the filter of a Scan on AWS; DynamoDB Local filters whole items",
+		name: "filters on unprojected attributes",
+		why:  "the filter of a Scan on AWS treats attributes that the index does not project as absent; DynamoDB Local filters whole items",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			if filtersPartialItems(c) && theirs.code == "" {
 				*theirs = *ours
@@ -202,8 +202,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "faults of definitions",
-		why:  "DynamoDB Local has words of its own for nearly everything that can be wrong with a table's definition, and looks for the table first",
+		name: "errors in table definitions",
+		why:  "DynamoDB Local's texts differ for nearly every error in a table's definition, and it looks up the table first",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			if isDefinition(c) && ours.code == "ValidationException" && theirs.code != "" {
 				*theirs = *ours
@@ -211,8 +211,8 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "what a deleted table was like",
-		why:  "AWS's answer to DeleteTable describes the table without its keys, indexes and time of creation; DynamoDB Local's with them",
+		name: "description of a deleted table",
+		why:  "AWS's response to DeleteTable omits the table's keys, indexes and creation time; DynamoDB Local's contains them",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			if _, ok := c.in.(*dynamodb.DeleteTableInput); ok {
 				theirs.content = eachMember(theirs.content, func(m map[string]any) map[string]any {
@@ -225,29 +225,16 @@ var departures = []departure{
 		},
 	},
 	{
-		name: "units of indexes on demand",
-		why:  "a table that is billed by request has no units, and neither have its indexes; DynamoDB Local leaves indexes theirs",
+		name: "units of on-demand indexes",
+		why:  "an on-demand table and its indexes have no provisioned units; DynamoDB Local keeps those of the indexes",
 		normalize: func(_ apiCall, _, theirs *reply) {
 			theirs.content = eachMember(theirs.content, withoutUnits)
 		},
 	},
-	{
-		name: "nothing projected",
-		why:  "of an item with none of the projected attributes AWS's TransactGetItems documents an empty map; DynamoDB Local answers as if there were no item",
-		normalize: func(c apiCall, ours, theirs *reply) {
-			if _, ok := c.in.(*dynamodb.TransactGetItemsInput); ok {
-				ours.content = eachMember(ours.content, func(m map[string]any) map[string]any {
-					if it, ok := m["Item"].(map[string]any); ok && len(it) == 0 {
-						delete(m, "Item")
-					}
-					return m
-				})
-			}
-		},
-	},
+
 	{
 		name: "deletion of a local index",
-		why:  "UpdateTable deletes global indexes, and another index is not found among them; DynamoDB Local tells what it is",
+		why:  "UpdateTable of AWS looks only for global indexes; DynamoDB Local's error says that the index is not global",
 		normalize: func(_ apiCall, ours, theirs *reply) {
 			if ours.code == "ResourceNotFoundException" && theirs.message == "Cannot delete an index that is not a GlobalSecondaryIndex" {
 				*theirs = *ours
@@ -256,7 +243,7 @@ var departures = []departure{
 	},
 	{
 		name: "order of checks",
-		why:  "where a request has several faults, DynamoDB Local does not report the one that AWS finds first; see stages",
+		why:  "if a request has several errors, DynamoDB Local does not report the one that AWS finds first; see stages",
 		normalize: func(c apiCall, ours, theirs *reply) {
 			if ours.code != "" && theirs.code != "" {
 				allowOtherOrder(c, ours, theirs)
@@ -265,8 +252,8 @@ var departures = []departure{
 	},
 }
 
-// parting is a departure after which the two sides hold different things: a
-// round ends with it.
+// divergence is a known difference after which the stored state differs. It ends
+// the round.
 type divergence struct {
 	name string
 	why  string
@@ -275,32 +262,32 @@ type divergence struct {
 
 var divergences = []divergence{
 	{
-		name: "definitions not taken",
-		why:  "DynamoDB Local now and then fails inside when a table is made, or gets an index",
+		name: "failed definition",
+		why:  "DynamoDB Local sometimes has an internal failure when a table or an index is created",
 		when: func(c apiCall, _, theirs *reply) bool { return isDefinition(c) && theirs.code == "InternalFailure" },
 	},
 	{
-		name: "work not ended",
-		why:  "DynamoDB Local now and then never gets done with an index that is added or removed",
+		name: "unfinished index",
+		why:  "DynamoDB Local sometimes never finishes adding or deleting an index",
 		when: func(c apiCall, _, theirs *reply) bool { return strings.HasSuffix(theirs.message, errUnsettled.Error()) },
 	},
 	{
 		name: "units of an index",
-		why:  "AWS wants provisioned units for every global index of a table that gets its own; DynamoDB Local gives the index none",
+		why:  "if a table becomes PROVISIONED, AWS requires units for every global index too; DynamoDB Local does not",
 		when: func(_ apiCall, ours, theirs *reply) bool {
 			return theirs.code == "" && strings.Contains(ours.message, "ProvisionedThroughput must be specified for index")
 		},
 	},
 	{
 		name: "units of a table",
-		why:  "AWS wants provisioned units with the billing mode; DynamoDB Local only if the table has none",
+		why:  "AWS requires provisioned units with the billing mode; DynamoDB Local only if the table has none",
 		when: func(c apiCall, ours, theirs *reply) bool {
 			_, ok := c.in.(*dynamodb.UpdateTableInput)
 			return ok && theirs.code == "" && strings.Contains(ours.message, "must both be specified when BillingMode is PROVISIONED")
 		},
 	},
 	{
-		name: "attributes that are no keys",
+		name: "unused attribute definitions",
 		why:  "AWS refuses definitions of attributes that no key uses; DynamoDB Local only if the table has no index",
 		when: func(_ apiCall, ours, theirs *reply) bool {
 			return theirs.code == "" && strings.Contains(ours.message, "Some AttributeDefinitions are not used")
@@ -308,12 +295,13 @@ var divergences = []divergence{
 	},
 }
 
-// part reports whether the sides have come apart in a known way.
+// diverged reports whether the sides have diverged in a known way.
 func diverged(c apiCall, ours, theirs *reply) bool {
 	return slices.ContainsFunc(divergences, func(p divergence) bool { return p.when(c, ours, theirs) })
 }
 
-// amend applies all departures, and puts in order what comes in any.
+// normalizeReplies applies all departures, and sorts lists without a defined
+// order.
 func normalizeReplies(c apiCall, ours, theirs *reply) {
 	for _, d := range departures {
 		d.normalize(c, ours, theirs)
@@ -328,8 +316,8 @@ func normalizeReplies(c apiCall, ours, theirs *reply) {
 	}
 }
 
-// stable leaves out of a table's description what is each side's own, and
-// orders what comes in any order.
+// withoutVolatile removes the members of a table's description that legitimately
+// differ, and sorts lists without a defined order.
 func withoutVolatile(m map[string]any) map[string]any {
 	for _, name := range []string{
 		"TableId", "TableArn", "IndexArn", "TableStatus", "IndexStatus", "Backfilling", "ItemCount", "TableSizeBytes", "IndexSizeBytes",
@@ -345,8 +333,7 @@ func withoutVolatile(m map[string]any) map[string]any {
 	return m
 }
 
-// sortedItems orders the items of a Query or Scan, and those of each table of
-// a batch.
+// sortedItems sorts the items of a Query or Scan, and of each table of a batch.
 func sortedItems(m map[string]any) map[string]any {
 	if items, ok := m["Items"].([]any); ok {
 		m["Items"] = sortedByText(items)
@@ -364,7 +351,7 @@ func members(content any) map[string]any {
 	return m
 }
 
-// without is content less one member.
+// without returns content without one member.
 func without(content any, name string) any {
 	m := members(content)
 	if m[name] == nil {
@@ -379,7 +366,7 @@ func without(content any, name string) any {
 	return out
 }
 
-// withoutEmptyItem takes out an Item of no attributes.
+// withoutEmptyItem removes an Item without attributes.
 func withoutEmptyItem(m map[string]any) map[string]any {
 	if found, ok := m["Item"].(map[string]any); ok && len(found) == 0 && len(m) == 1 {
 		return map[string]any{}
@@ -387,7 +374,7 @@ func withoutEmptyItem(m map[string]any) map[string]any {
 	return m
 }
 
-// eachMember rebuilds content with every map in it changed by fn.
+// eachMember returns a copy of content with fn applied to every map in it.
 func eachMember(content any, fn func(map[string]any) map[string]any) any {
 	switch c := content.(type) {
 	case map[string]any:
@@ -406,7 +393,7 @@ func eachMember(content any, fn func(map[string]any) map[string]any) any {
 	return content
 }
 
-// canonicalNumbers rewrites a number or a set of numbers.
+// canonicalNumbers makes a number or a set of numbers canonical.
 func canonicalNumbers(m map[string]any) map[string]any {
 	if len(m) != 1 {
 		return m
@@ -433,9 +420,9 @@ func canonicalNumber(n string) string {
 	return n
 }
 
-// billEmptyPage takes the capacity out of both answers if nothing was read,
-// theirs is nothing, and ours is the least there is.
-func billEmptyPage(ours, theirs *reply) {
+// ignoreEmptyPageCapacity removes the capacity from both replies if nothing was
+// read, theirs is 0 and ours is the minimum.
+func ignoreEmptyPageCapacity(ours, theirs *reply) {
 	for _, name := range []string{"ConsumedCapacity", "Capacity"} {
 		our, their := members(members(ours.content)[name]), members(members(theirs.content)[name])
 		least := our["CapacityUnits"] == 0.5 || our["CapacityUnits"] == 1.0
@@ -445,8 +432,8 @@ func billEmptyPage(ours, theirs *reply) {
 	}
 }
 
-// words are what a side says in its own way, and what stands for it when the
-// two are compared. Most on the left are DynamoDB Local's.
+// messagePatterns maps error texts that differ between the sides to a shared text
+// for comparison. Most patterns are for texts of DynamoDB Local.
 var messagePatterns = []struct{ pattern, shared string }{
 	{`^(?:Invalid table/index name\. .*|\d validation errors? detected: Value '[^']*' at '[\w.]*(?:[tT]able|[iI]ndex)Name' .*|1 validation error detected: .* Map keys must satisfy constraint: .*)$`, "Invalid table/index name"},
 	{`^(?:The batch write request list for a table cannot be null or empty: \S+|1 validation error detected: Value '\{\S+=\[\]\}' at 'requestItems' .*)$`, "No requests for a table"},
@@ -454,7 +441,7 @@ var messagePatterns = []struct{ pattern, shared string }{
 	{`^(?:Too many items requested for the Batch(?:Get|Write)Item call|1 validation error detected: Value at 'RequestItems\.\S+' .* less than or equal to \d+)$`, "Too many items"},
 	{`^(?:Batch(?:GetItem must have some requests set|WriteItem cannot have a null or no requests set)|1 validation error detected: Value at 'RequestItems' .*)$`, "No requests"},
 	{`^1 validation error detected: (Value |Failed )`, "1: $1"},
-	{`^1 validation error detected: `, ""}, // before what AWS finds without the table, in PutItem, UpdateItem and DeleteItem
+	{`^1 validation error detected: `, ""}, // prefix of AWS's errors in PutItem, UpdateItem and DeleteItem that do not depend on the table
 	{`^1: `, "1 validation error detected: "},
 	{`^ExpressionAttributeValues contains invalid value: (.*) for key \S+$`, "$1"}, // not in all operations
 	{`^(ExpressionAttributeValues can only be specified when using expressions):.*$`, "$1"},
@@ -488,7 +475,7 @@ var messagePatterns = []struct{ pattern, shared string }{
 	{`^Consistent read cannot be true when (?:querying|scanning) a GSI$`, "Consistent reads are not supported on global secondary indexes"},
 	{`^Cannot have two attributes with the same name$`, "One or more parameter values were invalid: Duplicate value in attribute name"},
 	{`^(One or more parameter values were invalid: Duplicate value in attribute name): .*$`, "$1"},
-	{`(must be used with ComparisonOperator|cannot be used when Exists is \w+ for Attribute|when Exists is (?:true|false) for Attribute): .*$`, "$1"}, // of several, any
+	{`(must be used with ComparisonOperator|cannot be used when Exists is \w+ for Attribute|when Exists is (?:true|false) for Attribute): .*$`, "$1"}, // which of several is named differs
 	{`ComparisonOperator \w+ is not valid for \w+ AttributeValue type`, "ComparisonOperator is not valid"},
 	{`(Invalid number of argument\(s\) for the) \w+ `, "$1 "},
 	{`, typeSet: ALLOWED_FOR_\w+$`, ""},
@@ -499,12 +486,12 @@ var messagePatterns = []struct{ pattern, shared string }{
 	{`^The number of query conditions .*$`, "Conditions can be of length 1 or 2 only"},
 	{`^(Query condition missed key schema element): .*$`, "$1"},
 	{`^Exclusive Start Key must have same size as table's key schema$`, "The provided key element does not match the schema"},
-	{`^Specified idempotent token was used with different request parameters.*$`, ""}, // the SDK does not find DynamoDB Local's
-	{`token: .*$`, "..."}, // how much is quoted
+	{`^Specified idempotent token was used with different request parameters.*$`, ""}, // the SDK does not decode DynamoDB Local's text
+	{`token: .*$`, "..."}, // the length of the quotation differs
 	{`lower bound operand: .*, upper bound operand: .*$`, "..."},                                                // a Java object, for binaries
-	{`(An expression attribute (?:name|value) used in .* is not defined; attribute (?:name|value)): .*$`, "$1"}, // of several, any
+	{`(An expression attribute (?:name|value) used in .* is not defined; attribute (?:name|value)): .*$`, "$1"}, // which of several is named differs
 	{`(unused in expressions): keys: .*$`, "$1"},                                                                // in any order
-	{`(Incorrect operand type for operator or function); .*$`, "$1"},                                            // of several, any
+	{`(Incorrect operand type for operator or function); .*$`, "$1"},                                            // which of several is named differs
 	{`^(?:The query can return at most one row and cannot be restarted\. )?The provided starting key is invalid: `, ""},
 	{`(can only be specified when using expressions): .* null$`, "$1"},
 	{`^(1 validation error detected): .*[sS]egment.*$`, "$1: segment"},
@@ -518,7 +505,7 @@ var compiledPatterns = func() []*regexp.Regexp {
 	return out
 }()
 
-// translate brings an error into words that both sides share.
+// normalizeText replaces the texts of an error by shared ones.
 func (a *reply) normalizeText() {
 	a.message = normalizeMessage(a.message)
 	a.content = eachMember(a.content, func(m map[string]any) map[string]any {
@@ -537,7 +524,7 @@ func normalizeMessage(message string) string {
 }
 
 // hasReason reports whether a is a cancellation with a reason of this code and
-// message; "" is any message.
+// message; "" matches any message.
 func hasReason(a *reply, code, message string) bool {
 	reasons, _ := members(a.content)["CancellationReasons"].([]any)
 	return slices.ContainsFunc(reasons, func(r any) bool {
@@ -545,21 +532,20 @@ func hasReason(a *reply, code, message string) bool {
 	})
 }
 
-// missing reports whether fewer items were found than were asked for.
+// missing reports whether fewer items were found than requested.
 func missing(in *dynamodb.BatchGetItemInput, ours *reply) bool {
-	asked, found := 0, 0
+	requested, found := 0, 0
 	for _, keys := range in.RequestItems {
-		asked += len(keys.Keys)
+		requested += len(keys.Keys)
 	}
 	for _, items := range members(members(ours.content)["Responses"]) {
 		list, _ := items.([]any)
 		found += len(list)
 	}
-	return found < asked
+	return found < requested
 }
 
-// withoutUnits takes the units from the indexes of a table that is billed by
-// request.
+// withoutUnits sets the units of an on-demand table's indexes to 0.
 func withoutUnits(m map[string]any) map[string]any {
 	if members(m["BillingModeSummary"])["BillingMode"] != "PAY_PER_REQUEST" {
 		return m
@@ -573,8 +559,7 @@ func withoutUnits(m map[string]any) map[string]any {
 	return m
 }
 
-// partOf reports whether a document can be had by leaving out members of
-// another.
+// isSubset reports whether removing members of whole can yield part.
 func isSubset(part, whole any) bool {
 	switch p := part.(type) {
 	case map[string]any:
@@ -599,8 +584,8 @@ func isSubset(part, whole any) bool {
 	return part == whole
 }
 
-// halved makes the units of a transaction what ours are, if they are no more
-// than twice that, and no less than half.
+// withinFactorTwo replaces their numbers by ours where they differ by at most a
+// factor of two.
 func withinFactorTwo(theirs, ours any) any {
 	switch t := theirs.(type) {
 	case map[string]any:
@@ -627,9 +612,9 @@ func withinFactorTwo(theirs, ours any) any {
 	return theirs
 }
 
-// A request is checked in stages, and a fault of an earlier one is reported
-// first: AWS looks at the fields, then at the expressions, then for the table,
-// then at the keys, and last at the item. DynamoDB Local has no such order.
+// stage is a stage of the validation of a request. Errors of earlier stages are
+// reported first: AWS checks the fields, the expressions, the table, the keys and
+// last the item. DynamoDB Local has no such order.
 type stage int
 
 const (
@@ -638,10 +623,10 @@ const (
 	stageTable
 	stageKeys
 	stageItem
-	stageUnknown // compared to the letter
+	stageUnknown // compared literally
 )
 
-// stages says by the beginning of an error which stage it is of.
+// stages maps the beginning of an error to its stage.
 var stages = []struct {
 	stage stage
 	begin string
@@ -720,11 +705,11 @@ func stageOfReply(a *reply) stage {
 	return stageUnknown
 }
 
-// settleOrder forgives that a request of several faults is refused for
-// another one: of the same stage, or by ours for one of an earlier stage. That
-// what each of the sides objects to is a fault at all is seen where it is the
-// only one. Of transactions, ours checks one action after the other, and of
-// other requests some fields after the expressions.
+// allowOtherOrder accepts that the sides report different errors of a request with
+// several: of the same stage, or ours of an earlier stage. Whether each error is
+// one for both sides is tested by requests with a single error. For transactions,
+// ours checks one action after the other; for other requests, it checks some
+// fields after the expressions.
 func allowOtherOrder(c apiCall, ours, theirs *reply) {
 	our, their := stageOfReply(ours), stageOfReply(theirs)
 	if our == stageUnknown || their == stageUnknown || reflect.DeepEqual(ours, theirs) {
@@ -738,21 +723,21 @@ func allowOtherOrder(c apiCall, ours, theirs *reply) {
 	}
 }
 
-// onlyDeletes reports whether a call is a transaction of deletions.
+// onlyDeletes reports whether a call is a transaction of deletions only.
 func onlyDeletes(c apiCall) bool {
 	in, ok := c.in.(*dynamodb.TransactWriteItemsInput)
 	return ok && !slices.ContainsFunc(in.TransactItems, func(a types.TransactWriteItem) bool { return a.Delete == nil })
 }
 
-// filtersPart reports whether a Scan filters what an index holds that has only
-// part of each item.
+// filtersPartialItems reports whether a call is a Scan with a filter on an index
+// that projects only part of each item.
 func filtersPartialItems(c apiCall) bool {
 	in, ok := c.in.(*dynamodb.ScanInput)
 	return ok && (in.FilterExpression != nil || in.ScanFilter != nil) && in.IndexName != nil && *in.IndexName != "all" && *in.IndexName != "local"
 }
 
-// isBound reports whether a message is about the bounds of numbers, which a
-// number can be given beyond, or get beyond by the arithmetic of an update.
+// isNumberRangeError reports whether a message is about the range or precision of
+// a number, in the request or as the result of an update's arithmetic.
 func isNumberRangeError(message string) bool {
 	for _, begin := range []string{"Number overflow", "Number underflow", "Attempting to store more than"} {
 		if strings.HasPrefix(message, begin) {
@@ -762,7 +747,7 @@ func isNumberRangeError(message string) bool {
 	return false
 }
 
-// isDefinition reports whether a call says what a table is to be.
+// isDefinition reports whether a call defines or changes a table.
 func isDefinition(c apiCall) bool {
 	switch c.in.(type) {
 	case *dynamodb.CreateTableInput, *dynamodb.UpdateTableInput, *dynamodb.UpdateTimeToLiveInput:
@@ -771,7 +756,7 @@ func isDefinition(c apiCall) bool {
 	return false
 }
 
-// ofSeveral reports whether a call is several requests in one.
+// isMultiRequest reports whether a call is a transaction or a batch.
 func isMultiRequest(c apiCall) bool {
 	switch c.in.(type) {
 	case *dynamodb.TransactWriteItemsInput, *dynamodb.TransactGetItemsInput, *dynamodb.BatchWriteItemInput, *dynamodb.BatchGetItemInput:
@@ -782,5 +767,5 @@ func isMultiRequest(c apiCall) bool {
 
 var kind = regexp.MustCompile(`^((?:Invalid \w+|ExpressionAttribute\w+ contains invalid \w+|One or more parameter values were invalid): )?([^;:]*).*$`)
 
-// kindOf is a message without what it is about.
+// messageKind returns a message without its details.
 func messageKind(message string) string { return kind.ReplaceAllString(message, "$1$2") }

@@ -8,8 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// scope draws the expressions of one request, and gathers the names and
-// values that they mention.
+// scope generates the expressions of one request, and collects the names and
+// values that they use.
 type scope struct {
 	*generator
 	names  map[string]string
@@ -18,10 +18,10 @@ type scope struct {
 
 func (g *generator) scope() *scope { return &scope{generator: g} }
 
-// reserved names cannot be written out.
+// reserved words need a placeholder.
 var reserved = map[string]bool{"count": true, "ttl": true}
 
-// word writes an attribute name, or a placeholder for it.
+// word returns an attribute name, or a placeholder for it.
 func (s *scope) word(name string) string {
 	if !s.chance(20) && (!reserved[name] || s.chance(3)) {
 		return name
@@ -33,7 +33,7 @@ func (s *scope) word(name string) string {
 	return "#" + name
 }
 
-// literal writes a placeholder for a value.
+// literal returns a placeholder for a value.
 func (s *scope) literal(v types.AttributeValue) string {
 	if s.values == nil {
 		s.values = item{}
@@ -43,7 +43,7 @@ func (s *scope) literal(v types.AttributeValue) string {
 	return key
 }
 
-// path draws a document path and says what is mostly found there.
+// path generates a document path, and returns the usual type of its value.
 func (s *scope) path() (text, kind string) {
 	name := s.text(attributeNames...)
 	kind = usual[name]
@@ -65,7 +65,7 @@ func (s *scope) path() (text, kind string) {
 	return text, kind
 }
 
-// operandLike draws something to compare with what is mostly a kind.
+// operandLike generates an operand that usually has this type.
 func (s *scope) operandLike(kind string) string {
 	switch {
 	case s.chance(12):
@@ -80,7 +80,7 @@ func (s *scope) operandLike(kind string) string {
 	return s.literal(s.ofKind(kind, 1))
 }
 
-// condition draws a condition or a filter.
+// condition generates a condition or a filter.
 func (s *scope) condition(depth int) string {
 	if depth == 0 || !s.chance(45) {
 		return s.comparison()
@@ -130,7 +130,7 @@ func (s *scope) comparison() string {
 	}
 }
 
-// typeName draws the second operand of attribute_type, which has to be a value.
+// typeName generates the second operand of attribute_type, which must be a value.
 func (s *scope) typeName() string {
 	if s.chance(90) {
 		return s.literal(str(s.text(kinds...)))
@@ -138,7 +138,7 @@ func (s *scope) typeName() string {
 	return s.literal(s.value(1))
 }
 
-// update draws an update expression.
+// update generates an update expression.
 func (s *scope) update() string {
 	var sections []string
 	order := []string{"SET ", "REMOVE ", "ADD ", "DELETE "}
@@ -179,14 +179,14 @@ func (s *scope) action(verb string) string {
 	return path + " = " + s.assigned(kind)
 }
 
-// indexKey reports whether a path is the key of an index, and its name.
+// indexKey reports whether a path is an index key, and returns its name.
 func (s *scope) indexKey(path string) (string, bool) {
 	name := strings.TrimPrefix(path, "#")
 	return name, s.table.isIndexKey(name)
 }
 
-// actionOnKey draws an action on the key of an index that leaves it one:
-// DynamoDB Local accepts what does not.
+// actionOnKey generates an action after which the attribute is still a valid
+// index key: DynamoDB Local accepts invalid ones.
 func (s *scope) actionOnKey(verb, path, name string) string {
 	switch {
 	case verb == "REMOVE ":
@@ -201,7 +201,7 @@ func (s *scope) actionOnKey(verb, path, name string) string {
 	return "e " + s.literal(s.ofKind("SS", 0))
 }
 
-// mostly draws a value of a kind, now and then of another.
+// mostly generates a value that usually has this type.
 func (s *scope) mostly(kind string) types.AttributeValue {
 	if s.chance(5) {
 		return s.value(1)
@@ -209,7 +209,7 @@ func (s *scope) mostly(kind string) types.AttributeValue {
 	return s.ofKind(kind, 1)
 }
 
-// assigned draws the right side of SET.
+// assigned generates the right-hand side of SET.
 func (s *scope) assigned(kind string) string {
 	if kind == "any" {
 		kind = s.text("N", "S", "L")
@@ -228,7 +228,7 @@ func (s *scope) assigned(kind string) string {
 	return s.literal(s.mostly(kind))
 }
 
-// source draws an operand that is mostly of a kind.
+// source generates an operand that usually has this type.
 func (s *scope) source(kind string) string {
 	from := map[string]string{"N": "a", "S": "b", "L": "c", "M": "d"}[kind]
 	switch {
@@ -242,7 +242,7 @@ func (s *scope) source(kind string) string {
 
 func (s *scope) summand() string { return s.source("N") }
 
-// projection draws a list of paths.
+// projection generates a list of paths.
 func (s *scope) projection() string {
 	paths := make([]string, 1+s.pick(3))
 	for i := range paths {
@@ -251,7 +251,7 @@ func (s *scope) projection() string {
 	return strings.Join(paths, ", ")
 }
 
-// keyCondition draws the condition of a query, which the keys must meet.
+// keyCondition generates the key condition of a Query.
 func (s *scope) keyCondition(keys []keyAttribute) string {
 	hash := s.word(keys[0].name) + " = " + s.literal(s.keyValue(keys[0]))
 	if s.chance(5) {
@@ -281,13 +281,13 @@ func (s *scope) rangeCondition(a keyAttribute) string {
 	return name + s.text(" = ", " < ", " <= ", " > ", " >= ") + low
 }
 
-// tokens are what a text is spoiled with.
+// tokens are inserted into expressions to make them invalid.
 var tokens = []string{
 	"(", ")", ",", ".", "=", "<", "<>", "[", "]", "[0]", " AND ", " OR ", " NOT ", " IN ", " BETWEEN ", "SET ", "REMOVE ", "ADD ", "DELETE ",
 	":undefined", "#undefined", ":v0", "a", "size(a)", "+", "-", "@", "1", "'", "\"", "#", ":", "contains", "foo(a)", "\n", "\t", "É", "_x", "a-b", ";",
 }
 
-// spoil damages an expression, sometimes.
+// spoil sometimes makes an expression invalid.
 func (s *scope) spoil(text string) *string {
 	if !s.chance(5) {
 		return &text
@@ -308,7 +308,7 @@ func (s *scope) spoil(text string) *string {
 	return &text
 }
 
-// spoilPlaceholders damages the names and values, sometimes.
+// spoilPlaceholders sometimes adds or removes a name or value.
 func (s *scope) spoilPlaceholders() {
 	if !s.chance(4) {
 		return
@@ -336,7 +336,7 @@ func (s *scope) add(key, name string) {
 	s.names[key] = name
 }
 
-// addingUpdate draws an update that does not only take away.
+// updateThatAdds generates an update with an action other than REMOVE and DELETE.
 func (s *scope) updateThatAdds() string {
 	text := s.update()
 	if onlyRemoves(&text) {
@@ -345,7 +345,7 @@ func (s *scope) updateThatAdds() string {
 	return text
 }
 
-// takesAway reports whether an update, if it is a valid one, only takes away.
+// onlyRemoves reports whether a valid update has only REMOVE and DELETE actions.
 func onlyRemoves(update *string) bool {
 	return update != nil && !addsSomething.MatchString(*update)
 }

@@ -5,45 +5,45 @@ import (
 	"pgregory.net/rapid"
 )
 
-// generator draws requests. What it draws is mostly valid, and from few
-// values, so that requests meet the items of earlier ones; the first choice
-// of everything is the plainest, because that is what rapid shrinks to.
+// generator generates requests. They are mostly valid, and use few values, so that
+// requests find the items of earlier ones. The first choice is always the simplest,
+// because rapid shrinks to it.
 type generator struct {
 	*rapid.T
 	table  *table
-	tokens string // begins every request token of this round
-	issued *int   // how many there were
+	tokens string // prefix of this round's request tokens
+	issued *int   // number of tokens so far
 }
 
-// with is the same generator inside another Custom.
+// with returns the same generator for use inside another rapid.Custom.
 func (g *generator) with(t *rapid.T) *generator {
 	inner := *g
 	inner.T = t
 	return &inner
 }
 
-// chance is true about percent times in a hundred.
+// chance is true in about percent of 100 cases.
 func (g *generator) chance(percent int) bool {
 	return rapid.IntRange(0, 99).Draw(g.T, "chance") >= 100-percent
 }
 
-// pick returns one of 0 to n-1.
+// pick draws a number from 0 to n-1.
 func (g *generator) pick(n int) int { return rapid.IntRange(0, n-1).Draw(g.T, "pick") }
 
 func (g *generator) text(of ...string) string { return rapid.SampledFrom(of).Draw(g.T, "text") }
 
-// oneOf draws from a list of any type.
+// oneOf draws an element of a list.
 func oneOf[T any](g *generator, of ...T) T { return rapid.SampledFrom(of).Draw(g.T, "one") }
 
-// usual is what each attribute mostly holds, so that expressions mostly find
-// the types they want. Names that are reserved words are in it on purpose.
+// usual is the usual type of each attribute, so that expressions mostly find the
+// types that they need. Some names are reserved words on purpose.
 var usual = map[string]string{
 	"a": "N", "b": "S", "c": "L", "d": "M", "e": "SS", "f": "B", "g": "NS", "i": "BS", "h": "N", "count": "N", "ttl": "any", "zz": "any",
 }
 
 var attributeNames = []string{"a", "b", "c", "d", "e", "f", "g", "i", "h", "count", "ttl", "zz"}
 
-// item draws an item under one of a few keys.
+// item generates an item with one of a few keys.
 func (g *generator) item() item {
 	it := g.key()
 	for _, name := range attributeNames[:len(attributeNames)-1] {
@@ -54,7 +54,7 @@ func (g *generator) item() item {
 	return it
 }
 
-// key draws a primary key of the table, now and then a wrong one.
+// key generates a primary key of the table, rarely an invalid one.
 func (g *generator) key() item {
 	key := item{}
 	for _, a := range g.table.keys() {
@@ -66,8 +66,7 @@ func (g *generator) key() item {
 	return key
 }
 
-// keyValue draws from few values, of which some are close to each other in
-// the order of keys.
+// keyValue draws from few values, some of them adjacent in key order.
 func (g *generator) keyValue(a keyAttribute) types.AttributeValue {
 	few := a.role == types.KeyTypeHash
 	switch a.kind {
@@ -88,12 +87,12 @@ func (g *generator) keyValue(a keyAttribute) types.AttributeValue {
 	return str(g.text("a", "b", "ab", "aa", "a\x00", "B", "é", "\U0001F600", "\uffff", "10", "2", "a\x01"))
 }
 
-// bin makes a binary of the bytes of a text.
+// bin returns the bytes of a string as a binary.
 func bin(s string) types.AttributeValue {
 	return &types.AttributeValueMemberB{Value: []byte(s)}
 }
 
-// spoilKey leaves out, adds, or mistypes.
+// spoilKey removes, adds or mistypes an attribute of a key.
 func (g *generator) spoilKey(key item) {
 	name := g.table.keys()[g.pick(len(g.table.keys()))].name
 	switch g.pick(5) {
@@ -110,11 +109,11 @@ func (g *generator) spoilKey(key item) {
 	}
 }
 
-// valueFor draws what an attribute mostly holds, or anything.
+// valueFor generates a value of an attribute's usual type, or of any type.
 func (g *generator) valueFor(name string) types.AttributeValue {
 	kind, odd := usual[name], 15
 	if g.table.isIndexKey(name) {
-		odd = 2 // the item is refused
+		odd = 2 // lower, because another type makes the item invalid
 	}
 	if kind == "any" || kind == "" || g.chance(odd) {
 		return g.value(2)
@@ -124,7 +123,7 @@ func (g *generator) valueFor(name string) types.AttributeValue {
 
 var kinds = []string{"N", "S", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M"}
 
-// value draws a value of any type, nested no deeper than depth.
+// value generates a value of any type, nested at most depth levels.
 func (g *generator) value(depth int) types.AttributeValue {
 	if g.chance(2) {
 		return g.malformed()
@@ -182,8 +181,8 @@ func (g *generator) set(kind string) types.AttributeValue {
 	return &types.AttributeValueMemberBS{Value: members}
 }
 
-// number draws the text of a number. The long ones are at the bounds of
-// precision and of range.
+// number generates the text of a number. The long ones are at the limits of
+// precision and range.
 func (g *generator) number() string {
 	if !g.chance(20) {
 		return g.text("1", "0", "2", "3", "-1", "10", "100", "0.5", "-0.5", "1.0", "1e1", "-0", "007", "12345.678")
@@ -192,7 +191,7 @@ func (g *generator) number() string {
 		"1e37", "1E-10", "1e-130", "-1e-130", "9.9999999999999999999999999999999999999e125", "1e125", "1e38", "12345678901234567890123456789012345678")
 }
 
-// malformed draws a value that no item may hold.
+// malformed generates an invalid value.
 func (g *generator) malformed() types.AttributeValue {
 	return oneOf[types.AttributeValue](g,
 		num(""), num("x"), num("1e126"), num("1e-131"), num("123456789012345678901234567890123456789"), num("1e"), num(" 1"), num("NaN"),

@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// The parameters that expressions replaced.
+// The generators of this file draw legacy parameters, which expressions replaced.
 
 func (g *generator) legacyPut() apiCall {
 	in := &dynamodb.PutItemInput{
@@ -36,7 +36,7 @@ func (g *generator) legacyUpdate() apiCall {
 	for range 1 + g.pick(2) {
 		name := g.text(attributeNames...)
 		if g.table.isIndexKey(name) {
-			name = "count" // DynamoDB Local accepts what is no key
+			name = "count" // DynamoDB Local accepts invalid index keys
 		}
 		u := types.AttributeValueUpdate{Action: oneOf[types.AttributeAction](g, "PUT", "ADD", "DELETE", "")}
 		if u.Action != "DELETE" || g.chance(50) {
@@ -54,7 +54,7 @@ func (g *generator) legacyUpdate() apiCall {
 	return c
 }
 
-// expected draws legacy conditions of a write.
+// expected generates the legacy conditions of a write.
 func (g *generator) expected() (map[string]types.ExpectedAttributeValue, types.ConditionalOperator) {
 	out := map[string]types.ExpectedAttributeValue{}
 	for range 1 + g.pick(2) {
@@ -74,7 +74,7 @@ func (g *generator) expected() (map[string]types.ExpectedAttributeValue, types.C
 	return out, g.operator(len(out))
 }
 
-// operator joins n conditions. It may not stand with fewer than two.
+// operator joins n conditions. With fewer than two it is invalid.
 func (g *generator) operator(n int) types.ConditionalOperator {
 	if n < 2 && !g.chance(3) {
 		return ""
@@ -82,13 +82,13 @@ func (g *generator) operator(n int) types.ConditionalOperator {
 	return oneOf[types.ConditionalOperator](g, "", "AND", "OR")
 }
 
-// operands says how many operands each comparison takes; -1 is one or more.
+// operands is the number of operands of each comparison; -1 is one or more.
 var operands = map[types.ComparisonOperator]int{
 	"EQ": 1, "NE": 1, "LT": 1, "LE": 1, "GT": 1, "GE": 1, "BEGINS_WITH": 1, "CONTAINS": 1, "NOT_CONTAINS": 1,
 	"NULL": 0, "NOT_NULL": 0, "BETWEEN": 2, "IN": -1,
 }
 
-// legacyCondition draws a condition on one attribute.
+// legacyCondition generates a condition on one attribute.
 func (g *generator) legacyCondition(name string) types.Condition {
 	c := types.Condition{ComparisonOperator: oneOf(g, types.ComparisonOperator("").Values()...)}
 	n := operands[c.ComparisonOperator]
@@ -111,7 +111,7 @@ func (g *generator) legacyCondition(name string) types.Condition {
 			}
 			switch v.(type) {
 			case *types.AttributeValueMemberBOOL, *types.AttributeValueMemberNULL:
-				v = num("1") // DynamoDB Local looks for these too; AWS does not
+				v = num("1") // DynamoDB Local also accepts BOOL and NULL here; AWS does not
 			}
 		}
 		c.AttributeValueList = append(c.AttributeValueList, v)

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// TestDifferentialLimits goes to every limit, and one beyond. The random tests
-// stay far below them.
+// TestDifferentialLimits tests every limit with a request at the limit and one
+// beyond it. The random tests stay far below the limits.
 func TestDifferentialLimits(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -33,7 +33,8 @@ func TestDifferentialLimits(t *testing.T) {
 	}
 }
 
-// limit is a request that is just accepted, and one that just is not.
+// limit is a request at a limit, which is accepted, and one beyond it, which is
+// not.
 type limit struct {
 	name          string
 	below, beyond apiCall
@@ -79,8 +80,8 @@ func limits(tab *table) []limit {
 	return out
 }
 
-// itemLimits is an item of 400 KB, most of them in a string, with a value of
-// each type whose size AWS documents exactly.
+// itemLimits tests items of 400 KB: a value of each type whose size AWS documents
+// exactly, filled up with a string.
 func itemLimits(tab *table) []limit {
 	const most = 400 << 10
 	var out []limit
@@ -111,13 +112,13 @@ func itemLimits(tab *table) []limit {
 	return out
 }
 
-// withKey gives an item a key of two bytes.
+// addKey adds a key of two bytes to an item.
 func addKey(it item) item {
 	it[hashName], it[rangeName] = str("p"), str("s")
 	return it
 }
 
-// nested is a string in n lists.
+// nestedLists is a string nested in n lists.
 func nestedLists(n int) types.AttributeValue {
 	v := str("x")
 	for range n {
@@ -140,7 +141,7 @@ func (tab *table) filter(expression string, values item) apiCall {
 	return scanAll(&dynamodb.ScanInput{TableName: &tab.name, FilterExpression: &expression, ExpressionAttributeValues: values})
 }
 
-// numbered is the key of the i-th of several items.
+// keyNumber returns the key of item i.
 func keyNumber(i int) item { return item{hashName: str("p"), rangeName: str(fmt.Sprint(i))} }
 
 func (tab *table) transaction(n int) apiCall {

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// call draws one request on the items of the table.
+// call generates a request on the table's items.
 func (g *generator) call() apiCall {
 	switch g.pick(15) {
 	case 3, 4, 5:
@@ -33,7 +33,7 @@ func (g *generator) call() apiCall {
 	return g.put()
 }
 
-// name is the table's, or now and then that of none.
+// name returns the table's name, or rarely that of a missing table.
 func (g *generator) name() *string {
 	if g.chance(1) {
 		return aws.String(g.text("no-such-table", "a", "bad/name"))
@@ -41,7 +41,8 @@ func (g *generator) name() *string {
 	return &g.table.name
 }
 
-// capacity is never wrong: DynamoDB Local finds that out after the write.
+// capacityMode is always valid: DynamoDB Local reports an invalid one only after
+// the write.
 func (g *generator) capacityMode() types.ReturnConsumedCapacity {
 	return oneOf[types.ReturnConsumedCapacity](g, "", "TOTAL", "INDEXES", "NONE")
 }
@@ -57,12 +58,12 @@ func (g *generator) returned(usual ...types.ReturnValue) types.ReturnValue {
 	return oneOf(g, usual...)
 }
 
-// maybe is a pointer to a drawn flag, or nil.
+// maybe returns an optional flag.
 func (g *generator) maybe() *bool {
 	return oneOf(g, nil, aws.Bool(true), aws.Bool(false))
 }
 
-// guard draws a condition, sometimes.
+// guard generates a condition in this percentage of cases.
 func (s *scope) guard(percent int) *string {
 	if !s.chance(percent) {
 		return nil
@@ -106,8 +107,9 @@ func (g *generator) updateItem() apiCall {
 	return c
 }
 
-// onExisting makes sure that there is an item to take away from. Of none, AWS
-// makes none, and DynamoDB Local an item of nothing but its key.
+// putFirst creates the item before the call. If the item of an update with only
+// REMOVE and DELETE is absent, AWS creates none, and DynamoDB Local one with only
+// a key.
 func putFirst(c apiCall, in *dynamodb.UpdateItemInput) apiCall {
 	do := c.do
 	c.do = func(ctx context.Context, side operations) (any, error) {
@@ -175,8 +177,8 @@ func (g *generator) query() apiCall {
 	return newCall(operations.Query, in)
 }
 
-// order draws what to query: the table or one of its indexes, or now and then
-// an index that there is not.
+// order draws what to query: the table, one of its indexes, or rarely a missing
+// index.
 func (g *generator) order() ([]keyAttribute, *string) {
 	if g.chance(1) {
 		return g.table.keys(), aws.String("no-such-index")
@@ -188,7 +190,7 @@ func (g *generator) order() ([]keyAttribute, *string) {
 	return ix.keyed, &ix.name
 }
 
-// consistent is now and then a consistent read of an index.
+// consistent rarely asks for a consistent read of an index, which is invalid.
 func (g *generator) consistent(index *string) *bool {
 	if index != nil && !g.chance(5) {
 		return nil

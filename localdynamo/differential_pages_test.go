@@ -9,18 +9,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// whole is what all pages of a Query or Scan say together. Where a page of a
-// Scan ends is each side's own affair, and so is the order in which items come
-// that an index orders alike.
+// allPages is the sum of all pages of a Query or Scan. Where the page of a Scan
+// ends, and how items with equal index keys are ordered, is undefined.
 type allPages struct {
 	Items        []map[string]types.AttributeValue
-	Order        []types.AttributeValue // the range keys of a Query, as they came
+	Order        []types.AttributeValue // the range keys of a Query, as returned
 	Count        int32
 	ScannedCount int32
 	Capacity     *types.ConsumedCapacity // of a single page
 }
 
-// scanAll makes an inquiry that reads all pages of all segments.
+// scanAll returns a call that reads all pages of all segments.
 func scanAll(in *dynamodb.ScanInput) apiCall {
 	return apiCall{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
 		all := &allPages{}
@@ -52,13 +51,14 @@ func (w *allPages) scan(ctx context.Context, side operations, page dynamodb.Scan
 		}
 		page.ExclusiveStartKey = out.LastEvaluatedKey
 	}
-	return fmt.Errorf("a scan of %s did not end", aws.ToString(page.TableName))
+	return fmt.Errorf("scan of table %s: more than %d pages", aws.ToString(page.TableName), maxPages)
 }
 
-// maxPages is more than any table of these tests has.
+// maxPages is more than any result of these tests has.
 const maxPages = 1000
 
-// queryAll makes an inquiry that reads all pages of a query that keys order.
+// queryAll returns a call that reads all pages of a Query on a table or index with
+// these keys.
 func queryAll(in *dynamodb.QueryInput, keys []keyAttribute) apiCall {
 	return apiCall{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
 		all := &allPages{}
@@ -74,7 +74,7 @@ func queryAll(in *dynamodb.QueryInput, keys []keyAttribute) apiCall {
 			}
 			page.ExclusiveStartKey = out.LastEvaluatedKey
 		}
-		return nil, fmt.Errorf("a query of %s did not end", aws.ToString(in.TableName))
+		return nil, fmt.Errorf("query of table %s: more than %d pages", aws.ToString(in.TableName), maxPages)
 	}}
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// reply is what a side said, as maps, lists and texts that can be compared.
+// reply is a side's reply, as maps, lists and strings that can be compared.
 type reply struct {
 	code    string // of the error; "" is success
 	message string // of the error
-	content any    // the output, or what the error carries
+	content any    // the output, or the error's other fields
 }
 
 func (a reply) String() string {
@@ -38,7 +38,7 @@ func replyOf(out any, err error) reply {
 	}
 	a := reply{code: known.ErrorCode(), message: known.ErrorMessage()}
 	if generic := (*smithy.GenericAPIError)(nil); errors.As(err, &generic) {
-		return a // the SDK has no type for it, and nothing else is in it
+		return a // a generic error of the SDK has no other fields
 	}
 	if content, _ := plain(known).(map[string]any); content != nil {
 		delete(content, "Message")
@@ -47,8 +47,8 @@ func replyOf(out any, err error) reply {
 	return a
 }
 
-// plain takes an input or output of the SDK apart. Absent members are left
-// out, an empty list is an absent one, sets are sorted; times are left out.
+// plain converts an input or output of the SDK to maps, lists and strings. It
+// omits absent members, empty lists and times, and sorts sets.
 func plain(v any) any { return plainValue(reflect.ValueOf(v)) }
 
 func plainValue(v reflect.Value) any {
@@ -90,7 +90,7 @@ func plainStruct(v reflect.Value) any {
 		}
 		value := v.Field(i)
 		if value.Kind() == reflect.Pointer && value.Elem().Kind() == reflect.String {
-			out[field.Name] = value.Elem().String() // a pointer to nothing is given, and empty
+			out[field.Name] = value.Elem().String() // an empty string is not an absent one
 			continue
 		}
 		if member := plainValue(value); member != nil {
@@ -127,7 +127,8 @@ func plainList(v reflect.Value) any {
 	return out
 }
 
-// plainAttribute writes a value as DynamoDB's JSON has it, sets sorted.
+// plainAttribute converts a value to the form of DynamoDB's JSON, with sorted
+// sets.
 func plainAttribute(v types.AttributeValue) any {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -170,14 +171,14 @@ func sortedTexts(texts []string) []any {
 	return out
 }
 
-// sortedBySight orders a list of which the order means nothing.
+// sortedByText sorts a list without a defined order by its printed elements.
 func sortedByText(list []any) []any {
 	out := slices.Clone(list)
 	slices.SortFunc(out, func(a, b any) int { return strings.Compare(show(a), show(b)) })
 	return out
 }
 
-// show writes something plain for people.
+// show formats a plain value for failure messages.
 func show(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

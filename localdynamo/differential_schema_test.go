@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// operations are what both sides do.
+// operations are the methods that both sides implement.
 type operations interface {
 	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
 	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
@@ -42,7 +42,7 @@ var (
 	_ operations = (*dynamodb.Client)(nil)
 )
 
-// dynamoDBLocal is a client that tries once: an error is an answer too.
+// dynamoDBLocal returns a client without retries, because errors are compared too.
 func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 	t.Helper()
 	return dynamodb.New(dynamodb.Options{
@@ -54,10 +54,10 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 	})
 }
 
-// patient hands the transport a request whose body nobody else closes. The SDK
-// closes the body of a request as soon as its answer begins, and if that is
-// before the transport has noticed the end of the body, the connection breaks
-// off with the answer half read (aws-sdk-go-v2, issue 2737).
+// bufferedBody gives the transport its own copy of the request body. The SDK
+// closes the body as soon as the response begins. If the transport has not yet
+// seen the end of the body, it closes the connection before the response is
+// complete (aws-sdk-go-v2, issue 2737).
 type bufferedBody struct{ transport http.RoundTripper }
 
 func (p bufferedBody) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -74,7 +74,7 @@ func (p bufferedBody) RoundTrip(r *http.Request) (*http.Response, error) {
 type shape struct {
 	name      string
 	hash      types.ScalarAttributeType
-	rangeType types.ScalarAttributeType // "" is no range key
+	rangeType types.ScalarAttributeType // "" if there is no range key
 	indexes   []indexShape
 }
 
@@ -93,7 +93,7 @@ const (
 	rangeName = "sk"
 )
 
-// shapes are every kind of primary key, and tables with indexes of all kinds.
+// shapes covers every kind of primary key and of index.
 var shapes = append(keyShapes(),
 	&shape{name: "globals", hash: "S", rangeType: "S", indexes: []indexShape{
 		{name: "all", keyed: []keyAttribute{hashKey("b", "S")}, projection: "ALL"},
@@ -118,8 +118,8 @@ var shapes = append(keyShapes(),
 	}},
 )
 
-// halfKeys is a table with global indexes of two keys, of which an item may
-// have one. See departures.
+// halfKeys is a table with global indexes of two keys. An item may have only one
+// of them; see departures.
 const halfKeys = "halves"
 
 func hashKey(name string, kind types.ScalarAttributeType) keyAttribute {
@@ -130,7 +130,7 @@ func rangeKey(name string, kind types.ScalarAttributeType) keyAttribute {
 	return keyAttribute{name, kind, types.KeyTypeRange}
 }
 
-// keyShapes is every kind of primary key.
+// keyShapes returns a shape for every kind of primary key.
 func keyShapes() []*shape {
 	var out []*shape
 	for _, ranged := range []types.ScalarAttributeType{"S", "", "N", "B"} {
@@ -141,7 +141,7 @@ func keyShapes() []*shape {
 	return out
 }
 
-// GoString is what rapid prints.
+// GoString formats the shape for rapid's output.
 func (s *shape) GoString() string { return s.name }
 
 func (s *shape) input(name string) *dynamodb.CreateTableInput {
@@ -204,7 +204,7 @@ func (s *shape) isIndexKey(name string) bool {
 	return false
 }
 
-// keyOf cuts the primary key out of an item.
+// keyOf returns the primary key of an item.
 func (s *shape) keyOf(it item) item {
 	key := item{}
 	for _, a := range s.keys() {

@@ -14,14 +14,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDifferentialTables makes, describes, changes and deletes tables, with a
-// few items in them, so that indexes have something to be filled with.
+// TestDifferentialTables creates, describes, updates and deletes tables with a few
+// items, so that new indexes have something to backfill.
 func TestDifferentialTables(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		round++ // a name that DynamoDB Local has failed on stays unusable
+		round++ // after an internal failure, DynamoDB Local cannot use the name any longer
 		names := []string{fmt.Sprintf("%s%d-a", p.prefix, round), fmt.Sprintf("%s%d-b", p.prefix, round)}
 		defer func() {
 			if err := errors.Join(dropAll(context.Background(), p.ours, names), dropAll(context.Background(), p.theirs, names)); err != nil {
@@ -45,7 +45,7 @@ func (p *pair) compareTables(rt *rapid.T, names []string) {
 	}
 }
 
-// dropAll deletes the tables that there are.
+// dropAll deletes the tables that exist.
 func dropAll(ctx context.Context, side operations, names []string) error {
 	for _, name := range names {
 		if _, err := settle(ctx, side, &dynamodb.DescribeTableInput{TableName: &name}); err != nil {
@@ -66,13 +66,13 @@ func isMissing(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// hasFailed reports whether DynamoDB Local has failed inside.
+// hasFailed reports whether err is an internal failure of DynamoDB Local.
 func hasFailed(err error) bool {
 	var known smithy.APIError
 	return errors.As(err, &known) && known.ErrorCode() == "InternalFailure"
 }
 
-// tableCall draws one request about tables.
+// tableCall generates a request about tables.
 func (g *generator) tableCall(names []string) apiCall {
 	name := oneOf(g, names...)
 	switch g.pick(10) {
@@ -94,12 +94,13 @@ func (g *generator) tableCall(names []string) apiCall {
 	return g.createTable(name)
 }
 
-// between returns one of low to high.
+// between draws a number from low to high.
 func (g *generator) between(low, high int) int {
 	return rapid.IntRange(low, high).Draw(g.T, "number")
 }
 
-// described reads a table's definition once the side has done with changing it.
+// describeTable returns a call that reads a table's definition when no change is in
+// progress.
 func describeTable(name string) apiCall {
 	in := &dynamodb.DescribeTableInput{TableName: &name}
 	return apiCall{in: in, unordered: true, do: func(ctx context.Context, side operations) (any, error) {
@@ -107,8 +108,8 @@ func describeTable(name string) apiCall {
 	}}
 }
 
-// settled makes an inquiry answer with what the change that it asks for comes
-// to: AWS, and DynamoDB Local, take their time over indexes.
+// afterSettling makes a call return the table's definition after the change is
+// complete. On AWS and DynamoDB Local, changes of indexes take time.
 func afterSettling(c apiCall, name string) apiCall {
 	do := c.do
 	c.unordered = true
@@ -126,12 +127,12 @@ func afterSettling(c apiCall, name string) apiCall {
 	return c
 }
 
-// errUnsettled is about a table that DynamoDB Local never gets done with: now and
-// then it loses the work on an index.
+// errUnsettled means that a table never became ACTIVE. DynamoDB Local sometimes
+// loses the work on an index.
 var errUnsettled = errors.New("never ACTIVE")
 
-// settle describes a table until nothing in it is under way. DynamoDB Local
-// sometimes fails to, while it works on an index.
+// settle describes a table until no change is in progress. During work on an
+// index, DescribeTable of DynamoDB Local sometimes fails.
 func settle(ctx context.Context, side operations, in *dynamodb.DescribeTableInput) (*dynamodb.DescribeTableOutput, error) {
 	for range 5_000 {
 		out, err := side.DescribeTable(ctx, in)
@@ -142,7 +143,7 @@ func settle(ctx context.Context, side operations, in *dynamodb.DescribeTableInpu
 			return out, err
 		}
 	}
-	return nil, fmt.Errorf("table %s is %w", *in.TableName, errUnsettled)
+	return nil, fmt.Errorf("table %s: %w", *in.TableName, errUnsettled)
 }
 
 func isSettled(t *types.TableDescription) bool {
@@ -154,7 +155,8 @@ func isSettled(t *types.TableDescription) bool {
 	return t.TableStatus == types.TableStatusActive
 }
 
-// listed lists the tables of these names; others may be there too.
+// listTables returns a call that lists those of these tables that exist. Parallel
+// tests have other tables.
 func listTables(names []string, limit int) apiCall {
 	in := &dynamodb.ListTablesInput{ExclusiveStartTableName: aws.String(strings.TrimSuffix(names[0], "-a")), Limit: aws.Int32(int32(limit))}
 	return apiCall{in: in, do: func(ctx context.Context, side operations) (any, error) {
@@ -198,7 +200,7 @@ func (g *generator) throughput() *types.ProvisionedThroughput {
 	return &types.ProvisionedThroughput{ReadCapacityUnits: units(), WriteCapacityUnits: units()}
 }
 
-// spoilDefinition makes one mistake.
+// spoilDefinition makes a definition invalid in one way.
 func (g *generator) spoilDefinition(in *dynamodb.CreateTableInput) {
 	switch g.pick(8) {
 	case 0:
@@ -240,7 +242,7 @@ func (g *generator) updateTable(name string) apiCall {
 	case 3:
 		in.GlobalSecondaryIndexUpdates = []types.GlobalSecondaryIndexUpdate{{Delete: &types.DeleteGlobalSecondaryIndexAction{IndexName: aws.String(g.text("all", "added", "keys"))}}}
 	case 4:
-		in.DeletionProtectionEnabled = aws.Bool(false) // DynamoDB Local forgets it when an index is added
+		in.DeletionProtectionEnabled = aws.Bool(false) // never true: DynamoDB Local loses it when an index is added
 	}
 	return afterSettling(newCall(operations.UpdateTable, in), name)
 }

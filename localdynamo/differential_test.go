@@ -1,15 +1,16 @@
 package localdynamo_test
 
-// The differential proof: random requests go to this engine and to AWS's
-// DynamoDB Local, and every answer, and all that is stored afterwards, must
-// agree. What DynamoDB Local is known to get wrong stands in
-// differential_departures_test.go, with its reason, and nowhere else.
+// Differential tests send random requests to this engine and to AWS's DynamoDB
+// Local. Every reply, and the stored items afterwards, must agree. Known errors of
+// DynamoDB Local are listed in differential_departures_test.go, with reasons, and
+// nowhere else.
 //
-// ./test runs it with rapid's default of 100 rounds per property. The long run:
+// ./test runs them with rapid's default of 100 rounds per property. A long run:
 //
 //	ISR_TEST_DYNAMODB=http://127.0.0.1:8000 go test ./localdynamo -run TestDifferential -rapid.checks=10000 -timeout 2h
 //
-// A failure prints the shrunken requests, and the seed that repeats it.
+// The tests run in parallel, each on tables of its own. A failure prints the
+// minimized requests, and the seed that reproduces it.
 
 import (
 	"context"
@@ -26,8 +27,8 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// TestDifferentialItems writes and reads items: sequences of every operation
-// on items, against tables of every kind of key.
+// TestDifferentialItems runs sequences of all operations on items, on tables with
+// every kind of key.
 func TestDifferentialItems(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -50,11 +51,11 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// pair is the two sides that are asked the same.
+// pair holds this engine and DynamoDB Local, which get the same requests.
 type pair struct {
 	ours   operations
 	theirs *dynamodb.Client
-	prefix string            // of the names of all tables of this run
+	prefix string            // of the names of this test's tables
 	tables map[string]*table // by the name of their shape
 }
 
@@ -69,22 +70,22 @@ func newPair(t *testing.T) *pair {
 	t.Cleanup(func() {
 		for _, tab := range p.tables {
 			if _, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &tab.name}); err != nil {
-				t.Errorf("delete the table: %v", err)
+				t.Errorf("delete table %s: %v", tab.name, err)
 			}
 		}
 	})
 	return p
 }
 
-// table returns the empty table of a shape, which is made when it is first
-// asked for: DynamoDB Local takes its time over tables.
+// table returns an empty table of a shape. It creates the table once and empties
+// it afterwards, because DynamoDB Local is slow to create tables.
 func (p *pair) table(rt tester, s *shape) *table {
 	tab := p.tables[s.name]
 	if tab == nil {
 		tab = &table{shape: s, name: p.prefix + s.name}
 		for _, side := range []operations{p.ours, p.theirs} {
 			if _, err := side.CreateTable(rt.Context(), s.input(tab.name)); err != nil {
-				rt.Fatalf("create the table: %v", err)
+				rt.Fatalf("create table %s: %v", tab.name, err)
 			}
 		}
 		p.tables[s.name] = tab
@@ -92,13 +93,13 @@ func (p *pair) table(rt tester, s *shape) *table {
 	}
 	for _, side := range []operations{p.ours, p.theirs} {
 		if err := deleteAllItems(rt.Context(), side, tab); err != nil {
-			rt.Fatalf("clear the table: %v", err)
+			rt.Fatalf("delete the items of table %s: %v", tab.name, err)
 		}
 	}
 	return tab
 }
 
-// empty deletes all items.
+// deleteAllItems deletes all items of a table.
 func deleteAllItems(ctx context.Context, side operations, tab *table) error {
 	out, err := side.Scan(ctx, &dynamodb.ScanInput{TableName: &tab.name})
 	if err != nil {
@@ -112,33 +113,33 @@ func deleteAllItems(ctx context.Context, side operations, tab *table) error {
 	return nil
 }
 
-// inquiry is one request, to be put to either side.
+// apiCall is a request that can be sent to either side.
 type apiCall struct {
 	in any // the SDK's input
 	do func(context.Context, operations) (any, error)
 
-	unordered bool // its Items come in any order
+	unordered bool // the order of Items is undefined
 }
 
-// request makes an inquiry of a method.
+// newCall returns the call of a method.
 func newCall[I, O any](method func(operations, context.Context, I, ...func(*dynamodb.Options)) (O, error), in I) apiCall {
 	return apiCall{in: in, do: func(ctx context.Context, side operations) (any, error) { return method(side, ctx, in) }}
 }
 
-// GoString is what rapid prints.
+// GoString formats the call for rapid's output.
 func (c apiCall) GoString() string {
 	name := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", c.in), "*dynamodb."), "Input")
 	return name + " " + show(plain(c.in))
 }
 
-// agree puts a call to both sides and compares. It reports whether the sides
-// still hold the same.
+// compare sends a call to both sides and compares the replies. It returns false
+// if the sides have diverged in a known way.
 func (p *pair) compare(rt tester, c apiCall) bool {
 	rt.Helper()
 	before := plain(c.in)
 	out, err := c.do(rt.Context(), p.ours)
 	if after := plain(c.in); !reflect.DeepEqual(before, after) {
-		rt.Fatalf("the engine has changed the caller's request:\n%s\nto\n%s", show(before), show(after))
+		rt.Fatalf("the engine modified the caller's request from\n%s\nto\n%s", show(before), show(after))
 	}
 	ours := replyOf(out, err)
 	theirs := replyOf(c.do(rt.Context(), p.theirs))
@@ -152,7 +153,7 @@ func (p *pair) compare(rt tester, c apiCall) bool {
 	return true
 }
 
-// agreeOnState compares all that a table holds, and what reading it costs.
+// compareState compares all items of a table, and the capacity of reading them.
 func (p *pair) compareState(rt tester, tab *table) {
 	rt.Helper()
 	p.compare(rt, stateOf(tab))
