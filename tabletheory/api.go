@@ -6,9 +6,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// API is what a [DB] needs of DynamoDB. *dynamodb.Client satisfies it, and so
-// does the embedded engine of package localdynamo. Implementations must be safe
-// for concurrent use.
+// API is the set of operations that a [DB] needs. *dynamodb.Client implements
+// it, as does the embedded engine of package localdynamo. Implementations must
+// be safe for concurrent use.
 type API interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -22,8 +22,8 @@ type API interface {
 	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
-// TableAPI is what the methods of a [DB] that create, describe and delete
-// tables need besides. A DB whose client lacks it refuses those methods.
+// TableAPI is the set of further operations for the methods of [DB] that create,
+// describe and delete tables. Without it those methods return [ErrUnsupported].
 type TableAPI interface {
 	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
 	UpdateTable(context.Context, *dynamodb.UpdateTableInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateTableOutput, error)

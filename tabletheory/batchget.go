@@ -10,7 +10,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// maxBatchGet is how many keys DynamoDB takes in one BatchGetItem.
+// maxBatchGet is DynamoDB's bound on the keys of one BatchGetItem.
 const maxBatchGet = 100
 
 // BatchGet reads items by their keys into dest, a pointer to a slice. A key is
@@ -25,7 +25,7 @@ func (q *Query) BatchGet(keys []any, dest any) error {
 	if err := q.begin("BatchGet", callSelect|callConsistentRead); err != nil {
 		return err
 	}
-	l, err := q.listOf("BatchGet", dest)
+	l, err := q.destList("BatchGet", dest)
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,11 @@ func (q *Query) BatchGet(keys []any, dest any) error {
 	return nil
 }
 
-// batch reads items by their keys.
+// batch is a BatchGet in progress.
 type batch struct {
 	*Query
 	projection *string
-	order      []string // identities of all keys, each once
+	order      []string // identities of all keys, without duplicates
 	pending    []model.Item
 	found      map[string]model.Item // by identity
 }
@@ -71,7 +71,7 @@ func (q *Query) batchOf(keys []any) (*batch, error) {
 	return b, nil
 }
 
-// read reads until nothing is pending.
+// read sends requests until no key is pending.
 func (b *batch) read(ctx context.Context) error {
 	for idle := 0; len(b.pending) > 0; {
 		asked := min(len(b.pending), maxBatchGet)
@@ -84,14 +84,14 @@ func (b *batch) read(ctx context.Context) error {
 			idle = 0
 			continue
 		}
-		if idle++; !pausedAfter(ctx, idle) {
+		if idle++; !waitAfter(ctx, idle) {
 			return b.failure("batch get", nil, fmt.Errorf("%d of %d keys are unprocessed: %w: %w", len(b.pending), len(b.order), ErrThrottled, context.Cause(ctx)))
 		}
 	}
 	return nil
 }
 
-// fetch makes one request, and returns the keys that it left unprocessed.
+// fetch sends one request and returns the unprocessed keys.
 func (b *batch) fetch(ctx context.Context, keys []model.Item) ([]model.Item, error) {
 	out, err := b.api.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 		RequestItems: map[string]types.KeysAndAttributes{b.table: {
@@ -108,7 +108,7 @@ func (b *batch) fetch(ctx context.Context, keys []model.Item) ([]model.Item, err
 	return out.UnprocessedKeys[b.table].Keys, nil
 }
 
-// inOrder are the items that were found, in the order of their keys.
+// inOrder returns the items in the order of their keys.
 func (b *batch) inOrder() []model.Item {
 	items := make([]model.Item, 0, len(b.found))
 	for _, id := range b.order {

@@ -13,32 +13,31 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// Bounds of one BatchWriteItem: of its writes, and of its bytes on the wire,
-// which are 16 MB. What stands around the items is left room for.
+// DynamoDB's bounds on one BatchWriteItem: writes, and bytes on the wire, which are
+// 16 MB including what surrounds the items.
 const (
 	maxBatchWrite     = 25
 	maxBatchWriteSize = 15 << 20
 )
 
-// BatchError is that a batch of writes was not carried out whole. What is
-// written stays written: repeating the batch is harmless, as all of it is
-// unconditional.
+// BatchError is an incomplete batch of writes. Completed writes are not undone.
+// The batch may be retried as a whole, because all its writes are unconditional.
 type BatchError struct {
 	// Written is how many of its Total writes are known to have happened.
 	Written, Total int
-	// Left are the others, by their indexes in the batch, from 0: puts come
-	// first, then deletes. Those of one request among them may have happened.
+	// Left has the indexes of the other writes in the batch, from 0: puts come
+	// first, then deletes. Those of the last request may have happened.
 	Left []int
 
 	cause error
 }
 
-// Error says how far the batch came.
+// Error returns how much was written.
 func (e *BatchError) Error() string {
-	return fmt.Sprintf("%d of %d items are written: %v", e.Written, e.Total, e.cause)
+	return fmt.Sprintf("%d of %d items were written: %v", e.Written, e.Total, e.cause)
 }
 
-// Unwrap returns why it came no further.
+// Unwrap returns why the batch stopped.
 func (e *BatchError) Unwrap() error { return e.cause }
 
 // BatchCreate puts items, a slice of structs, and replaces stored items. A
@@ -93,8 +92,8 @@ func (q *Query) BatchWrite(puts, deletes []any) error {
 	return q.batchWrite(op, puts, deletes)
 }
 
-// batchWrite encodes all of a batch, so that nothing of it is sent if a part of
-// it cannot be, and sends it.
+// batchWrite encodes the whole batch, so that nothing is sent if a part of it is
+// invalid, and sends it.
 func (q *Query) batchWrite(op string, puts, deletes []any) error {
 	b := &batchWrite{Query: q, op: op, total: len(puts) + len(deletes), indexes: make(map[string]int, len(puts)+len(deletes))}
 	for i, v := range puts {
@@ -110,12 +109,12 @@ func (q *Query) batchWrite(op string, puts, deletes []any) error {
 	return b.send(q.ctx)
 }
 
-// batchWrite is a batch of writes under way.
+// batchWrite is a batch of writes in progress.
 type batchWrite struct {
 	*Query
 	op      string
 	total   int
-	indexes map[string]int // in the batch, by the identities of keys
+	indexes map[string]int // in the batch, by identity
 	pending []*batched
 }
 
@@ -134,7 +133,7 @@ func (b *batchWrite) put(v any) error {
 		return err
 	}
 	if t.model != b.model || t.table != b.table {
-		return fmt.Errorf("%w: it is a %v of table %s, and the batch is of %v in table %s", ErrInvalidQuery, t.model.Type, t.table, b.model.Type, b.table)
+		return fmt.Errorf("%w: a %v of table %s in a batch of %v in table %s", ErrInvalidQuery, t.model.Type, t.table, b.model.Type, b.table)
 	}
 	w, err := t.newWrite(kindPut, nil, nil)
 	if err != nil {
@@ -147,7 +146,7 @@ func (b *batchWrite) put(v any) error {
 	if version == math.MaxInt64 {
 		return noNextVersion(version)
 	}
-	if err := w.whole(b.ctx, version+1); err != nil {
+	if err := w.encodeWhole(b.ctx, version+1); err != nil {
 		return err
 	}
 	return b.add(w.itemKey(), &batched{request: types.WriteRequest{PutRequest: &types.PutRequest{Item: w.item}}, size: itemWireSize(w.item), put: w})
@@ -164,20 +163,19 @@ func (b *batchWrite) delete(v any) error {
 func (b *batchWrite) add(key model.Item, item *batched) error {
 	item.index, item.id = len(b.pending), b.identity(key)
 	if first, taken := b.indexes[item.id]; taken {
-		return fmt.Errorf("%w: %s is in the batch already, at %d: a batch writes an item once", ErrInvalidQuery, b.describe(key), first)
+		return fmt.Errorf("%w: %s is in the batch already, at %d: a batch can write an item only once", ErrInvalidQuery, b.describe(key), first)
 	}
 	b.indexes[item.id] = item.index
 	b.pending = append(b.pending, item)
 	return nil
 }
 
-// send sends request after request until nothing is pending. What comes back
-// unprocessed goes first in the next one, after a pause that gets longer as long
-// as nothing at all is written.
+// send sends requests until nothing is pending. Unprocessed writes go first in
+// the next request, after a pause that grows while nothing is processed.
 func (b *batchWrite) send(ctx context.Context) error {
 	attempt := 0
 	for len(b.pending) > 0 {
-		sent := b.pending[:b.fits()]
+		sent := b.pending[:b.nextSize()]
 		unprocessed, err := b.request(ctx, sent)
 		if err != nil {
 			return b.failed(err)
@@ -192,15 +190,15 @@ func (b *batchWrite) send(ctx context.Context) error {
 		default:
 			attempt = 1
 		}
-		if !pausedAfter(ctx, attempt) {
-			return b.failed(fmt.Errorf("%w, and the context has ended: %w", ErrThrottled, context.Cause(ctx)))
+		if !waitAfter(ctx, attempt) {
+			return b.failed(fmt.Errorf("%w: %w", ErrThrottled, context.Cause(ctx)))
 		}
 	}
 	return nil
 }
 
-// fits is how many of the pending writes go into one request.
-func (b *batchWrite) fits() int {
+// nextSize returns how many of the pending writes fit into one request.
+func (b *batchWrite) nextSize() int {
 	size := 0
 	for i, item := range b.pending {
 		size += item.size
@@ -211,7 +209,7 @@ func (b *batchWrite) fits() int {
 	return len(b.pending)
 }
 
-// request sends writes, and returns those that are still to do.
+// request sends writes and returns the unprocessed ones.
 func (b *batchWrite) request(ctx context.Context, sent []*batched) ([]*batched, error) {
 	requests := make([]types.WriteRequest, len(sent))
 	for i, item := range sent {
@@ -220,11 +218,11 @@ func (b *batchWrite) request(ctx context.Context, sent []*batched) ([]*batched, 
 	out, err := b.api.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{b.table: requests}})
 	switch {
 	case err != nil && errors.Is(sentinelOf(err), ErrThrottled) && ctx.Err() == nil:
-		return append([]*batched(nil), sent...), nil // DynamoDB's word for nothing of it was processed
+		return append([]*batched(nil), sent...), nil // nothing was processed
 	case err != nil:
 		return nil, err
 	}
-	left, err := b.left(out.UnprocessedItems)
+	left, err := b.unprocessed(out.UnprocessedItems)
 	if err != nil {
 		return nil, err
 	}
@@ -234,14 +232,14 @@ func (b *batchWrite) request(ctx context.Context, sent []*batched) ([]*batched, 
 		case left[item.id]:
 			unprocessed = append(unprocessed, item)
 		case item.put != nil:
-			item.put.happened()
+			item.put.updateModel()
 		}
 	}
 	return unprocessed, nil
 }
 
-// left are the identities of the keys of writes that DynamoDB has returned.
-func (b *batchWrite) left(returned map[string][]types.WriteRequest) (map[string]bool, error) {
+// unprocessed returns the identities of the writes that DynamoDB returned.
+func (b *batchWrite) unprocessed(returned map[string][]types.WriteRequest) (map[string]bool, error) {
 	left := map[string]bool{}
 	for table, requests := range returned {
 		for _, request := range requests {
@@ -262,7 +260,7 @@ func (b *batchWrite) left(returned map[string][]types.WriteRequest) (map[string]
 	return left, nil
 }
 
-// failed is the error of a batch that ends early.
+// failed returns the error of an incomplete batch.
 func (b *batchWrite) failed(err error) error {
 	e := &BatchError{Written: b.total - len(b.pending), Total: b.total, cause: err}
 	for _, item := range b.pending {

@@ -7,17 +7,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// check refuses a table that cannot become what is wanted. Global indexes that
-// are missing are not its business.
-func (w *wantedTable) check(table *types.TableDescription) error {
+// check returns an error if the table cannot be changed into the specified one.
+// It ignores missing global indexes.
+func (w *provisioner) check(table *types.TableDescription) error {
 	if found := describeSchema(table.KeySchema, table.AttributeDefinitions); found != w.key.String() {
-		return fmt.Errorf("its keys are %s: expected %v; keys cannot be changed: use another table, or another model", found, w.key)
+		return fmt.Errorf("its keys are %s: expected %v; keys cannot be changed: use another table or another model", found, w.key)
 	}
 	for _, index := range w.indexes {
 		found, ok := findIndex(table, index.name)
 		switch {
 		case !ok && index.local:
-			return fmt.Errorf("it lacks the local index %s, which can be made together with a table only: make another table, with all models that share it", index.name)
+			return fmt.Errorf("it lacks the local index %s, which can only be created with a table: create another table with all models that share it", index.name)
 		case ok:
 			if err := index.check(found); err != nil {
 				return err
@@ -27,9 +27,9 @@ func (w *wantedTable) check(table *types.TableDescription) error {
 	return nil
 }
 
-// foundIndex is an index that a table has.
+// foundIndex is an index of an existing table.
 type foundIndex struct {
-	shape      string // in the words of indexShape.String
+	spec       string // in the form of indexSpec.String
 	projection *types.Projection
 }
 
@@ -47,17 +47,17 @@ func findIndex(table *types.TableDescription, name string) (foundIndex, bool) {
 	return foundIndex{}, false
 }
 
-// check refuses an index of the right name that is of another shape.
-func (i indexShape) check(found foundIndex) error {
-	if found.shape != i.String() {
-		return fmt.Errorf("its index %s is %s: expected %v; give one of them another name", i.name, found.shape, i)
+// check returns an error if an existing index with this name differs.
+func (i indexSpec) check(found foundIndex) error {
+	if found.spec != i.String() {
+		return fmt.Errorf("its index %s is %s: expected %v; rename one of them", i.name, found.spec, i)
 	}
 	if found.projection == nil || found.projection.ProjectionType != types.ProjectionTypeAll {
 		projection := types.ProjectionType("nothing")
 		if found.projection != nil {
 			projection = found.projection.ProjectionType
 		}
-		return fmt.Errorf("its index %s holds %s: expected ALL attributes; delete the index, or give this one another name", i.name, projection)
+		return fmt.Errorf("its index %s projects %s: expected ALL attributes; delete the index, or rename this one", i.name, projection)
 	}
 	return nil
 }

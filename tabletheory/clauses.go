@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// clauses are the parts of an update expression.
+// clauses are the clauses of an update expression.
 type clauses struct {
 	set, remove, add, delete []string
 }
@@ -47,8 +47,8 @@ func (c clauses) String() string {
 	return text.String()
 }
 
-// members encodes what is to be added to a set, or removed from it: a set as the
-// field has it, or a slice.
+// members encodes members to add to or remove from a set, given as a slice or as
+// the set that the field takes.
 func members(path *model.Path, value any) (types.AttributeValue, error) {
 	av, err := path.Encode(value)
 	if err != nil {
@@ -60,7 +60,7 @@ func members(path *model.Path, value any) (types.AttributeValue, error) {
 	case *types.AttributeValueMemberL:
 		return setOf(v.Value)
 	}
-	return nil, errors.New("members come in a slice or in a set")
+	return nil, errors.New("pass the members as a slice or a set")
 }
 
 // setOf makes a set of scalars of one type.
@@ -79,7 +79,7 @@ func setOf(elements []types.AttributeValue) (types.AttributeValue, error) {
 	}
 	switch n := len(elements); {
 	case n == 0:
-		return nil, errors.New("there are no members, and no set is empty")
+		return nil, errors.New("no members: DynamoDB has no empty sets")
 	case n == len(strs):
 		return &types.AttributeValueMemberSS{Value: strs}, nil
 	case n == len(numbers):
@@ -87,14 +87,14 @@ func setOf(elements []types.AttributeValue) (types.AttributeValue, error) {
 	case n == len(blobs):
 		return &types.AttributeValueMemberBS{Value: blobs}, nil
 	}
-	return nil, errors.New("the members of a set are all strings, all numbers or all bytes")
+	return nil, errors.New("the members of a set must be all strings, all numbers or all binary")
 }
 
-// encodeElements encodes a slice of elements of the list at a path.
+// encodeElements encodes a slice of elements for the list at a path.
 func encodeElements(path *model.Path, elements any) ([]types.AttributeValue, error) {
 	v := reflect.ValueOf(elements)
 	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
-		return nil, fmt.Errorf("elements of a list come in a slice, not %s", describe(elements))
+		return nil, fmt.Errorf("pass the elements as a slice, not %s", describe(elements))
 	}
 	list := make([]types.AttributeValue, v.Len())
 	for i := range list {

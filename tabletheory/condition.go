@@ -96,18 +96,18 @@ func (t *target) written(b *expression.Builder, c Precondition) (expression.Cond
 	if c.expression == "" {
 		return expression.Condition{}, errors.New("the expression is empty")
 	}
-	return b.Written(t.model, c.expression, c.values, t.models.EncodeValue)
+	return b.Raw(t.model, c.expression, c.values, t.models.EncodeValue)
 }
 
-// atVersion demands a version. An item that has none, or that does not exist,
-// has version 0.
+// atVersion returns the condition on the version. A missing item and an item
+// without a version have version 0.
 func (t *target) atVersion(b *expression.Builder, version int64) (expression.Condition, error) {
 	field := t.model.Version
 	if field == nil {
-		return expression.Condition{}, fmt.Errorf("%v has no version: give one of its fields the tag version", t.model.Type)
+		return expression.Condition{}, fmt.Errorf("%v has no version field: give one field the tag version", t.model.Type)
 	}
 	if version < 0 {
-		return expression.Condition{}, fmt.Errorf("there is no version %d: the first is 1, and 0 is none", version)
+		return expression.Condition{}, fmt.Errorf("version %d: must be at least 0 (none)", version)
 	}
 	path := field.Path()
 	same, err := b.Compare(path, "=", version)

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// CreateTable makes the table of a model, and returns when it can be used: with
-// the model's keys, on-demand billing, its secondary indexes, which hold all
-// attributes, and TTL on the ttl field if there is one. If other models share
-// the table, it gets their indexes too; what they all say must agree. A table of
-// that name is an error that wraps the SDK's *types.ResourceInUseException; see
-// [DB.EnsureTable].
+// CreateTable creates the table of a model and returns when it is ready. The
+// table has the model's keys, on-demand billing, the model's secondary indexes,
+// which project all attributes, and TTL on the ttl field if there is one. It
+// also gets the indexes of the other models that share it; the models must agree
+// on what they have in common. If the table exists, the error wraps the SDK's
+// *types.ResourceInUseException; see [DB.EnsureTable].
 //
-// AWS takes some seconds: bound the wait by ctx. The client must be a [TableAPI];
-// else the error is ErrUnsupported.
+// AWS takes a few seconds: bound the wait with ctx. The client must be a
+// [TableAPI]; otherwise the error is ErrUnsupported.
 func (db *DB) CreateTable(ctx context.Context, model any, others ...any) error {
-	w, err := db.wanted("CreateTable", model, others)
+	w, err := db.provisioner("CreateTable", model, others)
 	if err != nil {
 		return err
 	}
@@ -24,26 +24,27 @@ func (db *DB) CreateTable(ctx context.Context, model any, others ...any) error {
 		err = w.ensure(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("tabletheory: create the table %s: %w", w.name, err)
+		return fmt.Errorf("tabletheory: create table %s: %w", w.name, err)
 	}
 	return nil
 }
 
-// wantedTable is a table to be brought into shape.
-type wantedTable struct {
-	*tableShape
+// provisioner creates, updates and deletes the table that a spec describes.
+type provisioner struct {
+	*tableSpec
 	api TableAPI
 }
 
-// wanted prepares a method of the DB that is about the table of models.
-func (m *mapper) wanted(method string, v any, others []any) (*wantedTable, error) {
+// provisioner returns the provisioner of the table of models, for a method of
+// DB.
+func (m *mapper) provisioner(method string, v any, others []any) (*provisioner, error) {
 	api, ok := m.api.(TableAPI)
 	if !ok {
-		return nil, fmt.Errorf("tabletheory: %s: %w: %T lacks methods of TableAPI", method, ErrUnsupported, m.api)
+		return nil, fmt.Errorf("tabletheory: %s: %w: %T is not a TableAPI", method, ErrUnsupported, m.api)
 	}
-	shape, err := m.shapeOf(v, others)
+	spec, err := m.specOf(v, others)
 	if err != nil {
 		return nil, err
 	}
-	return &wantedTable{shape, api}, nil
+	return &provisioner{spec, api}, nil
 }

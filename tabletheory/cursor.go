@@ -17,32 +17,31 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// A cursor is where a page ended, as text that is safe in a URL:
+// A cursor is the end of a page, as text that is safe in a URL:
 //
 //	base64url( version 1 byte, binding 16 bytes, { length uvarint, value }… )
 //
-// The values are those of the key attributes of the last item, but for the
-// partition key of what is queried: that is a part of the binding, a hash of
-// all that a cursor belongs to. So a cursor says nothing of the partition that
-// it is of, is of no use in another one, and cannot be made to read anything
-// that the query itself does not read. It is not secret, nor signed: who makes
-// up another position in the partition begins there.
+// The values are the key attributes of the last item, except the partition key of
+// the query. The binding is a hash of the partition key and everything else that
+// the cursor belongs to. So a cursor does not reveal its partition, is refused in
+// another one, and cannot read anything that the query itself does not read. It is
+// neither secret nor signed: a client can forge another position in the partition.
 const (
 	cursorVersion = 1
 	bindingSize   = 16
 	maxCursor     = 8 << 10 // characters; DynamoDB's longest keys need less
 )
 
-// maxKeyValue is how many bytes a value in a cursor has at most: DynamoDB's
-// longest partition key. maxNumber is that for numbers: DynamoDB writes out 126
-// digits before the point, or 130 behind it.
+// maxKeyValue bounds a value in a cursor, in bytes: DynamoDB's longest partition
+// key. maxNumber bounds a number: DynamoDB writes up to 126 digits before the
+// decimal point, or 130 after it.
 const (
 	maxKeyValue = 2048
 	maxNumber   = 256
 )
 
-// cursorOf is the cursor of a position; none for the end.
-func (r *reading) cursorOf(next model.Item) (string, error) {
+// encodeCursor returns the cursor of a position, or "" at the end.
+func (r *pager) encodeCursor(next model.Item) (string, error) {
 	if len(next) == 0 {
 		return "", nil
 	}
@@ -51,37 +50,37 @@ func (r *reading) cursorOf(next model.Item) (string, error) {
 	for _, field := range r.cursorFields() {
 		value, ok := scalarText(next[field.Attribute], field.Key)
 		if !ok {
-			return "", r.failure(r.op, r.partition, fmt.Errorf("DynamoDB has answered with a position whose key %s is no %s", field.Attribute, field.Key))
+			return "", r.failure(r.op, r.partition, fmt.Errorf("DynamoDB returned a LastEvaluatedKey whose key %s is not of type %s", field.Attribute, field.Key))
 		}
 		text = appendPart(text, value)
 	}
 	return base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// startOf is the position that the query's cursor means in a partition; nil if
-// there is no cursor.
-func (q *Query) startOf(partition types.AttributeValue) (model.Item, error) {
+// decodeCursor returns the position of the query's cursor, or nil without a
+// cursor.
+func (q *Query) decodeCursor(partition types.AttributeValue) (model.Item, error) {
 	if q.cursor == "" {
 		return nil, nil
 	}
 	if len(q.cursor) > maxCursor {
-		return nil, invalid("Cursor: it has %d characters, and no cursor has more than %d", len(q.cursor), maxCursor)
+		return nil, invalid("Cursor: %d characters, but a cursor has at most %d", len(q.cursor), maxCursor)
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(q.cursor)
 	if err != nil || len(text) < 1+bindingSize {
-		return nil, invalid("Cursor: it is none that Page.NextCursor has returned")
+		return nil, invalid("Cursor: not a cursor from Page.NextCursor")
 	}
 	if text[0] != cursorVersion {
-		return nil, invalid("Cursor: it is of version %d, and this program knows version %d: begin at the first page", text[0], cursorVersion)
+		return nil, invalid("Cursor: version %d, but this program supports version %d: start at the first page", text[0], cursorVersion)
 	}
 	if !slices.Equal(text[1:1+bindingSize], q.binding(partition)) {
-		return nil, invalid("Cursor: it belongs to another query: the model, table, index, partition key and direction must be those of the page that it came with")
+		return nil, invalid("Cursor: it belongs to another query: use the model, table, index, partition key and direction of its page")
 	}
-	return q.position(partition, text[1+bindingSize:])
+	return q.decodePosition(partition, text[1+bindingSize:])
 }
 
-// position reads the values of a cursor.
-func (q *Query) position(partition types.AttributeValue, values []byte) (model.Item, error) {
+// decodePosition decodes the values of a cursor.
+func (q *Query) decodePosition(partition types.AttributeValue, values []byte) (model.Item, error) {
 	hash, _ := q.keyFields()
 	position := model.Item{hash.Attribute: partition}
 	for _, field := range q.cursorFields() {
@@ -91,18 +90,18 @@ func (q *Query) position(partition types.AttributeValue, values []byte) (model.I
 		}
 		value, ok := scalarOf(values[n:n+int(length)], field.Key)
 		if !ok {
-			return nil, invalid("Cursor: it is damaged: key %s is no %s", field.Name, field.Key)
+			return nil, invalid("Cursor: it is damaged: key %s is not of type %s", field.Name, field.Key)
 		}
 		position[field.Attribute] = value
 		values = values[n+int(length):]
 	}
 	if len(values) > 0 {
-		return nil, invalid("Cursor: it is damaged: something follows its end")
+		return nil, invalid("Cursor: it is damaged: trailing data")
 	}
 	return position, nil
 }
 
-// cursorFields are the key attributes whose values a cursor has.
+// cursorFields returns the key attributes whose values a cursor has.
 func (q *Query) cursorFields() []*model.Field {
 	hash, sort := q.keyFields()
 	var fields []*model.Field
@@ -114,14 +113,14 @@ func (q *Query) cursorFields() []*model.Field {
 	return fields
 }
 
-// binding is a hash of what a cursor belongs to.
+// binding returns the hash of what a cursor belongs to.
 func (q *Query) binding(partition types.AttributeValue) []byte {
 	index := ""
 	if q.index != nil {
 		index = q.index.Name
 	}
 	hash, _ := q.keyFields()
-	value, _ := scalarText(partition, hash.Key) // a number is as the query has it
+	value, _ := scalarText(partition, hash.Key)
 	text := []byte{cursorVersion}
 	for _, bound := range []string{
 		q.model.Type.String(), q.table, index, strconv.FormatBool(q.descending), hash.Attribute, string(hash.Key), canonical(value, hash.Key),
@@ -142,13 +141,14 @@ func canonical(value string, kind types.ScalarAttributeType) string {
 	return value
 }
 
-// appendPart appends a text with its length before it, so that no two lists of
-// texts look alike.
+// appendPart appends a text with its length before it, so that different lists
+// of texts have different encodings.
 func appendPart(b []byte, part string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }
 
-// scalarText is the value of a key attribute of a type.
+// scalarText returns the value of a key attribute. ok is false if it has another
+// type.
 func scalarText(av types.AttributeValue, kind types.ScalarAttributeType) (text string, ok bool) {
 	if found, _ := kindOf(av); found != kind {
 		return "", false
@@ -164,7 +164,8 @@ func scalarText(av types.AttributeValue, kind types.ScalarAttributeType) (text s
 	return "", false
 }
 
-// scalarOf is the key attribute of a type that a text is the value of.
+// scalarOf returns the key attribute with this value. ok is false if the type
+// has no such value.
 func scalarOf(text []byte, kind types.ScalarAttributeType) (types.AttributeValue, bool) {
 	switch kind {
 	case types.ScalarAttributeTypeS:
@@ -177,7 +178,7 @@ func scalarOf(text []byte, kind types.ScalarAttributeType) (types.AttributeValue
 	return nil, false
 }
 
-// isNumber says whether a text is a number, as far as DynamoDB will not say so.
+// isNumber reports whether a text is a finite number. DynamoDB checks its range.
 func isNumber(text string) bool {
 	if len(text) > maxNumber {
 		return false
@@ -186,14 +187,14 @@ func isNumber(text string) bool {
 	return err == nil && number.Form == apd.Finite
 }
 
-// blameCursor tells who sent a position that DynamoDB does not take, such as one
-// beyond what Where now states of the sort key.
-func (q *Query) blameCursor(err error) error {
+// cursorError names the cursor in an error if DynamoDB refuses its position,
+// such as one outside of the sort key range of Where.
+func (q *Query) cursorError(err error) error {
 	if q.cursor == "" {
 		return err
 	}
 	if answer, ok := errors.AsType[smithy.APIError](err); ok && answer.ErrorCode() == "ValidationException" {
-		return fmt.Errorf("%w: Cursor: DynamoDB does not take its position for this query: %w", ErrInvalidQuery, err)
+		return fmt.Errorf("%w: Cursor: DynamoDB refuses its position for this query: %w", ErrInvalidQuery, err)
 	}
 	return err
 }

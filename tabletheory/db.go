@@ -14,24 +14,24 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// DB maps models to the tables of one DynamoDB client. It is safe for
-// concurrent use, holds no connections of its own and need not be closed.
-// Make one per process: it keeps what it has found out about each model.
+// DB maps models to the tables of one DynamoDB client. It is safe for concurrent
+// use, holds no connections and need not be closed. Create one per process: it
+// caches the compiled models.
 type DB struct {
 	*mapper
 	ctx context.Context
 }
 
-// mapper is what a DB shares with those that WithContext makes of it.
+// mapper is the part of a DB that WithContext shares.
 type mapper struct {
 	api     API
 	models  *model.Registry
 	keys    envelope.KeyProvider // nil: encrypted fields are refused
 	now     func() time.Time
-	retries int // how often a call of ours is repeated, on top of the SDK's own retries
+	retries int // of transactions, on top of the SDK's retries
 }
 
-// Option adjusts a [DB].
+// Option configures a [DB].
 type Option func(*settings)
 
 type settings struct {
@@ -41,18 +41,18 @@ type settings struct {
 	retries    int
 }
 
-// WithKeyProvider encrypts fields with the tag "encrypted" with keys of this
-// provider; see packages envelope and kmskeys. Without it, models with such fields are
-// refused.
+// WithKeyProvider encrypts fields with the tag "encrypted", with keys of this
+// provider; see packages envelope and kmskeys. Without it, models with such
+// fields are refused.
 func WithKeyProvider(p envelope.KeyProvider) Option { return func(s *settings) { s.keys = p } }
 
-// WithClock sets the wall clock, which created_at and updated_at are read from.
-// The default is [time.Now].
+// WithClock sets the wall clock for created_at and updated_at. The default is
+// [time.Now].
 func WithClock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
-// WithRetries sets how often TransactWrite and TransactGet repeat a transaction
-// that was cancelled for reasons that pass, such as a conflict with another one,
-// on top of what the SDK repeats by itself. The default is 3; 0 is never.
+// WithRetries sets how often TransactWrite and TransactGet retry a transaction
+// that was cancelled for transient reasons, such as a conflict with another one,
+// on top of the SDK's retries. The default is 3; 0 disables retries.
 func WithRetries(n int) Option { return func(s *settings) { s.retries = n } }
 
 // New returns a DB on a client.
@@ -67,19 +67,19 @@ func New(api API, options ...Option) *DB {
 	}
 }
 
-// Config says where DynamoDB is. Its zero value is what the environment and the
-// shared configuration files of the AWS SDK say.
+// Config locates DynamoDB. The zero Config uses the environment and the shared
+// configuration files of the AWS SDK.
 type Config struct {
-	Region   string // overrides the environment's
-	Endpoint string // URL of another server, such as `isr dynamodb`; empty is AWS
+	Region   string // overrides the environment
+	Endpoint string // URL of another server, such as `isr dynamodb`; empty: AWS
 
 	Load    []func(*config.LoadOptions) error // for config.LoadDefaultConfig
 	Client  []func(*dynamodb.Options)         // for the client, after Endpoint
 	Options []Option                          // for New
 }
 
-// Open returns a DB on a client that it makes from the SDK's ordinary
-// configuration. ctx bounds the loading of it; nothing is asked of DynamoDB.
+// Open returns a DB on a client made from the SDK's configuration. ctx bounds
+// the loading of the configuration; nothing is sent to DynamoDB.
 func Open(ctx context.Context, c Config) (*DB, error) {
 	load := c.Load
 	if c.Region != "" {
@@ -87,7 +87,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	loaded, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
-		return nil, fmt.Errorf("tabletheory: load the configuration of the AWS SDK: %w", err)
+		return nil, fmt.Errorf("tabletheory: load the AWS SDK's configuration: %w", err)
 	}
 	client := dynamodb.NewFromConfig(loaded, append([]func(*dynamodb.Options){func(o *dynamodb.Options) {
 		if c.Endpoint != "" {
@@ -97,13 +97,13 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	return New(client, c.Options...), nil
 }
 
-// WithContext returns a DB whose fluent calls, those that begin with Model, are
-// bound to ctx; without it they are bound to [context.Background].
+// WithContext returns a DB whose chains, which begin with Model, use ctx.
+// Without it they use [context.Background].
 func (db *DB) WithContext(ctx context.Context) *DB {
 	return &DB{mapper: db.mapper, ctx: ctx}
 }
 
-// target is a struct of a model, and the table that it belongs to.
+// target is a struct of a model, with the table it belongs to.
 type target struct {
 	*mapper
 	model *model.Model
@@ -111,10 +111,10 @@ type target struct {
 	value reflect.Value // the struct; settable if a pointer was given
 }
 
-// target finds out what a caller's value is: a struct of a model, or a pointer
-// to one that is not nil.
+// target returns the target of a caller's value: a struct of a model or a
+// non-nil pointer to one.
 func (m *mapper) target(v any) (*target, error) {
-	t, err := m.untabled(v)
+	t, err := m.targetWithoutTable(v)
 	if err == nil && t.table == "" {
 		err = t.nameTable()
 	}
@@ -124,15 +124,15 @@ func (m *mapper) target(v any) (*target, error) {
 	return &t, nil
 }
 
-// untabled is target, but for the table, whose name is asked for only if fields
-// are encrypted, which are bound to it.
-func (m *mapper) untabled(v any) (target, error) {
+// targetWithoutTable is target without the table name, unless the model has
+// encrypted fields, which are bound to it.
+func (m *mapper) targetWithoutTable(v any) (target, error) {
 	value := reflect.ValueOf(v)
 	for value.Kind() == reflect.Pointer && !value.IsNil() {
 		value = value.Elem()
 	}
 	if value.Kind() != reflect.Struct {
-		return target{}, fmt.Errorf("tabletheory: %w: a model is a struct or a pointer to one, not %s", ErrInvalidModel, describe(v))
+		return target{}, fmt.Errorf("tabletheory: %w: a model must be a struct or a pointer to one, not %s", ErrInvalidModel, describe(v))
 	}
 	md, err := m.models.Model(value.Type())
 	if err != nil {
@@ -143,13 +143,13 @@ func (m *mapper) untabled(v any) (target, error) {
 		return t, nil
 	}
 	if m.keys == nil {
-		return t, fmt.Errorf("tabletheory: %w: field %s of %v is encrypted, and there are no keys: give WithKeyProvider to New", ErrInvalidModel, md.Encrypted[0].Name, md.Type)
+		return t, fmt.Errorf("tabletheory: %w: field %s of %v is encrypted, but there are no keys: pass WithKeyProvider to New", ErrInvalidModel, md.Encrypted[0].Name, md.Type)
 	}
 	err = t.nameTable()
 	return t, err
 }
 
-// nameTable asks the model for its table.
+// nameTable sets the table by the model's TableName.
 func (t *target) nameTable() error {
 	table, err := t.model.TableName(t.value)
 	if err != nil {
@@ -159,7 +159,7 @@ func (t *target) nameTable() error {
 	return nil
 }
 
-// describe names a value that should have been something else.
+// describe names an unsuitable value in errors.
 func describe(v any) string {
 	if v == nil {
 		return "nil"

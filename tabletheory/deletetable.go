@@ -10,25 +10,25 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// DeleteTable deletes the table of a model with all its items, those of other
-// models too, and returns when it is gone. If there is none it returns
-// [ErrTableNotFound]. A table that is being made or changed is deleted as soon
-// as that is done. Bound the wait by ctx; if it ends early, the deletion may
-// still happen. The client must be a [TableAPI]; else the error is
+// DeleteTable deletes the table of a model with all its items, including those
+// of other models, and returns when it is gone. If there is none it returns
+// [ErrTableNotFound]. A table that is being created or updated is deleted when
+// that is done. Bound the wait with ctx; if it ends early, the deletion may
+// still happen. The client must be a [TableAPI]; otherwise the error is
 // ErrUnsupported.
 func (db *DB) DeleteTable(ctx context.Context, model any) error {
-	w, err := db.wanted("DeleteTable", model, nil)
+	w, err := db.provisioner("DeleteTable", model, nil)
 	if err != nil {
 		return err
 	}
 	if err := deleteTable(ctx, w.api, w.name); err != nil {
-		return fmt.Errorf("tabletheory: delete the table %s: %w", w.name, err)
+		return fmt.Errorf("tabletheory: delete table %s: %w", w.name, err)
 	}
 	return nil
 }
 
-// deleteTable deletes the table that it finds first, known by its ID: if that is
-// gone, another process may already have made another one of the name.
+// deleteTable deletes the table that exists now, identified by its ID: once it
+// is gone, another process may create a new table with the same name.
 func deleteTable(ctx context.Context, api TableAPI, name string) error {
 	first, err := describeTable(ctx, api, name)
 	if err != nil {
@@ -48,20 +48,20 @@ func deleteTable(ctx context.Context, api TableAPI, name string) error {
 		if err != nil {
 			return err
 		}
-		if !pausedAfter(ctx, attempt) {
-			return fmt.Errorf("its state is %s: %w", table.TableStatus, ctx.Err())
+		if !waitAfter(ctx, attempt) {
+			return fmt.Errorf("the table is %s: %w", table.TableStatus, ctx.Err())
 		}
 	}
 }
 
-// requestDeletion reports whether the table is being deleted, or gone; else it
-// is being made or changed, and the request is to be repeated.
+// requestDeletion reports whether the table is being deleted or gone. Otherwise
+// it is being created or updated, and the request must be retried.
 func requestDeletion(ctx context.Context, api TableAPI, name string) (accepted bool, err error) {
 	_, err = api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &name})
 	if _, busy := errors.AsType[*types.ResourceInUseException](err); busy {
 		return false, nil
 	}
-	if isMissing(err) { // the reply to an earlier attempt of the SDK's may have been lost
+	if isMissing(err) { // the reply to an earlier attempt of the SDK may have been lost
 		return true, nil
 	}
 	return err == nil, err

@@ -9,17 +9,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// DescribeTable returns what DynamoDB says of the table of a model, or
-// [ErrTableNotFound]. The client must be a [TableAPI]; else the error is
+// DescribeTable returns DynamoDB's description of the table of a model, or
+// [ErrTableNotFound]. The client must be a [TableAPI]; otherwise the error is
 // ErrUnsupported.
 func (db *DB) DescribeTable(ctx context.Context, model any) (*types.TableDescription, error) {
-	w, err := db.wanted("DescribeTable", model, nil)
+	w, err := db.provisioner("DescribeTable", model, nil)
 	if err != nil {
 		return nil, err
 	}
 	table, err := describeTable(ctx, w.api, w.name)
 	if err != nil {
-		return nil, fmt.Errorf("tabletheory: describe the table %s: %w", w.name, err)
+		return nil, fmt.Errorf("tabletheory: describe table %s: %w", w.name, err)
 	}
 	return table, nil
 }
@@ -35,7 +35,7 @@ func describeTable(ctx context.Context, api TableAPI, name string) (*types.Table
 	return out.Table, nil
 }
 
-// isMissing reports whether DynamoDB says that there is no such table.
+// isMissing reports whether err means that the table does not exist.
 func isMissing(err error) bool {
 	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
 	return missing

@@ -10,38 +10,38 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// EnsureTable sees to it that there is a table as [DB.CreateTable] makes it, and
-// returns when it can be used. To a table that exists it adds the global indexes
-// that are missing, one after the other, as DynamoDB demands, and switches on
-// TTL. What cannot be changed is an error that names it: keys, local indexes, and
-// the keys and attributes of an index. What the table has besides, its indexes
-// for other models, its billing, stays.
+// EnsureTable creates the table like [DB.CreateTable], or updates an existing
+// one, and returns when it is ready. It adds missing global indexes, one at a
+// time as DynamoDB requires, and enables TTL. Differences that cannot be changed
+// are errors: keys, local indexes, and the keys and projections of an index.
+// Other properties of the table, such as the indexes of other models and the
+// billing mode, are unchanged.
 //
 // Filling a new index takes minutes to hours, depending on the table: bound the
-// wait by ctx. If it ends early, the filling goes on, and the next EnsureTable
-// takes up from there. Several processes may call it at the same time.
+// wait with ctx. If it ends early, DynamoDB continues, and the next EnsureTable
+// resumes. Concurrent calls by several processes are safe.
 //
-// The client must be a [TableAPI]; else the error is ErrUnsupported.
+// The client must be a [TableAPI]; otherwise the error is ErrUnsupported.
 func (db *DB) EnsureTable(ctx context.Context, model any, others ...any) error {
-	w, err := db.wanted("EnsureTable", model, others)
+	w, err := db.provisioner("EnsureTable", model, others)
 	if err != nil {
 		return err
 	}
 	if err := w.ensure(ctx); err != nil {
-		return fmt.Errorf("tabletheory: ensure the table %s: %w", w.name, err)
+		return fmt.Errorf("tabletheory: ensure table %s: %w", w.name, err)
 	}
 	return nil
 }
 
-// maxRefusals is how often in a row DynamoDB may refuse what a look at the table
-// suggested. It is what happens when another process does the same, or when the
-// look was at an older state; if it goes on, the error is meant.
+// maxRefusals is how many requests in a row DynamoDB may refuse. A refusal is
+// normal if another process made the same change or the description of the table
+// was outdated; a persistent one is an error.
 const maxRefusals = 4
 
-// ensure looks at the table, does the one next thing that it lacks, and looks
-// again, until it lacks nothing. Wherever it is interrupted, and whatever others
-// do in between, the next look tells what is left to do.
-func (w *wantedTable) ensure(ctx context.Context) error {
+// ensure describes the table, makes the next missing change, and repeats until
+// nothing is missing. It can be interrupted at any point and tolerates
+// concurrent changes, because every step starts from the table's state.
+func (w *provisioner) ensure(ctx context.Context) error {
 	refusals := 0
 	for attempt := 1; ; attempt++ {
 		state, err := w.advance(ctx)
@@ -50,22 +50,22 @@ func (w *wantedTable) ensure(ctx context.Context) error {
 		}
 		if err != nil {
 			refusals++
-			if refusals > maxRefusals || !isOvertaken(err) {
+			if refusals > maxRefusals || !isLostRace(err) {
 				return err
 			}
 		} else {
 			refusals = 0
 		}
-		if !pausedAfter(ctx, attempt) {
+		if !waitAfter(ctx, attempt) {
 			return fmt.Errorf("%s: %w", state, ctx.Err())
 		}
 	}
 }
 
-// isOvertaken reports whether a request may have been refused because another
-// process was faster: the table or index is being made, or (a ValidationException)
-// is there, or TTL is on already.
-func isOvertaken(err error) bool {
+// isLostRace reports whether a request may have been refused because another
+// process was faster: the table or index is being created, or exists already (a
+// ValidationException), or TTL is enabled already.
+func isLostRace(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
 		return false
@@ -77,13 +77,13 @@ func isOvertaken(err error) bool {
 	return false
 }
 
-// advance does the next thing, and tells what is still to be waited for; nothing
-// if the table is as it should be.
-func (w *wantedTable) advance(ctx context.Context) (state string, err error) {
+// advance makes the next change. state describes what it waits for; it is empty
+// if the table is complete.
+func (w *provisioner) advance(ctx context.Context) (state string, err error) {
 	table, err := describeTable(ctx, w.api, w.name)
 	if errors.Is(err, ErrTableNotFound) {
 		_, err := w.api.CreateTable(ctx, w.request())
-		return "it is being made", err
+		return "the table is being created", err
 	}
 	if err != nil {
 		return "", err
@@ -91,36 +91,36 @@ func (w *wantedTable) advance(ctx context.Context) (state string, err error) {
 	switch table.TableStatus {
 	case types.TableStatusActive, types.TableStatusUpdating:
 	case types.TableStatusCreating, types.TableStatusDeleting:
-		return fmt.Sprintf("its state is %s", table.TableStatus), nil
+		return fmt.Sprintf("the table is %s", table.TableStatus), nil
 	default:
-		return "", fmt.Errorf("its state is %s: expected ACTIVE; see to it in the AWS console", table.TableStatus)
+		return "", fmt.Errorf("the table is %s: expected ACTIVE; fix it in the AWS console", table.TableStatus)
 	}
 	if err := w.check(table); err != nil {
 		return "", err
 	}
-	// TTL comes first: if it cannot be had, nobody waits for an index before he
-	// is told.
+	// TTL comes first, so that its errors are not delayed by the filling of an index.
 	if state, err := w.advanceTTL(ctx, table); state != "" || err != nil {
 		return state, err
 	}
 	return w.advanceIndexes(ctx, table)
 }
 
-// advanceIndexes adds one global index, if one is missing and none is at work.
-func (w *wantedTable) advanceIndexes(ctx context.Context, table *types.TableDescription) (state string, err error) {
+// advanceIndexes adds a missing global index, unless another one is being
+// created or deleted.
+func (w *provisioner) advanceIndexes(ctx context.Context, table *types.TableDescription) (state string, err error) {
 	for _, found := range table.GlobalSecondaryIndexes {
-		// DynamoDB makes and deletes one at a time, those of other models too; but
-		// nobody waits for these who has all of his own.
-		_, wanted := w.index(*found.IndexName)
-		if found.IndexStatus != types.IndexStatusActive && (wanted || w.missing(table) != nil) {
-			return fmt.Sprintf("its index %s is %s", *found.IndexName, found.IndexStatus), nil
+		// DynamoDB creates and deletes one index at a time. Another model's index
+		// matters only while one of ours is missing.
+		_, ours := w.index(*found.IndexName)
+		if found.IndexStatus != types.IndexStatusActive && (ours || w.missing(table) != nil) {
+			return fmt.Sprintf("index %s is %s", *found.IndexName, found.IndexStatus), nil
 		}
 	}
 	index := w.missing(table)
 	if index == nil {
 		return "", nil
 	}
-	state = fmt.Sprintf("its index %s is to be made", index.name)
+	state = fmt.Sprintf("index %s must be created", index.name)
 	if table.TableStatus != types.TableStatusActive {
 		return state, nil
 	}
@@ -132,14 +132,13 @@ func (w *wantedTable) advanceIndexes(ctx context.Context, table *types.TableDesc
 		}}},
 	})
 	if err != nil {
-		return state, fmt.Errorf("add the index %s: %w", index.name, err)
+		return state, fmt.Errorf("add index %s: %w", index.name, err)
 	}
 	return state, nil
 }
 
-// missing returns the first global index that the table does not have; nil if it
-// has all.
-func (w *wantedTable) missing(table *types.TableDescription) *indexShape {
+// missing returns the first global index that the table lacks, or nil.
+func (w *provisioner) missing(table *types.TableDescription) *indexSpec {
 	for _, index := range w.indexes {
 		if _, ok := findIndex(table, index.name); !ok && !index.local {
 			return &index

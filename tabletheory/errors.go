@@ -17,51 +17,50 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// What callers branch on, by [errors.Is]. Errors that DynamoDB answered with are
-// wrapped as well, so that [errors.AsType] finds the SDK's own types.
+// Sentinel errors for [errors.Is]. DynamoDB's errors are wrapped too, so that
+// [errors.AsType] finds the SDK's types.
 var (
-	// ErrItemNotFound: there is no such item.
-	ErrItemNotFound = errors.New("there is no such item")
-	// ErrConditionFailed: the stored item is not as a condition demands, and
-	// nothing was changed. A *[ConditionError] tells what is stored.
-	ErrConditionFailed = errors.New("the stored item is not as the condition demands")
-	// ErrVersionConflict: the stored item has another version than the model: it
-	// was changed since it was read. Such an error is an ErrConditionFailed too.
-	ErrVersionConflict = errors.New("the stored item has another version: it was changed since it was read")
-	// ErrUnknownOutcome: the write was refused, but an earlier attempt that the SDK
-	// made at it was not answered, and may have been carried out. A
-	// *[ConditionError] tells what is stored, if the refusal was a condition.
-	// [OutcomeOf] is Unknown for other errors too.
-	ErrUnknownOutcome = errors.New("an earlier attempt at the write was not answered, and may have been carried out")
-	// ErrTransactionConflict: another transaction was at work on an item.
-	ErrTransactionConflict = errors.New("another transaction is at work on the item")
-	// ErrThrottled: the table or the account is at the limit of its capacity.
-	ErrThrottled = errors.New("DynamoDB has throttled the request")
-	// ErrTableNotFound: there is no such table, or it cannot be used yet.
-	ErrTableNotFound = errors.New("there is no such table")
-	// ErrInvalidModel: a struct cannot be what its tags say, a TableName is
-	// empty, or a value is no model at all.
+	// ErrItemNotFound: the item does not exist.
+	ErrItemNotFound = errors.New("item not found")
+	// ErrConditionFailed: a condition on the stored item did not hold, and nothing
+	// was changed. A *[ConditionError] has the stored item.
+	ErrConditionFailed = errors.New("condition failed")
+	// ErrVersionConflict: the stored item has another version than the model,
+	// because it was changed since it was read. It is an ErrConditionFailed too.
+	ErrVersionConflict = errors.New("version conflict (the item was changed since it was read)")
+	// ErrUnknownOutcome: the write was refused, but the reply to an earlier attempt
+	// of the SDK was lost, and that attempt may have been applied. If the refusal
+	// was a failed condition, a *[ConditionError] has the stored item. [OutcomeOf]
+	// returns Unknown for other errors too.
+	ErrUnknownOutcome = errors.New("unknown outcome: the reply to an earlier attempt was lost")
+	// ErrTransactionConflict: another transaction was writing the item.
+	ErrTransactionConflict = errors.New("conflict with another transaction on the item")
+	// ErrThrottled: the table or the account has reached the limit of its capacity.
+	ErrThrottled = errors.New("DynamoDB throttled the request")
+	// ErrTableNotFound: the table does not exist, or is not ready yet.
+	ErrTableNotFound = errors.New("table not found")
+	// ErrInvalidModel: the tags of a struct are invalid, its TableName is empty, or
+	// a value is not a model.
 	ErrInvalidModel = errors.New("invalid model")
-	// ErrInvalidQuery: the calls that make up a query, an update or a
-	// transaction do not go together. Nothing was sent.
+	// ErrInvalidQuery: the calls that built a query, an update or a transaction
+	// contradict each other. Nothing was sent.
 	ErrInvalidQuery = errors.New("invalid query")
-	// ErrUnsupported: the client that New was given lacks the operation.
-	ErrUnsupported = errors.New("the client does not have the operation")
+	// ErrUnsupported: the client lacks the operation.
+	ErrUnsupported = errors.New("unsupported by the client")
 )
 
-// ConditionError is that a write of one item found another item than its
-// conditions demand. It is an [ErrConditionFailed] and, if the version is what
-// differs, an [ErrVersionConflict].
+// ConditionError is a write of one item that failed because its conditions did
+// not hold. It is an [ErrConditionFailed] and, if the version differs, an
+// [ErrVersionConflict].
 //
-// The SDK repeats a request that was not answered, so a write whose reply was lost
-// can fail on what it has itself stored. If Item is what the write leaves, the write is a
-// success and there is no error. Otherwise the error is an [ErrUnknownOutcome],
-// and neither of the two above: the write may have been carried out, and
-// overwritten since.
+// The SDK retries a request whose reply was lost, so a write can fail on its own
+// effect. If Item is the result of the write, the write is a success and there
+// is no error. Otherwise the error is an [ErrUnknownOutcome] and neither of the
+// two above: the write may have been applied and overwritten since.
 type ConditionError struct {
 	Table string
 	Key   map[string]types.AttributeValue
-	// Item is the stored item, as it is stored; nil if there is none.
+	// Item is the stored item, still encrypted; nil if there is none.
 	Item map[string]types.AttributeValue
 
 	stored
@@ -70,15 +69,15 @@ type ConditionError struct {
 	cause    error
 }
 
-// Error says what is wrong, and what is stored instead.
+// Error returns the failed condition and what is stored.
 func (e *ConditionError) Error() string {
 	if e.unknown {
-		return ErrUnknownOutcome.Error() + "; " + demand(false) + e.found(e.Item)
+		return ErrUnknownOutcome.Error() + "; " + failedText(false) + e.found(e.Item)
 	}
-	return demand(e.conflict) + e.found(e.Item)
+	return failedText(e.conflict) + e.found(e.Item)
 }
 
-// Unwrap returns what callers branch on, and the SDK's own error.
+// Unwrap returns the sentinel errors and the SDK's error.
 func (e *ConditionError) Unwrap() []error {
 	switch {
 	case e.unknown:
@@ -89,14 +88,13 @@ func (e *ConditionError) Unwrap() []error {
 	return []error{ErrConditionFailed, e.cause}
 }
 
-// Decode reads the stored item into dest, a pointer to a struct of the model. If
-// there is no item it returns [ErrItemNotFound] and leaves dest alone.
+// Decode decodes the stored item into dest, a pointer to a struct of the model.
+// If there is no item it returns [ErrItemNotFound] and leaves dest unchanged.
 func (e *ConditionError) Decode(dest any) error { return e.decode(e.Item, dest) }
 
-// TransactionError is that a transaction was cancelled, and nothing of it
-// happened. It is an [ErrConditionFailed], [ErrVersionConflict],
-// [ErrTransactionConflict] or [ErrThrottled] if one of its actions has that
-// reason.
+// TransactionError is a cancelled transaction: nothing of it happened. It is an
+// [ErrConditionFailed], [ErrVersionConflict], [ErrTransactionConflict] or
+// [ErrThrottled] if one of its actions has that reason.
 type TransactionError struct {
 	// Reasons has one entry for each action, in order.
 	Reasons []Reason
@@ -104,22 +102,22 @@ type TransactionError struct {
 	cause error
 }
 
-// Reason is why one action of a transaction was, or would have been, refused.
+// Reason is why an action of a transaction was refused, or that it was not.
 type Reason struct {
 	Label any    // of the action, by [TransactionBuilder.Label]; nil if it has none
 	Kind  string // put, create, update, delete, condition check or get
 	Table string
 	Key   map[string]types.AttributeValue
-	// Code is DynamoDB's: None if nothing was wrong with this action,
+	// Code is DynamoDB's: None for an action that was not refused,
 	// ConditionalCheckFailed, TransactionConflict, ProvisionedThroughputExceeded,
 	// ThrottlingError, ItemCollectionSizeLimitExceeded, ValidationError or one
-	// that AWS has added. Message is its text.
+	// that AWS has added. Message is DynamoDB's text.
 	Code, Message string
 	// Item is the stored item if a condition failed; nil if there is none.
 	Item map[string]types.AttributeValue
 
 	stored
-	name     string // of the model and the key, for people
+	name     string // of the model and the key, for Error
 	conflict bool
 }
 
@@ -133,21 +131,21 @@ func (e *TransactionError) Reason(label any) (r Reason, ok bool) {
 	return e.Reasons[i], true
 }
 
-// Failed reports whether this action had a part in the cancellation.
+// Failed reports whether this action was a reason of the cancellation.
 func (r Reason) Failed() bool { return r.Code != codeNone }
 
 // ConditionFailed reports whether a condition of this action did not hold.
 func (r Reason) ConditionFailed() bool { return r.Code == codeConditionFailed }
 
-// Decode reads the item of a failed condition into dest, a pointer to a struct
-// of the action's model. If there is no item it returns [ErrItemNotFound] and
-// leaves dest alone.
+// Decode decodes the stored item of a failed condition into dest, a pointer to a
+// struct of the action's model. If there is no item it returns [ErrItemNotFound]
+// and leaves dest unchanged.
 func (r Reason) Decode(dest any) error { return r.decode(r.Item, dest) }
 
-// Error lists the actions that were refused.
+// Error lists the refused actions.
 func (e *TransactionError) Error() string {
 	var text strings.Builder
-	text.WriteString("the transaction was cancelled, and nothing of it happened")
+	text.WriteString("transaction cancelled")
 	for i, r := range e.Reasons {
 		if r.Failed() {
 			fmt.Fprintf(&text, "; %s, %s %s: %s", nameAction(i, r.Label), r.Kind, r.name, r.text())
@@ -159,14 +157,14 @@ func (e *TransactionError) Error() string {
 func (r Reason) text() string {
 	switch {
 	case r.Code == codeConditionFailed:
-		return demand(r.conflict) + r.found(r.Item)
+		return failedText(r.conflict) + r.found(r.Item)
 	case r.Message == "":
 		return r.Code
 	}
 	return r.Code + ": " + r.Message
 }
 
-// nameAction names an action of a transaction for people.
+// nameAction names an action of a transaction in errors.
 func nameAction(index int, label any) string {
 	if label == nil {
 		return fmt.Sprintf("action %d", index)
@@ -174,7 +172,7 @@ func nameAction(index int, label any) string {
 	return fmt.Sprintf("action %d (%v)", index, label)
 }
 
-// Unwrap returns what callers branch on, each once, and the SDK's own error.
+// Unwrap returns the sentinel errors, each once, and the SDK's error.
 func (e *TransactionError) Unwrap() []error {
 	var conditions, conflicts, versions, throttled bool
 	for _, r := range e.Reasons {
@@ -200,49 +198,49 @@ func (e *TransactionError) Unwrap() []error {
 	return all
 }
 
-// demand is what was found to be wrong with a stored item.
-func demand(conflict bool) string {
+// failedText returns the text of a failed condition.
+func failedText(conflict bool) string {
 	if conflict {
 		return ErrVersionConflict.Error()
 	}
 	return ErrConditionFailed.Error()
 }
 
-// stored knows how an item is read that came with an error.
+// stored decodes the stored item that came with an error.
 type stored struct {
 	target *target
 }
 
-// found tells people what is stored.
+// found describes the stored item for an error.
 func (s stored) found(item model.Item) string {
 	if len(item) == 0 {
-		return ": there is none"
+		return ": the item does not exist"
 	}
 	if s.target.model.Version == nil {
 		return ""
 	}
 	version, ok := versionOf(s.target.model, item)
 	if !ok {
-		return fmt.Sprintf(": what it has as %s is no version", s.target.model.Version.Attribute)
+		return fmt.Sprintf(": its %s is not a version", s.target.model.Version.Attribute)
 	}
-	return fmt.Sprintf(": it has version %d", version)
+	return fmt.Sprintf(": stored version %d", version)
 }
 
 func (s stored) decode(item model.Item, dest any) error {
-	into, err := s.target.structOf("Decode", dest)
+	into, err := s.target.destStruct("Decode", dest)
 	if err != nil {
 		return err
 	}
 	if len(item) == 0 {
-		return fmt.Errorf("tabletheory: decode the item that an error came with: %w", ErrItemNotFound)
+		return fmt.Errorf("tabletheory: decode the stored item: %w", ErrItemNotFound)
 	}
-	// A copy, as what is encrypted is decrypted in place; and in the background,
-	// as the context of the write may have ended.
+	// A copy, because decryption is in place. The background context, because the
+	// context of the write may be done.
 	return s.target.decode(context.Background(), maps.Clone(item), into)
 }
 
-// versionOf is the version of a stored item, 0 if it has none. It is not ok if
-// another writer has stored something there that is no version.
+// versionOf returns the version of a stored item, 0 if it has none. ok is false
+// if the attribute is not a version.
 func versionOf(m *model.Model, item model.Item) (version int64, ok bool) {
 	av, stored := item[m.Version.Attribute]
 	if !stored {
@@ -256,23 +254,24 @@ func versionOf(m *model.Model, item model.Item) (version int64, ok bool) {
 	return version, err == nil
 }
 
-// failure is the error of an operation on one item: nil if err is. op is what
-// was tried, in the infinitive, and key, which may be nil, on which item.
+// failure returns the error of an operation on one item, or nil if err is nil.
+// op is an infinitive; key may be nil.
 func (t *target) failure(op string, key model.Item, err error) error {
 	return t.failureAt(op, key, nil, err)
 }
 
-// failureAt is failure for a write that demands a version of the item; nil: none.
+// failureAt is failure for a write that requires a version of the item; nil:
+// none.
 func (t *target) failureAt(op string, key model.Item, demanded *int64, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("tabletheory: %s %s in table %s: %w", op, t.describe(key), t.table, t.classified(key, demanded, err))
+	return fmt.Errorf("tabletheory: %s %s in table %s: %w", op, t.describe(key), t.table, t.classify(key, demanded, err))
 }
 
-// classified wraps what DynamoDB has answered in what callers branch on.
-// demanded is the version that the write demanded of the item; nil: none.
-func (t *target) classified(key model.Item, demanded *int64, err error) error {
+// classify wraps an error of DynamoDB in the sentinel errors. wantVersion is the
+// version that the write required; nil: none.
+func (t *target) classify(key model.Item, demanded *int64, err error) error {
 	if item, failed := failedCondition(err); failed {
 		return &ConditionError{
 			Table: t.table, Key: key, Item: item, stored: stored{t},
@@ -285,8 +284,9 @@ func (t *target) classified(key model.Item, demanded *int64, err error) error {
 	return err
 }
 
-// failedCondition returns the stored item if err is the failed condition of a
-// write of one item, sent alone or as a transaction of its own.
+// failedCondition reports whether err is the failed condition of a write of one
+// item, sent alone or as a transaction of one action, and returns the stored
+// item.
 func failedCondition(err error) (stored model.Item, failed bool) {
 	if alone, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return alone.Item, true
@@ -299,7 +299,7 @@ func failedCondition(err error) (stored model.Item, failed bool) {
 	return reason.Item, aws.ToString(reason.Code) == codeConditionFailed
 }
 
-// conflicts reports whether a stored item has another version than was demanded.
+// conflicts reports whether a stored item has another version than required.
 func (t *target) conflicts(item model.Item, demanded *int64) bool {
 	if demanded == nil {
 		return false
@@ -308,8 +308,7 @@ func (t *target) conflicts(item model.Item, demanded *int64) bool {
 	return !ok || version != *demanded
 }
 
-// sentinelOf is what callers branch on for an answer of DynamoDB; nil if that is
-// nothing but the SDK's type.
+// sentinelOf returns the sentinel error for an error of DynamoDB, or nil.
 func sentinelOf(err error) error {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
@@ -326,16 +325,16 @@ func sentinelOf(err error) error {
 	return nil
 }
 
-// action is one action of a transaction, as errors tell of it.
+// action is an action of a transaction, for errors.
 type action struct {
 	*target
-	label    any    // see Reason.Label
-	kind     string // see Reason.Kind
-	key      model.Item
-	demanded *int64 // the version that it demands; nil: none
+	label       any    // see Reason.Label
+	kind        string // see Reason.Kind
+	key         model.Item
+	wantVersion *int64 // the version that it demands; nil: none
 }
 
-// transactionFailure is the error of a transaction: nil if err is.
+// transactionFailure returns the error of a transaction, or nil if err is nil.
 func transactionFailure(op string, actions []action, err error) error {
 	if err == nil {
 		return nil
@@ -343,20 +342,20 @@ func transactionFailure(op string, actions []action, err error) error {
 	if sentinel := sentinelOf(err); sentinel != nil {
 		err = fmt.Errorf("%w: %w", sentinel, err)
 	}
-	return fmt.Errorf("tabletheory: %s of %d actions: %w", op, len(actions), canceled(actions, err))
+	return fmt.Errorf("tabletheory: %s of %d actions: %w", op, len(actions), cancellationError(actions, err))
 }
 
-// canceled returns a *[TransactionError] if err is the cancellation of a
-// transaction of these actions, and err otherwise.
-func canceled(actions []action, err error) error {
+// cancellationError returns a *[TransactionError] if err is the cancellation of
+// a transaction of these actions, and err otherwise.
+func cancellationError(actions []action, err error) error {
 	if answer, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		return &TransactionError{Reasons: reasonsOf(actions, answer.CancellationReasons), cause: err}
 	}
 	return err
 }
 
-// reasonsOf joins actions with the reasons that DynamoDB has given for them,
-// which may be fewer or have no codes.
+// reasonsOf returns the reason of each action. DynamoDB's reasons may be fewer,
+// or lack codes.
 func reasonsOf(actions []action, given []types.CancellationReason) []Reason {
 	reasons := make([]Reason, len(actions))
 	for i, a := range actions {
@@ -366,29 +365,28 @@ func reasonsOf(actions []action, given []types.CancellationReason) []Reason {
 		}
 		if i < len(given) && given[i].Code != nil {
 			r.Code, r.Message, r.Item = *given[i].Code, aws.ToString(given[i].Message), given[i].Item
-			r.conflict = r.Code == codeConditionFailed && a.conflicts(r.Item, a.demanded)
+			r.conflict = r.Code == codeConditionFailed && a.conflicts(r.Item, a.wantVersion)
 		}
 		reasons[i] = r
 	}
 	return reasons
 }
 
-// describe names an item for people: its model, and its key as far as it is
-// known.
+// describe names an item in errors: its model and the known attributes of its
+// key.
 func (t *target) describe(key model.Item) string {
 	text := t.model.Type.Name()
 	for _, field := range []*model.Field{t.model.Hash, t.model.Range} {
 		if field == nil || key[field.Attribute] == nil {
 			continue
 		}
-		text += " " + field.Attribute + "=" + readable(key[field.Attribute])
+		text += " " + field.Attribute + "=" + formatKey(key[field.Attribute])
 	}
 	return strings.TrimSpace(text)
 }
 
-// readable shows the value of a key attribute: quoted where it would be mistaken
-// for something else.
-func readable(av types.AttributeValue) string {
+// formatKey formats a key attribute, quoted if it would be ambiguous otherwise.
+func formatKey(av types.AttributeValue) string {
 	switch v := av.(type) {
 	case *types.AttributeValueMemberS:
 		if v.Value == "" || strings.ContainsFunc(v.Value, func(r rune) bool { return r == '"' || r == ' ' || !unicode.IsPrint(r) }) {

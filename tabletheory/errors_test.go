@@ -84,7 +84,7 @@ func TestVersionsOfOtherWriters(t *testing.T) {
 			item["status"], item["version"] = str("open"), version
 			putRaw(t, api, table, item)
 			order := &Order{Customer: "ada", Number: int64(i), Status: "paid"}
-			wants(t, db.Model(order).Update("Status"), tabletheory.ErrVersionConflict, "no version")
+			wants(t, db.Model(order).Update("Status"), tabletheory.ErrVersionConflict, "not a version")
 			order.Version = 3
 			err := db.Model(order).Update("Status")
 			wants(t, err, tabletheory.ErrVersionConflict)

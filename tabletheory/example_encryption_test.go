@@ -44,7 +44,7 @@ func ExampleWithKeyProvider() {
 	if err := db.Model(&Customer{ID: "c-1", Name: "Ada", IBAN: "DE02120300000000202051"}).Create(); err != nil {
 		log.Fatal(err)
 	}
-	if err := keys.Rotate(); err != nil { // what there is stays readable
+	if err := keys.Rotate(); err != nil { // what there is stays formatKey
 		log.Fatal(err)
 	}
 	var customer Customer

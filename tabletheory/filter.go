@@ -34,7 +34,7 @@ func (q *Query) OrFilterGroup(group func(*Query)) *Query {
 	return q
 }
 
-// join is how a filter comes to those before it.
+// join joins a filter to those before it.
 type join func(before, filter expression.Condition) expression.Condition
 
 func (q *Query) addFilter(call string, join join, field, operator string, value any) {
@@ -44,12 +44,12 @@ func (q *Query) addFilter(call string, join join, field, operator string, value 
 		return
 	}
 	if err := canCompare(path, operator); err != nil {
-		q.mistake("%s: %w", call, err)
+		q.setErrorf("%s: %w", call, err)
 		return
 	}
 	condition, err := q.expressions.Compare(path, operator, value)
 	if err != nil {
-		q.mistake("%s of %s: %w", call, field, err)
+		q.setErrorf("%s of %s: %w", call, field, err)
 		return
 	}
 	q.filter = join(q.filter, condition)
@@ -62,11 +62,11 @@ func (q *Query) addGroup(call string, join join, group func(*Query)) {
 		return
 	}
 	if group == nil {
-		q.mistake("%s takes a function, not nil", call)
+		q.setErrorf("%s takes a function, not nil", call)
 		return
 	}
 	inner := newQuery(q.ctx, q.target)
-	inner.within = true
+	inner.partial = true
 	inner.expressions = q.expressions
 	group(inner)
 	other := inner.called &^ callFilter
@@ -74,16 +74,16 @@ func (q *Query) addGroup(call string, join join, group func(*Query)) {
 	case inner.err != nil:
 		q.err = inner.err
 	case other != 0:
-		q.mistake("%s: %v in a group, which takes only filters: call it on the query itself", call, other)
+		q.setErrorf("%s: %v in a group, which takes only filters: call it on the query itself", call, other)
 	case inner.filter.IsEmpty():
-		q.mistake("%s: the group states no filter", call)
+		q.setErrorf("%s: the group has no filter", call)
 	}
 	q.filter = join(q.filter, inner.filter)
 	q.filtered = append(q.filtered, inner.filtered...)
 }
 
-// canCompare refuses what DynamoDB cannot compare, as it does not see it: what
-// is in an encrypted field. Whether there is one it does see.
+// canCompare returns an error for a comparison with an encrypted field, which
+// DynamoDB cannot read. It can only check whether the attribute exists.
 func canCompare(path *model.Path, operator string) error {
 	if !path.Field.Encrypted {
 		return nil
@@ -92,5 +92,5 @@ func canCompare(path *model.Path, operator string) error {
 	if len(path.Steps) == 1 && (op == "EXISTS" || op == "NOT_EXISTS") {
 		return nil
 	}
-	return fmt.Errorf("field %s is encrypted, and DynamoDB cannot compare what it cannot read: it can only tell by EXISTS and NOT_EXISTS whether there is something", path.Field.Name)
+	return fmt.Errorf("field %s is encrypted and DynamoDB cannot compare it: only EXISTS and NOT_EXISTS work", path.Field.Name)
 }

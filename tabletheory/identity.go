@@ -7,8 +7,9 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// identity is the item that a key means, for comparing and as a map's key. Keys
-// that DynamoDB takes for one have one identity: 1 and 1.0 are one number.
+// identity returns a text that identifies an item, to be compared and used as a
+// map key. Keys that are equal to DynamoDB have the same identity: 1 and 1.0 are
+// one number.
 func (t *target) identity(key model.Item) string {
 	text := make([]byte, 0, 128) // on the stack
 	text = appendPart(text, t.table)
@@ -19,7 +20,7 @@ func (t *target) identity(key model.Item) string {
 	return string(text)
 }
 
-// scalar is the value of a key attribute, with its type.
+// scalar returns the value of a key attribute with its type.
 func scalar(av types.AttributeValue) string { return string(appendScalar(nil, av)) }
 
 func appendScalar(b []byte, av types.AttributeValue) []byte {
@@ -31,11 +32,11 @@ func appendScalar(b []byte, av types.AttributeValue) []byte {
 	case *types.AttributeValueMemberB:
 		return appendPart(append(b, 'B'), string(v.Value))
 	}
-	return append(b, '-') // no key attribute, which DynamoDB will refuse
+	return append(b, '-') // not a key attribute: DynamoDB refuses it
 }
 
-// canonicalNumber is the same text for equal numbers. What is no number that
-// DynamoDB has is left for it to refuse.
+// canonicalNumber returns the same text for equal numbers. A text that is not a
+// number is unchanged; DynamoDB refuses it.
 func canonicalNumber(digits string) string {
 	text, err := decimal.Canonical(digits)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// MarshalItem returns the item that a model is stored as, for requests that the
-// caller makes himself. Its version and times are those that the model has: it
-// is writes that set them. Encrypted fields are encrypted, for the table that
-// TableName says; a model without such fields need not have one.
+// MarshalItem returns the item that stores a model, for requests outside of this
+// package. It does not change the version and times of the model. Encrypted
+// fields are encrypted for the table that TableName returns; a model without
+// such fields needs no TableName.
 func (db *DB) MarshalItem(ctx context.Context, v any) (map[string]types.AttributeValue, error) {
-	t, err := db.untabled(v)
+	t, err := db.targetWithoutTable(v)
 	if err != nil {
 		return nil, err
 	}
@@ -27,17 +27,17 @@ func (db *DB) MarshalItem(ctx context.Context, v any) (map[string]types.Attribut
 	return item, nil
 }
 
-// UnmarshalItem reads an item that the caller has from elsewhere, such as his own
-// request or an export of a table, into dest, a pointer to a struct of a model,
-// as every read does; after an error dest is as it was. Encrypted fields are
-// decrypted, as of the table that TableName says. The item is not changed.
+// UnmarshalItem decodes an item from elsewhere, such as an export of a table,
+// into dest, a pointer to a struct of a model. On an error dest is unchanged.
+// Encrypted fields are decrypted for the table that TableName returns. The item
+// is unchanged.
 func (db *DB) UnmarshalItem(ctx context.Context, item map[string]types.AttributeValue, dest any) error {
-	t, err := db.untabled(dest)
+	t, err := db.targetWithoutTable(dest)
 	if err != nil {
 		return err
 	}
 	if !t.value.CanSet() {
-		return invalid("UnmarshalItem reads into a *%v, not %s", t.model.Type, describe(dest))
+		return invalid("UnmarshalItem needs a *%v, got %s", t.model.Type, describe(dest))
 	}
 	if len(t.model.Encrypted) > 0 {
 		item = maps.Clone(item) // decrypted in place

@@ -9,22 +9,23 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// keyAttribute encodes a value of a key attribute, which has the key's type and
-// is not empty.
+// keyAttribute encodes the value of a key attribute. It must have the key's type
+// and not be empty.
 func keyAttribute(path *model.Path, value any) (types.AttributeValue, error) {
 	av, err := path.Encode(value)
 	if err != nil {
 		return nil, err
 	}
 	if kind, empty := kindOf(av); kind != path.Field.Key {
-		return nil, fmt.Errorf("key %s takes a value of type %s, and %s is none", path.Field.Name, path.Field.Key, describe(value))
+		return nil, fmt.Errorf("key %s needs a value of type %s, got %s", path.Field.Name, path.Field.Key, describe(value))
 	} else if empty {
-		return nil, fmt.Errorf("key %s is empty, which no key is", path.Field.Name)
+		return nil, fmt.Errorf("key %s must not be empty", path.Field.Name)
 	}
 	return av, nil
 }
 
-// kindOf is the type of a key attribute; none is of any other type.
+// kindOf returns the type of a key attribute, or "" for other types, and whether
+// it is empty.
 func kindOf(av types.AttributeValue) (kind types.ScalarAttributeType, empty bool) {
 	switch v := av.(type) {
 	case *types.AttributeValueMemberS:
@@ -37,8 +38,8 @@ func kindOf(av types.AttributeValue) (kind types.ScalarAttributeType, empty bool
 	return "", false
 }
 
-// keyOf is the key that a caller means: by a struct of the model, a pointer to
-// one, or, in a model without a sort key, a bare partition key.
+// keyOf returns the key in a caller's value: a struct of the model, a pointer to
+// one or, in a model without a sort key, a bare partition key.
 func (t *target) keyOf(v any) (model.Item, error) {
 	value := reflect.ValueOf(v)
 	for value.Kind() == reflect.Pointer && !value.IsNil() {
@@ -48,7 +49,7 @@ func (t *target) keyOf(v any) (model.Item, error) {
 		return t.model.EncodeKey(value)
 	}
 	if t.model.Range != nil {
-		return nil, fmt.Errorf("a key of %v is one of its structs, as it has a sort key, not %s", t.model.Type, describe(v))
+		return nil, fmt.Errorf("%v has a sort key, so its keys must be structs, not %s", t.model.Type, describe(v))
 	}
 	av, err := keyAttribute(t.model.Hash.Path(), v)
 	if err != nil {

@@ -10,30 +10,30 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// An Outcome is what the answer to a write says about the write.
+// An Outcome is what the reply to a write tells about the write.
 type Outcome int
 
 // The outcomes.
 const (
-	// Applied: it happened.
+	// Applied: the write happened.
 	Applied Outcome = iota
-	// ConditionFailed: it did not happen, because its condition was false.
+	// ConditionFailed: the write did not happen because its condition was false.
 	ConditionFailed
-	// Refused: it did not happen, and would not if it were repeated.
+	// Refused: the write did not happen, and a retry would fail too.
 	Refused
-	// Cancelled: it did not happen, because of something that passes (another
-	// transaction on the item, capacity); a new attempt is a new request.
+	// Cancelled: the write did not happen for a transient reason (another
+	// transaction on the item, capacity). A retry is a new request.
 	Cancelled
-	// Unknown: nobody can tell whether it happened or still will. The same
-	// request may be repeated if it is idempotent.
+	// Unknown: the write may have happened, or may still happen. The request may be
+	// retried if it is idempotent.
 	//
-	// Throttling counts as unknown, although DynamoDB says it of requests that
-	// it did not carry out: the SDK retries by itself and shows the last answer
-	// alone, and the reply to an attempt before it may have been lost.
+	// Throttling is Unknown although DynamoDB does not apply throttled requests:
+	// the SDK retries and returns only the last reply, and the reply to an earlier
+	// attempt may have been lost.
 	Unknown
 )
 
-// String returns the outcome in a word or two.
+// String returns the outcome in lower case, such as "condition failed".
 func (o Outcome) String() string {
 	switch o {
 	case Applied:
@@ -49,21 +49,21 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// OutcomeOf judges the error of one write, whether this package, the SDK or
-// package localdynamo has returned it. It goes by types and codes, never by
-// message texts, which differ between regions and engines.
+// OutcomeOf classifies the error of one write, returned by this package, the SDK
+// or package localdynamo. It uses types and codes, never message texts, which
+// differ between regions and engines.
 //
-// A batch that was not carried out whole is Unknown, unless nothing of it was
-// sent: some of its writes may have happened.
+// An incomplete batch is Unknown, unless nothing of it was sent: some of its
+// writes may have happened.
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
 		return Applied
 	case errors.Is(err, ErrInvalidModel), errors.Is(err, ErrInvalidQuery), errors.Is(err, ErrUnsupported), errors.Is(err, ErrItemNotFound):
-		return Refused // no write left this process
+		return Refused // nothing was sent
 	}
 	if errors.Is(err, ErrUnknownOutcome) {
-		return Unknown // whatever it wraps
+		return Unknown // regardless of what it wraps
 	}
 	if failed, ok := errors.AsType[definiteError](err); ok && failed.Definite() {
 		return Refused
@@ -75,23 +75,23 @@ func OutcomeOf(err error) Outcome {
 		return outcomeOfReasons(canceled.CancellationReasons)
 	}
 	if _, ok := errors.AsType[*smithy.InvalidParamsError](err); ok {
-		return Refused // never left this process
+		return Refused // nothing was sent
 	}
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
-		return Unknown // network, deadline, cancellation, an answer that cannot be read
+		return Unknown // network error, deadline, cancellation, unreadable reply
 	}
-	return outcomeOfAnswer(api, err)
+	return outcomeOfReply(api, err)
 }
 
-// A definiteError is what package localdynamo returns if its disk is full, or its file
-// is damaged. What goes through HTTP is an InternalServerError like any other.
+// A definiteError is what package localdynamo returns if its disk is full or its
+// file is damaged. Over HTTP it is an ordinary InternalServerError.
 type definiteError interface {
 	error
 	Definite() bool
 }
 
-func outcomeOfAnswer(api smithy.APIError, err error) Outcome {
+func outcomeOfReply(api smithy.APIError, err error) Outcome {
 	code := api.ErrorCode()
 	switch {
 	case code == "ConditionalCheckFailedException":
@@ -103,21 +103,21 @@ func outcomeOfAnswer(api smithy.APIError, err error) Outcome {
 	}
 	switch code {
 	case "TransactionInProgressException", "RequestTimeout", "RequestTimeoutException",
-		// Server faults, whose status a client that is not the SDK's does not tell.
+		// Server faults; only the SDK's own client has their HTTP status.
 		"InternalServerError", "InternalFailure", "ServiceUnavailable", "ServiceUnavailableException":
 		return Unknown
 	}
 	return Refused
 }
 
-// isConflict reports whether DynamoDB says that another writer is at work on the
-// item: a transaction, or another region.
+// isConflict reports whether the code means a concurrent writer of the item: a
+// transaction or another region.
 func isConflict(code string) bool {
 	return code == "TransactionConflictException" || code == "ReplicatedWriteConflictException"
 }
 
-// isThrottling reports whether DynamoDB says that the table or the account is at
-// the limit of its capacity: by one of the names that SDKs know, or by the status.
+// isThrottling reports whether the table or the account has reached the limit of
+// its capacity, by the codes that SDKs know or by the HTTP status.
 func isThrottling(code string, err error) bool {
 	switch code {
 	case "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException", "Throttling",
@@ -127,7 +127,7 @@ func isThrottling(code string, err error) bool {
 	return statusOf(err) == http.StatusTooManyRequests
 }
 
-// statusOf is the HTTP status that DynamoDB answered with; 0 if it is not known.
+// statusOf returns the HTTP status of the reply; 0 if it is not known.
 func statusOf(err error) int {
 	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
 	if !ok {
@@ -136,12 +136,11 @@ func statusOf(err error) int {
 	return response.HTTPStatusCode()
 }
 
-// outcomeOfReasons judges a cancelled transaction by all of its actions. It
-// certainly did not happen; the question is whether it is worth repeating.
+// outcomeOfReasons classifies a cancelled transaction by the reasons of all its
+// actions. The transaction did not happen; the outcome tells whether to retry.
 //
-// A failed condition decides even if another action met a conflict: what
-// conditions demand (the token of a lease, an unchanged version) does not come
-// back.
+// A failed condition decides even if another action had a conflict: conditions
+// on a lease token or an unchanged version do not become true again.
 func outcomeOfReasons(reasons []types.CancellationReason) Outcome {
 	outcome := Refused
 	for _, reason := range reasons {
@@ -149,14 +148,14 @@ func outcomeOfReasons(reasons []types.CancellationReason) Outcome {
 		if code == codeConditionFailed {
 			return ConditionFailed
 		}
-		if passes(code) {
+		if isTransient(code) {
 			outcome = Cancelled
 		}
 	}
 	return outcome
 }
 
-// Codes of reasons for which transactions are cancelled.
+// Codes of cancellation reasons.
 const (
 	codeNone            = "None"
 	codeConditionFailed = "ConditionalCheckFailed"
@@ -166,8 +165,8 @@ const (
 	codeServerError     = "InternalServerError"
 )
 
-// passes says that what a reason is about may be over at the next attempt.
-func passes(code string) bool {
+// isTransient reports whether a reason may be gone at the next attempt.
+func isTransient(code string) bool {
 	switch code {
 	case codeConflict, codeThrottled, codeCapacity, codeServerError:
 		return true
@@ -175,10 +174,9 @@ func passes(code string) bool {
 	return false
 }
 
-// isWorthRepeating says that a transaction may go through at the next attempt:
-// that its answer does not tell whether it happened, or that it was cancelled
-// for nothing but reasons that pass.
-func isWorthRepeating(err error) bool {
+// isRetryable reports whether a retry of a transaction may succeed: its outcome
+// is unknown, or all reasons of its cancellation are transient.
+func isRetryable(err error) bool {
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
 		outcome := OutcomeOf(err)
@@ -188,7 +186,7 @@ func isWorthRepeating(err error) bool {
 	for _, reason := range canceled.CancellationReasons {
 		code := aws.ToString(reason.Code)
 		switch {
-		case passes(code):
+		case isTransient(code):
 			passing = true
 		case code != codeNone && code != "":
 			return false

@@ -24,14 +24,14 @@ import (
 // IN (a slice of at most 100), BEGINS_WITH, CONTAINS, NOT_CONTAINS, EXISTS,
 // NOT_EXISTS (both with the value nil) and ATTRIBUTE_TYPE, in any case.
 type Query struct {
-	*target // nil if err is that there is none
+	*target // nil if Model failed; the error is in err
 	ctx     context.Context
 	err     error // the first mistake; nothing is sent if there is one
-	called  calls // what it was built up of
-	within  bool  // it states what another query asked for, and cannot be carried out itself
-	used    bool  // it was carried out
+	called  calls // the calls that built the query
+	partial bool  // it is an argument of a callback, and cannot be executed
+	used    bool  // it was executed
 
-	expressions *expression.Builder // own, or in a group that of the query around it
+	expressions *expression.Builder // &own, or the outer query's in a filter group
 	own         expression.Builder
 	where       []constraint
 	index       *model.Index // nil: the table
@@ -48,32 +48,31 @@ type Query struct {
 	cursor     string
 }
 
-// constraint is what Where states of a key attribute.
+// constraint is a condition that Where states on a key attribute.
 type constraint struct {
 	path     *model.Path
-	operator string // in capitals
+	operator string // in upper case
 	value    any
 }
 
-// calls is a set of the calls that build up a query. Those that end the chain
-// refuse the ones that they have no use for: a call that is not understood is
-// never passed over in silence.
+// calls is a set of the methods that built a query. A method that executes the
+// query refuses those that it does not support: no call is ignored silently.
 type calls uint
 
 const (
 	callWhere calls = 1 << iota
 	callIndex
-	callFilter // OrFilter, FilterGroup and OrFilterGroup as well
+	callFilter // and OrFilter, FilterGroup, OrFilterGroup
 	callLimit
 	callOrderBy
 	callSelect
 	callConsistentRead
 	callCursor
-	callCondition // WithCondition, WithConditionExpression, IfExists and IfNotExists
+	callCondition // WithCondition, WithConditionExpression, IfExists, IfNotExists
 	callReturnOld
 )
 
-// String names the first of the calls.
+// String returns the name of the first call in the set.
 func (c calls) String() string {
 	for i, name := range []string{"Where", "Index", "Filter", "Limit", "OrderBy", "Select", "ConsistentRead", "Cursor", "a condition", "ReturnOld"} {
 		if c&(1<<i) != 0 {
@@ -83,25 +82,25 @@ func (c calls) String() string {
 	return "nothing"
 }
 
-// instead tells what to do about the first of the calls where it is refused.
-func (c calls) instead() string {
+// hint returns what to do instead of the first call in the set.
+func (c calls) hint() string {
 	switch {
 	case c&callWhere != 0:
-		return "the key is given without it; for what a read should leave out there is Filter"
+		return "it has its key already; use Filter to drop items"
 	case c&callFilter != 0:
-		return "filters are for reads; what must hold for a write is stated with WithCondition"
+		return "filters are for reads; use WithCondition for writes"
 	case c&callCondition != 0:
-		return "conditions are for writes of one item; what a read should leave out is stated with Filter"
+		return "conditions are for writes of one item; use Filter for reads"
 	case c&callReturnOld != 0:
-		return "it is for CreateOrUpdate and Delete; what was there before an update is read by UpdateBuilder, with ReturnValues ALL_OLD"
+		return "it is for CreateOrUpdate and Delete; use UpdateBuilder with ReturnValues ALL_OLD to read the item before an update"
 	}
-	return "leave it out"
+	return "remove it"
 }
 
-// Model begins a read or a write of items of v's model: a struct with theorydb
-// tags, or a pointer to one. Writes take the item, or its key, from v; Create,
-// CreateOrUpdate and Update store times and the version in it, if it is a
-// pointer.
+// Model begins a read or a write of items of v's model. v is a struct with
+// theorydb tags or a pointer to one. Writes take the item or its key from v. If
+// v is a pointer, Create, CreateOrUpdate and Update store times and the version
+// in it.
 func (db *DB) Model(v any) *Query {
 	t, err := db.target(v)
 	q := newQuery(db.ctx, t)
@@ -115,29 +114,29 @@ func newQuery(ctx context.Context, t *target) *Query {
 	return q
 }
 
-// mistake keeps the first mistake.
-func (q *Query) mistake(format string, args ...any) {
+// setErrorf records an [ErrInvalidQuery], unless there is an error already.
+func (q *Query) setErrorf(format string, args ...any) {
 	if q.err == nil {
 		q.err = invalid(format, args...)
 	}
 }
 
-// invalid is an [ErrInvalidQuery].
+// invalid returns an [ErrInvalidQuery].
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("tabletheory: %w: "+format, append([]any{ErrInvalidQuery}, args...)...)
 }
 
-// begin begins op, what ends the chain, which takes only some of the calls that
-// built up the query. It returns the first mistake that was made.
+// begin starts op, which executes the query and supports the calls in takes. It
+// returns the first mistake.
 func (q *Query) begin(op string, takes calls) error {
 	switch refused := q.called &^ takes; {
 	case q.err != nil:
-	case q.within:
-		q.mistake("%s inside of what only states a part of a query: call it on the query itself", op)
+	case q.partial:
+		q.setErrorf("%s inside a callback: call it on the query itself", op)
 	case q.used:
-		q.mistake("%s of a query that was carried out already: begin a new one with Model", op)
+		q.setErrorf("%s of a query that was executed already: begin a new one with Model", op)
 	case refused != 0:
-		q.mistake("%s of %v takes no %v: %s", op, q.model.Type, refused, refused.instead())
+		q.setErrorf("%s of %v does not support %v: %s", op, q.model.Type, refused, refused.hint())
 	}
 	q.used = true
 	return q.err
@@ -165,17 +164,17 @@ func (q *Query) Index(name string) *Query {
 	}
 	index, ok := q.model.Index(name)
 	if !ok {
-		q.mistake("Index: %v has no index %q%s", q.model.Type, name, q.indexNames())
+		q.setErrorf("Index: %v has no index %q%s", q.model.Type, name, q.indexNames())
 		return q
 	}
 	q.index = index
 	return q
 }
 
-// indexNames lists the indexes there are instead.
+// indexNames lists the indexes of the model for an error.
 func (q *Query) indexNames() string {
 	if len(q.model.Indexes) == 0 {
-		return "; the tags index: and lsi: of its fields make one"
+		return "; declare one with the tag index: or lsi:"
 	}
 	names := make([]string, len(q.model.Indexes))
 	for i, index := range q.model.Indexes {
@@ -190,7 +189,7 @@ func (q *Query) indexNames() string {
 func (q *Query) Limit(n int) *Query {
 	q.called |= callLimit
 	if n < 0 {
-		q.mistake("Limit(%d): a limit is 0, which is none, or more", n)
+		q.setErrorf("Limit(%d): must be at least 0 (no limit)", n)
 	}
 	q.limit = n
 	return q
@@ -210,10 +209,10 @@ func (q *Query) OrderBy(field, direction string) *Query {
 	case "DESC":
 		q.descending = true
 	default:
-		q.mistake("OrderBy(%q, %q): the direction is ASC or DESC", field, direction)
+		q.setErrorf("OrderBy(%q, %q): the direction must be ASC or DESC", field, direction)
 	}
 	if len(path.Steps) > 1 {
-		q.mistake("OrderBy(%q): nothing can be sorted by but the sort key", field)
+		q.setErrorf("OrderBy(%q): DynamoDB sorts only by the sort key", field)
 	}
 	q.order = path.Field
 	return q
@@ -232,21 +231,21 @@ func (q *Query) ConsistentRead() *Query {
 // index, partition key and direction: used with others, or damaged, it is an
 // [ErrInvalidQuery].
 func (q *Query) Cursor(cursor string) *Query {
-	if cursor != "" { // or it is the beginning, where every query begins
+	if cursor != "" {
 		q.called |= callCursor
 	}
 	q.cursor = cursor
 	return q
 }
 
-// path resolves a field for a call; nil after a mistake.
+// path resolves a field for a call; it returns nil after a mistake.
 func (q *Query) path(call, field string) *model.Path {
 	if q.err != nil {
 		return nil
 	}
 	path, err := q.model.Path(field)
 	if err != nil {
-		q.mistake("%s: %w", call, err)
+		q.setErrorf("%s: %w", call, err)
 		return nil
 	}
 	return path

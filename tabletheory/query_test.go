@@ -69,7 +69,7 @@ func TestQueriesThatCannotBe(t *testing.T) {
 		{"Where on a scan", scan(ann()), []string{"Where", "Filter"}},
 		{"an order of a scan", scan(db.Model(Order{}).OrderBy("Number", "ASC")), []string{"OrderBy"}},
 		{"a cursor of a scan", scan(db.Model(Order{}).Cursor("abc")), []string{"Cursor"}},
-		{"no workers", db.Model(Order{}).ParallelScan(&[]Order{}, 0), []string{"0 workers"}},
+		{"no workers", db.Model(Order{}).ParallelScan(&[]Order{}, 0), []string{"0 segments"}},
 		{"too many workers", db.Model(Order{}).ParallelScan(&[]Order{}, 1_000_001), []string{"1000000"}},
 		{"count of a selection", func() error { _, err := ann().Select("Total").Count(); return err }(), []string{"Count", "Select"}},
 		{"All into a struct", ann().All(&Order{}), []string{"*[]tabletheory_test.Order"}},

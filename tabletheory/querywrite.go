@@ -12,23 +12,23 @@ import (
 // WithCondition states a condition on the stored item for the write that ends
 // the chain. All conditions of a write must hold. Reads refuse conditions.
 func (q *Query) WithCondition(field, operator string, value any) *Query {
-	return q.demand(Condition(field, operator, value))
+	return q.require(Condition(field, operator, value))
 }
 
 // WithConditionExpression is [Query.WithCondition] with a condition expression
 // in DynamoDB's own syntax; see [ConditionExpression].
 func (q *Query) WithConditionExpression(expression string, values map[string]any) *Query {
-	return q.demand(ConditionExpression(expression, values))
+	return q.require(ConditionExpression(expression, values))
 }
 
 // IfExists makes the write fail unless the item exists.
-func (q *Query) IfExists() *Query { return q.demand(IfExists()) }
+func (q *Query) IfExists() *Query { return q.require(IfExists()) }
 
 // IfNotExists makes the write fail if the item exists.
-func (q *Query) IfNotExists() *Query { return q.demand(IfNotExists()) }
+func (q *Query) IfNotExists() *Query { return q.require(IfNotExists()) }
 
-// demand adds conditions for the write that ends the chain, which looks at them.
-func (q *Query) demand(conditions ...Precondition) *Query {
+// require adds conditions for the write that executes the query.
+func (q *Query) require(conditions ...Precondition) *Query {
 	if len(conditions) > 0 {
 		q.called |= callCondition
 	}
@@ -43,7 +43,7 @@ func (q *Query) demand(conditions ...Precondition) *Query {
 func (q *Query) ReturnOld(dest any) *Query {
 	q.called |= callReturnOld
 	if q.err == nil {
-		q.old, q.err = q.structOf("ReturnOld", dest)
+		q.old, q.err = q.destStruct("ReturnOld", dest)
 	}
 	return q
 }
@@ -55,16 +55,18 @@ func (q *Query) ReturnOld(dest any) *Query {
 // model is a pointer and the write has succeeded. updated_at is the time of the
 // write; created_at is set by writes of the whole item, unless the model has it
 // already.
-func (q *Query) Create() error { return q.putWhole(kindCreate, callCondition, (*write).create) }
+func (q *Query) Create() error {
+	return q.executePut(kindCreate, callCondition, (*write).prepareCreate)
+}
 
 // CreateOrUpdate puts the model's item and replaces a stored one. A version
 // field is compared and incremented as by [Query.Update]: a model with version
 // 0 does not replace an item that has a version.
 func (q *Query) CreateOrUpdate() error {
-	return q.putWhole(kindPut, callCondition|callReturnOld, (*write).put)
+	return q.executePut(kindPut, callCondition|callReturnOld, (*write).preparePut)
 }
 
-func (q *Query) putWhole(kind string, takes calls, build func(*write, context.Context) error) error {
+func (q *Query) executePut(kind string, takes calls, build func(*write, context.Context) error) error {
 	if err := q.begin(kind, takes); err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func (q *Query) putWhole(kind string, takes calls, build func(*write, context.Co
 	return q.readOld(w, old, err)
 }
 
-// returned says whether DynamoDB is to return what was there.
+// returned returns the ReturnValues of a write: ALL_OLD if ReturnOld was called.
 func (q *Query) returned() types.ReturnValue {
 	if q.old.IsValid() {
 		return types.ReturnValueAllOld
@@ -87,8 +89,8 @@ func (q *Query) returned() types.ReturnValue {
 	return ""
 }
 
-// readOld reads what was there, if it was asked for, once it has been replaced or
-// deleted without an error.
+// readOld decodes the replaced or deleted item into the destination of
+// ReturnOld, if the write succeeded.
 func (q *Query) readOld(w *write, old model.Item, err error) error {
 	if err != nil || !q.old.IsValid() || len(old) == 0 {
 		return w.failure(err)
@@ -105,11 +107,11 @@ func (q *Query) readOld(w *write, old model.Item, err error) error {
 // without a version, have version 0. Update creates a missing item, unless a
 // condition or a version prevents it.
 func (q *Query) Update(fields ...string) error {
-	w, err := q.keyedWrite(kindUpdate, callCondition)
+	w, err := q.newKeyedWrite(kindUpdate, callCondition)
 	if err != nil {
 		return err
 	}
-	if err = w.change(q.ctx, fields); err == nil {
+	if err = w.prepareUpdate(q.ctx, fields); err == nil {
 		_, err = w.updateItem(q.ctx, types.ReturnValueNone)
 	}
 	return w.failure(err)
@@ -119,24 +121,24 @@ func (q *Query) Update(fields ...string) error {
 // unless a condition makes it one. The version is compared if the model's is
 // not 0.
 func (q *Query) Delete() error {
-	w, err := q.keyedWrite(kindDelete, callCondition|callReturnOld)
+	w, err := q.newKeyedWrite(kindDelete, callCondition|callReturnOld)
 	if err != nil {
 		return err
 	}
-	if err := w.remove(); err != nil {
+	if err := w.prepareDelete(); err != nil {
 		return w.failure(err)
 	}
 	old, err := w.deleteItem(q.ctx, q.returned())
 	return q.readOld(w, old, err)
 }
 
-// keyedWrite begins a write of the item with the query's key, which takes these
-// calls besides Where.
-func (q *Query) keyedWrite(kind string, takes calls) (*write, error) {
+// newKeyedWrite begins a write of the item with the query's key. The write
+// supports Where and the calls in takes.
+func (q *Query) newKeyedWrite(kind string, takes calls) (*write, error) {
 	if err := q.begin(kind, callWhere|takes); err != nil {
 		return nil, err
 	}
-	key, err := q.writtenKey()
+	key, err := q.writeKey()
 	if err != nil {
 		return nil, err
 	}
@@ -144,10 +146,10 @@ func (q *Query) keyedWrite(kind string, takes calls) (*write, error) {
 	return w, w.failure(err)
 }
 
-// writtenKey is the key of the item to write: the model's, or what Where says if
-// the model's is empty. Where on a write says the whole key or nothing: there is
-// no write of all items that a condition on a part of the key would select.
-func (q *Query) writtenKey() (model.Item, error) {
+// writeKey returns the key of the item to write: the model's, or that of Where
+// if the model's is empty. Where gives the whole key or nothing, because
+// DynamoDB has no write of all items that match a condition.
+func (q *Query) writeKey() (model.Item, error) {
 	if len(q.where) == 0 {
 		key, err := q.model.EncodeKey(q.value)
 		if err != nil {
@@ -160,9 +162,9 @@ func (q *Query) writtenKey() (model.Item, error) {
 		f := c.path.Field
 		switch {
 		case f != q.model.Hash && f != q.model.Range || len(c.path.Steps) > 1 || c.operator != "=":
-			return nil, invalid("Where on a write gives the key of the item, by =, and not that %s %s something: state what must hold with WithCondition", f.Name, c.operator)
+			return nil, invalid("Where(%q, %q) on a write: Where gives the key of the item, with =; use WithCondition for other conditions", f.Name, c.operator)
 		case key[f.Attribute] != nil:
-			return nil, invalid("Where gives %s twice", f.Name)
+			return nil, invalid("Where(%q) twice", f.Name)
 		}
 		av, err := keyAttribute(c.path, c.value)
 		if err != nil {
@@ -173,15 +175,15 @@ func (q *Query) writtenKey() (model.Item, error) {
 	return key, q.checkKey(key)
 }
 
-// checkKey refuses a key that lacks an attribute, or that is another one than
-// the struct has.
+// checkKey returns an error if a key is incomplete or differs from the key in
+// the struct.
 func (q *Query) checkKey(key model.Item) error {
 	for _, f := range []*model.Field{q.model.Hash, q.model.Range} {
 		if f == nil {
 			continue
 		}
 		if key[f.Attribute] == nil {
-			return invalid("Where on a write gives the whole key of the item, and %s is missing", f.Name)
+			return invalid("Where on a write must give the whole key, and %s is missing", f.Name)
 		}
 		if own := f.Value(q.value, false); !own.IsValid() || own.IsZero() {
 			continue
@@ -191,7 +193,7 @@ func (q *Query) checkKey(key model.Item) error {
 			return fmt.Errorf("tabletheory: %w: %w", ErrInvalidModel, err)
 		}
 		if scalar(av) != scalar(key[f.Attribute]) {
-			return invalid("Where says that %s is %s, but the model's is %s", f.Name, readable(key[f.Attribute]), readable(av))
+			return invalid("Where(%q) is %s, but the model's is %s", f.Name, formatKey(key[f.Attribute]), formatKey(av))
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ type Page struct {
 	HasMore      bool   // there may be more items
 }
 
-// callsOfQuery are those that a Query has a use for.
+// callsOfQuery are the calls that a Query supports.
 const callsOfQuery = callWhere | callIndex | callFilter | callLimit | callOrderBy | callSelect | callConsistentRead | callCursor
 
 // First reads one item into dest, a pointer to a struct. If there is none, it
@@ -27,7 +27,7 @@ func (q *Query) First(dest any) error {
 	if err := q.begin("First", callsOfQuery); err != nil {
 		return err
 	}
-	into, err := q.structOf("First", dest)
+	into, err := q.destStruct("First", dest)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (q *Query) First(dest any) error {
 	if err != nil {
 		return err
 	}
-	key, whole, err := q.wholeKey(keys)
+	key, whole, err := q.primaryKey(keys)
 	switch {
 	case err != nil:
 		return err
@@ -43,7 +43,7 @@ func (q *Query) First(dest any) error {
 		return q.getItem(key, into)
 	}
 	q.limit = 1
-	r, err := q.readKeys("First", keys)
+	r, err := q.keyPager("First", keys)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (q *Query) getItem(key model.Item, into reflect.Value) error {
 	return q.decode(q.ctx, item, into)
 }
 
-// get gets an item; that there is none is ErrItemNotFound.
+// get returns an item, or ErrItemNotFound.
 func (t *target) get(ctx context.Context, in *dynamodb.GetItemInput) (model.Item, error) {
 	in.TableName = &t.table
 	out, err := t.api.GetItem(ctx, in)
@@ -75,8 +75,8 @@ func (t *target) get(ctx context.Context, in *dynamodb.GetItemInput) (model.Item
 	return out.Item, nil
 }
 
-// first reads the first item there is, past pages that a filter has emptied.
-func (r *reading) first(into reflect.Value) error {
+// first reads the first item, skipping pages that a filter has emptied.
+func (r *pager) first(into reflect.Value) error {
 	for p, err := range r.pages(r.ctx) {
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func (q *Query) All(dest any) error {
 	if err := q.begin("All", callsOfQuery); err != nil {
 		return err
 	}
-	r, err := q.readQuery("query")
+	r, err := q.queryPager("query")
 	if err != nil {
 		return err
 	}
@@ -107,15 +107,15 @@ func (q *Query) Scan(dest any) error {
 	if err := q.begin("Scan", callsOfScan); err != nil {
 		return err
 	}
-	r, err := q.readScan("scan")
+	r, err := q.scanPager("scan")
 	if err != nil {
 		return err
 	}
 	return r.all("Scan", dest)
 }
 
-func (r *reading) all(call string, dest any) error {
-	l, err := r.listOf(call, dest)
+func (r *pager) all(call string, dest any) error {
+	l, err := r.destList(call, dest)
 	if err != nil {
 		return err
 	}
@@ -136,11 +136,11 @@ func (q *Query) AllPaginated(dest any) (*Page, error) {
 	if err := q.begin("AllPaginated", callsOfQuery); err != nil {
 		return nil, err
 	}
-	l, err := q.listOf("AllPaginated", dest)
+	l, err := q.destList("AllPaginated", dest)
 	if err != nil {
 		return nil, err
 	}
-	r, err := q.readQuery("query")
+	r, err := q.queryPager("query")
 	if err != nil {
 		return nil, err
 	}
@@ -148,12 +148,12 @@ func (q *Query) AllPaginated(dest any) (*Page, error) {
 }
 
 // one reads the first page.
-func (r *reading) one(l *list) (*Page, error) {
+func (r *pager) one(l *list) (*Page, error) {
 	p, err := r.fetch(r.ctx, r.start, limitOf(r.limit), nil)
 	if err != nil {
 		return nil, err
 	}
-	next, err := r.cursorOf(p.next)
+	next, err := r.encodeCursor(p.next)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (q *Query) Count() (int64, error) {
 	if err := q.begin("Count", callsOfQuery&^callSelect); err != nil {
 		return 0, err
 	}
-	r, err := q.readQuery("count")
+	r, err := q.queryPager("count")
 	if err != nil {
 		return 0, err
 	}

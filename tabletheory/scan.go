@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// callsOfScan are those that a Scan has a use for.
+// callsOfScan are the calls that a Scan supports.
 const callsOfScan = callIndex | callFilter | callLimit | callSelect | callConsistentRead
 
-// maxSegments is how many segments DynamoDB divides a scan into at most.
+// maxSegments is DynamoDB's bound on the segments of a scan.
 const maxSegments = 1_000_000
 
-// errEnough ends a scan that has found as many items as it may return.
-var errEnough = errors.New("enough items were read")
+// errEnough ends a scan that has reached its limit.
+var errEnough = errors.New("the limit of the scan is reached")
 
 // ParallelScan is [Query.Scan] by this many workers, one for each of DynamoDB's
 // segments (1 to 1,000,000). The items come in no particular order.
@@ -24,13 +24,13 @@ func (q *Query) ParallelScan(dest any, segments int) error {
 		return err
 	}
 	if segments < 1 || segments > maxSegments {
-		return invalid("ParallelScan by %d workers: 1 to %d are possible", segments, maxSegments)
+		return invalid("ParallelScan with %d segments: must be 1 to %d", segments, maxSegments)
 	}
-	l, err := q.listOf("ParallelScan", dest)
+	l, err := q.destList("ParallelScan", dest)
 	if err != nil {
 		return err
 	}
-	r, err := q.readScan("scan")
+	r, err := q.scanPager("scan")
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func (q *Query) ParallelScan(dest any, segments int) error {
 	return nil
 }
 
-// scanSegment is one worker.
-func (r *reading) scanSegment(ctx context.Context, part segment, shared *sharedList) error {
+// scanSegment scans one segment.
+func (r *pager) scanSegment(ctx context.Context, part segment, shared *sharedList) error {
 	start := r.start
 	for fetched := 0; ; fetched++ {
 		p, err := r.fetch(ctx, start, r.pageSize(r.limit, fetched), &part)
@@ -70,13 +70,13 @@ func (r *reading) scanSegment(ctx context.Context, part segment, shared *sharedL
 
 // sharedList is a list that several workers append to.
 type sharedList struct {
-	limit int // of items; 0: none
+	limit int // 0: none
 
 	mu   sync.Mutex
-	list *list // guarded by mu, but for its type
+	list *list // guarded by mu, except its type
 }
 
-// append adds items, and reports whether more are wanted.
+// append appends items and reports whether the scan needs more.
 func (s *sharedList) append(items *list) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

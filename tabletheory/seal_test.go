@@ -278,7 +278,7 @@ func TestNothingToEncrypt(t *testing.T) {
 		t.Errorf("%d data keys were made, and %d opened", keys.made, keys.opened)
 	}
 	err := tabletheory.New(api).Model(&item).First(&item)
-	if !errors.Is(err, tabletheory.ErrInvalidModel) || !strings.Contains(err.Error(), "give WithKeyProvider to New") {
+	if !errors.Is(err, tabletheory.ErrInvalidModel) || !strings.Contains(err.Error(), "pass WithKeyProvider to New") {
 		t.Errorf("without a provider: %v; want ErrInvalidModel that says what to do", err)
 	}
 }

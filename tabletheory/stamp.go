@@ -11,15 +11,16 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// stamp is what a write stores by itself: a version or a time. The caller's
-// struct gets it when the write has happened, and is as it was until then.
+// stamp is a value that a write sets by itself: a version or a time. The
+// caller's struct gets it after the write has succeeded.
 type stamp struct {
 	field *model.Field
-	value reflect.Value // of the field's type
+	value reflect.Value // has the field's type
 	av    types.AttributeValue
 }
 
-// version is the version that the struct has; 0 if the model has none.
+// version returns the version in the struct; 0 if the model has no version
+// field.
 func (t *target) version() (int64, error) {
 	f := t.model.Version
 	if f == nil {
@@ -34,36 +35,37 @@ func (t *target) version() (int64, error) {
 	case v.CanUint() && v.Uint() <= math.MaxInt64:
 		return int64(v.Uint()), nil
 	}
-	return 0, fmt.Errorf("%w: field %s has the version %v: versions are 0, which is none, to %d", ErrInvalidModel, f.Name, v, int64(math.MaxInt64))
+	return 0, fmt.Errorf("%w: field %s has the version %v: must be 0 (none) to %d", ErrInvalidModel, f.Name, v, int64(math.MaxInt64))
 }
 
-// nextVersion demands the version of the struct, unless a condition has demanded
-// another one, and returns the version after it; 0 if the model has none.
+// nextVersion requires the version of the struct, unless a condition requires
+// one already, and returns the version after it; 0 if the model has no version
+// field.
 func (w *write) nextVersion() (int64, error) {
 	if w.model.Version == nil {
 		return 0, nil
 	}
-	if w.demanded == nil {
+	if w.wantVersion == nil {
 		version, err := w.version()
 		if err != nil {
 			return 0, err
 		}
-		if err := w.demand(AtVersion(version)); err != nil {
+		if err := w.require(AtVersion(version)); err != nil {
 			return 0, err
 		}
 	}
-	if *w.demanded == math.MaxInt64 {
-		return 0, noNextVersion(*w.demanded)
+	if *w.wantVersion == math.MaxInt64 {
+		return 0, noNextVersion(*w.wantVersion)
 	}
-	return *w.demanded + 1, nil
+	return *w.wantVersion + 1, nil
 }
 
 func noNextVersion(version int64) error {
-	return fmt.Errorf("%w: no version comes after %d", ErrInvalidModel, version)
+	return fmt.Errorf("%w: version %d is the highest and cannot be incremented", ErrInvalidModel, version)
 }
 
-// stampWhole stamps a whole item: with its version, with now as updated_at, and
-// as created_at as well unless the struct knows better.
+// stampWhole stamps a whole item: its version, updated_at and, unless the struct
+// has it, created_at.
 func (w *write) stampWhole(version int64) error {
 	if err := w.stampVersion(version); err != nil {
 		return err
@@ -77,7 +79,7 @@ func (w *write) stampWhole(version int64) error {
 	return w.stampTime(w.model.UpdatedAt, now)
 }
 
-// stampChange stamps an update: with the next version and updated_at.
+// stampChange stamps an update: the next version and updated_at.
 func (w *write) stampChange() error {
 	next, err := w.nextVersion()
 	if err != nil {
@@ -89,7 +91,8 @@ func (w *write) stampChange() error {
 	return w.stampTime(w.model.UpdatedAt, w.time())
 }
 
-// time is now, as it is stored: in UTC, without a monotonic clock reading.
+// time returns the current time as it is stored: in UTC, without a monotonic
+// reading.
 func (w *write) time() time.Time { return w.now().UTC().Round(0) }
 
 func (w *write) stampVersion(version int64) error {
@@ -99,13 +102,13 @@ func (w *write) stampVersion(version int64) error {
 	}
 	value := reflect.New(w.fieldType(f)).Elem()
 	if !setInteger(value, version) {
-		return fmt.Errorf("%w: field %s is a %v, which the version %d does not fit into: make it an int64", ErrInvalidModel, f.Name, value.Type(), version)
+		return fmt.Errorf("%w: version %d overflows field %s, a %v: make it an int64", ErrInvalidModel, version, f.Name, value.Type())
 	}
 	return w.stamp(f, value)
 }
 
-// stampTime stores a time as the field has it: as it is, as an RFC 3339 string,
-// or in epoch seconds. The field may be nil.
+// stampTime stores a time in the form of the field: as a time, an RFC 3339
+// string or epoch seconds. f may be nil.
 func (w *write) stampTime(f *model.Field, now time.Time) error {
 	if f == nil {
 		return nil
@@ -117,7 +120,7 @@ func (w *write) stampTime(f *model.Field, now time.Time) error {
 	case value.Kind() == reflect.String:
 		value.SetString(now.Format(time.RFC3339Nano))
 	case !setInteger(value, now.Unix()):
-		return fmt.Errorf("%w: field %s is a %v, which the time %v does not fit into: make it a time.Time or an int64", ErrInvalidModel, f.Name, value.Type(), now)
+		return fmt.Errorf("%w: time %v overflows field %s, a %v: make it a time.Time or an int64", ErrInvalidModel, now, f.Name, value.Type())
 	}
 	return w.stamp(f, value)
 }
@@ -131,8 +134,8 @@ func (w *write) stamp(f *model.Field, value reflect.Value) error {
 	return nil
 }
 
-// fieldType is the Go type of a field, whether or not the struct that embeds it
-// is there.
+// fieldType returns the Go type of a field, even if an embedded pointer to it is
+// nil.
 func (t *target) fieldType(f *model.Field) reflect.Type {
 	if v := f.Value(t.value, false); v.IsValid() {
 		return v.Type()
@@ -140,7 +143,7 @@ func (t *target) fieldType(f *model.Field) reflect.Type {
 	return f.Value(reflect.New(t.model.Type).Elem(), true).Type()
 }
 
-// setInteger stores n in an integer that it fits into.
+// setInteger stores n in an integer and reports whether it fits.
 func setInteger(v reflect.Value, n int64) bool {
 	switch {
 	case v.CanInt() && !v.OverflowInt(n):
@@ -153,13 +156,13 @@ func setInteger(v reflect.Value, n int64) bool {
 	return true
 }
 
-// isZero says that a field, which need not be there, has no time yet.
+// isZero reports whether a field has no time. v may be invalid.
 func isZero(v reflect.Value) bool {
 	if !v.IsValid() {
 		return true
 	}
 	if t, ok := v.Interface().(interface{ IsZero() bool }); ok {
-		return t.IsZero() // the zero time may have a location
+		return t.IsZero() // unlike Value.IsZero, ignores the location
 	}
 	return v.IsZero()
 }

@@ -185,7 +185,7 @@ func TestModelsThatDisagree(t *testing.T) {
 		"its keys are game (S, hash), player (S, range), not":     otherType{onTable: table},
 		"its ttl is the attribute ttl, not until":                 otherTTL{onTable: table},
 		"its index by-badge is local, with the keys game":         otherIndex{onTable: table},
-		"the attribute points is a key of type N here, and S":     otherAttribute{onTable: table},
+		"key attribute points has the types N and S":              otherAttribute{onTable: table},
 	} {
 		err := tabletheory.New(api).EnsureTable(t.Context(), score{onTable: table}, other)
 		if !errors.Is(err, tabletheory.ErrInvalidModel) || !strings.Contains(err.Error(), want) {
@@ -315,10 +315,10 @@ func TestEnsureTableRefuses(t *testing.T) {
 			in.GlobalSecondaryIndexes[0].KeySchema = keySchema("points")
 			in.AttributeDefinitions = definitions("game", "S", "player", "N", "points", "N")
 		}),
-		"its index by-badge holds KEYS_ONLY: expected ALL": table(func(in *dynamodb.CreateTableInput) {
+		"its index by-badge projects KEYS_ONLY: expected ALL": table(func(in *dynamodb.CreateTableInput) {
 			in.GlobalSecondaryIndexes[0].Projection.ProjectionType = types.ProjectionTypeKeysOnly
 		}),
-		"its index by-points holds KEYS_ONLY: expected ALL": table(func(in *dynamodb.CreateTableInput) {
+		"its index by-points projects KEYS_ONLY: expected ALL": table(func(in *dynamodb.CreateTableInput) {
 			in.LocalSecondaryIndexes[0].Projection.ProjectionType = types.ProjectionTypeKeysOnly
 		}),
 	} {
@@ -356,7 +356,7 @@ func TestEnsureTableWithAnotherTTL(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = db.EnsureTable(t.Context(), growing{onTable: table})
-		if err == nil || !strings.Contains(err.Error(), `switch on TTL for the attribute "until": it is on for the attribute "expires"`) {
+		if err == nil || !strings.Contains(err.Error(), `enable TTL for attribute "until": TTL is enabled for attribute "expires"`) {
 			t.Errorf("%v; want an error that names both attributes", err)
 		}
 		if words := tableWords(t, api, table); len(words) != 4 {
@@ -396,7 +396,7 @@ func TestClientWithoutTables(t *testing.T) {
 		"CreateTable": db.CreateTable(t.Context(), model), "EnsureTable": db.EnsureTable(t.Context(), model),
 		"DeleteTable": db.DeleteTable(t.Context(), model), "DescribeTable": described,
 	} {
-		if !errors.Is(err, tabletheory.ErrUnsupported) || !strings.Contains(err.Error(), method) || !strings.Contains(err.Error(), "onlyItems lacks") {
+		if !errors.Is(err, tabletheory.ErrUnsupported) || !strings.Contains(err.Error(), method) || !strings.Contains(err.Error(), "onlyItems is not a TableAPI") {
 			t.Errorf("%v; want ErrUnsupported of %s", err, method)
 		}
 	}
@@ -492,7 +492,7 @@ func TestWaitsAreBounded(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			err := call(ctx, model)
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "its state is "+string(state)) {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the table is "+string(state)) {
 				t.Errorf("%s: %v; want DeadlineExceeded, and the state", state, err)
 			}
 			if took := time.Since(began); took != time.Minute {
@@ -503,8 +503,8 @@ func TestWaitsAreBounded(t *testing.T) {
 			}
 		}
 		slow.states = []types.TableStatus{types.TableStatusArchived}
-		if err := db.EnsureTable(t.Context(), model); err == nil || !strings.Contains(err.Error(), "its state is ARCHIVED: expected ACTIVE") {
-			t.Errorf("%v; want an error at once: nobody brings it back by waiting", err)
+		if err := db.EnsureTable(t.Context(), model); err == nil || !strings.Contains(err.Error(), "the table is ARCHIVED: expected ACTIVE") {
+			t.Errorf("%v; want an error at once: waiting does not help", err)
 		}
 	})
 }
@@ -532,7 +532,7 @@ func TestRefusals(t *testing.T) {
 		inUse, limit := &types.ResourceInUseException{}, &types.LimitExceededException{Message: aws.String("one at a time")}
 		refusals = slices.Repeat([]error{limit}, 1000)
 		err := db.EnsureTable(t.Context(), model)
-		if _, ok := errors.AsType[*types.LimitExceededException](err); !ok || !strings.Contains(err.Error(), "add the index by-player") {
+		if _, ok := errors.AsType[*types.LimitExceededException](err); !ok || !strings.Contains(err.Error(), "add index by-player") {
 			t.Errorf("%v; want the SDK's LimitExceededException, and the index", err)
 		}
 		// One index after the other has to wait for its turn.
@@ -587,7 +587,7 @@ func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := db.EnsureTable(ctx, model)
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "its index by-rank is CREATING") {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "index by-rank is CREATING") {
 				t.Errorf("%T: %v; want DeadlineExceeded, and what it waited for", model, err)
 			}
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// advanceTTL switches TTL on, unless it is on. It does not wait until DynamoDB
-// begins to delete, which takes up to an hour.
-func (w *wantedTable) advanceTTL(ctx context.Context, table *types.TableDescription) (state string, err error) {
+// advanceTTL enables TTL, unless it is enabled. It does not wait until DynamoDB
+// starts to delete, which takes up to an hour.
+func (w *provisioner) advanceTTL(ctx context.Context, table *types.TableDescription) (state string, err error) {
 	if w.ttl == "" {
 		return "", nil
 	}
@@ -22,26 +22,26 @@ func (w *wantedTable) advanceTTL(ctx context.Context, table *types.TableDescript
 	}
 	on, err := isTTLOn(out.TimeToLiveDescription, w.ttl)
 	if err != nil {
-		return "", fmt.Errorf("switch on TTL for the attribute %q: %w", w.ttl, err)
+		return "", fmt.Errorf("enable TTL for attribute %q: %w", w.ttl, err)
 	}
 	if on {
 		return "", nil
 	}
 	if table.TableStatus != types.TableStatusActive {
-		return "TTL is to be switched on", nil
+		return "TTL must be enabled", nil
 	}
 	_, err = w.api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
 		TableName:               &w.name,
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &w.ttl, Enabled: aws.Bool(true)},
 	})
 	if err != nil {
-		return "TTL is to be switched on", fmt.Errorf("switch on TTL for the attribute %q: %w", w.ttl, err)
+		return "TTL must be enabled", fmt.Errorf("enable TTL for attribute %q: %w", w.ttl, err)
 	}
 	return "", nil
 }
 
-// isTTLOn is an error if TTL is on for another attribute, or cannot be switched
-// on for now.
+// isTTLOn reports whether TTL is enabled for an attribute. It returns an error
+// if it is enabled for another attribute, or cannot be enabled now.
 func isTTLOn(ttl *types.TimeToLiveDescription, attribute string) (bool, error) {
 	if ttl == nil {
 		return false, nil
@@ -49,11 +49,11 @@ func isTTLOn(ttl *types.TimeToLiveDescription, attribute string) (bool, error) {
 	switch ttl.TimeToLiveStatus {
 	case types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling:
 		if found := aws.ToString(ttl.AttributeName); found != attribute {
-			return false, fmt.Errorf("it is on for the attribute %q: switch that off and try again, or change the model", found)
+			return false, fmt.Errorf("TTL is enabled for attribute %q: disable it and try again, or change the model", found)
 		}
 		return true, nil
 	case types.TimeToLiveStatusDisabling:
-		return false, errors.New("it is being switched off: try again when that is done, within the hour")
+		return false, errors.New("TTL is being disabled: try again in an hour")
 	case types.TimeToLiveStatusDisabled:
 	}
 	return false, nil

@@ -12,24 +12,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Bounds of a transaction: of its actions, and of its token in characters.
+// DynamoDB's bounds on the actions of a transaction, and on its token in characters.
 const (
 	maxActions = 100
 	maxToken   = 36
 )
 
-// TransactWrite carries out the actions that build states, all or none of them.
-// Each takes its model as it is when it is stated; versions and times are stored
-// in the models once all has happened, and only then. An error of build is
-// returned as it is, wrapped, and nothing is sent.
+// TransactWrite executes the actions that build states, all or none of them.
+// Each action encodes its model when it is stated. Versions and times are stored
+// in the models after the transaction has succeeded. An error of build is
+// wrapped, and nothing is sent.
 //
-// A transaction that was cancelled only for reasons that pass, or whose answer
-// was lost, is sent again, [WithRetries] times at most, as the same request with
-// the same token: DynamoDB then answers that it had succeeded before, or tries
-// it once more. So it happens at most once, however often it is sent. What is
-// refused is a
-// *[TransactionError]; after any other error [OutcomeOf] tells whether it can
-// have happened.
+// A transaction that was cancelled only for transient reasons, or whose reply
+// was lost, is sent again, up to [WithRetries] times, as the same request with
+// the same token. DynamoDB then reports an earlier success or executes it, so
+// that it happens at most once. A refused transaction is a *[TransactionError];
+// after any other error [OutcomeOf] tells whether it can have happened.
 func (db *DB) TransactWrite(ctx context.Context, build func(tx *TransactionBuilder) error) error {
 	tx := &TransactionBuilder{mapper: db.mapper, ctx: ctx}
 	if err := build(tx); err != nil {
@@ -38,7 +36,7 @@ func (db *DB) TransactWrite(ctx context.Context, build func(tx *TransactionBuild
 	if err := tx.check(); err != nil {
 		return err
 	}
-	return tx.send()
+	return tx.execute()
 }
 
 // TransactionBuilder collects the actions of one transaction: 1 to 100, each on
@@ -59,25 +57,25 @@ type TransactionBuilder struct {
 
 // Put stores a whole item, as [Query.CreateOrUpdate] does.
 func (tx *TransactionBuilder) Put(m any, conditions ...Precondition) *TransactionBuilder {
-	return tx.whole(kindPut, m, conditions, (*write).put)
+	return tx.addWhole(kindPut, m, conditions, (*write).preparePut)
 }
 
 // Create stores a whole item that must not exist.
 func (tx *TransactionBuilder) Create(m any, conditions ...Precondition) *TransactionBuilder {
-	return tx.whole(kindCreate, m, conditions, (*write).create)
+	return tx.addWhole(kindCreate, m, conditions, (*write).prepareCreate)
 }
 
 // Update updates fields as [Query.Update] does. The version in the model is
 // incremented when the transaction has succeeded.
 func (tx *TransactionBuilder) Update(m any, fields []string, conditions ...Precondition) *TransactionBuilder {
-	return tx.keyed(kindUpdate, m, conditions, func(w *write) error { return w.change(tx.ctx, fields) })
+	return tx.addKeyed(kindUpdate, m, conditions, func(w *write) error { return w.prepareUpdate(tx.ctx, fields) })
 }
 
 // UpdateWithBuilder applies the update that change builds. Calling Execute or
 // ExecuteWithResult in change is an error.
 func (tx *TransactionBuilder) UpdateWithBuilder(m any, change func(*UpdateBuilder) error, conditions ...Precondition) *TransactionBuilder {
-	return tx.keyed(kindUpdate, m, conditions, func(w *write) error {
-		b := &UpdateBuilder{write: w, ctx: tx.ctx, within: "a transaction"}
+	return tx.addKeyed(kindUpdate, m, conditions, func(w *write) error {
+		b := &UpdateBuilder{write: w, ctx: tx.ctx, executor: "a transaction"}
 		if change == nil {
 			return fmt.Errorf("%w: UpdateWithBuilder takes a function, not nil", ErrInvalidQuery)
 		}
@@ -93,15 +91,15 @@ func (tx *TransactionBuilder) UpdateWithBuilder(m any, change func(*UpdateBuilde
 
 // Delete deletes an item.
 func (tx *TransactionBuilder) Delete(m any, conditions ...Precondition) *TransactionBuilder {
-	return tx.keyed(kindDelete, m, conditions, (*write).remove)
+	return tx.addKeyed(kindDelete, m, conditions, (*write).prepareDelete)
 }
 
 // ConditionCheck checks conditions on an item that the transaction does not
 // change. It needs at least one.
 func (tx *TransactionBuilder) ConditionCheck(m any, conditions ...Precondition) *TransactionBuilder {
-	return tx.keyed(kindConditionCheck, m, conditions, func(w *write) error {
+	return tx.addKeyed(kindConditionCheck, m, conditions, func(w *write) error {
 		if w.condition.IsEmpty() {
-			return fmt.Errorf("%w: a condition check without a condition: give one, or leave it out", ErrInvalidQuery)
+			return fmt.Errorf("%w: ConditionCheck without a condition: add one, or remove the check", ErrInvalidQuery)
 		}
 		return nil
 	})
@@ -117,7 +115,7 @@ func (tx *TransactionBuilder) ConditionCheck(m any, conditions ...Precondition) 
 // DynamoDB refuses it.
 func (tx *TransactionBuilder) ClientRequestToken(token string) *TransactionBuilder {
 	if n := utf8.RuneCountInString(token); tx.err == nil && (n == 0 || n > maxToken) {
-		tx.err = invalid("a client request token has 1 to %d characters, not %d", maxToken, n)
+		tx.err = invalid("a client request token must have 1 to %d characters, got %d", maxToken, n)
 	}
 	tx.token = token
 	return tx
@@ -146,7 +144,7 @@ func (tx *TransactionBuilder) Label(label any) *TransactionBuilder {
 	return tx
 }
 
-func (tx *TransactionBuilder) whole(kind string, m any, conditions []Precondition, build func(*write, context.Context) error) *TransactionBuilder {
+func (tx *TransactionBuilder) addWhole(kind string, m any, conditions []Precondition, build func(*write, context.Context) error) *TransactionBuilder {
 	return tx.add(kind, m, func(t *target) (*write, error) {
 		w, err := t.newWrite(kind, nil, conditions)
 		if err == nil {
@@ -156,7 +154,7 @@ func (tx *TransactionBuilder) whole(kind string, m any, conditions []Preconditio
 	})
 }
 
-func (tx *TransactionBuilder) keyed(kind string, m any, conditions []Precondition, build func(*write) error) *TransactionBuilder {
+func (tx *TransactionBuilder) addKeyed(kind string, m any, conditions []Precondition, build func(*write) error) *TransactionBuilder {
 	return tx.add(kind, m, func(t *target) (*write, error) {
 		key, err := t.model.EncodeKey(t.value)
 		if err != nil {
@@ -175,7 +173,7 @@ func (tx *TransactionBuilder) add(kind string, m any, build func(*target) (*writ
 	case tx.err != nil:
 		return tx
 	case n == maxActions:
-		tx.err = invalid("a transaction has at most %d actions: split it, if its parts need not happen together", maxActions)
+		tx.err = invalid("a transaction has at most %d actions: split it if its parts need not be atomic", maxActions)
 		return tx
 	}
 	t, err := tx.target(m)
@@ -191,19 +189,19 @@ func (tx *TransactionBuilder) add(kind string, m any, build func(*target) (*writ
 	return tx
 }
 
-// check refuses what DynamoDB would refuse.
+// check returns an error for a transaction that DynamoDB would refuse.
 func (tx *TransactionBuilder) check() error {
 	switch {
 	case tx.err != nil:
 		return tx.err
 	case len(tx.writes) == 0:
-		return invalid("a transaction has at least one action")
+		return invalid("a transaction needs at least one action")
 	}
 	seen := make(map[string]int, len(tx.writes))
 	for i, w := range tx.writes {
 		id := w.identity(w.itemKey())
 		if first, ok := seen[id]; ok {
-			return invalid("actions %d and %d of a transaction, %s and %s, are on one item, %s in table %s: a transaction changes an item once; join them, and state conditions with the change",
+			return invalid("actions %d and %d of a transaction, %s and %s, are on one item, %s in table %s: merge them, with their conditions",
 				first, i, tx.writes[first].kind, w.kind, w.describe(w.itemKey()), w.table)
 		}
 		seen[id] = i
@@ -211,18 +209,18 @@ func (tx *TransactionBuilder) check() error {
 	return nil
 }
 
-// send carries the transaction out. The request is the same at every attempt,
-// token included: even after a cancellation an earlier attempt, whose answer
-// was lost beneath the SDK, may have happened, and only its token can tell.
-func (tx *TransactionBuilder) send() error {
-	if err := tx.post(); err != nil {
+// execute sends the transaction. The request is the same at every attempt, token
+// included: even after a cancellation an earlier attempt may have succeeded with
+// its reply lost, and only the token makes DynamoDB report that.
+func (tx *TransactionBuilder) execute() error {
+	if err := tx.send(); err != nil {
 		return transactionFailure("write a transaction", tx.actions(), err)
 	}
 	return nil
 }
 
-// post is send, with DynamoDB's own error.
-func (tx *TransactionBuilder) post() error {
+// send is execute with DynamoDB's own error.
+func (tx *TransactionBuilder) send() error {
 	if tx.token == "" {
 		tx.token = rand.Text()
 	}
@@ -232,30 +230,30 @@ func (tx *TransactionBuilder) post() error {
 	for i, w := range tx.writes {
 		in.TransactItems[i] = w.transactItem()
 	}
-	a := new(attempts) // of all calls: they are one request
-	err := tx.repeat(tx.ctx, func() error {
-		_, err := tx.api.TransactWriteItems(tx.ctx, in, a.follow)
-		return a.judge(err)
+	a := new(attempts) // of all calls, which are one request
+	err := tx.retry(tx.ctx, func() error {
+		_, err := tx.api.TransactWriteItems(tx.ctx, in, a.observe)
+		return a.classify(err)
 	})
 	if err != nil {
 		return err
 	}
 	for _, w := range tx.writes {
-		w.happened()
+		w.updateModel()
 	}
 	return nil
 }
 
-// actions are the writes as errors tell of them.
+// actions returns the writes for errors.
 func (tx *TransactionBuilder) actions() []action {
 	actions := make([]action, len(tx.writes))
 	for i, w := range tx.writes {
-		actions[i] = action{target: w.target, label: w.label, kind: w.kind, key: w.itemKey(), demanded: w.demanded}
+		actions[i] = action{target: w.target, label: w.label, kind: w.kind, key: w.itemKey(), wantVersion: w.wantVersion}
 	}
 	return actions
 }
 
-// transactItem is the write as an action of a transaction.
+// transactItem returns the write as an action of a transaction.
 func (w *write) transactItem() types.TransactWriteItem {
 	table, condition := &w.table, text(w.condition.String())
 	names, values := w.expressions.Names(), w.expressions.Values()

@@ -256,7 +256,7 @@ func TestTransactWriteRefuses(t *testing.T) {
 		{"a version of none", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.AtVersion(1)) }, "version"},
 		{"two versions", func(tx *tabletheory.TransactionBuilder) {
 			tx.Delete(order, tabletheory.AtVersion(1), tabletheory.AtVersion(2))
-		}, "demand one"},
+		}, "keep one"},
 		{"an unknown condition", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.Precondition{}) }, "zero Precondition"},
 		{"Execute", func(tx *tabletheory.TransactionBuilder) {
 			tx.UpdateWithBuilder(a, func(u *tabletheory.UpdateBuilder) error { return u.Set("Name", "x").Execute() })

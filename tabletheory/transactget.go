@@ -11,29 +11,29 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// TransactGet reads up to 100 items, of any tables, as they are at one moment.
-// read names them; an error of it is returned, wrapped, and nothing is read.
-// On an error all destinations stay as they were. A conflict with a transaction
-// that writes is a [*TransactionError], after the repetitions of [WithRetries].
+// TransactGet reads up to 100 items of any tables as a consistent snapshot. read
+// states the reads; its error is returned, wrapped, and nothing is read. On an
+// error all destinations are unchanged. A conflict with a write transaction is
+// retried up to [WithRetries] times, and is then a [*TransactionError].
 func (db *DB) TransactGet(ctx context.Context, read func(tx *TransactionReader) error) error {
 	tx := &TransactionReader{mapper: db.mapper, items: map[string]bool{}}
 	if err := read(tx); err != nil {
-		return fmt.Errorf("tabletheory: name the reads of a transaction: %w", err)
+		return fmt.Errorf("tabletheory: build a read transaction: %w", err)
 	}
 	switch {
 	case tx.err != nil:
 		return tx.err
 	case len(tx.reads) == 0:
-		return invalid("TransactGet reads nothing: call Get")
+		return invalid("TransactGet without reads: call Get")
 	}
-	return tx.carryOut(ctx)
+	return tx.execute(ctx)
 }
 
 // TransactionReader collects the reads of one transaction, 1 to 100.
 type TransactionReader struct {
 	*mapper
 	reads []transactionRead
-	items map[string]bool // identities of all that is read
+	items map[string]bool // identities of the items
 	err   error           // the first mistake
 }
 
@@ -55,7 +55,7 @@ func (tx *TransactionReader) Get(dest any, found *bool) *TransactionReader {
 
 func (tx *TransactionReader) add(dest any, found *bool) error {
 	if len(tx.reads) == maxActions {
-		return invalid("TransactGet reads at most %d items: split it, if they need not be of one moment", maxActions)
+		return invalid("TransactGet reads at most %d items: split it if they need not be one snapshot", maxActions)
 	}
 	t, err := tx.target(dest)
 	if err != nil {
@@ -70,14 +70,14 @@ func (tx *TransactionReader) add(dest any, found *bool) error {
 	}
 	id := t.identity(key)
 	if tx.items[id] {
-		return invalid("read %d of TransactGet: %s is read twice, and DynamoDB reads an item once in a transaction", len(tx.reads), t.describe(key))
+		return invalid("read %d of TransactGet: %s is read twice, which DynamoDB does not allow", len(tx.reads), t.describe(key))
 	}
 	tx.items[id] = true
 	tx.reads = append(tx.reads, transactionRead{action: action{target: t, kind: "get", key: key}, into: t.value, found: found})
 	return nil
 }
 
-func (tx *TransactionReader) carryOut(ctx context.Context) error {
+func (tx *TransactionReader) execute(ctx context.Context) error {
 	in := &dynamodb.TransactGetItemsInput{}
 	actions := make([]action, len(tx.reads))
 	for i, read := range tx.reads {
@@ -85,7 +85,7 @@ func (tx *TransactionReader) carryOut(ctx context.Context) error {
 		in.TransactItems = append(in.TransactItems, types.TransactGetItem{Get: &types.Get{TableName: &read.table, Key: read.key}})
 	}
 	var out *dynamodb.TransactGetItemsOutput
-	err := tx.repeat(ctx, func() (err error) {
+	err := tx.retry(ctx, func() (err error) {
 		out, err = tx.api.TransactGetItems(ctx, in)
 		return err
 	})
@@ -93,12 +93,12 @@ func (tx *TransactionReader) carryOut(ctx context.Context) error {
 		return transactionFailure("transactional get", actions, err)
 	}
 	if len(out.Responses) != len(tx.reads) {
-		return transactionFailure("transactional get", actions, fmt.Errorf("DynamoDB has answered with %d items", len(out.Responses)))
+		return transactionFailure("transactional get", actions, fmt.Errorf("DynamoDB returned %d items, want %d", len(out.Responses), len(tx.reads)))
 	}
 	return tx.store(ctx, out.Responses)
 }
 
-// store decodes all items before it gives any to the caller.
+// store decodes all items before it stores any.
 func (tx *TransactionReader) store(ctx context.Context, responses []types.ItemResponse) error {
 	decoded := make([]reflect.Value, len(tx.reads)) // invalid where there is no item
 	for i, read := range tx.reads {

@@ -23,16 +23,16 @@ import (
 // them. The version is compared only with [UpdateBuilder.ConditionVersion]. The
 // model that gives the key is unchanged.
 type UpdateBuilder struct {
-	*write // of no use if err is not nil
-	ctx    context.Context
-	err    error  // the first mistake; nothing is sent if there is one
-	within string // what carries it out, "a transaction"; empty: the caller, by Execute
-	used   bool   // it was carried out
+	*write   // incomplete if err is not nil
+	ctx      context.Context
+	err      error  // the first mistake; nothing is sent if there is one
+	executor string // executes the update, "a transaction"; empty: the caller, by Execute
+	used     bool   // it was executed
 
 	clauses   clauses
 	changed   []*model.Path
-	encrypted map[*model.Field]types.AttributeValue // to be set, in plain
-	holds     expression.Condition                  // what Condition and OrCondition state
+	encrypted map[*model.Field]types.AttributeValue // values to encrypt and set
+	holds     expression.Condition                  // of Condition and OrCondition
 	returned  types.ReturnValue
 }
 
@@ -41,12 +41,12 @@ type UpdateBuilder struct {
 func (q *Query) UpdateBuilder() *UpdateBuilder { return q.updateBuilder() }
 
 func (q *Query) updateBuilder() *UpdateBuilder {
-	w, err := q.keyedWrite(kindUpdate, callCondition)
+	w, err := q.newKeyedWrite(kindUpdate, callCondition)
 	return &UpdateBuilder{write: w, ctx: q.ctx, err: err}
 }
 
-// mistake keeps the first mistake.
-func (b *UpdateBuilder) mistake(format string, args ...any) {
+// setErrorf records an [ErrInvalidQuery], unless there is an error already.
+func (b *UpdateBuilder) setErrorf(format string, args ...any) {
 	if b.err == nil {
 		b.err = b.failure(fmt.Errorf("%w: "+format, append([]any{ErrInvalidQuery}, args...)...))
 	}
@@ -61,7 +61,7 @@ func (b *UpdateBuilder) Set(field string, value any) *UpdateBuilder {
 	av, err := path.Encode(value)
 	switch {
 	case err != nil:
-		b.mistake("Set: %w", err)
+		b.setErrorf("Set: %w", err)
 	case path.Field.Encrypted:
 		b.setEncrypted(path, av)
 	default:
@@ -70,8 +70,8 @@ func (b *UpdateBuilder) Set(field string, value any) *UpdateBuilder {
 	return b
 }
 
-// setEncrypted sets a field that is encrypted when the update is carried out,
-// all such fields with one data key.
+// setEncrypted sets a field that finish encrypts, all such fields with one data
+// key.
 func (b *UpdateBuilder) setEncrypted(path *model.Path, av types.AttributeValue) {
 	if b.encrypted == nil {
 		b.encrypted = map[*model.Field]types.AttributeValue{}
@@ -87,10 +87,10 @@ func (b *UpdateBuilder) SetIfNotExists(field string, value any) *UpdateBuilder {
 	}
 	av, err := path.Encode(value)
 	if err != nil {
-		b.mistake("SetIfNotExists: %w", err)
+		b.setErrorf("SetIfNotExists: %w", err)
 		return b
 	}
-	b.derives = true
+	b.dependsOnStored = true
 	b.set(path, "if_not_exists("+b.expressions.Path(path)+", "+b.expressions.Value(av)+")")
 	return b
 }
@@ -116,10 +116,10 @@ func (b *UpdateBuilder) Add(field string, value any) *UpdateBuilder {
 		av, err = members(path, value)
 	}
 	if err != nil {
-		b.mistake("Add(%q) adds a number, or members to a set: %w", field, err)
+		b.setErrorf("Add(%q) takes a number, or members of a set: %w", field, err)
 		return b
 	}
-	b.derives, b.repeats = true, b.repeats || isNumber
+	b.dependsOnStored, b.notIdempotent = true, b.notIdempotent || isNumber
 	b.clauses.add = append(b.clauses.add, b.expressions.Path(path)+" "+b.expressions.Value(av))
 	return b
 }
@@ -148,10 +148,10 @@ func (b *UpdateBuilder) Delete(field string, value any) *UpdateBuilder {
 	}
 	av, err := members(path, value)
 	if err != nil {
-		b.mistake("Delete(%q) removes members from a set: %w", field, err)
+		b.setErrorf("Delete(%q) takes members of a set: %w", field, err)
 		return b
 	}
-	b.derives = true
+	b.dependsOnStored = true
 	b.clauses.delete = append(b.clauses.delete, b.expressions.Path(path)+" "+b.expressions.Value(av))
 	return b
 }
@@ -175,10 +175,10 @@ func (b *UpdateBuilder) extend(call, field string, elements any, order func(list
 	}
 	list, err := encodeElements(path, elements)
 	if err != nil {
-		b.mistake("%s(%q): %w", call, field, err)
+		b.setErrorf("%s(%q): %w", call, field, err)
 		return b
 	}
-	b.derives, b.repeats = true, true
+	b.dependsOnStored, b.notIdempotent = true, true
 	none := b.expressions.Value(&types.AttributeValueMemberL{Value: []types.AttributeValue{}})
 	more := b.expressions.Value(&types.AttributeValueMemberL{Value: list})
 	b.set(path, "list_append("+order("if_not_exists("+b.expressions.Path(path)+", "+none+")", more)+")")
@@ -231,7 +231,7 @@ func (b *UpdateBuilder) ConditionExpression(text string, values map[string]any) 
 // OrCondition, and increments it.
 func (b *UpdateBuilder) ConditionVersion(version int64) *UpdateBuilder {
 	if b.err == nil {
-		b.keep(b.demand(AtVersion(version)))
+		b.setError(b.require(AtVersion(version)))
 	}
 	return b
 }
@@ -242,15 +242,15 @@ func (b *UpdateBuilder) hold(join join, c Precondition) *UpdateBuilder {
 	}
 	condition, err := b.target.condition(&b.expressions, c)
 	if err != nil {
-		b.mistake("condition: %w", err)
+		b.setErrorf("condition: %w", err)
 		return b
 	}
 	b.holds = join(b.holds, condition)
 	return b
 }
 
-// keep keeps the first error.
-func (b *UpdateBuilder) keep(err error) {
+// setError records an error, unless there is one already.
+func (b *UpdateBuilder) setError(err error) {
 	if b.err == nil {
 		b.err = b.failure(err)
 	}
@@ -264,10 +264,10 @@ func (b *UpdateBuilder) ReturnValues(values string) *UpdateBuilder {
 	}
 	returned := types.ReturnValue(strings.ToUpper(strings.TrimSpace(values)))
 	switch {
-	case b.within != "":
-		b.mistake("ReturnValues inside of %s, which decides itself what it returns: leave it out", b.within)
+	case b.executor != "":
+		b.setErrorf("ReturnValues inside %s, which decides what it returns: remove it", b.executor)
 	case !slices.Contains(returned.Values(), returned):
-		b.mistake("ReturnValues(%q): it is one of %v", values, returned.Values())
+		b.setErrorf("ReturnValues(%q): must be one of %v", values, returned.Values())
 	}
 	b.returned = returned
 	return b
@@ -278,8 +278,8 @@ func (b *UpdateBuilder) Execute() error {
 	if err := b.begin("Execute"); err != nil {
 		return err
 	}
-	if b.isUnsafe() {
-		return b.failure(b.sendOnce(b.ctx))
+	if b.needsToken() {
+		return b.failure(b.executeAsTransaction(b.ctx))
 	}
 	_, err := b.updateItem(b.ctx, types.ReturnValueNone)
 	return b.failure(err)
@@ -295,7 +295,7 @@ func (b *UpdateBuilder) ExecuteWithResult(dest any) error {
 	if b.err != nil {
 		return b.err
 	}
-	into, err := b.structOf("ExecuteWithResult", dest)
+	into, err := b.destStruct("ExecuteWithResult", dest)
 	if err != nil {
 		return err
 	}
@@ -303,14 +303,14 @@ func (b *UpdateBuilder) ExecuteWithResult(dest any) error {
 	case "":
 		b.returned = types.ReturnValueAllNew
 	case types.ReturnValueNone:
-		b.mistake("ExecuteWithResult has no result with ReturnValues NONE: use Execute")
+		b.setErrorf("ExecuteWithResult with ReturnValues NONE has no result: use Execute")
 	}
 	if err := b.begin("ExecuteWithResult"); err != nil {
 		return err
 	}
 	update := func() (model.Item, error) { return b.updateItem(b.ctx, b.returned) }
-	if b.isUnsafe() {
-		update = func() (model.Item, error) { return b.updateOnce(b.ctx, b.returned) }
+	if b.needsToken() {
+		update = func() (model.Item, error) { return b.updateWithoutRetry(b.ctx, b.returned) }
 	}
 	item, err := update()
 	if err != nil {
@@ -319,22 +319,22 @@ func (b *UpdateBuilder) ExecuteWithResult(dest any) error {
 	return b.read(item, into)
 }
 
-// begin begins what ends the chain.
+// begin starts the execution and returns the first mistake.
 func (b *UpdateBuilder) begin(call string) error {
 	switch {
 	case b.err != nil:
-	case b.within != "":
-		b.mistake("%s inside of %s, which carries the update out by itself: leave it out", call, b.within)
+	case b.executor != "":
+		b.setErrorf("%s inside %s, which executes the update: remove it", call, b.executor)
 	case b.used:
-		b.mistake("%s of an update that was carried out already: begin a new one with Model", call)
+		b.setErrorf("%s of an update that was executed already: begin a new one with Model", call)
 	default:
-		b.keep(b.finish(b.ctx))
+		b.setError(b.finish(b.ctx))
 	}
 	b.used = true
 	return b.err
 }
 
-// read decodes what an update has returned.
+// read decodes the attributes that an update returned.
 func (b *UpdateBuilder) read(item model.Item, into reflect.Value) error {
 	if len(item) == 0 {
 		return nil
@@ -343,7 +343,7 @@ func (b *UpdateBuilder) read(item model.Item, into reflect.Value) error {
 		return b.decode(b.ctx, item, into)
 	}
 	for name, av := range b.key {
-		item[name] = av // which decrypting needs, and which dest then has
+		item[name] = av // decryption needs the key, and dest gets it
 	}
 	if err := b.open(b.ctx, item); err != nil {
 		return b.failure(err)
@@ -351,7 +351,7 @@ func (b *UpdateBuilder) read(item model.Item, into reflect.Value) error {
 	return b.failure(b.model.DecodeSelected(item, into))
 }
 
-// change resolves the path of a change; nil after a mistake.
+// change resolves the path of a change; it returns nil after a mistake.
 func (b *UpdateBuilder) change(call, field string) *model.Path {
 	if b.err != nil {
 		return nil
@@ -359,18 +359,18 @@ func (b *UpdateBuilder) change(call, field string) *model.Path {
 	path, err := b.model.Path(field)
 	switch {
 	case err != nil:
-		b.mistake("%s: %w", call, err)
+		b.setErrorf("%s: %w", call, err)
 		return nil
 	case b.isKey(path.Field):
-		b.keep(keyChange(path.Field))
+		b.setError(keyUpdateError(path.Field))
 		return nil
 	case path.Field.Encrypted && len(path.Steps) > 1:
-		b.mistake("%s(%q): field %s is encrypted, and is changed as a whole", call, field, path.Field.Name)
+		b.setErrorf("%s(%q): field %s is encrypted and can only be changed as a whole", call, field, path.Field.Name)
 		return nil
 	}
 	for _, other := range b.changed {
 		if overlap(path, other) {
-			b.mistake("%s(%q): what is there is changed twice by one update: change it once", call, field)
+			b.setErrorf("%s(%q): the update already changes this path, a part of it or a document around it", call, field)
 			return nil
 		}
 	}
@@ -378,18 +378,17 @@ func (b *UpdateBuilder) change(call, field string) *model.Path {
 	return path
 }
 
-// changePlain is change for what DynamoDB can do only to values that it can
-// read.
+// changePlain is change for operations that need DynamoDB to read the value.
 func (b *UpdateBuilder) changePlain(call, field string) *model.Path {
 	path := b.change(call, field)
 	if path != nil && path.Field.Encrypted {
-		b.mistake("%s(%q): the field is encrypted, and DynamoDB cannot read it: use Set", call, field)
+		b.setErrorf("%s(%q): the field is encrypted and DynamoDB cannot read it: use Set", call, field)
 		return nil
 	}
 	return path
 }
 
-// setTo sets what is at a path to a value that the request carries.
+// setTo sets a path to a value.
 func (b *UpdateBuilder) setTo(path *model.Path, av types.AttributeValue) {
 	if b.sets == nil {
 		b.sets = model.Item{}
@@ -399,16 +398,16 @@ func (b *UpdateBuilder) setTo(path *model.Path, av types.AttributeValue) {
 	b.set(path, b.expressions.Value(av))
 }
 
-// changeWithin notes a change of a part of a document: what is stored then
-// depends on the rest of it. A list element is moved by a removal before it, and
-// appended if the list is too short, so a repetition would change another one.
+// changeWithin notes a change inside a document, whose result depends on the
+// stored document. Changing a list element is not idempotent: a removal moves
+// the elements after it, and setting an index beyond the end appends.
 func (b *UpdateBuilder) changeWithin(path *model.Path) {
 	if len(path.Steps) == 1 {
 		return
 	}
-	b.derives = true
+	b.dependsOnStored = true
 	for _, step := range path.Steps[1:] {
-		b.repeats = b.repeats || step.Name == ""
+		b.notIdempotent = b.notIdempotent || step.Name == ""
 	}
 }
 
@@ -416,14 +415,14 @@ func (b *UpdateBuilder) set(path *model.Path, value string) {
 	b.clauses.set = append(b.clauses.set, b.expressions.Path(path)+" = "+value)
 }
 
-// changes says that the caller changes a field, or something in it.
+// changes reports whether the caller changes a field or a part of it.
 func (b *UpdateBuilder) changes(f *model.Field) bool {
 	return slices.ContainsFunc(b.changed, func(p *model.Path) bool { return p.Field == f })
 }
 
-// finish makes the write the update that was built up.
+// finish completes the write with the update expression.
 func (b *UpdateBuilder) finish(ctx context.Context) error {
-	if len(b.changed) == 0 && b.demanded == nil && b.model.UpdatedAt == nil {
+	if len(b.changed) == 0 && b.wantVersion == nil && b.model.UpdatedAt == nil {
 		return fmt.Errorf("%w: the update changes nothing: call Set, Add, Remove, …", ErrInvalidQuery)
 	}
 	if err := b.finishVersion(); err != nil {
@@ -437,7 +436,7 @@ func (b *UpdateBuilder) finish(ctx context.Context) error {
 	for _, s := range b.stamps {
 		b.setTo(s.field.Path(), s.av)
 	}
-	b.stamps = nil // the struct was asked for its key alone, and stays as it is
+	b.stamps = nil // the struct only gave the key, and is unchanged
 	if err := b.finishEncrypted(ctx); err != nil {
 		return err
 	}
@@ -446,21 +445,21 @@ func (b *UpdateBuilder) finish(ctx context.Context) error {
 	return nil
 }
 
-// finishVersion increments the version, so that those who have read the item
-// notice that it was changed.
+// finishVersion increments the version, so that concurrent writers that have
+// read the item get a conflict.
 func (b *UpdateBuilder) finishVersion() error {
 	f := b.model.Version
 	switch {
 	case f == nil:
 		return nil
-	case b.demanded == nil && b.changes(f):
-		return nil // the caller knows
-	case b.demanded == nil:
-		b.derives = true
+	case b.wantVersion == nil && b.changes(f):
+		return nil // the caller sets it
+	case b.wantVersion == nil:
+		b.dependsOnStored = true
 		b.clauses.add = append(b.clauses.add, b.expressions.Attribute(f)+" "+b.expressions.Value(&types.AttributeValueMemberN{Value: "1"}))
 		return nil
 	case b.changes(f):
-		return fmt.Errorf("%w: field %s is the version, which is demanded, and so incremented: do not change it as well", ErrInvalidQuery, f.Name)
+		return fmt.Errorf("%w: field %s is the version, which ConditionVersion increments: do not change it as well", ErrInvalidQuery, f.Name)
 	}
 	next, err := b.nextVersion()
 	if err != nil {
@@ -469,7 +468,8 @@ func (b *UpdateBuilder) finishVersion() error {
 	return b.stampVersion(next)
 }
 
-// finishEncrypted encrypts what is to be set so, in the order of the fields.
+// finishEncrypted encrypts the values of encrypted fields, in the order of the
+// fields.
 func (b *UpdateBuilder) finishEncrypted(ctx context.Context) error {
 	if len(b.encrypted) == 0 {
 		return nil

@@ -191,9 +191,9 @@ func TestUpdateBuilderRefuses(t *testing.T) {
 		err   error
 		words string
 	}{
-		{"the same path twice", builder(db).Set("Status", "a").Set("status", "b").Execute(), "twice"},
-		{"a path in another", builder(db).Set("Address", Address{}).Remove("Address.City").Execute(), "twice"},
-		{"a path around another", builder(db).SetListElement("Lines", 1, Line{}).AppendToList("Lines", []Line{{}}).Execute(), "twice"},
+		{"the same path twice", builder(db).Set("Status", "a").Set("status", "b").Execute(), "already changes"},
+		{"a path in another", builder(db).Set("Address", Address{}).Remove("Address.City").Execute(), "already changes"},
+		{"a path around another", builder(db).SetListElement("Lines", 1, Line{}).AppendToList("Lines", []Line{{}}).Execute(), "already changes"},
 		{"a key", builder(db).Set("Number", 2).Execute(), "cannot be changed"},
 		{"an unknown field", builder(db).Set("Stauts", "x").Execute(), "Stauts"},
 		{"a negative index", builder(db).RemoveFromListAt("Lines", -1).Execute(), "-1"},

@@ -9,11 +9,10 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// perValue is what DynamoDB's JSON has around a value: {"BOOL":false}, and a
-// little more.
+// perValue bounds the JSON around a value: {"BOOL":false}, and a little more.
 const perValue = 16
 
-// itemWireSize is how many bytes an item takes in DynamoDB's JSON, rounded up.
+// itemWireSize returns an upper bound of the size of an item in DynamoDB's JSON.
 func itemWireSize(item model.Item) int {
 	size := perValue
 	for name, av := range item {
@@ -53,8 +52,8 @@ func valueWireSize(av types.AttributeValue) int {
 	return size
 }
 
-// textWireSize is the size of a JSON string with the comma or colon after it.
-// What has to be escaped is taken for six bytes.
+// textWireSize returns an upper bound of the size of a JSON string with the
+// comma or colon after it: six bytes for escaped characters.
 func textWireSize(s string) int {
 	size := len(`"",`)
 	for _, r := range s {

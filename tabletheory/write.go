@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// Kinds of writes, as errors call them.
+// Kinds of writes, as they appear in errors.
 const (
 	kindPut            = "put"
 	kindCreate         = "create"
@@ -21,38 +21,37 @@ const (
 	kindConditionCheck = "condition check"
 )
 
-// write is one write of one item, to be sent alone or as an action of a
-// transaction.
+// write is a write of one item, sent alone or as an action of a transaction.
 type write struct {
 	*target
-	kind        string
-	label       any        // of an action of a transaction
-	key         model.Item // see itemKey
-	expressions expression.Builder
-	condition   expression.Condition
-	demanded    *int64     // the version that condition demands; nil: none
-	item        model.Item // of put and create
-	update      string     // the expression of an update
-	sets        model.Item // the attributes that an update sets to values that it sends
-	removes     []string   // those that it removes
-	derives     bool       // an update changes others too, by what is stored
-	repeats     bool       // a repetition of the update would change the item again
-	stamps      []stamp    // for the caller's struct, once it has happened
+	kind            string
+	label           any        // of an action of a transaction
+	key             model.Item // nil until itemKey extracts it from item
+	expressions     expression.Builder
+	condition       expression.Condition
+	wantVersion     *int64     // the version that condition requires; nil: none
+	item            model.Item // of a put or create
+	update          string     // the update expression
+	sets            model.Item // attributes that an update sets to values in the request
+	removes         []string   // attributes that an update removes
+	dependsOnStored bool       // the result of an update depends on the stored item
+	notIdempotent   bool       // applying the update twice differs from applying it once
+	stamps          []stamp    // for the caller's struct, after success
 }
 
-// newWrite begins a write. key is nil where the whole item is to come.
+// newWrite begins a write. key is nil for writes of a whole item, which have it.
 func (t *target) newWrite(kind string, key model.Item, conditions []Precondition) (*write, error) {
 	w := &write{target: t, kind: kind, key: key}
 	for _, c := range conditions {
-		if err := w.demand(c); err != nil {
+		if err := w.require(c); err != nil {
 			return w, err
 		}
 	}
 	return w, nil
 }
 
-// demand adds a condition: all of them must hold.
-func (w *write) demand(c Precondition) error {
+// require adds a condition. All conditions must hold.
+func (w *write) require(c Precondition) error {
 	condition, err := w.target.condition(&w.expressions, c)
 	if err != nil {
 		return fmt.Errorf("%w: condition: %w", ErrInvalidQuery, err)
@@ -62,39 +61,39 @@ func (w *write) demand(c Precondition) error {
 		return nil
 	}
 	version := c.version
-	if w.demanded != nil && *w.demanded != version {
-		return fmt.Errorf("%w: versions %d and %d are demanded of one item: demand one", ErrInvalidQuery, *w.demanded, version)
+	if w.wantVersion != nil && *w.wantVersion != version {
+		return fmt.Errorf("%w: AtVersion(%d) and AtVersion(%d) on one item: keep one", ErrInvalidQuery, *w.wantVersion, version)
 	}
-	w.demanded = &version
+	w.wantVersion = &version
 	return nil
 }
 
-// create makes w the put of an item that may not exist yet. Its version is 1,
-// unless the model has one already.
-func (w *write) create(ctx context.Context) error {
-	if err := w.demand(IfNotExists()); err != nil {
+// prepareCreate makes w the put of an item that must not exist. Its version is
+// 1, unless the model has one.
+func (w *write) prepareCreate(ctx context.Context) error {
+	if err := w.require(IfNotExists()); err != nil {
 		return err
 	}
 	version, err := w.version()
 	if err != nil {
 		return err
 	}
-	return w.whole(ctx, max(version, 1))
+	return w.encodeWhole(ctx, max(version, 1))
 }
 
-// put makes w the put of an item over whatever was there. A version is compared
-// and incremented all the same: a put that did neither would undo, unnoticed,
-// what others did to the item since it was read, and let them undo it.
-func (w *write) put(ctx context.Context) error {
+// preparePut makes w the put of an item that may exist. The version is compared
+// and incremented: otherwise the put would silently overwrite changes made since
+// the item was read.
+func (w *write) preparePut(ctx context.Context) error {
 	next, err := w.nextVersion()
 	if err != nil {
 		return err
 	}
-	return w.whole(ctx, next)
+	return w.encodeWhole(ctx, next)
 }
 
-// whole takes the item from the struct, with the times of now and this version.
-func (w *write) whole(ctx context.Context, version int64) error {
+// encodeWhole encodes the struct, with the current time and this version.
+func (w *write) encodeWhole(ctx context.Context, version int64) error {
 	item, err := w.model.Encode(w.value)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidModel, err)
@@ -109,8 +108,8 @@ func (w *write) whole(ctx context.Context, version int64) error {
 	return w.seal(ctx, w.item, w.item)
 }
 
-// itemKey is the key of the item; nil if it is not known yet. That of a whole
-// item is taken out of it only where somebody asks.
+// itemKey returns the key of the item, or nil if it is not known yet. The key of
+// a whole item is extracted only when it is needed.
 func (w *write) itemKey() model.Item {
 	if w.key == nil && w.item != nil {
 		w.key = w.model.KeyOf(w.item)
@@ -118,20 +117,21 @@ func (w *write) itemKey() model.Item {
 	return w.key
 }
 
-// remove makes w the deletion of the item. The model's version is compared if
-// it has one: with the key alone the caller tells nothing of what was read.
-func (w *write) remove() error {
+// prepareDelete makes w the deletion of the item. The model's version is
+// compared if it is not 0: a model with only a key is not the item that was
+// read.
+func (w *write) prepareDelete() error {
 	version, err := w.version()
-	if err != nil || version == 0 || w.demanded != nil {
+	if err != nil || version == 0 || w.wantVersion != nil {
 		return err
 	}
-	return w.demand(AtVersion(version))
+	return w.require(AtVersion(version))
 }
 
-// change makes w the update of these fields, or of all but the keys and
-// created_at, to what the struct has.
-func (w *write) change(ctx context.Context, names []string) error {
-	fields, err := w.changed(names)
+// prepareUpdate makes w the update of these fields to the values of the struct.
+// Without names it updates all fields except the keys and created_at.
+func (w *write) prepareUpdate(ctx context.Context, names []string) error {
+	fields, err := w.updatedFields(names)
 	if err != nil {
 		return err
 	}
@@ -143,22 +143,22 @@ func (w *write) change(ctx context.Context, names []string) error {
 		return err
 	}
 	if len(fields) == 0 && len(w.stamps) == 0 {
-		return fmt.Errorf("%w: %v has no fields but its keys, which cannot be changed", ErrInvalidQuery, w.model.Type)
+		return fmt.Errorf("%w: %v has only key fields, which cannot be changed", ErrInvalidQuery, w.model.Type)
 	}
 	if err := w.seal(ctx, w.key, set); err != nil {
 		return err
 	}
-	w.update = w.assign(fields, set, removed)
+	w.update = w.updateExpression(fields, set, removed)
 	return nil
 }
 
-// isUnsafe reports that the write must not be carried out a second time. A
-// version that it demands sees to that.
-func (w *write) isUnsafe() bool { return w.repeats && w.demanded == nil }
+// needsToken reports whether a retry could apply the write twice. A version
+// condition prevents that.
+func (w *write) needsToken() bool { return w.notIdempotent && w.wantVersion == nil }
 
-// assign writes the update that sets and removes attributes, and what is
-// stamped.
-func (w *write) assign(fields []*model.Field, set model.Item, removed []*model.Field) string {
+// updateExpression returns the expression that sets and removes attributes and
+// sets the stamps.
+func (w *write) updateExpression(fields []*model.Field, set model.Item, removed []*model.Field) string {
 	c := clauses{set: make([]string, 0, len(set)+len(w.stamps))}
 	for _, f := range fields {
 		if av, ok := set[f.Attribute]; ok {
@@ -177,20 +177,20 @@ func (w *write) assign(fields []*model.Field, set model.Item, removed []*model.F
 	return c.String()
 }
 
-// changed are the fields that an update is about. The version and updated_at,
-// which every update writes by itself, are not among them.
-func (w *write) changed(names []string) ([]*model.Field, error) {
+// updatedFields returns the fields to update. The version and updated_at are not
+// among them, because every update sets them.
+func (w *write) updatedFields(names []string) ([]*model.Field, error) {
 	if len(names) == 0 {
-		return w.changeable(), nil
+		return w.updatableFields(), nil
 	}
 	fields := make([]*model.Field, 0, len(names))
 	for _, name := range names {
 		f, ok := w.model.Field(name)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("%w: %v has no field %q; what is in a document is changed with UpdateBuilder", ErrInvalidQuery, w.model.Type, name)
+			return nil, fmt.Errorf("%w: %v has no field %q; use UpdateBuilder to change a part of a document", ErrInvalidQuery, w.model.Type, name)
 		case w.isKey(f):
-			return nil, keyChange(f)
+			return nil, keyUpdateError(f)
 		case slices.Contains(fields, f):
 			return nil, fmt.Errorf("%w: field %s is named twice", ErrInvalidQuery, f.Name)
 		}
@@ -201,8 +201,8 @@ func (w *write) changed(names []string) ([]*model.Field, error) {
 	}), nil
 }
 
-// changeable are the fields that an update without names is about.
-func (w *write) changeable() []*model.Field {
+// updatableFields returns the fields that an update without names covers.
+func (w *write) updatableFields() []*model.Field {
 	fields := make([]*model.Field, 0, len(w.model.Fields))
 	for _, f := range w.model.Fields {
 		if !w.isKey(f) && f != w.model.Version && f != w.model.CreatedAt && f != w.model.UpdatedAt {
@@ -214,20 +214,20 @@ func (w *write) changeable() []*model.Field {
 
 func (w *write) isKey(f *model.Field) bool { return f == w.model.Hash || f == w.model.Range }
 
-func keyChange(f *model.Field) error {
-	return fmt.Errorf("%w: %s is the key of the item, which cannot be changed: create another item, and delete this one", ErrInvalidQuery, f.Name)
+func keyUpdateError(f *model.Field) error {
+	return fmt.Errorf("%w: %s is a key and cannot be changed: create another item and delete this one", ErrInvalidQuery, f.Name)
 }
 
-// failure is the error of the write: nil if err is.
+// failure returns the error of the write, or nil if err is nil.
 func (w *write) failure(err error) error {
 	if err == nil {
 		return nil
 	}
-	return w.failureAt(w.kind, w.itemKey(), w.demanded, err)
+	return w.failureAt(w.kind, w.itemKey(), w.wantVersion, err)
 }
 
-// happened stores in the caller's struct what the write has stored besides.
-func (w *write) happened() {
+// updateModel stores the version and times in the caller's struct.
+func (w *write) updateModel() {
 	if !w.value.CanSet() {
 		return
 	}
@@ -236,7 +236,7 @@ func (w *write) happened() {
 	}
 }
 
-// text is an expression as requests have it: nil if it is empty.
+// text returns an expression for a request: nil if it is empty.
 func text(s string) *string {
 	if s == "" {
 		return nil
@@ -244,7 +244,7 @@ func text(s string) *string {
 	return &s
 }
 
-// onFailure asks for the stored item where there is a condition that can fail.
+// onFailure requests the stored item if the write has a condition that can fail.
 func (w *write) onFailure() types.ReturnValuesOnConditionCheckFailure {
 	if w.condition.IsEmpty() {
 		return ""
@@ -252,8 +252,8 @@ func (w *write) onFailure() types.ReturnValuesOnConditionCheckFailure {
 	return types.ReturnValuesOnConditionCheckFailureAllOld
 }
 
-// putItem, updateItem and deleteItem send the write, and return the item, as
-// returned says which.
+// putItem, updateItem and deleteItem send the write and return the attributes
+// that returned selects.
 func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.Item, error) {
 	a := new(attempts)
 	out, err := w.api.PutItem(ctx, &dynamodb.PutItemInput{
@@ -263,11 +263,11 @@ func (w *write) putItem(ctx context.Context, returned types.ReturnValue) (model.
 		ExpressionAttributeValues:           w.expressions.Values(),
 		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
-	}, a.follow)
+	}, a.observe)
 	if err != nil {
-		return w.settle(a, returned, err)
+		return w.classifyReply(a, returned, err)
 	}
-	w.happened()
+	w.updateModel()
 	return out.Attributes, nil
 }
 
@@ -281,11 +281,11 @@ func (w *write) updateItem(ctx context.Context, returned types.ReturnValue, opti
 		ExpressionAttributeValues:           w.expressions.Values(),
 		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
-	}, append(options, a.follow)...)
+	}, append(options, a.observe)...)
 	if err != nil {
-		return w.settle(a, returned, err)
+		return w.classifyReply(a, returned, err)
 	}
-	w.happened()
+	w.updateModel()
 	return out.Attributes, nil
 }
 
@@ -298,9 +298,9 @@ func (w *write) deleteItem(ctx context.Context, returned types.ReturnValue) (mod
 		ExpressionAttributeValues:           w.expressions.Values(),
 		ReturnValues:                        returned,
 		ReturnValuesOnConditionCheckFailure: w.onFailure(),
-	}, a.follow)
+	}, a.observe)
 	if err != nil {
-		return w.settle(a, returned, err)
+		return w.classifyReply(a, returned, err)
 	}
 	return out.Attributes, nil
 }

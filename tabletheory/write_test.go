@@ -133,7 +133,7 @@ func TestCreateOrUpdateComparesVersions(t *testing.T) {
 		}
 		wants(t, db.Model(&Order{Customer: "ada", Number: 1, Status: "blind"}).CreateOrUpdate(), tabletheory.ErrVersionConflict, "version 2")
 		wants(t, db.Model(&Order{Customer: "ada", Number: 1, Status: "late", Version: 1}).CreateOrUpdate(), tabletheory.ErrVersionConflict)
-		wants(t, db.Model(&Order{Customer: "ada", Number: 2, Status: "gone", Version: 1}).CreateOrUpdate(), tabletheory.ErrVersionConflict, "there is none")
+		wants(t, db.Model(&Order{Customer: "ada", Number: 2, Status: "gone", Version: 1}).CreateOrUpdate(), tabletheory.ErrVersionConflict, "does not exist")
 	})
 }
 
@@ -221,7 +221,7 @@ func TestUpdateOfAMissingItem(t *testing.T) {
 		table := accountTable(t, api)
 		db := tabletheory.New(api)
 		err := db.Model(&Account{ID: "a", Name: "Ada"}).IfExists().Update("Name")
-		wants(t, err, tabletheory.ErrConditionFailed, "there is none")
+		wants(t, err, tabletheory.ErrConditionFailed, "does not exist")
 		failed, _ := errors.AsType[*tabletheory.ConditionError](err)
 		var into Account
 		wants(t, failed.Decode(&into), tabletheory.ErrItemNotFound)

@@ -1,6 +1,6 @@
-// Package expression writes DynamoDB's expressions. Every name and value goes
-// into the request by a placeholder, so that no name is a reserved word and no
-// value is ever taken for a part of the expression.
+// Package expression builds DynamoDB's expressions. Every name and value gets a
+// placeholder, so that no name is a reserved word and no value is parsed as part
+// of the expression.
 package expression
 
 import (
@@ -15,33 +15,32 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// maxIn is how many values DynamoDB takes in one IN.
+// maxIn is DynamoDB's bound on the values of one IN.
 const maxIn = 100
 
 // Builder collects the names and values of all expressions of one request. The
-// zero value is ready. It may not be copied.
+// zero value is ready to use. It must not be copied.
 type Builder struct {
 	names  map[string]string // attribute names by placeholder
-	own    []string          // attribute names, by the number of our placeholder
-	few    [4]string         // what own begins with
+	own    []string          // attribute names, by the number of the generated placeholder
+	few    [4]string         // the first backing array of own
 	values model.Item
 }
 
-// Placeholders of ours. Expressions rarely have more than these, and those that
-// have none of more need not make them.
+// Placeholders without an allocation. Few expressions have more.
 var (
 	firstNames  = [...]string{"#_0", "#_1", "#_2", "#_3", "#_4", "#_5", "#_6", "#_7", "#_8", "#_9"}
 	firstValues = [...]string{":_0", ":_1", ":_2", ":_3", ":_4", ":_5", ":_6", ":_7", ":_8", ":_9"}
 )
 
-// Names is for ExpressionAttributeNames: nil if there are none, as DynamoDB
-// refuses an empty map.
+// Names returns the ExpressionAttributeNames: nil if there are none, because
+// DynamoDB refuses an empty map.
 func (b *Builder) Names() map[string]string { return b.names }
 
-// Values is for ExpressionAttributeValues: nil if there are none.
+// Values returns the ExpressionAttributeValues: nil if there are none.
 func (b *Builder) Values() map[string]types.AttributeValue { return b.values }
 
-// Path returns a document path as expressions have it.
+// Path returns a document path with placeholders.
 func (b *Builder) Path(p *model.Path) string {
 	if len(p.Steps) == 1 {
 		return b.name(p.Steps[0].Name)
@@ -60,7 +59,7 @@ func (b *Builder) Path(p *model.Path) string {
 	return text.String()
 }
 
-// Attribute returns a top-level attribute as expressions have it.
+// Attribute returns the placeholder of a top-level attribute.
 func (b *Builder) Attribute(f *model.Field) string { return b.name(f.Attribute) }
 
 func (b *Builder) name(attribute string) string {
@@ -111,7 +110,7 @@ func (b *Builder) setValue(placeholder string, av types.AttributeValue) {
 	b.values[placeholder] = av
 }
 
-// Compare returns the condition that what is at the path compares with value.
+// Compare returns the condition that compares the value at the path with value.
 func (b *Builder) Compare(p *model.Path, operator string, value any) (Condition, error) {
 	path := b.Path(p)
 	op := strings.ToUpper(strings.TrimSpace(operator))
@@ -141,7 +140,7 @@ func (b *Builder) Compare(p *model.Path, operator string, value any) (Condition,
 		return Condition{text: text}, nil
 	case "EXISTS", "NOT_EXISTS":
 		if value != nil {
-			return Condition{}, fmt.Errorf("%s takes no value, but got %v: pass nil", op, value)
+			return Condition{}, fmt.Errorf("%s takes no value, got %v: pass nil", op, value)
 		}
 		return Condition{text: "attribute_" + strings.ToLower(op) + "(" + path + ")"}, nil
 	case "ATTRIBUTE_TYPE":
@@ -151,7 +150,7 @@ func (b *Builder) Compare(p *model.Path, operator string, value any) (Condition,
 		}
 		return Condition{text: "attribute_type(" + path + ", " + b.Value(&types.AttributeValueMemberS{Value: name}) + ")"}, nil
 	}
-	return Condition{}, fmt.Errorf("there is no operator %q: use =, <>, <, <=, >, >=, BETWEEN, IN, BEGINS_WITH, CONTAINS, NOT_CONTAINS, EXISTS, NOT_EXISTS or ATTRIBUTE_TYPE", operator)
+	return Condition{}, fmt.Errorf("unknown operator %q: use =, <>, <, <=, >, >=, BETWEEN, IN, BEGINS_WITH, CONTAINS, NOT_CONTAINS, EXISTS, NOT_EXISTS or ATTRIBUTE_TYPE", operator)
 }
 
 func (b *Builder) operand(p *model.Path, value any) (string, error) {
@@ -168,7 +167,7 @@ func (b *Builder) between(p *model.Path, path string, value any) (Condition, err
 		return Condition{}, err
 	}
 	if len(operands) != 2 {
-		return Condition{}, fmt.Errorf("BETWEEN takes a slice of two values, but got %d", len(operands))
+		return Condition{}, fmt.Errorf("BETWEEN takes a slice of two values, got %d", len(operands))
 	}
 	return Condition{text: path + " BETWEEN " + operands[0] + " AND " + operands[1]}, nil
 }
@@ -179,7 +178,7 @@ func (b *Builder) in(p *model.Path, path string, value any) (Condition, error) {
 		return Condition{}, err
 	}
 	if len(operands) == 0 || len(operands) > maxIn {
-		return Condition{}, fmt.Errorf("IN takes a slice of 1 to %d values, but got %d", maxIn, len(operands))
+		return Condition{}, fmt.Errorf("IN takes a slice of 1 to %d values, got %d", maxIn, len(operands))
 	}
 	return Condition{text: path + " IN (" + strings.Join(operands, ", ") + ")"}, nil
 }
@@ -200,34 +199,34 @@ func (b *Builder) operands(p *model.Path, value any) ([]string, error) {
 	return operands, nil
 }
 
-// Written returns a condition in the caller's own words. A placeholder #x in it
-// stands for the attribute of field x; values are those of its own
-// placeholders, with their colons, and are encoded by encode.
-func (b *Builder) Written(m *model.Model, text string, values map[string]any, encode func(any) (types.AttributeValue, error)) (Condition, error) {
+// Raw returns a condition that the caller wrote in DynamoDB's syntax. A
+// placeholder #x in it is the attribute of field x. values has the values of its
+// placeholders, with their colons; encode encodes them.
+func (b *Builder) Raw(m *model.Model, text string, values map[string]any, encode func(any) (types.AttributeValue, error)) (Condition, error) {
 	for _, name := range placeholders(text) {
 		field, ok := m.Field(name)
 		if !ok {
-			return Condition{}, fmt.Errorf("#%s in the expression %q is no field of %v", name, text, m.Type)
+			return Condition{}, fmt.Errorf("#%s in the expression %q is not a field of %v", name, text, m.Type)
 		}
 		b.setName("#"+name, field.Attribute)
 	}
 	for placeholder, value := range values {
 		if strings.HasPrefix(placeholder, ":_") || !strings.HasPrefix(placeholder, ":") {
-			return Condition{}, fmt.Errorf("the value %q of the expression %q: a placeholder begins with a colon and a letter or digit", placeholder, text)
+			return Condition{}, fmt.Errorf("value %q of the expression %q: a placeholder begins with a colon and a letter or digit", placeholder, text)
 		}
 		if _, taken := b.values[placeholder]; taken {
-			return Condition{}, fmt.Errorf("the value %s is given by two expressions of one request", placeholder)
+			return Condition{}, fmt.Errorf("two expressions of one request have the value %s: rename one", placeholder)
 		}
 		av, err := encode(value)
 		if err != nil {
-			return Condition{}, fmt.Errorf("the value %s: %w", placeholder, err)
+			return Condition{}, fmt.Errorf("value %s: %w", placeholder, err)
 		}
 		b.setValue(placeholder, av)
 	}
-	return written(text), nil
+	return raw(text), nil
 }
 
-// placeholders returns the names that stand after a # in an expression.
+// placeholders returns the names after each # in an expression.
 func placeholders(text string) []string {
 	var names []string
 	for {

@@ -2,14 +2,14 @@ package expression
 
 import "strings"
 
-// Condition is an expression that is true or false. Its zero value demands
-// nothing.
+// Condition is a boolean expression. The zero Condition is empty and always
+// holds.
 type Condition struct {
 	text string
 	top  connective
 }
 
-// connective is what holds the outermost parts of a condition together.
+// connective is the operator that joins the outermost parts of a condition.
 type connective int
 
 const (
@@ -18,7 +18,7 @@ const (
 	or
 )
 
-// IsEmpty reports whether the condition demands nothing.
+// IsEmpty reports whether the condition is empty.
 func (c Condition) IsEmpty() bool { return c.text == "" }
 
 // String returns the expression.
@@ -35,8 +35,8 @@ func (c Condition) And(d Condition) Condition {
 	return Condition{text: c.operand() + " AND " + d.operand(), top: and}
 }
 
-// Or returns the condition that one of them holds. A condition that demands
-// nothing is no alternative.
+// Or returns the condition that at least one holds. An empty condition is
+// ignored.
 func (c Condition) Or(d Condition) Condition {
 	if c.IsEmpty() {
 		return d
@@ -44,11 +44,11 @@ func (c Condition) Or(d Condition) Condition {
 	if d.IsEmpty() {
 		return c
 	}
-	return Condition{text: c.text + " OR " + d.text, top: or} // AND binds stronger
+	return Condition{text: c.text + " OR " + d.text, top: or} // AND binds more tightly
 }
 
-// operand returns the text as an operand of AND: in parentheses where they are
-// needed, as DynamoDB refuses those that are not.
+// operand returns the text as an operand of AND. It adds parentheses only where
+// they are needed, because DynamoDB refuses redundant ones.
 func (c Condition) operand() string {
 	if c.top == or {
 		return "(" + c.text + ")"
@@ -56,13 +56,13 @@ func (c Condition) operand() string {
 	return c.text
 }
 
-// written is a condition in a caller's own words.
-func written(text string) Condition {
+// raw returns a condition that the caller wrote.
+func raw(text string) Condition {
 	text = strings.TrimSpace(text)
 	if isEnclosed(text) {
 		return Condition{text: text}
 	}
-	return Condition{text: text, top: or} // whatever it is, parentheses do no harm
+	return Condition{text: text, top: or} // it may have an OR
 }
 
 // isEnclosed reports whether one pair of parentheses encloses the whole text.

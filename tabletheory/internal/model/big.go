@@ -8,21 +8,21 @@ import (
 	"github.com/facetheory/isr/internal/decimal"
 )
 
-// maxBits bounds the numerator and the denominator of a number that may fit
-// into 38 digits, so that nobody writes out a number of a billion digits.
+// maxBits bounds the numerator and the denominator of a number that may fit into
+// 38 digits. Without it a huge exponent would be written out in full.
 const maxBits = 1024
 
-// floatPrecision is the precision, in bits, of a big.Float that is decoded: more
-// than 38 digits.
+// floatPrecision is the precision of a decoded big.Float, in bits: more than 38
+// digits.
 const floatPrecision = 256
 
-// isBig reports whether t is a number of math/big.
+// isBig reports whether t is a number type of math/big.
 func isBig(t reflect.Type) bool {
 	return t == reflect.TypeFor[big.Int]() || t == reflect.TypeFor[big.Rat]() || t == reflect.TypeFor[big.Float]()
 }
 
-// useBig makes c the codec of a type of math/big, if it is one: the exact value
-// in up to 38 digits, or an error.
+// useBig makes c the codec of a number type of math/big, which stores the exact
+// value in up to 38 digits or returns an error. It reports whether c.typ is one.
 func (c *codec) useBig() bool {
 	switch c.typ {
 	case reflect.TypeFor[big.Int]():
@@ -69,14 +69,14 @@ func (c *codec) useBig() bool {
 	return true
 }
 
-// appendRat appends the decimal that is exactly r.
+// appendRat appends the exact decimal of r.
 func appendRat(b []byte, r *big.Rat) ([]byte, error) {
 	if r.Num().BitLen() > maxBits || r.Denom().BitLen() > maxBits {
 		return nil, decimal.ErrPrecision
 	}
 	digits, exact := r.FloatPrec()
 	if !exact {
-		return nil, errors.New("it is no decimal number: it has endlessly many digits")
+		return nil, errors.New("the number has infinitely many decimal digits")
 	}
 	text, err := decimal.Canonical(r.FloatString(digits))
 	if err != nil {
@@ -85,7 +85,7 @@ func appendRat(b []byte, r *big.Rat) ([]byte, error) {
 	return append(b, text...), nil
 }
 
-// setBig takes what SetString returned of a text that is a number.
+// setBig sets a value to the result of SetString.
 func setBig[T any](x *T, ok bool) func(reflect.Value) error {
 	return func(v reflect.Value) error {
 		if !ok {
@@ -96,7 +96,7 @@ func setBig[T any](x *T, ok bool) func(reflect.Value) error {
 	}
 }
 
-// addressable returns a pointer to v, or to a copy of it if it has no address.
+// addressable returns a pointer to v, or to a copy if v is not addressable.
 func addressable(v reflect.Value) reflect.Value {
 	if v.CanAddr() {
 		return v.Addr()

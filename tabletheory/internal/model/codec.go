@@ -7,27 +7,27 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// codec encodes and decodes the values of one type. It is immutable once the
-// compilation that made it is over; until then, codecs of types that contain
-// themselves lack parts, which therefore are looked at when a value is there.
+// codec encodes and decodes the values of one type. It is immutable after its
+// compilation. Codecs of recursive types are incomplete during the compilation,
+// so their parts are read only when a value is encoded or decoded.
 type codec struct {
 	typ   reflect.Type
-	kind  kind  // what values become; empty if that is known only of a value
-	needs needs // see there
+	kind  kind  // of the encoded values; empty if it depends on the value
+	needs needs // of one value
 
-	// encode returns what v becomes. Texts of numbers and times are filled in by
-	// encoder.finish.
+	// encode returns the attribute value of v. encoder.finish fills in the texts of
+	// numbers and times.
 	encode encodeFunc
-	// decode sets v, which is settable, to what av stands for, or leaves it in
-	// any state and returns an error. depth is how deep v is nested.
+	// decode sets v, which is settable, to the value of av. On an error v is in an
+	// undefined state. depth is the nesting depth of v.
 	decode decodeFunc
-	// text appends the text of an S or N; nil for other kinds.
+	// text appends the text of an S or N. It is nil for other kinds.
 	text textFunc
 
-	points *codec      // of what a pointer points to
-	elem   *codec      // of the elements of lists, maps and sets
-	fields *structPlan // of structs that become maps
-	json   bool        // an S that is a JSON document
+	points *codec      // of the value that a pointer points to
+	elem   *codec      // of the elements of a list, map or set
+	fields *structPlan // of a struct that becomes a map
+	json   bool        // the S is a JSON document
 }
 
 type (
@@ -36,7 +36,7 @@ type (
 	textFunc   func(b []byte, v reflect.Value) ([]byte, error)
 )
 
-// kind is the type of an attribute value, in DynamoDB's words.
+// kind is the type of an attribute value, in DynamoDB's terms.
 type kind string
 
 const (
@@ -52,7 +52,7 @@ const (
 	kindBS   kind = "BS"
 )
 
-// kindOf returns the kind of an attribute value; empty if it is none.
+// kindOf returns the kind of an attribute value, or "" if it is nil or unknown.
 func kindOf(av types.AttributeValue) kind {
 	switch av.(type) {
 	case *types.AttributeValueMemberS:
@@ -82,7 +82,7 @@ func kindOf(av types.AttributeValue) kind {
 // isScalar reports whether values of the kind can be keys and members of sets.
 func (k kind) isScalar() bool { return k == kindS || k == kindN || k == kindB }
 
-// mismatch is the error that av is not of a kind that the codec takes.
+// mismatch returns the error for an av of a kind that the codec does not take.
 func (c *codec) mismatch(av types.AttributeValue) error {
 	found := string(kindOf(av))
 	if found == "" {
@@ -91,7 +91,8 @@ func (c *codec) mismatch(av types.AttributeValue) error {
 	return &DecodeError{Found: found, Wanted: c.wanted()}
 }
 
-// invalid is the error that an av of the right kind is not what the type takes.
+// invalid returns the error for an av of the right kind with a value that the
+// type does not take.
 func (c *codec) invalid(av types.AttributeValue, err error) error {
 	found := string(kindOf(av))
 	switch av := av.(type) {
@@ -105,12 +106,12 @@ func (c *codec) invalid(av types.AttributeValue, err error) error {
 
 func (c *codec) wanted() string {
 	if c.kind == "" {
-		return fmt.Sprintf("what %v takes", c.typ)
+		return fmt.Sprintf("a value for %v", c.typ)
 	}
 	return fmt.Sprintf("%s for %v", c.kind, c.typ)
 }
 
-// quote quotes a text of any length for an error.
+// quote quotes a text for an error, shortened.
 func quote(s string) string {
 	const enough = 64
 	if len(s) > enough {
@@ -119,7 +120,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// base returns the codec of what c's values point to, through all pointers.
+// base returns the codec of the type behind all pointers.
 func (c *codec) base() *codec {
 	for c != nil && c.points != nil {
 		c = c.points
@@ -132,14 +133,13 @@ type codecKey struct {
 	naming naming
 }
 
-// compiler makes codecs. It runs under the lock of its registry.
+// compiler makes codecs. It runs under the registry's mutex.
 type compiler struct {
 	registry *Registry
 	made     map[codecKey]*codec
 }
 
-// codec returns the codec of a type, which is not finished yet if it is being
-// made further up.
+// codec returns the codec of a type. In a recursive type it may be incomplete.
 func (k *compiler) codec(t reflect.Type, n naming) (*codec, error) {
 	if known, ok := k.registry.codecs[n].Load(t); ok {
 		return known.(*codec), nil
@@ -153,8 +153,8 @@ func (k *compiler) codec(t reflect.Type, n naming) (*codec, error) {
 	return c, k.fill(c, n)
 }
 
-// fill makes the codec of c.typ. A type's own ways come before those of its
-// kind.
+// fill completes the codec of c.typ. Converters and methods of the type take
+// precedence over its kind.
 func (k *compiler) fill(c *codec, n naming) error {
 	t := c.typ
 	if converter, ok := k.registry.converters[t]; ok {
@@ -204,7 +204,7 @@ func (k *compiler) fillByKind(c *codec, n naming) error {
 		return k.useStruct(c, n)
 	default:
 		if !hasOwnMarshaler(c.typ) {
-			return fmt.Errorf("%v cannot be stored: leave the field out by the tag %s:\"-\", or give a converter", c.typ, tagName)
+			return fmt.Errorf("%v cannot be stored: skip the field with the tag %s:\"-\", or use WithConverter", c.typ, tagName)
 		}
 	}
 	return nil

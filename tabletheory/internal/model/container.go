@@ -8,8 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// usePointer makes c the codec of a pointer: nil is NULL, and another one is
-// what it points to.
+// usePointer makes c the codec of a pointer: nil is NULL, otherwise it is
+// encoded as the value that it points to.
 func (k *compiler) usePointer(c *codec, n naming) error {
 	elem, err := k.codec(c.typ.Elem(), n)
 	if err != nil {
@@ -52,8 +52,8 @@ func (c *codec) pointTo(elem *codec) {
 	}
 }
 
-// useInterface makes c the codec of an interface: nil is NULL, and another
-// value is encoded as its own type is. Only empty interfaces can be decoded.
+// useInterface makes c the codec of an interface: nil is NULL, otherwise the
+// value is encoded by its own type. Only empty interfaces can be decoded.
 func (c *codec) useInterface(n naming) {
 	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
 		if v.IsNil() {
@@ -88,7 +88,7 @@ func (c *codec) useInterface(n naming) {
 	}
 }
 
-// useSlice makes c the codec of a slice or array: bytes are B, others a list.
+// useSlice makes c the codec of a slice or array: B for bytes, otherwise a list.
 func (k *compiler) useSlice(c *codec, n naming) error {
 	elem, err := k.codec(c.typ.Elem(), n)
 	if err != nil {
@@ -122,8 +122,8 @@ func (k *compiler) useSlice(c *codec, n naming) error {
 	return nil
 }
 
-// isByte reports whether elements are bytes, of which a slice is binary, rather
-// than a type that is encoded in a way of its own.
+// isByte reports whether a slice of these elements is binary: they are bytes
+// without an encoding of their own.
 func isByte(elem *codec) bool { return elem.typ.Kind() == reflect.Uint8 && elem.kind == kindN }
 
 func (e *encoder) list(elem *codec, v reflect.Value) (types.AttributeValue, error) {
@@ -133,7 +133,7 @@ func (e *encoder) list(elem *codec, v reflect.Value) (types.AttributeValue, erro
 	for i := range n {
 		av, err := elem.encode(e, v.Index(i))
 		if err != nil {
-			return nil, within(index(i), "", err)
+			return nil, addStep(index(i), "", err)
 		}
 		list[i] = av
 	}
@@ -144,8 +144,8 @@ func (e *encoder) list(elem *codec, v reflect.Value) (types.AttributeValue, erro
 
 func index(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
-// decodeElements decodes a list, or the set that another writer made of it, into
-// a slice or array.
+// decodeElements decodes a list, or a set that another writer stored, into a
+// slice or array.
 func (c *codec) decodeElements(av types.AttributeValue, v reflect.Value, depth int) error {
 	if depth >= maxNesting {
 		return c.invalid(av, errTooDeep)
@@ -159,20 +159,20 @@ func (c *codec) decodeElements(av types.AttributeValue, v reflect.Value, depth i
 	case c.typ.Kind() == reflect.Slice:
 		makeSlice(v, n)
 	case n > v.Len():
-		return c.invalid(av, fmt.Errorf("the length is %d, more than %d", n, v.Len()))
+		return c.invalid(av, fmt.Errorf("length %d, want at most %d", n, v.Len()))
 	default:
 		v.SetZero()
 	}
 	for i := range n {
 		if err := c.elem.decode(elements.at(i), v.Index(i), depth+1); err != nil {
-			return within(index(i), "", err)
+			return addStep(index(i), "", err)
 		}
 	}
 	return nil
 }
 
-// makeSlice sets v to a new slice of n zero values, which is not nil. Growing a
-// nil slice takes one allocation, where [reflect.MakeSlice] takes two.
+// makeSlice sets v to a non-nil slice of n zero values. Growing a nil slice
+// takes one allocation, where [reflect.MakeSlice] takes two.
 func makeSlice(v reflect.Value, n int) {
 	if n == 0 {
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
@@ -184,12 +184,12 @@ func makeSlice(v reflect.Value, n int) {
 	v.SetCap(n)
 }
 
-// elements are those of a list or a set; of a set, an element is valid until the
-// next one is asked for.
+// elements are those of a list or a set. An element of a set is valid until the
+// next call of at.
 type elements struct {
 	list   []types.AttributeValue
 	texts  []string
-	s      *types.AttributeValueMemberS // holds a text
+	s      *types.AttributeValueMemberS // reused for each text
 	n      *types.AttributeValueMemberN
 	binary [][]byte
 	b      *types.AttributeValueMemberB

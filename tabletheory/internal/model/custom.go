@@ -16,7 +16,7 @@ type Marshaler interface {
 }
 
 // Unmarshaler is implemented by types that decode themselves. It is the
-// interface of the SDK's package attributevalue. NULL is given to it as well.
+// interface of the SDK's package attributevalue. It gets NULL too.
 type Unmarshaler interface {
 	UnmarshalDynamoDBAttributeValue(types.AttributeValue) error
 }
@@ -29,10 +29,10 @@ var (
 	textUnmarshaler    = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-var errNoValue = errors.New("the type's own encoder returned nil: it has to return NULL for nothing")
+var errNoValue = errors.New("the type's encoder returned nil: return NULL instead")
 
-// hasMethods reports whether a pointer to t, a type that may have methods of its
-// own, implements the interface: in a field, a value has an address.
+// hasMethods reports whether a pointer to t implements the interface. Values in
+// fields are addressable, so their pointer methods apply.
 func hasMethods(t, iface reflect.Type) bool {
 	return t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && reflect.PointerTo(t).Implements(iface)
 }
@@ -40,13 +40,13 @@ func hasMethods(t, iface reflect.Type) bool {
 // hasOwnMarshaler reports whether values of t encode themselves.
 func hasOwnMarshaler(t reflect.Type) bool { return hasMethods(t, marshalerType) }
 
-// hasOwnText reports whether values of t are texts that can be read again.
+// hasOwnText reports whether values of t are stored as text that can be read
+// back.
 func hasOwnText(t reflect.Type) bool {
 	return hasMethods(t, textMarshaler) && hasMethods(t, textUnmarshaler) && t != timeType && !isBig(t)
 }
 
-// isOpaque reports whether values of a struct type are something else than
-// their fields.
+// isOpaque reports whether a struct type is not stored field by field.
 func (k *compiler) isOpaque(t reflect.Type) bool {
 	_, converted := k.registry.converters[t]
 	return converted || hasOwnMarshaler(t) || hasOwnText(t) || isBig(t) || t.ConvertibleTo(timeType)
@@ -71,7 +71,7 @@ func (c *codec) useConverter(converter Converter) {
 	}
 }
 
-// useMarshaler lets a type encode and decode itself as far as it can.
+// useMarshaler uses the type's own Marshaler and Unmarshaler, if it has them.
 func (c *codec) useMarshaler() {
 	if hasOwnMarshaler(c.typ) {
 		c.kind, c.needs, c.text = "", needs{}, nil
@@ -96,7 +96,7 @@ func (c *codec) useMarshaler() {
 	}
 }
 
-// useText makes c the codec of a type that has a text.
+// useText makes c the codec of a type with MarshalText and UnmarshalText.
 func (c *codec) useText() {
 	c.useS(appendOwnText, func(s string, v reflect.Value) error {
 		return v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(s))
@@ -112,8 +112,8 @@ func appendOwnText(b []byte, v reflect.Value) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// useAttributeValue makes c the codec of types.AttributeValue itself, or of one
-// of the types that implement it. What is decoded is a copy.
+// useAttributeValue makes c the codec of types.AttributeValue or of a type that
+// implements it. Decoding copies the value.
 func (c *codec) useAttributeValue() {
 	c.encode = func(_ *encoder, v reflect.Value) (types.AttributeValue, error) {
 		if v.IsNil() || v.Kind() == reflect.Interface && v.Elem().IsNil() {
@@ -138,7 +138,7 @@ func (c *codec) useAttributeValue() {
 	}
 }
 
-// clone copies an attribute value with all that is in it.
+// clone returns a deep copy of an attribute value, or nil for an unknown type.
 func clone(av types.AttributeValue, depth int) (types.AttributeValue, error) {
 	if depth > maxNesting {
 		return nil, errTooDeep
@@ -181,10 +181,10 @@ func clone(av types.AttributeValue, depth int) (types.AttributeValue, error) {
 		}
 		return &types.AttributeValueMemberM{Value: m}, nil
 	}
-	return nil, nil // the caller's mismatch
+	return nil, nil
 }
 
-// cloneBytes copies bytes; none are an empty slice, never nil.
+// cloneBytes copies bytes. The result is never nil.
 func cloneBytes(b []byte) []byte { return append([]byte{}, b...) }
 
 func cloneSlices(all [][]byte) [][]byte {

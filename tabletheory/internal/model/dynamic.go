@@ -2,9 +2,9 @@ package model
 
 import "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-// decodeAny decodes a value whose type nobody has said, as attributevalue does:
-// numbers are float64, lists []any, maps map[string]any, sets slices of string,
-// float64 or []byte. c is the codec that it is decoded for.
+// decodeAny decodes into an empty interface as attributevalue does: numbers
+// become float64, lists []any, maps map[string]any, sets slices of string,
+// float64 or []byte. Errors name the type of c.
 func decodeAny(c *codec, av types.AttributeValue, depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, c.invalid(av, errTooDeep)
@@ -43,7 +43,7 @@ func floats(c *codec, av *types.AttributeValueMemberNS) (any, error) {
 	for i, text := range av.Value {
 		f, err := parseFloat(text, 64)
 		if err != nil {
-			return nil, within(index(i), "", c.invalid(&types.AttributeValueMemberN{Value: text}, err))
+			return nil, addStep(index(i), "", c.invalid(&types.AttributeValueMemberN{Value: text}, err))
 		}
 		set[i] = f
 	}
@@ -55,7 +55,7 @@ func anyList(c *codec, list []types.AttributeValue, depth int) (any, error) {
 	for i, elem := range list {
 		x, err := decodeAny(c, elem, depth)
 		if err != nil {
-			return nil, within(index(i), "", err)
+			return nil, addStep(index(i), "", err)
 		}
 		decoded[i] = x
 	}
@@ -67,7 +67,7 @@ func anyMap(c *codec, m Item, depth int) (any, error) {
 	for name, elem := range m {
 		x, err := decodeAny(c, elem, depth)
 		if err != nil {
-			return nil, within(name, "", err)
+			return nil, addStep(name, "", err)
 		}
 		decoded[name] = x
 	}

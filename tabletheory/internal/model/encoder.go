@@ -6,21 +6,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Bounds of a value. DynamoDB refuses items that nest deeper; a chain of
-// pointers and interfaces that is longer points to itself.
+// Bounds of a value. DynamoDB refuses deeper nesting; a longer chain of pointers
+// and interfaces is taken for a cycle.
 const (
 	maxNesting      = 32
 	maxIndirections = 100
 )
 
 var (
-	errTooDeep = errors.New("nested deeper than DynamoDB's 32 levels: a value that contains itself?")
-	errCycle   = errors.New("more than 100 pointers one within the other: a value that points to itself?")
+	errTooDeep = errors.New("nested deeper than DynamoDB's 32 levels: the value may contain itself")
+	errCycle   = errors.New("a chain of more than 100 pointers: the value may point to itself")
 )
 
-// encoder is the state of one encoding. What becomes part of the result is
-// allocated in few pieces: the attribute values of one kind in a slice, and the
-// text of all numbers and times in one string.
+// encoder is the state of one encoding. It allocates the result in few pieces:
+// the attribute values of one kind in a slice, and the text of all numbers and
+// times in one string.
 type encoder struct {
 	registry *Registry
 
@@ -36,17 +36,17 @@ type encoder struct {
 
 	nesting, indirections int
 
-	keys [keyParts]types.AttributeValue // of the table, that were encoded
+	keys [keyParts]types.AttributeValue // the encoded table key
 }
 
-// pending is a string of the result that is to be cut out of the text.
+// pending is a string of the result that finish slices from the text.
 type pending struct {
 	target   *string
 	from, to int
 }
 
-// needs counts the attribute values of each kind that a value surely or
-// probably becomes, without those of what it points to and of its elements.
+// needs counts the attribute values of each kind that a value certainly or
+// probably needs, without those behind pointers and in elements.
 type needs struct{ strings, numbers, binaries, bools, lists, maps int }
 
 func (n *needs) add(o needs) {
@@ -58,14 +58,14 @@ func (n *needs) add(o needs) {
 	n.maps += o.maps
 }
 
-// slab hands out the elements of slices, which never move.
+// slab hands out elements of slices, which never move.
 type slab[T any] struct {
 	items []T
-	used  int // of items; counted, as to shorten the slice would cost a write barrier
+	used  int // of items; reslicing instead would cost a write barrier
 	grown int
 }
 
-// take returns a fresh element.
+// take returns an unused element.
 func (s *slab[T]) take() *T {
 	if s.used == len(s.items) {
 		s.grow()
@@ -75,27 +75,27 @@ func (s *slab[T]) take() *T {
 	return p
 }
 
-// grow makes more elements: few for a single value, more for one of many.
+// grow allocates more elements: few for a single value, more for one of many.
 func (s *slab[T]) grow() {
 	s.grown = min(2*s.grown+1, 32)
 	s.items, s.used = make([]T, s.grown), 0
 }
 
-// reserve makes sure that the next n elements are of one piece.
+// reserve allocates the next n elements in one piece.
 func (s *slab[T]) reserve(n int) {
 	if len(s.items)-s.used < n {
 		s.items, s.used = make([]T, n), 0
 	}
 }
 
-// reset lets go of the elements, which belong to those who took them.
+// reset drops the elements; they are part of results.
 func (s *slab[T]) reset() {
 	if s.items != nil {
 		*s = slab[T]{}
 	}
 }
 
-// reserve prepares for n values with these needs.
+// reserve allocates for n values with these needs.
 func (e *encoder) reserve(o needs, n int) {
 	e.strings.reserve(n * o.strings)
 	e.numbers.reserve(n * o.numbers)
@@ -105,12 +105,12 @@ func (e *encoder) reserve(o needs, n int) {
 	e.maps.reserve(n * o.maps)
 }
 
-// later makes target what was appended to the text from from on.
-func (e *encoder) later(target *string, from int) {
+// setLater makes finish set target to the text appended since from.
+func (e *encoder) setLater(target *string, from int) {
 	e.pending = append(e.pending, pending{target: target, from: from, to: len(e.text)})
 }
 
-// finish gives the pending strings their text. Until then they are empty.
+// finish sets the pending strings. Until then they are empty.
 func (e *encoder) finish() {
 	if len(e.pending) == 0 {
 		return
@@ -124,13 +124,14 @@ func (e *encoder) finish() {
 // null returns a new NULL.
 func null() types.AttributeValue { return &types.AttributeValueMemberNULL{Value: true} }
 
-// encoder returns an encoder, to be released.
+// encoder returns an encoder. The caller must release it.
 func (r *Registry) encoder() *encoder { return r.encoders.Get().(*encoder) }
 
-// maxKept is the size, in bytes and in entries, up to which buffers are kept.
+// maxKept bounds the size of the buffers that a released encoder keeps, in bytes
+// and in entries.
 const maxKept = 64 << 10
 
-// release gives the encoder back, without what is part of the result.
+// release returns the encoder to the pool, without references to the result.
 func (e *encoder) release() {
 	e.strings.reset()
 	e.numbers.reset()

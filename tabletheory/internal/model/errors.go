@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Error says why a type cannot be a model, or a part of one.
+// Error is the reason why a type cannot be a model or part of one.
 type Error struct {
 	Type    reflect.Type // of the struct
-	Field   string       // Go name of the field; empty if it is the struct as a whole
-	Problem string       // and what to write instead
+	Field   string       // Go name of the field; empty if the error is about the struct
+	Problem string       // with what to write instead
 }
 
 // Error implements error.
@@ -21,10 +21,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("field %s of %v: %s", e.Field, e.Type, e.Problem)
 }
 
-// EncodeError says which value cannot be stored, and wraps the reason.
+// EncodeError tells which value cannot be stored, and wraps the reason.
 type EncodeError struct {
-	Path  string // of the attribute: isr.headers.link[1]; empty if the value is no attribute
-	Field string // the innermost Go field on it: models.Page.Headers; empty if there is none
+	Path  string // of the attribute: isr.headers.link[1]; empty if the value is not an attribute
+	Field string // the innermost Go field on the path: models.Page.Headers; may be empty
 	Err   error
 }
 
@@ -36,18 +36,18 @@ func (e *EncodeError) Error() string {
 // Unwrap returns the reason.
 func (e *EncodeError) Unwrap() error { return e.Err }
 
-// DecodeError says which stored value does not fit its field.
+// DecodeError tells which stored value does not fit its field.
 type DecodeError struct {
-	Path   string // of the attribute: isr.headers.link[1]; empty if the value is no attribute
-	Field  string // the innermost Go field on it: models.Page.Headers; empty if there is none
+	Path   string // of the attribute: isr.headers.link[1]; empty if the value is not an attribute
+	Field  string // the innermost Go field on the path: models.Page.Headers; may be empty
 	Found  string // what is stored: "S"
 	Wanted string // what the field takes: "N for int64"
-	Err    error  // the reason, if it is not the kind; else nil
+	Err    error  // the reason, if it is not the type; otherwise nil
 }
 
 // Error implements error.
 func (e *DecodeError) Error() string {
-	text := "decode " + place(e.Path, e.Field) + ": found " + e.Found + ", wanted " + e.Wanted
+	text := "decode " + place(e.Path, e.Field) + ": found " + e.Found + ", want " + e.Wanted
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
@@ -67,9 +67,9 @@ func place(path, field string) string {
 	return "attribute " + path + " (field " + field + ")"
 }
 
-// within puts a step in front of the path of an error, on its way out of the
-// value: .name, or [1]. field is empty if the step is none.
-func within(step, field string, err error) error {
+// addStep prepends a step, a name or [1], to the path of an error while it is
+// returned from nested values. field is the Go field of the step, or empty.
+func addStep(step, field string, err error) error {
 	if found, ok := err.(*DecodeError); ok {
 		found.Path = join(step, found.Path)
 		if found.Field == "" {

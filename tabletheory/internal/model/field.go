@@ -6,27 +6,27 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Field is one attribute at the top of the item.
+// Field is a top-level attribute of an item, or an attribute of a nested struct.
 type Field struct {
 	Name      string // of the Go field
 	Attribute string
 	OmitEmpty bool
 	Set       bool
 	Encrypted bool
-	Key       types.ScalarAttributeType // S, N or B for keys of the table and of indexes; else empty
+	Key       types.ScalarAttributeType // S, N or B for keys of the table and of indexes; otherwise empty
 
 	owner    reflect.Type // the struct that declares the field
-	index    []int        // of the field in the struct of the plan, through embedded ones
+	index    []int        // of the field in the plan's struct, through embedded structs
 	typ      reflect.Type
 	tag      tag
 	codec    *codec
-	empty    func(reflect.Value) bool // whether there is to be no attribute; nil: never
+	empty    func(reflect.Value) bool // reports whether the attribute is omitted; nil: never
 	registry *Registry
 	tableKey keyPart
-	path     *Path // of the field itself
+	path     *Path // to the field
 }
 
-// keyPart is what a field is in the key of the table.
+// keyPart is the role of a field in the table key.
 type keyPart int
 
 const (
@@ -36,7 +36,8 @@ const (
 	keyParts
 )
 
-// Encode encodes the field of a struct; omitted says that it has no attribute.
+// Encode encodes the field of a struct. omitted reports that the field has no
+// attribute.
 func (f *Field) Encode(v reflect.Value) (av types.AttributeValue, omitted bool, err error) {
 	e := f.registry.encoder()
 	defer e.release()
@@ -54,17 +55,17 @@ func (f *Field) encode(e *encoder, v reflect.Value) (av types.AttributeValue, om
 	}
 	av, err = f.codec.encode(e, value)
 	if err != nil {
-		return nil, false, within(f.Attribute, f.goName(), err)
+		return nil, false, addStep(f.Attribute, f.goName(), err)
 	}
 	return av, false, nil
 }
 
-// Path returns the path that ends at the field.
+// Path returns the path to the field.
 func (f *Field) Path() *Path { return f.path }
 
-// Value returns the field in a struct; settable if the struct is. Embedded
-// pointers on the way are made if make is true; otherwise there may be none,
-// and the Value is invalid.
+// Value returns the field of a struct; it is settable if the struct is. If make
+// is true, nil embedded pointers on the way are allocated; otherwise the Value
+// is invalid if there is one.
 func (f *Field) Value(v reflect.Value, make bool) reflect.Value {
 	if len(f.index) == 1 {
 		return v.Field(f.index[0])
@@ -87,9 +88,9 @@ func (f *Field) Value(v reflect.Value, make bool) reflect.Value {
 // goName names the field for errors: models.Page.Headers.
 func (f *Field) goName() string { return f.owner.String() + "." + f.Name }
 
-// emptiness returns how values of a type are found to be empty: zero, without
-// elements, or as their method IsZero says.
-func emptiness(t reflect.Type) func(reflect.Value) bool {
+// emptyFunc returns the function that reports whether a value of type t is
+// empty: zero, without elements, or IsZero by its own method.
+func emptyFunc(t reflect.Type) func(reflect.Value) bool {
 	switch {
 	case t.Kind() == reflect.Struct && t.ConvertibleTo(timeType):
 		return func(v reflect.Value) bool { return timeOf(v).IsZero() }
@@ -103,7 +104,6 @@ func emptiness(t reflect.Type) func(reflect.Value) bool {
 	return reflect.Value.IsZero
 }
 
-// zeroer is what types have that say themselves whether they are zero.
 type zeroer interface{ IsZero() bool }
 
 var zeroerType = reflect.TypeFor[zeroer]()

@@ -12,12 +12,12 @@ import (
 )
 
 var (
-	errEmptyName = errors.New("the key of a map is empty: DynamoDB has no empty names")
-	errSameName  = errors.New("two keys of the map have the same text")
+	errEmptyName = errors.New("a map key is empty, and DynamoDB has no empty attribute names")
+	errSameName  = errors.New("two map keys have the same text")
 )
 
-// useMap makes c the codec of a map: nil is NULL, another one M, whose names are
-// the texts of the keys.
+// useMap makes c the codec of a map: M, whose attribute names are the texts of
+// the keys. A nil map is NULL.
 func (k *compiler) useMap(c *codec, n naming) error {
 	key, err := nameOf(c.typ.Key())
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *encoder) mapOf(key name, elem *codec, v reflect.Value) (types.Attribute
 		x.SetIterValue(entries)
 		av, err := elem.encode(e, x)
 		if err != nil {
-			return nil, within(text, "", err)
+			return nil, addStep(text, "", err)
 		}
 		encoded[text] = av
 	}
@@ -96,11 +96,11 @@ func (c *codec) decodeMap(key name, m Item, v reflect.Value, depth int) error {
 	for text, av := range m {
 		k.SetZero()
 		if err := key.decode(text, k); err != nil {
-			return within(text, "", &DecodeError{Found: "name " + quote(text), Wanted: fmt.Sprintf("a key of %v", c.typ), Err: err})
+			return addStep(text, "", &DecodeError{Found: "name " + quote(text), Wanted: fmt.Sprintf("a key of %v", c.typ), Err: err})
 		}
 		x.SetZero()
 		if err := c.elem.decode(av, x, depth); err != nil {
-			return within(text, "", err)
+			return addStep(text, "", err)
 		}
 		decoded.SetMapIndex(k, x)
 	}
@@ -108,13 +108,14 @@ func (c *codec) decodeMap(key name, m Item, v reflect.Value, depth int) error {
 	return nil
 }
 
-// name makes names of the keys of a map, and keys of them.
+// name converts map keys to attribute names and back.
 type name struct {
 	encode func(reflect.Value) (string, error)
 	decode func(string, reflect.Value) error
 }
 
-// nameOf returns the names of keys of a type: texts, strings, numbers and bools.
+// nameOf returns the name conversion for a key type: text, string, number or
+// bool.
 func nameOf(t reflect.Type) (name, error) {
 	if t.Implements(textMarshaler) {
 		return ownName(t), nil
@@ -145,7 +146,7 @@ func nameOf(t reflect.Type) (name, error) {
 		c.useFloat()
 		return floatName(c), nil
 	default:
-		return name{}, fmt.Errorf("the keys of a map have to be strings, numbers, bools or texts (encoding.TextMarshaler), not %v", t)
+		return name{}, fmt.Errorf("map keys must be strings, numbers, bools or implement encoding.TextMarshaler, not %v", t)
 	}
 	return numberName(c), nil
 }
@@ -162,8 +163,8 @@ func numberName(c *codec) name {
 	}
 }
 
-// floatName writes floats with an exponent where fmt does, as attributevalue has
-// it.
+// floatName formats floats like fmt, with an exponent for large and small
+// numbers, because attributevalue does.
 func floatName(c *codec) name {
 	n := numberName(c)
 	if c.typ.Bits() == 32 {
@@ -174,7 +175,7 @@ func floatName(c *codec) name {
 	return n
 }
 
-var errNoKeyText = errors.New("the type of the keys has a MarshalText, but no UnmarshalText")
+var errNoKeyText = errors.New("the type of the map keys has MarshalText but no UnmarshalText")
 
 func ownName(t reflect.Type) name {
 	readable := reflect.PointerTo(t).Implements(textUnmarshaler)

@@ -1,17 +1,17 @@
-// Package model knows how a Go struct is an item: which field is which
-// attribute, which of them are keys, and how values are encoded and decoded.
-// What it finds out of a type it compiles once, and keeps.
+// Package model maps Go structs to items: which field is which attribute, which
+// fields are keys, and how values are encoded and decoded. It compiles each type
+// once.
 //
 //	reflect.Type ──▶ Registry ──▶ Model ──▶ Field ──▶ codec ──▶ AttributeValue
 //	                 (once)       roles     tags      encode and decode
 //
-// Encoding gives what the SDK's package attributevalue gives, except where a
-// value would not survive the way back: [][]byte is a list unless the field is
-// tagged as a set, times are in UTC, what DynamoDB refuses (NaN, numbers of
-// more than 38 digits, invalid UTF-8, more than 32 levels) is an error, and so
-// is a field of a type that attributevalue leaves out without a word. Keys of Go
-// maps are written by their kind, never by a String method that nothing reads,
-// and the names of attributes are compared as they stand, upper and lower case.
+// Values are encoded as by the SDK's package attributevalue, except where they
+// would not survive a round trip: [][]byte is a list unless the field is tagged
+// as a set, times are in UTC, and what DynamoDB refuses (NaN, numbers of more
+// than 38 digits, invalid UTF-8, more than 32 levels) is an error, as are fields
+// of types that attributevalue omits silently. Keys of Go maps are written by
+// their kind, not by a String method, which cannot be read back. Attribute names
+// are case-sensitive.
 package model
 
 import (
@@ -21,37 +21,37 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Item is an item as DynamoDB has it.
+// Item is a DynamoDB item.
 type Item = map[string]types.AttributeValue
 
-// Model is a struct type as items of a table. It is immutable, and safe for
+// Model maps a struct type to the items of a table. It is immutable and safe for
 // concurrent use.
 type Model struct {
 	Type   reflect.Type
-	Fields []*Field // in the order of declaration, those of embedded structs among them
+	Fields []*Field // in the order of declaration, including those of embedded structs
 
 	Hash, Range                        *Field // Range is nil if the table has no sort key
 	TTL, Version, CreatedAt, UpdatedAt *Field // nil if there is none
 	Encrypted                          []*Field
-	Indexes                            []*Index // in the order of their first field
+	Indexes                            []*Index // in the order of their first fields
 
 	registry *Registry
 	plan     *structPlan
-	backups  sync.Pool // of *reflect.Value: structs that Decode keeps the old value in
+	backups  sync.Pool // of *reflect.Value: where Decode saves the old value
 }
 
 // Index is a secondary index.
 type Index struct {
 	Name        string
 	Local       bool
-	Sparse      bool   // items that lack its keys are meant not to be in it: its key fields are omitted if empty
+	Sparse      bool   // empty key fields are omitted, so that their items are not in the index
 	Hash, Range *Field // Range is nil if the index has no sort key
 }
 
-// Field returns the field of that Go name or, failing that, attribute name.
+// Field returns the field with that Go name or, failing that, attribute name.
 func (m *Model) Field(name string) (*Field, bool) { return m.plan.field(name) }
 
-// Index returns the index of that name.
+// Index returns the index with that name.
 func (m *Model) Index(name string) (*Index, bool) {
 	for _, index := range m.Indexes {
 		if index.Name == name {
@@ -61,16 +61,16 @@ func (m *Model) Index(name string) (*Index, bool) {
 	return nil, false
 }
 
-// Encode encodes a whole struct, whose encrypted fields are encoded like others.
-// An empty key of the table is an error that names the field, as with
-// [Model.EncodeKey]; an error of a value is an *EncodeError.
+// Encode encodes a whole struct; encrypted fields are still in plain. An empty
+// table key is an error that names the field, as with [Model.EncodeKey]. An
+// error of a value is an *EncodeError.
 func (m *Model) Encode(v reflect.Value) (Item, error) {
 	e := m.registry.encoder()
 	defer e.release()
 	e.reserve(m.plan.needs, 1)
 	item := make(Item, len(m.Fields))
 	if !v.CanAddr() {
-		v = addressable(v).Elem() // or each field that needs an address would be copied
+		v = addressable(v).Elem() // one copy instead of one for each field that needs an address
 	}
 	if err := m.plan.encode(e, v, item); err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (m *Model) Encode(v reflect.Value) (Item, error) {
 	return item, m.checkKey(e)
 }
 
-// EncodeKey encodes only the key of the table. An empty key is an error that
-// names the field.
+// EncodeKey encodes only the table key. An empty key is an error that names the
+// field.
 func (m *Model) EncodeKey(v reflect.Value) (Item, error) {
 	e := m.registry.encoder()
 	defer e.release()
@@ -110,8 +110,8 @@ func (m *Model) keyNeeds() needs {
 	return n
 }
 
-// EncodeFields encodes some fields of a struct, and returns those that have no
-// attribute. An error of a value is an *EncodeError.
+// EncodeFields encodes some fields of a struct and returns those that are
+// omitted. An error of a value is an *EncodeError.
 func (m *Model) EncodeFields(v reflect.Value, fields []*Field) (item Item, omitted []*Field, err error) {
 	e := m.registry.encoder()
 	defer e.release()
@@ -136,7 +136,7 @@ func (m *Model) EncodeFields(v reflect.Value, fields []*Field) (item Item, omitt
 	return item, omitted, nil
 }
 
-// checkKey refuses what was encoded if DynamoDB would not take its key.
+// checkKey returns an error if the encoded table key is empty.
 func (m *Model) checkKey(e *encoder) error {
 	for _, f := range []*Field{m.Hash, m.Range} {
 		if f != nil && isEmptyKey(e.keys[f.tableKey]) {
@@ -158,7 +158,7 @@ func isEmptyKey(av types.AttributeValue) bool {
 	return false
 }
 
-// KeyOf returns the attributes of an item that are the table's key.
+// KeyOf returns the attributes of the table key in an item.
 func (m *Model) KeyOf(item Item) Item {
 	key := make(Item, 2)
 	for _, f := range []*Field{m.Hash, m.Range} {
@@ -173,11 +173,11 @@ func (m *Model) KeyOf(item Item) Item {
 }
 
 // Decode decodes an item into a settable struct. Fields without an attribute
-// get their zero value; attributes without a field are passed over. An error is
-// a *DecodeError, and leaves the struct as it was.
+// become zero; attributes without a field are ignored. On an error, a
+// *DecodeError, the struct is unchanged.
 func (m *Model) Decode(item Item, v reflect.Value) error { return m.decode(item, v, false) }
 
-// DecodeSelected is Decode, but leaves fields alone that have no attribute.
+// DecodeSelected is Decode, but fields without an attribute are unchanged.
 func (m *Model) DecodeSelected(item Item, v reflect.Value) error { return m.decode(item, v, true) }
 
 func (m *Model) decode(item Item, v reflect.Value, selected bool) error {

@@ -212,7 +212,7 @@ func TestWideStruct(t *testing.T) {
 	}
 	for attribute, av := range map[string]types.AttributeValue{"Tags": list(s("a"), n("1")), "Labels": mapOf("a", n("1"))} {
 		err := m.Decode(model.Item{attribute: av}, reflect.ValueOf(&got).Elem())
-		if err == nil || !strings.Contains(err.Error(), "found N, wanted S") {
+		if err == nil || !strings.Contains(err.Error(), "found N, want S") {
 			t.Errorf("%s: %v", attribute, err)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"unicode"
 )
 
-// naming makes attribute names of Go names. A name is split into words where an
-// underscore stands, before an upper-case letter that follows one that is not
-// upper-case, and before the last of several upper-case letters if a lower-case
-// one follows; digits belong to the word before them. So UserID is user and id,
-// HTTPServer http and server, S3Key s3 and key, ETag e and tag.
+// naming turns Go names into attribute names. A name is split into words at
+// underscores, before an upper-case letter that does not follow another one, and
+// before the last of several upper-case letters if a lower-case letter follows.
+// Digits belong to the word before them: UserID is user and id, HTTPServer http
+// and server, S3Key s3 and key, ETag e and tag.
 type naming int
 
 const (
@@ -18,7 +18,7 @@ const (
 	numNamings
 )
 
-// namings are the words for it in tags.
+// namings maps the words of tags to namings.
 var namings = map[string]naming{"camelCase": camelCase, "snake_case": snakeCase}
 
 // attribute returns the attribute name of a Go name.
@@ -44,7 +44,7 @@ func splitFirst(s string) (rune, string) {
 	return runes[0], string(runes[1:])
 }
 
-// words splits a Go name.
+// words splits a Go name into words.
 func words(name string) []string {
 	var found []string
 	for part := range strings.SplitSeq(name, "_") {

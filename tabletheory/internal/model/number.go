@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	errRange     = errors.New("it is out of the range of the type")
-	errFraction  = errors.New("it is not integral")
+	errRange     = errors.New("number out of the range of the type")
+	errFraction  = errors.New("number is not an integer")
 	errNotFinite = errors.New("DynamoDB has no NaN and no infinities")
 )
 
-// Number is a number as DynamoDB keeps it: a decimal of up to 38 significant
+// Number is a number as DynamoDB stores it: a decimal of up to 38 significant
 // digits between 1E-130 and 9.99E+125 in magnitude, in any of the usual forms
 // (12, -0.5, 1e20). The empty Number is stored as 0.
 type Number string
@@ -27,18 +27,20 @@ func (n Number) String() string { return string(n) }
 // Float64 returns the nearest float.
 func (n Number) Float64() (float64, error) { return parseFloat(string(n), 64) }
 
-// Int64 returns the number if it is integral and fits; 5.0 and 1e2 are.
+// Int64 returns the number if it is an integer and fits; 5.0 and 1e2 are
+// integers.
 func (n Number) Int64() (int64, error) { return parseInt(string(n)) }
 
-// numberLike is what types of strings have that stand for numbers: Number, that
-// of attributevalue, and that of encoding/json.
+// numberLike is implemented by string types that hold numbers: Number, and those
+// of attributevalue and encoding/json.
 type numberLike interface {
 	Float64() (float64, error)
 	Int64() (int64, error)
 	String() string
 }
 
-// useNumber makes c the codec of a string that stands for a number, if it is one.
+// useNumber makes c the codec of a numberLike string. It reports whether c.typ
+// is one.
 func (c *codec) useNumber() bool {
 	if c.typ.Kind() != reflect.String || !c.typ.Implements(reflect.TypeFor[numberLike]()) {
 		return false
@@ -49,7 +51,7 @@ func (c *codec) useNumber() bool {
 			return append(b, '0'), nil
 		}
 		if _, err := decimal.Canonical(s); err != nil {
-			return nil, fmt.Errorf("the number %s: %w", quote(s), err)
+			return nil, fmt.Errorf("number %s: %w", quote(s), err)
 		}
 		return append(b, s...), nil
 	}, func(s string, v reflect.Value) error {
@@ -62,7 +64,7 @@ func (c *codec) useNumber() bool {
 	return true
 }
 
-// parseInt reads an integer in whatever form.
+// parseInt parses an integer in any form, such as 1.5E3.
 func parseInt(s string) (int64, error) {
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return i, nil
@@ -78,7 +80,7 @@ func parseInt(s string) (int64, error) {
 	return i, nil
 }
 
-// parseUint reads an integer that is not negative in whatever form.
+// parseUint is parseInt for unsigned integers.
 func parseUint(s string) (uint64, error) {
 	if u, err := strconv.ParseUint(s, 10, 64); err == nil {
 		return u, nil
@@ -94,7 +96,7 @@ func parseUint(s string) (uint64, error) {
 	return u, nil
 }
 
-// integer returns the plain text of a number that is integral.
+// integer returns the plain digits of an integer in any form.
 func integer(s string) (string, error) {
 	d, err := decimal.Parse(s)
 	if err != nil {
@@ -106,7 +108,7 @@ func integer(s string) (string, error) {
 	return d.Text('f'), nil
 }
 
-// parseFloat reads the nearest float of so many bits.
+// parseFloat returns the nearest float of this size.
 func parseFloat(s string, bits int) (float64, error) {
 	if !decimal.HasDigitsOnly(s) {
 		return 0, decimal.ErrSyntax
@@ -121,8 +123,8 @@ func parseFloat(s string, bits int) (float64, error) {
 	return f, nil
 }
 
-// appendFloat appends the shortest decimal that is read as the same float of so
-// many bits; it has at most 17 digits.
+// appendFloat appends the shortest decimal that parses to the same float of this
+// size. It has at most 17 digits.
 func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	magnitude := math.Abs(f)
 	switch {

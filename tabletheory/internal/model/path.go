@@ -9,27 +9,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Path is a resolved document path. It is immutable, and may be shared.
+// Path is a resolved document path. It is immutable and safe for concurrent use.
 type Path struct {
-	Field *Field // that it begins with
+	Field *Field // the first step
 	Steps []Step // the first is the attribute of Field
 
-	codec    *codec // of what is there; nil if nothing is known of it
+	codec    *codec // of the value at the path; nil if its type is unknown
 	naming   naming
 	registry *Registry
 }
 
-// Step is an attribute name, or, if Name is empty, a list index.
+// Step is an attribute name or, if Name is empty, a list index.
 type Step struct {
 	Name  string
 	Index int
 }
 
-// Path resolves a document path (address.city, lines[2].price), whose steps are
-// Go names or attribute names as far as the types are known, into attribute
-// names and list indexes, and tells how a value at its end is encoded. A name
-// that is that of no field of a struct is an error that names the fields there
-// are, and so is a step into what has no parts.
+// Path resolves a document path (address.city, lines[2].price). Its steps are Go
+// names or attribute names, as far as the types are known; the result has
+// attribute names and list indexes. An unknown name of a struct field is an
+// error that lists the fields. A step into a value without parts is an error.
 func (m *Model) Path(path string) (*Path, error) {
 	if f, ok := m.Field(path); ok {
 		return f.path, nil
@@ -46,7 +45,7 @@ func (m *Model) Path(path string) (*Path, error) {
 	p.Steps[0].Name = f.Attribute
 	for i := range steps[1:] {
 		if err := p.descend(&p.Steps[i+1]); err != nil {
-			return nil, fmt.Errorf("the path %s: %w", quote(path), err)
+			return nil, fmt.Errorf("path %s: %w", quote(path), err)
 		}
 	}
 	return p, nil
@@ -58,14 +57,14 @@ func parsePath(path string) ([]Step, error) {
 	for part := range strings.SplitSeq(path, ".") {
 		name, rest, _ := strings.Cut(part, "[")
 		if name == "" {
-			return nil, fmt.Errorf("the path %s has an empty name: write it as in address.city or lines[2].price", quote(path))
+			return nil, fmt.Errorf("path %s has an empty name: write it like address.city or lines[2].price", quote(path))
 		}
 		steps = append(steps, Step{Name: name})
 		for len(part) > len(name) {
 			digits, after, found := strings.Cut(rest, "]")
 			i, err := strconv.ParseUint(digits, 10, 31)
 			if !found || err != nil || after != "" && after[0] != '[' {
-				return nil, fmt.Errorf("the path %s has no index between brackets: write it as in lines[2].price", quote(path))
+				return nil, fmt.Errorf("path %s has no index in brackets: write it like lines[2].price", quote(path))
 			}
 			steps = append(steps, Step{Index: int(i)})
 			if after == "" {
@@ -77,20 +76,20 @@ func parsePath(path string) ([]Step, error) {
 	return steps, nil
 }
 
-// noField is the error that a struct has no field of that name.
+// noField returns the error for an unknown field name.
 func (p *structPlan) noField(name string) error {
 	names := make([]string, len(p.fields))
 	for i, f := range p.fields {
 		names[i] = f.Name
 	}
-	return fmt.Errorf("%v has no field %s: there are %s", p.typ, quote(name), strings.Join(names, ", "))
+	return fmt.Errorf("%v has no field %s: its fields are %s", p.typ, quote(name), strings.Join(names, ", "))
 }
 
-// descend takes one step further, and makes an attribute name of a Go name.
+// descend resolves one more step, and replaces a Go name by the attribute name.
 func (p *Path) descend(step *Step) error {
 	at := p.codec.base()
 	switch {
-	case at == nil || at.kind == "": // whatever there is
+	case at == nil || at.kind == "": // of unknown type
 		p.codec = nil
 	case step.Name != "" && at.fields != nil:
 		f, ok := at.fields.field(step.Name)
@@ -101,31 +100,31 @@ func (p *Path) descend(step *Step) error {
 	case step.Name != "" && at.kind == kindM, step.Name == "" && at.kind == kindL:
 		p.codec = at.elem
 	case step.Name != "":
-		return fmt.Errorf("%v is %s, and has no attribute %s", at.typ, at.kind, quote(step.Name))
+		return fmt.Errorf("%v is stored as %s, which has no attribute %s", at.typ, at.kind, quote(step.Name))
 	default:
-		return fmt.Errorf("%v is %s, and has no elements to be counted", at.typ, at.kind)
+		return fmt.Errorf("%v is stored as %s, which has no elements", at.typ, at.kind)
 	}
 	return nil
 }
 
-// Encode encodes a value to be stored at, or compared with, what is at the path:
-// as the field's type would be if the value has that type or one of the same
-// kind, and by its own type otherwise, if that gives the field's kind of
-// attribute; else it is an error that names both. nil is NULL.
+// Encode encodes a value to be stored at the path or compared with the value
+// there. A value of the field's type, or of a type of the same kind, is encoded
+// like the field. Any other value is encoded by its own type, and it is an error
+// if that gives another attribute type than the field's. nil is NULL.
 //
-// A field with the tag json takes any value, as a JSON document. One with the
-// tag set takes a slice or map of members. One of numbers takes a time.Time, as
-// epoch seconds.
+// A field with the tag json takes any value, as a JSON document. A field with
+// the tag set takes a slice or a map of members. A number field takes a
+// time.Time, as epoch seconds.
 func (p *Path) Encode(v any) (types.AttributeValue, error) {
 	av, err := p.encodeFor(p.codec, reflect.ValueOf(v))
 	if err != nil {
-		return nil, p.within(err)
+		return nil, p.addSteps(err)
 	}
 	return av, nil
 }
 
-// EncodeElement encodes an element of the list or member of the set at the path,
-// or, if there is neither, a part of the string or of the bytes there.
+// EncodeElement encodes an element of the list or a member of the set at the
+// path, or otherwise a part of the string or the bytes there.
 func (p *Path) EncodeElement(v any) (types.AttributeValue, error) {
 	c := p.codec.base()
 	switch {
@@ -133,16 +132,16 @@ func (p *Path) EncodeElement(v any) (types.AttributeValue, error) {
 	case c.kind == kindL, c.kind == kindSS, c.kind == kindNS, c.kind == kindBS:
 		c = c.elem
 	case c.json:
-		c = nil // a part of the document's text
+		c = nil // a substring of the document
 	}
 	av, err := p.encodeFor(c, reflect.ValueOf(v))
 	if err != nil {
-		return nil, p.within(err)
+		return nil, p.addSteps(err)
 	}
 	return av, nil
 }
 
-func (p *Path) within(err error) error {
+func (p *Path) addSteps(err error) error {
 	var text strings.Builder
 	for i, step := range p.Steps {
 		switch {
@@ -154,10 +153,10 @@ func (p *Path) within(err error) error {
 			text.WriteString(step.Name)
 		}
 	}
-	return within(text.String(), p.Field.goName(), err)
+	return addStep(text.String(), p.Field.goName(), err)
 }
 
-// encodeFor encodes a value as c would, if it can.
+// encodeFor encodes a value like c, if c can encode it.
 func (p *Path) encodeFor(c *codec, v reflect.Value) (types.AttributeValue, error) {
 	c = c.base()
 	for v.Kind() == reflect.Pointer && !v.IsNil() && !v.Type().Implements(attributeValueType) && (c == nil || v.Type() != c.typ) {
@@ -178,7 +177,7 @@ func (p *Path) encodeFor(c *codec, v reflect.Value) (types.AttributeValue, error
 	return p.encodeOther(c, v)
 }
 
-// overflows reports whether the types are of one kind, but not of one length.
+// overflows reports whether v is an array of another length than t.
 func overflows(v reflect.Value, t reflect.Type) bool {
 	return t.Kind() == reflect.Array && v.Len() != t.Len()
 }
@@ -197,12 +196,12 @@ func (p *Path) encodeOther(c *codec, v reflect.Value) (types.AttributeValue, err
 		return nil, err
 	}
 	if k := kindOf(av); k != c.kind && k != kindNull {
-		return nil, fmt.Errorf("it is %s for %v, and the value is %s, a %v: give a value of the field's type", c.kind, c.typ, k, v.Type())
+		return nil, fmt.Errorf("want %s for %v, got %s from %v: pass a value of the field's type", c.kind, c.typ, k, v.Type())
 	}
 	return av, nil
 }
 
-// codecFor returns the codec of a value's type for a field of another type.
+// codecFor returns the codec for values of type t in a field of another type.
 func (p *Path) codecFor(c *codec, t reflect.Type) (own *codec, err error) {
 	isSet := c.kind == kindSS || c.kind == kindNS || c.kind == kindBS
 	switch {

@@ -80,8 +80,8 @@ func TestWrongPaths(t *testing.T) {
 	for path, words := range map[string]string{
 		"":                  "empty name",
 		".":                 "empty name",
-		"Unknown":           "there are ID, Address, Lines",
-		"Address.Street":    "there are ZIPCode, Geo",
+		"Unknown":           "its fields are ID, Address, Lines",
+		"Address.Street":    "its fields are ZIPCode, Geo",
 		"Address.":          "empty name",
 		"[1]":               "empty name",
 		"Lines[":            "brackets",
@@ -92,12 +92,12 @@ func TestWrongPaths(t *testing.T) {
 		"Lines[1]x[2]":      "brackets",
 		"Lines[x]":          "brackets",
 		"Lines[9999999999]": "brackets",
-		"Lines.Price":       "is L, and has no attribute",
-		"ID.x":              "is S, and has no attribute",
-		"ID[0]":             "is S, and has no elements",
-		"Address[0]":        "is M, and has no elements",
-		"Doc.x":             "is S, and has no attribute",
-		"Tags[0]":           "is SS, and has no elements",
+		"Lines.Price":       "stored as L, which has no attribute",
+		"ID.x":              "stored as S, which has no attribute",
+		"ID[0]":             "stored as S, which has no elements",
+		"Address[0]":        "stored as M, which has no elements",
+		"Doc.x":             "stored as S, which has no attribute",
+		"Tags[0]":           "stored as SS, which has no elements",
 	} {
 		if p, err := m.Path(path); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q is %v, %v, want an error that says %q", path, p, err, words)
@@ -209,15 +209,15 @@ func TestWrongValuesForAPath(t *testing.T) {
 		element bool
 		words   string
 	}{
-		{"Lines[0].Price", "5", false, "attribute lines[0].p (field model_test.order.Lines): it is N for int, and the value is S, a string"},
-		{"ID", 5, false, "it is S for string, and the value is N, a int"},
-		{"ID", []byte("x"), false, "the value is B"},
-		{"Address", "x", false, "it is M"},
-		{"Tags", "a", false, "a set is a slice"},
-		{"Tags", []int{1}, false, "it is SS"},
+		{"Lines[0].Price", "5", false, "attribute lines[0].p (field model_test.order.Lines): want N for int, got S from string"},
+		{"ID", 5, false, "want S for string, got N from int"},
+		{"ID", []byte("x"), false, "got B from"},
+		{"Address", "x", false, "want M"},
+		{"Tags", "a", false, "a set must be a slice"},
+		{"Tags", []int{1}, false, "want SS"},
 		{"Tags", []string{}, false, "remove the attribute"},
-		{"Tags", 1, true, "it is S for string"},
-		{"Lines", "x", true, "it is M for model_test.orderLine"},
+		{"Tags", 1, true, "want S for string"},
+		{"Lines", "x", true, "want M for model_test.orderLine"},
 		{"Price", "many", false, `"many"`},
 		{"Any", make(chan int), false, "cannot be stored"},
 		{"Doc", make(chan int), false, "unsupported type"},

@@ -9,31 +9,31 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Registry compiles models, each once. It is safe for concurrent use.
+// Registry compiles models and caches them. It is safe for concurrent use.
 type Registry struct {
 	converters map[reflect.Type]Converter
 	encoders   sync.Pool // of *encoder
 
 	models sync.Map             // *compiled by reflect.Type
-	codecs [numNamings]sync.Map // *codec by reflect.Type, finished
+	codecs [numNamings]sync.Map // complete *codec by reflect.Type
 	mu     sync.Mutex           // held while codecs are compiled
 }
 
-// compiled is what became of the attempt to compile a model.
+// compiled is the result of compiling a model.
 type compiled struct {
 	model *Model
 	err   error
 }
 
-// Converter encodes and decodes the values of one type in its own way.
+// Converter encodes and decodes the values of one type.
 type Converter struct {
 	Type   reflect.Type
 	Encode func(reflect.Value) (types.AttributeValue, error)
 	Decode func(types.AttributeValue, reflect.Value) error // into a settable value
 }
 
-// NewRegistry returns an empty registry whose models use these converters. Of
-// two for one type the later is used.
+// NewRegistry returns an empty registry whose models use these converters. The
+// last converter of a type wins.
 func NewRegistry(converters ...Converter) *Registry {
 	r := &Registry{converters: make(map[reflect.Type]Converter, len(converters))}
 	r.encoders.New = func() any { return &encoder{registry: r} }
@@ -58,12 +58,12 @@ func (r *Registry) Model(t reflect.Type) (*Model, error) {
 	return c.model, c.err
 }
 
-// EncodeValue encodes a value that belongs to no field. nil is NULL.
+// EncodeValue encodes a value that does not belong to a field. nil is NULL.
 func (r *Registry) EncodeValue(v any) (types.AttributeValue, error) {
 	return r.encodeOwn(reflect.ValueOf(v), camelCase)
 }
 
-// encodeOwn encodes a value as its own type is.
+// encodeOwn encodes a value by its own type.
 func (r *Registry) encodeOwn(v reflect.Value, n naming) (types.AttributeValue, error) {
 	if !v.IsValid() {
 		return &types.AttributeValueMemberNULL{Value: true}, nil
@@ -75,7 +75,7 @@ func (r *Registry) encodeOwn(v reflect.Value, n naming) (types.AttributeValue, e
 	return r.encodeWith(c, v)
 }
 
-// encodeWith encodes a value by the codec of its type.
+// encodeWith encodes a value with the codec of its type.
 func (r *Registry) encodeWith(c *codec, v reflect.Value) (types.AttributeValue, error) {
 	e := r.encoder()
 	defer e.release()
@@ -87,12 +87,12 @@ func (r *Registry) encodeWith(c *codec, v reflect.Value) (types.AttributeValue, 
 	return av, nil
 }
 
-// DecodeValue decodes into dest, a pointer that is not nil. An error leaves
-// what it points to as it was.
+// DecodeValue decodes into dest, a non-nil pointer. On an error the value behind
+// dest is unchanged.
 func (r *Registry) DecodeValue(av types.AttributeValue, dest any) error {
 	v := reflect.ValueOf(dest)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return fmt.Errorf("decode into a pointer that is not nil, not into a %T", dest)
+		return fmt.Errorf("decode into %T: want a non-nil pointer", dest)
 	}
 	c, err := r.codec(v.Type().Elem(), camelCase)
 	if err != nil {
@@ -119,8 +119,8 @@ func (r *Registry) codec(t reflect.Type, n naming) (*codec, error) {
 	return c, err
 }
 
-// compile runs a compilation, and makes the codecs known that came of it if all
-// of them were finished: nobody ever sees one that lacks its parts.
+// compile runs a compilation and publishes its codecs if all are complete, so
+// that an incomplete codec is never visible outside.
 func (r *Registry) compile(work func(*compiler) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,5 +134,5 @@ func (r *Registry) compile(work func(*compiler) error) error {
 	return nil
 }
 
-// errEmptyKey is why an item without its whole key is refused.
-var errEmptyKey = errors.New("the key of the table is empty: set the field")
+// errEmptyKey is the reason why an item with an incomplete key is refused.
+var errEmptyKey = errors.New("the table key is empty: set the field")

@@ -7,13 +7,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// maxKeyName is the length, in bytes, that DynamoDB allows the names of keys.
+// maxKeyName is DynamoDB's bound on the names of key attributes, in bytes.
 const maxKeyName = 255
 
-// compileModel makes the model of a struct type.
+// compileModel compiles the model of a struct type.
 func (r *Registry) compileModel(t reflect.Type) (*Model, error) {
 	if t.Kind() != reflect.Struct {
-		return nil, &Error{Type: t, Problem: "is no struct, which a model has to be"}
+		return nil, &Error{Type: t, Problem: "a model must be a struct"}
 	}
 	m := &Model{Type: t, registry: r}
 	err := r.compile(func(k *compiler) (err error) {
@@ -26,7 +26,7 @@ func (r *Registry) compileModel(t reflect.Type) (*Model, error) {
 	m.Fields = m.plan.fields
 	for _, f := range m.Fields {
 		f.path = &Path{Field: f, Steps: []Step{{Name: f.Attribute}}, codec: f.codec, naming: m.plan.naming, registry: r}
-		if err := m.assign(f); err != nil {
+		if err := m.assignRoles(f); err != nil {
 			return nil, &Error{Type: f.owner, Field: f.Name, Problem: err.Error()}
 		}
 	}
@@ -34,7 +34,7 @@ func (r *Registry) compileModel(t reflect.Type) (*Model, error) {
 		m.Range.tableKey = rangeKey
 	}
 	if m.Hash == nil {
-		return nil, &Error{Type: t, Problem: "has no partition key: give one field the tag " + tagName + ":\"pk\""}
+		return nil, &Error{Type: t, Problem: "no partition key: give one field the tag " + tagName + ":\"pk\""}
 	}
 	m.Hash.tableKey = hashKey
 	if err := m.completeIndexes(); err != nil {
@@ -47,8 +47,8 @@ func (r *Registry) compileModel(t reflect.Type) (*Model, error) {
 	return m, nil
 }
 
-// assign gives a field the roles that its tag states.
-func (m *Model) assign(f *Field) error {
+// assignRoles assigns the roles in a field's tag.
+func (m *Model) assignRoles(f *Field) error {
 	roles := []struct {
 		stated bool
 		role   **Field
@@ -67,7 +67,7 @@ func (m *Model) assign(f *Field) error {
 			continue
 		}
 		if *r.role != nil {
-			return fmt.Errorf("%s is the role of the field %s already: it can be that of one field only", r.word, (*r.role).Name)
+			return fmt.Errorf("field %s already has the role %s, which only one field can have", (*r.role).Name, r.word)
 		}
 		if err := r.check(f); err != nil {
 			return err
@@ -85,27 +85,27 @@ func (m *Model) assign(f *Field) error {
 	return nil
 }
 
-// makeTableKey makes the field one that is never omitted: an empty key is an
-// error, and the number 0 is none.
+// makeTableKey makes the field a table key, which is never omitted: an empty key
+// is an error. The number 0 is not empty.
 func (f *Field) makeTableKey() error {
 	f.OmitEmpty, f.empty = false, nil
 	return f.makeKey()
 }
 
-// makeKey finds out of what type a key is.
+// makeKey sets the key type of the field.
 func (f *Field) makeKey() error {
 	k := f.codec.kind
 	if k == "" {
-		// Types that encode themselves show it by their zero value.
+		// A type that encodes itself shows its kind by its zero value.
 		if av, err := f.registry.encodeWith(f.codec, reflect.Zero(f.typ)); err == nil {
 			k = kindOf(av)
 		}
 	}
 	if !k.isScalar() {
-		return fmt.Errorf("a key is a string, a number or binary, not %v", f.typ)
+		return fmt.Errorf("a key must be a string, a number or binary, not %v", f.typ)
 	}
 	if len(f.Attribute) > maxKeyName {
-		return fmt.Errorf("the name of the attribute has %d bytes: that of a key has at most %d", len(f.Attribute), maxKeyName)
+		return fmt.Errorf("the attribute name has %d bytes, but the name of a key has at most %d", len(f.Attribute), maxKeyName)
 	}
 	f.Key = types.ScalarAttributeType(k)
 	return nil
@@ -116,14 +116,14 @@ func (f *Field) checkTTL() error {
 	if isInteger(base.typ) || base.typ.ConvertibleTo(timeType) && base.kind == kindN {
 		return nil
 	}
-	return fmt.Errorf("a ttl is an integer, of epoch seconds, or a time.Time, not %v", f.typ)
+	return fmt.Errorf("a ttl must be an integer (epoch seconds) or a time.Time, not %v", f.typ)
 }
 
 func (f *Field) checkVersion() error {
 	if isInteger(f.typ) && f.codec.kind == kindN {
 		return nil
 	}
-	return fmt.Errorf("a version is an integer, not %v", f.typ)
+	return fmt.Errorf("a version must be an integer, not %v", f.typ)
 }
 
 func (f *Field) checkTime() error {
@@ -131,7 +131,7 @@ func (f *Field) checkTime() error {
 	if (isTime || f.typ.Kind() == reflect.String) && f.codec.kind == kindS || isInteger(f.typ) && f.codec.kind == kindN {
 		return nil
 	}
-	return fmt.Errorf("created_at and updated_at are a time.Time, a string, or an integer, of epoch seconds, not %v", f.typ)
+	return fmt.Errorf("created_at and updated_at must be a time.Time, a string or an integer (epoch seconds), not %v", f.typ)
 }
 
 func isInteger(t reflect.Type) bool {
@@ -151,45 +151,44 @@ func (m *Model) assignIndex(f *Field, role indexRole) error {
 		m.Indexes = append(m.Indexes, index)
 	}
 	if index.Local != role.local {
-		return fmt.Errorf("%s is both an index: and an lsi: keep one of them", role.name)
+		return fmt.Errorf("%s is both an index: and an lsi: keep one", role.name)
 	}
 	key, word := &index.Hash, "pk"
 	if role.sort {
 		key, word = &index.Range, "sk"
 	}
 	if *key != nil {
-		return fmt.Errorf("the index %s has the %s %s already", role.name, word, (*key).Name)
+		return fmt.Errorf("index %s already has the %s %s", role.name, word, (*key).Name)
 	}
 	*key = f
 	index.Sparse = index.Sparse || role.sparse
 	return f.makeKey()
 }
 
-// completeIndexes checks the indexes once all fields have their roles, and has
-// the keys of sparse ones omitted.
+// completeIndexes checks the indexes after all fields have their roles.
 func (m *Model) completeIndexes() error {
 	for _, index := range m.Indexes {
 		switch {
 		case index.Local && m.Range == nil:
-			return &Error{Type: m.Type, Field: index.Range.Name, Problem: fmt.Sprintf("the local index %s needs a table with a sort key: give one field the tag sk, or write index:%s", index.Name, index.Name)}
+			return &Error{Type: m.Type, Field: index.Range.Name, Problem: fmt.Sprintf("local index %s needs a table with a sort key: give one field the tag sk, or write index:%s", index.Name, index.Name)}
 		case index.Local:
 			index.Hash = m.Hash
 		case index.Hash == nil:
-			return &Error{Type: m.Type, Field: index.Range.Name, Problem: fmt.Sprintf("the index %s has no partition key: give one field the tag index:%s,pk", index.Name, index.Name)}
+			return &Error{Type: m.Type, Field: index.Range.Name, Problem: fmt.Sprintf("index %s has no partition key: give one field the tag index:%s,pk", index.Name, index.Name)}
 		}
 		m.omitKeys(index)
 	}
 	return nil
 }
 
-// omitKeys has the keys of a sparse index omitted if they are empty, and those of
-// any index if they are nil: DynamoDB refuses NULL there.
+// omitKeys makes empty keys of a sparse index omitted, and nil keys of any
+// index, because DynamoDB refuses NULL there.
 func (m *Model) omitKeys(index *Index) {
 	for _, f := range []*Field{index.Hash, index.Range} {
 		switch {
 		case f == nil, f == m.Hash, f == m.Range:
 		case index.Sparse:
-			f.OmitEmpty, f.empty = true, emptiness(f.typ)
+			f.OmitEmpty, f.empty = true, emptyFunc(f.typ)
 		case f.empty == nil && f.typ.Kind() == reflect.Pointer:
 			f.empty = reflect.Value.IsNil
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-var errUTF8 = errors.New("the string is not valid UTF-8: store it as binary")
+var errUTF8 = errors.New("invalid UTF-8: store the value as binary")
 
 // A member is the attribute value of one of DynamoDB's types, such as
 // *types.AttributeValueMemberS.
@@ -115,7 +115,7 @@ func fillText(text textFunc) func(*encoder, reflect.Value, *string) error {
 			return err
 		}
 		e.text = appended
-		e.later(content, from)
+		e.setLater(content, from)
 		return nil
 	}
 }
@@ -166,6 +166,7 @@ func (c *codec) useString() {
 	}
 }
 
+// useInt has an encoder of its own, because most numbers are integers.
 func (c *codec) useInt() {
 	c.useN(func(b []byte, v reflect.Value) ([]byte, error) {
 		return strconv.AppendInt(b, v.Int(), 10), nil
@@ -180,11 +181,11 @@ func (c *codec) useInt() {
 		v.SetInt(i)
 		return nil
 	})
-	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) { // most numbers are these
+	c.encode = func(e *encoder, v reflect.Value) (types.AttributeValue, error) {
 		from := len(e.text)
 		e.text = strconv.AppendInt(e.text, v.Int(), 10)
 		av := e.numbers.take()
-		e.later(&av.Value, from)
+		e.setLater(&av.Value, from)
 		return av, nil
 	}
 }
@@ -240,10 +241,10 @@ func (c *codec) useBytes() {
 	})
 }
 
-// setArray sets an array of bytes, which may be of a named type.
+// setArray sets an array of bytes, whose element type may be named.
 func setArray(v reflect.Value, b []byte) error {
 	if len(b) != v.Len() {
-		return fmt.Errorf("the length is %d, not %d", len(b), v.Len())
+		return fmt.Errorf("length %d, want %d", len(b), v.Len())
 	}
 	for i := range b {
 		v.Index(i).SetUint(uint64(b[i]))

@@ -12,12 +12,12 @@ import (
 	"github.com/facetheory/isr/internal/decimal"
 )
 
-var errEmptySet = errors.New("the set is empty, and DynamoDB has no empty sets: remove the attribute")
+var errEmptySet = errors.New("DynamoDB has no empty sets: remove the attribute")
 
-// set makes the codec of a field with the tag set: a slice or an array, or a map
-// whose keys are the members; of a map to bool, those that are true. Members
-// that DynamoDB takes for equal are stored once, in the order of a slice; those
-// of a map are sorted.
+// set makes the codec of a field with the tag set: a slice, an array, or a map
+// whose keys are the members (of a map to bool, the keys that are true). Members
+// that are equal to DynamoDB are stored once. Members of a slice keep their
+// order; those of a map are sorted.
 func (k *compiler) set(t reflect.Type, n naming) (*codec, error) {
 	var member reflect.Type
 	switch {
@@ -26,14 +26,14 @@ func (k *compiler) set(t reflect.Type, n naming) (*codec, error) {
 	case t.Kind() == reflect.Map && (t.Elem().Kind() == reflect.Bool || t.Elem() == reflect.TypeFor[struct{}]()):
 		member = t.Key()
 	default:
-		return nil, fmt.Errorf("a set is a slice, or a map to struct{} or bool, not %v", t)
+		return nil, fmt.Errorf("a set must be a slice, an array, or a map to struct{} or bool, not %v", t)
 	}
 	elem, err := k.codec(member, n)
 	if err != nil {
 		return nil, err
 	}
 	if !elem.kind.isScalar() || elem.points != nil || t.Kind() != reflect.Map && isByte(elem) {
-		return nil, fmt.Errorf("the members of a set are strings, numbers or []byte, not %v", member)
+		return nil, fmt.Errorf("members of a set must be strings, numbers or []byte, not %v", member)
 	}
 	c := &codec{typ: t, kind: elem.kind + "S", elem: elem}
 	c.encode = c.encodeSet
@@ -91,8 +91,8 @@ func (c *codec) encodeSet(e *encoder, v reflect.Value) (types.AttributeValue, er
 	return &types.AttributeValueMemberSS{Value: members}, nil
 }
 
-// appendMember appends the text of a member, unless one of those from start on
-// is the same.
+// appendMember appends the text of a member, unless it equals one of the pending
+// members from start on.
 func (c *codec) appendMember(e *encoder, m reflect.Value, start int, seen map[string]struct{}) error {
 	from := len(e.text)
 	text, err := c.elem.text(e.text, m)
@@ -114,12 +114,12 @@ func (c *codec) appendMember(e *encoder, m reflect.Value, start int, seen map[st
 		return nil
 	}
 	e.text = text
-	e.later(nil, from)
+	e.setLater(nil, from)
 	return nil
 }
 
-// fewMembers is how many members are compared with each other; with more, those
-// that were seen are kept in a map.
+// fewMembers is the number of members up to which a linear search finds
+// duplicates; larger sets use a map.
 const fewMembers = 8
 
 func newSeen(n int) map[string]struct{} {
@@ -129,9 +129,9 @@ func newSeen(n int) map[string]struct{} {
 	return make(map[string]struct{}, n)
 }
 
-func isNew(seen map[string]struct{}, member []byte, isAmong func([]byte) bool) bool {
+func isNew(seen map[string]struct{}, member []byte, contains func([]byte) bool) bool {
 	if seen == nil {
-		return !isAmong(member)
+		return !contains(member)
 	}
 	if _, ok := seen[string(member)]; ok {
 		return false
@@ -150,7 +150,7 @@ func (c *codec) binarySet(e *encoder, v reflect.Value) (types.AttributeValue, er
 		}
 		b, ok := av.(*types.AttributeValueMemberB)
 		if !ok {
-			return errors.New("nil is no member of a set: DynamoDB has none in it")
+			return errors.New("nil cannot be a member of a set")
 		}
 		if isNew(seen, b.Value, func(member []byte) bool {
 			return slices.ContainsFunc(members, func(other []byte) bool { return bytes.Equal(member, other) })
@@ -173,7 +173,7 @@ func eachMember(v reflect.Value, visit func(reflect.Value) error) error {
 	if v.Kind() != reflect.Map {
 		for i := range v.Len() {
 			if err := visit(v.Index(i)); err != nil {
-				return within(index(i), "", err)
+				return addStep(index(i), "", err)
 			}
 		}
 		return nil
@@ -189,8 +189,7 @@ func eachMember(v reflect.Value, visit func(reflect.Value) error) error {
 	return nil
 }
 
-// decodeMembers decodes a set, or the list that another writer made of it, into
-// a map.
+// decodeMembers decodes a set, or a list that another writer stored, into a map.
 func (c *codec) decodeMembers(av types.AttributeValue, v reflect.Value, depth int) error {
 	elements, ok := elementsOf(av)
 	if !ok {
@@ -205,7 +204,7 @@ func (c *codec) decodeMembers(av types.AttributeValue, v reflect.Value, depth in
 	for i := range elements.len() {
 		member.SetZero()
 		if err := c.elem.decode(elements.at(i), member, depth+1); err != nil {
-			return within(index(i), "", err)
+			return addStep(index(i), "", err)
 		}
 		decoded.SetMapIndex(member, present)
 	}

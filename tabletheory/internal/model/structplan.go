@@ -8,14 +8,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// maxName is the length, in bytes, that DynamoDB allows attribute names outside
-// of keys.
+// maxName is DynamoDB's bound on the names of other attributes, in bytes.
 const maxName = 64<<10 - 1
 
-// structPlan is how the fields of a struct are attributes of an item or of a
-// map. Fields of embedded structs are among them by Go's rules: the one nearest
-// to the top hides others of its Go name, and two that are equally near hide
-// each other. The name of an embedded struct itself hides nothing.
+// structPlan maps the fields of a struct to the attributes of an item or a map.
+// Fields of embedded structs are promoted by Go's rules: the one nearest to the
+// top hides others with its Go name, and two at the same depth hide each other.
+// The name of an embedded struct itself hides nothing.
 type structPlan struct {
 	typ         reflect.Type
 	naming      naming
@@ -23,10 +22,10 @@ type structPlan struct {
 	byName      map[string]*Field
 	byAttribute map[string]*Field
 	needs       needs
-	embedded    [][]int // of the embedded pointers, outer ones first
+	embedded    [][]int // indexes of the embedded pointers, outer ones first
 }
 
-// field returns the field of that Go name or, failing that, attribute name.
+// field returns the field with that Go name or, failing that, attribute name.
 func (p *structPlan) field(name string) (*Field, bool) {
 	if f, ok := p.byName[name]; ok {
 		return f, true
@@ -35,7 +34,8 @@ func (p *structPlan) field(name string) (*Field, bool) {
 	return f, ok
 }
 
-// plan makes the plan of a struct type; n holds unless the type says otherwise.
+// plan makes the plan of a struct type. n is the naming unless the type states
+// another.
 func (k *compiler) plan(t reflect.Type, n naming) (*structPlan, error) {
 	n, err := namingOf(t, n)
 	if err != nil {
@@ -46,7 +46,7 @@ func (k *compiler) plan(t reflect.Type, n naming) (*structPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range visible(all) {
+	for _, d := range visibleFields(all) {
 		if err := p.add(k, d); err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (k *compiler) plan(t reflect.Type, n naming) (*structPlan, error) {
 	return p, nil
 }
 
-// namingOf returns the naming that a blank field of the struct states.
+// namingOf returns the naming that a blank field of the struct states, or n.
 func namingOf(t reflect.Type, n naming) (naming, error) {
 	for i := range t.NumField() {
 		sf := t.Field(i)
@@ -76,17 +76,17 @@ func namingOf(t reflect.Type, n naming) (naming, error) {
 
 // declared is a field as a struct declares it.
 type declared struct {
-	reflect.StructField // whose Index is that from the outermost struct
+	reflect.StructField // its Index starts at the outermost struct
 	owner               reflect.Type
 	naming              naming
 	tag                 tag
 }
 
-// collect returns the fields of a struct and of those embedded in it, which are
-// within the types of outer.
+// collect returns the fields of a struct and of the structs embedded in it.
+// outer are the structs around it.
 func (p *structPlan) collect(k *compiler, t reflect.Type, n naming, prefix []int, outer []reflect.Type) ([]declared, error) {
 	if slices.Contains(outer, t) {
-		return nil, nil // it embeds itself: what is nearer to the top hides all of it
+		return nil, nil // it embeds itself: the outer occurrence hides all of it
 	}
 	n, err := namingOf(t, n)
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *structPlan) collect(k *compiler, t reflect.Type, n naming, prefix []int
 		if err != nil {
 			return nil, &Error{Type: t, Field: sf.Name, Problem: err.Error()}
 		}
-		inner, err := p.flattened(k, t, sf, text != "")
+		inner, err := p.embeddedStruct(k, t, sf, text != "")
 		switch {
 		case err != nil:
 			return nil, err
@@ -117,17 +117,17 @@ func (p *structPlan) collect(k *compiler, t reflect.Type, n naming, prefix []int
 		case sf.IsExported():
 			all = append(all, declared{sf, t, n, parsed})
 		case text != "" && !parsed.skip:
-			return nil, &Error{Type: t, Field: sf.Name, Problem: "has the tag " + tagName + ", but is not exported: rename it, or drop the tag"}
+			return nil, &Error{Type: t, Field: sf.Name, Problem: "the field has the tag " + tagName + " but is not exported: export it, or remove the tag"}
 		}
 	}
 	return all, nil
 }
 
-// visible returns the fields that are not hidden by others of the same Go name,
-// nor left out by their tag.
-func visible(all []declared) []declared {
-	nearest := map[string]int{} // depth of the fields of a name that are nearest
-	count := map[string]int{}   // of those
+// visibleFields returns the fields that are neither hidden by others with the
+// same Go name nor skipped by their tag.
+func visibleFields(all []declared) []declared {
+	nearest := map[string]int{} // smallest depth of the fields with a name
+	count := map[string]int{}   // number of fields at that depth
 	for _, d := range all {
 		depth, ok := nearest[d.Name]
 		switch {
@@ -142,9 +142,9 @@ func visible(all []declared) []declared {
 	})
 }
 
-// flattened returns the struct that is embedded, without a tag, whose fields are
-// those of the struct t around it; nil if the field is none such.
-func (p *structPlan) flattened(k *compiler, t reflect.Type, sf reflect.StructField, tagged bool) (reflect.Type, error) {
+// embeddedStruct returns the type of an embedded struct without a tag, whose
+// fields are promoted to the struct t; nil for other fields.
+func (p *structPlan) embeddedStruct(k *compiler, t reflect.Type, sf reflect.StructField, tagged bool) (reflect.Type, error) {
 	inner := sf.Type
 	if inner.Kind() == reflect.Pointer {
 		inner = inner.Elem()
@@ -154,17 +154,16 @@ func (p *structPlan) flattened(k *compiler, t reflect.Type, sf reflect.StructFie
 	}
 	if sf.Type.Kind() == reflect.Pointer {
 		if !sf.IsExported() {
-			return nil, &Error{Type: t, Field: sf.Name, Problem: "is an embedded pointer to a struct that is not exported, which cannot be made: export the type, or embed it without the pointer"}
+			return nil, &Error{Type: t, Field: sf.Name, Problem: "an embedded pointer to a struct that is not exported cannot be allocated: export the type, or embed it without the pointer"}
 		}
 		p.embedded = append(p.embedded, sf.Index)
 	}
 	return inner, nil
 }
 
-// add adds the field.
 func (p *structPlan) add(k *compiler, d declared) error {
 	sf, t := d.StructField, d.tag
-	c, err := k.tagged(sf.Type, t, d.naming)
+	c, err := k.fieldCodec(sf.Type, t, d.naming)
 	if err != nil {
 		return inField(d.owner, sf.Name, err)
 	}
@@ -176,23 +175,23 @@ func (p *structPlan) add(k *compiler, d declared) error {
 		f.Attribute = d.naming.attribute(sf.Name)
 	}
 	if t.omitEmpty {
-		f.empty = emptiness(sf.Type)
+		f.empty = emptyFunc(sf.Type)
 	}
 	if t.set {
 		f.empty = hasNoMembers
 	}
 	if base := c.base(); t.ttl && f.empty == nil && base.typ.ConvertibleTo(timeType) && base == c {
-		f.empty = emptiness(sf.Type) // a time long ago would be no time to live
+		f.empty = emptyFunc(sf.Type) // the zero time would mean "expired"
 	}
 	return p.append(f)
 }
 
 func (p *structPlan) append(f *Field) error {
 	if n := len(f.Attribute); n == 0 || n > maxName {
-		return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("the name of the attribute has %d bytes: it has to have 1 to %d", n, maxName)}
+		return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("the attribute name has %d bytes, but must have 1 to %d", n, maxName)}
 	}
 	if other, ok := p.byAttribute[f.Attribute]; ok {
-		return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("the attribute %s is that of the field %s too: give one of them another name by attr:", f.Attribute, other.goName())}
+		return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("field %s has the attribute name %s too: give one of them another name with attr:", other.goName(), f.Attribute)}
 	}
 	p.fields = append(p.fields, f)
 	p.byName[f.Name] = f
@@ -200,8 +199,8 @@ func (p *structPlan) append(f *Field) error {
 	return nil
 }
 
-// inField makes the error of a type that of the field that has it, unless it is
-// that of a field further in.
+// inField makes an error an *Error of this field, unless it is already one of an
+// inner field.
 func inField(owner reflect.Type, name string, err error) error {
 	if _, ok := err.(*Error); ok {
 		return err
@@ -209,7 +208,7 @@ func inField(owner reflect.Type, name string, err error) error {
 	return &Error{Type: owner, Field: name, Problem: err.Error()}
 }
 
-// encode puts the attributes of a struct into an item.
+// encode adds the attributes of a struct to an item.
 func (p *structPlan) encode(e *encoder, v reflect.Value, item Item) error {
 	for _, f := range p.fields {
 		var value reflect.Value
@@ -223,7 +222,7 @@ func (p *structPlan) encode(e *encoder, v reflect.Value, item Item) error {
 		}
 		av, err := f.codec.encode(e, value)
 		if err != nil {
-			return within(f.Attribute, f.goName(), err)
+			return addStep(f.Attribute, f.goName(), err)
 		}
 		item[f.Attribute] = av
 		if f.tableKey != noKey {
@@ -233,10 +232,10 @@ func (p *structPlan) encode(e *encoder, v reflect.Value, item Item) error {
 	return nil
 }
 
-// decode sets the fields of a struct; those without an attribute to zero, unless
-// selected, which leaves them alone.
+// decode sets the fields of a struct. Fields without an attribute become zero,
+// or are unchanged if selected.
 func (p *structPlan) decode(item Item, v reflect.Value, depth int, selected bool) error {
-	p.detach(v)
+	p.copyEmbedded(v)
 	for _, f := range p.fields {
 		av, ok := item[f.Attribute]
 		if !ok {
@@ -246,15 +245,15 @@ func (p *structPlan) decode(item Item, v reflect.Value, depth int, selected bool
 			continue
 		}
 		if err := f.codec.decode(av, f.Value(v, true), depth); err != nil {
-			return within(f.Attribute, f.goName(), err)
+			return addStep(f.Attribute, f.goName(), err)
 		}
 	}
 	return nil
 }
 
-// detach gives the struct its own copies of what embedded pointers point to:
-// others may have it too, and it has to stay as it is if decoding fails.
-func (p *structPlan) detach(v reflect.Value) {
+// copyEmbedded replaces embedded pointers by pointers to copies: the struct may
+// share what they point to, and must be unchanged if decoding fails.
+func (p *structPlan) copyEmbedded(v reflect.Value) {
 	for _, index := range p.embedded {
 		pointer, err := v.FieldByIndexErr(index)
 		if err != nil || pointer.IsNil() {
@@ -275,7 +274,7 @@ func (k *compiler) useStruct(c *codec, n naming) error {
 	}
 	for _, f := range p.fields {
 		if f.Encrypted {
-			return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("is encrypted, but %v is not at the top of an item here: tag the field of the model that holds it instead", c.typ)}
+			return &Error{Type: f.owner, Field: f.Name, Problem: fmt.Sprintf("an encrypted field must be at the top of an item, but %v is nested here: tag the field of the model that holds it", c.typ)}
 		}
 	}
 	c.fields, c.needs = p, p.needs

@@ -5,23 +5,23 @@ import (
 	"reflect"
 )
 
-// TableName asks the model's TableName method, of the value or of its pointer;
-// v is a struct or a pointer to one. An empty name is an error.
+// TableName calls the model's TableName method on the value or its pointer; v is
+// a struct or a pointer to one. An empty name is an error.
 func (m *Model) TableName(v reflect.Value) (string, error) {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
 	}
 	if v.Kind() != reflect.Struct {
-		return "", &Error{Type: m.Type, Problem: "the name of the table is asked of a struct, not of nil"}
+		return "", &Error{Type: m.Type, Problem: "TableName needs a struct, not nil"}
 	}
 	named, ok := addressable(v).Interface().(interface{ TableName() string })
 	if !ok {
-		return "", &Error{Type: m.Type, Problem: "has no method TableName() string: give it one, as in " + m.idiom()}
+		return "", &Error{Type: m.Type, Problem: "no method TableName() string: add one, as in " + m.idiom()}
 	}
 	if name := named.TableName(); name != "" {
 		return name, nil
 	}
-	return "", &Error{Type: m.Type, Problem: "TableName returned an empty string: is the environment variable set that it reads, as in " + m.idiom() + "?"}
+	return "", &Error{Type: m.Type, Problem: "TableName returned an empty string: set the environment variable that it reads, as in " + m.idiom()}
 }
 
 func (m *Model) idiom() string {

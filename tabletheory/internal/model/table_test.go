@@ -33,8 +33,8 @@ func TestTablesWithoutAName(t *testing.T) {
 	_, null := mustModel[named](t).TableName(reflect.ValueOf((*named)(nil)))
 	for words, err := range map[string]error{
 		`func (named) TableName() string { return os.Getenv("TABLE_NAME") }`: empty,
-		"model_test.order: has no method TableName() string":                 none,
-		"not of nil": null,
+		"model_test.order: no method TableName() string":                     none,
+		"not nil": null,
 	} {
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("the error is %v, want it to say %q", err, words)

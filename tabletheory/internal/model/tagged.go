@@ -7,9 +7,9 @@ import (
 	"reflect"
 )
 
-// tagged returns the codec of a field: that of its type, unless its tag wants
-// another form.
-func (k *compiler) tagged(t reflect.Type, tag tag, n naming) (*codec, error) {
+// fieldCodec returns the codec of a field: that of its type, unless the tag
+// demands another form.
+func (k *compiler) fieldCodec(t reflect.Type, tag tag, n naming) (*codec, error) {
 	switch {
 	case tag.json:
 		return jsonCodec(t), nil
@@ -28,7 +28,7 @@ func (k *compiler) tagged(t reflect.Type, tag tag, n naming) (*codec, error) {
 	return k.codec(t, n)
 }
 
-// throughPointer makes the codec of a type, or of a pointer to it.
+// throughPointer makes the codec of a type or of a pointer to it.
 func throughPointer(t reflect.Type, make func(reflect.Type) (*codec, error)) (*codec, error) {
 	if t.Kind() != reflect.Pointer {
 		return make(t)
@@ -43,7 +43,7 @@ func throughPointer(t reflect.Type, make func(reflect.Type) (*codec, error)) (*c
 }
 
 // jsonCodec returns the codec of a field with the tag json: S, with a JSON
-// document of whatever encoding/json can write; nil is NULL.
+// document. nil is NULL.
 func jsonCodec(t reflect.Type) *codec {
 	c := &codec{typ: t, json: true}
 	useScalar(c, formS, func(_ *encoder, v reflect.Value, content *string) error {
@@ -62,8 +62,8 @@ func jsonCodec(t reflect.Type) *codec {
 	return c
 }
 
-// binaryCodec makes the codec of a field with the tag binary: B, with the bytes of a
-// string, of a slice or array, or of MarshalBinary.
+// binaryCodec returns the codec of a field with the tag binary: B, with the
+// bytes of a string, slice or array, or of MarshalBinary.
 func binaryCodec(t reflect.Type) (*codec, error) {
 	if hasMethods(t, reflect.TypeFor[encoding.BinaryMarshaler]()) && hasMethods(t, reflect.TypeFor[encoding.BinaryUnmarshaler]()) {
 		return ownBinary(t), nil
@@ -76,7 +76,7 @@ func binaryCodec(t reflect.Type) (*codec, error) {
 	case (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && t.Elem().Kind() == reflect.Uint8:
 		c.useBytes()
 	default:
-		return nil, fmt.Errorf("binary is for strings, []byte and types with MarshalBinary and UnmarshalBinary, not for %v", t)
+		return nil, fmt.Errorf("the tag binary takes strings, []byte and types with MarshalBinary and UnmarshalBinary, not %v", t)
 	}
 	return c, nil
 }

@@ -7,12 +7,12 @@ import (
 
 const tagName = "theorydb"
 
-// tagWords is what an error says of them.
+// tagWords lists the options for errors.
 const tagWords = "the options are pk, sk, attr:name, ttl, version, created_at, updated_at, set, omitempty, json, binary, encrypted, index:Name,pk|sk[,sparse], lsi:Name,sk[,sparse] and - by itself"
 
-// tag is what stands in the tag of a field.
+// tag is the parsed tag of a field.
 type tag struct {
-	attribute string // empty: by the naming
+	attribute string // empty: derived by the naming
 	skip      bool
 
 	hash, sort                         bool // of the table
@@ -22,15 +22,15 @@ type tag struct {
 	indexes                            []indexRole
 }
 
-// indexRole is what a field is in one index.
+// indexRole is the role of a field in one index.
 type indexRole struct {
 	name               string
 	local              bool
 	hash, sort, sparse bool
 }
 
-// parseTag reads options separated by commas. The words pk, sk and sparse belong
-// to the index that was named last, and before the first one to the table.
+// parseTag parses comma-separated options. pk, sk and sparse apply to the index
+// named last before them; before the first index, pk and sk apply to the table.
 func parseTag(text string) (tag, error) {
 	var t tag
 	if text == "" {
@@ -41,20 +41,20 @@ func parseTag(text string) (tag, error) {
 		return t, nil
 	}
 	for option := range strings.SplitSeq(text, ",") {
-		if err := t.take(option); err != nil {
+		if err := t.parseOption(option); err != nil {
 			return t, err
 		}
 	}
 	return t, t.check()
 }
 
-func (t *tag) take(option string) error {
+func (t *tag) parseOption(option string) error {
 	word, argument, hasArgument := strings.Cut(option, ":")
 	switch {
 	case hasArgument:
-		return t.takeNamed(word, argument)
+		return t.parseNamed(word, argument)
 	case len(t.indexes) > 0:
-		if t.indexes[len(t.indexes)-1].take(word) {
+		if t.indexes[len(t.indexes)-1].setFlag(word) {
 			return nil
 		}
 	case word == "pk":
@@ -62,7 +62,7 @@ func (t *tag) take(option string) error {
 	case word == "sk":
 		return once(&t.sort, word)
 	case word == "sparse":
-		return fmt.Errorf("sparse belongs to an index: write index:Name,pk,sparse")
+		return fmt.Errorf("sparse needs an index: write index:Name,pk,sparse")
 	}
 	if flag := t.flag(word); flag != nil {
 		return once(flag, word)
@@ -96,13 +96,13 @@ func (t *tag) flag(word string) *bool {
 
 func once(flag *bool, word string) error {
 	if *flag {
-		return fmt.Errorf("%s stands twice in the tag %s", word, tagName)
+		return fmt.Errorf("option %s appears twice in the tag %s", word, tagName)
 	}
 	*flag = true
 	return nil
 }
 
-func (t *tag) takeNamed(word, argument string) error {
+func (t *tag) parseNamed(word, argument string) error {
 	switch word {
 	case "attr":
 		if argument == "" || t.attribute != "" {
@@ -117,13 +117,14 @@ func (t *tag) takeNamed(word, argument string) error {
 		t.indexes = append(t.indexes, indexRole{name: argument, local: word == "lsi"})
 		return nil
 	case "naming":
-		return fmt.Errorf("naming: holds for a whole struct: write _ struct{} `%s:\"naming:%s\"`", tagName, argument)
+		return fmt.Errorf("naming: applies to a whole struct: write _ struct{} `%s:\"naming:%s\"`", tagName, argument)
 	}
 	return fmt.Errorf("unknown option %q in the tag %s: %s", word+":"+argument, tagName, tagWords)
 }
 
-// take reports whether the word is one of an index.
-func (r *indexRole) take(word string) bool {
+// setFlag sets the flag that a word names. It reports whether the word is an
+// option of an index.
+func (r *indexRole) setFlag(word string) bool {
 	switch word {
 	case "pk":
 		r.hash = true
@@ -137,7 +138,7 @@ func (r *indexRole) take(word string) bool {
 	return true
 }
 
-// check refuses options that do not go together.
+// check returns an error if options exclude each other.
 func (t *tag) check() error {
 	if n := count(t.set, t.json, t.binary); n > 1 {
 		return fmt.Errorf("set, json and binary exclude each other: keep one")
@@ -149,7 +150,7 @@ func (t *tag) check() error {
 		return fmt.Errorf("ttl, version, created_at and updated_at exclude each other: keep one")
 	}
 	if t.encrypted && (t.hash || t.sort || len(t.indexes) > 0) {
-		return fmt.Errorf("a key of the table or of an index cannot be encrypted, since DynamoDB has to compare it: drop encrypted")
+		return fmt.Errorf("a key of the table or of an index cannot be encrypted, because DynamoDB compares it: remove encrypted")
 	}
 	if special := t.set || t.json || t.encrypted; special && (t.ttl || t.version || t.createdAt || t.updatedAt) {
 		return fmt.Errorf("ttl, version, created_at and updated_at exclude set, json and encrypted")
@@ -167,9 +168,9 @@ func (r *indexRole) check() error {
 	case r.local && r.hash:
 		return fmt.Errorf("a local secondary index has the partition key of its table: write lsi:%s,sk", r.name)
 	case r.local && !r.sort:
-		return fmt.Errorf("lsi:%s lacks what the field is in it: write lsi:%s,sk", r.name, r.name)
+		return fmt.Errorf("lsi:%s lacks the role of the field: write lsi:%s,sk", r.name, r.name)
 	case r.hash == r.sort:
-		return fmt.Errorf("index:%s says not, or not uniquely, what the field is in it: write index:%s,pk or index:%s,sk", r.name, r.name, r.name)
+		return fmt.Errorf("index:%s needs exactly one role: write index:%s,pk or index:%s,sk", r.name, r.name, r.name)
 	}
 	return nil
 }
@@ -184,11 +185,11 @@ func count(flags ...bool) int {
 	return n
 }
 
-// parseNaming reads the tag of a blank field.
+// parseNaming parses the tag of a blank field.
 func parseNaming(text string) (naming, error) {
 	word, argument, _ := strings.Cut(text, ":")
 	if n, ok := namings[argument]; ok && word == "naming" {
 		return n, nil
 	}
-	return 0, fmt.Errorf("the tag %q of a blank field: write naming:snake_case or naming:camelCase", text)
+	return 0, fmt.Errorf("tag %q of a blank field: write naming:snake_case or naming:camelCase", text)
 }

@@ -34,15 +34,15 @@ func TestWrongTags(t *testing.T) {
 		field string // empty: the struct as a whole
 		words string
 	}{
-		"no struct":        {0, "", "no struct"},
+		"must be a struct": {0, "", "must be a struct"},
 		"no partition key": {struct{ A string }{}, "", `theorydb:"pk"`},
 		"two partition keys": {struct {
 			A, B string `theorydb:"pk"`
-		}{}, "B", "pk is the role of the field A"},
+		}{}, "B", "field A already has the role pk"},
 		"two sort keys": {struct {
 			key
 			A, B string `theorydb:"sk"`
-		}{}, "B", "sk is the role of the field A"},
+		}{}, "B", "field A already has the role sk"},
 		"pk and sk": {struct {
 			A string `theorydb:"pk,sk"`
 		}{}, "A", "exclude each other"},
@@ -87,7 +87,7 @@ func TestWrongTags(t *testing.T) {
 			key
 			A string `theorydb:"-,omitempty"`
 		}{}, "A", `"-"`},
-		"unexported": {struct {
+		"not exported": {struct {
 			key
 			a string `theorydb:"attr:a"`
 		}{}, "a", "not exported"},
@@ -127,7 +127,7 @@ func TestWrongTags(t *testing.T) {
 		"index with two pks": {struct {
 			key
 			A, B string `theorydb:"index:I,pk"`
-		}{}, "B", "pk A already"},
+		}{}, "B", "already has the pk A"},
 		"sparse without index": {struct {
 			key
 			A string `theorydb:"sparse"`
@@ -151,15 +151,15 @@ func TestWrongTags(t *testing.T) {
 		}{}, "B", "keep one"},
 		"encrypted key": {struct {
 			A string `theorydb:"pk,encrypted"`
-		}{}, "A", "drop encrypted"},
+		}{}, "A", "remove encrypted"},
 		"encrypted index key": {struct {
 			key
 			A string `theorydb:"index:I,pk,encrypted"`
-		}{}, "A", "drop encrypted"},
+		}{}, "A", "remove encrypted"},
 		"encrypted further down": {struct {
 			key
 			A secret
-		}{}, "Token", "not at the top"},
+		}{}, "Token", "at the top of an item"},
 
 		"ttl of string": {struct {
 			key
@@ -172,7 +172,7 @@ func TestWrongTags(t *testing.T) {
 		"two ttls": {struct {
 			key
 			A, B int64 `theorydb:"ttl"`
-		}{}, "B", "ttl is the role"},
+		}{}, "B", "already has the role ttl"},
 		"version of float": {struct {
 			key
 			A float64 `theorydb:"version"`
@@ -237,7 +237,7 @@ func TestWrongTags(t *testing.T) {
 		"binary int": {struct {
 			key
 			A int `theorydb:"binary"`
-		}{}, "A", "not for int"},
+		}{}, "A", "not int"},
 		"binary of no method": {struct {
 			key
 			A time.Duration `theorydb:"binary"`
@@ -265,7 +265,7 @@ func TestWrongTags(t *testing.T) {
 		"map with struct keys": {struct {
 			key
 			A map[struct{}]int
-		}{}, "A", "keys of a map"},
+		}{}, "A", "map keys must be"},
 		"embedded unexported pointer": {struct {
 			key
 			*hidden

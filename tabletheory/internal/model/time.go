@@ -11,7 +11,7 @@ import (
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// Bounds of times in epoch seconds: what RFC 3339 can write, years 0 to 9999.
+// Bounds of epoch seconds: the years 0 to 9999, which RFC 3339 can express.
 const (
 	minEpoch = -62167219200
 	maxEpoch = 253402300799
@@ -19,12 +19,12 @@ const (
 
 var (
 	errYear  = errors.New("RFC 3339 has only the years 0 to 9999")
-	errEpoch = errors.New("epoch seconds beyond the year 9999: are they milliseconds?")
+	errEpoch = errors.New("epoch seconds beyond the year 9999: they may be milliseconds")
 )
 
-// useTime makes c the codec of time.Time or of a type made of it, if it is one:
-// an RFC 3339 string in UTC, with the nanoseconds there are, or the epoch's
-// seconds. Either form is read.
+// useTime makes c the codec of time.Time or a type defined as it: RFC 3339 in
+// UTC with nanoseconds, or epoch seconds. It reports whether c.typ is such a
+// type. Decoding takes either form.
 func (c *codec) useTime(epoch bool) bool {
 	if c.typ.Kind() != reflect.Struct || !c.typ.ConvertibleTo(timeType) {
 		return false
@@ -56,8 +56,8 @@ func (c *codec) useTime(epoch bool) bool {
 	return true
 }
 
-// timeOf returns the time that a value of time.Time or of a type made of it is,
-// without a copy on the heap where it has an address.
+// timeOf returns the time in a value of time.Time or a type defined as it. It
+// does not allocate if the value is addressable.
 func timeOf(v reflect.Value) time.Time {
 	if v.Type() != timeType {
 		v = v.Convert(timeType)

@@ -17,7 +17,7 @@ import (
 func (q *Query) Select(fields ...string) *Query {
 	q.called |= callSelect
 	if len(fields) == 0 {
-		q.mistake("Select without fields: name those to read, or leave it out to read all")
+		q.setErrorf("Select without fields: name some, or remove it to read all")
 	}
 	for _, field := range fields {
 		if path := q.path("Select", field); path != nil {
@@ -29,7 +29,7 @@ func (q *Query) Select(fields ...string) *Query {
 
 func (q *Query) selectPath(field string, path *model.Path) {
 	if path.Field.Encrypted && len(path.Steps) > 1 {
-		q.mistake("Select(%q): field %s is encrypted as a whole, and can only be read as a whole", field, path.Field.Name)
+		q.setErrorf("Select(%q): field %s is encrypted and can only be read as a whole", field, path.Field.Name)
 		return
 	}
 	for _, other := range q.selected {
@@ -37,22 +37,22 @@ func (q *Query) selectPath(field string, path *model.Path) {
 			continue
 		}
 		if len(path.Steps) != len(other.Steps) {
-			q.mistake("Select(%q): something that it is a part of, or that is a part of it, is selected too: name one of them", field)
+			q.setErrorf("Select(%q): a part of it, or a document around it, is selected too: select one of them", field)
 		}
-		return // or it is the same path again
+		return // selected already
 	}
 	q.selected = append(q.selected, path)
 }
 
-// overlap says that one path leads into what the other leads to.
+// overlap reports whether one path is a prefix of the other.
 func overlap(a, b *model.Path) bool {
 	n := min(len(a.Steps), len(b.Steps))
 	return slices.Equal(a.Steps[:n], b.Steps[:n])
 }
 
-// projection is the expression of what to read: nil for whole items. The key of
-// the table is always read: what is encrypted is bound to it, batches are put in
-// order by it, and errors name it.
+// projection returns the ProjectionExpression: nil for whole items. It always
+// includes the table key: encrypted fields are bound to it, batches are ordered
+// by it, and errors name it.
 func (q *Query) projection() *string {
 	if len(q.selected) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (q *Query) projection() *string {
 	return aws.String(strings.Join(parts, ", "))
 }
 
-// keyLeftOut are the fields of the table's key that are not selected.
+// keyLeftOut returns the table's key fields that are not selected.
 func (q *Query) keyLeftOut() []*model.Field {
 	var fields []*model.Field
 	for _, field := range []*model.Field{q.model.Hash, q.model.Range} {
@@ -82,8 +82,8 @@ func (q *Query) selects(field *model.Field) bool {
 	return slices.ContainsFunc(q.selected, func(p *model.Path) bool { return p.Field == field })
 }
 
-// decode reads an item, of which only what was selected was asked for, into a
-// struct, which stays as it was on an error.
+// decode decodes an item, of which only the selected fields were requested, into
+// a struct. On an error the struct is unchanged.
 func (q *Query) decode(ctx context.Context, item model.Item, into reflect.Value) error {
 	if len(q.selected) == 0 {
 		return q.target.decode(ctx, item, into)
@@ -103,13 +103,13 @@ func (q *Query) decode(ctx context.Context, item model.Item, into reflect.Value)
 			continue
 		}
 		if field := path.Field.Value(into, false); field.IsValid() {
-			field.SetZero() // what is not stored must not look as if it were
+			field.SetZero() // it is not stored
 		}
 	}
 	return nil
 }
 
-// decode reads a whole item into a struct.
+// decode decodes a whole item into a struct.
 func (t *target) decode(ctx context.Context, item model.Item, into reflect.Value) error {
 	err := t.open(ctx, item)
 	if err == nil {

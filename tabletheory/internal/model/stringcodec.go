@@ -7,16 +7,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// This file has the ways of the containers that are most used, []string and
-// map[string]string, without reflection of each element. They do what the
-// general ways do, which stay in charge of whatever is not as expected.
+// Codecs of []string and map[string]string that do without reflection for each
+// element. They behave like the general codecs, which handle every unusual value.
 
 var (
 	stringsType   = reflect.TypeFor[[]string]()
 	stringMapType = reflect.TypeFor[map[string]string]()
 )
 
-// useCommon replaces the ways of a finished codec of one of these types.
+// useCommon replaces the functions of a finished codec of one of these types.
 func (c *codec) useCommon() {
 	switch {
 	case c.elem == nil || c.elem.typ != reflect.TypeFor[string]():
@@ -39,7 +38,7 @@ func encodeStrings(general encodeFunc) encodeFunc {
 		list := make([]types.AttributeValue, len(values))
 		for i, s := range values {
 			if !utf8.ValidString(s) {
-				return nil, within(index(i), "", errUTF8)
+				return nil, addStep(index(i), "", errUTF8)
 			}
 			av := e.strings.take()
 			av.Value = s

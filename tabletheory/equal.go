@@ -9,22 +9,22 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// sameItem reports whether two items are equal to DynamoDB: numbers by value,
-// sets without regard to order.
-func sameItem(a, b model.Item) bool {
+// equalItems reports whether two items are equal to DynamoDB: numbers by value,
+// sets in any order.
+func equalItems(a, b model.Item) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for name, av := range a {
-		if !sameValue(av, b[name]) {
+		if !equalValues(av, b[name]) {
 			return false
 		}
 	}
 	return true
 }
 
-// sameValue is sameItem for values; nil is no value.
-func sameValue(a, b types.AttributeValue) bool {
+// equalValues is equalItems for values. nil is equal to nothing.
+func equalValues(a, b types.AttributeValue) bool {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberS, *types.AttributeValueMemberN, *types.AttributeValueMemberB:
 		return scalar(a) == scalar(b)
@@ -36,16 +36,16 @@ func sameValue(a, b types.AttributeValue) bool {
 		return ok
 	case *types.AttributeValueMemberL:
 		b, ok := b.(*types.AttributeValueMemberL)
-		return ok && slices.EqualFunc(a.Value, b.Value, sameValue)
+		return ok && slices.EqualFunc(a.Value, b.Value, equalValues)
 	case *types.AttributeValueMemberM:
 		b, ok := b.(*types.AttributeValueMemberM)
-		return ok && sameItem(a.Value, b.Value)
+		return ok && equalItems(a.Value, b.Value)
 	case *types.AttributeValueMemberSS:
 		b, ok := b.(*types.AttributeValueMemberSS)
-		return ok && sameSet(a.Value, b.Value, func(s string) string { return s })
+		return ok && equalSets(a.Value, b.Value, func(s string) string { return s })
 	case *types.AttributeValueMemberNS:
 		b, ok := b.(*types.AttributeValueMemberNS)
-		return ok && sameSet(a.Value, b.Value, canonicalNumber)
+		return ok && equalSets(a.Value, b.Value, canonicalNumber)
 	case *types.AttributeValueMemberBS:
 		b, ok := b.(*types.AttributeValueMemberBS)
 		return ok && slices.EqualFunc(sortedBytes(a.Value), sortedBytes(b.Value), bytes.Equal)
@@ -53,7 +53,7 @@ func sameValue(a, b types.AttributeValue) bool {
 	return false
 }
 
-func sameSet(a, b []string, canonical func(string) string) bool {
+func equalSets(a, b []string, canonical func(string) string) bool {
 	return slices.Equal(sortedSet(a, canonical), sortedSet(b, canonical))
 }
 

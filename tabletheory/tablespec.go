@@ -12,74 +12,75 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// tableShape is a table as the models want it that share it.
-type tableShape struct {
+// tableSpec is the table that the models sharing it need.
+type tableSpec struct {
 	name    string
-	key     keyShape
-	indexes []indexShape // in the order of the models and of their fields
-	ttl     string       // attribute; empty: no model has one
+	key     keySpec
+	indexes []indexSpec // in the order of the models and their fields
+	ttl     string      // attribute; empty: no model has one
 }
 
-// keyShape is a partition key and, maybe, a sort key.
-type keyShape []*model.Field
+// keySpec is a partition key and an optional sort key.
+type keySpec []*model.Field
 
-// indexShape is a secondary index, with all attributes.
-type indexShape struct {
+// indexSpec is a secondary index that projects all attributes.
+type indexSpec struct {
 	name  string
 	local bool
-	key   keyShape
+	key   keySpec
 }
 
-// shapeOf joins what the models want. They must agree on the table, on its key,
-// on the keys of indexes of one name, on the types of attributes and on the TTL.
-func (m *mapper) shapeOf(v any, others []any) (*tableShape, error) {
-	shape, err := m.shapeOfOne(v)
+// specOf merges the specs of models. They must agree on the table, its key, the
+// keys of indexes with the same name, the types of attributes and the TTL
+// attribute.
+func (m *mapper) specOf(v any, others []any) (*tableSpec, error) {
+	spec, err := m.specOfOne(v)
 	if err != nil {
 		return nil, err
 	}
 	for _, other := range others {
-		added, err := m.shapeOfOne(other)
+		added, err := m.specOfOne(other)
 		if err != nil {
 			return nil, err
 		}
-		if err := shape.add(added); err != nil {
+		if err := spec.add(added); err != nil {
 			return nil, fmt.Errorf("tabletheory: %w: %T does not fit the table of %T: %w", ErrInvalidModel, other, v, err)
 		}
 	}
-	if err := shape.checkTypes(); err != nil {
-		return nil, fmt.Errorf("tabletheory: %w: table %s: %w", ErrInvalidModel, shape.name, err)
+	if err := spec.checkTypes(); err != nil {
+		return nil, fmt.Errorf("tabletheory: %w: table %s: %w", ErrInvalidModel, spec.name, err)
 	}
-	return shape, nil
+	return spec, nil
 }
 
-func (m *mapper) shapeOfOne(v any) (*tableShape, error) {
+func (m *mapper) specOfOne(v any) (*tableSpec, error) {
 	t, err := m.target(v)
 	if err != nil {
 		return nil, err
 	}
-	shape := &tableShape{name: t.table, key: keyShapeOf(t.model.Hash, t.model.Range)}
+	spec := &tableSpec{name: t.table, key: newKeySpec(t.model.Hash, t.model.Range)}
 	for _, index := range t.model.Indexes {
 		hash := index.Hash
 		if index.Local {
 			hash = t.model.Hash
 		}
-		shape.indexes = append(shape.indexes, indexShape{index.Name, index.Local, keyShapeOf(hash, index.Range)})
+		spec.indexes = append(spec.indexes, indexSpec{index.Name, index.Local, newKeySpec(hash, index.Range)})
 	}
 	if t.model.TTL != nil {
-		shape.ttl = t.model.TTL.Attribute
+		spec.ttl = t.model.TTL.Attribute
 	}
-	return shape, nil
+	return spec, nil
 }
 
-func keyShapeOf(hash, sort *model.Field) keyShape {
+func newKeySpec(hash, sort *model.Field) keySpec {
 	if sort == nil {
-		return keyShape{hash}
+		return keySpec{hash}
 	}
-	return keyShape{hash, sort}
+	return keySpec{hash, sort}
 }
 
-// add adds what another model of the same table wants.
-func (s *tableShape) add(other *tableShape) error {
+// add merges the spec of another model.
+func (s *tableSpec) add(other *tableSpec) error {
 	if other.name != s.name {
 		return fmt.Errorf("it belongs to the table %s, not %s", other.name, s.name)
 	}
@@ -102,29 +103,29 @@ func (s *tableShape) add(other *tableShape) error {
 	return nil
 }
 
-func (s *tableShape) index(name string) (indexShape, bool) {
+func (s *tableSpec) index(name string) (indexSpec, bool) {
 	for _, index := range s.indexes {
 		if index.name == name {
 			return index, true
 		}
 	}
-	return indexShape{}, false
+	return indexSpec{}, false
 }
 
-// checkTypes wants every key attribute to be of one type.
-func (s *tableShape) checkTypes() error {
+// checkTypes returns an error if a key attribute has two types.
+func (s *tableSpec) checkTypes() error {
 	kinds := map[string]types.ScalarAttributeType{}
 	for _, field := range s.keyFields() {
 		if kind, ok := kinds[field.Attribute]; ok && kind != field.Key {
-			return fmt.Errorf("the attribute %s is a key of type %s here, and %s there", field.Attribute, kind, field.Key)
+			return fmt.Errorf("key attribute %s has the types %s and %s", field.Attribute, kind, field.Key)
 		}
 		kinds[field.Attribute] = field.Key
 	}
 	return nil
 }
 
-// keyFields returns the fields of all keys, some of them more than once.
-func (s *tableShape) keyFields() []*model.Field {
+// keyFields returns the fields of all keys. It may have duplicates.
+func (s *tableSpec) keyFields() []*model.Field {
 	fields := append([]*model.Field(nil), s.key...)
 	for _, index := range s.indexes {
 		fields = append(fields, index.key...)
@@ -132,8 +133,8 @@ func (s *tableShape) keyFields() []*model.Field {
 	return fields
 }
 
-// request is for CreateTable: on demand, with all indexes.
-func (s *tableShape) request() *dynamodb.CreateTableInput {
+// request returns the CreateTable request: on-demand billing, with all indexes.
+func (s *tableSpec) request() *dynamodb.CreateTableInput {
 	in := &dynamodb.CreateTableInput{
 		TableName:            &s.name,
 		BillingMode:          types.BillingModePayPerRequest,
@@ -158,7 +159,7 @@ func allAttributes() *types.Projection {
 	return &types.Projection{ProjectionType: types.ProjectionTypeAll}
 }
 
-// definitionsOf defines each attribute once.
+// definitionsOf returns the definition of each attribute, without duplicates.
 func definitionsOf(fields []*model.Field) []types.AttributeDefinition {
 	var definitions []types.AttributeDefinition
 	seen := map[string]bool{}
@@ -172,7 +173,7 @@ func definitionsOf(fields []*model.Field) []types.AttributeDefinition {
 	return definitions
 }
 
-func (k keyShape) schema() []types.KeySchemaElement {
+func (k keySpec) schema() []types.KeySchemaElement {
 	schema := make([]types.KeySchemaElement, len(k))
 	for i, field := range k {
 		schema[i] = types.KeySchemaElement{AttributeName: &field.Attribute, KeyType: keyTypes(i)}
@@ -187,21 +188,21 @@ func keyTypes(i int) types.KeyType {
 	return types.KeyTypeRange
 }
 
-// String returns the words of describeSchema.
-func (k keyShape) String() string {
+// String formats the key like describeSchema.
+func (k keySpec) String() string {
 	return describeSchema(k.schema(), definitionsOf(k))
 }
 
-// String tells what two indexes of one name must have in common.
-func (i indexShape) String() string {
+// String formats the properties in which indexes with the same name must agree.
+func (i indexSpec) String() string {
 	if i.local {
 		return "local, with the keys " + i.key.String()
 	}
 	return "global, with the keys " + i.key.String()
 }
 
-// describeSchema tells of keys what cannot be changed: "pk (S, hash), sk (N,
-// range)". Keys of the same words are the same.
+// describeSchema formats the immutable properties of keys: "pk (S, hash), sk (N,
+// range)". Equal keys have equal texts.
 func describeSchema(schema []types.KeySchemaElement, definitions []types.AttributeDefinition) string {
 	kinds := make(map[string]types.ScalarAttributeType, len(definitions))
 	for _, definition := range definitions {

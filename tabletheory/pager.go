@@ -12,40 +12,40 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// reading is a Query or a Scan as it is sent, page by page. It does not change:
-// several goroutines may fetch pages of it.
-type reading struct {
+// pager sends a Query or a Scan page by page. It is immutable: goroutines may
+// fetch pages concurrently.
+type pager struct {
 	*Query
 	op         string     // for errors
 	partition  model.Item // the partition key of a Query, for errors
 	key        *string    // the KeyConditionExpression of a Query; nil: a Scan
 	projection *string
 	only       types.Select // COUNT, or empty
-	start      model.Item   // where the first page begins; nil: at the beginning
+	start      model.Item   // the position before the first page; nil: the beginning
 }
 
-// page is one answer.
+// page is one reply.
 type page struct {
 	items   []model.Item
 	count   int
 	scanned int
-	next    model.Item // empty: there are no more
+	next    model.Item // empty on the last page
 }
 
-// readQuery is the Query of what Where states.
-func (q *Query) readQuery(op string) (*reading, error) {
+// queryPager returns the pager of a Query with the key conditions of Where.
+func (q *Query) queryPager(op string) (*pager, error) {
 	keys, err := q.keyConditions(op)
 	if err != nil {
 		return nil, err
 	}
-	return q.readKeys(op, keys)
+	return q.keyPager(op, keys)
 }
 
-func (q *Query) readKeys(op string, keys keyConditions) (*reading, error) {
+func (q *Query) keyPager(op string, keys keyConditions) (*pager, error) {
 	if err := q.checkQuery(); err != nil {
 		return nil, err
 	}
-	start, err := q.startOf(keys.hash)
+	start, err := q.decodeCursor(keys.hash)
 	if err != nil {
 		return nil, err
 	}
@@ -54,43 +54,42 @@ func (q *Query) readKeys(op string, keys keyConditions) (*reading, error) {
 		return nil, err
 	}
 	hash, _ := q.keyFields()
-	return &reading{
+	return &pager{
 		Query: q, op: op, partition: model.Item{hash.Attribute: keys.hash},
 		key: &expression, projection: q.projection(), start: start,
 	}, nil
 }
 
-// readScan is the Scan of everything.
-func (q *Query) readScan(op string) (*reading, error) {
+// scanPager returns the pager of a Scan.
+func (q *Query) scanPager(op string) (*pager, error) {
 	if err := q.checkConsistency(); err != nil {
 		return nil, err
 	}
-	return &reading{Query: q, op: op, projection: q.projection()}, nil
+	return &pager{Query: q, op: op, projection: q.projection()}, nil
 }
 
 func (q *Query) checkQuery() error {
 	hash, sort := q.keyFields()
 	for _, field := range q.filtered {
 		if field == hash || field == sort {
-			return invalid("Filter(%q): it is a key of %s, and DynamoDB filters by nothing that is: use Where", field.Name, q.source())
+			return invalid("Filter(%q): it is a key of %s, which DynamoDB cannot filter by: use Where", field.Name, q.source())
 		}
 	}
 	if q.order != nil && q.order != sort {
-		return invalid("OrderBy(%q): %s is sorted by its sort key alone%s", q.order.Name, q.source(), q.indexesWith(q.order))
+		return invalid("OrderBy(%q): %s can only be sorted by its sort key%s", q.order.Name, q.source(), q.indexesWith(q.order))
 	}
 	return q.checkConsistency()
 }
 
 func (q *Query) checkConsistency() error {
 	if q.consistent && q.index != nil && !q.index.Local {
-		return invalid("ConsistentRead: a global index such as %s has only eventual consistency: leave it out, or read the table", q.index.Name)
+		return invalid("ConsistentRead: global index %s is only eventually consistent: remove the call, or read the table", q.index.Name)
 	}
 	return nil
 }
 
-// pages fetches page after page as they are consumed, no more items than Limit
-// in all.
-func (r *reading) pages(ctx context.Context) iter.Seq2[page, error] {
+// pages fetches pages as they are consumed, with at most Limit items in total.
+func (r *pager) pages(ctx context.Context) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		start, left := r.start, r.limit
 		for fetched := 0; ; fetched++ {
@@ -111,21 +110,20 @@ func (r *reading) pages(ctx context.Context) iter.Seq2[page, error] {
 	}
 }
 
-// truncate leaves out what is beyond a number of items.
+// truncate drops the items after the first n.
 func (p *page) truncate(n int) {
 	p.count = min(p.count, n)
 	p.items = p.items[:min(len(p.items), n)]
 }
 
-// firstPage is how many items the first page looks at, at least, where a filter
-// may drop some.
+// firstPage is the minimum size of the first page if a filter may drop items.
 const firstPage = 8
 
-// pageSize is how many items a page should look at where so many are still
-// wanted; nil: as many as DynamoDB likes. Nobody knows how many a filter drops:
-// each page is twice as large as the one before it, so that no more than about
-// twice of what is needed is read and paid for, in few pages.
-func (r *reading) pageSize(left, fetched int) *int32 {
+// pageSize returns how many items the next page should evaluate if left items
+// are still needed; nil: DynamoDB decides. With a filter, each page is twice as
+// large as the one before: this reads and pays for at most about twice what is
+// needed, in few pages.
+func (r *pager) pageSize(left, fetched int) *int32 {
 	if r.limit == 0 || r.filter.IsEmpty() {
 		return limitOf(left)
 	}
@@ -136,7 +134,7 @@ func (r *reading) pageSize(left, fetched int) *int32 {
 	return limitOf(size)
 }
 
-// limitOf is a number of items as DynamoDB takes it; 0 is none.
+// limitOf returns a limit for a request; 0 is no limit.
 func limitOf(n int) *int32 {
 	if n == 0 {
 		return nil
@@ -144,14 +142,14 @@ func limitOf(n int) *int32 {
 	return aws.Int32(int32(min(n, math.MaxInt32)))
 }
 
-// segment is a part of a scan.
+// segment is a part of a parallel scan.
 type segment struct {
 	number, total int32
 }
 
-// fetch gets one page. A nil limit is as many as DynamoDB likes, and a nil
-// segment is all of them.
-func (r *reading) fetch(ctx context.Context, start model.Item, limit *int32, part *segment) (page, error) {
+// fetch fetches one page. A nil limit lets DynamoDB decide; a nil part is the
+// whole scan.
+func (r *pager) fetch(ctx context.Context, start model.Item, limit *int32, part *segment) (page, error) {
 	if r.key != nil {
 		return r.fetchQuery(ctx, start, limit)
 	}
@@ -171,7 +169,7 @@ func (r *reading) fetch(ctx context.Context, start model.Item, limit *int32, par
 	return page{out.Items, int(out.Count), int(out.ScannedCount), out.LastEvaluatedKey}, nil
 }
 
-func (r *reading) fetchQuery(ctx context.Context, start model.Item, limit *int32) (page, error) {
+func (r *pager) fetchQuery(ctx context.Context, start model.Item, limit *int32) (page, error) {
 	out, err := r.api.Query(ctx, &dynamodb.QueryInput{
 		TableName: &r.table, IndexName: r.indexName(), ConsistentRead: r.consistency(),
 		KeyConditionExpression: r.key, ScanIndexForward: aws.Bool(!r.descending),
@@ -180,7 +178,7 @@ func (r *reading) fetchQuery(ctx context.Context, start model.Item, limit *int32
 		ExclusiveStartKey: start, Limit: limit,
 	})
 	if err != nil {
-		return page{}, r.failure(r.op, r.partition, r.blameCursor(err))
+		return page{}, r.failure(r.op, r.partition, r.cursorError(err))
 	}
 	return page{out.Items, int(out.Count), int(out.ScannedCount), out.LastEvaluatedKey}, nil
 }

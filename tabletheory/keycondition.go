@@ -10,14 +10,14 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// keyConditions are what Where states of the keys of the table or index.
+// keyConditions are the conditions of Where on the keys of the table or index.
 type keyConditions struct {
-	hash types.AttributeValue // of which the partition key is
-	sort *constraint          // nil: all of the partition
+	hash types.AttributeValue // value of the partition key
+	sort *constraint          // nil: the whole partition
 }
 
-// keyFields are the keys of the table or index that is read; there may be no
-// sort key.
+// keyFields returns the keys of the table or index that is read. sort may be
+// nil.
 func (q *Query) keyFields() (hash, sort *model.Field) {
 	switch {
 	case q.index == nil:
@@ -28,7 +28,7 @@ func (q *Query) keyFields() (hash, sort *model.Field) {
 	return q.index.Hash, q.index.Range
 }
 
-// source names what is read, for people.
+// source names the table or index for errors.
 func (q *Query) source() string {
 	if q.index == nil {
 		return fmt.Sprintf("the table of %v", q.model.Type)
@@ -36,8 +36,8 @@ func (q *Query) source() string {
 	return fmt.Sprintf("index %s of %v", q.index.Name, q.model.Type)
 }
 
-// keyConditions sorts what Where states; anything that DynamoDB would not take
-// is an error, not a filter, and never a scan.
+// keyConditions returns the key conditions. A condition that DynamoDB does not
+// support is an error; it never becomes a filter or a scan.
 func (q *Query) keyConditions(op string) (keyConditions, error) {
 	var hash, sort *constraint
 	for i := range q.where {
@@ -46,13 +46,13 @@ func (q *Query) keyConditions(op string) (keyConditions, error) {
 			return keyConditions{}, err
 		}
 		if *slot != nil {
-			return keyConditions{}, invalid("Where states two conditions on %s, and DynamoDB takes one: state a range with BETWEEN, and the rest with Filter", q.where[i].path.Field.Name)
+			return keyConditions{}, invalid("two Where conditions on %s, but DynamoDB takes one: use BETWEEN for a range, or Filter", q.where[i].path.Field.Name)
 		}
 		*slot = &q.where[i]
 	}
 	if hash == nil {
 		field, _ := q.keyFields()
-		return keyConditions{}, invalid("%s needs the partition key of %s: Where(%q, \"=\", …); to read everything there is Scan", op, q.source(), field.Name)
+		return keyConditions{}, invalid("%s needs the partition key of %s: add Where(%q, \"=\", …), or use Scan to read everything", op, q.source(), field.Name)
 	}
 	value, err := keyAttribute(hash.path, hash.value)
 	if err != nil {
@@ -61,14 +61,14 @@ func (q *Query) keyConditions(op string) (keyConditions, error) {
 	return keyConditions{hash: value, sort: sort}, nil
 }
 
-// slot is which key a constraint is about.
+// slot returns the key that a constraint is on.
 func (q *Query) slot(c *constraint, hash, sort **constraint) (**constraint, error) {
 	hashField, sortField := q.keyFields()
 	name := c.path.Field.Name
 	switch {
 	case len(c.path.Steps) == 1 && c.path.Field == hashField:
 		if c.operator != "=" {
-			return nil, invalid("Where(%q, %q): a partition key only takes =", name, c.operator)
+			return nil, invalid("Where(%q, %q): a partition key takes only =", name, c.operator)
 		}
 		return hash, nil
 	case len(c.path.Steps) == 1 && c.path.Field == sortField:
@@ -76,14 +76,14 @@ func (q *Query) slot(c *constraint, hash, sort **constraint) (**constraint, erro
 			return nil, invalid("Where(%q, %q): a sort key takes =, <, <=, >, >=, BETWEEN and BEGINS_WITH", name, c.operator)
 		}
 		if c.operator == "BEGINS_WITH" && sortField.Key == types.ScalarAttributeTypeN {
-			return nil, invalid("Where(%q, %q): a number begins with nothing: state a range with BETWEEN", name, c.operator)
+			return nil, invalid("Where(%q, %q): the key is a number: use BETWEEN", name, c.operator)
 		}
 		return sort, nil
 	}
-	return nil, invalid("Where(%q): it is no key of %s: use Filter%s", name, q.source(), q.indexesWith(c.path.Field))
+	return nil, invalid("Where(%q): it is not a key of %s: use Filter%s", name, q.source(), q.indexesWith(c.path.Field))
 }
 
-// indexesWith proposes the indexes that a field is a key of.
+// indexesWith suggests the indexes that have a field as a key.
 func (q *Query) indexesWith(field *model.Field) string {
 	var advice string
 	for _, index := range q.model.Indexes {
@@ -94,7 +94,7 @@ func (q *Query) indexesWith(field *model.Field) string {
 	return advice
 }
 
-// keyExpression is the KeyConditionExpression.
+// keyExpression returns the KeyConditionExpression.
 func (q *Query) keyExpression(keys keyConditions) (string, error) {
 	hash, _ := q.keyFields()
 	text := q.expressions.Attribute(hash) + " = " + q.expressions.Value(keys.hash)
@@ -124,8 +124,8 @@ func (q *Query) sortExpression(c *constraint) (string, error) {
 	return path + " " + c.operator + " " + placeholders[0], nil
 }
 
-// operands are the values that a sort key is compared with: two for BETWEEN,
-// else one.
+// operands returns the values that a sort key is compared with: two for BETWEEN,
+// otherwise one.
 func (c *constraint) operands() ([]types.AttributeValue, error) {
 	values := []any{c.value}
 	if c.operator == "BETWEEN" {
@@ -146,8 +146,8 @@ func (c *constraint) operands() ([]types.AttributeValue, error) {
 	return operands, nil
 }
 
-// wholeKey is the primary key of one item, if that is what Where states.
-func (q *Query) wholeKey(keys keyConditions) (key model.Item, ok bool, err error) {
+// primaryKey returns the primary key of one item, if Where states it.
+func (q *Query) primaryKey(keys keyConditions) (key model.Item, ok bool, err error) {
 	if q.index != nil {
 		return nil, false, nil
 	}
