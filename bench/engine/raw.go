@@ -97,8 +97,8 @@ func (r *recorder) bare(sent *http.Request) ([]byte, error) {
 type rawConnection struct {
 	net.Conn
 	requests [][]byte
-	least    int    // minimum length of the body of a successful response
-	answer   []byte // buffer
+	least    int // minimum length of the body of a successful response
+	buffer   []byte
 }
 
 // dialRaw returns the connect of recorded requests.
@@ -115,7 +115,7 @@ func dialRaw(ctx context.Context, address string, op operation) (connect, error)
 		if err := conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 			return nil, nil, errors.Join(err, conn.Close())
 		}
-		raw := &rawConnection{Conn: conn, requests: requests, least: op.minResponse, answer: make([]byte, 64<<10)}
+		raw := &rawConnection{Conn: conn, requests: requests, least: op.minResponse, buffer: make([]byte, 64<<10)}
 		return raw.call, conn.Close, nil
 	}, nil
 }
@@ -128,7 +128,7 @@ func (c *rawConnection) call(i int) error {
 	}
 	read, head, end := 0, 0, 0 // lengths of what was read, of the headers, and of the response
 	for end == 0 || read < end {
-		n, err := c.Read(c.answer[read:])
+		n, err := c.Read(c.buffer[read:])
 		if err != nil {
 			return fmt.Errorf("response ended after %d bytes: %w", read, err)
 		}
@@ -136,12 +136,12 @@ func (c *rawConnection) call(i int) error {
 		if end > 0 {
 			continue
 		}
-		if head, end, err = c.extent(c.answer[:read]); err != nil {
+		if head, end, err = c.extent(c.buffer[:read]); err != nil {
 			return err
 		}
 	}
-	if !bytes.HasPrefix(c.answer, []byte("HTTP/1.1 200 ")) || read != end || end-head < c.least {
-		return fmt.Errorf("response without success:\n%s", c.answer[:read])
+	if !bytes.HasPrefix(c.buffer, []byte("HTTP/1.1 200 ")) || read != end || end-head < c.least {
+		return fmt.Errorf("response without success:\n%s", c.buffer[:read])
 	}
 	return nil
 }
@@ -153,18 +153,18 @@ var (
 
 // extent returns the length of a response's headers and of the whole response; 0 until
 // the headers are complete.
-func (c *rawConnection) extent(answer []byte) (head, end int, err error) {
-	at := bytes.Index(answer, headersEnd)
+func (c *rawConnection) extent(response []byte) (head, end int, err error) {
+	at := bytes.Index(response, headersEnd)
 	if at < 0 {
 		return 0, 0, nil
 	}
 	head = at + len(headersEnd)
-	headers := answer[:at+2]
+	headers := response[:at+2]
 	for line := 0; line+len(contentLength) < len(headers); {
 		if candidate := headers[line : line+len(contentLength)]; bytes.EqualFold(candidate, contentLength) {
 			digits := headers[line+len(contentLength):]
 			body, err := strconv.Atoi(string(digits[:bytes.IndexByte(digits, '\r')]))
-			if err == nil && head+body > len(c.answer) {
+			if err == nil && head+body > len(c.buffer) {
 				err = fmt.Errorf("response body of %d bytes is longer than the buffer", body)
 			}
 			return head, head + body, err
@@ -175,5 +175,5 @@ func (c *rawConnection) extent(answer []byte) (head, end int, err error) {
 		}
 		line += 1 + next
 	}
-	return 0, 0, fmt.Errorf("response without Content-Length:\n%s", answer)
+	return 0, 0, fmt.Errorf("response without Content-Length:\n%s", response)
 }

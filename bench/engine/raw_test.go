@@ -27,8 +27,8 @@ func TestRawCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, server := net.Pipe()
 			defer client.Close()
-			go answer(server, c.pieces)
-			raw := &rawConnection{Conn: client, requests: [][]byte{[]byte("?")}, least: 4, answer: make([]byte, 256)}
+			go respond(server, c.pieces)
+			raw := &rawConnection{Conn: client, requests: [][]byte{[]byte("?")}, least: 4, buffer: make([]byte, 256)}
 			switch err := raw.call(0); {
 			case c.fails == "" && err != nil:
 				t.Error(err)
@@ -39,8 +39,8 @@ func TestRawCall(t *testing.T) {
 	}
 }
 
-// answer reads a request of one byte, sends the response and closes the connection.
-func answer(conn net.Conn, pieces []string) {
+// respond reads a request of one byte, sends the response and closes the connection.
+func respond(conn net.Conn, pieces []string) {
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		return

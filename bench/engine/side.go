@@ -66,7 +66,7 @@ func chooseSides(list, profile string) ([]side, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		at := slices.Index(sideNames(), name)
 		if at < 0 {
-			return nil, fmt.Errorf("-sides must be of %[2]s (got %[1]q)", name, strings.Join(sideNames(), ", "))
+			return nil, fmt.Errorf("-sides must be names among %s (got %q)", strings.Join(sideNames(), ", "), name)
 		}
 		chosen = append(chosen, all[at])
 	}

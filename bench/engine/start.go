@@ -21,7 +21,7 @@ func compareStarts(ctx context.Context, p plan, dir string) error {
 		}
 		var rounds []result
 		for round := range p.rounds {
-			took, err := firstAnswer(ctx, s, filepath.Join(dir, s.name+strconv.Itoa(round)))
+			took, err := firstResponse(ctx, s, filepath.Join(dir, s.name+strconv.Itoa(round)))
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.title, err)
 			}
@@ -32,7 +32,7 @@ func compareStarts(ctx context.Context, p plan, dir string) error {
 	return nil
 }
 
-func firstAnswer(ctx context.Context, s side, dir string) (time.Duration, error) {
+func firstResponse(ctx context.Context, s side, dir string) (time.Duration, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return 0, err
 	}
