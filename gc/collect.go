@@ -12,111 +12,113 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Bodies are garbage once no row names them: their page was published again, its
-// rows have expired, or the process that wrote them never published. Finding garbage
-// has three steps, in this order:
+// A body is garbage if no row refers to it: its page was published again, its rows have
+// expired, or the process that wrote it never published. Collection has three steps, in
+// this order:
 //
-//	list the bodies ──► scan the rows, once ──► look closer where there seems
-//	(16 bytes each)     (names as digests)      to be garbage, and delete it
+//	list the bodies ──► scan the rows once ──► check each page that seems
+//	(16 bytes each)     (keys as digests)      to have garbage, and delete it
 //
-// The closer look at a page takes its lease, asks which bodies its rows name, and
-// deletes those that were there before the lease was taken and that no row names.
-// What is deleted must not be what a publish or a rollback is about to name. A body
-// comes to be named in four ways, and none of them can happen to one that is deleted:
+// The check of a page takes its lease, reads the references of its rows, and deletes the
+// bodies that were listed before the lease was taken and that no row refers to. A publish
+// or a rollback must not be about to refer to a deleted body. A body gets a reference in
+// one of four ways, and none of them can happen to a body that is deleted:
 //
-//  1. By the first publish after it was written. That needs the lease under which
-//     it was written, unbroken. We hold the lease of the page when we ask which
-//     bodies its rows name, and delete only what was there before we took it: that
-//     publish has happened, and its row is seen, or can never happen. This holds for
-//     a publisher that was paused between the two, however long. If we are paused
-//     ourselves, and others hold the lease meanwhile, what they write is not on our
-//     list.
-//  2. By the publish of an unchanged page, which names the body of the current entry
-//     again. It reads META under its own lease. If that was before ours, the publish
-//     cannot happen any more. If it is after, META named the body when we asked: every
-//     later name is copied from an earlier one.
-//  3. By a rollback, which needs no lease. It demands that its version row is there,
-//     and a version row is made by a publish alone, with a body of 1 or 2. So it was
-//     there when we asked, and its body is not deleted as long as the row is there, be
-//     it past its time.
-//  4. By a request that is replayed. Its row names the body, as a version does.
+//  1. The first publish after it was written. It needs the lease under which the body was
+//     written, held without interruption. We hold the page's lease when we read the
+//     references, and delete only bodies from before we took it: that publish has
+//     happened, and we see its row, or it can never happen. This holds for a publisher
+//     that was paused between the two for any time. If we are paused and another process
+//     holds the lease meanwhile, the bodies that it writes are not on our list.
+//  2. The publish of an unchanged page, which refers to the body of the current entry
+//     again. It reads META under its own lease. If that was before our lease, the publish
+//     can no longer happen. If it was after, META referred to the body when we read it:
+//     every later reference is copied from an earlier one.
+//  3. A rollback, which needs no lease. It requires the version row, and only a publish
+//     makes version rows, with a body of case 1 or 2. So the row existed when we read the
+//     references, and its body is not deleted as long as the row exists, expired or not.
+//  4. The replay of a request. Its row refers to the body as a version row does.
 //
-// The scan decides nothing for a page that has a row. What it read may be old by the
-// time of the closer look, which asks again, and digests may collide: either costs a
-// look, or leaves garbage for the next collection.
+// The scan decides nothing for a page that has a row. Its result may be outdated when the
+// page is checked, which reads again, and digests may collide: either costs a check, or
+// leaves garbage for the next collection.
 //
-// The scan does decide for a page of which no row is left. Only the hash of its
-// partition key is known, from the folder of its bodies, so its lease cannot be taken.
-// But no lease of it is held either: the scan reads strongly, begins after the bodies
-// were listed, and sees every row that is there throughout. A process that wrote a
-// listed body and may still publish it held LOCK before the listing, and holds it
-// until its publish puts META in its place, in one transaction; the scan reads LOCK
-// before META, so it sees one of the two. So 1 cannot happen to a body that was listed,
-// nor can 2 and 3, which need a row. That is why the bodies are listed before the rows
-// are scanned. The other order, which could scan first and keep nothing of the listing,
-// would have to trust the clocks for these bodies.
+// The scan does decide for a page without any row. Only the hash of its partition key is
+// known, from the folder of its bodies, so its lease cannot be taken. But no process holds
+// that lease either: the scan is strongly consistent, begins after the bodies were listed,
+// and sees every row that exists throughout. A process that wrote a listed body and may
+// still publish it held LOCK before the listing, and holds it until its publish replaces
+// it by META, in one transaction; the scan reads LOCK before META, so it sees one of them.
+// So case 1 cannot happen to a listed body, and cases 2 and 3 need a row. This is why the
+// bodies are listed before the rows are scanned. The reverse order would not need to keep
+// the listing in memory, but would have to trust clocks for these bodies.
 //
-// The age that a body must have is a margin for clocks and for mistakes beyond all
-// that, not what the argument rests on. What a visitor is served meanwhile is not
-// touched: a reader that has read META and finds the body gone reads META again.
+// The minimum age of a body is a margin for clocks and for mistakes; the argument does not
+// depend on it. Visitors are not affected: a reader that has read META and finds the body
+// deleted reads META again.
 //
-// If we crash, a lease expires, and the rest is found next time.
+// If we crash, a lease expires, and the next collection finds the rest.
 
-// CollectOptions adjust [Collect]. The zero value is useful.
+// CollectOptions are the options of [Collect]. The zero value is useful.
 type CollectOptions struct {
 	// Grace is how old a body must be before it is deleted. At least an hour;
 	// zero means DefaultGrace.
 	Grace time.Duration
-	// DryRun deletes nothing, and takes no leases: a body that it reports may
-	// turn out to be needed.
+	// DryRun deletes nothing and takes no leases: a reported body may turn out to be
+	// needed.
 	DryRun bool
-	// Report is called for every body that was deleted, or would be, by the
-	// goroutine that called Collect. It may be nil.
+	// Report is called for every body that was deleted, or would be, by the goroutine
+	// that called Collect. Nil means no reports.
 	Report func(Garbage)
-	// Now is the wall clock, by which bodies are aged. Nil means time.Now.
+	// Now is the wall clock that determines the age of bodies. Nil means time.Now.
 	Now func() time.Time
 }
 
-// DefaultGrace is how old garbage is before it is deleted.
+// DefaultGrace is the default age of garbage before it is deleted.
 const DefaultGrace = 24 * time.Hour
 
 // releaseTimeout bounds giving up a lease after the caller's context has ended.
 const releaseTimeout = 5 * time.Second
 
-// Garbage is a body that nothing names.
+// Garbage is a body that no row refers to.
 type Garbage struct {
 	store.BodyInfo
-	// PK is the partition that it belongs to; empty if no row of that is left.
+	// PK is the partition that it belongs to; empty if no row of it exists.
 	PK string
 }
 
-// Collected is what a collection came to.
+// Collected is the result of a collection.
 type Collected struct {
 	Bodies int   // deleted, or to be deleted
-	Bytes  int64 // their length
-	Kept   int   // bodies old enough that are named
-	Young  int   // bodies that are not old enough to be looked at
-	Busy   int   // pages with garbage that were left alone, since others had the lease
+	Bytes  int64 // their total length
+	Kept   int   // bodies of sufficient age that a row refers to
+	Young  int   // bodies that are too young
+	Busy   int   // pages with garbage that were skipped because their lease was held
 }
 
-// ErrForeignBodies: the bodies do not belong to the pages.
-var ErrForeignBodies = errors.New("the bodies are not those of this table")
+// ErrForeignBodies: none of the bodies belongs to a page of the table.
+var ErrForeignBodies = errors.New("the bodies do not belong to this table")
 
-// Collect deletes the bodies that no row of their page names: no entry, no kept
-// version, no result of a request. It looks at nothing but bodies/<hash>/, where a
-// Cache puts them, and takes the lease of a page before it deletes one of its
-// bodies; pages whose lease is held are left for the next time. It may run beside
-// any number of caches, and of itself. To several tables that share bodies it would
-// be fatal: each table needs a folder, or a bucket and prefix, of its own.
+// A Store is the part of a metadata store that [Collect] uses.
+type Store interface {
+	store.Inventory
+	store.LeaseStore
+}
+
+// Collect deletes the bodies that no row of their page refers to: no entry, no kept
+// version, no result of a request. It considers bodies/<hash>/ only, where a cache stores
+// them, and takes the lease of a page before it deletes one of its bodies. It skips pages
+// whose lease is held. It may run concurrently with any number of caches and collections.
+// Tables must not share bodies: each needs its own folder, or bucket and prefix.
 //
-// It lists all bodies, and then scans the table once, in parallel: on DynamoDB that is
-// paid for as a strongly consistent scan. A page with garbage costs two reads of its
-// rows, a lease, and a listing of its bodies more; bodies whose pages are forgotten
-// cost a second listing of all. It keeps 16 bytes in memory of each body that is old
-// enough, and scans the table once more for every 32 million of them. An error ends
-// it, with what was done until then. [ErrForeignBodies]: none of the bodies belongs to
-// a page of the table, which is then rather the wrong one. Nothing was deleted.
-func Collect(ctx context.Context, meta store.MetaStore, bodies store.BodyStore, opts CollectOptions) (Collected, error) {
+// It lists all bodies and then scans the table once, in parallel, with strongly consistent
+// reads. A page with garbage also costs two reads of its rows, a lease, and a listing of
+// its bodies; bodies of pages without rows cost a second listing of all bodies. It keeps 16
+// bytes in memory for each body of sufficient age, and scans the table again for every 32
+// million of them. The first error ends the collection; the result says what was done.
+// [ErrForeignBodies]: none of the bodies belongs to a page of the table, which is probably
+// the wrong table. Nothing was deleted.
+func Collect(ctx context.Context, meta Store, bodies store.BodyStore, opts CollectOptions) (Collected, error) {
 	if opts.Grace == 0 {
 		opts.Grace = DefaultGrace
 	}
@@ -124,7 +126,7 @@ func Collect(ctx context.Context, meta store.MetaStore, bodies store.BodyStore, 
 		opts.Now = time.Now
 	}
 	if opts.Grace < time.Hour {
-		return Collected{}, fmt.Errorf("collecting garbage: a grace period of %s is too short, at least an hour is needed", opts.Grace)
+		return Collected{}, fmt.Errorf("collecting garbage: the grace period must be at least 1h (got %s)", opts.Grace)
 	}
 	c := &collector{meta: meta, bodies: bodies, opts: opts, before: opts.Now().Add(-opts.Grace)}
 	err := c.run(ctx)
@@ -137,26 +139,26 @@ func Collect(ctx context.Context, meta store.MetaStore, bodies store.BodyStore, 
 
 // A collector is one collection.
 type collector struct {
-	meta   store.MetaStore
+	meta   Store
 	bodies store.BodyStore
 	opts   CollectOptions
-	before time.Time // bodies that were made later are too young
+	before time.Time // bodies that were written later are too young
 	done   Collected
 
-	// Of the scan alone, which runs beside the closer looks.
-	known bool // a body of a page of the table was found
-	kept  int  // bodies of pages that have no garbage
+	// The scan alone uses these; it runs concurrently with the checks.
+	known bool // a body belongs to a page of the table
+	kept  int  // bodies of pages without garbage
 }
 
 const (
-	// maxCandidates bounds how many bodies are held in memory at once, as digests:
-	// half a gigabyte. If there are more, the table is scanned several times.
+	// maxCandidates is how many bodies are kept in memory at once, as digests: half a
+	// gigabyte. If there are more, the table is scanned several times.
 	maxCandidates = 32 << 20
-	// maxLook bounds how much garbage of a page is deleted in one collection. The
-	// rest is found next time.
-	maxLook = 10_000
-	// lookers is how many pages are looked at at once.
-	lookers = 16
+	// maxPerPage is how many bodies of a page one collection deletes. The next one finds
+	// the rest.
+	maxPerPage = 10_000
+	// concurrency is how many pages are checked at once.
+	concurrency = 16
 )
 
 func (c *collector) run(ctx context.Context) error {
@@ -190,39 +192,38 @@ func (c *collector) sweep(ctx context.Context, found *candidates) error {
 		return nil
 	}
 	found.sort()
-	if err := c.each(ctx, func(ctx context.Context, look func(suspect) error) error { return c.scan(ctx, found, look) }); err != nil {
+	if err := c.each(ctx, func(ctx context.Context, check func(suspect) error) error { return c.scan(ctx, found, check) }); err != nil {
 		return err
 	}
 	if !c.known {
-		return fmt.Errorf("%w: none of %d bodies belongs to a page; if the table is the right one, "+
-			"and all of its pages have expired, delete the bodies yourself", ErrForeignBodies, found.count)
+		return fmt.Errorf("%w: none of %d bodies belongs to a page; if it is the right table "+
+			"and all of its pages have expired, delete the bodies by hand", ErrForeignBodies, found.count)
 	}
 	if !found.orphans() {
 		return nil
 	}
-	return c.each(ctx, func(ctx context.Context, look func(suspect) error) error { return c.listOrphans(ctx, found, look) })
+	return c.each(ctx, func(ctx context.Context, check func(suspect) error) error { return c.listOrphans(ctx, found, check) })
 }
 
-// A suspect is a page that seems to have garbage, or a body of one that is
-// forgotten.
+// A suspect is a page that seems to have garbage, or a body of a page without rows.
 type suspect struct {
 	pk     string
 	orphan store.BodyInfo // if pk is empty
 }
 
 // scan finds the pages that seem to have garbage.
-func (c *collector) scan(ctx context.Context, found *candidates, look func(suspect) error) error {
+func (c *collector) scan(ctx context.Context, found *candidates, check func(suspect) error) error {
 	for page, err := range c.meta.ReferencedBodies(ctx) {
 		if err != nil {
 			return err
 		}
-		switch all, unnamed := found.see(page); {
+		switch all, unreferenced := found.see(page); {
 		case all == 0:
 			continue
-		case unnamed == 0:
+		case unreferenced == 0:
 			c.kept += all
 		default:
-			if err := look(suspect{pk: page.PK}); err != nil {
+			if err := check(suspect{pk: page.PK}); err != nil {
 				return err
 			}
 		}
@@ -231,14 +232,14 @@ func (c *collector) scan(ctx context.Context, found *candidates, look func(suspe
 	return nil
 }
 
-// listOrphans finds the candidates of pages of which the scan saw no row.
-func (c *collector) listOrphans(ctx context.Context, found *candidates, look func(suspect) error) error {
+// listOrphans finds the candidates of pages that have no row.
+func (c *collector) listOrphans(ctx context.Context, found *candidates, check func(suspect) error) error {
 	for info, err := range c.bodies.List(ctx, store.BodyRoot) {
 		if err != nil {
 			return err
 		}
 		if _, folder, ok := folderOfBody(info.Key); ok && found.orphaned(folder, info.Key) {
-			if err := look(suspect{orphan: info}); err != nil {
+			if err := check(suspect{orphan: info}); err != nil {
 				return err
 			}
 		}
@@ -246,8 +247,8 @@ func (c *collector) listOrphans(ctx context.Context, found *candidates, look fun
 	return nil
 }
 
-// A looked is what came of a closer look.
-type looked struct {
+// A checked is the result of checking a suspect.
+type checked struct {
 	pk      string
 	deleted []store.BodyInfo
 	kept    int
@@ -255,12 +256,12 @@ type looked struct {
 	err     error
 }
 
-// each looks closer at all suspects that find hands to look, at several at once, and
-// adds up and reports what came of it. The first error ends it.
-func (c *collector) each(ctx context.Context, find func(ctx context.Context, look func(suspect) error) error) error {
+// each checks all suspects that find passes to check, several at once, and accounts for
+// the results. The first error ends it.
+func (c *collector) each(ctx context.Context, find func(ctx context.Context, check func(suspect) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	suspects, results := make(chan suspect), make(chan looked)
+	suspects, results := make(chan suspect), make(chan checked)
 	var working sync.WaitGroup
 	working.Go(func() {
 		defer close(suspects)
@@ -273,13 +274,13 @@ func (c *collector) each(ctx context.Context, find func(ctx context.Context, loo
 			}
 		})
 		if err != nil {
-			results <- looked{err: err}
+			results <- checked{err: err}
 		}
 	})
-	for range lookers {
+	for range concurrency {
 		working.Go(func() {
 			for s := range suspects {
-				results <- c.look(ctx, s)
+				results <- c.check(ctx, s)
 			}
 		})
 	}
@@ -298,8 +299,8 @@ func (c *collector) each(ctx context.Context, find func(ctx context.Context, loo
 	return first
 }
 
-// account adds up and reports what came of one look.
-func (c *collector) account(r looked) {
+// account adds the result of one check and reports deletions.
+func (c *collector) account(r checked) {
 	c.done.Kept += r.kept
 	if r.busy {
 		c.done.Busy++
@@ -313,9 +314,9 @@ func (c *collector) account(r looked) {
 	}
 }
 
-// look deletes the garbage of a suspect.
-func (c *collector) look(ctx context.Context, s suspect) looked {
-	r := looked{pk: s.pk}
+// check deletes the garbage of a suspect.
+func (c *collector) check(ctx context.Context, s suspect) checked {
+	r := checked{pk: s.pk}
 	if s.pk == "" {
 		r.err = c.discard(ctx, []store.BodyInfo{s.orphan}, &r)
 		return r
@@ -326,14 +327,14 @@ func (c *collector) look(ctx context.Context, s suspect) looked {
 	return r
 }
 
-// partition deletes the garbage of a page. That there is some is made sure without
-// its lease first.
-func (c *collector) partition(ctx context.Context, pk string, r *looked) error {
-	names, err := c.meta.BodyKeys(ctx, pk)
+// partition deletes the garbage of a page. It first checks without the lease that there
+// is any.
+func (c *collector) partition(ctx context.Context, pk string, r *checked) error {
+	keys, err := c.meta.BodyKeys(ctx, pk)
 	if err != nil {
 		return err
 	}
-	garbage, err := c.list(ctx, pk, names, r)
+	garbage, err := c.list(ctx, pk, keys, r)
 	if err != nil {
 		return err
 	}
@@ -343,8 +344,8 @@ func (c *collector) partition(ctx context.Context, pk string, r *looked) error {
 	if c.opts.DryRun {
 		return c.discard(ctx, garbage, r)
 	}
-	// The deletions end with the lease: it is for the next collection to go on,
-	// not for a visitor to wait.
+	// The deletions end with the lease, so that no visitor waits longer. The next
+	// collection continues.
 	held, cancel := context.WithTimeout(ctx, store.DefaultLease)
 	defer cancel()
 	lease, err := c.meta.Acquire(ctx, pk, store.DefaultLease, nil)
@@ -357,53 +358,53 @@ func (c *collector) partition(ctx context.Context, pk string, r *looked) error {
 	}
 	err = c.leased(held, pk, garbage, r)
 	if held.Err() != nil && ctx.Err() == nil {
-		err = nil // the lease ended first
+		err = nil // the lease ended before the deletions
 	}
 	settle, cancelSettle := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancelSettle()
 	return errors.Join(err, c.meta.Release(settle, lease))
 }
 
-// list returns the bodies of a page that are old enough and have none of the names.
-func (c *collector) list(ctx context.Context, pk string, names []string, r *looked) (garbage []store.BodyInfo, err error) {
+// list returns the bodies of a page that have sufficient age and are not in keys.
+func (c *collector) list(ctx context.Context, pk string, keys []string, r *checked) (garbage []store.BodyInfo, err error) {
 	for info, err := range c.bodies.List(ctx, store.BodyPrefix(pk)) {
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case !info.ModifiedAt.Before(c.before):
-		case isNamed(info, names):
+		case isReferenced(info, keys):
 			r.kept++
 		default:
 			garbage = append(garbage, info)
 		}
-		if len(garbage) == maxLook {
+		if len(garbage) == maxPerPage {
 			return garbage, nil
 		}
 	}
 	return garbage, nil
 }
 
-// leased deletes garbage under the lease of its page, of which only what is asked
-// under it counts.
-func (c *collector) leased(ctx context.Context, pk string, garbage []store.BodyInfo, r *looked) error {
-	names, err := c.meta.BodyKeys(ctx, pk)
+// leased deletes garbage under the lease of its page. It reads the references again: only
+// what is read under the lease counts.
+func (c *collector) leased(ctx context.Context, pk string, garbage []store.BodyInfo, r *checked) error {
+	keys, err := c.meta.BodyKeys(ctx, pk)
 	if err != nil {
 		return err
 	}
-	return c.discard(ctx, slices.DeleteFunc(garbage, func(info store.BodyInfo) bool { return isNamed(info, names) }), r)
+	return c.discard(ctx, slices.DeleteFunc(garbage, func(info store.BodyInfo) bool { return isReferenced(info, keys) }), r)
 }
 
-// isNamed says whether one of the names is that of a body. Other services may name
-// one by a URL that ends in its key.
-func isNamed(info store.BodyInfo, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		return name == info.Key || strings.HasSuffix(name, "/"+info.Key)
+// isReferenced reports whether keys contain a body. Other services may refer to a body by
+// a URL that ends in its key.
+func isReferenced(info store.BodyInfo, keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool {
+		return key == info.Key || strings.HasSuffix(key, "/"+info.Key)
 	})
 }
 
-// discard deletes bodies, unless that is only to be tried.
-func (c *collector) discard(ctx context.Context, infos []store.BodyInfo, r *looked) error {
+// discard deletes bodies, except in a dry run.
+func (c *collector) discard(ctx context.Context, infos []store.BodyInfo, r *checked) error {
 	for _, info := range infos {
 		if !c.opts.DryRun {
 			if err := c.bodies.Delete(ctx, info.Key); err != nil {

@@ -14,33 +14,31 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Evict makes room on a disk that has a bound: it forgets whole pages, rows and
-// bodies, until enough is free. Nothing is wrong with them; they are rendered again
-// when they are asked for. It rests on the argument of [Collect]: a page is forgotten
-// under its lease, so that nothing is being published of it; a body is deleted only
-// if it was there before the lease was taken and no row names it afterwards. A page
-// whose lease is held is in use, and left alone.
+// Evict makes room on a disk of bounded size by forgetting whole pages, rows and bodies.
+// The pages are valid; they are rendered again on demand. The argument is that of
+// [Collect]: a page is forgotten under its lease, so that no publish of it is in progress,
+// and a body is deleted only if it existed before the lease was taken and no row refers to
+// it afterwards. A page whose lease is held is in use, and is skipped.
 
-// A Forgetter is a store that can forget a page.
+// A Forgetter is the part of a metadata store that [Evict] uses.
 type Forgetter interface {
-	store.MetaStore
-	// Forget deletes the entry of a page, under its lease and only if it is still
-	// what read saw (ErrMoved otherwise; ErrLeaseLost if the lease is gone), and then
-	// its versions. The lease stays.
+	Store
+	store.Reader
+	// Forget deletes the entry of a page and then its versions, under its lease and only
+	// if the entry is still what read saw (ErrMoved otherwise; ErrLeaseLost if the lease
+	// is lost). The lease stays held.
 	Forget(ctx context.Context, l store.Lease, read store.Record) error
 }
 
-// EvictOptions adjust [Evict].
+// EvictOptions are the options of [Evict].
 type EvictOptions struct {
-	// Free is how much is to be freed at least, in bytes as [BodyFootprint] counts
-	// them.
+	// Free is the least number of bytes to free, as [BodyFootprint] counts them.
 	Free int64
-	// LastUse tells when a page, by its partition key, was used last, zero if that is
-	// not known. Bodies tell it too: they were used when they were written, or when
-	// their store says that they were modified. May be nil.
+	// LastUse returns when a page, by its partition key, was last used; zero if unknown.
+	// The modification times of its bodies count as uses too. May be nil.
 	LastUse func(pk string) time.Time
-	// Report is called for every page that was forgotten, by one goroutine at a time.
-	// It may be nil.
+	// Report is called for every page that was forgotten, by one goroutine at a time. Nil
+	// means no reports.
 	Report func(Evicted)
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
@@ -49,26 +47,25 @@ type EvictOptions struct {
 // Evicted is a page that was forgotten.
 type Evicted struct {
 	PK    string
-	Bytes int64 // that its bodies took
+	Bytes int64 // footprint of its bodies
 }
 
-// bodyOverhead is what a body takes in a file system beside its content: the rest of
-// its last block, on average, its folder, and its rows.
+// bodyOverhead is what a body takes on disk in addition to its content: the rest of its
+// last block, on average, its folder, and its rows.
 const bodyOverhead = 6 << 10
 
-// BodyFootprint is what a body of n bytes is taken to need on a disk, with its folder
-// and its page's rows.
+// BodyFootprint is the estimated size on disk of a body of n bytes, with its folder and the
+// rows of its page.
 func BodyFootprint(n int64) int64 { return n + bodyOverhead }
 
-// maxConsidered bounds how many pages one eviction has in memory, about 50 MB. If
-// there are more, it takes the oldest of that many, which the order of the scan picks
-// as if at random.
+// maxConsidered is how many pages one eviction keeps in memory, about 50 MB. If there are
+// more, it evicts the oldest of a sample of this size: the scan order is as good as random.
 const maxConsidered = 256 << 10
 
-// Evict forgets pages, the least recently used first, until opts.Free bytes are free
-// or nothing is left, and returns how many bytes were freed. Pages with older
-// generations go after all others, and pinned ones last. It lists all bodies and scans
-// the table once. Pages that are being regenerated are left alone.
+// Evict forgets pages, least recently used first, until opts.Free bytes are free or no
+// page is left, and returns how many bytes were freed. Pages with older generations are
+// evicted after all others, and pinned pages last. It lists all bodies and scans the table
+// once. It skips pages that are being regenerated.
 func Evict(ctx context.Context, meta Forgetter, bodies store.BodyStore, opts EvictOptions) (freed int64, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -94,7 +91,7 @@ type evictable struct {
 	pk    string
 	used  int64 // Unix nanoseconds
 	bytes int64
-	rank  int // when it goes: rankPlain, rankHistory, rankPinned
+	rank  int // the order of eviction: rankPlain, rankHistory, rankPinned
 }
 
 const (
@@ -116,7 +113,7 @@ func (e *evictor) run(ctx context.Context) error {
 	return nil
 }
 
-// find returns the pages that have bodies, the least recently used first.
+// find returns the pages that have bodies, least recently used first.
 func (e *evictor) find(ctx context.Context) ([]*evictable, error) {
 	byFolder := make(map[uint64]*evictable)
 	for page, err := range e.meta.ReferencedBodies(ctx) {
@@ -161,15 +158,15 @@ func (e *evictor) find(ctx context.Context) ([]*evictable, error) {
 	return pages, nil
 }
 
-// missing is how much is still to be freed.
+// missing returns how many bytes are still to be freed.
 func (e *evictor) missing() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.opts.Free - e.freed
 }
 
-// forgetAll forgets the pages of a rank in their order, until enough is free. Those that
-// turn out to be pinned are left for their own rank.
+// forgetAll forgets the pages of a rank in order, until enough is free. Pages that turn out
+// to be pinned are left for rankPinned.
 func (e *evictor) forgetAll(ctx context.Context, pages []*evictable, rank int) error {
 	var due []*evictable
 	for _, p := range pages {
@@ -178,7 +175,7 @@ func (e *evictor) forgetAll(ctx context.Context, pages []*evictable, rank int) e
 		}
 	}
 	for len(due) > 0 && e.missing() > 0 {
-		// No more at once than are needed if all of them can be forgotten.
+		// As many as are needed if each of them can be forgotten.
 		n, bytes := 0, int64(0)
 		for n < len(due) && bytes < e.missing() {
 			bytes += due[n].bytes
@@ -195,7 +192,7 @@ func (e *evictor) forgetAll(ctx context.Context, pages []*evictable, rank int) e
 // forgetBatch forgets pages, several at once. The first error ends it.
 func (e *evictor) forgetBatch(ctx context.Context, pages []*evictable, rank int) error {
 	working, each := errgroup.WithContext(ctx)
-	working.SetLimit(lookers)
+	working.SetLimit(concurrency)
 	for _, p := range pages {
 		if each.Err() != nil {
 			break
@@ -213,11 +210,11 @@ func (e *evictor) forgetBatch(ctx context.Context, pages []*evictable, rank int)
 	return context.Cause(ctx)
 }
 
-// forget forgets one page. That somebody else is at work on it, or was faster, is no
-// error.
+// forget forgets one page. It returns nil if another process holds the lease or has
+// changed the page.
 func (e *evictor) forget(ctx context.Context, p *evictable, rank int) error {
-	// Listed before the lease is taken: what is written under another lease from now
-	// on is not on the list.
+	// List before taking the lease: bodies that are written under a later lease are not on
+	// the list.
 	var listed []store.BodyInfo
 	for info, err := range e.bodies.List(ctx, store.BodyPrefix(p.pk)) {
 		if err != nil {
@@ -225,8 +222,8 @@ func (e *evictor) forget(ctx context.Context, p *evictable, rank int) error {
 		}
 		listed = append(listed, info)
 	}
-	// The deletions end with the lease. Whoever ends the eviction waits for the pages
-	// that are being forgotten: a lease whose answer is not awaited has to be settled.
+	// The deletions end with the lease, not with ctx: Evict waits for the pages that are
+	// being forgotten, because an abandoned acquisition would have to be settled.
 	held, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.DefaultLease)
 	defer cancel()
 	lease, err := e.meta.Acquire(held, p.pk, store.DefaultLease, nil)
@@ -257,13 +254,13 @@ func (e *evictor) leased(ctx context.Context, lease store.Lease, p *evictable, r
 	if err := e.meta.Forget(ctx, lease, rec); err != nil {
 		return err
 	}
-	names, err := e.meta.BodyKeys(ctx, p.pk)
+	keys, err := e.meta.BodyKeys(ctx, p.pk)
 	if err != nil {
 		return err
 	}
 	freed := int64(0)
 	for _, info := range listed {
-		if isNamed(info, names) { // by a rollback that came first, or the result of a request
+		if isReferenced(info, keys) { // by a rollback that came first, or the result of a request
 			continue
 		}
 		if err := e.bodies.Delete(ctx, info.Key); err != nil {

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// CoalesceWrites has a server send a cached page in one write. net/http sends a
-// response in two, the first as large as its buffer, and on a hit that second
-// system call is a fifth of all the work.
+// CoalesceWrites makes a server send a cached page in one write. net/http sends a response in
+// two writes, the first as large as its buffer; on a cache hit the second system call is a
+// fifth of the work.
 //
-// A client that takes no byte of a response for stall, and for half of it at least,
-// loses its connection: it would hold the page in memory, and the origin's connection
-// of a response that passes through. Zero or less: no bound.
+// It also closes the connection of a client that has not read a byte of a response for
+// stall, or for at least half of it: such a client keeps the page in memory, and the
+// connection to the origin if the response passes through. Zero or less means no limit.
 //
-// It returns the listener to serve on, and sets the server's ConnContext, calling
-// the one that was set before. Connections that are not TCP, and whatever else the
-// server serves, are as they were. Call it before the server serves.
+// It returns the listener to serve on and sets the server's ConnContext, which calls the
+// previous one. Connections other than TCP are not changed. Call it before the server
+// serves.
 func CoalesceWrites(s *http.Server, l net.Listener, stall time.Duration) net.Listener {
 	outer := s.ConnContext
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -52,21 +52,21 @@ func (l *coalescingListener) Accept() (net.Conn, error) {
 
 type connKey struct{}
 
-// A coalescingConn holds the beginning of a response back until the rest comes,
-// which it has been promised. Its fields are for the goroutine that writes the
-// response, as Write is.
+// A coalescingConn holds back the beginning of a response until the rest, announced by
+// PromiseBody, is written. Its fields belong to the goroutine that writes the response.
 type coalescingConn struct {
 	*net.TCPConn
 	stall    time.Duration
 	extended time.Time // when the write deadline was set last
 	buffers  *sync.Pool
-	promised int           // length of the body that is about to be written; 0: nothing is held
-	missing  int           // bytes of the response that are still to come
-	held     *bytes.Buffer // its beginning; nil until something is held
+	promised int           // length of the announced body; 0: writes are not held back
+	missing  int           // bytes of the response that have not been written yet
+	held     *bytes.Buffer // the beginning of the response; nil if nothing is held
 }
 
-// PromiseBody says that the response to r is about to be written, with a body of
-// n bytes and a Content-Length that says so.
+// PromiseBody announces that the response to r is about to be written with a body of n bytes
+// and the corresponding Content-Length. It does nothing on other connections than those of
+// [CoalesceWrites].
 func PromiseBody(r *http.Request, n int) {
 	if c, ok := r.Context().Value(connKey{}).(*coalescingConn); ok {
 		c.promised = n
@@ -79,8 +79,8 @@ func (c *coalescingConn) Write(p []byte) (int, error) {
 		return c.write(p)
 	}
 	if c.held == nil {
-		// A response that is not what was promised (something between us and
-		// the connection may have changed it) is written as it comes.
+		// A response that differs from what was announced (a wrapper of the handler may
+		// have changed it) is written as it comes.
 		c.missing = responseLength(p, c.promised) - len(p)
 		if c.missing <= 0 {
 			c.promised = 0
@@ -108,10 +108,10 @@ func (c *coalescingConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeStep is how much a client has to take before the deadline moves, in bytes.
+// writeStep is how many bytes a client must read before the deadline is extended.
 const writeStep = 256 << 10
 
-// write sends p in steps, each under a deadline of its own.
+// write sends p in steps, each with its own deadline.
 func (c *coalescingConn) write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		c.extend()
@@ -122,25 +122,25 @@ func (c *coalescingConn) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// extend moves the write deadline, if half of it is over: most responses then cost
-// no more than a look at the clock.
+// extend moves the write deadline if half of it has passed, so that most responses cost only
+// a look at the clock.
 func (c *coalescingConn) extend() {
 	if c.stall <= 0 {
 		return
 	}
 	if now := time.Now(); now.Sub(c.extended) > c.stall/2 {
 		c.extended = now
-		_ = c.SetWriteDeadline(now.Add(c.stall)) // of a closed connection, whose write will say so
+		_ = c.SetWriteDeadline(now.Add(c.stall)) // fails on a closed connection, as the write then does
 	}
 }
 
-// ReadFrom hides that of the TCP connection, which would write without a deadline.
+// ReadFrom hides the method of the TCP connection, which would write without a deadline.
 func (c *coalescingConn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
 }
 
-// responseLength is the length of the response that begins with p, if p has all
-// of its header and that announces a body of n bytes; 0 otherwise.
+// responseLength returns the length of the response that begins with p, if p contains the
+// whole header and that announces a body of n bytes; 0 otherwise.
 func responseLength(p []byte, n int) int {
 	end := bytes.Index(p, []byte("\r\n\r\n"))
 	if end < 0 || !bytes.HasPrefix(p, []byte("HTTP/1.")) {

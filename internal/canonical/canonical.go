@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Host returns the one form of a host that keys have, and whether s is a
-// host at all: a registered name or an IP address in brackets or dotted, with or
-// without a port (RFC 3986, section 3.2.2). Letters are lower case, a trailing dot
-// and the default ports 80 and 443 are dropped (a key has no scheme, and so either
-// is), a port has no leading zeros. At most 260 bytes.
+// Host returns the canonical form of a host, and whether s is a valid host of at most 260
+// bytes: a registered name, an IPv4 address or an IPv6 address in brackets, with or without a
+// port (RFC 3986, section 3.2.2). Letters are lower case; a trailing dot and the default
+// ports 80 and 443 are removed (a key has no scheme, so both are); a port has no leading
+// zeros.
 func Host(s string) (string, bool) {
 	name, port, ok := splitHost(s)
 	if !ok || len(s) > maxHostLength {
@@ -41,12 +41,12 @@ func Host(s string) (string, bool) {
 	return name + ":" + port, true
 }
 
-// maxHostLength bounds a host with its port, in bytes: the longest name that DNS
-// has, and room for a dot and a port.
+// maxHostLength is the longest host with its port, in bytes: the longest DNS name, a
+// trailing dot and a port.
 const maxHostLength = 260
 
-// splitHost takes a host apart. The name is not empty, and the brackets of an IPv6
-// address belong to it. An empty port is none (RFC 3986, section 3.2.3).
+// splitHost splits a host into name and port. The name is not empty and includes the
+// brackets of an IPv6 address. An empty port counts as absent (RFC 3986, section 3.2.3).
 func splitHost(s string) (name, port string, ok bool) {
 	if strings.HasPrefix(s, "[") {
 		end := strings.IndexByte(s, ']')
@@ -63,8 +63,8 @@ func splitHost(s string) (name, port string, ok bool) {
 	return name, port, name != ""
 }
 
-// canonicalName drops the trailing dot of a name. It is false for text with other
-// characters than names have.
+// canonicalName removes the trailing dot of a name. It is false for a name with an empty
+// label or with other characters than letters, digits, '-', '.' and '_'.
 func canonicalName(name string) (string, bool) {
 	name = strings.TrimSuffix(name, ".")
 	if name == "" || name[0] == '.' || name[len(name)-1] == '.' || strings.Contains(name, "..") {
@@ -78,9 +78,9 @@ func canonicalName(name string) (string, bool) {
 	return name, true
 }
 
-// Path brings percent-encoding to the one form of RFC 3986, section
-// 6.2.2: upper-case digits, nothing encoded that need not be. It is false for a
-// path that does not begin with a slash or is badly encoded.
+// Path normalizes percent-encoding (RFC 3986, section 6.2.2): upper-case digits, and
+// unreserved characters not encoded. It is false for a path that does not begin with a slash
+// or is not encoded correctly.
 func Path(path string) (string, bool) {
 	if path == "" || path[0] != '/' {
 		return "", false
@@ -121,19 +121,19 @@ func Path(path string) (string, bool) {
 	return b.String(), true
 }
 
-// A ParameterUse is what the projection does with a query parameter.
+// A ParameterUse is what [Query] does with a query parameter.
 type ParameterUse int
 
+// The uses of a parameter.
 const (
-	Unknown ParameterUse = iota // nobody declared it
-	InKey
-	Dropped
+	Unknown ParameterUse = iota // not declared: the query has no canonical form
+	InKey                       // part of the key
+	Dropped                     // removed, such as a tracking parameter
 )
 
-// Query keeps the parameters that belong to the key, percent-encoded,
-// sorted by name. Parameters of one name keep their order, because it may carry
-// meaning to the renderer, which is given the query in this form. It is false
-// for a query with an unknown parameter or bad encoding.
+// Query returns the parameters that belong to the key, percent-encoded and sorted by name.
+// Parameters of the same name keep their order, which may have a meaning for the renderer. It
+// is false for a query with an unknown parameter or incorrect encoding.
 func Query(raw string, use func(name string) ParameterUse) (string, bool) {
 	if raw == "" {
 		return "", true
@@ -147,7 +147,7 @@ func Query(raw string, use func(name string) ParameterUse) (string, bool) {
 		rawName, rawValue, hasValue := strings.Cut(part, "=")
 		name, err := url.QueryUnescape(rawName)
 		if err != nil || strings.Contains(part, ";") {
-			return "", false // some servers split at ';': not ours to guess
+			return "", false // some servers split at ';' too: ambiguous
 		}
 		switch use(name) {
 		case Unknown:
@@ -177,16 +177,17 @@ func Query(raw string, use func(name string) ParameterUse) (string, bool) {
 	return b.String(), true
 }
 
-// EscapeQuery percent-encodes all but unreserved characters.
+// EscapeQuery percent-encodes every character that is not unreserved.
 func EscapeQuery(s string) string {
 	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
 }
 
+// IsAlphanumeric reports whether a character is an ASCII letter or digit.
 func IsAlphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// isUnreserved is RFC 3986, section 2.3.
+// isUnreserved reports whether a character is unreserved (RFC 3986, section 2.3).
 func isUnreserved(c byte) bool {
 	return IsAlphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~'
 }

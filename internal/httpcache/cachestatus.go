@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The values of the fwd parameter, RFC 9211, section 2.2.
+// Values of the fwd parameter (RFC 9211, section 2.2).
 const (
 	ForwardBypass = "bypass"
 	ForwardMethod = "method"
@@ -14,10 +14,11 @@ const (
 	ForwardStale  = "stale"
 )
 
-// A Status is the cache's own member of the Cache-Status field (RFC 9211).
+// A Status is this cache's member of the Cache-Status field (RFC 9211). The zero value has
+// no parameters.
 type Status struct {
 	Hit           bool
-	Forward       string // why the request went to the renderer, if it did
+	Forward       string // why the request went to the renderer; empty if it did not
 	ForwardStatus int
 	Stored        bool
 	Collapsed     bool
@@ -58,8 +59,8 @@ func (s Status) String() string {
 	return b.String()
 }
 
-// floorSeconds rounds towards minus infinity, so that a page that has just
-// become stale never says ttl=0.
+// floorSeconds rounds towards minus infinity, so that a page that has just become stale does
+// not have ttl=0.
 func floorSeconds(d time.Duration) int64 {
 	n := int64(d / time.Second)
 	if d%time.Second < 0 {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// Bodies outside these bounds, in bytes, are not compressed: below, it saves
-	// nothing; above, it would hold up the publish.
+	// Bodies outside these bounds, in bytes, are not compressed: shorter ones save nothing,
+	// longer ones would delay the publish.
 	minGzip = 1 << 10
 	maxGzip = 4 << 20
 )
 
-// ErrTooLarge: a body grew past the bound while it was read or decoded.
+// ErrTooLarge: a body exceeded its limit while it was read or decoded.
 var ErrTooLarge = errors.New("the body is too large")
 
-// Decodable: pages are asked for without a content coding, and stored
-// without one. A renderer that sends gzip all the same is decoded.
+// Decodable reports whether [Decode] can decode a Content-Encoding: none, identity or gzip.
+// Pages are requested and stored without a coding, but some renderers send gzip anyway.
 func Decodable(lines []string) bool {
 	switch strings.ToLower(strings.Join(lines, ",")) {
 	case "", "identity", "gzip", "x-gzip":
@@ -31,8 +31,8 @@ func Decodable(lines []string) bool {
 	return false
 }
 
-// Decode undoes a coding that Decodable allowed, bounded to limit bytes.
-// What it returns is to be kept: it holds no more room than it needs.
+// Decode decodes a body whose coding is [Decodable], up to limit bytes. The result has no
+// excess capacity, as it is kept for long.
 func Decode(coding string, body []byte, limit int64) ([]byte, error) {
 	if coding == "" || strings.EqualFold(coding, "identity") {
 		return fitted(body), nil
@@ -51,8 +51,8 @@ func Decode(coding string, body []byte, limit int64) ([]byte, error) {
 	return fitted(plain), nil
 }
 
-// Gzip compresses a body for visitors who accept that; nil where it does
-// not pay.
+// Gzip compresses a body; it returns nil if the body is not text, is too short or too long,
+// or does not shrink by a tenth.
 func Gzip(contentType string, body []byte) []byte {
 	if len(body) < minGzip || len(body) > maxGzip || !Compressible(contentType) {
 		return nil
@@ -68,8 +68,7 @@ func Gzip(contentType string, body []byte) []byte {
 	return fitted(b.Bytes())
 }
 
-// fitted returns the content of a buffer that grew, in a slice of its size, to be
-// kept for long.
+// fitted returns the content of a grown buffer without its excess capacity.
 func fitted(b []byte) []byte {
 	if cap(b)-len(b) <= len(b)/16 {
 		return b
@@ -77,6 +76,7 @@ func fitted(b []byte) []byte {
 	return bytes.Clone(b)
 }
 
+// Compressible reports whether a content type is text or another format that gzip shrinks.
 func Compressible(contentType string) bool {
 	t, _, _ := strings.Cut(contentType, ";")
 	t = strings.ToLower(strings.TrimSpace(t))
@@ -91,8 +91,8 @@ func Compressible(contentType string) bool {
 	return false
 }
 
-// AcceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3) without
-// allocating: gzip named, or a star, with a weight that is not zero.
+// AcceptsGzip reports whether Accept-Encoding (RFC 9110, section 12.5.3) names gzip, or "*",
+// with a weight above zero. It does not allocate.
 func AcceptsGzip(lines []string) bool {
 	star := false
 	for _, line := range lines {
@@ -112,6 +112,7 @@ func AcceptsGzip(lines []string) bool {
 	return star
 }
 
+// weight returns the q parameter of a member, 1 if it has none, 0 if it is invalid.
 func weight(params string) float64 {
 	params = strings.TrimSpace(params)
 	if len(params) < 2 || (params[0] != 'q' && params[0] != 'Q') || params[1] != '=' {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ValidETag is RFC 9110, section 8.8.3, bounded for the META row.
+// ValidETag reports whether s is an entity tag (RFC 9110, section 8.8.3) of at most 1,024
+// bytes; it is stored in the META row.
 func ValidETag(s string) bool {
 	opaque := strings.TrimPrefix(s, "W/")
 	if len(opaque) < 2 || len(opaque) > 1024 || opaque[0] != '"' || opaque[len(opaque)-1] != '"' {
@@ -20,8 +21,8 @@ func ValidETag(s string) bool {
 	return true
 }
 
-// CodedETag tells the codings of one body apart: strong validators must
-// (RFC 9110, section 8.8.3.3), weak ones need not.
+// CodedETag returns the entity tag of a coding of a body. Strong validators of different
+// codings must differ (RFC 9110, section 8.8.3.3); a weak one is returned unchanged.
 func CodedETag(etag, coding string) string {
 	if s, ok := strings.CutSuffix(etag, `"`); ok && !strings.HasPrefix(etag, "W/") {
 		return s + "-" + coding + `"`
@@ -51,7 +52,7 @@ func NotModified(h http.Header, modified time.Time, etags ...string) bool {
 	return false
 }
 
-// matchesWeakly is the weak comparison of RFC 9110, section 8.8.3.2.
+// matchesWeakly compares weakly (RFC 9110, section 8.8.3.2).
 func matchesWeakly(tag string, etags []string) bool {
 	tag = strings.TrimPrefix(tag, "W/")
 	for _, etag := range etags {

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// Directives are those of a Cache-Control field, lower-case name to argument.
+// Directives maps the lower-case names of the directives of a Cache-Control field to their
+// arguments.
 type Directives map[string]string
 
-// malformed stands among the directives of a field whose quotes are not balanced: it
-// cannot be told what they hide. No directive has that name.
+// malformed is the key that marks a field with an unclosed quoted string, which may hide
+// directives. It is not a valid name of a directive.
 const malformed = `"`
 
-// ParseDirectives reads Cache-Control (RFC 9111, section 5.2) or a targeted
-// field such as CDN-Cache-Control (RFC 9213), which is written alike. Of a
-// directive given twice, the first counts.
+// ParseDirectives parses Cache-Control (RFC 9111, section 5.2) or a targeted field such as
+// CDN-Cache-Control (RFC 9213), which has the same syntax. The first of repeated directives
+// counts.
 func ParseDirectives(lines []string) Directives {
 	d := make(Directives)
 	for _, line := range lines {
@@ -37,8 +38,8 @@ func ParseDirectives(lines []string) Directives {
 	return d
 }
 
-// Members yields the members of a comma-separated field; a comma in quotes
-// separates nothing.
+// Members yields the members of a comma-separated field line. It does not split quoted
+// strings.
 func Members(line string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		start, quoted := 0, false
@@ -58,7 +59,7 @@ func Members(line string) func(yield func(string) bool) {
 	}
 }
 
-// balanced says that each quoted string of a field is closed.
+// balanced reports whether every quoted string of a field line is closed.
 func balanced(line string) bool {
 	quoted := false
 	for i := 0; i < len(line); i++ {
@@ -85,8 +86,9 @@ func (d Directives) Has(name string) bool {
 // any stored page.
 const maxDelta = 10 * 365 * 24 * time.Hour
 
-// Seconds is the interval a directive gives, clamped to the table's bounds. An
-// argument that is no number counts as zero: stale at once (RFC 9111, 4.2.1).
+// Seconds returns the interval that a directive states, at most ten years, and whether the
+// field has the directive. An argument that is not a number counts as zero, which means
+// stale (RFC 9111, section 4.2.1).
 func (d Directives) Seconds(name string) (time.Duration, bool) {
 	value, ok := d[name]
 	if !ok {
@@ -94,7 +96,7 @@ func (d Directives) Seconds(name string) (time.Duration, bool) {
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
-		// Digits without end are a very long time; anything else is nonsense.
+		// Too many digits are a very long time; anything else is invalid.
 		if strings.Trim(value, "0123456789") == "" && value != "" {
 			return maxDelta, true
 		}
@@ -103,9 +105,9 @@ func (d Directives) Seconds(name string) (time.Duration, bool) {
 	return time.Duration(min(n, uint64(maxDelta/time.Second))) * time.Second, true
 }
 
-// ForSharedCache is what a response says to caches like this one: its
-// CDN-Cache-Control if there is one (RFC 9213, section 2.2: the other fields
-// are then ignored), its Cache-Control otherwise.
+// ForSharedCache returns the directives for a shared cache: CDN-Cache-Control if there is
+// one, in which case Cache-Control is ignored (RFC 9213, section 2.2), and otherwise
+// Cache-Control.
 func ForSharedCache(h http.Header) (d Directives, targeted bool) {
 	if lines := h["Cdn-Cache-Control"]; len(lines) > 0 {
 		if d := ParseDirectives(lines); len(d) > 0 {
@@ -115,7 +117,8 @@ func ForSharedCache(h http.Header) (d Directives, targeted bool) {
 	return ParseDirectives(h["Cache-Control"]), false
 }
 
-// HasMember says whether a list field has a member, in any case of letters.
+// HasMember reports whether a list field has a member, given in the canonical form of header
+// names. Case does not matter.
 func HasMember(lines []string, token string) bool {
 	for _, line := range lines {
 		for member := range Members(line) {
@@ -127,7 +130,8 @@ func HasMember(lines []string, token string) bool {
 	return false
 }
 
-// Tags are the purge tags that a response names, without repetition.
+// Tags returns the purge tags of a response, from Surrogate-Key and Cache-Tag, sorted and
+// without duplicates.
 func Tags(h http.Header) []string {
 	var tags []string
 	for _, line := range h["Surrogate-Key"] {

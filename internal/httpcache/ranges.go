@@ -8,23 +8,20 @@ import (
 	"strings"
 )
 
-// maxRanges bounds the parts of one answer: each costs a header of its own.
+// maxRanges is the largest number of parts of a response: each part has its own header.
 const maxRanges = 32
 
-// IgnoreRange says that a Range field is to be ignored, so that the whole page is sent:
-// it names more than maxRanges ranges, or some that overlap, which would send the same
-// bytes twice (RFC 9110, section 14.2). A field that cannot be read is not: net/http
-// says what is wrong with it.
-//
-// Ranges of another unit than bytes are ignored, too: net/http would refuse them (RFC
-// 9110, section 14.2).
+// IgnoreRange reports whether a Range field must be ignored, so that the whole page of
+// length bytes is sent (RFC 9110, section 14.2): it has more than 32 ranges, overlapping
+// ranges, which would send the same bytes twice, or a unit other than bytes, which net/http
+// would refuse. It is false for a malformed field, for which net/http has an error.
 func IgnoreRange(field string, length int64) bool {
 	list, isBytes := strings.CutPrefix(field, "bytes=")
 	if !isBytes || strings.Count(field, ",") >= maxRanges {
 		return true
 	}
 	if strings.TrimSpace(list) == "-0" {
-		return true // the last no bytes: net/http would send an empty part
+		return true // the last zero bytes: net/http would send an empty part
 	}
 	if !strings.Contains(list, ",") {
 		return false
@@ -49,11 +46,10 @@ func IgnoreRange(field string, length int64) bool {
 	return false
 }
 
-// A span is a range of bytes of a page, both ends included.
+// A span is an inclusive range of bytes.
 type span struct{ first, last int64 }
 
-// parseSpan reads "0-99", "100-" or "-100" (the last hundred bytes) of a page of that
-// length.
+// parseSpan parses "0-99", "100-" or "-100" (the last hundred bytes) for a page of a length.
 func parseSpan(s string, length int64) (span, bool) {
 	first, last, found := strings.Cut(s, "-")
 	switch {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Why a response is not stored. They appear as the detail of Cache-Status.
+// Reasons why a response is not stored, as the detail of Cache-Status.
 const (
 	RefusedStatus      = "status"
 	RefusedSetCookie   = "set-cookie"
@@ -26,19 +26,19 @@ const (
 )
 
 const (
-	// MaxNegative bounds the freshness of "not found" where the response does
-	// not say: a page that appears must not stay hidden.
+	// MaxNegative is the longest freshness window of a 404 or 410 that does not state one:
+	// a page that appears must not stay hidden.
 	MaxNegative = 10 * time.Second
-	// MaxHeaderBytes bounds the stored header fields: they live in the META row.
+	// MaxHeaderBytes is the largest stored header, in bytes: it is part of the META row.
 	MaxHeaderBytes = 16 << 10
 )
 
-// Rules are what a route adds to the statements of its responses.
+// Rules are the caching rules of a route, which supplement what its responses state.
 type Rules struct {
-	// Revalidate is the freshness window of responses that do not state one. Zero: they
-	// are not stored. Otherwise plain max-age and Expires count as well.
+	// Revalidate is the freshness window of responses that do not state one. Zero means
+	// that they are not stored; otherwise max-age without public, and Expires, count too.
 	Revalidate time.Duration
-	// Stale is the longest stale window, and the one of responses that do not state one.
+	// Stale is the longest stale window, and the default of responses that do not state one.
 	Stale time.Duration
 	// MaxBody is the longest body that is stored, in bytes.
 	MaxBody int64
@@ -48,18 +48,18 @@ type Rules struct {
 	InKey func(name string) bool
 }
 
-// A verdict is what the header of a response allows.
+// A Verdict is the result of judging a response by its status and header.
 type Verdict struct {
-	Refused    string // why it is not to be stored; empty if it may be
-	Failed     bool   // the renderer failed: the page stays as it was
-	Withdraws  bool   // it ends the stored copy (see withdrawn.go)
-	Revalidate time.Duration
-	Stale      time.Duration
+	Refused    string        // why it must not be stored; empty if it may be
+	Failed     bool          // the renderer failed: the stored page stays valid
+	Withdraws  bool          // the stored copy must no longer be served
+	Revalidate time.Duration // the freshness window
+	Stale      time.Duration // the stale window
 }
 
-// judge decides by status and header alone whether a response may be stored and
-// shared, before any of its body is read and before anybody waiting for it is
-// answered (RFC 9111, section 3, on the strict side).
+// Judge decides by status and header whether a response may be stored and shared (RFC
+// 9111, section 3, interpreted strictly). It needs no part of the body, so that it can run
+// before any waiting request is answered.
 func (r Rules) Judge(status int, h http.Header) Verdict {
 	if failedStatus(status) {
 		return Verdict{Failed: true}
@@ -102,8 +102,9 @@ func (r Rules) refuse(status int, h http.Header, d Directives) string {
 	return ""
 }
 
-// failedStatus: answers that say nothing of the page but that it cannot be had now. An
-// origin that limits this cache (429) must not be asked by each visitor instead.
+// failedStatus reports whether a status means that the page is temporarily unavailable.
+// With 429 the origin limits this cache: passing the requests through would send it one per
+// visitor instead.
 func failedStatus(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -112,11 +113,12 @@ func failedStatus(status int) bool {
 	return status >= 500
 }
 
-// SetsCookie: of RFC 6265, or of RFC 2965, which it made obsolete.
+// SetsCookie reports whether a response sets a cookie (RFC 6265, and RFC 2965, which it
+// made obsolete).
 func SetsCookie(h http.Header) bool { return len(h["Set-Cookie"]) > 0 || len(h["Set-Cookie2"]) > 0 }
 
-// storableStatus: final answers about the page itself. Partial content and
-// answers about the request (401, 416, …) are for the visitor who asked.
+// storableStatus reports whether a status is a final answer about the page. Partial content
+// and answers about the request (401, 416, …) apply to one visitor only.
 func storableStatus(status int) bool {
 	switch status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusNoContent,
@@ -128,9 +130,7 @@ func storableStatus(status int) bool {
 	return false
 }
 
-// varyDeclared says whether the key holds everything that the response says it
-// depends on. With all cookies ignored the renderer never sees one, so that a
-// page that says it varies on them does not.
+// varyDeclared reports whether the key covers every header that Vary names.
 func (r Rules) varyDeclared(lines []string) bool {
 	for _, line := range lines {
 		for name := range Members(line) {
@@ -143,8 +143,8 @@ func (r Rules) varyDeclared(lines []string) bool {
 	return true
 }
 
-// lifetime is the freshness window: what the response grants shared caches,
-// less the age it already has; else what the route grants.
+// lifetime returns the freshness window: what the response grants to shared caches, less
+// the age that it has already, or else what the route grants.
 func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) time.Duration {
 	age := ageOf(h)
 	if v, ok := d.Seconds("s-maxage"); ok {
@@ -157,7 +157,7 @@ func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) 
 	if r.Revalidate == 0 {
 		return 0
 	}
-	// The operator opted in: the response's ordinary statements count too.
+	// The operator opted in: ordinary max-age and Expires count too.
 	if ok {
 		return maxAge - age
 	}
@@ -170,9 +170,10 @@ func (r Rules) lifetime(status int, h http.Header, d Directives, targeted bool) 
 	case http.StatusNotFound, http.StatusGone:
 		return min(r.Revalidate, MaxNegative)
 	}
-	return 0 // the others only if the response says so itself
+	return 0 // other statuses are stored only if the response states a lifetime
 }
 
+// untilExpires returns the time from Date to Expires, zero if either is missing or invalid.
 func untilExpires(h http.Header) time.Duration {
 	expires, err := http.ParseTime(h.Get("Expires"))
 	if err != nil {
@@ -185,8 +186,8 @@ func untilExpires(h http.Header) time.Duration {
 	return min(expires.Sub(date), maxDelta)
 }
 
-// staleWindow is the route's, or less where the response says so (RFC 5861;
-// RFC 9111, section 5.2.2.2).
+// staleWindow returns the route's stale window, or a shorter one that the response states
+// (RFC 5861; RFC 9111, section 5.2.2.2).
 func (r Rules) staleWindow(d Directives) time.Duration {
 	if v, ok := d.Seconds("stale-while-revalidate"); ok {
 		return min(v, r.Stale)
@@ -197,18 +198,20 @@ func (r Rules) staleWindow(d Directives) time.Duration {
 	return r.Stale
 }
 
-// StaleIfError is how long after its freshness window a page allows itself to
-// be served because the origin fails (RFC 5861, section 4).
+// StaleIfError returns how long after its freshness window a response may be served while
+// the origin fails (RFC 5861, section 4).
 func StaleIfError(h http.Header) time.Duration {
 	d, _ := ForSharedCache(h)
 	v, _ := d.Seconds("stale-if-error")
 	return v
 }
 
+// isEndless reports whether a content type is a stream that does not end.
 func isEndless(contentType string) bool {
 	return strings.HasPrefix(contentType, "text/event-stream") || strings.HasPrefix(contentType, "multipart/x-mixed-replace")
 }
 
+// DeclaredLength returns the Content-Length of a response, -1 if it has none.
 func DeclaredLength(h http.Header) int64 {
 	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	if err != nil {
@@ -217,6 +220,7 @@ func DeclaredLength(h http.Header) int64 {
 	return n
 }
 
+// headerBytes returns the length of all names and values.
 func headerBytes(h http.Header) int {
 	n := 0
 	for name, values := range h {
@@ -227,10 +231,10 @@ func headerBytes(h http.Header) int {
 	return n
 }
 
-// ageOf is the age that a response has already: the first that is given (RFC 9111,
-// section 5.1), zero if that is no number.
+// ageOf returns the first Age of a response (RFC 9111, section 5.1), zero if it is not a
+// number.
 func ageOf(h http.Header) time.Duration {
-	const longest = 1 << 31 // seconds: what a number that is too large counts as (section 1.2.2)
+	const longest = 1 << 31 // seconds; larger numbers count as this (section 1.2.2)
 	first, _, _ := strings.Cut(h.Get("Age"), ",")
 	n, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -239,8 +243,8 @@ func ageOf(h http.Header) time.Duration {
 	return time.Duration(min(n, longest)) * time.Second
 }
 
-// StoredHeader is what is worth replaying of a response's header: not what
-// belongs to one connection, one moment or one encoding (RFC 9111, section 3.1).
+// StoredHeader returns a copy of the header fields that are replayed, without those of one
+// connection, one moment or one coding (RFC 9111, section 3.1).
 func StoredHeader(h http.Header) http.Header {
 	out := make(http.Header, len(h))
 	drop := map[string]bool{
@@ -262,13 +266,13 @@ func StoredHeader(h http.Header) http.Header {
 	return out
 }
 
-// withdraws says whether a response ends the stored copy of its page. What an error
-// such as 400 says of caching is about that answer, and not about the page.
+// withdraws reports whether a response ends the stored copy of its page. The directives of
+// an error such as 400 are about that response and not about the page.
 func withdraws(status int, h http.Header, d Directives) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 		http.StatusUnavailableForLegalReasons,
-		// Many sites send those who may not see a page to their login.
+		// Many sites redirect visitors who may not see a page to a login.
 		http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		return true
