@@ -57,9 +57,12 @@ export function onEngines(
   }
 }
 
+/** Registers cleanup work: a test, or a suite. */
+export type Cleanup = Pick<TestContext, 'after'>;
+
 /** Creates a table that is deleted after the test. */
 export async function newTable(
-  t: TestContext,
+  t: Cleanup,
   engine: Engine,
   extra: Partial<CreateTableCommandInput> = {},
 ): Promise<TestTable> {

@@ -1,96 +1,112 @@
-/** Real processes: the site of the tests, built once, and served by `next start` as often as a test wants. */
+/** Real processes: the site of the tests, built once, and served by any number of `next start`. */
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
-import { tmpdir } from 'node:os';
+import { constants, setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { GetItemCommand } from '@aws-sdk/client-dynamodb';
 
-import type { TestTable } from '../engines.js';
+import { markKey } from '../../src/isr/purgemark.js';
+import type { Cleanup, TestTable } from '../engines.js';
 import type { TestBucket } from './stores.js';
 
-/** Tests run from `build/test/next`, wherever that is; the site is beside their sources. */
+/** Tests run from `build/test/next`, in any copy of the package; the site is next to their sources. */
+const compiled = fileURLToPath(new URL('../../src', import.meta.url));
 const handler = new URL('../../src/next/index.js', import.meta.url);
 const site = process.env['ISR_TEST_NEXT_CACHE'] ?? fileURLToPath(new URL('../../../test/next/site', import.meta.url));
 const next = join(site, 'node_modules/next/dist/bin/next');
 
-/** Why tests that need Next.js are skipped; undefined: they are not. */
+/** The reason for skipping tests that need Next.js; undefined if it is installed. */
 export const noNext = existsSync(next)
   ? undefined
   : `${site} has no node_modules: npm ci there, or ISR_TEST_NEXT_CACHE names another copy; ./test installs it`;
 
-/** Builds the site, unless the last build had the same inputs. It needs no table. */
-export function buildSite(): void {
-  const stamp = join(site, '.next', 'test-inputs');
-  const inputs = hashInputs();
-  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === inputs) return;
-  rmSync(stamp, { force: true });
-  const { status, output } = runBuild();
+/**
+ * Builds the site, unless the last build had the same inputs: the site's sources and
+ * dependencies, the compiled handler, which takes part in the build, and the version of
+ * Node.js. The build gets no table: `next build` needs none.
+ */
+export async function buildSite(): Promise<void> {
+  const stamp = join(site, '.next/test-inputs');
+  const inputs = await hashOf(site, compiled);
+  if (existsSync(stamp) && (await readFile(stamp, 'utf8')) === inputs) return;
+  await rm(join(site, '.next'), { recursive: true, force: true });
+  const { status, output } = await runBuild();
   if (status !== 0) throw new Error(`next build failed:\n${output}`);
-  writeFileSync(stamp, inputs);
+  await writeFile(stamp, inputs);
 }
 
-/** The hash of what a build depends on: Node, the site's own files, and the compiled handler. */
-function hashInputs(): string {
+/** Hashes the files of directories, without installed and built ones. */
+async function hashOf(...folders: string[]): Promise<string> {
   const hash = createHash('sha256').update(process.version);
-  for (const path of [...filesIn(site), ...filesIn(fileURLToPath(new URL('../../src', import.meta.url)))]) {
-    hash.update(`${path}\0`).update(readFileSync(path)).update('\0');
+  for (const folder of folders) {
+    const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+    const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+    for (const file of files.filter((name) => !/\/(node_modules|\.next)\//.test(name)).sort()) {
+      hash.update(`${file}\0`).update(await readFile(file)).update('\0');
+    }
   }
   return hash.digest('hex');
 }
 
-/** The files of a folder and of those in it, without what is installed or built. */
-function filesIn(folder: string): string[] {
-  return readdirSync(folder, { withFileTypes: true })
-    .filter(({ name }) => name !== 'node_modules' && name !== '.next')
-    .flatMap((entry) => (entry.isDirectory() ? filesIn(join(folder, entry.name)) : [join(folder, entry.name)]))
-    .sort();
-}
-
-/** Runs `next build`, for five minutes at most. */
-export function runBuild(environment: Record<string, string> = {}): { status: number | null; output: string } {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [next, 'build'], {
+/** Runs `next build`, for at most five minutes, at low priority: tests of windows and leases may run at the same time. */
+export async function runBuild(
+  environment: Record<string, string> = {},
+): Promise<{ status: number | null; output: string }> {
+  const child = spawn(process.execPath, [next, 'build'], {
     cwd: site,
     env: { ...bare(), SITE_HANDLER: handler.href, ...environment },
-    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 300_000,
   });
-  return { status, output: `${stdout}\n${stderr}` };
+  if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW);
+  const output = outputOf(child);
+  const status = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', resolve);
+  });
+  return { status, output: output() };
 }
 
-/** The environment without what would name a store, or tell Next that it is tested. */
+/** Collects what a process prints. */
+function outputOf(child: ChildProcess): () => string {
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => (output += chunk));
+  return () => output;
+}
+
+/** The environment without variables that configure a store, or that tell Next.js about tests. */
 function bare(): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) => !/^(AWS_|FACETHEORY_|NODE_|NEXT_)/.test(name));
   return { ...Object.fromEntries(kept), NODE_ENV: 'production', NEXT_TELEMETRY_DISABLED: '1' };
 }
 
-/** What the servers of one test share. */
+/** Servers on one table and one bucket. */
 export interface Fleet {
-  /** Starts a server, and waits until it answers. */
+  /** Starts a server and waits until it answers. */
   start(environment?: Record<string, string>): Promise<Server>;
-  /** The renderings until now, as `name`, in their order. */
-  made(name?: string): Promise<{ pid: number; name: string }[]>;
-  /** Holds renderings up, or lets them go. */
-  gate(closed: boolean): Promise<void>;
-  /** Makes renderings fail, or succeed. */
-  broken(is: boolean): Promise<void>;
+  /** The renderings of a page so far, in order. */
+  renderings(name: string): Promise<{ pid: number }[]>;
+  /** Blocks renderings of a page while the gate is closed. */
+  gate(name: string, closed: boolean): Promise<void>;
+  /** Makes renderings of a page fail. */
+  fail(name: string, fails: boolean): Promise<void>;
   /**
-   * Has a server say that something is to be made anew, and waits until that is in the
-   * table: Next answers first, and says it then.
+   * Requests a revalidation from a server and waits until it is in the table: Next.js
+   * responds before it calls the handler.
    */
   revalidate(server: Server, what: Revalidation): Promise<void>;
-  /** What the server of the data answers, by its path, and how often it was asked. */
+  /** The responses of the data server by path, and below the number of requests for a path. */
   data: Map<string, string>;
-  asked(path: string): number;
+  requests(path: string): number;
 }
 
-/** What is to be made anew: what is at a path, or carries a tag, by a profile of Next's. */
+/** What to revalidate: a path, or a tag with an optional Next.js profile. */
 export interface Revalidation {
   path?: string;
   tag?: string;
@@ -100,19 +116,18 @@ export interface Revalidation {
 /** One `next start`. */
 export interface Server {
   readonly url: string;
-  readonly process: ChildProcess;
-  /** What it printed. */
+  /** What it has printed. */
   output(): string;
-  /** Ends it at once, as a crash does, and waits until it is gone. */
+  /** Kills it at once, like a crash, and waits until it has exited. */
   kill(): Promise<void>;
 }
 
-/** A fleet on a table and a bucket, which is gone after the test. */
-export async function newFleet(t: TestContext, table: TestTable, bucket: TestBucket): Promise<Fleet> {
+/** Creates a fleet on a table and a bucket, stopped by `t`. */
+export async function newFleet(t: Cleanup, table: TestTable, bucket: TestBucket): Promise<Fleet> {
   const folder = await mkdtemp(join(tmpdir(), 'next-fleet-'));
   const servers: Server[] = [];
   const source = await startData(t);
-  const files = { made: join(folder, 'made'), gate: join(folder, 'gate'), broken: join(folder, 'broken') };
+  const flag = (kind: string, name: string) => join(folder, `${kind}-${name.replaceAll('/', '~')}`);
   t.after(async () => {
     await Promise.all(servers.map((server) => server.kill()));
     await rm(folder, { recursive: true });
@@ -120,9 +135,7 @@ export async function newFleet(t: TestContext, table: TestTable, bucket: TestBuc
   const environment = {
     ...bare(),
     SITE_HANDLER: handler.href,
-    SITE_MADE: files.made,
-    SITE_GATE: files.gate,
-    SITE_BROKEN: files.broken,
+    SITE_CONTROL: folder,
     SITE_DATA: source.url,
     FACETHEORY_CACHE_TABLE_NAME: table.tableName,
     FACETHEORY_CACHE_BUCKET: bucket.name,
@@ -139,47 +152,45 @@ export async function newFleet(t: TestContext, table: TestTable, bucket: TestBuc
       servers.push(server);
       return server;
     },
-    made: (name) => madeIn(files.made, name),
-    gate: (closed) => flag(files.gate, closed),
-    broken: (is) => flag(files.broken, is),
+    renderings: (name) => renderingsIn(join(folder, 'renderings'), name),
+    gate: (name, closed) => setFlag(flag('gate', name), closed),
+    fail: (name, fails) => setFlag(flag('fail', name), fails),
     async revalidate(server, what) {
-      const before = await sequence(table);
-      await askToRevalidate(server, what);
-      await until(`the revalidation of ${JSON.stringify(what)}`, async () => (await sequence(table)) > before);
+      const tag = what.tag ?? `_N_T_${what.path}`;
+      const before = await markSequence(table, tag);
+      await requestRevalidation(server, what);
+      await until(`the revalidation of ${tag}`, async () => (await markSequence(table, tag)) > before);
     },
   };
 }
 
-async function sequence({ ddb, tableName }: TestTable): Promise<number> {
-  const Key = { pk: { S: 'PURGE' }, sk: { S: 'SEQ' } };
+/** The sequence of a tag's purge mark, 0 if there is none. */
+async function markSequence({ ddb, tableName }: TestTable, tag: string): Promise<number> {
+  const Key = { pk: { S: 'PURGE' }, sk: { S: markKey('', tag) } };
   const { Item } = await ddb.send(new GetItemCommand({ TableName: tableName, Key, ConsistentRead: true }));
   return Number(Item?.['seq']?.N ?? 0);
 }
 
-async function flag(file: string, up: boolean): Promise<void> {
+async function setFlag(file: string, up: boolean): Promise<void> {
   if (up) await writeFile(file, '');
   else await rm(file, { force: true });
 }
 
-async function madeIn(file: string, name: string | undefined): Promise<{ pid: number; name: string }[]> {
-  const text = existsSync(file) ? await readFile(file, 'utf8') : '';
-  const all = text
-    .split('\n')
-    .filter(Boolean)
-    .map((line) => {
-      const [pid = '', made = ''] = line.split(' ');
-      return { pid: Number(pid), name: made };
-    });
-  return name === undefined ? all : all.filter((one) => one.name === name);
+async function renderingsIn(file: string, page: string): Promise<{ pid: number }[]> {
+  const lines = existsSync(file) ? (await readFile(file, 'utf8')).split('\n') : [];
+  return lines.flatMap((line) => {
+    const [pid, name] = line.split(' ');
+    return name === page ? [{ pid: Number(pid) }] : [];
+  });
 }
 
-/** A server of data that pages fetch. */
-async function startData(t: TestContext): Promise<Pick<Fleet, 'data' | 'asked'> & { url: string }> {
+/** Starts the data server that pages fetch from. */
+async function startData(t: Cleanup): Promise<Pick<Fleet, 'data' | 'requests'> & { url: string }> {
   const data = new Map<string, string>();
-  const asked = new Map<string, number>();
+  const requests = new Map<string, number>();
   const server = createServer((request, response) => {
     const path = (request.url ?? '/').slice(1);
-    asked.set(path, (asked.get(path) ?? 0) + 1);
+    requests.set(path, (requests.get(path) ?? 0) + 1);
     response.end(data.get(path) ?? 'nothing');
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -188,7 +199,7 @@ async function startData(t: TestContext): Promise<Pick<Fleet, 'data' | 'asked'> 
     server.close();
   });
   const { port } = server.address() as AddressInfo;
-  return { data, asked: (path) => asked.get(path) ?? 0, url: `http://127.0.0.1:${port}` };
+  return { data, requests: (path) => requests.get(path) ?? 0, url: `http://127.0.0.1:${port}` };
 }
 
 async function startServer(environment: NodeJS.ProcessEnv): Promise<Server> {
@@ -198,20 +209,18 @@ async function startServer(environment: NodeJS.ProcessEnv): Promise<Server> {
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let output = '';
-  for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => (output += chunk));
-  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const output = outputOf(child);
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   await until(`next start on port ${port}`, async () => {
-    if (child.exitCode !== null) throw new Error(`next start has ended:\n${output}`);
+    if (child.exitCode !== null) throw new Error(`next start has exited:\n${output()}`);
     return answers(port);
   });
   return {
     url: `http://127.0.0.1:${port}`,
-    process: child,
-    output: () => output,
+    output,
     async kill() {
       child.kill('SIGKILL');
-      await gone;
+      await exited;
     },
   };
 }
@@ -227,7 +236,7 @@ function answers(port: number): Promise<boolean> {
   });
 }
 
-/** A port that nobody listens on. */
+/** Returns a free port. */
 export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -236,31 +245,31 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Waits until a condition holds, for 60 s at most. */
+/** Waits until a condition holds, for at most 60 s. */
 export async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
   const deadline = Date.now() + 60_000;
   while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error(`${what}: not within 60 s`);
+    if (Date.now() > deadline) throw new Error(`${what}: timeout after 60 s`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
-/** What a visitor sees. */
-export interface Seen {
+/** A response of the site. */
+export interface Visit {
   status: number;
   /** `x-nextjs-cache`: HIT, STALE or MISS. */
   cache: string;
-  /** When the page was made, as it says itself; empty if it does not. */
+  /** The rendering time that the page shows; empty if it shows none. */
   at: string;
-  /** The data that it shows. */
-  says: string;
+  /** The data that the page shows. */
+  shown: string;
   text: string;
   bytes: Buffer;
   headers: Headers;
 }
 
 /** Visits a page. */
-export async function visit(server: Server, path: string, init: RequestInit = {}): Promise<Seen> {
+export async function visit(server: Server, path: string, init: RequestInit = {}): Promise<Visit> {
   const answer = await fetch(server.url + path, { redirect: 'manual', signal: AbortSignal.timeout(60_000), ...init });
   const bytes = Buffer.from(await answer.arrayBuffer());
   const text = bytes.toString('utf8');
@@ -268,15 +277,15 @@ export async function visit(server: Server, path: string, init: RequestInit = {}
     status: answer.status,
     cache: answer.headers.get('x-nextjs-cache') ?? '',
     at: /<time>(\d+)<\/time>/.exec(text)?.[1] ?? '',
-    says: /<b>(.*?)<\/b>/.exec(text)?.[1] ?? '',
+    shown: /<b>(.*?)<\/b>/.exec(text)?.[1] ?? '',
     text,
     bytes,
     headers: answer.headers,
   };
 }
 
-/** Has a server say that something is to be made anew. */
-export async function askToRevalidate(server: Server, what: Revalidation): Promise<void> {
+/** Requests a revalidation from a server. */
+export async function requestRevalidation(server: Server, what: Revalidation): Promise<void> {
   const answer = await visit(server, '/api/revalidate', { method: 'POST', body: JSON.stringify(what) });
   if (answer.status !== 200) throw new Error(`revalidating ${JSON.stringify(what)}: status ${answer.status}`);
 }

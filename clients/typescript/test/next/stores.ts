@@ -1,8 +1,9 @@
 /** Buckets for tests on a real S3 server. */
 
 import { randomUUID } from 'node:crypto';
-import type { TestContext } from 'node:test';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
+
+import type { Cleanup } from '../engines.js';
 
 /** A bucket with a random name. */
 export interface TestBucket {
@@ -19,7 +20,7 @@ export const noBucket = process.env['ISR_TEST_S3']
   : 'ISR_TEST_S3 names no S3 server; ./test sets it, with ISR_TEST_S3_ACCESS_KEY and ISR_TEST_S3_SECRET_KEY';
 
 /** Creates a bucket on the server of ISR_TEST_S3. */
-export async function newBucket(t: TestContext): Promise<TestBucket> {
+export async function newBucket(t: Cleanup): Promise<TestBucket> {
   const endpoint = process.env['ISR_TEST_S3'] ?? '';
   const credentials = {
     accessKeyId: process.env['ISR_TEST_S3_ACCESS_KEY'] ?? '',

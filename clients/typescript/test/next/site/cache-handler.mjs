@@ -1,4 +1,4 @@
-// The handler as the tests have compiled it, with a lease short enough to wait for.
+// The handler as compiled by the tests, with a lease short enough to wait for.
 const { createCacheHandler } = await import(process.env.SITE_HANDLER);
 
 export default createCacheHandler({

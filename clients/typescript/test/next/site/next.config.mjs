@@ -6,8 +6,8 @@ export default {
   cacheHandler: here('./cache-handler.mjs'),
   turbopack: { root: here('.') },
   images: { customCacheHandler: true },
-  // Each process keeps as little as it can, but for the test of what it keeps.
+  // No values in memory, except in the test of that memory.
   cacheMaxMemorySize: Number(process.env.SITE_MEMORY ?? 0),
-  // The mistake of a site, with a folder of its own.
+  // A wrong configuration, with its own distDir.
   ...(process.env.SITE_PLURAL && { cacheHandlers: { default: here('./cache-handler.mjs') }, distDir: '.next/plural' }),
 };

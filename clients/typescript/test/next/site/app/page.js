@@ -1,9 +1,9 @@
-import { made } from '../made';
+import { rendering } from '../control';
 
 export const revalidate = 3600;
 
 export default async function Home() {
-  await made('home');
+  await rendering('home');
   return (
     <p>
       Home at <time>{Date.now()}</time>

@@ -1,9 +1,9 @@
-import { made } from '../../made';
+import { rendering } from '../../control';
 
 export const getStaticPaths = () => ({ paths: [], fallback: 'blocking' });
 
 export async function getStaticProps({ params }) {
-  await made(`old/${params.slug}`);
+  await rendering(`old/${params.slug}`);
   if (params.slug === 'none') return { notFound: true, revalidate: 3600 };
   if (params.slug === 'moved') return { redirect: { destination: '/', permanent: false }, revalidate: 3600 };
   return { props: { slug: params.slug, at: Date.now() }, revalidate: 3600 };

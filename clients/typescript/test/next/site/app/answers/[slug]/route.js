@@ -1,4 +1,4 @@
-import { made } from '../../../made';
+import { rendering } from '../../../control';
 
 export const dynamic = 'force-static';
 export const revalidate = 3600;
@@ -7,8 +7,8 @@ export const generateStaticParams = () => [];
 
 export async function GET(_request, { params }) {
   const { slug } = await params;
-  await made(`answers/${slug}`);
+  await rendering(`answers/${slug}`);
   return new Response(new Uint8Array([0, 255, 254, 10, 13]), {
-    headers: { 'content-type': 'application/x-odd', 'x-made': String(Date.now()) },
+    headers: { 'content-type': 'application/x-odd', 'x-rendered': String(Date.now()) },
   });
 }

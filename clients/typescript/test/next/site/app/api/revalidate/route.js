@@ -4,5 +4,5 @@ export async function POST(request) {
   const { path, tag, profile } = await request.json();
   if (path) revalidatePath(path);
   if (tag) revalidateTag(tag, profile ?? { expire: 0 });
-  return new Response('said');
+  return new Response('accepted');
 }

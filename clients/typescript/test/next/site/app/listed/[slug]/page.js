@@ -1,4 +1,4 @@
-import { made } from '../../../made';
+import { rendering } from '../../../control';
 
 export const generateStaticParams = () => [];
 
@@ -8,7 +8,7 @@ export default async function Listed({ params }) {
     next: { tags: [`list-${slug}`], revalidate: 3600 },
   });
   const data = await answer.text();
-  await made(`listed/${slug}`);
+  await rendering(`listed/${slug}`);
   return (
     <p>
       {slug} has <b>{data}</b> at <time>{Date.now()}</time>

@@ -1,4 +1,4 @@
-import { made } from '../../../made';
+import { rendering } from '../../../control';
 
 export const revalidate = 3;
 
@@ -6,7 +6,7 @@ export const generateStaticParams = () => [];
 
 export default async function Timed({ params }) {
   const { slug } = await params;
-  await made(`timed/${slug}`);
+  await rendering(`timed/${slug}`);
   return (
     <p>
       {slug} at <time>{Date.now()}</time>
