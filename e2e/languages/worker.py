@@ -42,7 +42,7 @@ class Worker:
         page: Json = {
             "entry": said_of(record.entry),
             "state": str(current.state) if current else "",
-            "cover": {"seq": record.cover.seq, "hard_seq": record.cover.hard_seq, "at": record.cover.at},
+            "cover": {"seq": record.purges.seq, "hard_seq": record.purges.hard_seq, "at": record.purges.at},
         }
         if record.lock:
             page["lock"] = {

@@ -1,4 +1,4 @@
-"""Clocks of the tests' own: time passes when a test says so, or by waiting for it."""
+"""Fake clocks: time passes when a test advances it, or during waits on it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from tests.waiting import BOUND
+from tests.polling import BOUND
 from theorydb_py.retry import Retry
 
 NOW = 1_800_000_000.0
@@ -14,7 +14,7 @@ NOW = 1_800_000_000.0
 
 @dataclass
 class Clock:
-    """Wall time in epoch seconds, moved by hand."""
+    """Wall time in epoch seconds, set by hand."""
 
     now: float = NOW
 
@@ -23,9 +23,9 @@ class Clock:
 
 
 class Time:
-    """Wall time and monotonic time, which pass by retries' pauses and by ``advance`` alone.
+    """Wall time and monotonic time, advanced only by the backoff of retries and by ``advance``.
 
-    A heartbeat that waits by it stands still until the test says go on. Safe for
+    A heartbeat that waits on it stands still until the test advances it. Safe for
     concurrent use.
     """
 
@@ -46,21 +46,21 @@ class Time:
             self._changed.notify_all()
 
     def retry(self, **settings: Any) -> Retry:
-        """Return retries whose pauses take no real time."""
+        """Return a Retry whose backoff takes no real time."""
         return Retry(**{"sleep": self.advance, "monotonic": self.monotonic, "random": lambda: 0.5, **settings})
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait as a heartbeat does: until so much time has passed, or the event has come."""
+        """Wait as a heartbeat does, until so much time has passed or the event is set."""
         due = self.passed + seconds
         with self._changed:
             self._waits.append(seconds)
             self._changed.notify_all()
             while self.passed < due and not event.is_set():
-                self._changed.wait(0.01)  # the event is not notified
+                self._changed.wait(0.01)  # setting the event does not notify the condition
             return event.is_set()
 
     def next_wait(self) -> float:
-        """Return how long the heartbeat waits now, once it does."""
+        """Return how long the heartbeat waits, as soon as it waits."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._waits, BOUND), "the heartbeat does not wait"
             return self._waits.pop(0)

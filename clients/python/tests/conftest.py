@@ -1,4 +1,4 @@
-"""Real engines for the tests, over the wire."""
+"""Fixtures: real engines over HTTP."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ ENGINES = [
 
 @dataclass(frozen=True)
 class Engine:
-    """A database that speaks DynamoDB's protocol."""
+    """A server that speaks DynamoDB's protocol."""
 
     name: str
     url: str
 
     def client(self, **config: object) -> DynamoDBClient:
-        """Return a new client, whose time limits fit a test."""
+        """Return a new client with timeouts that suit tests."""
         limits: dict[str, object] = {"connect_timeout": 5, "read_timeout": 20, "retries": {"total_max_attempts": 3}}
-        make: Any = boto3.client  # none of the overloads in its types takes this Config
+        make: Any = boto3.client  # no overload of the stubs accepts this Config
         made: DynamoDBClient = make(
             "dynamodb",
             endpoint_url=self.url,
@@ -50,7 +50,7 @@ class Engine:
             None,
             id="no-engine",
             marks=pytest.mark.skip(
-                "ISR_TEST_ENGINES is not set: name=URL of what speaks DynamoDB's protocol, comma-separated"
+                "ISR_TEST_ENGINES is not set: comma-separated name=URL of servers that speak DynamoDB's protocol"
             ),
         )
     ]
@@ -71,7 +71,7 @@ def client(engine: Engine) -> Iterator[DynamoDBClient]:
 
 @pytest.fixture
 def table_name(client: DynamoDBClient) -> Iterator[str]:
-    """A new table with the keys pk and sk, both text."""
+    """A new table with the text keys pk and sk."""
     name = f"python-{uuid.uuid4().hex}"
     client.create_table(
         TableName=name,

@@ -1,4 +1,4 @@
-"""Writes whose replies were lost, and which boto3 has retried by itself."""
+"""Writes with lost replies that boto3 itself has retried."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from tests.clocks import Time
 from tests.conftest import Engine
-from tests.faults import Faults
 from tests.isr.vectors import item_from, load
+from tests.lostreplies import Faults
 from theorydb_py import (
     ConditionFailedError,
     ModelDefinition,
@@ -66,20 +66,20 @@ COUNTERS = ModelDefinition.from_dataclass(Counter)
 
 
 class Answering:
-    """A client whose every conditional write is refused so, by the answer to the last of some attempts."""
+    """A client whose conditional writes are all refused by the reply to the last of several attempts."""
 
     def __init__(self, attempts: int, stored: Mapping[str, Any] | None) -> None:
         self._attempts, self._stored = attempts, stored
 
     def __getattr__(self, operation: str) -> Any:
         def call(**_: Any) -> Any:
-            said: Any = {
+            response: Any = {
                 "Error": {"Code": "ConditionalCheckFailedException", "Message": "?"},
                 "ResponseMetadata": {"HTTPStatusCode": 400, "RetryAttempts": self._attempts - 1},
             }
             if self._stored is not None:
-                said["Item"] = self._stored
-            raise ClientError(said, operation)
+                response["Item"] = self._stored
+            raise ClientError(response, operation)
 
         return call
 
@@ -111,7 +111,7 @@ def write_unversioned(client: Answering, vector: dict[str, Any]) -> object:
 
 
 def updates(vector: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes of an update; what is empty is removed."""
+    """Return the changes of an update; empty values are removed."""
     item = PEOPLE.unmarshal(item_from(vector["item"]))
     changed = {name: getattr(item, name) for name in vector["item"] if name not in ("pk", "sk", "version")}
     removed = {name: getattr(Person("", ""), name) for name in vector.get("removed", [])}
@@ -137,12 +137,12 @@ def test_echoes_of_the_specification(vector: dict[str, Any]) -> None:
 
 @pytest.fixture
 def retrying(engine: Engine, table_name: str) -> tuple[Faults, Table[Person]]:
-    """A table whose client retries by itself, as boto3's do."""
+    """A table whose client retries, like boto3's default."""
     client = engine.client(retries={"mode": "standard", "total_max_attempts": 3})
     return Faults(client), Table(PEOPLE, client=client, table_name=table_name)
 
 
-def test_a_versioned_write_whose_reply_was_lost_has_succeeded(retrying: tuple[Faults, Table[Person]]) -> None:
+def test_versioned_write_with_a_lost_reply_succeeds(retrying: tuple[Faults, Table[Person]]) -> None:
     faults, people = retrying
     faults.lose("PutItem")
     first = people.create(Person("p", "s", "Ada", {"b", "a"}))
@@ -156,7 +156,7 @@ def test_a_versioned_write_whose_reply_was_lost_has_succeeded(retrying: tuple[Fa
     assert people.get("p", "s", consistent_read=True) == third
 
 
-def test_a_request_that_did_not_arrive_is_retried(retrying: tuple[Faults, Table[Person]]) -> None:
+def test_dropped_request_is_retried(retrying: tuple[Faults, Table[Person]]) -> None:
     faults, people = retrying
     faults.drop("PutItem")
     assert people.create(Person("p", "s", "Ada")).version == 1
@@ -165,14 +165,14 @@ def test_a_request_that_did_not_arrive_is_retried(retrying: tuple[Faults, Table[
     assert faults.sent == {"PutItem": 1, "DeleteItem": 1}
 
 
-def test_a_refusal_of_a_retry_that_is_no_echo_is_unknown(retrying: tuple[Faults, Table[Person]]) -> None:
+def test_refused_retry_without_an_echo_is_unknown(retrying: tuple[Faults, Table[Person]]) -> None:
     faults, people = retrying
     first = people.create(Person("p", "s", "Ada"))
     faults.lose("DeleteItem")
     with pytest.raises(UnknownOutcomeError, match="delete Person"):
         people.delete("p", "s", expected_version=1)
     people.create(Person("p", "s", "Eve", version=2))
-    faults.drop("PutItem")  # it never arrived, but the answer to the retry does not tell
+    faults.drop("PutItem")  # it never arrived, but the reply to the retry does not tell
     with pytest.raises(UnknownOutcomeError) as failed:
         people.put(first)
     assert outcome_of(failed.value) is Outcome.UNKNOWN
@@ -201,7 +201,7 @@ def counters(engine: Engine, table_name: str) -> tuple[Faults, Table[Counter]]:
     return Faults(client), Table(COUNTERS, client=client, table_name=table_name)
 
 
-def test_an_addition_counts_once(counters: tuple[Faults, Table[Counter]]) -> None:
+def test_update_add_counts_once(counters: tuple[Faults, Table[Counter]]) -> None:
     faults, table = counters
     faults.lose("UpdateItem", 2)
     faults.lose("TransactWriteItems", 2)
@@ -218,7 +218,7 @@ def test_an_addition_counts_once(counters: tuple[Faults, Table[Counter]]) -> Non
     assert failed.value.item == {"pk": {"S": "p"}, "sk": {"S": "s"}, "hits": {"N": "0"}}
 
 
-def test_an_addition_whose_item_cannot_be_read_afterwards_has_happened(
+def test_update_add_is_applied_if_the_read_fails(
     counters: tuple[Faults, Table[Counter]],
 ) -> None:
     faults, table = counters
@@ -229,7 +229,7 @@ def test_an_addition_whose_item_cannot_be_read_afterwards_has_happened(
     assert table.get("p", "s", consistent_read=True).hits == 1
 
 
-def test_sets_and_defaults_are_ordinary_updates(client: DynamoDBClient, table_name: str) -> None:
+def test_sets_and_defaults_are_single_updates(client: DynamoDBClient, table_name: str) -> None:
     faults, people = Faults(client), Table(PEOPLE, client=client, table_name=table_name)
     people.update("p", "s", {"marks": UpdateAdd({"a"}), "name": UpdateSetIfNotExists("Ada")})
     assert faults.sent == {"UpdateItem": 1}
@@ -239,8 +239,8 @@ def test_sets_and_defaults_are_ordinary_updates(client: DynamoDBClient, table_na
 
 
 @pytest.mark.parametrize("clock", ["wall", "monotonic"])
-def test_a_token_that_may_be_forgotten_is_not_repeated(engine: Engine, table_name: str, clock: str) -> None:
-    """A process froze for nine minutes between two attempts: only one of its clocks may have seen it."""
+def test_expired_client_token_is_not_repeated(engine: Engine, table_name: str, clock: str) -> None:
+    """The process freezes for nine minutes between two attempts; only one of its clocks notices."""
     client = engine.client(retries={"total_max_attempts": 1})
     faults, time = Faults(client), Time()
     frozen = [0.0]

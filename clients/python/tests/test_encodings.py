@@ -1,4 +1,4 @@
-"""spec/vectors/encodings.json: what the mappers of three languages agree on."""
+"""spec/vectors/encodings.json: the encodings that the mappers of three languages share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def marshal(definition: ModelDefinition[Any], value: Any) -> Any:
 
 
 def wire(attribute: Any) -> Any:
-    """Return an attribute of a vector as botocore has it: with bytes, and no order in sets."""
+    """Return an attribute of a vector as botocore represents it: with bytes, and unordered sets."""
     ((kind, value),) = attribute.items()
     match kind:
         case "B":
@@ -68,7 +68,7 @@ def wire(attribute: Any) -> Any:
 
 
 def comparable(attribute: Any) -> Any:
-    """Return an attribute of ours in the form of wire."""
+    """Return an attribute of ours in the vectors' wire format."""
     ((kind, value),) = attribute.items()
     match kind:
         case "NS":
@@ -83,7 +83,7 @@ def comparable(attribute: Any) -> Any:
 
 
 def plain(attribute: Any) -> Any:
-    """Return the Python value that a vector means."""
+    """Return the Python value that a vector describes."""
     ((kind, value),) = attribute.items()
     match kind:
         case "N":
@@ -123,7 +123,7 @@ def test_values(vector: Any) -> None:
 
 
 @named([v for v in VECTORS["values"] if v["type"] == "N" and "attribute" in v])
-def test_numbers_as_the_types_that_programs_use(vector: Any) -> None:
+def test_numbers_as_python_types(vector: Any) -> None:
     number = Decimal(vector["value"]["N"])
     for kind in [float, int] if number == int(number) else [float]:
         definition = model(kind)

@@ -1,4 +1,4 @@
-"""The vocabulary of errors, which other languages share."""
+"""The error classes, whose names other languages share."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_a_version_conflict_is_a_failed_condition() -> None:
 
 
 @pytest.mark.parametrize("error", CLASSES)
-def test_errors_cross_processes(error: type[errors.TheorydbError]) -> None:
+def test_errors_can_be_pickled(error: type[errors.TheorydbError]) -> None:
     back = pickle.loads(pickle.dumps(error("what was tried")))  # noqa: S301 our own bytes
     assert type(back) is error
     assert str(back) == "what was tried"
 
 
-def test_details_cross_processes() -> None:
+def test_error_details_can_be_pickled() -> None:
     back = pickle.loads(pickle.dumps(errors.LeaseHeldError("held", owner="a", expires_at=7, failures=2)))  # noqa: S301
     assert (back.owner, back.expires_at, back.failures) == ("a", 7, 2)

@@ -1,4 +1,4 @@
-"""The heartbeat of a lease, by a clock of the tests' own."""
+"""The heartbeat of a lease, with a fake clock."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.clocks import Time
-from tests.waiting import BOUND, eventually
+from tests.polling import BOUND, eventually
 from theorydb_py.errors import LeaseLostError
-from theorydb_py.heartbeat import PATIENCE, Heartbeat
+from theorydb_py.heartbeat import STOP_TIMEOUT, Heartbeat
 
 LOG = logging.getLogger("tests")
 
@@ -27,7 +27,7 @@ def begin(time: Time, refresh: Callable[[], None]) -> Heartbeat:
     )
 
 
-def test_beats_at_a_third_of_the_lifetime(time: Time) -> None:
+def test_refreshes_after_each_third_of_the_duration(time: Time) -> None:
     beats = []
     heartbeat = begin(time, lambda: beats.append(time.passed))
     assert time.next_wait() == pytest.approx(8)  # the acquisition took two seconds
@@ -39,9 +39,9 @@ def test_beats_at_a_third_of_the_lifetime(time: Time) -> None:
     assert beats == [8, 18]
 
 
-def test_is_told_of_the_loss(time: Time) -> None:
+def test_lost_lease_is_reported(time: Time) -> None:
     def refresh() -> None:
-        raise LeaseLostError("somebody else has it")
+        raise LeaseLostError("held by another process")
 
     heartbeat = begin(time, refresh)
     time.next_wait()
@@ -51,7 +51,7 @@ def test_is_told_of_the_loss(time: Time) -> None:
     assert heartbeat.stop() is True
 
 
-def test_unreachable_is_tried_again_and_is_lost_at_the_deadline(time: Time) -> None:
+def test_unreachable_table_is_retried_until_the_deadline(time: Time) -> None:
     beats = []
 
     def refresh() -> None:
@@ -68,7 +68,7 @@ def test_unreachable_is_tried_again_and_is_lost_at_the_deadline(time: Time) -> N
     assert beats == [8, 11, 14, 17, 20, 23, 26, 28]
 
 
-def test_a_refresh_that_hangs_does_not_hide_the_loss(time: Time) -> None:
+def test_hanging_refresh_does_not_hide_the_loss(time: Time) -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def refresh() -> None:
@@ -83,19 +83,19 @@ def test_a_refresh_that_hangs_does_not_hide_the_loss(time: Time) -> None:
     assert not heartbeat.lost
     time.advance(0.2)
     assert heartbeat.lost
-    go_on.set()  # its success comes too late: the holder has been told
-    assert eventually(lambda: not heartbeat._thread.is_alive()), "it goes on to extend a lost lease"
+    go_on.set()  # its success comes too late: the loss has been reported
+    assert eventually(lambda: not heartbeat._thread.is_alive()), "it refreshes a lost lease"
     assert heartbeat.stop() is True
 
 
-def test_stops_before_the_first_beat(time: Time) -> None:
-    heartbeat = begin(time, lambda: pytest.fail("a beat after the end"))
+def test_stop_before_the_first_refresh(time: Time) -> None:
+    heartbeat = begin(time, lambda: pytest.fail("a refresh after the end"))
     time.next_wait()
     assert heartbeat.stop() is False
     assert heartbeat.stop() is False
 
 
-def test_stop_does_not_wait_without_bound_for_a_refresh_that_hangs(time: Time) -> None:
+def test_stop_wait_for_a_hanging_refresh_is_bounded(time: Time) -> None:
     began, go_on = threading.Event(), threading.Event()
 
     def refresh() -> None:
@@ -110,13 +110,13 @@ def test_stop_does_not_wait_without_bound_for_a_refresh_that_hangs(time: Time) -
     answers: list[bool] = []
     stopping = threading.Thread(target=lambda: answers.append(heartbeat.stop()), daemon=True)
     stopping.start()
-    assert time.next_wait() == PATIENCE
+    assert time.next_wait() == STOP_TIMEOUT
     assert answers == []
-    time.advance(PATIENCE)
+    time.advance(STOP_TIMEOUT)
     stopping.join(BOUND)
     assert answers == [False]
-    # The extension that was under way ends, and the thread with it. That it was
-    # refused is the work of the release, and no loss.
+    # The refresh in progress ends, and its thread with it. The release caused its
+    # refusal: no loss.
     go_on.set()
     assert eventually(lambda: not heartbeat._thread.is_alive())
     assert heartbeat.stop() is False

@@ -12,7 +12,7 @@ import pytest
 
 from tests.clocks import Clock, Time
 from tests.conftest import Engine
-from tests.faults import Faults
+from tests.lostreplies import Faults
 from theorydb_py.errors import (
     InvalidInputError,
     InvalidKeyError,
@@ -51,7 +51,7 @@ def row(client: DynamoDBClient, table_name: str, pk: str, sk: str = "LOCK") -> d
     return dict(found.get("Item", {}))
 
 
-def test_the_row_of_a_job(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
+def test_row_of_a_job(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
     lease = manager(owner="me", token=lambda: "t1").acquire("nightly", lease_seconds=29.5)
     end = math.ceil(NOW + 30)
     assert row(client, table_name, "JOB#nightly") == {
@@ -65,14 +65,14 @@ def test_the_row_of_a_job(manager: Maker, client: DynamoDBClient, table_name: st
     assert (lease.expires_at, lease.seconds, lease.failures, lease.lost) == (end, 30, 0, False)
 
 
-def test_somebody_else_is_told_who_has_it(manager: Maker) -> None:
+def test_held_lease_names_its_holder(manager: Maker) -> None:
     manager(owner="first").acquire("k")
     with pytest.raises(LeaseHeldError, match="held by first until 2027-01-15T08:00:31Z") as held:
         manager().acquire("k")
     assert (held.value.owner, held.value.expires_at, held.value.failures) == ("first", math.ceil(NOW + 30), 0)
 
 
-def test_an_expired_lease_is_taken_and_its_holder_is_told(manager: Maker, clock: Clock) -> None:
+def test_expired_lease_is_taken_and_lost_by_its_holder(manager: Maker, clock: Clock) -> None:
     first, second = manager(), manager(owner="second")
     key = first.lock_key(pk="CACHE#py", sk="LOCK")
     lost = first.acquire(key, lease_seconds=30)
@@ -85,7 +85,7 @@ def test_an_expired_lease_is_taken_and_its_holder_is_told(manager: Maker, clock:
         lost.check()
 
 
-def test_an_expired_lease_is_not_extended_though_nobody_has_taken_it(manager: Maker, clock: Clock) -> None:
+def test_expired_lease_cannot_be_refreshed(manager: Maker, clock: Clock) -> None:
     m = manager()
     lease = m.acquire("k", lease_seconds=30)
     clock.now += 31
@@ -97,7 +97,7 @@ def test_an_expired_lease_is_not_extended_though_nobody_has_taken_it(manager: Ma
     assert lease.lost
 
 
-def test_refresh_counts_from_now(manager: Maker, clock: Clock, client: DynamoDBClient, table_name: str) -> None:
+def test_refresh_extends_from_now(manager: Maker, clock: Clock, client: DynamoDBClient, table_name: str) -> None:
     m = manager()
     lease = m.acquire("k", lease_seconds=30)
     clock.now += 20
@@ -110,7 +110,7 @@ def test_refresh_counts_from_now(manager: Maker, clock: Clock, client: DynamoDBC
     assert stored["ttl"]["N"] == str(lease.expires_at + 3600)
 
 
-def test_release_leaves_no_row_and_nothing_to_refresh(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
+def test_release_deletes_the_row(manager: Maker, client: DynamoDBClient, table_name: str) -> None:
     m = manager()
     lease = m.acquire("k")
     m.release(lease)
@@ -121,7 +121,7 @@ def test_release_leaves_no_row_and_nothing_to_refresh(manager: Maker, client: Dy
     m.release(lease)  # again
 
 
-def test_releasing_a_lost_lease_leaves_the_next_holder_alone(manager: Maker, clock: Clock) -> None:
+def test_releasing_a_lost_lease_keeps_its_next_holder(manager: Maker, clock: Clock) -> None:
     m = manager()
     first = m.acquire("k", lease_seconds=1)
     clock.now += 5
@@ -141,7 +141,7 @@ def test_releasing_a_lost_lease_leaves_the_next_holder_alone(manager: Maker, clo
         (None, True),
     ],
 )
-def test_rows_of_others(manager: Maker, client: DynamoDBClient, table_name: str, end: Any, free: bool) -> None:
+def test_rows_of_other_writers(manager: Maker, client: DynamoDBClient, table_name: str, end: Any, free: bool) -> None:
     item = {"pk": {"S": "JOB#k"}, "sk": {"S": "LOCK"}, "failures": {"N": "2.5"}}
     if end is not None:
         item["lease_expires_at"] = end
@@ -164,23 +164,23 @@ def test_rows_of_others(manager: Maker, client: DynamoDBClient, table_name: str,
         (7, InvalidInputError),
     ],
 )
-def test_keys_that_are_none(key: Any, refusal: type[Exception]) -> None:
+def test_invalid_keys_are_refused(key: Any, refusal: type[Exception]) -> None:
     with pytest.raises(refusal):
-        LeaseManager(_nobody(), table_name="t").acquire(key)
+        LeaseManager(_no_client(), table_name="t").acquire(key)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, math.inf, math.nan, 315360001, "30", True, None])
-def test_lifetimes_that_are_none(seconds: Any) -> None:
+def test_invalid_durations_are_refused(seconds: Any) -> None:
     with pytest.raises(InvalidInputError, match="lease_seconds"):
-        LeaseManager(_nobody(), table_name="t").acquire("k", lease_seconds=seconds)
+        LeaseManager(_no_client(), table_name="t").acquire("k", lease_seconds=seconds)
 
 
-def test_a_table_needs_a_name() -> None:
+def test_empty_table_name_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="table"):
-        LeaseManager(_nobody(), table_name="")
+        LeaseManager(_no_client(), table_name="")
 
 
-def test_no_table(client: DynamoDBClient) -> None:
+def test_missing_table(client: DynamoDBClient) -> None:
     with pytest.raises(TableNotFoundError, match="JOB#k"):
         LeaseManager(client, table_name="there-is-none").acquire("k")
 
@@ -196,7 +196,7 @@ def faulty(engine: Engine, table_name: str, clock: Clock) -> tuple[Faults, Lease
     )
 
 
-def test_an_acquisition_whose_answer_is_lost_is_ours(faulty: tuple[Faults, LeaseManager]) -> None:
+def test_acquisition_with_a_lost_reply_is_recognized(faulty: tuple[Faults, LeaseManager]) -> None:
     faults, m = faulty
     faults.lose("PutItem", 2)
     lease = m.acquire("k")
@@ -206,13 +206,13 @@ def test_an_acquisition_whose_answer_is_lost_is_ours(faulty: tuple[Faults, Lease
         m.acquire("k")
 
 
-def test_an_acquisition_that_does_not_arrive_is_made_again(faulty: tuple[Faults, LeaseManager]) -> None:
+def test_dropped_acquisition_is_retried(faulty: tuple[Faults, LeaseManager]) -> None:
     faults, m = faulty
     faults.drop("PutItem", 3)
     assert not m.acquire("k").lost
 
 
-def test_an_acquisition_that_stays_unanswered_is_given_back(
+def test_unanswered_acquisition_is_released(
     faulty: tuple[Faults, LeaseManager], client: DynamoDBClient, table_name: str
 ) -> None:
     faults, m = faulty
@@ -224,9 +224,7 @@ def test_an_acquisition_that_stays_unanswered_is_given_back(
     assert row(client, table_name, "JOB#k") == {}
 
 
-def test_an_acquisition_that_cannot_be_given_back_is_unknown(
-    faulty: tuple[Faults, LeaseManager], table_name: str
-) -> None:
+def test_unanswered_release_of_an_acquisition_is_unknown(faulty: tuple[Faults, LeaseManager], table_name: str) -> None:
     faults, _ = faulty
     faults.drop("PutItem", 100)
     faults.drop("DeleteItem", 1_000_000)
@@ -235,7 +233,7 @@ def test_an_acquisition_that_cannot_be_given_back_is_unknown(
         impatient.acquire("k")
 
 
-def test_a_refresh_whose_answer_is_lost_is_repeated(faulty: tuple[Faults, LeaseManager]) -> None:
+def test_refresh_with_a_lost_reply_is_retried(faulty: tuple[Faults, LeaseManager]) -> None:
     faults, m = faulty
     lease = m.acquire("k")
     faults.lose("UpdateItem", 2)
@@ -243,7 +241,7 @@ def test_a_refresh_whose_answer_is_lost_is_repeated(faulty: tuple[Faults, LeaseM
     assert faults.sent["UpdateItem"] == 3
 
 
-def test_an_unanswered_refresh_is_unknown_and_may_be_repeated(faulty: tuple[Faults, LeaseManager]) -> None:
+def test_unanswered_refresh_is_unknown_and_repeatable(faulty: tuple[Faults, LeaseManager]) -> None:
     faults, m = faulty
     lease = m.acquire("k")
     faults.drop("UpdateItem", 4)
@@ -253,7 +251,7 @@ def test_an_unanswered_refresh_is_unknown_and_may_be_repeated(faulty: tuple[Faul
     assert not lease.lost
 
 
-def test_a_release_whose_answer_is_lost_is_none_the_less_one(
+def test_release_with_a_lost_reply_succeeds(
     faulty: tuple[Faults, LeaseManager], client: DynamoDBClient, table_name: str
 ) -> None:
     faults, m = faulty
@@ -282,7 +280,7 @@ def test_with_releases_after_an_error(
     assert row(client, table_name, "JOB#k") == {}
 
 
-def test_with_extends_the_lease_meanwhile(client: DynamoDBClient, table_name: str) -> None:
+def test_with_refreshes_the_lease(client: DynamoDBClient, table_name: str) -> None:
     time = Time()
     m = LeaseManager(client, table_name=table_name, now=time.wall, retry=time.retry(), wait=time.wait)
     with m.lease("k", lease_seconds=30) as lease:
@@ -296,7 +294,7 @@ def test_with_extends_the_lease_meanwhile(client: DynamoDBClient, table_name: st
         lease.check()
 
 
-def test_with_lets_the_work_release_the_lease_early(manager: Maker) -> None:
+def test_block_may_release_the_lease_early(manager: Maker) -> None:
     m = manager()
     with m.lease("k") as lease:
         m.release(lease)
@@ -307,7 +305,7 @@ def test_with_lets_the_work_release_the_lease_early(manager: Maker) -> None:
         m.acquire("k")
 
 
-def test_with_tells_of_a_lost_lease(manager: Maker, clock: Clock) -> None:
+def test_with_raises_for_a_lost_lease(manager: Maker, clock: Clock) -> None:
     m = manager()
 
     def work() -> None:
@@ -315,7 +313,7 @@ def test_with_tells_of_a_lost_lease(manager: Maker, clock: Clock) -> None:
             clock.now += 31
             m.acquire("k")
             assert lease.lost
-            raise RuntimeError("the work's own")
+            raise RuntimeError("the block's own")
 
     with pytest.raises(LeaseLostError, match="before the block ended") as lost:
         work()
@@ -324,18 +322,18 @@ def test_with_tells_of_a_lost_lease(manager: Maker, clock: Clock) -> None:
         m.acquire("k")
 
 
-def test_with_tells_of_a_loss_that_the_work_did_not_notice(manager: Maker, clock: Clock) -> None:
+def test_with_raises_for_an_unnoticed_loss(manager: Maker, clock: Clock) -> None:
     with pytest.raises(LeaseLostError, match="before the block ended"), manager().lease("k", lease_seconds=30):
         clock.now += 31
 
 
-def test_with_does_not_run_the_work_while_somebody_has_the_lease(manager: Maker) -> None:
+def test_with_does_not_run_the_block_while_the_lease_is_held(manager: Maker) -> None:
     manager().acquire("k")
     with pytest.raises(LeaseHeldError), manager().lease("k"):
         pytest.fail("ran")
 
 
-def test_contenders_hold_it_one_at_a_time(client: DynamoDBClient, table_name: str) -> None:
+def test_contenders_hold_the_lease_one_at_a_time(client: DynamoDBClient, table_name: str) -> None:
     inside, most, done = 0, 0, 0
     guard = threading.Lock()
 
@@ -360,7 +358,7 @@ def test_contenders_hold_it_one_at_a_time(client: DynamoDBClient, table_name: st
     assert done >= 1
 
 
-def test_a_lease_stays_in_its_table(manager: Maker, client: DynamoDBClient) -> None:
+def test_lease_is_bound_to_its_table(manager: Maker, client: DynamoDBClient) -> None:
     lease = manager().acquire("k")
     elsewhere = LeaseManager(client, table_name="there-is-none")
     elsewhere.refresh(lease, lease_seconds=60)
@@ -369,18 +367,18 @@ def test_a_lease_stays_in_its_table(manager: Maker, client: DynamoDBClient) -> N
     manager().acquire("k")
 
 
-def test_keys_of_any_partition() -> None:
+def test_lease_key_of_any_partition() -> None:
     assert LeaseKey("CACHE#x") == LeaseKey(pk="CACHE#x", sk="LOCK")
     with pytest.raises(InvalidKeyError, match="partition key"):
         LeaseKey("")
 
 
 @pytest.mark.parametrize("sk", ["META", "", None])
-def test_no_other_row_is_taken_for_a_lease(sk: Any) -> None:
+def test_lease_key_must_name_a_lock_row(sk: Any) -> None:
     with pytest.raises(InvalidKeyError, match="row LOCK"):
         LeaseKey("CACHE#x", sk)
 
 
-def _nobody() -> Any:
-    """No client: nothing is to be sent."""
+def _no_client() -> Any:
+    """No client: nothing must be sent."""
     return None

@@ -1,4 +1,4 @@
-"""Models: what is stored, what is read, what is refused."""
+"""Models: encoding, decoding and refused values."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ FULL = Everything(
 )
 
 
-def test_what_is_stored_how() -> None:
+def test_stored_representation() -> None:
     stored = MODEL.marshal(FULL)
     assert stored["sort"] == {"N": "-7"}
     assert stored["whole"] == {"N": "10000000000000000000000000000000000001"}
@@ -100,14 +100,14 @@ def test_what_is_stored_how() -> None:
     assert stored["ttl"] == {"N": "1800000000"}
 
 
-def test_everything_comes_back_as_it_went_in() -> None:
+def test_round_trip() -> None:
     back = MODEL.unmarshal(MODEL.marshal(FULL))
     assert back == FULL
     assert type(back.pair[1]) is float
     assert type(back.sizes) is frozenset
 
 
-def test_empty_values_come_back_too() -> None:
+def test_round_trip_of_empty_values() -> None:
     empty = Everything(pk="p", sk=0)
     stored = MODEL.marshal(empty)
     assert "tags" not in stored  # DynamoDB has no empty sets
@@ -115,7 +115,7 @@ def test_empty_values_come_back_too() -> None:
     assert MODEL.unmarshal(stored) == empty
 
 
-def test_the_decimal_context_of_the_program_rounds_nothing() -> None:
+def test_decimal_context_does_not_round() -> None:
     with localcontext() as context:
         context.prec = 3
         assert MODEL.unmarshal(MODEL.marshal(FULL)) == FULL
@@ -134,12 +134,12 @@ def test_the_decimal_context_of_the_program_rounds_nothing() -> None:
         (Decimal("100000000000000000000000000000000000000000"), "1" + "0" * 41),
     ],
 )
-def test_decimals_are_written_plainly(value: Decimal, text: str) -> None:
+def test_decimals_are_written_without_exponents(value: Decimal, text: str) -> None:
     assert MODEL.marshal_field(MODEL.field("exact"), value) == {"N": text}
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("text", 5, "attribute text: expected text, found int 5"),
         ("text", None, "expected text, found NoneType"),
@@ -188,20 +188,20 @@ def test_decimals_are_written_plainly(value: Decimal, text: str) -> None:
         ("pk", "x" * 2049, "a key of 1 to 2048 bytes"),
     ],
 )
-def test_what_cannot_be_said_exactly_is_refused(name: str, value: Any, said: str) -> None:
+def test_inexact_values_are_refused(name: str, value: Any, message: str) -> None:
     item = Everything(pk="p", sk=1)
     setattr(item, name, value)
-    with pytest.raises(InvalidInputError, match=said):
+    with pytest.raises(InvalidInputError, match=message):
         MODEL.marshal(item)
 
 
-def test_numbers_of_a_set_that_are_one_decimal_are_refused() -> None:
+def test_set_of_equal_decimals_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="differ as decimals"):
         MODEL.marshal(Everything("p", 1, anything={Decimal("0.10"), _Same("0.1")}))
 
 
 class _Same(Decimal):
-    """Equal to none, as Python sees it."""
+    """Never equal to another object."""
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -210,7 +210,7 @@ class _Same(Decimal):
         return id(self)
 
 
-def test_what_contains_itself_is_refused() -> None:
+def test_self_referential_values_are_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(InvalidInputError, match="31 deep"):
@@ -221,7 +221,7 @@ def test_what_contains_itself_is_refused() -> None:
         MODEL.marshal(Everything("p", 1, tree=node))
 
 
-def test_so_deep_is_not_too_deep() -> None:
+def test_deepest_nesting_is_accepted() -> None:
     deep: Any = "x"
     for _ in range(31):
         deep = [deep]
@@ -231,14 +231,14 @@ def test_so_deep_is_not_too_deep() -> None:
         MODEL.marshal(Everything("p", 1, anything=[deep]))
 
 
-# --- Reading what others wrote ----------------------------------------------
+# --- Snapshot what others wrote ----------------------------------------------
 
 
 def read(**attributes: Any) -> Everything:
     return MODEL.unmarshal({"pk": {"S": "p"}, "sort": {"N": "1"}, **attributes})
 
 
-def test_others_write_numbers_and_times_otherwise() -> None:
+def test_other_notations_of_numbers_and_times_are_read() -> None:
     assert read(whole={"N": "1.5E3"}).whole == 1500
     assert read(real={"N": "1e2"}).real == 100.0
     assert read(when={"N": "1800000000"}).when == datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
@@ -246,17 +246,17 @@ def test_others_write_numbers_and_times_otherwise() -> None:
     assert when == datetime(2026, 2, 3, 2, 5, 6, 123456, tzinfo=UTC)
 
 
-def test_lists_are_read_into_sets_and_sets_into_lists() -> None:
+def test_lists_decode_as_sets_and_sets_as_lists() -> None:
     assert read(tags={"L": [{"S": "a"}, {"S": "a"}]}).tags == {"a"}
     assert read(numbers={"NS": ["1", "2"]}).numbers == [1, 2]
 
 
-def test_null_is_no_attribute() -> None:
+def test_null_counts_as_absent() -> None:
     item = read(text={"NULL": True}, tags={"NULL": True}, maybe={"NULL": True}, when={"NULL": True})
     assert (item.text, item.tags, item.maybe) == ("", set(), None)
 
 
-def test_attributes_without_a_field_are_passed_over() -> None:
+def test_unknown_attributes_are_ignored() -> None:
     assert read(other={"S": "x"}) == Everything("p", 1)
 
 
@@ -275,13 +275,13 @@ def test_attributes_without_a_field_are_passed_over() -> None:
         ({"by_name": {"M": {"a": {"BOOL": True}}}}, "by_name.a", "boolean true"),
     ],
 )
-def test_malformed_items_are_named(attributes: Any, attribute: str, found: str) -> None:
+def test_malformed_items_raise(attributes: Any, attribute: str, found: str) -> None:
     with pytest.raises(MalformedRowError, match="the stored Everything pk=p") as malformed:
         read(**attributes)
     assert (malformed.value.pk, malformed.value.attribute, malformed.value.found) == ("p", attribute, found)
 
 
-def test_a_field_without_default_needs_an_attribute() -> None:
+def test_field_without_default_requires_an_attribute() -> None:
     with pytest.raises(MalformedRowError, match="sort: expected an int, found nothing"):
         MODEL.unmarshal({"pk": {"S": "p"}})
 
@@ -289,8 +289,8 @@ def test_a_field_without_default_needs_an_attribute() -> None:
 # --- Definitions ------------------------------------------------------------
 
 
-def refused(kind: Any, said: str) -> None:
-    with pytest.raises(InvalidModelError, match=said):
+def refused(kind: Any, message: str) -> None:
+    with pytest.raises(InvalidModelError, match=message):
         ModelDefinition.from_dataclass(kind, table_name="t")
 
 
@@ -403,7 +403,7 @@ class Plain:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         (NoKey, "no field has the role pk"),
         (TwoKeys, "several fields have the role pk: a, b"),
@@ -427,11 +427,11 @@ class Plain:
         (5, "expected a dataclass"),
     ],
 )
-def test_definitions_that_cannot_be(kind: Any, said: str) -> None:
-    refused(kind, said)
+def test_invalid_definitions_are_refused(kind: Any, message: str) -> None:
+    refused(kind, message)
 
 
-def test_annotations_that_cannot_be_resolved() -> None:
+def test_unresolvable_annotations_are_refused() -> None:
     class Hidden:
         pass
 
@@ -443,7 +443,7 @@ def test_annotations_that_cannot_be_resolved() -> None:
     refused(Local, "define it, and what it names, in a module")
 
 
-def test_a_model_is_of_objects_of_its_class() -> None:
+def test_objects_of_other_classes_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="expected an object of Everything, found Address"):
         MODEL.marshal(Address("x"))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What answers say about writes."""
+"""The outcome of writes, classified by their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from botocore.exceptions import (
 
 from tests.isr.vectors import load
 from theorydb_py import errors
-from theorydb_py.answers import write_failure
+from theorydb_py.botoerrors import write_failure
 from theorydb_py.outcome import Outcome, is_worth_repeating, outcome_of, reason_codes
 
 
@@ -35,7 +35,7 @@ def vectors(section: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("vector", vectors("answers"))
-def test_answers_of_the_specification(vector: dict[str, Any]) -> None:
+def test_errors_of_the_specification(vector: dict[str, Any]) -> None:
     error: Exception | None
     if "status" not in vector:
         error = ReadTimeoutError(endpoint_url="http://table")
@@ -62,8 +62,8 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("vector", vectors("errors"))
-def test_our_own_errors_of_the_specification(vector: dict[str, Any]) -> None:
-    if vector["error"] == "Denied":  # botocore's own error in this language
+def test_package_errors_of_the_specification(vector: dict[str, Any]) -> None:
+    if vector["error"] == "Denied":  # botocore raises the same class
         assert outcome_of(answer("AccessDeniedException")).value == vector["outcome"]
         return
     error = CLASSES[vector["error"]]("?")
@@ -125,7 +125,7 @@ def test_outcomes(error: BaseException | None, outcome: Outcome) -> None:
     assert outcome_of(error) is outcome
 
 
-def test_a_cancellation_of_ours_is_judged_by_its_reasons() -> None:
+def test_package_cancellations_are_classified_by_their_reasons() -> None:
     reason = errors.CancellationReason(0, "put", {}, "ThrottlingError", "")
     assert outcome_of(errors.ThrottledError("?", reasons=(reason,))) is Outcome.CANCELLED
 
@@ -142,9 +142,9 @@ def test_a_cancellation_of_ours_is_judged_by_its_reasons() -> None:
         (ConnectionClosedError(endpoint_url="http://table"), True),
     ],
 )
-def test_what_a_token_makes_worth_repeating(error: Exception, worth: bool) -> None:
+def test_retryable_with_a_client_token(error: Exception, worth: bool) -> None:
     assert is_worth_repeating(error) is worth
 
 
-def test_reasons_without_a_code_are_none() -> None:
+def test_reason_without_a_code() -> None:
     assert reason_codes(canceled(None, "ConditionalCheckFailed")) == ("None", "ConditionalCheckFailed")

@@ -1,8 +1,10 @@
-"""What is built and installed, and the README's quick start as it is written."""
+"""The built and installed package, and the quick start of the README."""
 
 from __future__ import annotations
 
+import contextlib
 import email
+import fcntl
 import os
 import re
 import subprocess
@@ -12,6 +14,7 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ from tests.conftest import Engine
 
 ROOT = Path(__file__).parents[1]
 NAME = f"facetheory_tabletheory-{theorydb_py.__version__}"
-DEPENDENCIES = sysconfig.get_path("purelib")  # where boto3 is, and this package is not
+DEPENDENCIES = sysconfig.get_path("purelib")  # contains boto3, but not this package
 
 
 def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
@@ -38,26 +41,39 @@ def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> st
     return done.stdout
 
 
+@contextlib.contextmanager
+def once_per_run(factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
+    """Return a folder that the workers of pytest-xdist share, and whether this one has to fill it."""
+    shared = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    folder, done = shared / name, shared / f"{name}.done"
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder, not done.exists()
+        done.touch()
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the source archive, and from that the wheel."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
+    """Build the source archive, and the wheel from it."""
+    with once_per_run(tmp_path_factory, "dist") as (folder, first):
+        if first:
+            run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     return folder
 
 
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the python of an environment that has the wheel, and nothing else of its own."""
-    folder = tmp_path_factory.mktemp("installed")
-    venv.create(folder, with_pip=False)
-    python = folder / "bin" / "python"
-    pip = ("-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps")
-    run(sys.executable, *pip, built / f"{NAME}-py3-none-any.whl")
+    """Return the interpreter of an environment that contains only the wheel."""
+    with once_per_run(tmp_path_factory, "installed") as (folder, first):
+        python = folder / "bin" / "python"
+        if first:
+            venv.create(folder, with_pip=False)
+            pip = ("-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps")
+            run(sys.executable, *pip, built / f"{NAME}-py3-none-any.whl")
     return python
 
 
-def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
+def test_wheel_contains_only_the_package(built: Path) -> None:
     with zipfile.ZipFile(built / f"{NAME}-py3-none-any.whl") as wheel:
         names = set(wheel.namelist())
         metadata = email.message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
@@ -74,16 +90,16 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
     assert metadata.get_all("Requires-Dist") == project["dependencies"]
 
 
-def test_the_source_archive_has_what_the_wheel_is_made_of(built: Path) -> None:
+def test_source_archive_contains_the_sources(built: Path) -> None:
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         names = set(archive.getnames())
     for wanted in ("pyproject.toml", "README.md", "LICENSE", "theorydb_py/py.typed"):
         assert f"{NAME}/{wanted}" in names
-    # The tests stay in the repository, as they run its vectors.
+    # The tests stay in the repository, as they need its vectors.
     assert not any(name.startswith(f"{NAME}/tests") for name in names)
 
 
-def test_the_wheel_is_installed_and_typed(installed: Path, tmp_path: Path) -> None:
+def test_installed_wheel_is_typed(installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from dataclasses import dataclass\n"
@@ -99,17 +115,17 @@ def test_the_wheel_is_installed_and_typed(installed: Path, tmp_path: Path) -> No
     assert Path(where).is_relative_to(installed.parents[1])
     assert word == "X"
     strictly = ("-m", "mypy", "--strict", "--python-executable", installed, "--config-file", os.devnull)
-    checked = run(sys.executable, *strictly, program, cwd=tmp_path)  # elsewhere than beside the sources
+    checked = run(sys.executable, *strictly, program, cwd=tmp_path)  # not next to the sources
     assert "Success" in checked
 
 
-def test_the_quick_start(installed: Path, engine: Engine, table_name: str, tmp_path: Path) -> None:
+def test_readme_quick_start(installed: Path, engine: Engine, table_name: str, tmp_path: Path) -> None:
     written = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert written is not None
     program = tmp_path / "quickstart.py"
     program.write_text(written[1])
     for _ in range(2):
-        said = run(
+        output = run(
             installed,
             "-P",
             program,
@@ -120,4 +136,4 @@ def test_the_quick_start(installed: Path, engine: Engine, table_name: str, tmp_p
             AWS_SECRET_ACCESS_KEY="test",  # noqa: S106 any does
             FACETHEORY_CACHE_TABLE_NAME=table_name,
         )
-        assert said.splitlines() == ["fresh", "Sinnerman 1965"]
+        assert output.splitlines() == ["fresh", "Sinnerman 1965"]

@@ -1,4 +1,4 @@
-"""The snippets of the reference documents, as they are written there."""
+"""The snippets of the reference documents, verbatim."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SNIPPETS = Path(__file__).parent / "reference"
 
 
 class Snippets:
-    """The modules of the reference, made for one table."""
+    """The modules of the reference documents, created for one table."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -30,7 +30,7 @@ class Snippets:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # as an import does, for the types that annotations name
+        sys.modules[spec.name] = module  # like an import, so that annotations can be resolved
         self.names.append(spec.name)
         spec.loader.exec_module(module)
         return module
@@ -49,7 +49,7 @@ PK = "TENANT#t1#CACHE#abc"
 NOW = 1_800_000_000
 
 
-def test_the_models_and_the_transaction(snippets: Snippets, client: DynamoDBClient, table_name: str) -> None:
+def test_reference_models_and_transaction(snippets: Snippets, client: DynamoDBClient, table_name: str) -> None:
     metadata, lease = snippets.load("metadata_model"), snippets.load("lease_model")
     table = Table(metadata.FACE_THEORY_CACHE_METADATA, client=client)
     leases = Table(lease.FACE_THEORY_CACHE_LEASE, client=client)
@@ -91,7 +91,7 @@ def test_the_models_and_the_transaction(snippets: Snippets, client: DynamoDBClie
     assert [reason.code for reason in failed.value.reasons] == ["None", "ConditionalCheckFailed"]
 
 
-def test_what_is_optional_is_omitted(snippets: Snippets) -> None:
+def test_optional_attributes_are_omitted(snippets: Snippets) -> None:
     metadata = snippets.load("metadata_model")
     item = metadata.FaceTheoryCacheMetadata(PK, "META", s3_key="k", generated_at=NOW, revalidate_seconds=60)
     stored = metadata.FACE_THEORY_CACHE_METADATA.marshal(item)

@@ -1,4 +1,4 @@
-"""Repeating, by a clock of the tests' own."""
+"""Retries, with a fake clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from theorydb_py.retry import Retry
 
 
 class Clock:
-    """Time passes when somebody sleeps, and when a call takes some."""
+    """Advanced by sleeping, and by calls that take time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -28,7 +28,7 @@ def lost() -> ConnectionClosedError:
     return ConnectionClosedError(endpoint_url="http://table")
 
 
-def test_pauses_double_up_to_a_bound() -> None:
+def test_backoff_doubles_up_to_a_bound() -> None:
     clock = Clock()
     retry = clock.retry(timeout=3600)
     for attempt in range(1, 9):
@@ -37,13 +37,13 @@ def test_pauses_double_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize(("drawn", "seconds"), [(0.0, 0.0), (0.999, 0.1998)])
-def test_pauses_are_jittered_around_the_mean(drawn: float, seconds: float) -> None:
+def test_backoff_is_jittered_around_the_mean(drawn: float, seconds: float) -> None:
     clock = Clock()
     clock.retry(random=drawn).pause(1, 10)
     assert clock.slept == pytest.approx([seconds], abs=0.001)
 
 
-def test_unanswered_calls_are_repeated_so_often() -> None:
+def test_unanswered_calls_are_retried() -> None:
     clock, calls = Clock(), 0
 
     def do() -> None:
@@ -56,7 +56,7 @@ def test_unanswered_calls_are_repeated_so_often() -> None:
     assert calls == 3
 
 
-def test_definite_answers_are_not_repeated() -> None:
+def test_definite_results_are_not_retried() -> None:
     clock = Clock()
 
     def do() -> None:
@@ -82,7 +82,7 @@ def test_no_attempt_begins_after_the_timeout() -> None:
     assert clock.now < 7
 
 
-def test_until_repeats_to_its_deadline() -> None:
+def test_until_retries_to_its_deadline() -> None:
     clock, calls = Clock(), 0
 
     def do() -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import Engine
-from tests.faults import Faults
+from tests.lostreplies import Faults
 from theorydb_py import (
     ConditionFailedError,
     InvalidInputError,
@@ -76,7 +76,7 @@ def counted(client: DynamoDBClient, table_name: str) -> Table[Counted]:
     return Table(COUNTED, client=client, table_name=table_name)
 
 
-def test_an_item_comes_and_goes(notes: Table[Note]) -> None:
+def test_put_get_delete(notes: Table[Note]) -> None:
     note = Note("A", "B", 1, "t", {"x", "y"}, Decimal("0.5"))
     assert notes.put(note) == note
     assert notes.get("A", "B", consistent_read=True) == note
@@ -86,13 +86,13 @@ def test_an_item_comes_and_goes(notes: Table[Note]) -> None:
     notes.delete("A", "B")  # again
 
 
-def test_put_replaces_what_was_there(notes: Table[Note]) -> None:
+def test_put_replaces_the_item(notes: Table[Note]) -> None:
     notes.put(Note("A", "B", 1, "t"))
     notes.put(Note("A", "B", 2))
     assert notes.get("A", "B", consistent_read=True) == Note("A", "B", 2)
 
 
-def test_create_does_not(notes: Table[Note]) -> None:
+def test_create_does_not_replace(notes: Table[Note]) -> None:
     notes.create(Note("A", "B", 1))
     with pytest.raises(ConditionFailedError, match="create Note pk='A' sk='B'") as failed:
         notes.create(Note("A", "B", 2))
@@ -100,7 +100,7 @@ def test_create_does_not(notes: Table[Note]) -> None:
     assert NOTES.unmarshal(failed.value.item) == Note("A", "B", 1)
 
 
-def test_conditions_are_held(notes: Table[Note]) -> None:
+def test_conditions_are_enforced(notes: Table[Note]) -> None:
     absent: dict[str, Any] = {
         "condition_expression": "attribute_not_exists(#pk)",
         "expression_attribute_names": {"#pk": "pk"},
@@ -117,13 +117,13 @@ def test_conditions_are_held(notes: Table[Note]) -> None:
     notes.delete("A", "B", **one, expression_attribute_values={":v": 1, ":w": "z"})
 
 
-def test_a_condition_on_no_item_says_that_there_is_none(notes: Table[Note]) -> None:
+def test_failed_condition_on_a_missing_item(notes: Table[Note]) -> None:
     with pytest.raises(ConditionFailedError, match="there is no item") as failed:
         notes.delete("A", "B", condition_expression="attribute_exists(pk)")
     assert failed.value.item is None
 
 
-def test_update_changes_what_it_names(notes: Table[Note]) -> None:
+def test_update_changes_only_the_named_fields(notes: Table[Note]) -> None:
     notes.put(Note("A", "B", 1, "t", {"x"}, Decimal(2)))
     after = notes.update("A", "B", {"value": 2, "part": Decimal("2.5")})
     assert after == Note("A", "B", 2, "t", {"x"}, Decimal("2.5"))
@@ -139,7 +139,7 @@ def test_update_adds(notes: Table[Note]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("updates", "said"),
+    ("updates", "message"),
     [
         ({}, "at least one field"),
         ({"pk": "C"}, "keys and the version cannot be updated"),
@@ -147,21 +147,21 @@ def test_update_adds(notes: Table[Note]) -> None:
         ({"tag": UpdateAdd("x")}, "a number or a set"),
     ],
 )
-def test_updates_that_make_no_sense(notes: Table[Note], updates: Any, said: str) -> None:
-    with pytest.raises(InvalidQueryError, match=said):
+def test_inconsistent_updates_are_refused(notes: Table[Note], updates: Any, message: str) -> None:
+    with pytest.raises(InvalidQueryError, match=message):
         notes.update("A", "B", updates)
 
 
 @pytest.mark.parametrize(
-    ("updates", "said"),
+    ("updates", "message"),
     [({"values": 1}, "no field 'values'"), ({"value": "1"}, "expected an int"), ({"value": UpdateAdd(0.5)}, "an int")],
 )
-def test_updates_that_do_not_fit(notes: Table[Note], updates: Any, said: str) -> None:
-    with pytest.raises(InvalidInputError, match=said):
+def test_updates_of_the_wrong_type_are_refused(notes: Table[Note], updates: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
         notes.update("A", "B", updates)
 
 
-def test_an_update_whose_item_cannot_be_read_has_happened(client: DynamoDBClient, table_name: str) -> None:
+def test_update_of_a_malformed_item_is_applied(client: DynamoDBClient, table_name: str) -> None:
     table = Table(ModelDefinition.from_dataclass(Strict, table_name=table_name), client=client)
     with pytest.raises(MalformedRowError, match="needed"):
         table.update("A", "B", {"hits": UpdateAdd(1)})
@@ -171,21 +171,21 @@ def test_an_update_whose_item_cannot_be_read_has_happened(client: DynamoDBClient
 # --- Versions ---------------------------------------------------------------
 
 
-def test_versions_count_the_writes(counted: Table[Counted]) -> None:
+def test_writes_increment_the_version(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
     assert first.version == 1
     second = counted.put(replace(first, text="two"))
     assert counted.get("A", "B", consistent_read=True) == second == Counted("A", "B", "two", 2)
 
 
-def test_who_has_not_seen_the_last_write_is_told(counted: Table[Counted]) -> None:
+def test_stale_version_raises_a_conflict(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
     counted.update("A", "B", {"text": "meanwhile"})
     with pytest.raises(VersionConflictError, match="it has version 2") as conflict:
         counted.put(replace(first, text="two"))
     assert conflict.value.item is not None
     with pytest.raises(VersionConflictError):
-        counted.put(Counted("A", "B", "as if there were none"))
+        counted.put(Counted("A", "B", "as if it did not exist"))
     with pytest.raises(VersionConflictError):
         counted.update("A", "B", {"text": "x"}, expected_version=1)
     with pytest.raises(VersionConflictError):
@@ -197,26 +197,26 @@ def test_who_has_not_seen_the_last_write_is_told(counted: Table[Counted]) -> Non
         counted.put(Counted("A", "B", "three", 3))
 
 
-def test_another_condition_that_fails_is_no_version_conflict(counted: Table[Counted]) -> None:
+def test_other_failed_conditions_are_not_version_conflicts(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
     with pytest.raises(ConditionFailedError) as failed:
         counted.put(first, condition_expression="attribute_exists(nothing)")
     assert not isinstance(failed.value, VersionConflictError)
 
 
-def test_create_begins_at_one(counted: Table[Counted]) -> None:
+def test_create_sets_version_one(counted: Table[Counted]) -> None:
     assert counted.create(Counted("A", "B")).version == 1
     assert counted.create(Counted("A", "C", version=7)).version == 7
 
 
-def test_versions_are_not_written_by_hand(counted: Table[Counted], notes: Table[Note]) -> None:
+def test_version_cannot_be_updated(counted: Table[Counted], notes: Table[Note]) -> None:
     with pytest.raises(InvalidQueryError, match="keys and the version cannot be updated"):
         counted.update("A", "B", {"version": 9})
     with pytest.raises(InvalidQueryError, match="Note has no version field"):
         notes.update("A", "B", {"value": 9}, expected_version=1)
 
 
-def test_no_update_is_lost(counted: Table[Counted]) -> None:
+def test_concurrent_updates_are_not_lost(counted: Table[Counted]) -> None:
     counted.put(Counted("A", "B"))
 
     def append(word: str) -> None:
@@ -276,7 +276,7 @@ def test_pages(filled: Table[Note], forward: bool) -> None:
     assert pages[-1].next_cursor is None
 
 
-def test_filters_apply_to_what_was_read(filled: Table[Note]) -> None:
+def test_filters_apply_after_the_limit(filled: Table[Note]) -> None:
     page = filled.query(
         "P",
         limit=4,
@@ -289,7 +289,7 @@ def test_filters_apply_to_what_was_read(filled: Table[Note]) -> None:
     assert page.next_cursor
 
 
-def test_pages_are_read_when_they_are_asked_for(engine: Engine, filled: Table[Note]) -> None:
+def test_pages_are_read_on_demand(engine: Engine, filled: Table[Note]) -> None:
     client = engine.client()
     faults = Faults(client)
     table = Table(NOTES, client=client, table_name=filled.table_name)
@@ -298,7 +298,7 @@ def test_pages_are_read_when_they_are_asked_for(engine: Engine, filled: Table[No
     assert faults.sent["Query"] == 1
 
 
-def test_cursors_are_of_one_query(filled: Table[Note]) -> None:
+def test_cursor_is_bound_to_its_query(filled: Table[Note]) -> None:
     cursor = filled.query("P", limit=3, consistent_read=True).next_cursor
     assert cursor is not None
     assert keys(filled.query("P", limit=2, cursor=cursor, consistent_read=True).items) == [3, 4]
@@ -312,7 +312,7 @@ def test_cursors_are_of_one_query(filled: Table[Note]) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1"])
-def test_limits_that_are_none(notes: Table[Note], limit: Any) -> None:
+def test_invalid_limits_are_refused(notes: Table[Note], limit: Any) -> None:
     with pytest.raises(InvalidQueryError, match="limit"):
         notes.query("P", limit=limit)
 
@@ -335,7 +335,7 @@ def test_empty_batches(notes: Table[Note]) -> None:
     notes.batch_write()
 
 
-def test_batches_count_versions(counted: Table[Counted]) -> None:
+def test_batches_increment_versions(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
     counted.batch_write(puts=[replace(first, text="two")])
     with pytest.raises(VersionConflictError):
@@ -343,7 +343,7 @@ def test_batches_count_versions(counted: Table[Counted]) -> None:
 
 
 class Sparing:
-    """Has a client's batches carried out in part, as a throttled table does: so many of each request."""
+    """Make a client's batches incomplete, as a throttled table does: so many items per request."""
 
     def __init__(self, client: DynamoDBClient, allowed: list[int]) -> None:
         self._allowed = allowed
@@ -354,7 +354,7 @@ class Sparing:
             events.register(f"after-call.dynamodb.{operation}", self._tell)
 
     def _cut(self, params: Any, **_: Any) -> Any:
-        """Send the first alone, and remember the others."""
+        """Send only the first items, and record the rest."""
         ((table, asked),) = params["RequestItems"].items()
         some = self._allowed.pop(0) if self._allowed else 100
         keys = asked["Keys"] if isinstance(asked, dict) else asked
@@ -368,7 +368,7 @@ class Sparing:
         parsed[member] = self._left
 
 
-def test_what_is_left_unprocessed_is_asked_for_again(engine: Engine, table_name: str) -> None:
+def test_unprocessed_items_are_retried(engine: Engine, table_name: str) -> None:
     client = engine.client()
     table = Table(NOTES, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
     items = [Note("P", f"{i:03}", i) for i in range(60)]
@@ -382,7 +382,7 @@ def test_what_is_left_unprocessed_is_asked_for_again(engine: Engine, table_name:
     assert allowed == []
 
 
-def test_what_stays_unprocessed_is_an_error(engine: Engine, table_name: str) -> None:
+def test_persistently_unprocessed_items_raise(engine: Engine, table_name: str) -> None:
     client = engine.client()
     now = 0.0
 
@@ -399,13 +399,13 @@ def test_what_stays_unprocessed_is_an_error(engine: Engine, table_name: str) -> 
     table.batch_write()
 
 
-def test_a_batch_has_an_item_once(notes: Table[Note]) -> None:
+def test_duplicate_items_in_a_batch_are_refused(notes: Table[Note]) -> None:
     with pytest.raises(InvalidQueryError, match="twice"):
         notes.batch_write(puts=[Note("A", "B")], deletes=[("A", "B")])
 
 
 @pytest.mark.parametrize("key", ["A", ("A",), ("A", "B", "C"), ("A", 1), None])
-def test_batch_keys_that_are_none(notes: Table[Note], key: Any) -> None:
+def test_invalid_batch_keys_are_refused(notes: Table[Note], key: Any) -> None:
     with pytest.raises(InvalidInputError):
         notes.batch_get([key])
 
@@ -413,7 +413,7 @@ def test_batch_keys_that_are_none(notes: Table[Note], key: Any) -> None:
 # --- Answers ----------------------------------------------------------------
 
 
-def test_no_table(client: DynamoDBClient) -> None:
+def test_missing_table(client: DynamoDBClient) -> None:
     table = Table(NOTES, client=client, table_name="there-is-none")
     for do in (
         lambda: table.get("A", "B"),
@@ -426,7 +426,7 @@ def test_no_table(client: DynamoDBClient) -> None:
             do()
 
 
-def test_what_dynamodb_refuses(notes: Table[Note]) -> None:
+def test_dynamodb_rejections(notes: Table[Note]) -> None:
     with pytest.raises(InvalidQueryError, match="DynamoDB rejected") as refused:
         notes.put(Note("A", "B"), condition_expression="value = ")
     assert outcome_of(refused.value) is Outcome.REFUSED
@@ -441,7 +441,7 @@ def test_what_dynamodb_refuses(notes: Table[Note]) -> None:
         {"condition_expression": "#n = x", "expression_attribute_names": {"#n": ""}},
     ],
 )
-def test_expressions_that_make_no_sense(notes: Table[Note], wrong: Any) -> None:
+def test_invalid_expressions_are_refused(notes: Table[Note], wrong: Any) -> None:
     with pytest.raises(InvalidQueryError):
         notes.put(Note("A", "B"), **wrong)
 
@@ -451,10 +451,10 @@ def test_values_of_expressions_are_exact(notes: Table[Note]) -> None:
         notes.put(Note("A", "B"), condition_expression="x = :v", expression_attribute_values={":v": [float("nan")]})
 
 
-def test_placeholders_of_ours_give_way(counted: Table[Counted]) -> None:
+def test_placeholders_do_not_collide(counted: Table[Counted]) -> None:
     first = counted.put(Counted("A", "B", "one"))
     demand: dict[str, Any] = {
-        "condition_expression": "#td1 = :td1",  # what ours would be, after one name and one value
+        "condition_expression": "#td1 = :td1",  # our own placeholders after one name and one value
         "expression_attribute_names": {"#td1": "text"},
     }
     with pytest.raises(ConditionFailedError):
@@ -468,7 +468,7 @@ def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Counted]]:
     return Faults(client), Table(COUNTED, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
 
 
-def test_a_write_without_an_answer_is_unknown(faulty: tuple[Faults, Table[Counted]]) -> None:
+def test_write_without_a_reply_is_unknown(faulty: tuple[Faults, Table[Counted]]) -> None:
     faults, table = faulty
     faults.lose("PutItem")
     with pytest.raises(UnknownOutcomeError, match="put Counted pk='A' sk='B'"):
@@ -480,7 +480,7 @@ def test_a_write_without_an_answer_is_unknown(faulty: tuple[Faults, Table[Counte
     assert table.get("A", "B", consistent_read=True).version == 1
 
 
-def test_batches_are_repeated(faulty: tuple[Faults, Table[Counted]]) -> None:
+def test_batches_are_retried(faulty: tuple[Faults, Table[Counted]]) -> None:
     faults, table = faulty
     faults.lose("BatchWriteItem", 2)
     table.batch_write(puts=[Counted("A", f"{i}") for i in range(30)])
@@ -488,7 +488,7 @@ def test_batches_are_repeated(faulty: tuple[Faults, Table[Counted]]) -> None:
     assert len(table.batch_get([("A", f"{i}") for i in range(30)], consistent_read=True)) == 30
 
 
-def test_a_batch_without_an_answer_says_how_much_is_written(faulty: tuple[Faults, Table[Counted]]) -> None:
+def test_unanswered_batch_reports_how_much_is_written(faulty: tuple[Faults, Table[Counted]]) -> None:
     faults, table = faulty
     written = 0
 

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.conftest import Engine
-from tests.faults import Faults
+from tests.lostreplies import Faults
 from theorydb_py import (
     ConditionFailedError,
     InvalidInputError,
@@ -73,7 +73,7 @@ def test_all_kinds_of_actions_together(accounts: Table[Account]) -> None:
     assert found == [Account("new", "x", 1, 1), Account("a", "x", 5, 2), Account("c", "x", 10, 1)]
 
 
-def test_nothing_happens_if_one_condition_fails(accounts: Table[Account]) -> None:
+def test_failed_condition_cancels_the_transaction(accounts: Table[Account]) -> None:
     accounts.put(Account("a", "x", 3))
     with pytest.raises(ConditionFailedError, match="action 1, update pk='a' sk='x'") as failed:
         accounts.transact_write(
@@ -87,7 +87,7 @@ def test_nothing_happens_if_one_condition_fails(accounts: Table[Account]) -> Non
     assert accounts.batch_get([("new", "x")], consistent_read=True) == []
 
 
-def test_versions_are_demanded(accounts: Table[Account]) -> None:
+def test_expected_versions_are_enforced(accounts: Table[Account]) -> None:
     first = accounts.put(Account("a", "x", 3))
     accounts.put(first)
     with pytest.raises(VersionConflictError, match="it has version 2") as conflict:
@@ -98,7 +98,7 @@ def test_versions_are_demanded(accounts: Table[Account]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("actions", "said"),
+    ("actions", "message"),
     [
         ([], "1 to 100 actions, found 0"),
         ([TransactDelete("a", str(i)) for i in range(101)], "found 101"),
@@ -107,23 +107,23 @@ def test_versions_are_demanded(accounts: Table[Account]) -> None:
         ([TransactUpdate("a", "x", {})], "at least one field"),
     ],
 )
-def test_transactions_that_make_no_sense(accounts: Table[Account], actions: Sequence[Any], said: str) -> None:
-    with pytest.raises(InvalidQueryError, match=said):
+def test_inconsistent_transactions_are_refused(accounts: Table[Account], actions: Sequence[Any], message: str) -> None:
+    with pytest.raises(InvalidQueryError, match=message):
         accounts.transact_write(actions)
 
 
-def test_items_of_other_classes(accounts: Table[Account]) -> None:
+def test_items_of_other_classes_are_refused(accounts: Table[Account]) -> None:
     with pytest.raises(InvalidInputError, match="expected an object of Account, found str"):
         accounts.transact_write([TransactPut("x")])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("token", ["", "x" * 37, 5])
-def test_tokens_that_are_none(accounts: Table[Account], token: Any) -> None:
+def test_invalid_client_tokens_are_refused(accounts: Table[Account], token: Any) -> None:
     with pytest.raises(InvalidQueryError, match="token"):
         accounts.transact_write([TransactDelete("a", "x")], client_request_token=token)
 
 
-def test_one_token_happens_once(accounts: Table[Account]) -> None:
+def test_client_token_applies_once(accounts: Table[Account]) -> None:
     token = uuid.uuid4().hex
     for _ in range(3):
         accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})], client_request_token=token)
@@ -132,7 +132,7 @@ def test_one_token_happens_once(accounts: Table[Account]) -> None:
         accounts.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(2)})], client_request_token=token)
 
 
-def test_money_is_neither_made_nor_lost(accounts: Table[Account]) -> None:
+def test_concurrent_transfers_keep_the_total(accounts: Table[Account]) -> None:
     names = "abcd"
     for name in names:
         accounts.put(Account(name, "x", 100))
@@ -161,7 +161,7 @@ def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Account]]:
     return Faults(client), Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
 
 
-def test_a_transaction_whose_answer_is_lost_happens_once(faulty: tuple[Faults, Table[Account]]) -> None:
+def test_transaction_with_a_lost_reply_is_applied_once(faulty: tuple[Faults, Table[Account]]) -> None:
     faults, table = faulty
     faults.lose("TransactWriteItems", 3)
     table.transact_write([TransactUpdate("a", "x", {"balance": UpdateAdd(1)})])
@@ -169,7 +169,7 @@ def test_a_transaction_whose_answer_is_lost_happens_once(faulty: tuple[Faults, T
     assert table.get("a", "x", consistent_read=True).balance == 1
 
 
-def test_a_transaction_that_stays_unanswered_is_unknown(faulty: tuple[Faults, Table[Account]]) -> None:
+def test_unanswered_transaction_is_unknown(faulty: tuple[Faults, Table[Account]]) -> None:
     faults, table = faulty
     faults.drop("TransactWriteItems", 4)
     with pytest.raises(UnknownOutcomeError, match="write a transaction of 1"):
@@ -178,7 +178,7 @@ def test_a_transaction_that_stays_unanswered_is_unknown(faulty: tuple[Faults, Ta
 
 
 class Cancelling:
-    """Has a client's transactions cancelled for these reasons, which the local engines never have."""
+    """Make a client's transactions fail with cancellation reasons that the local engines never return."""
 
     def __init__(self, client: DynamoDBClient, codes: list[str], times: int) -> None:
         self._codes, self._left = codes, times
@@ -199,7 +199,7 @@ TWO = [TransactPut(Account("a", "x")), TransactPut(Account("b", "x"))]
 
 
 @pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
-def test_what_passes_is_tried_again(engine: Engine, table_name: str, code: str) -> None:
+def test_transient_cancellations_are_retried(engine: Engine, table_name: str, code: str) -> None:
     client = engine.client(retries={"total_max_attempts": 1})
     table = Table(ACCOUNTS, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
     Cancelling(client, ["None", code], 3)
@@ -217,7 +217,7 @@ def test_what_passes_is_tried_again(engine: Engine, table_name: str, code: str) 
         (["ItemCollectionSizeLimitExceeded"], InvalidQueryError, Outcome.REFUSED),
     ],
 )
-def test_every_reason_has_its_error(
+def test_cancellation_reasons_map_to_errors(
     engine: Engine, table_name: str, codes: list[str], error: type[Exception], outcome: Outcome
 ) -> None:
     client = engine.client(retries={"total_max_attempts": 1})

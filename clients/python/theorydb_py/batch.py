@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from theorydb_py.answers import read_failure, write_failure
-from theorydb_py.api import DynamoDB
+from theorydb_py.botoerrors import read_failure, write_failure
+from theorydb_py.client import DynamoDB
 from theorydb_py.errors import ThrottledError
 from theorydb_py.retry import Retry
 
@@ -35,17 +35,17 @@ class Batches:
         def what() -> str:
             return f"read a batch of {len(keys)} from table {self._table}"
 
-        def ask(part: list[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+        def send(part: list[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
             request = {"Keys": part, "ConsistentRead": consistent}
             try:
-                answer = self._retry.bounded(lambda: self._client.batch_get_item(RequestItems={self._table: request}))
+                response = self._retry.bounded(lambda: self._client.batch_get_item(RequestItems={self._table: request}))
             except Exception as error:
                 raise read_failure(what(), error) from error
-            left = answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
-            return answer.get("Responses", {}).get(self._table, []), left
+            unprocessed = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
+            return response.get("Responses", {}).get(self._table, []), unprocessed
 
         for part in _parts(keys, MAX_GET):
-            yield from self._until_done(what, part, ask)
+            yield from self._until_done(what, part, send)
 
     def write(self, requests: Sequence[Any]) -> None:
         """Put and delete distinct items. An error tells how many are known to be written."""
@@ -56,36 +56,36 @@ class Batches:
                 f"write a batch to table {self._table}: {done} of {len(requests)} are written; repeat the whole batch"
             )
 
-        def ask(part: list[Any]) -> tuple[list[None], list[Any]]:
+        def send(part: list[Any]) -> tuple[list[None], list[Any]]:
             nonlocal done
             try:
-                answer = self._retry.bounded(lambda: self._client.batch_write_item(RequestItems={self._table: part}))
+                response = self._retry.bounded(lambda: self._client.batch_write_item(RequestItems={self._table: part}))
             except Exception as error:
                 raise write_failure(what(), error) from error
-            left = answer.get("UnprocessedItems", {}).get(self._table, [])
-            done += len(part) - len(left)
-            return [None] * (len(part) - len(left)), left
+            unprocessed = response.get("UnprocessedItems", {}).get(self._table, [])
+            done += len(part) - len(unprocessed)
+            return [None] * (len(part) - len(unprocessed)), unprocessed
 
         for part in _parts(requests, MAX_WRITE):
-            for _ in self._until_done(what, part, ask):
+            for _ in self._until_done(what, part, send):
                 pass
 
     def _until_done(
-        self, what: Callable[[], str], part: list[Any], ask: Callable[[list[Any]], tuple[list[T], list[Any]]]
+        self, what: Callable[[], str], part: list[Any], send: Callable[[list[Any]], tuple[list[T], list[Any]]]
     ) -> Iterator[T]:
         """Send requests until nothing is unprocessed."""
         attempt, deadline = 0, self._retry.monotonic() + self._retry.timeout
         while part:
-            done, left = ask(part)
+            done, unprocessed = send(part)
             yield from done
             attempt += 1
-            if len(left) < len(part):
+            if len(unprocessed) < len(part):
                 attempt, deadline = 1, self._retry.monotonic() + self._retry.timeout
-            if left and not self._retry.pause(attempt, deadline):
+            if unprocessed and not self._retry.pause(attempt, deadline):
                 raise ThrottledError(
-                    f"{what()}: {len(left)} items are unprocessed; raise the capacity or send fewer requests"
+                    f"{what()}: {len(unprocessed)} items are unprocessed; raise the capacity or send fewer requests"
                 )
-            part = left
+            part = unprocessed
 
 
 def _parts(items: Iterable[T], size: int) -> Iterator[list[T]]:

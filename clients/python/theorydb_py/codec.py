@@ -8,9 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from theorydb_py.codecerror import CodecError, attribute_mismatch, value_mismatch
 from theorydb_py.number import parse_integer, parse_number
 from theorydb_py.times import MAX_EPOCH, from_epoch, parse_rfc3339, rfc3339, to_epoch
-from theorydb_py.unfit import UnfitError, unfit_attribute, unfit_value
 from theorydb_py.values import (
     Attribute,
     check_depth,
@@ -60,7 +60,7 @@ class ScalarCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return S, BOOL or B."""
         if not isinstance(value, self._kind):
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         return encode_document(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
@@ -80,7 +80,7 @@ class NumberCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
         """Return N."""
         if not isinstance(value, self.kinds) or isinstance(value, bool):
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         return encode_number(value)
 
     def decode(self, attribute: Attribute) -> Any:
@@ -115,7 +115,7 @@ class FloatCodec(NumberCodec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return N."""
         if isinstance(value, int) and not _is_exact(value):
-            raise unfit_value("a number that a float represents exactly", value)
+            raise value_mismatch("a number that a float represents exactly", value)
         return super().encode(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
@@ -131,11 +131,11 @@ class TimeCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:  # noqa: ARG002
         """Return S."""
         if not isinstance(value, datetime):
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         try:
             return self.stored(value)
         except ValueError as error:
-            raise unfit_value(str(error), value) from None
+            raise value_mismatch(str(error), value) from None
 
     def stored(self, value: datetime) -> Attribute:
         """Return S. Raises ValueError without a time zone, or beyond the years 1 to 9999 in UTC."""
@@ -148,7 +148,7 @@ class TimeCodec(Codec):
         try:
             return parse_rfc3339(attribute["S"])
         except ValueError as error:
-            raise unfit_attribute(str(error), attribute) from None
+            raise attribute_mismatch(str(error), attribute) from None
 
 
 class EpochCodec(TimeCodec):
@@ -168,7 +168,7 @@ class EpochSecondsCodec(IntCodec):
         """Return N."""
         attribute = super().encode(value, depth)
         if not 0 <= value <= MAX_EPOCH:
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         return attribute
 
 
@@ -190,14 +190,14 @@ class DocumentCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return the attribute of the value."""
         if self._kind is not None and not isinstance(value, self._kind):
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         return encode_document(value, depth)
 
     def decode(self, attribute: Attribute) -> Any:
         """Decode any attribute, or only a list or a map."""
         value = decode_document(attribute)
         if self._kind is not None and not isinstance(value, self._kind):
-            raise unfit_attribute(self.expected, attribute)
+            raise attribute_mismatch(self.expected, attribute)
         return value
 
 
@@ -214,7 +214,7 @@ class ListCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return L."""
         if not isinstance(value, self._kind):
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         check_depth(depth)
         return {"L": [_encode_at(f"[{i}]", self._element, v, depth + 1) for i, v in enumerate(value)]}
 
@@ -242,7 +242,7 @@ class SetCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return SS, NS or BS."""
         if not isinstance(value, self._kind):
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         for member in value:
             self._element.encode(member, depth)  # determines the set type
         return encode_set(value)
@@ -265,7 +265,7 @@ class MapCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return M."""
         if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         check_depth(depth)
         return {
             "M": {encode_text(name)["S"]: _encode_at(name, self._member, v, depth + 1) for name, v in value.items()}
@@ -308,7 +308,7 @@ def _is_exact(value: int) -> bool:
 
 def _member(attribute: Attribute, kind: str, expected: str) -> Any:
     if kind not in attribute:
-        raise unfit_attribute(expected, attribute)
+        raise attribute_mismatch(expected, attribute)
     return attribute[kind]
 
 
@@ -317,7 +317,7 @@ def _parse(attribute: Attribute, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise unfit_attribute(str(error), attribute) from None
+        raise attribute_mismatch(str(error), attribute) from None
 
 
 _MEMBERS = {"SS": "S", "NS": "N", "BS": "B"}
@@ -328,19 +328,19 @@ def _elements(attribute: Attribute, expected: str) -> list[Attribute]:
     if kind == "L":
         return list(value)
     if kind not in _MEMBERS:
-        raise unfit_attribute(expected, attribute)
+        raise attribute_mismatch(expected, attribute)
     return [{_MEMBERS[kind]: member} for member in value]
 
 
 def _encode_at(step: str, codec: Codec, value: Any, depth: int) -> Attribute:
     try:
         return codec.encode(value, depth)
-    except UnfitError as error:
+    except CodecError as error:
         raise error.within(step) from None
 
 
 def _decode_at(step: str, codec: Codec, attribute: Attribute) -> Any:
     try:
         return codec.decode(attribute)
-    except UnfitError as error:
+    except CodecError as error:
         raise error.within(step) from None

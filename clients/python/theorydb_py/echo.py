@@ -18,15 +18,15 @@ def is_echo(write: Write, stored: Mapping[str, Attribute] | None) -> bool:
     A put is compared in full, an update by the attributes that it sets and removes. A
     delete is never an echo: an absent item does not tell who deleted it.
     """
-    if not stored or write.leaves is None:
+    if not stored or write.result is None:
         return False
-    if write.kind != "update" and stored.keys() != write.leaves.keys():
+    if write.kind != "update" and stored.keys() != write.result.keys():
         return False
-    return all(_same(stored.get(name), left) for name, left in write.leaves.items())
+    return all(_same(stored.get(name), sent) for name, sent in write.result.items())
 
 
-def _same(stored: Attribute | None, left: Attribute | None) -> bool:
-    return stored is left is None or (stored is not None and left is not None and _value(stored) == _value(left))
+def _same(stored: Attribute | None, sent: Attribute | None) -> bool:
+    return stored is sent is None or (stored is not None and sent is not None and _value(stored) == _value(sent))
 
 
 def _value(attribute: Attribute) -> Any:

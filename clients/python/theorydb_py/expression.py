@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from theorydb_py.codecerror import CodecError, short_repr
 from theorydb_py.errors import InvalidInputError, InvalidQueryError
-from theorydb_py.unfit import UnfitError, shown
 from theorydb_py.values import Attribute, encode_value
 
 
@@ -23,7 +23,7 @@ class Expression:
         if written is None and (names or values):
             raise InvalidQueryError("expression_attribute_names and _values require an expression; there is none")
         if written is not None and (not isinstance(written, str) or not written.strip()):
-            raise InvalidQueryError(f"an expression: expected text, found {shown(written)}")
+            raise InvalidQueryError(f"an expression: expected text, found {short_repr(written)}")
         self._parts = [] if written is None else [f"({written})"]
         self._names = {_placeholder(k, "#"): _name(k, name) for k, name in (names or {}).items()}
         self._values = {_placeholder(k, ":"): _value(k, value) for k, value in (values or {}).items()}
@@ -39,7 +39,7 @@ class Expression:
         """Return a new placeholder for a stored value."""
         return self._add(":", self._values, attribute)
 
-    def demand(self, condition: str) -> None:
+    def require(self, condition: str) -> None:
         """Require a further condition."""
         self._parts.append(condition)
 
@@ -70,20 +70,20 @@ class Expression:
 def _placeholder(text: object, mark: str) -> str:
     if not isinstance(text, str) or not text.startswith(mark) or len(text) == 1:
         raise InvalidQueryError(
-            f"a placeholder in an expression: expected text that begins with {mark}, found {shown(text)}"
+            f"a placeholder in an expression: expected text that begins with {mark}, found {short_repr(text)}"
         )
     return text
 
 
 def _name(placeholder: str, name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise InvalidQueryError(f"{placeholder}: expected the name of an attribute, found {shown(name)}")
+        raise InvalidQueryError(f"{placeholder}: expected the name of an attribute, found {short_repr(name)}")
     return name
 
 
 def _value(placeholder: str, value: object) -> Attribute:
     try:
         return encode_value(value)
-    except UnfitError as error:
+    except CodecError as error:
         where = f"{placeholder} at {error.path}" if error.path else placeholder
         raise InvalidInputError(f"{where}: expected {error.expected}, found {error.found}") from error

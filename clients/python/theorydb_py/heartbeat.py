@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from theorydb_py.errors import LeaseLostError
 
-PATIENCE = 2.0
+STOP_TIMEOUT = 2.0
 """How long ``stop`` waits for a refresh in progress, in seconds."""
 
 
@@ -65,7 +65,7 @@ class Heartbeat:
     def stop(self) -> bool:
         """Start no further refresh, and return whether the lease was lost before.
 
-        Waits at most PATIENCE seconds for a refresh in progress. One that hangs for
+        Waits at most STOP_TIMEOUT seconds for a refresh in progress. One that hangs for
         longer is abandoned: its daemon thread ends with the client's own timeouts, and
         its result is ignored. It requires the lease's token, so it only extends a lease
         that was not released meanwhile. May be called repeatedly, but not by
@@ -73,7 +73,7 @@ class Heartbeat:
         """
         lost = self.lost
         self._quit.set()
-        if self._wait(self._ended, PATIENCE):
+        if self._wait(self._ended, STOP_TIMEOUT):
             self._thread.join()  # nothing left to do
         else:
             self._logger.warning("a refresh of the lease of %s hangs; it is left to time out", self._name)

@@ -17,16 +17,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from theorydb_py.api import DynamoDB
+from theorydb_py.client import DynamoDB
 from theorydb_py.errors import InvalidInputError, InvalidKeyError, LeaseLostError
-from theorydb_py.isr import hold
+from theorydb_py.isr import leasewrites
 from theorydb_py.isr.acquire import acquire
-from theorydb_py.isr.amounts import MAX_INTERVAL, check_number
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.items import SK_LOCK
-from theorydb_py.isr.keep import kept
 from theorydb_py.isr.keys import check_partition, job_partition
 from theorydb_py.isr.lease import IsrLease
+from theorydb_py.isr.leasescope import lease_scope
+from theorydb_py.isr.numbers import MAX_INTERVAL, check_number
 from theorydb_py.retry import Retry
 from theorydb_py.table_name import checked_table_name
 
@@ -167,11 +167,11 @@ class LeaseManager:
         other error leaves open whether it was extended; the call may be repeated.
         """
         seconds = None if lease_seconds is None else _whole_seconds(lease_seconds)
-        hold.refresh(lease._held.connection, lease._held, seconds)
+        leasewrites.refresh(lease._held.connection, lease._held, seconds)
 
     def release(self, lease: Lease) -> None:
         """Release the lease. Releasing a lost lease does nothing and is no error."""
-        hold.release(lease._held.connection, lease._held)
+        leasewrites.release(lease._held.connection, lease._held)
 
     @contextlib.contextmanager
     def lease(self, key: str | LeaseKey, *, lease_seconds: float = 30) -> Iterator[Lease]:
@@ -184,7 +184,7 @@ class LeaseManager:
         """
         began = self._connection.monotonic()
         lease = self.acquire(key, lease_seconds=lease_seconds)
-        with kept(self._connection, lease._held, began):
+        with lease_scope(self._connection, lease._held, began):
             yield lease
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from theorydb_py.codecerror import CodecError, describe
 from theorydb_py.errors import InvalidInputError, InvalidModelError, MalformedRowError
 from theorydb_py.structure import Field, FieldOptions, Structure, structure_of
 from theorydb_py.table_name import checked_table_name
-from theorydb_py.unfit import UnfitError, describe
 from theorydb_py.values import Attribute
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class ModelDefinition(Generic[T]):
             raise InvalidInputError(f"expected an object of {self.name}, found {type(item).__name__}")
         try:
             return self.structure.encode(item, 0)
-        except UnfitError as error:
+        except CodecError as error:
             raise self._refusal(error) from error
 
     def unmarshal(self, item: Mapping[str, Attribute]) -> T:
@@ -120,7 +120,7 @@ class ModelDefinition(Generic[T]):
         """
         try:
             made: T = self.structure.decode(item)
-        except UnfitError as error:
+        except CodecError as error:
             pk, sk = self._shown(item, self.pk), self._shown(item, self.sk)
             raise MalformedRowError(
                 f"the stored {self.name} pk={pk} sk={sk} is malformed: {error.path}: "
@@ -137,7 +137,7 @@ class ModelDefinition(Generic[T]):
         """Encode the value of one field. Raises InvalidInputError if it cannot be stored exactly."""
         try:
             return field.encode(value, 1)
-        except UnfitError as error:
+        except CodecError as error:
             raise self._refusal(error) from error
 
     def key(self, pk: object, sk: object = None) -> dict[str, Attribute]:
@@ -153,7 +153,7 @@ class ModelDefinition(Generic[T]):
         """Return the key of a stored item."""
         return {f.attribute: item[f.attribute] for f in (self.pk, self.sk) if f is not None}
 
-    def _refusal(self, error: UnfitError) -> InvalidInputError:
+    def _refusal(self, error: CodecError) -> InvalidInputError:
         return InvalidInputError(f"{self.name}: attribute {error.path}: expected {error.expected}, found {error.found}")
 
     def _shown(self, item: Mapping[str, Attribute], field: Field | None) -> str:

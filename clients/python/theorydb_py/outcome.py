@@ -145,8 +145,8 @@ THROTTLED = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
 PASSING = THROTTLED | {CONFLICT, "InternalServerError"}
 
 # The corresponding codes of single requests.
-CONFLICTING_ANSWERS = frozenset({"TransactionConflictException", "ReplicatedWriteConflictException"})
-THROTTLING_ANSWERS = frozenset(
+CONFLICT_CODES = frozenset({"TransactionConflictException", "ReplicatedWriteConflictException"})
+THROTTLING_CODES = frozenset(
     {
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
@@ -160,7 +160,7 @@ THROTTLING_ANSWERS = frozenset(
 )
 
 # Codes after which the request may have been applied, or may yet be.
-_UNKNOWN_ANSWERS = THROTTLING_ANSWERS | {
+_UNKNOWN_ANSWERS = THROTTLING_CODES | {
     "TransactionInProgressException",
     "InternalServerError",
     "InternalFailure",
@@ -183,7 +183,7 @@ def _outcome_of_answer(error: ClientError) -> Outcome:
     unanswered = status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR or not code
     if unanswered or code in _UNKNOWN_ANSWERS or was_retried(error):
         return Outcome.UNKNOWN
-    return Outcome.CANCELLED if code in CONFLICTING_ANSWERS else Outcome.REFUSED
+    return Outcome.CANCELLED if code in CONFLICT_CODES else Outcome.REFUSED
 
 
 def _outcome_of_ours(error: TheorydbError) -> Outcome:

@@ -88,8 +88,8 @@ class QueryOptions(TypedDict, total=False):
 
 def encode_cursor(scope: str, sort_key: Attribute | None) -> str:
     """Encode the end of a page as a URL-safe text, valid only in its scope."""
-    said = {k: base64.b64encode(v).decode() if k == "B" else v for k, v in (sort_key or {}).items()}
-    return base64.urlsafe_b64encode(json.dumps([_digest(scope), said]).encode()).decode().rstrip("=")
+    key = {k: base64.b64encode(v).decode() if k == "B" else v for k, v in (sort_key or {}).items()}
+    return base64.urlsafe_b64encode(json.dumps([_digest(scope), key]).encode()).decode().rstrip("=")
 
 
 def decode_cursor(scope: str, cursor: object) -> Attribute | None:
@@ -97,10 +97,10 @@ def decode_cursor(scope: str, cursor: object) -> Attribute | None:
     if not isinstance(cursor, str) or len(cursor) > _LONGEST_CURSOR:
         raise _no_cursor()
     try:
-        digest, said = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        if digest != _digest(scope) or not isinstance(said, dict) or len(said) > 1:
+        digest, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if digest != _digest(scope) or not isinstance(key, dict) or len(key) > 1:
             raise _no_cursor()
-        return _sort_key(said)
+        return _sort_key(key)
     except (ValueError, TypeError, binascii.Error) as error:
         raise _no_cursor() from error
 
@@ -108,8 +108,8 @@ def decode_cursor(scope: str, cursor: object) -> Attribute | None:
 _LONGEST_CURSOR = 8192  # characters; a sort key has at most 1,024 bytes
 
 
-def _sort_key(said: dict[str, Any]) -> Attribute | None:
-    for kind, value in said.items():
+def _sort_key(stored: dict[str, Any]) -> Attribute | None:
+    for kind, value in stored.items():
         if kind not in ("S", "N", "B") or not isinstance(value, str):
             raise _no_cursor()
         return {kind: base64.b64decode(value, validate=True) if kind == "B" else value}

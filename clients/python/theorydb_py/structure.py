@@ -27,8 +27,8 @@ from theorydb_py.codec import (
     SetCodec,
     TimeCodec,
 )
+from theorydb_py.codecerror import CodecError, attribute_mismatch, value_mismatch
 from theorydb_py.errors import InvalidModelError
-from theorydb_py.unfit import UnfitError, unfit_attribute, unfit_value
 from theorydb_py.values import Attribute, check_depth
 
 ROLES = ("pk", "sk", "ttl", "version")
@@ -79,7 +79,7 @@ class Field:
                 _check_key(attribute, _LONGEST_KEY[self.role])
             if self.role == "version" and value is not None:
                 _check_version(value)
-        except UnfitError as error:
+        except CodecError as error:
             raise error.within(self.attribute) from None
         return attribute
 
@@ -88,11 +88,11 @@ class Field:
         # Mappers of other languages write NULL for a missing value.
         if attribute is None or ("NULL" in attribute and not isinstance(self.codec, (OptionalCodec, DocumentCodec))):
             if self.default is None:
-                raise unfit_attribute(self.codec.expected, attribute).within(self.attribute)
+                raise attribute_mismatch(self.codec.expected, attribute).within(self.attribute)
             return self.default()
         try:
             return self.codec.decode(attribute)
-        except UnfitError as error:
+        except CodecError as error:
             raise error.within(self.attribute) from None
 
 
@@ -134,14 +134,14 @@ class StructureCodec(Codec):
     def encode(self, value: Any, depth: int) -> Attribute:
         """Return M."""
         if not isinstance(value, self._kind) or self._structure is None:
-            raise unfit_value(self.expected, value)
+            raise value_mismatch(self.expected, value)
         check_depth(depth)
         return {"M": self._structure.encode(value, depth)}
 
     def decode(self, attribute: Attribute) -> Any:
         """Decode M."""
         if "M" not in attribute or self._structure is None:
-            raise unfit_attribute(self.expected, attribute)
+            raise attribute_mismatch(self.expected, attribute)
         return self._structure.decode(attribute["M"])
 
 
@@ -322,12 +322,12 @@ def _check_key(attribute: Attribute, longest: int) -> None:
     value = next(iter(attribute.values()))
     size = len(value.encode()) if isinstance(value, str) else len(value)
     if not 1 <= size <= longest:
-        raise UnfitError(f"a key of 1 to {longest} bytes", f"{size} bytes")
+        raise CodecError(f"a key of 1 to {longest} bytes", f"{size} bytes")
 
 
 def _check_version(value: object) -> None:
     if isinstance(value, int) and not 0 <= value < _MAX_VERSION:
-        raise unfit_value(f"a version from 0 to {_MAX_VERSION - 1}", value)
+        raise value_mismatch(f"a version from 0 to {_MAX_VERSION - 1}", value)
 
 
 def _name_of(hint: Any) -> str:

@@ -18,9 +18,9 @@ from theorydb_py.actions import (
     TransactUpdate,
     TransactWriteAction,
 )
-from theorydb_py.answers import read_failure, readable_key, write_failure
-from theorydb_py.api import DynamoDB
 from theorydb_py.batch import Batches
+from theorydb_py.botoerrors import read_failure, readable_key, write_failure
+from theorydb_py.client import DynamoDB
 from theorydb_py.echo import is_echo
 from theorydb_py.errors import (
     ConditionFailedError,
@@ -94,12 +94,12 @@ class Table(Generic[T]):
         key = self.model.key(pk, sk)
         what = self._what("read", key)
         try:
-            answer = self._client.get_item(TableName=self.table_name, Key=key, ConsistentRead=consistent_read)
+            response = self._client.get_item(TableName=self.table_name, Key=key, ConsistentRead=consistent_read)
         except Exception as error:
             raise read_failure(what, error) from error
-        if "Item" not in answer:
+        if "Item" not in response:
             raise ItemNotFoundError(f"{what}: the item does not exist")
-        return self.model.unmarshal(answer["Item"])
+        return self.model.unmarshal(response["Item"])
 
     def put(
         self,
@@ -116,13 +116,13 @@ class Table(Generic[T]):
         """
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write, stored = self._writes.put(item, condition)
-        self._carry_out(write, self._client.put_item)
+        self._execute(write, self._client.put_item)
         return stored
 
     def create(self, item: T) -> T:
         """Put an item that must not exist yet (ConditionFailedError). Returns it as put does."""
         write, stored = self._writes.create(item, Expression())
-        self._carry_out(write, self._client.put_item)
+        self._execute(write, self._client.put_item)
         return stored
 
     def update(
@@ -151,10 +151,10 @@ class Table(Generic[T]):
         """
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write = self._writes.update(self.model.key(pk, sk), updates, condition, expected_version)
-        if write.once:
+        if write.non_idempotent:
             return self._update_once(write)
-        answer = self._carry_out(write, self._client.update_item, ReturnValues="ALL_NEW")
-        return self.model.unmarshal(answer["Attributes"])
+        response = self._execute(write, self._client.update_item, ReturnValues="ALL_NEW")
+        return self.model.unmarshal(response["Attributes"])
 
     def delete(
         self,
@@ -169,7 +169,7 @@ class Table(Generic[T]):
         """Delete an item. A missing item is no error unless a condition or a version makes it one."""
         condition = Expression(condition_expression, expression_attribute_names, expression_attribute_values)
         write = self._writes.delete(self.model.key(pk, sk), condition, expected_version)
-        self._carry_out(write, self._client.delete_item)
+        self._execute(write, self._client.delete_item)
 
     # --- Several items ------------------------------------------------------
 
@@ -202,14 +202,14 @@ class Table(Generic[T]):
         request |= expression.arguments("FilterExpression", KeyConditionExpression=demands)
         what = f"query {self.model.name} {readable_key({self.model.pk.attribute: pk})} in table {self.table_name}"
         try:
-            answer = self._client.query(TableName=self.table_name, **request)
+            response = self._client.query(TableName=self.table_name, **request)
         except Exception as error:
             raise read_failure(what, error) from error
-        items = [self.model.unmarshal(item) for item in answer["Items"]]
-        return Page(items, self._cursor_of(scope, answer.get("LastEvaluatedKey")))
+        items = [self.model.unmarshal(item) for item in response["Items"]]
+        return Page(items, self._cursor_of(scope, response.get("LastEvaluatedKey")))
 
     def query_iter(self, partition: Any, **options: Unpack[QueryOptions]) -> Iterator[Page[T]]:
-        """Iterate over the pages of a query, each read on demand. Takes the options of query."""
+        """Iterate over the pages of a query, each read on key_condition. Takes the options of query."""
         cursor: str | None = None
         while True:
             page = self.query(partition, cursor=cursor, **options)
@@ -263,11 +263,11 @@ class Table(Generic[T]):
         token = self._new_token() if client_request_token is None else client_request_token
         writes = [self._stated(action) for action in actions]
         transaction = Transaction(self.table_name, writes, check_token(token), now=self._now)
-        transaction.send(self._client, self._retry, self._writes.judged)
+        transaction.send(self._client, self._retry, self._writes.classified)
 
     # --- What they have in common -------------------------------------------
 
-    def _carry_out(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
+    def _execute(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
         """Send a write of one item. For an echo, the reply contains only the item, as ``Attributes``."""
         try:
             return call(TableName=self.table_name, **write.arguments, **more, **_ON_FAILURE)
@@ -283,22 +283,22 @@ class Table(Generic[T]):
                         f"{failure}; but an earlier attempt of boto3 got no reply and may have been applied: "
                         "read the item"
                     ) from error
-                failure = self._writes.judged(failure, write)
+                failure = self._writes.classified(failure, write)
             raise failure from error
 
     def _update_once(self, write: Write) -> T:
         what = self._what(write.kind, write.key)
         transaction = Transaction(self.table_name, [write], check_token(self._new_token()), what=what, now=self._now)
-        transaction.send(self._client, self._retry, self._writes.judged)
+        transaction.send(self._client, self._retry, self._writes.classified)
         try:
-            answer = self._retry.bounded(
+            response = self._retry.bounded(
                 lambda: self._client.get_item(TableName=self.table_name, Key=write.key, ConsistentRead=True)
             )
         except Exception as error:
             raise UnknownOutcomeError(f"{what}: it was applied, but the item could not be read: {error}") from error
-        if "Item" not in answer:
+        if "Item" not in response:
             raise UnknownOutcomeError(f"{what}: it was applied, but another writer has deleted the item since")
-        return self.model.unmarshal(answer["Item"])
+        return self.model.unmarshal(response["Item"])
 
     def _stated(self, action: TransactWriteAction[T]) -> Write:
         match action:
@@ -317,14 +317,14 @@ class Table(Generic[T]):
         )
 
     def _of_partition(self, expression: Expression, pk: Attribute, sort: SortKeyCondition | None) -> str:
-        demand = f"{expression.name(self.model.pk.attribute)} = {expression.value(pk)}"
+        key_condition = f"{expression.name(self.model.pk.attribute)} = {expression.value(pk)}"
         if sort is None:
-            return demand
+            return key_condition
         if self.model.sk is None:
             raise InvalidQueryError(f"{self.model.name} has no sort key for a condition")
         field = self.model.sk
         values = [expression.value(self.model.marshal_field(field, value)) for value in sort.values]
-        return f"{demand} AND {sort.text(expression.name(field.attribute), values)}"
+        return f"{key_condition} AND {sort.text(expression.name(field.attribute), values)}"
 
     def _start(self, pk: Attribute, sk: Attribute | None) -> dict[str, Attribute]:
         start = {self.model.pk.attribute: pk}

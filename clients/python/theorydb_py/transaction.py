@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from theorydb_py.answers import readable_key, reason_of, transaction_failure
-from theorydb_py.api import DynamoDB
+from theorydb_py.botoerrors import readable_key, reason_of, transaction_failure
+from theorydb_py.client import DynamoDB
 from theorydb_py.errors import CancellationReason, ConditionFailedError, InvalidQueryError, UnknownOutcomeError
 from theorydb_py.outcome import Outcome, cancellation_reasons, is_worth_repeating, outcome_of
 from theorydb_py.retry import Retry
@@ -56,13 +56,13 @@ class Transaction:
         self,
         client: DynamoDB,
         retry: Retry,
-        judge: Callable[[ConditionFailedError, Write], ConditionFailedError],
+        classify: Callable[[ConditionFailedError, Write], ConditionFailedError],
     ) -> None:
         """Send it, and retry after transient errors.
 
         It keeps its client token, and so is applied once, however many requests arrive:
         after a conflict with an earlier attempt of our own it must not be applied a
-        second time. ``judge`` classifies the failed condition of one action. It is not
+        second time. ``classify`` classifies the failed condition of one action. It is not
         repeated once DynamoDB may have forgotten the token.
         """
         age, deadline = TokenAge(self._now, retry.monotonic), retry.monotonic() + retry.timeout
@@ -75,7 +75,7 @@ class Transaction:
             except Exception as error:
                 again = is_worth_repeating(error) and attempt < retry.attempts and retry.pause(attempt, deadline)
                 if not again or not age.is_repeatable:
-                    raise self._failure(error, judge, unanswered) from error
+                    raise self._failure(error, classify, unanswered) from error
                 unanswered = unanswered or outcome_of(error) is Outcome.UNKNOWN
             else:
                 return
@@ -93,7 +93,10 @@ class Transaction:
         ]
 
     def _failure(
-        self, error: Exception, judge: Callable[[ConditionFailedError, Write], ConditionFailedError], unanswered: bool
+        self,
+        error: Exception,
+        classify: Callable[[ConditionFailedError, Write], ConditionFailedError],
+        unanswered: bool,
     ) -> Exception:
         if unanswered and not cancellation_reasons(error) and outcome_of(error) is Outcome.REFUSED:
             return UnknownOutcomeError(
@@ -104,8 +107,8 @@ class Transaction:
             for reason, write in zip(failure.reasons, self._writes, strict=True):
                 if reason.code == "ConditionalCheckFailed":
                     one = ConditionFailedError(str(failure), item=reason.item, reasons=failure.reasons)
-                    if (judged := judge(one, write)) is not one:
-                        return judged
+                    if (classified := classify(one, write)) is not one:
+                        return classified
         return failure
 
     def _reasons(self, error: Exception) -> tuple[CancellationReason, ...]:

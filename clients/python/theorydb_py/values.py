@@ -8,9 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from theorydb_py.codecerror import CodecError, attribute_mismatch, short_repr, value_mismatch
 from theorydb_py.number import is_number, number_text, parse_number
 from theorydb_py.times import rfc3339
-from theorydb_py.unfit import UnfitError, shown, unfit_attribute, unfit_value
 
 Attribute = Mapping[str, Any]
 """A stored value: a map with one member, such as ``{"S": "text"}`` or ``{"N": "1"}``."""
@@ -57,7 +57,7 @@ def decode_document(attribute: Attribute) -> Any:
             return set(value)
         case "NS":
             return {_number(member) for member in value}
-    raise unfit_attribute("an attribute of a known type", attribute)
+    raise attribute_mismatch("an attribute of a known type", attribute)
 
 
 def encode_text(value: str) -> Attribute:
@@ -65,7 +65,7 @@ def encode_text(value: str) -> Attribute:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise unfit_value("text that UTF-8 can represent", value) from None
+        raise value_mismatch("text that UTF-8 can represent", value) from None
     return {"S": value}
 
 
@@ -75,29 +75,29 @@ def encode_number(value: int | float | Decimal) -> Attribute:
         return {"N": number_text(value)}
     except ValueError as error:
         # The type only: formatting all digits of an int may take very long.
-        raise UnfitError(str(error), type(value).__name__ + " beyond that") from None
+        raise CodecError(str(error), type(value).__name__ + " beyond that") from None
 
 
 def encode_set(values: set[Any] | frozenset[Any]) -> Attribute:
     """Encode a set of texts, numbers or bytes. Raises CodecError for an empty or mixed set."""
     if not values:
-        raise UnfitError("a nonempty set, as DynamoDB has no empty ones", "an empty set")
+        raise CodecError("a nonempty set, as DynamoDB has no empty ones", "an empty set")
     if all(isinstance(value, str) for value in values):
         return {"SS": sorted(encode_text(value)["S"] for value in values)}
     if all(isinstance(value, bytes) for value in values):
         return {"BS": sorted(values)}
     if not all(is_number(value) for value in values):
-        raise UnfitError("a set of only text, only numbers or only bytes", shown(values))
+        raise CodecError("a set of only text, only numbers or only bytes", short_repr(values))
     texts = {encode_number(value)["N"] for value in values}
     if len(texts) != len(values):
-        raise UnfitError("a set of numbers that differ as decimals", shown(values))
+        raise CodecError("a set of numbers that differ as decimals", short_repr(values))
     return {"NS": sorted(texts)}
 
 
 def check_depth(depth: int) -> None:
     """Refuse lists and maps nested too deeply for DynamoDB, including values that contain themselves."""
     if depth >= DEEPEST:
-        raise UnfitError(f"lists and maps nested at most {DEEPEST - 1} deep", "deeper ones")
+        raise CodecError(f"lists and maps nested at most {DEEPEST - 1} deep", "deeper ones")
 
 
 def _encode(value: object, depth: int, more: Callable[[object, int], Attribute]) -> Attribute:
@@ -126,7 +126,7 @@ def _encode(value: object, depth: int, more: Callable[[object, int], Attribute])
 def _encode_at(step: str, value: object, depth: int, more: Callable[[object, int], Attribute]) -> Attribute:
     try:
         return _encode(value, depth, more)
-    except UnfitError as error:
+    except CodecError as error:
         raise error.within(step) from None
 
 
@@ -145,19 +145,19 @@ def _encode_more(value: object, depth: int) -> Attribute:
             try:
                 return {"S": rfc3339(value)}
             except ValueError as error:
-                raise unfit_value(str(error), value) from None
+                raise value_mismatch(str(error), value) from None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        raise unfit_value("a plain value; dataclasses are allowed in fields of a model", value)
-    raise unfit_value(_EXPECTED, value)
+        raise value_mismatch("a plain value; dataclasses are allowed in fields of a model", value)
+    raise value_mismatch(_EXPECTED, value)
 
 
 def _refuse_more(value: object, depth: int) -> Attribute:  # noqa: ARG001 one of two
-    raise unfit_value("None, a bool, text, an int, a Decimal, bytes, a list, a dict or a set", value)
+    raise value_mismatch("None, a bool, text, an int, a Decimal, bytes, a list, a dict or a set", value)
 
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise unfit_value("text as the name of a member", name)
+        raise value_mismatch("text as the name of a member", name)
     encode_text(name)
     return name
 
@@ -166,6 +166,6 @@ def _number(text: str) -> int | Decimal:
     try:
         number = parse_number(text)
     except ValueError as error:
-        raise unfit_attribute(str(error), {"N": text}) from None
+        raise attribute_mismatch(str(error), {"N": text}) from None
     whole = int(number)
     return whole if whole == number else number

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from theorydb_py.actions import UpdateAdd, UpdateSetIfNotExists
-from theorydb_py.answers import readable_key
+from theorydb_py.botoerrors import readable_key
 from theorydb_py.codec import EpochSecondsCodec, IntCodec, NumberCodec, OptionalCodec, SetCodec
 from theorydb_py.errors import ConditionFailedError, InvalidQueryError, VersionConflictError
 from theorydb_py.expression import Expression
@@ -28,14 +28,14 @@ class Write:
     key: Mapping[str, Attribute]
     arguments: Mapping[str, Any]
     """The arguments of the request, or of the transaction's action, except the table name."""
-    demanded: int | None = None
+    required_version: int | None = None
     """The required version of the stored item; None: any."""
-    leaves: Mapping[str, Attribute | None] | None = None
+    result: Mapping[str, Attribute | None] | None = None
     """The result: of a put the whole item, of a versioned update the attributes that it sets (None: removes).
 
     None if it is unknown, as it depends on stored values, or if nothing is left.
     """
-    once: bool = False
+    non_idempotent: bool = False
     """Not idempotent: it adds to a number, without requiring a version."""
 
 
@@ -53,18 +53,18 @@ class Writes(Generic[T]):
 
     def put(self, item: T, condition: Expression) -> tuple[Write, T]:
         """Put a whole item. Also returns the object as it will be stored."""
-        demanded = self._version_of(item)
-        if demanded is not None:
-            self._demand(condition, demanded)
-        return self._put("put", item, condition, demanded)
+        required = self._version_of(item)
+        if required is not None:
+            self._require_version(condition, required)
+        return self._put("put", item, condition, required)
 
     def create(self, item: T, condition: Expression) -> tuple[Write, T]:
         """Put a whole item that must not exist yet. Its version is 1 if it has none."""
-        condition.demand(f"attribute_not_exists({condition.name(self._model.pk.attribute)})")
+        condition.require(f"attribute_not_exists({condition.name(self._model.pk.attribute)})")
         version = self._version_of(item)
         next_to = version - 1 if version else version
         write, stored = self._put("create", item, condition, next_to)
-        return dataclasses.replace(write, demanded=None), stored
+        return dataclasses.replace(write, required_version=None), stored
 
     def blind_put(self, item: T) -> tuple[Mapping[str, Attribute], T]:
         """Return the item of an unconditional put, with its version incremented: batches cannot have conditions."""
@@ -82,32 +82,32 @@ class Writes(Generic[T]):
         if change.is_empty:
             raise InvalidQueryError(f"update {readable_key(key)}: expected at least one field to change, found none")
         arguments = condition.arguments("ConditionExpression", UpdateExpression=change.text)
-        once = change.counts and version is None
+        non_idempotent = change.counts and version is None
         # Without a version, equal attributes do not tell whose update it was.
-        leaves = None if version is None else change.leaves
-        return Write("update", key, {"Key": key, **arguments}, version, leaves, once)
+        result = None if version is None else change.result
+        return Write("update", key, {"Key": key, **arguments}, version, result, non_idempotent)
 
     def delete(self, key: Mapping[str, Attribute], condition: Expression, version: int | None) -> Write:
         """Delete an item."""
         if version is not None:
-            self._demand(condition, version)
+            self._require_version(condition, version)
         return Write("delete", key, {"Key": key, **condition.arguments("ConditionExpression")}, version)
 
     def check(self, key: Mapping[str, Attribute], condition: Expression) -> Write:
         """Require a condition on an item."""
         return Write("condition check", key, {"Key": key, **condition.arguments("ConditionExpression")})
 
-    def judged(self, failed: ConditionFailedError, write: Write) -> ConditionFailedError:
+    def classified(self, failed: ConditionFailedError, write: Write) -> ConditionFailedError:
         """Return the error of a failed condition: VersionConflictError if the version differs."""
         field = self._model.version
-        if write.demanded is None or field is None:
+        if write.required_version is None or field is None:
             return failed
         stored = (failed.item or {}).get(field.attribute, {"N": "0"}).get("N")
-        if stored == str(write.demanded):
+        if stored == str(write.required_version):
             return failed
         found = "there is no item" if not failed.item else f"it has version {stored or 'none'}"
         return VersionConflictError(
-            f"{failed}; version {write.demanded} was required and {found}: it was changed since it was read",
+            f"{failed}; version {write.required_version} was required and {found}: it was changed since it was read",
             item=failed.item,
             reasons=failed.reasons,
         )
@@ -132,19 +132,19 @@ class Writes(Generic[T]):
         arguments = {"Item": attributes, **condition.arguments("ConditionExpression")}
         return Write(kind, self._model.key_of(attributes), arguments, version, attributes), stored
 
-    def _demand(self, condition: Expression, version: int) -> None:
+    def _require_version(self, condition: Expression, version: int) -> None:
         """Require a version of the stored item; 0: it has none."""
         field = self._versioned()
         name, value = condition.name(field.attribute), self._model.marshal_field(field, version)
         if version == 0:
-            condition.demand(f"attribute_not_exists({name})")
+            condition.require(f"attribute_not_exists({name})")
         else:
-            condition.demand(f"{name} = {condition.value(value)}")
+            condition.require(f"{name} = {condition.value(value)}")
 
     def _count(self, change: _Change, condition: Expression, version: int | None) -> None:
         """Increment the version in an update; require one if it is given."""
         if version is not None:
-            self._demand(condition, version)
+            self._require_version(condition, version)
             change.set(self._versioned().attribute, {"N": str(version + 1)})
         elif self._model.version is not None:
             # A retry by boto3 may increment it twice. That is harmless: it still differs
@@ -192,7 +192,7 @@ class _Change:
         self._expression = expression
         self._clauses: dict[str, list[str]] = {"SET": [], "REMOVE": [], "ADD": []}
         self._changed: set[str] = set()
-        self._leaves: dict[str, Attribute | None] = {}
+        self._result: dict[str, Attribute | None] = {}
         self._derived = False  # from stored values
 
     def begin(self, field: Field) -> str:
@@ -203,7 +203,7 @@ class _Change:
         return field.attribute
 
     def set(self, attribute: str, value: Attribute) -> None:
-        self._leaves[attribute] = value
+        self._result[attribute] = value
         self._clauses["SET"].append(f"{self._expression.name(attribute)} = {self._expression.value(value)}")
 
     def set_if_absent(self, attribute: str, value: Attribute) -> None:
@@ -212,7 +212,7 @@ class _Change:
         self._clauses["SET"].append(f"{name} = if_not_exists({name}, {self._expression.value(value)})")
 
     def remove(self, attribute: str) -> None:
-        self._leaves[attribute] = None
+        self._result[attribute] = None
         self._clauses["REMOVE"].append(self._expression.name(attribute))
 
     def add(self, attribute: str, value: Attribute) -> None:
@@ -220,9 +220,9 @@ class _Change:
         self._clauses["ADD"].append(f"{self._expression.name(attribute)} {self._expression.value(value)}")
 
     @property
-    def leaves(self) -> Mapping[str, Attribute | None] | None:
-        """See Write.leaves."""
-        return None if self._derived else self._leaves
+    def result(self) -> Mapping[str, Attribute | None] | None:
+        """See Write.result."""
+        return None if self._derived else self._result
 
     @property
     def is_empty(self) -> bool:

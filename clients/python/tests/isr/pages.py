@@ -1,4 +1,4 @@
-"""A page in a real table, and a store whose clock the test has."""
+"""A page in a real table, and a store with a fake clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIGEST = "0" * 64
 
 @dataclass
 class Tokens:
-    """Tokens in this order, and then others."""
+    """Returns these tokens in order, and then generated ones."""
 
     names: list[str] = field(default_factory=list)
     drawn: int = 0
@@ -27,19 +27,19 @@ class Tokens:
 
 
 def quick() -> Retry:
-    """Retry without waiting long."""
+    """Return a Retry with short backoff."""
     return Retry(first_pause=0.001, timeout=2)
 
 
 def new_store(client: Any, table: str, **settings: Any) -> FaceTheoryIsrMetaStore:
-    """Return a store with a clock that stands still, unless settings say otherwise."""
+    """Return a store whose clock stands still, unless settings change that."""
     return FaceTheoryIsrMetaStore(
         client, table, **{"now": Clock(), "lease_owner": "python", "retry": quick(), "settle_timeout": 2.0, **settings}
     )
 
 
 def new_entry(name: str = "g1", **members: Any) -> Entry:
-    """Return an entry that can be published."""
+    """Return a valid entry."""
     entry = Entry(
         s3_key=f"bodies/x/{name}",
         generated_at=int(NOW),
@@ -57,7 +57,7 @@ def new_entry(name: str = "g1", **members: Any) -> Entry:
 
 
 def publish(store: FaceTheoryIsrMetaStore, name: str = "g1", *, history: bool = False, **members: Any) -> Entry:
-    """Publish a generation in the ordinary way."""
+    """Acquire the lease and publish a generation."""
     lease = store.acquire_lease(KEY)
     return store.publish(lease, lease.record, new_entry(name, purge_seq=lease.purge_seq, **members), history=history)
 
@@ -69,12 +69,12 @@ def rows(client: Any, table: str) -> dict[str, dict[str, Any]]:
 
 
 def row(client: Any, table: str, store: FaceTheoryIsrMetaStore, sk: str) -> dict[str, Any]:
-    """Return one row of the page, empty if there is none."""
+    """Return one row of the page, empty if it does not exist."""
     return rows(client, table).get(f"{store.partition_key(KEY)} {sk}", {})
 
 
 def fill(client: Any, table: str, items: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as they are."""
+    """Write rows unconditionally."""
     _write(client, table, [{"PutRequest": {"Item": dict(item)}} for item in items])
 
 
@@ -83,24 +83,22 @@ def clear(client: Any, table: str) -> None:
     restore(client, table, {})
 
 
-def restore(client: Any, table: str, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-    """Make the rows of a small table those that ``rows`` returned earlier."""
+def restore(client: Any, table: str, expected: Mapping[str, Mapping[str, Any]]) -> None:
+    """Restore the rows of a small table to those that ``rows`` returned."""
     found = rows(client, table)
-    unwanted = [item for name, item in found.items() if name not in wanted]
-    changes: list[dict[str, Any]] = [
-        {"DeleteRequest": {"Key": {"pk": item["pk"], "sk": item["sk"]}}} for item in unwanted
-    ]
-    changes += [{"PutRequest": {"Item": dict(item)}} for name, item in wanted.items() if found.get(name) != item]
+    extra = [item for name, item in found.items() if name not in expected]
+    changes: list[dict[str, Any]] = [{"DeleteRequest": {"Key": {"pk": item["pk"], "sk": item["sk"]}}} for item in extra]
+    changes += [{"PutRequest": {"Item": dict(item)}} for name, item in expected.items() if found.get(name) != item]
     _write(client, table, changes)
 
 
 def _write(client: Any, table: str, changes: Sequence[Mapping[str, Any]]) -> None:
     for first in range(0, len(changes), 25):
         answer = client.batch_write_item(RequestItems={table: changes[first : first + 25]})
-        assert not answer.get("UnprocessedItems"), "no engine of the tests throttles"
+        assert not answer.get("UnprocessedItems"), "the test engines do not throttle"
 
 
 def held(lease: IsrLease | None) -> IsrLease:
-    """Return a lease that is there."""
+    """Require a lease."""
     assert lease is not None
     return lease

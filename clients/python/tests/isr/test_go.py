@@ -1,4 +1,4 @@
-"""One table with ``isr serve``, the Go server: what each writes, the other reads, serves and respects."""
+"""Interoperability with ``isr serve`` on one table: each reads, serves and respects what the other writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Engine
-from tests.waiting import eventually
+from tests.polling import eventually
 from theorydb_py.errors import MovedError, RequestCompletedError
 from theorydb_py.isr import Entry, FaceTheoryIsrMetaStore, IsrLease, body_prefix, canonical_key
 from theorydb_py.isr.inputs import Json
@@ -28,7 +28,7 @@ HISTORY = 5
 
 @dataclass
 class Server:
-    """A running ``isr serve`` on its embedded store, and this client's store on the same table."""
+    """A running ``isr serve`` with its embedded store, and a Python store on the same table."""
 
     url: str
     data: Path
@@ -43,7 +43,7 @@ class Server:
         return content.decode()
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of ``isr`` on the server's table."""
+        """Run an ``isr`` command on the server's table."""
         arguments = [BINARY, command[0], "--data", str(self.data), *command[1:]]
         return subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=False)
 
@@ -53,7 +53,7 @@ class Server:
         return json.loads(done.stdout)
 
     def put_body(self, path: str, name: str, body: str) -> str:
-        """Store a body as the server's own, and return its key."""
+        """Store a body where the server looks for it, and return its key."""
         key = body_prefix(self.store.partition_key(self.key(path))) + name
         file = self.data / "bodies" / f"{key}.body"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class Server:
         return key
 
     def entry(self, lease: IsrLease, path: str, body: str, **members: Any) -> Entry:
-        """Return a generation with this body, which is stored."""
+        """Return a generation whose body is stored."""
         generation = self.store.new_generation_id()
         return Entry(
             s3_key=self.put_body(path, generation.rpartition("-")[2], body),
@@ -90,7 +90,7 @@ def free_address() -> str:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     if not BINARY:
-        pytest.skip("ISR_TEST_ISR is not set: the path of the binary isr, of go build ./cmd/isr")
+        pytest.skip("ISR_TEST_ISR is not set: the path of the isr binary (go build ./cmd/isr)")
     site, database, data = free_address(), free_address(), tmp_path / "data"
     command = [BINARY, "serve", "--demo", "--listen", site, "--data", str(data), "--dynamodb-listen", database]
     command += ["--admin", "none", "--history", str(HISTORY)]
@@ -113,7 +113,7 @@ def _listens(address: str) -> bool:
     return True
 
 
-def test_what_go_rendered_is_read(server: Server) -> None:
+def test_python_reads_what_go_rendered(server: Server) -> None:
     page = server.get("/")
     entry = server.store.get(server.key("/"))
     assert entry is not None
@@ -124,12 +124,12 @@ def test_what_go_rendered_is_read(server: Server) -> None:
     assert [version.generation_id for version in server.store.versions(server.key("/"))] == [entry.generation_id]
 
 
-def test_what_python_publishes_is_served_and_listed(server: Server) -> None:
+def test_go_serves_and_lists_what_python_publishes(server: Server) -> None:
     published = server.publish("/written/in?b=2&a=1", "<p>by Python</p>")
     key = server.key("/written/in?b=2&a=1")
     assert server.store.get(key) is not None
-    shown = server.json("get", key)
-    assert (shown["state"], shown["generation_id"]) == ("fresh", published.generation_id)
+    displayed = server.json("get", key)
+    assert (displayed["state"], displayed["generation_id"]) == ("fresh", published.generation_id)
     versions = server.json("versions", key)["versions"]
     assert [(v["generation_id"], v["current"]) for v in versions] == [(published.generation_id, True)]
     assert key in server.run("ls").stdout
@@ -138,7 +138,7 @@ def test_what_python_publishes_is_served_and_listed(server: Server) -> None:
     assert server.json("get", server.key("/plain"))["generation_id"] == plain.generation_id
 
 
-def test_the_reference_call_is_served(server: Server) -> None:
+def test_go_serves_a_reference_commit(server: Server) -> None:
     store, key, body = server.store, server.key("/reference"), "<p>reference</p>"
     lease = store.try_acquire_lease(cache_key=key, lease_owner="my-app-instance", lease_duration_ms=30_000)
     assert lease is not None
@@ -155,13 +155,13 @@ def test_the_reference_call_is_served(server: Server) -> None:
     assert server.get("/reference") == body
 
 
-def test_rollbacks_of_either_are_seen_by_the_other(server: Server) -> None:
+def test_rollbacks_are_visible_across_languages(server: Server) -> None:
     store, key = server.store, server.key("/news")
     first = server.publish("/news", "first")
     second = server.publish("/news", "second")
     assert server.get("/news") == "second"
     assert store.rollback(key).generation_id == first.generation_id
-    assert eventually(lambda: server.get("/news") == "first"), "the server follows by the log"
+    assert eventually(lambda: server.get("/news") == "first"), "the server follows the log"
     done = server.run("rollback", key, "--to", second.generation_id)
     assert done.returncode == 0, done.stderr
     current = store.get(key)
@@ -176,7 +176,7 @@ def test_rollbacks_of_either_are_seen_by_the_other(server: Server) -> None:
     }
 
 
-def test_a_rollback_in_go_is_not_undone_by_python(server: Server) -> None:
+def test_python_does_not_undo_a_rollback_in_go(server: Server) -> None:
     key = server.key("/news")
     first = server.publish("/news", "first")
     server.publish("/news", "second")
@@ -190,7 +190,7 @@ def test_a_rollback_in_go_is_not_undone_by_python(server: Server) -> None:
     assert current.generation_id == first.generation_id
 
 
-def test_a_lease_in_python_is_broken_by_go(server: Server) -> None:
+def test_go_breaks_a_lease_of_python(server: Server) -> None:
     key = server.key("/held")
     lease = server.store.acquire_lease(key)
     assert server.run("lease", key, "--release").returncode == 0
@@ -199,9 +199,9 @@ def test_a_lease_in_python_is_broken_by_go(server: Server) -> None:
     assert other.lease_token != lease.lease_token
 
 
-def test_a_request_of_python_is_respected_by_go(server: Server) -> None:
+def test_go_respects_a_request_of_python(server: Server) -> None:
     store, key = server.store, server.key("/")
-    inputs: Json = {"tenant": "", "key": key, "unpin": False}  # those of the admin API
+    inputs: Json = {"tenant": "", "key": key, "unpin": False}  # headers of the admin API
     held = store.acquire_lease(key, idempotency_key="once", inputs=inputs)
     refused = server.run("regenerate", key, "--idempotency-key", "once")
     assert refused.returncode != 0
@@ -211,10 +211,10 @@ def test_a_request_of_python_is_respected_by_go(server: Server) -> None:
     assert server.json("regenerate", key, "--idempotency-key", "once")["generation_id"] == entry.generation_id
 
 
-def test_a_request_of_go_is_respected_by_python(server: Server) -> None:
+def test_python_respects_a_request_of_go(server: Server) -> None:
     key = server.key("/")
     made = server.json("regenerate", key, "--idempotency-key", "twice")
-    inputs: Json = {"tenant": "", "key": key, "unpin": False}  # those of the admin API
+    inputs: Json = {"tenant": "", "key": key, "unpin": False}  # headers of the admin API
     with pytest.raises(RequestCompletedError) as caught:
         server.store.acquire_lease(key, idempotency_key="twice", inputs=inputs)
     assert caught.value.generation_id == made["generation_id"]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import Engine
-from tests.isr.faulty import Faulty
+from tests.isr.faultplan import Faulty
 from tests.isr.pages import fill, new_entry, new_store, rows
-from tests.isr.test_settle import FEW, Fleet, is_first, new_fleet, prepared, troubles
-from tests.waiting import BOUND, eventually
+from tests.isr.test_faults import FEW, Fleet, is_first, new_fleet, prepared, scenarios
+from tests.polling import BOUND, eventually
 from theorydb_py.errors import (
     InvalidQueryError,
     MovedError,
@@ -24,16 +24,16 @@ from theorydb_py.errors import (
 )
 from theorydb_py.isr import FOREVER, Assertion, FaceTheoryIsrMetaStore, ReloadTarget
 from theorydb_py.isr.expressions import exists, update
-from theorydb_py.isr.groupcommit import _Ticket
+from theorydb_py.isr.groupcommit import _Waiter
 from theorydb_py.isr.items import key, string
 from theorydb_py.isr.logcommit import LogChange, commit_together
-from theorydb_py.isr.reassert import pin
+from theorydb_py.isr.rollback import pin
 from theorydb_py.isr.transaction import Action, Purpose, Refusal
 from theorydb_py.outcome import Outcome, outcome_of
 
 
 def fill_pages(client: Any, table: str, store: FaceTheoryIsrMetaStore, count: int) -> list[str]:
-    """Write pages as they are after a publish, and return their cache keys."""
+    """Write pages as a publish leaves them, and return their cache keys."""
     pages = [f"example.com/{n}" for n in range(count)]
     with store.lease(pages[0]) as lease:
         store.publish(lease, lease.record, new_entry("g1", key=pages[0]))
@@ -43,16 +43,16 @@ def fill_pages(client: Any, table: str, store: FaceTheoryIsrMetaStore, count: in
 
 
 def logged(store: FaceTheoryIsrMetaStore) -> Counter[str]:
-    """Return how often the log tells of each page, without a gap."""
-    told: Counter[str] = Counter()
+    """Return how often each page occurs in the log, which has no gap."""
+    counts: Counter[str] = Counter()
     last = 0
     while changes := store.changes(last):
         for change in changes:
             assert change.seq == last + 1, "no gap"
             last = change.seq
-            told.update(target.key for target in change.reload)
+            counts.update(target.key for target in change.reload)
     assert last == store.sequence().seq
-    return told
+    return counts
 
 
 def is_pinned(store: FaceTheoryIsrMetaStore, page: str) -> bool:
@@ -63,8 +63,8 @@ def is_pinned(store: FaceTheoryIsrMetaStore, page: str) -> bool:
 # --- Many at once ---------------------------------------------------------------
 
 
-def test_a_thousand_pins_at_once(engine: Engine, table_name: str) -> None:
-    """On the first engine; on the others 200, to save time."""
+def test_a_thousand_concurrent_pins(engine: Engine, table_name: str) -> None:
+    """1,000 pins on the first engine; 200 on the others, to save time."""
     threads, count = 100, 1000 if is_first(engine) else 200
     client = engine.client(max_pool_connections=threads)
     store = new_store(client, table_name, settle_timeout=60.0)
@@ -72,14 +72,14 @@ def test_a_thousand_pins_at_once(engine: Engine, table_name: str) -> None:
     with ThreadPoolExecutor(threads) as pool:
         assert all(entry.pinned_until == FOREVER for entry in pool.map(store.pin, pages))
     assert logged(store) == Counter(dict.fromkeys(pages, 1))
-    assert store.sequence().seq < len(pages), "they have shared transactions"
+    assert store.sequence().seq < len(pages), "pins share transactions"
     pinned = [row for name, row in rows(client, table_name).items() if name.endswith(" META")]
     assert [row["isr"]["M"]["pinned_until"]["N"] for row in pinned] == [str(FOREVER)] * len(pages)
     client.close()
 
 
-def test_no_process_starves(engine: Engine, table_name: str) -> None:
-    """Two processes change the log as fast as they can, each by a queue of its own."""
+def test_contending_processes_all_make_progress(engine: Engine, table_name: str) -> None:
+    """Two processes, each with its own queue, change the log concurrently."""
     client = engine.client(max_pool_connections=20)
     stores = [new_store(client, table_name, settle_timeout=60.0) for _ in range(2)]
     pages = fill_pages(client, table_name, stores[0], 120)
@@ -90,8 +90,8 @@ def test_no_process_starves(engine: Engine, table_name: str) -> None:
     client.close()
 
 
-def test_changes_of_one_page_follow_each_other(engine: Engine, table_name: str) -> None:
-    """They touch the same rows: the second is in another transaction, and is told that the page has moved."""
+def test_changes_of_one_page_use_separate_transactions(engine: Engine, table_name: str) -> None:
+    """They touch the same rows: the second change uses another transaction and fails because the page has moved."""
     client = engine.client(max_pool_connections=4)
     store = new_store(client, table_name, settle_timeout=60.0)
     (page,) = fill_pages(client, table_name, store, 1)
@@ -110,7 +110,7 @@ def test_changes_of_one_page_follow_each_other(engine: Engine, table_name: str) 
     client.close()
 
 
-def test_no_thread_is_left_behind(client: Any, table_name: str) -> None:
+def test_group_commit_starts_no_threads(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     before = threading.active_count()
     pages = fill_pages(client, table_name, store, 2)
@@ -123,7 +123,7 @@ def test_no_thread_is_left_behind(client: Any, table_name: str) -> None:
 
 
 class Gate:
-    """Holds up the next transaction of a client until it is opened."""
+    """Blocks the next transaction of a client until it is opened."""
 
     def __init__(self, client: Any) -> None:
         self.reached, self._open = threading.Event(), threading.Event()
@@ -143,8 +143,8 @@ def waiting(store: FaceTheoryIsrMetaStore) -> int:
     return len(store._log._queue)
 
 
-def test_what_waits_meanwhile_goes_together(client: Any, table_name: str) -> None:
-    """But for a second change of a page: its transaction would be refused as a whole."""
+def test_queued_changes_share_a_transaction(client: Any, table_name: str) -> None:
+    """Except for a second change of a page: it would fail the whole transaction."""
     store = new_store(client, table_name, settle_timeout=60.0)
     pages = fill_pages(client, table_name, store, 6)
     record = store.read(pages[1])
@@ -165,7 +165,7 @@ def test_what_waits_meanwhile_goes_together(client: Any, table_name: str) -> Non
     assert store._log._leader is None
 
 
-def test_a_change_that_waits_too_long_is_taken_back(client: Any, table_name: str) -> None:
+def test_a_change_queued_too_long_is_withdrawn(client: Any, table_name: str) -> None:
     store = new_store(client, table_name, settle_timeout=60.0)
     pages = fill_pages(client, table_name, store, 2)
     gate = Gate(client)
@@ -181,16 +181,16 @@ def test_a_change_that_waits_too_long_is_taken_back(client: Any, table_name: str
     assert logged(store) == Counter({pages[0]: 1})
 
 
-def test_a_change_that_was_sent_is_not_waited_for_without_bound(client: Any, table_name: str) -> None:
+def test_waiting_for_a_sent_change_is_bounded(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     (page,) = fill_pages(client, table_name, store, 1)
     log = store._log
-    sent = _Ticket(pins(store, [page])[0], 1, threading.Condition(log._lock), until=0.0)
+    sent = _Waiter(pins(store, [page])[0], 1, threading.Condition(log._lock), until=0.0)
     with log._lock, pytest.raises(UnknownOutcomeError, match="there is no reply yet"):
         log._wait_locked(sent)
 
 
-def test_an_interrupted_leader_leaves_nobody_waiting(client: Any, table_name: str) -> None:
+def test_an_interrupted_leader_hands_over(client: Any, table_name: str) -> None:
     store = new_store(client, table_name, settle_timeout=60.0)
     pages = fill_pages(client, table_name, store, 3)
     reached, go_on = threading.Event(), threading.Event()
@@ -219,7 +219,7 @@ def test_an_interrupted_leader_leaves_nobody_waiting(client: Any, table_name: st
 
 
 class Collected:
-    """Keeps the changes that a store wants to commit, without committing them."""
+    """Collects the changes that a store wants to commit, without committing them."""
 
     def __init__(self) -> None:
         self.changes: list[LogChange] = []
@@ -229,7 +229,7 @@ class Collected:
 
 
 def pins(store: FaceTheoryIsrMetaStore, pages: Iterable[str]) -> list[LogChange]:
-    """Return the changes that pin pages, as they are now."""
+    """Return changes that pin pages as they are now."""
     collected: Any = Collected()
     for page in pages:
         target = ReloadTarget(tenant="", key=page)
@@ -240,7 +240,7 @@ def pins(store: FaceTheoryIsrMetaStore, pages: Iterable[str]) -> list[LogChange]
 
 
 class Broken:
-    """A change that DynamoDB rejected as invalid."""
+    """A change that DynamoDB rejects as invalid."""
 
     pk = ""
     page = ReloadTarget(tenant="", key="broken")
@@ -251,24 +251,24 @@ class Broken:
     def actions(self) -> list[Action]:
         return [Action(Purpose.META, "Update", update(key("", "META"), {"a": string("b")}, exists()))]
 
-    def judge(self, why: Refusal) -> Exception | None:
-        raise AssertionError(f"no condition of it can be false: {why}")
+    def classify(self, why: Refusal) -> Exception | None:
+        raise AssertionError(f"it has no condition that can fail: {why}")
 
 
 def commit(store: FaceTheoryIsrMetaStore, changes: Sequence[LogChange]) -> dict[str, Exception | None]:
-    """Commit changes together, and return their answers by their pages."""
+    """Commit changes together, and return the results by page."""
     answers: dict[str, Exception | None] = {}
 
-    def tell(change: LogChange, failure: Exception | None) -> None:
-        assert change.page.key not in answers, "a change has one answer"
+    def on_result(change: LogChange, failure: Exception | None) -> None:
+        assert change.page.key not in answers, "one result per change"
         answers[change.page.key] = failure
 
-    commit_together(store._connection, changes, tell)
+    commit_together(store._connection, changes, on_result)
     assert len(answers) == len(changes)
     return answers
 
 
-def test_a_change_whose_page_moved_leaves_and_the_others_go_on(client: Any, table_name: str) -> None:
+def test_a_moved_page_fails_only_its_own_change(client: Any, table_name: str) -> None:
     faulty = Faulty(client)
     store, rival = new_store(faulty, table_name), new_store(client, table_name)
     pages = fill_pages(client, table_name, rival, 4)
@@ -278,11 +278,11 @@ def test_a_change_whose_page_moved_leaves_and_the_others_go_on(client: Any, tabl
     answers = commit(store, changes)
     assert isinstance(answers.pop(pages[2]), MovedError)
     assert answers == dict.fromkeys((pages[0], pages[1], pages[3]))
-    assert faulty.calls == 4, "SEQ and the transaction, twice, without a pause"
+    assert faulty.calls == 4, "SEQ and the transaction, twice, without a backoff"
     assert logged(rival) == Counter(pages)
 
 
-def test_a_change_that_makes_no_sense_fails_no_others(client: Any, table_name: str) -> None:
+def test_an_invalid_change_fails_only_itself(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     pages = fill_pages(client, table_name, store, 3)
     first, *others = pins(store, pages)
@@ -292,7 +292,7 @@ def test_a_change_that_makes_no_sense_fails_no_others(client: Any, table_name: s
     assert logged(store) == Counter(pages)
 
 
-def test_a_log_that_others_change_all_the_time_is_told_as_it_is(client: Any, table_name: str) -> None:
+def test_a_permanently_contended_log_raises_a_conflict(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
     pages = fill_pages(client, table_name, fleet.rival, 3)
     changes = pins(fleet.store, pages[:2])
@@ -310,15 +310,15 @@ def test_a_log_that_others_change_all_the_time_is_told_as_it_is(client: Any, tab
     assert pages[0] not in logged(fleet.rival)
 
 
-def test_a_batch_has_an_answer_for_each(
+def test_every_change_of_a_batch_is_answered_under_faults(
     engine: Engine, client: Any, table_name: str, subtests: pytest.Subtests
 ) -> None:
-    """Whatever becomes of requests and replies, with a page that moved and another process that changes the log."""
+    """With faults, a page that has moved, and another process that changes the log."""
     pages: list[str] = []
     begin = prepared(client, table_name, lambda fleet: pages.extend(fill_pages(client, table_name, fleet.rival, 4)))
     moments = (0, 2) if is_first(engine) else (2,)
-    for trouble, at in itertools.product(troubles(15, FEW), moments):
-        with subtests.test(f"{trouble}, another process at call {at}"):
+    for scenario, at in itertools.product(scenarios(15, FEW), moments):
+        with subtests.test(f"{scenario}, another process at call {at}"):
             fleet = new_fleet(client, table_name, begin)
             changes = pins(fleet.store, pages[:3])
             fleet.rival.unpin(pages[1])
@@ -328,15 +328,15 @@ def test_a_batch_has_an_answer_for_each(
                 if call == at:
                     fleet.rival.unpin(page)
 
-            trouble.begin(fleet, change, ahead=1)
+            scenario.begin(fleet, change, ahead=1)
             answers = commit(fleet.store, changes)
             fleet.faulty.deliver()
-            told = logged(fleet.rival) - known
+            logged_now = logged(fleet.rival) - known
             for page in pages[:3]:
-                landed = is_pinned(fleet.rival, page)
+                committed = is_pinned(fleet.rival, page)
                 error = answers[page]
-                assert error is not None or landed
-                assert error is None or isinstance(error, UnknownOutcomeError) or not landed, repr(error)
-                assert told[page] == int(landed)
-                assert not trouble.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
+                assert error is not None or committed
+                assert error is None or isinstance(error, UnknownOutcomeError) or not committed, repr(error)
+                assert logged_now[page] == int(committed)
+                assert not scenario.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
             assert answers[pages[1]] is not None, "it had moved"

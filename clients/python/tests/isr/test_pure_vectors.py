@@ -1,4 +1,4 @@
-"""What needs no table, against the specification."""
+"""Pure functions, against the vectors of the specification."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.isr.vectors import cover_from, entry_from, load
+from tests.isr.vectors import entry_from, load, purges_from
 from theorydb_py.errors import InvalidInputError, TheorydbError
 from theorydb_py.isr import (
-    Cover,
     Entry,
+    PurgeState,
     age,
     body_prefix,
     canonical_json,
@@ -62,14 +62,14 @@ def test_request_hashes(vector: dict[str, Any]) -> None:
     assert hash_inputs(inputs) == vector["sha256"]
 
 
-# What json.loads alone cannot see is no concern of a function that takes a value.
+# A function that takes a value cannot see what json.loads has dropped.
 @pytest.mark.parametrize("vector", [c for c in cases("request-hashes.json", "refused") if c.id != "a repeated name"])
 def test_refused_request_hashes(vector: dict[str, Any]) -> None:
     with pytest.raises((InvalidInputError, json.JSONDecodeError)):
         hash_inputs(json.loads(vector["inputs"]))
 
 
-def test_inputs_that_are_no_json() -> None:
+def test_non_json_inputs_are_refused() -> None:
     circle: list[Any] = []
     circle.append(circle)
     for value in (object(), {1: "a"}, float("nan"), {"a": {1, 2}}, circle, "x" * (64 << 10), {"\ud800": 1}):
@@ -80,30 +80,30 @@ def test_inputs_that_are_no_json() -> None:
 @pytest.mark.parametrize("vector", cases("freshness.json", "decisions"))
 def test_freshness(vector: dict[str, Any]) -> None:
     entry, now = entry_from(vector["entry"]), vector["now_ms"] / 1000
-    assert freshness(entry, cover_from(vector.get("cover")), now) == vector["state"]
+    assert freshness(entry, purges_from(vector.get("cover")), now) == vector["state"]
     assert fresh_until(entry) == vector["fresh_until"]
     assert stale_until(entry) == vector["stale_until"]
     assert age(entry, now) == vector.get("age_seconds", 0)
 
 
-def test_no_entry_is_missing() -> None:
-    assert freshness(None, cover_from(None), 1.8e9) == "missing"
+def test_without_an_entry_the_state_is_missing() -> None:
+    assert freshness(None, purges_from(None), 1.8e9) == "missing"
 
 
 @pytest.mark.parametrize(
-    ("members", "cover", "served"),
+    ("members", "purges", "served"),
     [
-        ({"pinned_until": 1_700_000_000}, Cover(), True),
-        ({"pinned_until": 1_900_000_000}, Cover(), True),
-        ({}, Cover(), False),
-        ({"pinned_until": 1_700_000_000, "purge_seq": 4}, Cover(seq=5), True),
-        ({"pinned_until": 1_700_000_000, "purge_seq": 4}, Cover(seq=5, hard_seq=5), False),
-        ({"pinned_until": 1_700_000_000, "purge_seq": 5}, Cover(seq=5, hard_seq=5), True),
-        ({"pinned_until": 1_700_000_000}, Cover(mark_lifetime=90_000_000), False),
-        ({"pinned_until": 1_700_000_000, "asserted_at": 1_750_000_000}, Cover(mark_lifetime=90_000_000), True),
+        ({"pinned_until": 1_700_000_000}, PurgeState(), True),
+        ({"pinned_until": 1_900_000_000}, PurgeState(), True),
+        ({}, PurgeState(), False),
+        ({"pinned_until": 1_700_000_000, "purge_seq": 4}, PurgeState(seq=5), True),
+        ({"pinned_until": 1_700_000_000, "purge_seq": 4}, PurgeState(seq=5, hard_seq=5), False),
+        ({"pinned_until": 1_700_000_000, "purge_seq": 5}, PurgeState(seq=5, hard_seq=5), True),
+        ({"pinned_until": 1_700_000_000}, PurgeState(mark_lifetime=90_000_000), False),
+        ({"pinned_until": 1_700_000_000, "asserted_at": 1_750_000_000}, PurgeState(mark_lifetime=90_000_000), True),
     ],
 )
-def test_what_was_pinned_is_served_in_place_of_a_failure(members: dict[str, int], cover: Cover, served: bool) -> None:
+def test_formerly_pinned_entry_is_served_on_failure(members: dict[str, int], purges: PurgeState, served: bool) -> None:
     entry = Entry(s3_key="b", generated_at=1_700_000_000, revalidate_seconds=60, **members)  # type: ignore[arg-type]
-    assert freshness(entry, Cover(), 2_000_000_000) == "expired"
-    assert serves_failures(entry, cover, 1_800_000_000) is served
+    assert freshness(entry, PurgeState(), 2_000_000_000) == "expired"
+    assert serves_failures(entry, purges, 1_800_000_000) is served

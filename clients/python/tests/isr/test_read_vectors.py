@@ -1,4 +1,4 @@
-"""What stored rows say, against the specification, on real engines."""
+"""Decoding of stored rows, against the vectors of the specification, on real engines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from tests.clocks import Clock
 from tests.isr.pages import clear, fill, new_store
-from tests.isr.vectors import cover_from, item_from, load, said_of
+from tests.isr.vectors import entry_to_vector, item_from, load, purges_from
 from theorydb_py.errors import LeaseHeldError, MalformedRowError, TheorydbError
 
 ITEMS = load("items.json")
 KEY = ITEMS["cache_key"]
 
 
-def said(error: TheorydbError | None) -> dict[str, str] | None:
+def error_fields(error: TheorydbError | None) -> dict[str, str] | None:
     if not isinstance(error, MalformedRowError):
         return None
     return {"pk": error.pk, "sk": error.sk, "attribute": error.attribute}
@@ -34,9 +34,9 @@ def test_reads(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
             fill(client, table_name, map(item_from, vector["rows"]))
             record = store.read(KEY)
             clear(client, table_name)
-            assert said(record.malformed) == expected(vector)
-            assert said_of(record.entry) == vector.get("entry")
-            assert record.cover == cover_from(vector.get("cover"))
+            assert error_fields(record.malformed) == expected(vector)
+            assert entry_to_vector(record.entry) == vector.get("entry")
+            assert record.purges == purges_from(vector.get("cover"))
             lock = record.lock and {name: value for name, value in vars(record.lock).items() if value}
             assert lock == vector.get("lock")
 
@@ -48,7 +48,7 @@ def test_versions(client: Any, table_name: str, subtests: pytest.Subtests) -> No
             fill(client, table_name, map(item_from, vector["rows"]))
             versions = store.versions(KEY)
             clear(client, table_name)
-            assert [said_of(entry) for entry in versions] == vector["entries"]
+            assert [entry_to_vector(entry) for entry in versions] == vector["entries"]
 
 
 def test_requests(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
@@ -64,7 +64,7 @@ def test_requests(client: Any, table_name: str, subtests: pytest.Subtests) -> No
             except MalformedRowError as error:
                 malformed = error
             clear(client, table_name)
-            assert said(malformed) == expected(vector)
+            assert error_fields(malformed) == expected(vector)
             members = request and {n: v for n, v in vars(request).items() if v and n != "key"}
             assert members == vector.get("request")
 
@@ -81,7 +81,7 @@ def test_sequences(client: Any, table_name: str, subtests: pytest.Subtests) -> N
             except MalformedRowError as error:
                 malformed = error
             clear(client, table_name)
-            assert said(malformed) == expected(vector)
+            assert error_fields(malformed) == expected(vector)
             if found is not None:
                 assert (found.seq, found.mark_lifetime) == (vector.get("seq", 0), vector.get("mark_lifetime", 0))
 
@@ -94,7 +94,7 @@ def test_logs(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
             changes = store.changes(vector.get("after", 0))
             clear(client, table_name)
             malformed = next((change.malformed for change in changes if change.malformed), None)
-            assert said(malformed) == expected(vector)
+            assert error_fields(malformed) == expected(vector)
             assert [_said_change(vars(change)) for change in changes if not change.malformed] == [
                 {"seq": c["seq"], "reload": c.get("reload") or []} for c in vector["changes"]
             ]
@@ -121,5 +121,5 @@ def test_locks(client: Any, table_name: str, subtests: pytest.Subtests) -> None:
                 held = True
             clear(client, table_name)
             assert held is vector["held"]
-            said = None if lock is None else {name: value for name, value in vars(lock).items() if value}
-            assert said == vector["lock"]
+            found = None if lock is None else {name: value for name, value in vars(lock).items() if value}
+            assert found == vector["lock"]

@@ -1,4 +1,4 @@
-"""Bad input, against the specification: refused with the same names as in Go and TypeScript."""
+"""Invalid input, against the vectors of the specification: the same errors as in Go and TypeScript."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_refused_calls(client: Any, table_name: str, subtests: pytest.Subtests) 
 
 
 class Call:
-    """The calls of the specification, with good values for what they are not given."""
+    """The calls of the specification; arguments that it does not vary are valid."""
 
     def __init__(self, store: FaceTheoryIsrMetaStore, clock: Clock) -> None:
         self.store, self.clock = store, clock

@@ -1,4 +1,4 @@
-"""The store's ways of use, on real engines."""
+"""The store's operations, on real engines."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from tests.clocks import NOW, Clock, Time
 from tests.conftest import Engine
-from tests.faults import Faults
-from tests.isr.faulty import Fault, Faulty
+from tests.isr.faultplan import Fault, Faulty
 from tests.isr.pages import KEY, Tokens, fill, held, new_entry, new_store, publish, row, rows
-from tests.waiting import BOUND, eventually
+from tests.lostreplies import Faults
+from tests.polling import BOUND, eventually
 from theorydb_py.errors import (
     ConditionFailedError,
     InvalidInputError,
@@ -65,7 +65,7 @@ def test_the_reference_flow(client: Any, table_name: str) -> None:
     assert row(client, table_name, store, "LOCK") == {}
 
 
-def test_a_commit_that_describes_its_content_says_all(client: Any, table_name: str) -> None:
+def test_commit_with_content_stores_a_complete_entry(client: Any, table_name: str) -> None:
     store = new_store(client, table_name, meta_ttl_seconds=86400)
     lease = store.acquire_lease(KEY)
     described: dict[str, Any] = {"content_sha256": "ab", "content_length": 5, "status": 404, "stale_seconds": 10}
@@ -78,7 +78,7 @@ def test_a_commit_that_describes_its_content_says_all(client: Any, table_name: s
         store.commit_generation(**REFERENCE, lease_token=again.lease_token, status=404)
 
 
-def test_a_commit_replaces_what_was_there_when_the_lease_was_taken(client: Any, table_name: str) -> None:
+def test_commit_replaces_only_what_the_lease_read(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     publish(store, "g1", history=True)
     publish(store, "g2", history=True)
@@ -88,7 +88,7 @@ def test_a_commit_replaces_what_was_there_when_the_lease_was_taken(client: Any, 
         store.commit_generation(**REFERENCE, lease_token=lease.lease_token)
 
 
-def test_a_commit_with_the_token_of_another_process(client: Any, table_name: str) -> None:
+def test_commit_with_the_token_of_another_process(client: Any, table_name: str) -> None:
     clock = Clock()
     one, other = new_store(client, table_name, now=clock), new_store(client, table_name, now=clock)
     lease = one.acquire_lease(KEY)
@@ -131,7 +131,7 @@ def test_partition_keys_of_other_services(client: Any, table_name: str) -> None:
         new_store(client, table_name, pk_prefix="x" * 2048).get(KEY)
 
 
-def test_a_table_that_is_not_there_is_named_so(client: Any) -> None:
+def test_missing_table_raises_table_not_found(client: Any) -> None:
     store = new_store(client, "no-such-table")
     for call in (store.get, store.acquire_lease, store.versions, store.rollback, store.pin):
         with pytest.raises(TableNotFoundError):
@@ -142,12 +142,12 @@ def test_a_table_that_is_not_there_is_named_so(client: Any) -> None:
 
 
 def kept_store(client: Any, table: str) -> tuple[FaceTheoryIsrMetaStore, Time]:
-    """Return a store whose heartbeats beat when the test says so."""
+    """Return a store whose heartbeats refresh when the test advances the clock."""
     time = Time()
     return new_store(client, table, now=time.wall, retry=time.retry(), wait=time.wait), time
 
 
-def test_a_lease_is_released_at_the_end_of_the_block(client: Any, table_name: str) -> None:
+def test_with_releases_the_lease(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     with store.lease(KEY) as lease:
         assert not lease.lost
@@ -164,7 +164,7 @@ def test_a_lease_is_released_at_the_end_of_the_block(client: Any, table_name: st
     assert store.read(KEY).entry == new_entry(v=int(NOW * 1000))
 
 
-def test_a_lease_outlives_its_duration_by_its_heartbeat(client: Any, table_name: str) -> None:
+def test_heartbeat_extends_the_lease(client: Any, table_name: str) -> None:
     store, time = kept_store(client, table_name)
     with store.lease(KEY) as lease:
         first = lease.lease_expires_at
@@ -179,9 +179,9 @@ def test_a_lease_outlives_its_duration_by_its_heartbeat(client: Any, table_name:
     assert store.get(KEY) is not None
 
 
-def test_a_lease_that_is_lost_is_told_of(client: Any, table_name: str) -> None:
+def test_with_raises_for_a_lost_lease(client: Any, table_name: str) -> None:
     store, time = kept_store(client, table_name)
-    told = []
+    raised = []
 
     def work() -> None:
         with store.lease(KEY) as lease:
@@ -191,35 +191,35 @@ def test_a_lease_that_is_lost_is_told_of(client: Any, table_name: str) -> None:
             for call in (lease.check, lambda: store.publish(lease, lease.record, new_entry())):
                 with pytest.raises(LeaseLostError):
                     call()
-            told.append(True)
+            raised.append(True)
 
     with pytest.raises(LeaseLostError, match="before the block ended"):
         work()
-    assert told == [True]
+    assert raised == [True]
     assert store.get(KEY) is None
 
 
-def test_a_lease_whose_table_is_out_of_reach_is_lost_in_time(client: Any, table_name: str) -> None:
+def test_lease_is_lost_at_its_deadline_while_the_table_is_unreachable(client: Any, table_name: str) -> None:
     faulty = Faulty(client)
     store, time = kept_store(faulty, table_name)
-    told = []
+    waits = []
 
     def work() -> None:
         with store.lease(KEY) as lease:
             faulty.arm([], down=lambda: True)
             while not lease.lost:
-                told.append(time.next_wait())
-                time.advance(told[-1])
+                waits.append(time.next_wait())
+                time.advance(waits[-1])
             faulty.arm([])
 
     with pytest.raises(LeaseLostError):
         work()
-    assert told[:3] == [10, pytest.approx(3), pytest.approx(3)]
+    assert waits[:3] == [10, pytest.approx(3), pytest.approx(3)]
     assert time.passed == pytest.approx(30, abs=0.2)
 
 
-def test_a_refresh_that_hangs_does_not_hold_up_a_publish(client: Any, table_name: str) -> None:
-    """Nor does its end, which is refused, make the lease a lost one."""
+def test_hanging_refresh_does_not_block_a_publish(client: Any, table_name: str) -> None:
+    """Its refused refresh at the end does not make the lease a lost one either."""
     store, time = kept_store(client, table_name)
     hangs, go_on = threading.Event(), threading.Event()
 
@@ -240,7 +240,7 @@ def test_a_refresh_that_hangs_does_not_hold_up_a_publish(client: Any, table_name
     assert row(client, table_name, store, "META") != {}
 
 
-def test_a_lease_is_released_though_the_end_of_its_request_cannot_be_written(engine: Engine, table_name: str) -> None:
+def test_lease_is_released_even_if_ending_its_request_fails(engine: Engine, table_name: str) -> None:
     client = engine.client(retries={"total_max_attempts": 1})
     faults, store = Faults(client), new_store(client, table_name)
     with store.lease(KEY, idempotency_key="r", request_hash="h"):
@@ -249,7 +249,7 @@ def test_a_lease_is_released_though_the_end_of_its_request_cannot_be_written(eng
     assert row(client, table_name, store, "REQ#r")["status"] == {"S": "STARTED"}
 
 
-def test_a_request_that_was_not_completed_in_the_block_failed(client: Any, table_name: str) -> None:
+def test_with_records_an_uncompleted_request_as_failed(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     request: dict[str, Any] = {"idempotency_key": "r", "inputs": {"key": KEY}}
     with pytest.raises(ZeroDivisionError), store.lease(KEY, **request):
@@ -266,17 +266,17 @@ def test_a_request_that_was_not_completed_in_the_block_failed(client: Any, table
 
 
 LONGEST = 315_446_400
-"""Ten years and a day, in seconds: no lease ends later than that from now."""
+"""Ten years and a day, in seconds: the longest lease."""
 
 
 @pytest.mark.parametrize(
     ("end", "is_held"), [(NOW + LONGEST, True), (NOW + LONGEST + 1, False), ((NOW + 30) * 1000, False)]
 )
 @pytest.mark.parametrize("request_key", [None, "r"])
-def test_an_end_that_no_lease_can_have_is_none(
+def test_lease_with_an_impossible_end_is_free(
     client: Any, table_name: str, end: float, is_held: bool, request_key: str | None
 ) -> None:
-    """Another writer's milliseconds do not lock a page until the year 9999."""
+    """An end in milliseconds, of another writer, does not lock a page until the year 9999."""
     store = new_store(client, table_name)
     lock = {"lease_token": {"S": "theirs"}, "lease_expires_at": {"N": str(int(end))}}
     fill(client, table_name, [{"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "LOCK"}, **lock}])
@@ -290,7 +290,7 @@ def test_an_end_that_no_lease_can_have_is_none(
         new_store(client, table_name).commit_generation(**REFERENCE, lease_token="theirs")  # noqa: S106 - no secret
 
 
-def test_a_request_whose_end_no_lease_can_have_is_taken_over(client: Any, table_name: str) -> None:
+def test_request_with_an_impossible_end_is_taken_over(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     begun = {
         "request_hash": {"S": "h"},
@@ -308,7 +308,7 @@ def test_a_request_whose_end_no_lease_can_have_is_taken_over(client: Any, table_
 # --- Requests --------------------------------------------------------------------
 
 
-def test_a_request_in_progress_is_taken_over_when_its_holder_is_gone(client: Any, table_name: str) -> None:
+def test_abandoned_request_is_taken_over(client: Any, table_name: str) -> None:
     clock = Clock()
     store = new_store(client, table_name, now=clock)
     dead = store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
@@ -317,7 +317,7 @@ def test_a_request_in_progress_is_taken_over_when_its_holder_is_gone(client: Any
     assert caught.value.until == NOW + 30
     with pytest.raises(LeaseHeldError):
         store.acquire_lease(KEY, idempotency_key="another", request_hash="h")
-    assert store.request(KEY, "another") is None, "a loser of the lease leaves no trace"
+    assert store.request(KEY, "another") is None, "a refused acquisition writes nothing"
     clock.now += 31
     heir = store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
     with pytest.raises(LeaseLostError):
@@ -329,7 +329,7 @@ def test_a_request_in_progress_is_taken_over_when_its_holder_is_gone(client: Any
     assert (found.status, found.result_s3_key) == ("COMPLETED", "bodies/x/g1")
 
 
-def test_a_request_whose_result_is_gone(client: Any, table_name: str) -> None:
+def test_missing_request_result_raises_result_gone(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     lease = store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
     store.publish(lease, lease.record, new_entry("g1"))
@@ -339,7 +339,7 @@ def test_a_request_whose_result_is_gone(client: Any, table_name: str) -> None:
         store.request_result(KEY, "r")
 
 
-def test_a_request_needs_its_inputs(client: Any, table_name: str) -> None:
+def test_idempotency_key_requires_inputs(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     requests: list[dict[str, Any]] = [{}, {"inputs": {"a": 1}, "request_hash": "h"}]
     for request in requests:
@@ -351,7 +351,7 @@ def test_a_request_needs_its_inputs(client: Any, table_name: str) -> None:
 # --- Publishing and history ------------------------------------------------------
 
 
-def test_attributes_that_nobody_knows_survive(client: Any, table_name: str) -> None:
+def test_unknown_attributes_are_preserved(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     pk = {"S": store.partition_key(KEY)}
     stranger = {"s3_key": {"S": "theirs"}, "generated_at": {"N": "1799999999.5"}, "revalidate_seconds": {"N": "60"}}
@@ -375,7 +375,7 @@ def test_older_versions_are_pruned(client: Any, table_name: str) -> None:
 
 
 def test_the_current_version_is_never_pruned(client: Any, table_name: str) -> None:
-    """Ids sort by the clocks of their makers: that of the current version may be the oldest."""
+    """Ids sort by their makers' clocks, so the current version may have the oldest id."""
     store = new_store(client, table_name)
     publish(store, "g9", history=True)
     lease = store.acquire_lease(KEY)
@@ -389,7 +389,7 @@ def test_rollback_pin_and_unpin(client: Any, table_name: str) -> None:
     for generation in ("g1", "g2", "g3"):
         publish(store, generation, history=True)
     assert store.rollback(KEY).generation_id == "g2"
-    assert store.rollback(KEY).generation_id == "g1", "in the order of their publishes, whatever was rolled back"
+    assert store.rollback(KEY).generation_id == "g1", "by publish, not by rollback"
     with pytest.raises(NoVersionError):
         store.rollback(KEY)
     store.rollback(KEY, "g3")
@@ -421,7 +421,7 @@ def test_rollback_pin_and_unpin(client: Any, table_name: str) -> None:
     assert [change.seq for change in store.changes(store.sequence().seq - 1)] == [store.sequence().seq]
 
 
-def test_what_its_origin_has_withdrawn_is_not_made_current_again(client: Any, table_name: str) -> None:
+def test_withdrawn_generation_cannot_be_restored(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     publish(store, "g1", history=True)
     publish(store, "g2", history=True)
@@ -440,7 +440,7 @@ def test_what_its_origin_has_withdrawn_is_not_made_current_again(client: Any, ta
     assert not store.rollback(KEY, "g1").withdrawn
 
 
-def test_a_page_without_history_has_nothing_to_roll_back_to(client: Any, table_name: str) -> None:
+def test_rollback_without_history_raises_no_version(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     for call in (store.rollback, store.pin, store.unpin):
         with pytest.raises(NoVersionError):
@@ -450,7 +450,7 @@ def test_a_page_without_history_has_nothing_to_roll_back_to(client: Any, table_n
         store.rollback(KEY)
 
 
-def test_a_lease_is_given_back_if_nothing_could_be_read_under_it(client: Any, table_name: str) -> None:
+def test_lease_is_released_if_reading_the_page_fails(client: Any, table_name: str) -> None:
     store = new_store(client, table_name)
     fill(client, table_name, [{"pk": {"S": "PURGE"}, "sk": {"S": "SEQ"}, "seq": {"S": "no number"}}])
     with pytest.raises(MalformedRowError) as caught:
@@ -462,8 +462,8 @@ def test_a_lease_is_given_back_if_nothing_could_be_read_under_it(client: Any, ta
 # --- Many at once ----------------------------------------------------------------
 
 
-def test_contenders_publish_one_after_the_other(engine: Engine, table_name: str) -> None:
-    """Threads race for one lease: no publish is lost, and none happens without the lease."""
+def test_concurrent_publishes_are_serialized(engine: Engine, table_name: str) -> None:
+    """Threads contend for one lease: no publish is lost, and none happens without the lease."""
     rounds, contenders = 12, 4
     client = engine.client(max_pool_connections=contenders)
     stores = [FaceTheoryIsrMetaStore(client, table_name, lease_owner=f"node-{n}") for n in range(contenders)]
@@ -476,7 +476,7 @@ def test_contenders_publish_one_after_the_other(engine: Engine, table_name: str)
             lease = store.try_acquire_lease(KEY)
             if lease is None:
                 continue
-            assert inside.acquire(blocking=False), "two hold the lease"
+            assert inside.acquire(blocking=False), "two holders of the lease"
             entry = lease.record.entry
             turn = entry.content_length + 1 if entry else 1
             inside.release()
@@ -498,7 +498,7 @@ def test_contenders_publish_one_after_the_other(engine: Engine, table_name: str)
     client.close()
 
 
-def test_a_request_that_many_make_is_carried_out_once(engine: Engine, table_name: str) -> None:
+def test_concurrent_request_is_executed_once(engine: Engine, table_name: str) -> None:
     client = engine.client(max_pool_connections=4)
     stores = [FaceTheoryIsrMetaStore(client, table_name) for _ in range(4)]
     rendered: list[str] = []
@@ -525,8 +525,8 @@ def test_a_request_that_many_make_is_carried_out_once(engine: Engine, table_name
 # --- Faults of the wire ------------------------------------------------------------
 
 
-def test_lost_replies_of_botocore(engine: Engine, table_name: str) -> None:
-    """The same by botocore's own events: requests that arrive and whose answers do not, and the reverse."""
+def test_lost_replies_with_botocore_retries(engine: Engine, table_name: str) -> None:
+    """Both cases with botocore's own retries: requests that arrive without a reply, and requests that do not arrive."""
     client = engine.client(retries={"total_max_attempts": 1})
     faults = Faults(client)
     store = new_store(client, table_name, new_token=Tokens())
@@ -547,7 +547,7 @@ def test_lost_replies_of_botocore(engine: Engine, table_name: str) -> None:
     client.close()
 
 
-def test_a_permission_that_is_missing_is_told_as_it_is(client: Any, table_name: str) -> None:
+def test_access_denied_is_raised_unchanged(client: Any, table_name: str) -> None:
     faulty = Faulty(client)
     store = new_store(faulty, table_name)
     faulty.arm([Fault.DENIED])

@@ -1,4 +1,4 @@
-"""What each operation makes of the table, against the specification, on real engines."""
+"""The rows that each operation writes, against the vectors of the specification, on real engines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = WRITES["cache_key"]
 
 
 class Caller:
-    """Takes the steps of one operation."""
+    """Executes the steps of one operation."""
 
     def __init__(self, store: FaceTheoryIsrMetaStore, clock: Clock) -> None:
         self.store, self.clock = store, clock

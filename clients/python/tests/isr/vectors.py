@@ -1,4 +1,4 @@
-"""The examples of the one specification, and values in its words."""
+"""The vectors of the specification, and the conversion of their values."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from theorydb_py.isr import Cover, Entry
+from theorydb_py.isr import Entry, PurgeState
 
 VECTORS = Path(__file__).parents[4] / "spec" / "vectors"
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return one file."""
+    """Load one file."""
     loaded: dict[str, Any] = json.loads((VECTORS / name).read_text(encoding="utf-8"))
     return loaded
 
 
 def item_from(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item as boto3 has it: B in bytes."""
+    """Return an item as boto3 represents it: B as bytes."""
     return {name: _attribute_from(value) for name, value in stored.items()}
 
 
@@ -41,7 +41,7 @@ def _attribute_from(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comparable(value: Any) -> Any:
-    """Return an item so that equal ones are equal: numbers by value, sets without order."""
+    """Return a comparable form of an item: numbers by value, unordered sets."""
     if isinstance(value, Mapping):
         if set(value) == {"N"} and isinstance(value["N"], str):
             return ("N", Decimal(value["N"]))
@@ -52,20 +52,20 @@ def comparable(value: Any) -> Any:
     return [comparable(member) for member in value] if isinstance(value, list) else value
 
 
-def cover_from(said: Mapping[str, Any] | None) -> Cover:
-    """Return a cover; none is one of zeros."""
-    return Cover(**(said or {}))
+def purges_from(vector: Mapping[str, Any] | None) -> PurgeState:
+    """Return a purge state; absent means all zero."""
+    return PurgeState(**(vector or {}))
 
 
-def entry_from(said: Mapping[str, Any], **defaults: Any) -> Entry:
-    """Return an entry; members that are absent say none, or those of defaults."""
+def entry_from(vector: Mapping[str, Any], **defaults: Any) -> Entry:
+    """Return an entry; absent members have their defaults."""
     members: dict[str, Any] = {
         "s3_key": "",
         "generated_at": 0,
         "revalidate_seconds": 0,
         "status": 0,
         **defaults,
-        **said,
+        **vector,
     }
     if isinstance(members.get("tags"), list):
         members["tags"] = tuple(members["tags"])
@@ -78,17 +78,17 @@ def _header_value(value: Any) -> Any:
     return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
 
 
-def said_of(entry: Entry | None) -> dict[str, Any] | None:
-    """Return what the specification says of an entry: no member that is 0, "", empty or false."""
+def entry_to_vector(entry: Entry | None) -> dict[str, Any] | None:
+    """Return an entry in the form of the specification, without members that are 0, "", empty or false."""
     if entry is None:
         return None
-    said = {f.name: getattr(entry, f.name) for f in fields(entry) if getattr(entry, f.name)}
+    members = {f.name: getattr(entry, f.name) for f in fields(entry) if getattr(entry, f.name)}
     if entry.tags:
-        said["tags"] = list(entry.tags)
+        members["tags"] = list(entry.tags)
     if entry.headers:
-        said["headers"] = {name: [_said_value(v) for v in values] for name, values in entry.headers.items()}
-    return said
+        members["headers"] = {name: [_header_to_vector(v) for v in values] for name, values in entry.headers.items()}
+    return members
 
 
-def _said_value(value: str | bytes) -> Any:
+def _header_to_vector(value: str | bytes) -> Any:
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value

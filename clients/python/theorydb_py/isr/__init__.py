@@ -15,18 +15,18 @@ The Go package dynamostore and the TypeScript client use the same rows; see
 spec/schema.md for each attribute.
 """
 
-from theorydb_py.isr.canonical import canonical_key
+from theorydb_py.isr.canonicalkey import canonical_key
 from theorydb_py.isr.entry import (
     FOREVER,
     Assertion,
     Change,
-    Cover,
     CurrentEntry,
     Entry,
     Lock,
+    PurgeState,
     Record,
     ReloadTarget,
-    Request,
+    RequestRecord,
     Sequence,
     State,
 )
@@ -40,15 +40,15 @@ __all__ = [
     "FOREVER",
     "Assertion",
     "Change",
-    "Cover",
     "CurrentEntry",
     "Entry",
     "FaceTheoryIsrMetaStore",
     "IsrLease",
     "Lock",
+    "PurgeState",
     "Record",
     "ReloadTarget",
-    "Request",
+    "RequestRecord",
     "Sequence",
     "State",
     "age",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from theorydb_py.answers import read_failure, stored_item
+from theorydb_py.botoerrors import read_failure, stored_item
 from theorydb_py.errors import TheorydbError, UnknownOutcomeError
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.expressions import compare, delete, is_free, put
 from theorydb_py.isr.items import SK_LOCK, key, string, text
 from theorydb_py.isr.lease import IsrLease
 from theorydb_py.isr.lockrow import expiry, held_error, lock_of, new_lock
-from theorydb_py.isr.request import end_request
+from theorydb_py.isr.requestrecord import end_request
 from theorydb_py.isr.requestrow import failed
 from theorydb_py.outcome import Outcome, condition_held, outcome_of
 
@@ -29,37 +29,37 @@ def acquire(connection: Connection, lease: IsrLease) -> None:
     while True:
         attempt += 1
         try:
-            _take(connection, lease)
+            _put_lock(connection, lease)
         except Exception as error:
             outcome = outcome_of(error)
             if outcome is Outcome.CONDITION_FAILED:
-                return _contest(lease, error, started)
+                return _check_refusal(lease, error, started)
             if outcome is Outcome.REFUSED and attempt == 1:
                 raise read_failure(f"acquire the lease of {lease.pk}", error) from error
-            if outcome is Outcome.REFUSED or not may_go_on(connection, attempt, started):
+            if outcome is Outcome.REFUSED or not retry_after_backoff(connection, attempt, started):
                 raise abandon(connection, lease, error) from error
         else:
             return None
 
 
-def may_go_on(connection: Connection, attempt: int, started: float) -> bool:
+def retry_after_backoff(connection: Connection, attempt: int, started: float) -> bool:
     """Back off before the next attempt; return False once the attempts or the timeout are used up."""
     retry = connection.retry
     return attempt < retry.attempts and retry.pause(attempt, started + retry.timeout)
 
 
-def _take(connection: Connection, lease: IsrLease) -> None:
+def _put_lock(connection: Connection, lease: IsrLease) -> None:
     """Write the LOCK row once. After a crash here the lease expires."""
     now, started = connection.now(), connection.monotonic()
     expires_at = expiry(now, lease.duration_seconds)
     row = new_lock(lease.pk, lease.lease_token, lease.lease_owner, expires_at)
-    answer = connection.call("put_item", ReturnValues="ALL_OLD", **put(row, is_free(int(now))))
+    response = connection.call("put_item", ReturnValues="ALL_OLD", **put(row, is_free(int(now))))
     # The replaced row is a backoff that has passed, or a lease whose holder died.
-    lease.failures = lock_of(answer.get("Attributes", {})).failures
+    lease.failures = lock_of(response.get("Attributes", {})).failures
     lease.granted(expires_at, started)
 
 
-def _contest(lease: IsrLease, refusal: Exception, started: float) -> None:
+def _check_refusal(lease: IsrLease, refusal: Exception, started: float) -> None:
     """Read the row that refused the request.
 
     Our own token on it means that an earlier attempt, ours or boto3's, was applied and
@@ -80,7 +80,7 @@ def abandon(connection: Connection, lease: IsrLease, cause: Exception) -> Except
     """
     deadline = connection.monotonic() + connection.retry.timeout
     try:
-        drop(connection, lease, deadline)
+        delete_lock(connection, lease, deadline)
         end_request(connection, lease, failed(f"the acquisition failed: {cause}"), deadline)
     except Exception as failure:
         return UnknownOutcomeError(
@@ -91,7 +91,7 @@ def abandon(connection: Connection, lease: IsrLease, cause: Exception) -> Except
     return cause if isinstance(cause, TheorydbError) else read_failure(f"acquire the lease of {lease.pk}", cause)
 
 
-def drop(connection: Connection, lease: IsrLease, deadline: float | None) -> bool:
+def delete_lock(connection: Connection, lease: IsrLease, deadline: float | None) -> bool:
     """Delete the LOCK row if it carries the lease's token; return whether it did. deadline: see Connection.repeat.
 
     Afterwards no row carries the token, so that no pending request that requires it can

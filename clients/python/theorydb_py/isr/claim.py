@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from theorydb_py.answers import read_failure
+from theorydb_py.botoerrors import read_failure
 from theorydb_py.errors import (
     LeaseHeldError,
     RequestCompletedError,
@@ -18,30 +18,30 @@ from theorydb_py.errors import (
     RequestMismatchError,
     TheorydbError,
 )
-from theorydb_py.isr.acquire import abandon, may_go_on
+from theorydb_py.isr.acquire import abandon, retry_after_backoff
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.expressions import all_of, is_free, put, same, update
 from theorydb_py.isr.items import SK_LOCK, Item, key, text
 from theorydb_py.isr.lease import IsrLease
 from theorydb_py.isr.lockrow import expiry, held_error, is_held, lock_of, new_lock
-from theorydb_py.isr.request import find_request
-from theorydb_py.isr.requestrow import Attempt, Claim, in_progress, is_unchanged, request_of, standing
+from theorydb_py.isr.requestrecord import read_request
+from theorydb_py.isr.requestrow import Attempt, Claim, claim_error, in_progress_error, is_unchanged, request_of
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
 from theorydb_py.outcome import Outcome, outcome_of
 
 # Definite, whatever was sent before: the rows belong to other processes.
-_ANSWERS = (LeaseHeldError, RequestCompletedError, RequestInProgressError, RequestMismatchError)
+_DEFINITE = (LeaseHeldError, RequestCompletedError, RequestInProgressError, RequestMismatchError)
 
 
 @dataclass(frozen=True)
-class _Claiming:
+class _PreparedClaim:
     """One transaction that writes the lease and the claim, based on the rows as they were read."""
 
     transaction: Transaction
     failures: int  # of the lease that is replaced
     expires_at: int  # of the requested lease
-    asked: float  # monotonic time before sending
+    sent_at: float  # monotonic time before sending
 
 
 def acquire_for(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Claim) -> None:
@@ -52,45 +52,45 @@ def acquire_for(connection: Connection, lease: IsrLease, attempt: Attempt, claim
     UnknownOutcomeError as acquire does.
     """
     started, tries, unanswered = connection.monotonic(), 0, False
-    claiming: _Claiming | None = None
+    prepared: _PreparedClaim | None = None
     while True:
         tries += 1
         try:
-            claiming = claiming or _look(connection, lease, attempt, claim)
-            if claiming is None:
+            prepared = prepared or _prepare(connection, lease, attempt, claim)
+            if prepared is None:
                 return  # a request whose reply was lost was applied
-            claiming.transaction.send()
+            prepared.transaction.send()
         except Exception as error:
             outcome, failure = outcome_of(error), error
-            if claiming is None or outcome is Outcome.REFUSED:
+            if prepared is None or outcome is Outcome.REFUSED:
                 raise _failed(connection, lease, failure, unanswered) from error
             if outcome is Outcome.CONDITION_FAILED:
                 # Another process was faster, or an earlier request of ours was applied.
-                verdict = _contest(connection, lease, claiming, claim, error)
+                verdict = _check_refusal(connection, lease, prepared, claim, error)
                 if verdict is None:
                     return
                 failure = verdict
             unanswered = unanswered or outcome is Outcome.UNKNOWN
-            if not may_go_on(connection, tries, started):
+            if not retry_after_backoff(connection, tries, started):
                 raise _failed(connection, lease, failure, unanswered) from error
             if outcome is not Outcome.UNKNOWN:
-                claiming = None
+                prepared = None
         else:
-            lease.failures = claiming.failures
-            lease.granted(claiming.expires_at, claiming.asked)
+            lease.failures = prepared.failures
+            lease.granted(prepared.expires_at, prepared.sent_at)
             return
 
 
-def _look(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Claim) -> _Claiming | None:
+def _prepare(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Claim) -> _PreparedClaim | None:
     """Read both rows and prepare the transaction; None if they are ours already. Raises if they must stay."""
-    stored, earlier = find_request(connection, lease.pk, claim.key)
+    stored, earlier = read_request(connection, lease.pk, claim.key)
     stored_lock = connection.read_row(lease.pk, SK_LOCK)
     lock = lock_of(stored_lock) if stored_lock else Lock()
-    now, asked = connection.now(), connection.monotonic()
+    now, sent_at = connection.now(), connection.monotonic()
     if text(stored_lock, "lease_token") == lease.lease_token:
-        lease.granted(lock.lease_expires_at, asked)
+        lease.granted(lock.lease_expires_at, sent_at)
         return None
-    refusal = standing(earlier, claim, now) if earlier else None
+    refusal = claim_error(earlier, claim, now) if earlier else None
     if refusal is not None:
         raise refusal
     if is_held(lock.lease_expires_at, int(now)):
@@ -102,7 +102,7 @@ def _look(connection: Connection, lease: IsrLease, attempt: Attempt, claim: Clai
     ]
     # After a crash behind this commit point the lease expires, and the request can be
     # taken over at the same moment.
-    return _Claiming(Transaction(connection, actions), lock.failures, expires_at, asked)
+    return _PreparedClaim(Transaction(connection, actions), lock.failures, expires_at, sent_at)
 
 
 def _lock(lease: IsrLease, found: Item | None, now: int, expires_at: int) -> dict[str, Any]:
@@ -119,16 +119,16 @@ def _request(lease: IsrLease, attempt: Attempt, claim: Claim, found: Item | None
     return update(key(lease.pk, attempt.sk), attempt.begun(claim.request_hash, expires_at), is_unchanged(found))
 
 
-def _contest(
-    connection: Connection, lease: IsrLease, claiming: _Claiming, claim: Claim, error: Exception
+def _check_refusal(
+    connection: Connection, lease: IsrLease, prepared: _PreparedClaim, claim: Claim, error: Exception
 ) -> Exception | None:
-    """Judge the rows that refused the transaction: None if they are ours, else the error once retries run out."""
-    why: Refusal = claiming.transaction.refusal(error)
+    """Classify the rows that refused the transaction: None if they are ours, else the error once retries run out."""
+    why: Refusal = prepared.transaction.refusal(error)
     if Purpose.LOCK in why:
         row = why[Purpose.LOCK] or {}
         lock = lock_of(row) if row else Lock(lease_expires_at=connection.second())  # released since it was read
         if text(row, "lease_token") == lease.lease_token:
-            lease.granted(lock.lease_expires_at, claiming.asked)
+            lease.granted(lock.lease_expires_at, prepared.sent_at)
             return None
         # The lease may have expired by now; it was held, or in backoff, when it refused
         # the request.
@@ -141,12 +141,12 @@ def _contest(
     if earlier is None:
         return error
     # Claimed since it was read, whatever its outcome.
-    return standing(earlier, claim, connection.now()) or in_progress(earlier)
+    return claim_error(earlier, claim, connection.now()) or in_progress_error(earlier)
 
 
 def _failed(connection: Connection, lease: IsrLease, error: Exception, unanswered: bool) -> Exception:
     """Return the error of a failed claim. If a request got no reply, the rows may be ours: release them."""
-    if isinstance(error, _ANSWERS):
+    if isinstance(error, _DEFINITE):
         return error
     if unanswered:
         return abandon(connection, lease, error)

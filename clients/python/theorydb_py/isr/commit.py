@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from theorydb_py.errors import InvalidInputError
-from theorydb_py.isr.amounts import check_number
 from theorydb_py.isr.entry import Entry
+from theorydb_py.isr.numbers import check_number
 
 
-def committed(
+def committed_entry(
     *,
     html_pointer: str,
     generated_at_ms: float,
@@ -32,12 +32,12 @@ def committed(
     content_length, which readers need to verify the body, or if purge_seq is None,
     which is the case for a lease of another process.
     """
-    said = {name: value for name, value in described.items() if value is not None}
-    if said and ("content_sha256" not in said or "content_length" not in said):
+    given = {name: value for name, value in described.items() if value is not None}
+    if given and ("content_sha256" not in given or "content_length" not in given):
         raise InvalidInputError(
-            f"{', '.join(said)}: content_sha256 and content_length are required too, to verify the body"
+            f"{', '.join(given)}: content_sha256 and content_length are required too, to verify the body"
         )
-    if said and purge_seq is None:
+    if given and purge_seq is None:
         raise InvalidInputError(
             "another process acquired the lease: pass the purge_seq that it read before rendering, "
             "or nothing that describes the content"
@@ -48,15 +48,15 @@ def committed(
         generated_at=math.floor(check_number("generated_at_ms", generated_at_ms) / 1000),
         revalidate_seconds=window,
         etag=etag or "",
-        foreign=not said,
+        foreign=not given,
         generation_id=generation_id,
         key=cache_key,
         purge_seq=purge_seq or 0,
-        **said,
+        **given,
     )
 
 
-def bare(entry: Entry) -> Entry:
+def reference_entry(entry: Entry) -> Entry:
     """Reduce an entry to the attributes of the reference schema, as readers find it."""
     return Entry(
         s3_key=entry.s3_key,

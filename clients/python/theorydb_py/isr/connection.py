@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from theorydb_py.api import DynamoDB
-from theorydb_py.isr.amounts import check_moment
+from theorydb_py.client import DynamoDB
 from theorydb_py.isr.items import Item, key, string
+from theorydb_py.isr.numbers import check_time
 from theorydb_py.retry import Retry
 
 
@@ -35,7 +35,7 @@ class Connection:
 
     def now(self) -> float:
         """Return the wall time in epoch seconds. Raises InvalidInputError if the clock returns anything else."""
-        return check_moment("now()", self.clock())
+        return check_time("now()", self.clock())
 
     def second(self) -> int:
         """Return the wall time in whole epoch seconds, rounded down."""
@@ -51,8 +51,8 @@ class Connection:
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an operation of the client once."""
-        answer: dict[str, Any] = getattr(self.client, operation)(TableName=self.table, **arguments)
-        return answer
+        response: dict[str, Any] = getattr(self.client, operation)(TableName=self.table, **arguments)
+        return response
 
     def repeat(self, deadline: float | None, operation: str, **arguments: Any) -> dict[str, Any]:
         """Call an idempotent operation until its answer is definite.
@@ -65,8 +65,8 @@ class Connection:
 
     def read_row(self, pk: str, sk: str, deadline: float | None = None) -> Item | None:
         """Read one row strongly consistently; None if it does not exist. deadline: see repeat."""
-        answer = self.repeat(deadline, "get_item", ConsistentRead=True, Key=key(pk, sk))
-        item: Item | None = answer.get("Item")
+        response = self.repeat(deadline, "get_item", ConsistentRead=True, Key=key(pk, sk))
+        item: Item | None = response.get("Item")
         return item or None
 
     def query(self, pk: str, sort_keys: str, **arguments: Any) -> list[Item]:

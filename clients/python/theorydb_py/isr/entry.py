@@ -101,7 +101,7 @@ class CurrentEntry(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cover:
+class PurgeState:
     """The combined purges that cover an entry; all zero if there are none."""
 
     seq: int = 0
@@ -113,9 +113,9 @@ class Cover:
     mark_lifetime: int = 0
     """How long purge marks are kept; 0 if unknown."""
 
-    def merge(self, other: Cover) -> Cover:
+    def merge(self, other: PurgeState) -> PurgeState:
         """Return the maximum of both states in each field."""
-        return Cover(
+        return PurgeState(
             seq=max(self.seq, other.seq),
             hard_seq=max(self.hard_seq, other.hard_seq),
             at=max(self.at, other.at),
@@ -146,7 +146,7 @@ class Record:
 
     entry: Entry | None = None
     """None if there is no valid entry."""
-    cover: Cover = Cover()
+    purges: PurgeState = PurgeState()
     """The purge of this page."""
     lock: Lock | None = None
     malformed: MalformedRowError | None = None
@@ -185,7 +185,7 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class RequestRecord:
     """A request record: the state of an idempotency key."""
 
     key: str

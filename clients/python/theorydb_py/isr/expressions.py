@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from theorydb_py.expression import Expression
-from theorydb_py.isr.amounts import LONGEST_LEASE
 from theorydb_py.isr.items import number, string
+from theorydb_py.isr.numbers import LONGEST_LEASE
 from theorydb_py.values import Attribute
 
 Condition = Callable[[Expression], str]
@@ -94,7 +94,7 @@ def update(
 
 def _arguments(e: Expression, condition: Condition | None, **more: str) -> dict[str, Any]:
     if condition is not None:
-        e.demand(condition(e))
+        e.require(condition(e))
         more["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
     return e.arguments("ConditionExpression", **more)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from theorydb_py.isr.amounts import MAX_COUNT, floor_number
 from theorydb_py.isr.expressions import Condition, absent, all_of, exists, same
 from theorydb_py.isr.items import Item, child
+from theorydb_py.isr.numbers import MAX_COUNT, floor_number
 
 
 @dataclass(frozen=True)

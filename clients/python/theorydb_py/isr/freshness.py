@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from theorydb_py.isr.amounts import MAX_INTERVAL, clamp
-from theorydb_py.isr.entry import Cover, Entry, State
+from theorydb_py.isr.entry import Entry, PurgeState, State
+from theorydb_py.isr.numbers import MAX_INTERVAL, clamp
 from theorydb_py.times import MAX_EPOCH
 
 _CLOCK_TOLERANCE = 120
@@ -16,17 +16,17 @@ _MARK_MARGIN = 24 * 3600
 """Subtracted from the lifetime of purge marks: an entry that may outlive a mark covering it is not trusted."""
 
 
-def freshness(entry: Entry | None, cover: Cover, now: float) -> State:
+def freshness(entry: Entry | None, purges: PurgeState, now: float) -> State:
     """Return the state of an entry at a time in epoch seconds, given the purges that cover it."""
     if entry is None or entry.withdrawn:
         return State.MISSING
-    if _covered(entry, cover.hard_seq, cover.at):
+    if _covered(entry, purges.hard_seq, purges.at):
         return State.PURGED
-    if outlives_marks(entry, cover.mark_lifetime, now):
+    if outlives_marks(entry, purges.mark_lifetime, now):
         return State.EXPIRED
     in_window = now < fresh_until(entry) and entry.generated_at - now <= _CLOCK_TOLERANCE
     pinned = entry.pinned_until is not None and entry.pinned_until > now
-    if not _covered(entry, cover.seq, cover.at) and (in_window or pinned):
+    if not _covered(entry, purges.seq, purges.at) and (in_window or pinned):
         return State.FRESH
     return State.STALE if now < stale_until(entry) else State.EXPIRED
 
@@ -37,14 +37,14 @@ def outlives_marks(entry: Entry, mark_lifetime: int, now: float) -> bool:
     return mark_lifetime > 0 and now >= asserted + mark_lifetime - _MARK_MARGIN
 
 
-def serves_failures(entry: Entry, cover: Cover, now: float) -> bool:
+def serves_failures(entry: Entry, purges: PurgeState, now: float) -> bool:
     """Return whether the entry may be served, marked as stale, when rendering fails (stale-if-error), at any age.
 
     This holds for an entry that was pinned and whose windows ended during the pin, when
     nothing regenerated it. A publish ends it. An entry that a hard purge covers, or
     that may outlive such a purge's mark, is never served.
     """
-    purged = _covered(entry, cover.hard_seq, cover.at) or outlives_marks(entry, cover.mark_lifetime, now)
+    purged = _covered(entry, purges.hard_seq, purges.at) or outlives_marks(entry, purges.mark_lifetime, now)
     return entry.pinned_until is not None and not purged and not entry.withdrawn
 
 

@@ -17,20 +17,20 @@ from theorydb_py.errors import TransactionConflictError, UnknownOutcomeError
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.logcommit import MOST_ACTIONS, LogChange, commit_together
 
-_QUEUED = 4
+_QUEUE_TIMEOUTS = 4
 """How long a change may be queued, in settle timeouts."""
-_SENT = 4
+_COMMIT_TIMEOUTS = 4
 """How long a sent change may take, in settle timeouts: one to commit, one to settle, the rest for hanging calls."""
 
 
 @dataclass(eq=False)
-class _Ticket:
+class _Waiter:
     """A queued change and its thread. until, answered and failure are guarded by the lock."""
 
     change: LogChange
     size: int
     """The most actions it needs."""
-    turn: threading.Condition
+    wakeup: threading.Condition
     """Notified when the change is answered, or its thread becomes the leader."""
     until: float
     """When its thread stops waiting, by time.monotonic()."""
@@ -44,8 +44,8 @@ class GroupCommit:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
-        self._queue: list[_Ticket] = []  # guarded by _lock: not sent yet
-        self._leader: _Ticket | None = None  # guarded by _lock
+        self._queue: list[_Waiter] = []  # guarded by _lock: not sent yet
+        self._leader: _Waiter | None = None  # guarded by _lock
 
     def commit(self, change: LogChange) -> None:
         """Commit a change together with concurrent ones, or raise the error of this change.
@@ -56,100 +56,102 @@ class GroupCommit:
         it was sent. An interrupted leader hands over; the changes that it was
         committing get UnknownOutcomeError.
         """
-        ticket = _Ticket(change, len(change.actions()), threading.Condition(self._lock), self._deadline(_QUEUED))
+        waiter = _Waiter(
+            change, len(change.actions()), threading.Condition(self._lock), self._deadline(_QUEUE_TIMEOUTS)
+        )
         with self._lock:
-            self._queue.append(ticket)
-            self._leader = self._leader or ticket
+            self._queue.append(waiter)
+            self._leader = self._leader or waiter
             try:
-                self._wait_locked(ticket)
+                self._wait_locked(waiter)
             except BaseException:
-                self._leave_locked(ticket)
+                self._leave_locked(waiter)
                 raise
-        if not ticket.answered:
-            self._lead(ticket)
-        if ticket.failure is not None:
-            raise ticket.failure
+        if not waiter.answered:
+            self._lead(waiter)
+        if waiter.failure is not None:
+            raise waiter.failure
 
-    def _wait_locked(self, ticket: _Ticket) -> None:
+    def _wait_locked(self, waiter: _Waiter) -> None:
         """Wait until the change is answered or its thread becomes the leader."""
-        while not ticket.answered and self._leader is not ticket:
-            left = ticket.until - time.monotonic()
+        while not waiter.answered and self._leader is not waiter:
+            left = waiter.until - time.monotonic()
             if left > 0:
-                ticket.turn.wait(left)
-            elif ticket in self._queue:
+                waiter.wakeup.wait(left)
+            elif waiter in self._queue:
                 raise TransactionConflictError(
-                    f"{ticket.change.name()}: queued for too long behind other changes of the log; nothing was "
+                    f"{waiter.change.name()}: queued for too long behind other changes of the log; nothing was "
                     "written: try again"
                 )
             else:
                 raise UnknownOutcomeError(
-                    f"{ticket.change.name()}: it was sent and there is no reply yet: read the page"
+                    f"{waiter.change.name()}: it was sent and there is no reply yet: read the page"
                 )
 
-    def _leave_locked(self, ticket: _Ticket) -> None:
+    def _leave_locked(self, waiter: _Waiter) -> None:
         """Remove a change from the queue, unless it was sent, and give up the lead."""
         with contextlib.suppress(ValueError):
-            self._queue.remove(ticket)
-        if self._leader is ticket:
+            self._queue.remove(waiter)
+        if self._leader is waiter:
             self._hand_over_locked()
 
-    def _lead(self, ticket: _Ticket) -> None:
+    def _lead(self, waiter: _Waiter) -> None:
         try:
-            while not ticket.answered:
+            while not waiter.answered:
                 self._commit(self._take())
         finally:
             with self._lock:
-                self._leave_locked(ticket)
+                self._leave_locked(waiter)
 
-    def _take(self) -> list[_Ticket]:
+    def _take(self) -> list[_Waiter]:
         """Dequeue what fits into one transaction, in the order of arrival.
 
         Two changes of one page touch the same rows, so the second waits for the next
         transaction, which reports that the page has moved.
         """
         with self._lock:
-            taken: list[_Ticket] = []
+            taken: list[_Waiter] = []
             pages: set[str] = set()
             actions = 0
-            for ticket in self._queue:
-                actions += ticket.size
+            for waiter in self._queue:
+                actions += waiter.size
                 if actions > MOST_ACTIONS:
                     break
-                if ticket.change.pk in pages:
-                    actions -= ticket.size
+                if waiter.change.pk in pages:
+                    actions -= waiter.size
                 else:
-                    pages.add(ticket.change.pk)
-                    taken.append(ticket)
-            self._queue = [ticket for ticket in self._queue if ticket not in taken]
-            for ticket in taken:
-                ticket.until = self._deadline(_SENT)
+                    pages.add(waiter.change.pk)
+                    taken.append(waiter)
+            self._queue = [waiter for waiter in self._queue if waiter not in taken]
+            for waiter in taken:
+                waiter.until = self._deadline(_COMMIT_TIMEOUTS)
             return taken
 
-    def _commit(self, taken: list[_Ticket]) -> None:
-        tickets = {id(ticket.change): ticket for ticket in taken}
+    def _commit(self, taken: list[_Waiter]) -> None:
+        waiters = {id(waiter.change): waiter for waiter in taken}
 
-        def tell(change: LogChange, failure: Exception | None) -> None:
-            ticket = tickets.pop(id(change))
+        def report(change: LogChange, failure: Exception | None) -> None:
+            waiter = waiters.pop(id(change))
             with self._lock:
-                ticket.answered, ticket.failure = True, failure
-                ticket.turn.notify()
+                waiter.answered, waiter.failure = True, failure
+                waiter.wakeup.notify()
 
         try:
-            commit_together(self._connection, [ticket.change for ticket in taken], tell)
+            commit_together(self._connection, [waiter.change for waiter in taken], report)
         finally:
             # If this thread is interrupted, the others must still get an answer.
-            for ticket in list(tickets.values()):
-                tell(
-                    ticket.change,
+            for waiter in list(waiters.values()):
+                report(
+                    waiter.change,
                     UnknownOutcomeError(
-                        f"{ticket.change.name()}: the thread that wrote it was interrupted: read the page"
+                        f"{waiter.change.name()}: the thread that wrote it was interrupted: read the page"
                     ),
                 )
 
     def _hand_over_locked(self) -> None:
         self._leader = self._queue[0] if self._queue else None
         if self._leader is not None:
-            self._leader.turn.notify()
+            self._leader.wakeup.notify()
 
     def _deadline(self, timeouts: int) -> float:
         return time.monotonic() + timeouts * self._connection.settle_timeout

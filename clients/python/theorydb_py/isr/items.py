@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from theorydb_py.codecerror import describe
 from theorydb_py.errors import MalformedRowError
-from theorydb_py.unfit import describe
 from theorydb_py.values import Attribute
 
 Item = Mapping[str, Attribute]

@@ -13,7 +13,7 @@ from theorydb_py.isr.requestrow import Attempt
 
 
 @dataclass(frozen=True)
-class Reading:
+class Snapshot:
     """What was read under the lease before rendering."""
 
     record: Record
@@ -54,7 +54,7 @@ class IsrLease:
         self._over = False  # lost, released, backed off or published
         self._lost = False
         self._attempt = attempt  # None without a request record, and once it has ended
-        self._reading: Reading | None = None
+        self._snapshot: Snapshot | None = None
         self._heartbeat: Heartbeat | None = None
 
     # --- For holders --------------------------------------------------------
@@ -79,12 +79,12 @@ class IsrLease:
     @property
     def record(self) -> Record:
         """The page when the lease was acquired. If it is fresh, another process was faster: release."""
-        return self._read().record
+        return self._require_snapshot().record
 
     @property
     def purge_seq(self) -> int:
         """The purge sequence when the lease was acquired, for the entry that is rendered under it."""
-        return self._read().purge_seq
+        return self._require_snapshot().purge_seq
 
     @property
     def lost(self) -> bool:
@@ -146,12 +146,12 @@ class IsrLease:
         with self._lock:
             self._attempt = None
 
-    def note(self, reading: Reading) -> None:
+    def set_snapshot(self, snapshot: Snapshot) -> None:
         """Store what was read under the lease."""
         with self._lock:
-            self._reading = reading
+            self._snapshot = snapshot
 
-    def keep_by(self, heartbeat: Heartbeat) -> None:
+    def set_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Set the heartbeat that refreshes it."""
         with self._lock:
             self._heartbeat = heartbeat
@@ -166,8 +166,8 @@ class IsrLease:
         if heartbeat is not None and heartbeat.stop():
             self.end(lost=True)
 
-    def _read(self) -> Reading:
+    def _require_snapshot(self) -> Snapshot:
         with self._lock:
-            if self._reading is None:
+            if self._snapshot is None:
                 raise LeaseLostError(f"the lease of {self.pk} was never acquired")
-            return self._reading
+            return self._snapshot

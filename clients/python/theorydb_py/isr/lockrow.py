@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from theorydb_py.errors import LeaseHeldError
-from theorydb_py.isr.amounts import LONGEST_LEASE, clamp
 from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.items import SK_LOCK, Item, key, number, string
+from theorydb_py.isr.numbers import LONGEST_LEASE, clamp
 from theorydb_py.isr.readers import lax_number, lax_text, lease_end_of, read
 from theorydb_py.times import MAX_EPOCH, readable_moment
 from theorydb_py.values import Attribute
@@ -52,7 +52,7 @@ def is_held(end: int, now: float) -> bool:
     return now < end <= math.floor(now) + LONGEST_LEASE
 
 
-def held_by(lock: Lock) -> str:
+def describe_holder(lock: Lock) -> str:
     """Describe the holder for people."""
     end = readable_moment(lock.lease_expires_at)
     if lock.is_back_off:
@@ -63,13 +63,13 @@ def held_by(lock: Lock) -> str:
 def held_error(pk: str, lock: Lock) -> LeaseHeldError:
     """Return the error of an acquisition that found this row."""
     return LeaseHeldError(
-        f"acquire the lease of {pk}: {held_by(lock)}; try again then",
+        f"acquire the lease of {pk}: {describe_holder(lock)}; try again then",
         owner=lock.owner,
         expires_at=lock.lease_expires_at,
         failures=lock.failures,
     )
 
 
-def whose(item: Item | None) -> str:
+def holder_note(item: Item | None) -> str:
     """Describe the present holder in parentheses, from the row of a failed condition."""
-    return f" ({held_by(lock_of(item))})" if item else " (there is no lease)"
+    return f" ({describe_holder(lock_of(item))})" if item else " (there is no lease)"

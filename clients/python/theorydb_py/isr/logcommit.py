@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from theorydb_py.answers import read_failure
+from theorydb_py.botoerrors import read_failure
 from theorydb_py.errors import TransactionConflictError, UnknownOutcomeError
 from theorydb_py.isr.advance import advance
 from theorydb_py.isr.connection import Connection
@@ -38,18 +38,18 @@ class LogChange(Protocol):
     def actions(self) -> list[Action]:
         """Return its actions of a transaction."""
 
-    def judge(self, why: Refusal) -> Exception | None:
+    def classify(self, why: Refusal) -> Exception | None:
         """Return the error that its failed conditions mean; None: send it again.
 
         Called once no earlier request of the change can have been applied.
         """
 
 
-Tell = Callable[[LogChange, Exception | None], None]
+OnResult = Callable[[LogChange, Exception | None], None]
 """Called with the result of each change; None: it was committed."""
 
 
-def commit_together(connection: Connection, changes: Sequence[LogChange], tell: Tell) -> None:
+def commit_together(connection: Connection, changes: Sequence[LogChange], on_result: OnResult) -> None:
     """Commit changes of different pages, and report each result as soon as it is known.
 
     A change whose own condition fails gets its error, and the others are sent again at
@@ -57,7 +57,7 @@ def commit_together(connection: Connection, changes: Sequence[LogChange], tell: 
     again afterwards. Takes at most one settle timeout, and another one if replies are
     missing.
     """
-    _Batch(connection, changes, connection.settling(), tell).run()
+    _Batch(connection, changes, connection.settling(), on_result).run()
 
 
 class _Request:
@@ -87,11 +87,11 @@ class _Request:
 class _Batch:
     """Changes that are being committed."""
 
-    def __init__(self, connection: Connection, changes: Sequence[LogChange], until: float, tell: Tell) -> None:
+    def __init__(self, connection: Connection, changes: Sequence[LogChange], until: float, on_result: OnResult) -> None:
         self._connection = connection
         self._waiting = list(changes)
         self._until = until
-        self._hear = tell
+        self._on_result = on_result
 
     def run(self) -> None:
         attempt = 0
@@ -106,7 +106,7 @@ class _Batch:
             if error is None:
                 # Crashing here loses nothing: all rows are committed.
                 return self._committed(request)
-            if not self._go_on(request, error, unanswered) and self._waiting:
+            if not self._handle(request, error, unanswered) and self._waiting:
                 self._pause(attempt, request, error)
         return None
 
@@ -132,11 +132,11 @@ class _Batch:
             else:
                 return None, False
 
-    def _go_on(self, request: _Request, error: Exception, unanswered: bool) -> bool:
+    def _handle(self, request: _Request, error: Exception, unanswered: bool) -> bool:
         """Handle an error; return whether the remaining changes may be sent without a backoff."""
         match outcome_of(error):
             case Outcome.CONDITION_FAILED:
-                return self._judge(request, error, unanswered)
+                return self._classify(request, error, unanswered)
             case Outcome.CANCELLED if not unanswered:
                 return False
             case Outcome.REFUSED if not unanswered:
@@ -145,24 +145,24 @@ class _Batch:
                 self._settle(request, error)
         return True
 
-    def _judge(self, request: _Request, error: Exception, unanswered: bool) -> bool:
+    def _classify(self, request: _Request, error: Exception, unanswered: bool) -> bool:
         if unanswered or was_retried(error):
             # The request itself may have been applied, and so have falsified its
             # conditions.
             try:
-                landed = self._landed(request, self._connection.settling())
+                committed = self._was_committed(request, self._connection.settling())
             except Exception as failure:
                 self._unknown(error, failure)
                 return True
-            if landed:
+            if committed:
                 self._committed(request)
                 return True
         refusals, moved = request.refusals(error)
         before = len(self._waiting)
         for change, why in refusals.items():
-            verdict = change.judge(why)
+            verdict = change.classify(why)
             if verdict is not None:
-                self._tell(change, verdict)
+                self._report(change, verdict)
         return not moved and len(self._waiting) < before
 
     def _pause(self, attempt: int, request: _Request, error: Exception) -> None:
@@ -176,15 +176,15 @@ class _Batch:
                 )
             else:
                 failure = request.transaction.failure(change.name(), error)
-            self._tell(change, failure)
+            self._report(change, failure)
 
     def _send_alone(self, request: _Request, error: Exception) -> None:
         """Send the changes of an invalid or oversized request one by one, so that one bad change fails no others."""
         for change in request.changes:
             if len(request.changes) == 1 or self._connection.monotonic() >= self._until:
-                self._tell(change, request.transaction.failure(change.name(), error))
+                self._report(change, request.transaction.failure(change.name(), error))
             else:
-                _Batch(self._connection, [change], self._until, self._tell).run()
+                _Batch(self._connection, [change], self._until, self._report).run()
 
     def _settle(self, request: _Request, cause: Exception) -> None:
         """Settle a request without a reply.
@@ -197,41 +197,41 @@ class _Batch:
         try:
             void = _Request(self._connection, request.seen, ())
             condition_held(lambda: self._connection.retry.until(deadline, void.transaction.send))
-            landed = self._landed(request, deadline)
+            committed = self._was_committed(request, deadline)
         except Exception as failure:
             return self._unknown(cause, failure)
         names = ", ".join(change.name() for change in request.changes)
         self._connection.logger.warning(
-            "settled an unanswered write: %s: committed: %s, after %s", names, landed, cause
+            "settled an unanswered write: %s: committed: %s, after %s", names, committed, cause
         )
-        if landed:
+        if committed:
             return self._committed(request)
         for change in request.changes:
-            self._tell(change, request.transaction.failure(change.name(), cause))
+            self._report(change, request.transaction.failure(change.name(), cause))
         return None
 
-    def _landed(self, request: _Request, deadline: float) -> bool:
+    def _was_committed(self, request: _Request, deadline: float) -> bool:
         """Return whether the log row of the requested sequence carries the id of the request."""
         found = self._connection.read_row(PK_LOG, log_key(request.seen.sequence.seq + 1), deadline)
         return text(found, "id") == request.id
 
     def _committed(self, request: _Request) -> None:
         for change in request.changes:
-            self._tell(change, None)
+            self._report(change, None)
 
     def _fail(self, failure: Exception) -> None:
         for change in tuple(self._waiting):
-            self._tell(change, read_failure(change.name(), failure))
+            self._report(change, read_failure(change.name(), failure))
 
     def _unknown(self, cause: Exception, failure: Exception) -> None:
         for change in tuple(self._waiting):
             what = f"{change.name()}: the outcome is unknown ({cause}), and reading the table failed: {failure}"
             self._connection.logger.warning("could not settle an unanswered write: %s", what)
-            self._tell(change, UnknownOutcomeError(what))
+            self._report(change, UnknownOutcomeError(what))
 
-    def _tell(self, change: LogChange, failure: Exception | None) -> None:
+    def _report(self, change: LogChange, failure: Exception | None) -> None:
         self._waiting.remove(change)
-        self._hear(change, failure)
+        self._on_result(change, failure)
 
 
 _DECIDED = (Outcome.CONDITION_FAILED, Outcome.REFUSED)

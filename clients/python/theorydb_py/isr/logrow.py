@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence as Several
 
 from theorydb_py.errors import MalformedRowError
-from theorydb_py.isr.amounts import MAX_COUNT
 from theorydb_py.isr.entry import Change, ReloadTarget
 from theorydb_py.isr.items import LOG_PREFIX, PK_LOG, Item, key, malformed, number, string, text
+from theorydb_py.isr.numbers import MAX_COUNT
 from theorydb_py.isr.readers import read, text_of
 from theorydb_py.values import Attribute
 

@@ -30,7 +30,7 @@ _LAST = "\U0010ffff"
 """Sorts after everything that has the prefix."""
 
 
-def hard_mark(connection: Connection, page: ReloadTarget, tags: Sequence[str]) -> int:
+def hard_mark_seq(connection: Connection, page: ReloadTarget, tags: Sequence[str]) -> int:
     """Return the highest sequence of a hard purge whose mark covers a page with these tags; 0: none.
 
     All reads are strongly consistent. Marks of tags are read by key, as a tenant may
@@ -45,8 +45,8 @@ def hard_mark(connection: Connection, page: ReloadTarget, tags: Sequence[str]) -
     for first, last in ranges:
         marks += connection.query(PK_LOG, "sk BETWEEN :first AND :last", first=first, last=last)
     now = connection.second()
-    judged = [(_hard_seq(mark, now), _covers(mark, page, tags)) for mark in marks]
-    return max((hard_seq for hard_seq, covers in judged if covers), default=0)
+    classified = [(_hard_seq(mark, now), _covers(mark, page, tags)) for mark in marks]
+    return max((hard_seq for hard_seq, covers in classified if covers), default=0)
 
 
 def _prefix(*parts: str) -> str:

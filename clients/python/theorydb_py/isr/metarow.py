@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from theorydb_py.codecerror import CodecError
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr.entry import Entry
 from theorydb_py.isr.fence import version_of
@@ -33,7 +34,6 @@ from theorydb_py.isr.readers import (
     tags_of,
     text_of,
 )
-from theorydb_py.unfit import UnfitError
 from theorydb_py.values import Attribute
 
 # Required to serve a page. Other missing members default to the most conservative value.
@@ -113,7 +113,7 @@ def _headers(headers: Mapping[str, tuple[HeaderValue, ...]]) -> dict[str, Any]:
     return fields
 
 
-# --- Reading -----------------------------------------------------------------
+# --- Snapshot -----------------------------------------------------------------
 
 
 def content_of(item: Item) -> Entry:
@@ -217,7 +217,7 @@ def _expires(meta: Item) -> int | None:
     """Return the ttl of META. An invalid ttl does not keep the pointer from being followed."""
     try:
         return horizon_of(meta["ttl"]) if "ttl" in meta else None
-    except UnfitError:
+    except CodecError:
         return None
 
 

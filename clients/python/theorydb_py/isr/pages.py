@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from theorydb_py.answers import read_failure
+from theorydb_py.botoerrors import read_failure
 from theorydb_py.errors import MalformedRowError
 from theorydb_py.isr.connection import Connection, query_arguments
-from theorydb_py.isr.entry import Change, Cover, Entry, Lock, Record, Sequence
+from theorydb_py.isr.entry import Change, Entry, Lock, PurgeState, Record, Sequence
 from theorydb_py.isr.expressions import delete, exists
 from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.items import (
@@ -25,7 +25,7 @@ from theorydb_py.isr.items import (
 from theorydb_py.isr.lockrow import lock_of
 from theorydb_py.isr.logrow import LAST_LOG_KEY, change_of, log_key
 from theorydb_py.isr.metarow import content_of, pointed_entry, pointer_of, version_entry
-from theorydb_py.isr.purgerow import cover_of, sequence_of
+from theorydb_py.isr.purgerow import purge_state_of, sequence_of
 from theorydb_py.outcome import condition_held
 from theorydb_py.values import Attribute
 
@@ -46,19 +46,19 @@ def read_page(connection: Connection, pk: str) -> Record:
 
 def _record(connection: Connection, pk: str, rows: dict[str, Item]) -> Record:
     lock: Lock | None = None
-    cover, entry, malformed = Cover(), None, None
+    purges, entry, malformed = PurgeState(), None, None
     try:
         if SK_LOCK in rows:
             lock = lock_of(rows[SK_LOCK])
         if SK_PURGE in rows:
             # A malformed purge may cover any content of META.
-            cover = cover_of(rows[SK_PURGE])
+            purges = purge_state_of(rows[SK_PURGE])
         if SK_META in rows:
             entry = _entry(connection, rows[SK_META])
     except MalformedRowError as error:
         malformed = error
     fence = Fence.of(pk, rows.get(SK_META), rows.get(SK_LOCK))
-    return Record(entry=entry, cover=cover, lock=lock, malformed=malformed, fence=fence)
+    return Record(entry=entry, purges=purges, lock=lock, malformed=malformed, fence=fence)
 
 
 def _entry(connection: Connection, meta: Item) -> Entry:
@@ -70,10 +70,10 @@ def _entry(connection: Connection, meta: Item) -> Entry:
     return pointed_entry(meta, connection.read_row(text(meta, "pk"), current))
 
 
-def read_cover(connection: Connection, pk: str) -> Cover:
+def read_purge_state(connection: Connection, pk: str) -> PurgeState:
     """Read the purge of a page, strongly consistently."""
     found = connection.read_row(pk, SK_PURGE)
-    return Cover() if found is None else cover_of(found)
+    return PurgeState() if found is None else purge_state_of(found)
 
 
 class SeenSequence(NamedTuple):

@@ -11,19 +11,19 @@ import secrets
 from dataclasses import dataclass
 
 from theorydb_py.errors import ConditionFailedError, InvalidInputError, LeaseLostError, MovedError, PinnedError
-from theorydb_py.isr.acquire import drop
+from theorydb_py.isr.acquire import delete_lock
 from theorydb_py.isr.advance import advance
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import Entry, Record, ReloadTarget
+from theorydb_py.isr.execute import Verdict, execute
 from theorydb_py.isr.expressions import absent, delete, is_held, put, update
 from theorydb_py.isr.fence import version_of
 from theorydb_py.isr.items import SK_LOCK, SK_META, Item, child, key, text
 from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.lockrow import whose
+from theorydb_py.isr.lockrow import holder_note
 from theorydb_py.isr.metarow import version_item
 from theorydb_py.isr.pages import prune, read_sequence
 from theorydb_py.isr.requestrow import completed
-from theorydb_py.isr.settle import Verdict, carry_out
 from theorydb_py.isr.swap import Swap
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
 from theorydb_py.outcome import condition_held
@@ -58,12 +58,12 @@ def publish(
     page no longer is what record shows), PinnedError or InvalidInputError if it was not
     and will not be published, and UnknownOutcomeError if that could not be determined.
     """
-    _demand_lease(lease)
+    _require_lease(lease)
     publication = _publication(connection, lease, record, entry, page, how)
     lease.stop_heartbeat()
-    _demand_lease(lease)  # the heartbeat may have lost it
+    _require_lease(lease)  # the heartbeat may have lost it
     try:
-        carry_out(connection, publication)
+        execute(connection, publication)
     except LeaseLostError:
         lease.end(lost=True)
         raise
@@ -75,7 +75,7 @@ def publish(
     return publication.swap.next
 
 
-def _demand_lease(lease: IsrLease) -> None:
+def _require_lease(lease: IsrLease) -> None:
     if lease.over:
         raise LeaseLostError(f"publish {lease.pk}: the lease is over; acquire it again")
 
@@ -123,8 +123,8 @@ class _Publication:
         """
         held = is_held(self._lease.lease_token, self._connection.second())
         lock = Action(Purpose.LOCK, "Delete", delete(key(self._lease.pk, SK_LOCK), held))
-        actions = [self.swap.move_meta(), lock, *self._keep_version(), *self.swap.retire_version()]
-        return Transaction(self._connection, [*actions, *self._complete(), *self._tell()])
+        actions = [self.swap.update_meta(), lock, *self._keep_version(), *self.swap.expire_superseded()]
+        return Transaction(self._connection, [*actions, *self._complete(), *self._append_log()])
 
     def _keep_version(self) -> list[Action]:
         if not self.swap.current:
@@ -136,9 +136,9 @@ class _Publication:
         if attempt is None:
             return []
         end = completed(entry.s3_key, entry.generation_id)
-        return [Action(Purpose.REQUEST, "Update", update(key(self._lease.pk, attempt.sk), end, attempt.is_mine()))]
+        return [Action(Purpose.REQUEST, "Update", update(key(self._lease.pk, attempt.sk), end, attempt.is_ours()))]
 
-    def _tell(self) -> list[Action]:
+    def _append_log(self) -> list[Action]:
         """Append the page to the log if the publish ends a pin.
 
         A node with the pinned generation in memory would serve it until the end of the
@@ -153,7 +153,7 @@ class _Publication:
     def running(self) -> bool:
         return self._lease.running()
 
-    def judge(self, why: Refusal) -> Verdict | Exception:
+    def classify(self, why: Refusal) -> Verdict | Exception:
         """Classify the failed conditions.
 
         The returned rows settle the common case of a lost reply without another read:
@@ -161,11 +161,13 @@ class _Publication:
         """
         what = self.name()
         if Purpose.META in why and self._is_ours(why[Purpose.META]):
-            return Verdict.LANDED
+            return Verdict.COMMITTED
         moved = "its entry was changed by another writer" if Purpose.META in why else ""
         if Purpose.LOCK in why:
             also = f", and {moved}" if moved else ""
-            return LeaseLostError(f"{what}: the lease is lost{whose(why[Purpose.LOCK])}{also}; serve the current entry")
+            return LeaseLostError(
+                f"{what}: the lease is lost{holder_note(why[Purpose.LOCK])}{also}; serve the current entry"
+            )
         if moved:
             return MovedError(f"{what}: {moved}; read it again")
         if Purpose.REQUEST in why:
@@ -180,20 +182,20 @@ class _Publication:
                 item=why[Purpose.VERSION],
             )
         if Purpose.SUPERSEDED in why:
-            self.swap.forget()  # already collected
+            self.swap.skip_superseded()  # already collected
         return Verdict.AGAIN
 
-    def preclude(self, cause: Exception, deadline: float) -> Exception:
+    def revoke(self, cause: Exception, deadline: float) -> Exception:
         """Delete LOCK if it has our token, until there is a reply.
 
         From then on no request of ours can be applied, as each requires the token.
         After a crash before that, the lease expires.
         """
-        given_back = drop(self._connection, self._lease, deadline)
-        self._lease.end(lost=not given_back)
-        return cause if given_back else LeaseLostError(f"{self.name()}: the lease is lost; before that: {cause}")
+        released = delete_lock(self._connection, self._lease, deadline)
+        self._lease.end(lost=not released)
+        return cause if released else LeaseLostError(f"{self.name()}: the lease is lost; before that: {cause}")
 
-    def landed(self, sent: list[Transaction], deadline: float) -> bool:
+    def committed(self, sent: list[Transaction], deadline: float) -> bool:
         """Return whether META shows our generation, or showed it before another write."""
         meta = self._connection.read_row(self._lease.pk, SK_META, deadline)
         if self._is_ours(meta):

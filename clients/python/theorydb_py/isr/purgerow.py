@@ -6,7 +6,7 @@ purge may be lost.
 
 from __future__ import annotations
 
-from theorydb_py.isr.entry import Cover, Sequence
+from theorydb_py.isr.entry import PurgeState, Sequence
 from theorydb_py.isr.items import Item, malformed
 from theorydb_py.isr.readers import (
     EXPECTED_COUNT,
@@ -18,11 +18,11 @@ from theorydb_py.isr.readers import (
 )
 
 
-def cover_of(item: Item) -> Cover:
+def purge_state_of(item: Item) -> PurgeState:
     """Decode the purge of a page. Raises MalformedRowError if an attribute is missing or invalid."""
     require_number(item, "seq", EXPECTED_COUNT)
     require_number(item, "at", EXPECTED_INSTANT)
-    return Cover(
+    return PurgeState(
         seq=read(item, "seq", count_of, 0),
         hard_seq=read(item, "hard_seq", count_of, 0),
         at=read(item, "at", instant_of, 0),

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from theorydb_py.isr.amounts import MAX_COUNT, MAX_INTERVAL, MAX_STATUS, MIN_STATUS, ceil_number, clamp, floor_number
+from theorydb_py.codecerror import CodecError, attribute_mismatch
 from theorydb_py.isr.items import Item, is_null, malformed
+from theorydb_py.isr.numbers import MAX_COUNT, MAX_INTERVAL, MAX_STATUS, MIN_STATUS, ceil_number, clamp, floor_number
 from theorydb_py.times import MAX_EPOCH
-from theorydb_py.unfit import UnfitError, unfit_attribute
 from theorydb_py.values import Attribute
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def read(item: Item, path: str, reader: Callable[[Attribute], T], default: T) ->
         return default
     try:
         return reader(value)
-    except UnfitError as unfit:
+    except CodecError as unfit:
         raise malformed(item, path, unfit.expected) from None
 
 
@@ -56,7 +56,7 @@ def text_of(value: Attribute) -> str:
     if is_null(value):
         return ""
     if "S" not in value:
-        raise unfit_attribute("a string", value)
+        raise attribute_mismatch("a string", value)
     return str(value["S"])
 
 
@@ -65,7 +65,7 @@ def flag_of(value: Attribute) -> bool:
     if is_null(value):
         return False
     if "BOOL" not in value:
-        raise unfit_attribute("a boolean", value)
+        raise attribute_mismatch("a boolean", value)
     return bool(value["BOOL"])
 
 
@@ -87,7 +87,7 @@ def instant_of(value: Attribute) -> int:
 def _within(value: Attribute, least: int, most: int, expected: str) -> int:
     n = floor_of(value)
     if n is None or not least <= n <= most:
-        raise unfit_attribute(expected, value)
+        raise attribute_mismatch(expected, value)
     return n
 
 
@@ -97,7 +97,7 @@ def horizon_of(value: Attribute) -> int | None:
         return None
     n = floor_of(value)
     if n is None:
-        raise unfit_attribute(EXPECTED_HORIZON, value)
+        raise attribute_mismatch(EXPECTED_HORIZON, value)
     return clamp(n, MAX_EPOCH)
 
 
@@ -110,7 +110,7 @@ def period_of(value: Attribute) -> int:
     """Decode a duration in seconds; it is clamped."""
     n = floor_of(value)
     if n is None:
-        raise unfit_attribute(EXPECTED_PERIOD, value)
+        raise attribute_mismatch(EXPECTED_PERIOD, value)
     return clamp(n, MAX_INTERVAL)
 
 
@@ -120,7 +120,7 @@ def tags_of(value: Attribute) -> tuple[str, ...]:
         return ()
     tags = _strings(value)
     if tags is None:
-        raise unfit_attribute("a list of strings", value)
+        raise attribute_mismatch("a list of strings", value)
     return tuple(tag if isinstance(tag, str) else tag.decode("utf-8", "surrogateescape") for tag in tags)
 
 
@@ -129,12 +129,12 @@ def headers_of(value: Attribute) -> dict[str, tuple[HeaderValue, ...]]:
     if is_null(value):
         return {}
     if "M" not in value:
-        raise unfit_attribute("a map of lists of strings", value)
+        raise attribute_mismatch("a map of lists of strings", value)
     headers: dict[str, tuple[HeaderValue, ...]] = {}
     for name, values in value["M"].items():
         read_values = _strings(values)
         if read_values is None:
-            raise unfit_attribute(f"a map of lists of strings, and a list at {name}", value)
+            raise attribute_mismatch(f"a map of lists of strings, and a list at {name}", value)
         headers[name.lower()] = read_values
     return headers
 
@@ -154,7 +154,7 @@ def _strings(value: Attribute) -> tuple[HeaderValue, ...] | None:
     return tuple(strings)
 
 
-# --- Rows of others that are judged leniently --------------------------------
+# --- Rows of others that are classified leniently --------------------------------
 
 
 def lax_text(value: Attribute) -> str:

@@ -10,12 +10,12 @@ from theorydb_py.errors import (
     RequestMismatchError,
     TheorydbError,
 )
-from theorydb_py.isr.amounts import check_interval
-from theorydb_py.isr.entry import Request
+from theorydb_py.isr.entry import RequestRecord
 from theorydb_py.isr.expressions import Condition, absent, all_of, compare, exists, same
 from theorydb_py.isr.items import REQUEST_PREFIX, Item, malformed, number, string, text
 from theorydb_py.isr.keys import check_request_hash, check_request_key
 from theorydb_py.isr.lockrow import LINGER, is_held
+from theorydb_py.isr.numbers import check_interval
 from theorydb_py.isr.readers import EXPECTED_TEXT, lax_number, lax_text, lease_end_of, read, text_of
 from theorydb_py.times import readable_moment
 from theorydb_py.values import Attribute
@@ -69,7 +69,7 @@ class Attempt:
         """Return the attributes of a request in progress until then. The record is kept for longer."""
         return {"in_progress_until": number(until), "ttl": number(max(self.keep, until + LINGER))}
 
-    def is_mine(self) -> Condition:
+    def is_ours(self) -> Condition:
         """Require that the request is STARTED under our token."""
         return all_of(compare("attempt_token", "=", string(self.token)), compare("status", "=", string(STARTED)))
 
@@ -104,7 +104,7 @@ def failed(reason: str) -> dict[str, Attribute | None]:
     }
 
 
-def request_of(item: Item, key: str, now: int) -> Request | None:
+def request_of(item: Item, key: str, now: int) -> RequestRecord | None:
     """Decode a request record; None if it has expired, as DynamoDB deletes it some time later.
 
     Raises MalformedRowError if it is unreadable: the request may have been executed.
@@ -116,7 +116,7 @@ def request_of(item: Item, key: str, now: int) -> Request | None:
         raise malformed(item, "request_hash", EXPECTED_TEXT)
     if text(item, "status") not in (STARTED, COMPLETED, FAILED):
         raise malformed(item, "status", _EXPECTED_STATUS)
-    return Request(
+    return RequestRecord(
         key=key,
         request_hash=text(item, "request_hash"),
         status=text(item, "status"),
@@ -135,7 +135,7 @@ def is_unchanged(item: Item | None) -> Condition:
     return all_of(exists(), *(same(name, item.get(name)) for name in names))
 
 
-def standing(earlier: Request, claim: Claim, now: float) -> TheorydbError | None:
+def claim_error(earlier: RequestRecord, claim: Claim, now: float) -> TheorydbError | None:
     """Return the error of a claim while this record stands; None: the claim may start."""
     what = f"request {claim.key!r}"
     if earlier.request_hash != claim.request_hash:
@@ -149,11 +149,11 @@ def standing(earlier: Request, claim: Claim, now: float) -> TheorydbError | None
             generation_id=earlier.generation_id,
         )
     if earlier.status == STARTED and is_held(earlier.in_progress_until, now):
-        return in_progress(earlier)
+        return in_progress_error(earlier)
     return None
 
 
-def in_progress(earlier: Request) -> RequestInProgressError:
+def in_progress_error(earlier: RequestRecord) -> RequestInProgressError:
     """Return the error of a claim that another attempt is ahead of."""
     return RequestInProgressError(
         f"request {earlier.key!r} is in progress until {readable_moment(earlier.in_progress_until)}: try again then",

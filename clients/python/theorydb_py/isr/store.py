@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from theorydb_py.answers import read_failure, write_failure
-from theorydb_py.api import DynamoDB
+from theorydb_py.botoerrors import read_failure, write_failure
+from theorydb_py.client import DynamoDB
 from theorydb_py.errors import (
     InvalidInputError,
     LeaseHeldError,
     MovedError,
     ResultGoneError,
 )
-from theorydb_py.isr import acquire, claim, hold, pages, publish, reassert
-from theorydb_py.isr.amounts import MAX_COUNT, check_count, check_interval, check_number, lease_seconds
-from theorydb_py.isr.commit import bare, committed
+from theorydb_py.isr import acquire, claim, leasewrites, pages, publish, rollback
+from theorydb_py.isr.assertion import pin_assertion, rollback_target, unpin_assertion
+from theorydb_py.isr.commit import committed_entry, reference_entry
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.entry import (
     Assertion,
@@ -31,23 +31,23 @@ from theorydb_py.isr.entry import (
     Entry,
     Record,
     ReloadTarget,
-    Request,
+    RequestRecord,
     Sequence,
 )
 from theorydb_py.isr.freshness import expiry, freshness
-from theorydb_py.isr.generation import generation_id
+from theorydb_py.isr.generationid import generation_id
 from theorydb_py.isr.groupcommit import GroupCommit
-from theorydb_py.isr.held import HeldLeases
-from theorydb_py.isr.history import pinning, target_of, unpinning
 from theorydb_py.isr.inputs import Json, hash_inputs
-from theorydb_py.isr.keep import finish, kept
 from theorydb_py.isr.keys import check_cache_key, check_partition, check_request_key, check_tenant, hashed_partition
-from theorydb_py.isr.lease import IsrLease, Reading
+from theorydb_py.isr.lease import IsrLease, Snapshot
+from theorydb_py.isr.leaseregistry import LeaseRegistry
+from theorydb_py.isr.leasescope import finish, lease_scope
+from theorydb_py.isr.normalize import check_text, normalize_entry, whole_seconds
+from theorydb_py.isr.numbers import MAX_COUNT, check_count, check_interval, check_number, lease_seconds
 from theorydb_py.isr.publish import Publishing
 from theorydb_py.isr.readers import HeaderValue
-from theorydb_py.isr.request import end_request, find_request
+from theorydb_py.isr.requestrecord import end_request, read_request
 from theorydb_py.isr.requestrow import COMPLETED, Attempt, Claim, check_claim, completed, failed
-from theorydb_py.isr.storable import check_text, storable, whole_moment
 from theorydb_py.retry import Retry
 from theorydb_py.table_name import checked_table_name
 
@@ -129,17 +129,17 @@ class FaceTheoryIsrMetaStore:
             wait=wait,
             logger=logging.getLogger("theorydb_py.isr"),
         )
-        self._held = HeldLeases(self._connection)
+        self._leases = LeaseRegistry(self._connection)
         self._log = GroupCommit(self._connection)
 
-    # --- Reading ------------------------------------------------------------
+    # --- Snapshot ------------------------------------------------------------
 
     def get(self, cache_key: str) -> CurrentEntry | None:
         """Return the current entry with its freshness; None if there is no valid entry."""
         record = self.read(cache_key)
         if record.entry is None:
             return None
-        state = freshness(record.entry, record.cover, self._connection.now())
+        state = freshness(record.entry, record.purges, self._connection.now())
         return CurrentEntry(**vars(record.entry), state=state)
 
     def read(self, cache_key: str) -> Record:
@@ -215,8 +215,8 @@ class FaceTheoryIsrMetaStore:
             acquire.acquire(self._connection, lease)
         else:
             claim.acquire_for(self._connection, lease, attempt, request)
-        self._look(lease)
-        self._held.remember(lease)
+        self._read_snapshot(lease)
+        self._leases.add(lease)
         return lease
 
     def refresh_lease(self, lease: IsrLease) -> None:
@@ -224,20 +224,22 @@ class FaceTheoryIsrMetaStore:
 
         Any other error leaves open whether it was extended; the call may be repeated.
         """
-        hold.refresh(self._connection, self._own(lease))
+        leasewrites.refresh(self._connection, self._own(lease))
 
     def release_lease(self, lease: IsrLease | None = None, *, cache_key: str = "", lease_token: str = "") -> None:
         """Release a lease, or the lease of a page with a token. A lost lease stays as it is: no error."""
         if lease is None:
             pk = self.partition_key(cache_key)
-            lease = self._held.find(cache_key, pk, lease_token) or self._held.stranger(cache_key, pk, lease_token)
-        hold.release(self._connection, self._own(lease))
-        self._held.forget(lease)
+            lease = self._leases.find(cache_key, pk, lease_token) or self._leases.foreign_lease(
+                cache_key, pk, lease_token
+            )
+        leasewrites.release(self._connection, self._own(lease))
+        self._leases.remove(lease)
 
     def back_off(self, lease: IsrLease, *, pause_ms: float) -> None:
         """Replace the lease by a backoff of that length and count a failure. All processes respect it."""
-        hold.back_off(self._connection, self._own(lease), pause_ms)
-        self._held.forget(lease)
+        leasewrites.back_off(self._connection, self._own(lease), pause_ms)
+        self._leases.remove(lease)
 
     def break_lease(self, cache_key: str, *, record: Record | None = None) -> None:
         """Delete the lease in record (default: the present one), whoever holds it.
@@ -245,7 +247,7 @@ class FaceTheoryIsrMetaStore:
         Its holder cannot publish any more. Raises MovedError if the lease was replaced
         since.
         """
-        hold.break_lease(self._connection, (record or self.read(cache_key)).fence)
+        leasewrites.break_lease(self._connection, (record or self.read(cache_key)).fence)
 
     @contextlib.contextmanager
     def lease(
@@ -279,10 +281,10 @@ class FaceTheoryIsrMetaStore:
             keep_seconds=keep_seconds,
         )
         try:
-            with kept(self._connection, held, began):
+            with lease_scope(self._connection, held, began):
                 yield held
         finally:
-            self._held.forget(held)
+            self._leases.remove(held)
 
     # --- Publishing ---------------------------------------------------------
 
@@ -318,9 +320,9 @@ class FaceTheoryIsrMetaStore:
         Returns the entry as readers find it. Raises the errors of publish.
         """
         pk = self.partition_key(cache_key)
-        lease = self._held.find(cache_key, pk, lease_token)
+        lease = self._leases.find(cache_key, pk, lease_token)
         known = lease.purge_seq if lease else None
-        entry = committed(
+        entry = committed_entry(
             html_pointer=html_pointer,
             generated_at_ms=generated_at_ms,
             revalidate_seconds=revalidate_seconds,
@@ -337,10 +339,10 @@ class FaceTheoryIsrMetaStore:
                 "stale_seconds": stale_seconds,
             },
         )
-        entry = replace(entry, ttl=whole_moment("ttl_unix_seconds", ttl_unix_seconds))
-        lease = lease or self._held.adopt(cache_key, pk, lease_token)
+        entry = replace(entry, ttl=whole_seconds("ttl_unix_seconds", ttl_unix_seconds))
+        lease = lease or self._leases.adopt(cache_key, pk, lease_token)
         published = self._publish(lease, lease.record, entry, Publishing())
-        return bare(published) if published.foreign else published
+        return reference_entry(published) if published.foreign else published
 
     def publish(
         self,
@@ -415,8 +417,8 @@ class FaceTheoryIsrMetaStore:
         target = self._target(cache_key, to, assertion)
 
         def declare(read: Record) -> Entry:
-            how = assertion or pinning(target, pin_seconds, self._connection.now(), self._retention)
-            return reassert.rollback(
+            how = assertion or pin_assertion(target, pin_seconds, self._connection.now(), self._retention)
+            return rollback.rollback(
                 self._connection, self._log, read, target.generation_id, self._page(cache_key), how
             )
 
@@ -437,8 +439,8 @@ class FaceTheoryIsrMetaStore:
         """
 
         def declare(read: Record) -> Entry:
-            how = assertion or pinning(read.entry, pin_seconds, self._connection.now(), self._retention)
-            return reassert.pin(self._connection, self._log, read, self._page(cache_key), how)
+            how = assertion or pin_assertion(read.entry, pin_seconds, self._connection.now(), self._retention)
+            return rollback.pin(self._connection, self._log, read, self._page(cache_key), how)
 
         return self._assert(cache_key, record, declare)
 
@@ -451,14 +453,14 @@ class FaceTheoryIsrMetaStore:
         """
 
         def declare(read: Record) -> Entry:
-            how = unpinning(read.entry, self._connection.now(), self._retention)
-            return reassert.pin(self._connection, self._log, read, self._page(cache_key), how)
+            how = unpin_assertion(read.entry, self._connection.now(), self._retention)
+            return rollback.pin(self._connection, self._log, read, self._page(cache_key), how)
 
         return self._assert(cache_key, record, declare)
 
     # --- Requests with an idempotency key -------------------------------------
 
-    def request(self, cache_key: str, idempotency_key: str) -> Request | None:
+    def request(self, cache_key: str, idempotency_key: str) -> RequestRecord | None:
         """Return a request record, read strongly consistently; None if it does not exist or has expired.
 
         It is only a snapshot: acquire_lease makes a claim.
@@ -466,7 +468,7 @@ class FaceTheoryIsrMetaStore:
         pk = self.partition_key(cache_key)
         check_request_key(idempotency_key)
         try:
-            return find_request(self._connection, pk, idempotency_key)[1]
+            return read_request(self._connection, pk, idempotency_key)[1]
         except Exception as error:
             raise read_failure(f"read the request {idempotency_key} of {pk}", error) from error
 
@@ -531,14 +533,14 @@ class FaceTheoryIsrMetaStore:
     def _page(self, cache_key: str) -> ReloadTarget:
         return ReloadTarget(tenant=self._tenant, key=cache_key)
 
-    def _look(self, lease: IsrLease) -> None:
+    def _read_snapshot(self, lease: IsrLease) -> None:
         """Read what a publish will replace, under the lease, and then the purge sequence.
 
         On failure the lease is released, or left to expire.
         """
         try:
             record = pages.read_page(self._connection, lease.pk)
-            lease.note(Reading(record, self.sequence().seq))
+            lease.set_snapshot(Snapshot(record, self.sequence().seq))
         except Exception as error:
             finish(self._connection, lease, f"reading the page failed: {error}")
             raise
@@ -550,12 +552,12 @@ class FaceTheoryIsrMetaStore:
 
     def _publish(self, lease: IsrLease, record: Record, entry: Entry, how: Publishing) -> Entry:
         if entry.ttl is None and self._retention is not None:
-            entry = replace(entry, ttl=expiry(storable(entry), self._connection.now(), self._retention))
+            entry = replace(entry, ttl=expiry(normalize_entry(entry), self._connection.now(), self._retention))
         try:
             return publish.publish(self._connection, lease, record, entry, self._page(lease.cache_key), how)
         finally:
             if lease.over:
-                self._held.forget(lease)
+                self._leases.remove(lease)
 
     def _target(self, cache_key: str, to: str | None, assertion: Assertion | None) -> Entry:
         """Return the target of a rollback. With an assertion, only its id is needed."""
@@ -565,7 +567,7 @@ class FaceTheoryIsrMetaStore:
                 return replace(_NOTHING, generation_id=to)
         kept = self.versions(cache_key)
         # Read after the versions: it is current now, whatever was published in between.
-        return target_of(kept, self.read(cache_key).entry, to)
+        return rollback_target(kept, self.read(cache_key).entry, to)
 
     def _assert(self, cache_key: str, record: Record | None, declare: Callable[[Record], Entry]) -> Entry:
         """Execute a rollback or a pin on record; without one, on the present state, reread after each MovedError."""

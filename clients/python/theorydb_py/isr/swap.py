@@ -11,7 +11,7 @@ from theorydb_py.isr.expressions import delete, exists, update
 from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.items import SK_META, VERSION_PREFIX, key, number, text
 from theorydb_py.isr.metarow import meta_changes
-from theorydb_py.isr.storable import storable, whole_moment
+from theorydb_py.isr.normalize import normalize_entry, whole_seconds
 from theorydb_py.isr.transaction import Action, Purpose
 
 _LONGEST_SUPERSEDED = 30 * 24 * 3600
@@ -36,18 +36,18 @@ class Swap:
     @staticmethod
     def of(fence: Fence, entry: Entry, now: float, *, kept: bool, superseded_at: float | None) -> Swap:
         """Prepare a replacement. kept: the entry has a version row. Raises InvalidInputError for an invalid entry."""
-        following = replace(storable(entry), v=fence.next_version(now))
-        current = VERSION_PREFIX + following.generation_id if kept else ""
+        next_entry = replace(normalize_entry(entry), v=fence.next_version(now))
+        current = VERSION_PREFIX + next_entry.generation_id if kept else ""
         named = text(fence.meta, "current_sk")
         superseded = named if named.startswith(VERSION_PREFIX) and named != current else ""
-        return Swap(fence, following, current, superseded, retirement(now, superseded_at, following.ttl))
+        return Swap(fence, next_entry, current, superseded, superseded_ttl(now, superseded_at, next_entry.ttl))
 
-    def move_meta(self) -> Action:
+    def update_meta(self) -> Action:
         """Update META, on condition that it is what was read."""
         changes = meta_changes(self.next, self.current)
         return self._update(Purpose.META, SK_META, changes, self.fence.is_unchanged())
 
-    def retire_version(self) -> list[Action]:
+    def expire_superseded(self) -> list[Action]:
         """Set the ttl of the superseded version, or delete it if it is replaced; nothing if there is none."""
         if not self.superseded:
             return []
@@ -56,7 +56,7 @@ class Swap:
             return [Action(Purpose.SUPERSEDED, "Delete", delete(row, exists()))]
         return [self._update(Purpose.SUPERSEDED, self.superseded, {"ttl": number(self.superseded_at)}, exists())]
 
-    def forget(self) -> None:
+    def skip_superseded(self) -> None:
         """Drop the superseded version from the change: it is gone, and versions never come back."""
         self.superseded = ""
 
@@ -64,9 +64,9 @@ class Swap:
         return Action(purpose, "Update", update(key(self.fence.pk, sk), changes, condition))
 
 
-def retirement(now: float, asked: float | None, ttl: int | None) -> int:
+def superseded_ttl(now: float, requested: float | None, ttl: int | None) -> int:
     """Return the ttl of a superseded version, in epoch seconds."""
-    at = whole_moment("superseded_at", asked)
+    at = whole_seconds("superseded_at", requested)
     if at is not None:
         return at
     longest = math.floor(now) + _LONGEST_SUPERSEDED

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from theorydb_py.answers import cancellation, read_failure, reason_of
+from theorydb_py.botoerrors import cancellation, read_failure, reason_of
 from theorydb_py.errors import CancellationReason, UnknownOutcomeError
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.items import Item, key, text
@@ -92,7 +92,7 @@ class Transaction:
         """Return the error to raise for a cancellation; any other error is returned as it is."""
         return self.failure(what, error) if cancellation_reasons(error) else error
 
-    def _reason(self, index: int, said: Mapping[str, Any]) -> CancellationReason:
+    def _reason(self, index: int, reason: Mapping[str, Any]) -> CancellationReason:
         action = self._actions[index]
         row = action.arguments.get("Item") or action.arguments["Key"]
-        return reason_of(index, action.kind.lower(), key(text(row, "pk"), text(row, "sk")), said)
+        return reason_of(index, action.kind.lower(), key(text(row, "pk"), text(row, "sk")), reason)

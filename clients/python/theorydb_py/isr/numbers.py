@@ -58,7 +58,7 @@ def check_number(name: str, value: object) -> float:
     return value
 
 
-def check_moment(name: str, value: object) -> float:
+def check_time(name: str, value: object) -> float:
     """Require a time in epoch seconds before the year 10000."""
     number = check_number(name, value)
     if not 0 <= number <= MAX_EPOCH:

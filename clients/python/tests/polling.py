@@ -1,4 +1,4 @@
-"""Waiting for what other threads do."""
+"""Waits for conditions that other threads fulfil."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 BOUND = 20.0
-"""Seconds after which a test that waits in vain fails."""
+"""Seconds after which a test fails that waits in vain."""
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    """Wait until a condition holds; False: it does not within BOUND."""
+    """Poll until a condition holds; return False if it does not within BOUND."""
     end = time.monotonic() + BOUND
     while not condition():
         if time.monotonic() > end:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
-from theorydb_py.answers import read_failure
+from theorydb_py.botoerrors import read_failure
 from theorydb_py.errors import UnknownOutcomeError
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.transaction import Refusal, Transaction
@@ -21,7 +21,7 @@ class Verdict(enum.Enum):
     """The meaning of failed conditions that are not an error."""
 
     AGAIN = "send another request"
-    LANDED = "an earlier request was applied"
+    COMMITTED = "an earlier request was applied"
 
 
 class Change(Protocol):
@@ -36,47 +36,49 @@ class Change(Protocol):
     def running(self) -> bool:
         """Return whether another request may be sent."""
 
-    def judge(self, why: Refusal) -> Verdict | Exception:
+    def classify(self, why: Refusal) -> Verdict | Exception:
         """Classify failed conditions."""
 
-    def preclude(self, cause: Exception, deadline: float) -> Exception:
+    def revoke(self, cause: Exception, deadline: float) -> Exception:
         """Ensure that no request that was sent can be applied any more.
 
         Returns the error to raise, made from cause, if none was applied.
         """
 
-    def landed(self, sent: list[Transaction], deadline: float) -> bool:
+    def committed(self, sent: list[Transaction], deadline: float) -> bool:
         """Return whether a request was applied. Called once none can be applied any more."""
 
 
-def carry_out(connection: Connection, change: Change) -> None:
+def execute(connection: Connection, change: Change) -> None:
     """Send a change until its outcome is known.
 
     Without a reply, the same request is repeated under its token; after a definite
     cancellation, a new one is built. Raises UnknownOutcomeError if it cannot be
     settled.
     """
-    begun, sent, attempt, renew = connection.monotonic(), [_first(change)], 0, False
+    begun, sent, attempt, rebuild = connection.monotonic(), [_first(change)], 0, False
     while True:
         attempt += 1
-        error = _renew(change, sent) if renew else None
+        error = _rebuild(change, sent) if rebuild else None
         if error is None:
             error = _send(sent[-1])
-            if error is None or _is_over(connection, change, sent, error, first=attempt == 1):
+            if error is None or _handle_error(connection, change, sent, error, first=attempt == 1):
                 return None  # crashing here loses nothing: all rows are committed
-            renew = outcome_of(error) is not Outcome.UNKNOWN
+            rebuild = outcome_of(error) is not Outcome.UNKNOWN
         elif outcome_of(error) is Outcome.REFUSED:
             return _settle(connection, change, sent, error)
         patient = connection.retry.pause(attempt, begun + TOKEN_LIFE) and change.running()
-        if not patient or not (renew or sent[-1].is_repeatable):
+        if not patient or not (rebuild or sent[-1].is_repeatable):
             return _settle(connection, change, sent, error)
 
 
-def _is_over(connection: Connection, change: Change, sent: list[Transaction], error: Exception, *, first: bool) -> bool:
+def _handle_error(
+    connection: Connection, change: Change, sent: list[Transaction], error: Exception, *, first: bool
+) -> bool:
     """Return whether the change is committed. Raises its error if that is definite."""
     outcome = outcome_of(error)
     if outcome is Outcome.CONDITION_FAILED:
-        return not _try_again(connection, change, sent, error, first=first)
+        return not _resend_refused(connection, change, sent, error, first=first)
     if outcome is not Outcome.REFUSED:
         return False
     if first:
@@ -85,7 +87,7 @@ def _is_over(connection: Connection, change: Change, sent: list[Transaction], er
     return True
 
 
-def _renew(change: Change, sent: list[Transaction]) -> Exception | None:
+def _rebuild(change: Change, sent: list[Transaction]) -> Exception | None:
     """Build a new request; return the error if reading what it depends on fails."""
     try:
         sent.append(change.transaction())
@@ -109,24 +111,24 @@ def _send(transaction: Transaction) -> Exception | None:
     return None
 
 
-def _try_again(
+def _resend_refused(
     connection: Connection, change: Change, sent: list[Transaction], error: Exception, *, first: bool
 ) -> bool:
     """Return whether to send a change again whose conditions failed; False: it is committed. Raises its error."""
     why = sent[-1].refusal(error)
     if not why:
         raise sent[-1].failure(change.name(), error) from error
-    verdict = change.judge(why)
+    verdict = change.classify(why)
     if isinstance(verdict, Verdict):
         return verdict is Verdict.AGAIN
     if first:
         raise verdict
     # An earlier request may have falsified the conditions.
     try:
-        landed = change.landed(sent, connection.settling())
+        committed = change.committed(sent, connection.settling())
     except Exception as failure:
         raise _unknown(change, verdict, failure) from failure
-    if not landed:
+    if not committed:
         raise verdict
     return False
 
@@ -139,14 +141,16 @@ def _settle(connection: Connection, change: Change, sent: list[Transaction], cau
     """
     deadline = connection.settling()
     try:
-        answer = change.preclude(sent[-1].failure(change.name(), cause), deadline)
-        landed = change.landed(sent, deadline)
+        verdict = change.revoke(sent[-1].failure(change.name(), cause), deadline)
+        committed = change.committed(sent, deadline)
     except Exception as failure:
         connection.logger.warning("could not settle an unanswered write: %s: %s", change.name(), failure)
         raise _unknown(change, cause, failure) from failure
-    connection.logger.warning("settled an unanswered write: %s: committed: %s, after %s", change.name(), landed, cause)
-    if not landed:
-        raise answer from cause
+    connection.logger.warning(
+        "settled an unanswered write: %s: committed: %s, after %s", change.name(), committed, cause
+    )
+    if not committed:
+        raise verdict from cause
 
 
 def _unknown(change: Change, cause: Exception, failure: Exception) -> UnknownOutcomeError:

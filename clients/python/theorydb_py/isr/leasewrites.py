@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from theorydb_py.answers import stored_item, write_failure
+from theorydb_py.botoerrors import stored_item, write_failure
 from theorydb_py.errors import InvalidInputError, LeaseLostError, MovedError
-from theorydb_py.isr.acquire import drop
-from theorydb_py.isr.amounts import check_number
+from theorydb_py.isr.acquire import delete_lock
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.expressions import compare, delete, is_held, update
 from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.items import SK_LOCK, key, number, string
 from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.lockrow import expiry, until, whose
+from theorydb_py.isr.lockrow import expiry, holder_note, until
+from theorydb_py.isr.numbers import check_number
 from theorydb_py.isr.transaction import Action, Purpose, Transaction
 from theorydb_py.outcome import Outcome, condition_held, outcome_of
 
@@ -42,7 +42,7 @@ def extend(connection: Connection, lease: IsrLease, seconds: int | None = None) 
     except Exception as error:
         if outcome_of(error) is not Outcome.CONDITION_FAILED:
             raise write_failure(what, error) from error
-        raise LeaseLostError(f"{what}: it is lost{whose(stored_item(error))}; acquire it again") from error
+        raise LeaseLostError(f"{what}: it is lost{holder_note(stored_item(error))}; acquire it again") from error
 
 
 def _extend(connection: Connection, lease: IsrLease, seconds: int) -> None:
@@ -62,7 +62,7 @@ def _extend(connection: Connection, lease: IsrLease, seconds: int) -> None:
         connection.call("update_item", **lock)
     else:
         # The lease is lost with its request.
-        request = update(key(lease.pk, attempt.sk), attempt.extended(expires_at), attempt.is_mine())
+        request = update(key(lease.pk, attempt.sk), attempt.extended(expires_at), attempt.is_ours())
         _extend_both(
             connection, lease, [Action(Purpose.LOCK, "Update", lock), Action(Purpose.REQUEST, "Update", request)]
         )
@@ -78,14 +78,14 @@ def _extend_both(connection: Connection, lease: IsrLease, actions: list[Action])
         why = transaction.refusal(error)
         if not why:
             raise transaction.cancelled(what, error) from error
-        found = whose(why[Purpose.LOCK]) if Purpose.LOCK in why else " (its request was taken over or has ended)"
+        found = holder_note(why[Purpose.LOCK]) if Purpose.LOCK in why else " (its request was taken over or has ended)"
         raise LeaseLostError(f"{what}: it is lost{found}; acquire it again") from error
 
 
 def release(connection: Connection, lease: IsrLease) -> None:
     """Release the lease. Releasing a lost lease does nothing and is no error."""
     try:
-        drop(connection, lease, None)
+        delete_lock(connection, lease, None)
     except Exception as error:
         raise write_failure(f"release the lease of {lease.pk}", error) from error
     lease.end()
@@ -135,5 +135,5 @@ def break_lease(connection: Connection, fence: Fence) -> None:
     except Exception as error:
         if outcome_of(error) is not Outcome.CONDITION_FAILED:
             raise write_failure(what, transaction.cancelled(what, error)) from error
-        found = whose(transaction.refusal(error).get(Purpose.LOCK))
+        found = holder_note(transaction.refusal(error).get(Purpose.LOCK))
         raise MovedError(f"{what}: it is no longer the lease that was read{found}; read the page again") from error

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class UnfitError(Exception):
+class CodecError(Exception):
     """A value, or a stored attribute, does not fit its type. Callers wrap it in an error that names the item."""
 
     def __init__(self, expected: str, found: str, path: str = "") -> None:
@@ -16,23 +16,23 @@ class UnfitError(Exception):
         self.found = found
         self.path = path
 
-    def within(self, step: str) -> UnfitError:
+    def within(self, step: str) -> CodecError:
         """Return the same error with the path prefixed by a step."""
         path = step + self.path if not self.path or self.path.startswith("[") else f"{step}.{self.path}"
-        return UnfitError(self.expected, self.found, path)
+        return CodecError(self.expected, self.found, path)
 
 
-def unfit_value(expected: str, value: object) -> UnfitError:
+def value_mismatch(expected: str, value: object) -> CodecError:
     """Return the error of a Python value."""
-    return UnfitError(expected, f"{type(value).__name__} {shown(value)}")
+    return CodecError(expected, f"{type(value).__name__} {short_repr(value)}")
 
 
-def unfit_attribute(expected: str, attribute: Mapping[str, Any] | None) -> UnfitError:
+def attribute_mismatch(expected: str, attribute: Mapping[str, Any] | None) -> CodecError:
     """Return the error of a stored attribute; None: it is absent."""
-    return UnfitError(expected, describe(attribute))
+    return CodecError(expected, describe(attribute))
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Format a value for people, shortened."""
     try:
         return f"{reprlib.repr(value):.60}"

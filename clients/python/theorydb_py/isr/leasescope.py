@@ -7,22 +7,22 @@ from collections.abc import Iterator
 
 from theorydb_py.errors import LeaseLostError
 from theorydb_py.heartbeat import Heartbeat
-from theorydb_py.isr import hold
+from theorydb_py.isr import leasewrites
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.lease import IsrLease
-from theorydb_py.isr.request import end_request
+from theorydb_py.isr.requestrecord import end_request
 from theorydb_py.isr.requestrow import failed
 
 
 @contextlib.contextmanager
-def kept(connection: Connection, lease: IsrLease, began: float) -> Iterator[None]:
+def lease_scope(connection: Connection, lease: IsrLease, began: float) -> Iterator[None]:
     """Refresh a lease after each third of its duration while a block runs, and release it afterwards.
 
     ``began`` is the monotonic time at which its acquisition began. Raises
     LeaseLostError if the lease was lost before the block ended, with the block's
     exception as its cause.
     """
-    lease.keep_by(_heartbeat(connection, lease, began))
+    lease.set_heartbeat(_heartbeat(connection, lease, began))
     try:
         yield
     except Exception as error:
@@ -48,13 +48,13 @@ def finish(connection: Connection, lease: IsrLease, failure: str) -> bool:
         end_request(connection, lease, failed(failure))
     if not lease.over or lost:
         with _logged(connection, lease, "releasing"):
-            hold.release(connection, lease)
+            leasewrites.release(connection, lease)
     return lost
 
 
 def _heartbeat(connection: Connection, lease: IsrLease, began: float) -> Heartbeat:
     return Heartbeat(
-        lambda: hold.extend(connection, lease),
+        lambda: leasewrites.extend(connection, lease),
         name=lease.pk,
         seconds=lease.duration_seconds,
         acquired_at=began,

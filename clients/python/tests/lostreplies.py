@@ -1,4 +1,4 @@
-"""Losing the answers of a real database, by botocore's own events."""
+"""Lost requests and lost replies, injected by botocore's events."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """Make requests of one client fail, before they leave or after they were carried out.
+    """Make requests of one client fail, before they are sent or after they were applied.
 
-    ``lose("PutItem", 2)``: the next two such requests are carried out and their
-    answers lost. ``drop``: they never arrive. boto3 sees both as failures of the
-    network, and retries if its retries are on. ``sent`` counts what has arrived.
+    ``lose("PutItem", 2)``: the next two such requests are applied, and their replies
+    lost. ``drop``: they never arrive. boto3 sees both as network failures, and retries
+    if it is configured to. ``sent`` counts the requests that arrived.
     """
 
     def __init__(self, client: DynamoDBClient) -> None:

@@ -8,12 +8,12 @@ from theorydb_py.errors import InvalidInputError, LeaseLostError
 from theorydb_py.isr import pages
 from theorydb_py.isr.connection import Connection
 from theorydb_py.isr.items import text
-from theorydb_py.isr.lease import IsrLease, Reading
+from theorydb_py.isr.lease import IsrLease, Snapshot
 from theorydb_py.isr.lockrow import is_held
-from theorydb_py.isr.storable import check_text
+from theorydb_py.isr.normalize import check_text
 
 
-class HeldLeases:
+class LeaseRegistry:
     """Finds leases for calls that only pass a token. Safe for concurrent use."""
 
     def __init__(self, connection: Connection) -> None:
@@ -21,13 +21,13 @@ class HeldLeases:
         self._lock = threading.Lock()
         self._leases: dict[str, IsrLease] = {}  # guarded by _lock
 
-    def remember(self, lease: IsrLease) -> None:
+    def add(self, lease: IsrLease) -> None:
         """Add a lease, and drop those that are over or expired, as they cannot be published."""
         with self._lock:
             self._leases = {token: held for token, held in self._leases.items() if not held.over and held.running()}
             self._leases[lease.lease_token] = lease
 
-    def forget(self, lease: IsrLease) -> None:
+    def remove(self, lease: IsrLease) -> None:
         """Remove a lease that is over."""
         with self._lock:
             self._leases.pop(lease.lease_token, None)
@@ -40,7 +40,7 @@ class HeldLeases:
             found = self._leases.get(token)
         return found if found is not None and found.pk == pk else None
 
-    def stranger(self, cache_key: str, pk: str, token: str) -> IsrLease:
+    def foreign_lease(self, cache_key: str, pk: str, token: str) -> IsrLease:
         """Return a lease that another process acquired; only its token is known."""
         return IsrLease(self._connection, cache_key=cache_key, pk=pk, token=token, owner="", seconds=1, attempt=None)
 
@@ -51,11 +51,11 @@ class HeldLeases:
         """
         started = self._connection.monotonic()
         record = pages.read_page(self._connection, pk)
-        lease = self.stranger(cache_key, pk, token)
+        lease = self.foreign_lease(cache_key, pk, token)
         second = self._connection.second()
         end = record.lock.lease_expires_at if record.lock else 0
         if not is_held(end, second) or text(record.fence.lock, "lease_token") != token:
             raise LeaseLostError(f"the lease of {pk} is lost: it expired, was taken or was released")
         lease.granted(end, started, end - second)
-        lease.note(Reading(record, 0))
+        lease.set_snapshot(Snapshot(record, 0))
         return lease

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from theorydb_py.errors import InvalidInputError
-from theorydb_py.isr.amounts import (
+from theorydb_py.isr.entry import Entry
+from theorydb_py.isr.numbers import (
     MAX_INTERVAL,
     MAX_STATUS,
     MIN_STATUS,
     check_count,
     check_interval,
-    check_moment,
+    check_time,
     clamp,
 )
-from theorydb_py.isr.entry import Entry
 from theorydb_py.isr.readers import HeaderValue
 from theorydb_py.times import MAX_EPOCH
 
@@ -24,7 +24,7 @@ _LONGEST_ID = 1000
 _LONGEST_RENDER = MAX_INTERVAL * 1000
 
 
-def storable(entry: Entry) -> Entry:
+def normalize_entry(entry: Entry) -> Entry:
     """Return the entry as readers will find it. Raises InvalidInputError if it cannot be stored."""
     for name in ("s3_key", "generation_id"):
         if check_text(name, getattr(entry, name)) == "":
@@ -46,17 +46,17 @@ def storable(entry: Entry) -> Entry:
         content_length=check_count("content_length", entry.content_length),
         purge_seq=check_count("purge_seq", entry.purge_seq),
         render_ms=clamp(check_count("render_ms", entry.render_ms), _LONGEST_RENDER),
-        ttl=whole_moment("ttl", entry.ttl),
-        pinned_until=whole_moment("pinned_until", entry.pinned_until),
-        asserted_at=whole_moment("asserted_at", entry.asserted_at),
+        ttl=whole_seconds("ttl", entry.ttl),
+        pinned_until=whole_seconds("pinned_until", entry.pinned_until),
+        asserted_at=whole_seconds("asserted_at", entry.asserted_at),
         tags=_checked_tags(entry.tags),
         headers=_checked_headers(entry.headers),
     )
 
 
-def whole_moment(name: str, value: float | None) -> int | None:
+def whole_seconds(name: str, value: float | None) -> int | None:
     """Return an optional time in whole seconds, rounded down; milliseconds are refused."""
-    return None if value is None else clamp(math.floor(check_moment(name, value)), MAX_EPOCH)
+    return None if value is None else clamp(math.floor(check_time(name, value)), MAX_EPOCH)
 
 
 def check_text(name: str, value: object) -> str:
@@ -94,7 +94,7 @@ def _checked_value(name: str, value: object) -> HeaderValue:
 
 
 def _begun(value: float) -> int:
-    second = math.floor(check_moment("generated_at", value))
+    second = math.floor(check_time("generated_at", value))
     if second < 1:
         raise InvalidInputError(f"generated_at is {value!r}: expected when rendering began, in epoch seconds")
     return second

@@ -20,10 +20,10 @@ from theorydb_py.errors import (
 from theorydb_py.outcome import (
     CONDITION_FAILED,
     CONFLICT,
-    CONFLICTING_ANSWERS,
+    CONFLICT_CODES,
     NONE,
     THROTTLED,
-    THROTTLING_ANSWERS,
+    THROTTLING_CODES,
     TRANSACTION_CANCELED,
     Outcome,
     error_code,
@@ -74,7 +74,9 @@ def reason_of(index: int, kind: str, key: Mapping[str, Any], said: Mapping[str, 
 
 def cancellation(what: str, reasons: tuple[CancellationReason, ...]) -> TheorydbError:
     """Return the error of a cancelled transaction, which had no effect."""
-    said = "; ".join(f"action {r.index}, {r.kind} {readable_key(r.key)}: {_said_of(r)}" for r in reasons if r.failed)
+    said = "; ".join(
+        f"action {r.index}, {r.kind} {readable_key(r.key)}: {_describe_reason(r)}" for r in reasons if r.failed
+    )
     text = f"{what}: cancelled without effect: {said}"
     codes = {r.code for r in reasons}
     if CONDITION_FAILED in codes:
@@ -92,7 +94,7 @@ def readable_key(key: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={next(iter(value.values()))!r}" for name, value in key.items())
 
 
-def _said_of(reason: CancellationReason) -> str:
+def _describe_reason(reason: CancellationReason) -> str:
     if reason.code == CONDITION_FAILED:
         found = "" if reason.item else ": there is no item"
         return f"the condition on the stored item failed{found}"
@@ -105,9 +107,9 @@ def _answer(what: str, error: Exception) -> TheorydbError | None:
         item = stored_item(error)
         found = "" if item else ": there is no item"
         return ConditionFailedError(f"{what}: the condition on the stored item failed{found}", item=item)
-    if code in CONFLICTING_ANSWERS:
+    if code in CONFLICT_CODES:
         return TransactionConflictError(f"{what}: conflict with another transaction on the item; try again")
-    if code in THROTTLING_ANSWERS:
+    if code in THROTTLING_CODES:
         return ThrottledError(f"{what}: throttled; raise the capacity or send fewer requests: {error}")
     if code == "ResourceNotFoundException":
         return TableNotFoundError(f"{what}: the table does not exist or is not active yet")

@@ -1,4 +1,4 @@
-"""A real engine whose calls fail by plan."""
+"""A client of a real engine with planned faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 
 class Fault(enum.Enum):
-    """What becomes of one call."""
+    """The fate of one call."""
 
     NONE = "none"
     LOST_REQUEST = "not applied"
@@ -21,11 +21,11 @@ class Fault(enum.Enum):
     THROTTLED = "throttled"
     SERVER_ERROR = "500, applied"
     CONFLICT = "conflict, not applied"
-    DENIED = "400, not applied, and no use to repeat"
+    DENIED = "400, not applied, permanent"
 
 
 class Faulty:
-    """A client of a real engine that follows a plan, then does as it is told if it is down."""
+    """A client of a real engine that follows a plan of faults, and may then be down."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -43,12 +43,12 @@ class Faulty:
         down: Callable[[], bool] | None = None,
         before: Callable[[int], None] | None = None,
     ) -> None:
-        """Plan the faults of the calls to come; after them calls are as ever, or lost while it is down."""
+        """Plan the faults of the next calls. Later calls succeed, or are lost while ``down`` returns True."""
         self.plan, self.down, self.calls = list(plan), down or _never, 0
         self.before = before or (lambda _: None)
 
     def deliver(self) -> None:
-        """Carry out all that is late, and be well again."""
+        """Apply all delayed calls, and end all faults."""
         self.arm([])
         self._deliver_late()
         self._late, self._last = self._last, []
@@ -57,7 +57,7 @@ class Faulty:
     def _deliver_late(self) -> None:
         late, self._late = self._late, []
         for call in late:
-            _ignoring(call)
+            _ignore_reply(call)
 
     def __getattr__(self, operation: str) -> Any:
         def call(**arguments: Any) -> Any:
@@ -74,20 +74,20 @@ class Faulty:
             case Fault.NONE:
                 return call()
             case Fault.LOST_REPLY:
-                _ignoring(call)
+                _ignore_reply(call)
             case Fault.LATE:
                 self._late.append(call)
             case Fault.LAST:
                 self._last.append(call)
             case Fault.SERVER_ERROR:
-                _ignoring(call)
-                raise answer("InternalServerError", 500, operation)
+                _ignore_reply(call)
+                raise client_error("InternalServerError", 500, operation)
             case Fault.THROTTLED:
-                raise answer("ThrottlingException", 400, operation)
+                raise client_error("ThrottlingException", 400, operation)
             case Fault.CONFLICT:
-                raise answer("TransactionConflictException", 400, operation)
+                raise client_error("TransactionConflictException", 400, operation)
             case Fault.DENIED:
-                raise answer("AccessDeniedException", 400, operation)
+                raise client_error("AccessDeniedException", 400, operation)
         raise ReadTimeoutError(endpoint_url="lost")
 
 
@@ -95,12 +95,12 @@ def _never() -> bool:
     return False
 
 
-def answer(code: str, status: int, operation: str) -> ClientError:
-    """Return an error as boto3 has it."""
-    said: Any = {"Error": {"Code": code, "Message": "by plan"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(said, operation)
+def client_error(code: str, status: int, operation: str) -> ClientError:
+    """Return an error as boto3 raises it."""
+    response: Any = {"Error": {"Code": code, "Message": "by plan"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, operation)
 
 
-def _ignoring(call: Callable[[], object]) -> None:
-    with contextlib.suppress(ClientError):  # the reply is lost, whatever it says
+def _ignore_reply(call: Callable[[], object]) -> None:
+    with contextlib.suppress(ClientError):  # the reply is lost, including errors
         call()

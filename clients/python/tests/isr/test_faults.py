@@ -1,4 +1,4 @@
-"""Whatever becomes of requests and replies, answers are true: on real engines, with faults at every call."""
+"""Outcomes are reported truthfully under faults at every call, on real engines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 
 from tests.clocks import Time
 from tests.conftest import ENGINES, Engine
-from tests.isr.faulty import Fault, Faulty
-from tests.isr.pages import KEY, Tokens, new_entry, new_store, publish, restore, row, rows
+from tests.isr.faultplan import Fault, Faulty
+from tests.isr.pages import KEY, Tokens, new_entry, new_store, publish, restore, rows
 from theorydb_py.errors import (
     LeaseHeldError,
     LeaseLostError,
@@ -31,14 +31,44 @@ PLANS = [[], *([fault] for fault in Fault), *map(list, itertools.product(UNANSWE
 FEW = [[], *([fault] for fault in Fault), [Fault.LATE, Fault.CONFLICT], [Fault.CONFLICT, Fault.LOST_REPLY]]
 FOREVER = float("inf")
 READS_OF_ROLLBACK = 8
-"""The versions, the page, SEQ, PURGE, the version, two ranges of marks and SEQ, before the transaction is sent."""
+"""The versions, the page, SEQ, PURGE, the version, two ranges of marks, SEQ: the reads before the transaction."""
 READS_OF_PIN = 3
 """Two ranges of marks and SEQ."""
 
 
+Rows = dict[str, dict[str, Any]]
+
+
+@dataclass
+class Stored:
+    """The rows of the table at one moment."""
+
+    rows: Rows
+    pk: str
+
+    def row(self, sk: str) -> dict[str, Any]:
+        """Return a row of the page, empty if it does not exist."""
+        return self.rows.get(f"{self.pk} {sk}", {})
+
+    @property
+    def meta(self) -> str:
+        """The current generation."""
+        return text(child(self.row("META"), "isr"), "generation_id")
+
+    @property
+    def lock(self) -> str:
+        """The token of the lease."""
+        return text(self.row("LOCK"), "lease_token")
+
+    @property
+    def request(self) -> str:
+        """The status of the request record r."""
+        return text(self.row("REQ#r"), "status")
+
+
 @dataclass
 class Fleet:
-    """A store whose calls fail, another that is well, and the table as it is."""
+    """A store with faults, another one without, and their table."""
 
     table: str
     client: Any
@@ -47,30 +77,19 @@ class Fleet:
     store: FaceTheoryIsrMetaStore
     rival: FaceTheoryIsrMetaStore
 
-    def meta(self) -> str:
-        """Return which generation is current."""
-        return text(child(row(self.client, self.table, self.rival, "META"), "isr"), "generation_id")
-
-    def lock(self) -> str:
-        """Return whose lease it is."""
-        return text(row(self.client, self.table, self.rival, "LOCK"), "lease_token")
-
-    def requested(self) -> str:
-        """Return how far the request r has come."""
-        return text(row(self.client, self.table, self.rival, "REQ#r"), "status")
-
-
-Rows = dict[str, dict[str, Any]]
+    def stored(self) -> Stored:
+        """Read the rows of the page, with one request: a test makes hundreds of them."""
+        return Stored(rows(self.client, self.table), self.rival.partition_key(KEY))
 
 
 def prepared(client: Any, table: str, prepare: Callable[[Fleet], object]) -> Rows:
-    """Return the rows that a fleet leaves behind, from which others can begin."""
+    """Return the rows that ``prepare`` writes, as a starting point of other fleets."""
     prepare(new_fleet(client, table))
     return rows(client, table)
 
 
 def new_fleet(client: Any, table: str, begin: Rows | None = None) -> Fleet:
-    """Return a fleet whose table has these rows, none unless they are said."""
+    """Return a fleet whose table has these rows."""
     restore(client, table, begin or {})
     time, faulty = Time(), Faulty(client)
     common: dict[str, Any] = {"now": time.wall, "retry": time.retry(), "settle_timeout": 15.0}
@@ -85,7 +104,7 @@ def new_fleet(client: Any, table: str, begin: Rows | None = None) -> Fleet:
 
 
 def outcome(fleet: Fleet, call: Callable[..., object], *args: Any, **arguments: Any) -> Exception | None:
-    """Make a call, then deliver all that was late, and return how it ended."""
+    """Make a call, then deliver all delayed calls, and return the call's error."""
     ended: Exception | None = None
     try:
         call(*args, **arguments)
@@ -96,12 +115,12 @@ def outcome(fleet: Fleet, call: Callable[..., object], *args: Any, **arguments: 
 
 
 @dataclass
-class Trouble:
-    """What happens to the calls of an operation: faults in order, and then an outage, which may end."""
+class Scenario:
+    """The faults of the calls of an operation: planned ones, and then an outage, which may end."""
 
     plan: list[Fault]
     outage: float
-    """Seconds until the calls after the plan get through."""
+    """How long calls after the plan fail, in seconds."""
 
     def __str__(self) -> str:
         faults = [fault.value for fault in self.plan] + [f"{self.outage:g} s of outage"] * (self.outage > 0)
@@ -112,7 +131,7 @@ class Trouble:
         return self.outage < FOREVER
 
     def begin(self, fleet: Fleet, before: Callable[[int], None] | None = None, *, ahead: int = 0) -> None:
-        """Begin after so many calls that get through."""
+        """Begin after so many successful calls."""
         end = fleet.time.passed + self.outage
         fleet.faulty.arm([Fault.NONE] * ahead + self.plan, down=lambda: fleet.time.passed < end, before=before)
 
@@ -122,83 +141,85 @@ Plans = list[list[Fault]]
 
 @pytest.fixture
 def plans(engine: Engine) -> Plans:
-    """All pairs of faults on the first engine, few on the others: what differs between engines needs no pairs."""
+    """All pairs of faults on the first engine, few on the others: pairs do not depend on the engine."""
     return PLANS if is_first(engine) else FEW
 
 
 def is_first(engine: Engine) -> bool:
-    """Whether an engine is the one on which tests are thorough."""
+    """Return whether tests are exhaustive on this engine."""
     return engine.name == ENGINES[0][0]
 
 
-def troubles(patience: float, plans: Plans) -> Iterator[Trouble]:
-    """Return all troubles of an operation that gives up, and looks what became of it, after so many seconds."""
-    for outage in (0.0, patience, FOREVER):
+def scenarios(timeout: float, plans: Plans) -> Iterator[Scenario]:
+    """Return the scenarios of an operation that retries, and settles its outcome, for so many seconds."""
+    for outage in (0.0, timeout, FOREVER):
         for plan in plans:
-            yield Trouble(plan, outage)
+            yield Scenario(plan, outage)
 
 
 FOREVER_PINNED = 253402300799
 
 
-def judge(trouble: Trouble, error: Exception | None, landed: bool) -> None:
-    """Assert that an answer is true, and definite if the table could be asked."""
+def check_outcome(scenario: Scenario, error: Exception | None, committed: bool) -> None:
+    """Assert that the reported outcome is true, and definite if the table was reachable."""
     if error is None:
-        assert landed
+        assert committed
     elif not isinstance(error, UnknownOutcomeError):
-        assert not landed, f"it was said that it had failed: {error!r}"
-    assert not trouble.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
+        assert not committed, f"it was reported as failed: {error!r}"
+    assert not scenario.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
 
 
-def told(fleet: Fleet, after: int) -> int:
-    """Return how often the log tells of the page, without a gap."""
+def log_entries(fleet: Fleet, after: int) -> int:
+    """Return how often the page occurs in the log, which has no gap."""
     changes = fleet.rival.changes(after)
     assert [change.seq for change in changes] == list(range(after + 1, after + 1 + len(changes))), "no gap"
     return sum(1 for change in changes for target in change.reload if target.key == KEY)
 
 
 def test_acquire(client: Any, table_name: str, plans: Plans, subtests: pytest.Subtests) -> None:
-    for trouble in troubles(4.9, plans):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(4.9, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name)
-            trouble.begin(fleet)
+            scenario.begin(fleet)
             error = outcome(fleet, fleet.store.acquire_lease, KEY)
             if error is None:
-                assert fleet.lock() == "mine"
-            elif not isinstance(error, UnknownOutcomeError) and trouble.ends:
-                # Where nothing can be read under it, and it cannot be given back, it expires.
-                assert fleet.lock() == "" or Fault.LAST in trouble.plan or trouble.plan == [Fault.NONE]
-            assert not isinstance(error, LeaseHeldError), "nobody else has it"
+                assert fleet.stored().lock == "mine"
+            elif not isinstance(error, UnknownOutcomeError) and scenario.ends:
+                # If reading under the lease and releasing it both fail, it is left to
+                # expire.
+                assert fleet.stored().lock == "" or Fault.LAST in scenario.plan or scenario.plan == [Fault.NONE]
+            assert not isinstance(error, LeaseHeldError), "there is no other holder"
 
 
 @pytest.mark.parametrize("history", [False, True])
 def test_publish(client: Any, table_name: str, history: bool, plans: Plans, subtests: pytest.Subtests) -> None:
     begin = prepared(client, table_name, lambda fleet: publish(fleet.rival, "g1", history=history))
-    for trouble in troubles(31, plans):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(31, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name, begin)
             lease = fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
-            trouble.begin(fleet)
+            scenario.begin(fleet)
             how = {"history": history, "keep": 2}
             error = outcome(fleet, fleet.store.publish, lease, lease.record, new_entry("g2"), **how)
-            landed = fleet.meta() == "g2"
+            stored = fleet.stored()
+            committed = stored.meta == "g2"
             if error is None:
-                assert landed
-                assert fleet.lock() == ""
+                assert committed
+                assert stored.lock == ""
             elif not isinstance(error, UnknownOutcomeError):
-                assert not landed, f"it was said that it had failed: {error!r}"
-            assert (fleet.requested() == "COMPLETED") == landed
-            assert bool(row(client, table_name, fleet.rival, "VER#g2")) == (landed and history)
-            assert not trouble.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
+                assert not committed, f"it was reported as failed: {error!r}"
+            assert (stored.request == "COMPLETED") == committed
+            assert bool(stored.row("VER#g2")) == (committed and history)
+            assert not scenario.ends or not isinstance(error, UnknownOutcomeError), "it could be settled"
 
 
 def test_publish_with_a_rival(engine: Engine, client: Any, table_name: str, subtests: pytest.Subtests) -> None:
-    """Somebody publishes as soon as the lease is free: our generation was there before, or never."""
+    """A rival publishes as soon as the lease is free: our generation was published before it, or never."""
     plans = [*([fault] for fault in Fault), [Fault.LOST_REPLY, Fault.CONFLICT], [Fault.LATE, Fault.CONFLICT]]
     begin = prepared(client, table_name, lambda fleet: publish(fleet.rival, "g1"))
     moments = (1, 2, 3) if is_first(engine) else (2,)
-    for trouble, at in itertools.product(troubles(31, plans), moments):
-        with subtests.test(f"{trouble}, rival at call {at}"):
+    for scenario, at in itertools.product(scenarios(31, plans), moments):
+        with subtests.test(f"{scenario}, rival at call {at}"):
             fleet = new_fleet(client, table_name, begin)
             lease = fleet.store.acquire_lease(KEY)
             seen: list[str] = []
@@ -208,16 +229,16 @@ def test_publish_with_a_rival(engine: Engine, client: Any, table_name: str, subt
                     return
                 taken = fleet.rival.try_acquire_lease(KEY)
                 if taken is not None:
-                    seen.append(fleet.meta())
+                    seen.append(fleet.stored().meta)
                     fleet.rival.publish(taken, taken.record, new_entry("rival"))
 
-            trouble.begin(fleet, rival)
+            scenario.begin(fleet, rival)
             error = outcome(fleet, fleet.store.publish, lease, lease.record, new_entry("g2"))
-            landed = fleet.meta() == "g2" or seen == ["g2"]
+            committed = fleet.stored().meta == "g2" or seen == ["g2"]
             if error is None:
-                assert landed
+                assert committed
             elif not isinstance(error, UnknownOutcomeError):
-                assert not landed, f"it was said that it had failed: {error!r}"
+                assert not committed, f"it was reported as failed: {error!r}"
 
 
 def publish_two(fleet: Fleet) -> None:
@@ -230,42 +251,42 @@ def publish_two(fleet: Fleet) -> None:
 
 def test_rollback(client: Any, table_name: str, plans: Plans, subtests: pytest.Subtests) -> None:
     begin = prepared(client, table_name, publish_two)
-    for trouble in troubles(15, plans):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(15, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name, begin)
             record = fleet.store.read(KEY)
-            trouble.begin(fleet, ahead=READS_OF_ROLLBACK)
+            scenario.begin(fleet, ahead=READS_OF_ROLLBACK)
             error = outcome(fleet, fleet.store.rollback, KEY, "g1", record=record)
-            landed = fleet.meta() == "g1"
+            committed = fleet.stored().meta == "g1"
             if error is None:
-                assert landed
+                assert committed
             elif not isinstance(error, UnknownOutcomeError):
-                assert not landed, f"it was said that it had failed: {error!r}"
+                assert not committed, f"it was reported as failed: {error!r}"
             reloads = [change for change in fleet.rival.changes(0) if change.reload]
-            assert len(reloads) == int(landed), "the log tells of it once"
+            assert len(reloads) == int(committed), "one log entry"
 
 
 def test_rollback_while_others_write_the_log(
     client: Any, table_name: str, plans: Plans, subtests: pytest.Subtests
 ) -> None:
     begin = prepared(client, table_name, publish_two)
-    for trouble in troubles(15, plans):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(15, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name, begin)
             record = fleet.store.read(KEY)
 
             def rival(call: int, fleet: Fleet = fleet) -> None:
-                if call in (READS_OF_ROLLBACK + 1, READS_OF_ROLLBACK + 3):  # SEQ was read, and is not what it was
+                if call in (READS_OF_ROLLBACK + 1, READS_OF_ROLLBACK + 3):  # after SEQ was read
                     fleet.rival.pin("another", pin_seconds=call)
 
-            trouble.begin(fleet, rival, ahead=READS_OF_ROLLBACK)
+            scenario.begin(fleet, rival, ahead=READS_OF_ROLLBACK)
             error = outcome(fleet, fleet.store.rollback, KEY, "g1", record=record)
-            landed = fleet.meta() == "g1"
-            assert error is None or isinstance(error, UnknownOutcomeError) or not landed
-            assert error is not None or landed
+            committed = fleet.stored().meta == "g1"
+            assert error is None or isinstance(error, UnknownOutcomeError) or not committed
+            assert error is not None or committed
             changes = fleet.rival.changes(0)
             assert [change.seq for change in changes] == list(range(1, len(changes) + 1)), "no gap"
-            assert sum(1 for c in changes for t in c.reload if t.key == KEY) == int(landed)
+            assert sum(1 for c in changes for t in c.reload if t.key == KEY) == int(committed)
 
 
 @pytest.mark.parametrize("end", ["pin", "unpin"])
@@ -277,16 +298,16 @@ def test_pin(client: Any, table_name: str, end: str, subtests: pytest.Subtests) 
             fleet.rival.pin(KEY)
 
     begin = prepared(client, table_name, prepare)
-    for trouble in troubles(15, FEW):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(15, FEW):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name, begin)
             record, known = fleet.store.read(KEY), fleet.rival.sequence().seq
-            trouble.begin(fleet, ahead=READS_OF_PIN if end == "pin" else 1)
+            scenario.begin(fleet, ahead=READS_OF_PIN if end == "pin" else 1)
             error = outcome(fleet, getattr(fleet.store, end), KEY, record=record)
             entry = fleet.rival.read(KEY).entry
-            landed = entry is not None and (entry.pinned_until == FOREVER_PINNED) == (end == "pin")
-            judge(trouble, error, landed)
-            assert told(fleet, known) == int(landed), "the log tells of it once"
+            committed = entry is not None and (entry.pinned_until == FOREVER_PINNED) == (end == "pin")
+            check_outcome(scenario, error, committed)
+            assert log_entries(fleet, known) == int(committed), "one log entry"
 
 
 @pytest.mark.parametrize("history", [False, True])
@@ -298,20 +319,20 @@ def test_publish_over_a_pin(client: Any, table_name: str, history: bool, subtest
 
     begin = prepared(client, table_name, prepare)
     known = len([name for name in begin if " LOG#" in name])
-    for trouble in troubles(31, FEW):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(31, FEW):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name, begin)
             lease = fleet.store.acquire_lease(KEY)
-            trouble.begin(fleet, ahead=1)
+            scenario.begin(fleet, ahead=1)
             how = {"history": history, "unpin": True}
             error = outcome(fleet, fleet.store.publish, lease, lease.record, new_entry("g2"), **how)
-            landed = fleet.meta() == "g2"
-            judge(trouble, error, landed)
-            assert told(fleet, known) == int(landed), "the log tells of the end of the pin, once"
+            committed = fleet.stored().meta == "g2"
+            check_outcome(scenario, error, committed)
+            assert log_entries(fleet, known) == int(committed), "one log entry for the end of the pin"
 
 
 @pytest.mark.parametrize("operation", ["pin", "publish"])
-def test_the_sequence_is_read_after_the_pause(client: Any, table_name: str, operation: str) -> None:
+def test_sequence_is_read_after_the_backoff(client: Any, table_name: str, operation: str) -> None:
     """Another process changes the log before the first request and during every backoff; every change still commits."""
     fleet = new_fleet(client, table_name)
     publish(fleet.rival, "g1")
@@ -335,22 +356,22 @@ def test_the_sequence_is_read_after_the_pause(client: Any, table_name: str, oper
         store.publish(lease, record, new_entry("g2"), unpin=True)
     else:
         store.pin(KEY, record=record)
-    assert fleet.faulty.calls == reads + 3, "one more reading of SEQ, and one more transaction"
+    assert fleet.faulty.calls == reads + 3, "one more read of SEQ, and one more transaction"
 
 
 @pytest.mark.parametrize("clock", ["wall", "monotonic"])
-def test_a_token_that_may_be_forgotten_is_not_repeated(client: Any, table_name: str, clock: str) -> None:
-    """The process froze for nine minutes after it had sent: the log tells what became of that."""
+def test_expired_client_token_is_not_repeated(client: Any, table_name: str, clock: str) -> None:
+    """The process freezes for nine minutes after sending: the log tells the outcome."""
     fleet = new_fleet(client, table_name)
     publish(fleet.rival, "g1")
     frozen = [0.0]
     tokens: list[str] = []
 
-    def remember(params: Any, **_: Any) -> None:
-        if len(params["TransactItems"]) > 2:  # and not of what settles it
+    def record_token(params: Any, **_: Any) -> None:
+        if len(params["TransactItems"]) > 2:  # not the transaction that settles it
             tokens.append(params["ClientRequestToken"])
 
-    client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", remember)
+    client.meta.events.register("provide-client-params.dynamodb.TransactWriteItems", record_token)
     store = new_store(
         fleet.faulty,
         table_name,
@@ -369,14 +390,14 @@ def test_a_token_that_may_be_forgotten_is_not_repeated(client: Any, table_name: 
         tokens.clear()
         fleet.faulty.arm([Fault.NONE] * READS_OF_PIN + [fault], before=freeze)
         error = outcome(fleet, store.pin, KEY, record=record)
-        assert len(tokens) == int(fault is Fault.LOST_REPLY), "it was sent once"
+        assert len(tokens) == int(fault is Fault.LOST_REPLY), "sent once"
         assert (error is None) == (fault is Fault.LOST_REPLY)
         assert not isinstance(error, UnknownOutcomeError)
-        assert told(fleet, known) == int(error is None)
+        assert log_entries(fleet, known) == int(error is None)
 
 
-def test_a_publish_is_not_repeated_under_a_token_that_may_be_forgotten(client: Any, table_name: str) -> None:
-    """It was carried out, the process froze, and another has published since: nothing tells any more."""
+def test_publish_with_an_expired_client_token_is_unknown(client: Any, table_name: str) -> None:
+    """It was applied, the process froze, and a rival has published since: the outcome is lost."""
     fleet = new_fleet(client, table_name)
     lease = fleet.store.acquire_lease(KEY)
 
@@ -400,96 +421,98 @@ def test_a_publish_is_not_repeated_under_a_token_that_may_be_forgotten(client: A
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_claim(client: Any, table_name: str, ahead: int, plans: Plans, subtests: pytest.Subtests) -> None:
-    for trouble in troubles(4.9, plans):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(4.9, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name)
-            trouble.begin(fleet, ahead=ahead)
+            scenario.begin(fleet, ahead=ahead)
             error = outcome(fleet, fleet.store.acquire_lease, KEY, idempotency_key="r", request_hash="h")
+            stored = fleet.stored()
             if error is None:
-                assert (fleet.lock(), fleet.requested()) == ("mine", "STARTED")
-            elif isinstance(error, UnknownOutcomeError) or not trouble.ends or Fault.LAST in trouble.plan:
-                pass  # a lease may remain, which expires
-            elif trouble.plan != [Fault.NONE]:  # where nothing can be read under it, too
-                assert fleet.lock() == ""
-                assert fleet.requested() in ("", "FAILED")
-            # Whatever happened, it can be carried out once that is over.
+                assert (stored.lock, stored.request) == ("mine", "STARTED")
+            elif isinstance(error, UnknownOutcomeError) or not scenario.ends or Fault.LAST in scenario.plan:
+                pass  # an unused lease may remain until it expires
+            elif scenario.plan != [Fault.NONE]:  # reading under the lease may fail as well
+                assert stored.lock == ""
+                assert stored.request in ("", "FAILED")
+            # Whatever happened, the request can be executed afterwards.
             fleet.time.advance(40)
             again = fleet.rival.acquire_lease(KEY, idempotency_key="r", request_hash="h")
             fleet.rival.publish(again, again.record, new_entry("g2"))
-            assert fleet.requested() == "COMPLETED"
+            assert fleet.stored().request == "COMPLETED"
 
 
 def test_refresh(client: Any, table_name: str, plans: Plans, subtests: pytest.Subtests) -> None:
-    for trouble in troubles(4.9, plans):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(4.9, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name)
             lease = fleet.store.acquire_lease(KEY)
             fleet.time.advance(10)
-            trouble.begin(fleet)
+            scenario.begin(fleet)
             error = outcome(fleet, fleet.store.refresh_lease, lease)
             assert not isinstance(error, LeaseLostError), "it is still ours"
             assert not lease.lost
-            ends = int(row(client, table_name, fleet.rival, "LOCK")["lease_expires_at"]["N"])
-            # A refresh that arrives after the next one sets the end back by the time between them.
-            assert Fault.LAST in trouble.plan or lease.lease_expires_at <= ends, "we believe no more than is so"
+            ends = int(fleet.stored().row("LOCK")["lease_expires_at"]["N"])
+            # A delayed refresh may arrive after a later one, and set the end back.
+            assert Fault.LAST in scenario.plan or lease.lease_expires_at <= ends, "no later than the row"
 
 
 @pytest.mark.parametrize("end", ["release", "back_off"])
-def test_giving_up(client: Any, table_name: str, end: str, plans: Plans, subtests: pytest.Subtests) -> None:
-    for trouble in troubles(4.9, plans):
-        with subtests.test(str(trouble)):
+def test_release_and_back_off(client: Any, table_name: str, end: str, plans: Plans, subtests: pytest.Subtests) -> None:
+    for scenario in scenarios(4.9, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name)
             lease = fleet.store.acquire_lease(KEY)
-            trouble.begin(fleet)
+            scenario.begin(fleet)
             if end == "release":
                 error = outcome(fleet, fleet.store.release_lease, lease)
             else:
                 error = outcome(fleet, fleet.store.back_off, lease, pause_ms=5000)
             if error is None:
-                assert fleet.lock() != lease.lease_token
-                failures = row(client, table_name, fleet.rival, "LOCK").get("failures")
+                stored = fleet.stored()
+                assert stored.lock != lease.lease_token
+                failures = stored.row("LOCK").get("failures")
                 assert failures == (None if end == "release" else {"N": "1"}), "counted once"
 
 
 def test_break_lease(client: Any, table_name: str, plans: Plans, subtests: pytest.Subtests) -> None:
-    for trouble in troubles(4.9, plans):
-        with subtests.test(str(trouble)):
+    for scenario in scenarios(4.9, plans):
+        with subtests.test(str(scenario)):
             fleet = new_fleet(client, table_name)
             fleet.rival.acquire_lease(KEY)
             record = fleet.store.read(KEY)
-            trouble.begin(fleet)
+            scenario.begin(fleet)
             error = outcome(fleet, fleet.store.break_lease, KEY, record=record)
-            assert error is not None or fleet.lock() == ""
-            assert not isinstance(error, MovedError), "nobody else was there"
+            assert error is not None or fleet.stored().lock == ""
+            assert not isinstance(error, MovedError), "there is no other process"
 
 
-def test_a_break_is_known_though_another_took_the_lease(client: Any, table_name: str) -> None:
+def test_break_lease_outcome_is_known_after_the_lease_was_taken(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
     fleet.rival.acquire_lease(KEY)
     record = fleet.store.read(KEY)
 
     def take(call: int) -> None:
-        if call == 2:  # the repetition
+        if call == 2:  # the retry
             fleet.rival.acquire_lease(KEY)
 
     fleet.faulty.arm([Fault.LOST_REPLY], before=take)
     fleet.store.break_lease(KEY, record=record)
-    assert fleet.lock() != ""
+    assert fleet.stored().lock != ""
     with pytest.raises(MovedError, match="held by rival"):
         fleet.store.break_lease(KEY, record=record)
 
 
-def test_a_conflict_that_lasts_is_one(client: Any, table_name: str) -> None:
+def test_persistent_conflict_is_raised(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
     lease = fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
     record = fleet.store.read(KEY)
 
     def conflict(_: int) -> None:
-        said: Any = {
+        response: Any = {
             "Error": {"Code": "TransactionCanceledException"},
             "CancellationReasons": [{"Code": "TransactionConflict"}],
         }
-        raise ClientError(said, "TransactWriteItems")
+        raise ClientError(response, "TransactWriteItems")
 
     fleet.faulty.arm([], before=conflict)
     with pytest.raises(TransactionConflictError, match="refresh the lease"):
@@ -499,7 +522,7 @@ def test_a_conflict_that_lasts_is_one(client: Any, table_name: str) -> None:
     assert not lease.lost
 
 
-def test_a_late_publish_cannot_land_after_a_rollback(client: Any, table_name: str) -> None:
+def test_late_publish_fails_after_a_rollback(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
     for generation in ("g1", "g2"):
         publish(fleet.rival, generation, history=True)
@@ -507,11 +530,11 @@ def test_a_late_publish_cannot_land_after_a_rollback(client: Any, table_name: st
     assert fleet.rival.rollback(KEY).generation_id == "g1"
     with pytest.raises(MovedError):
         fleet.store.publish(lease, lease.record, new_entry("g3"), history=True, unpin=True)
-    assert fleet.meta() == "g1"
+    assert fleet.stored().meta == "g1"
     assert "VER#g3" not in " ".join(rows(client, table_name))
 
 
-def test_a_pin_in_between_moves_the_page(client: Any, table_name: str) -> None:
+def test_publish_fails_after_a_concurrent_pin(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
     publish(fleet.rival, "g1")
     lease = fleet.store.acquire_lease(KEY)
@@ -519,10 +542,10 @@ def test_a_pin_in_between_moves_the_page(client: Any, table_name: str) -> None:
     fleet.rival.unpin(KEY)
     with pytest.raises(MovedError):
         fleet.store.publish(lease, lease.record, new_entry("g2"))
-    assert fleet.meta() == "g1"
+    assert fleet.stored().meta == "g1"
 
 
-def test_a_claim_that_was_overtaken_after_it_had_looked(client: Any, table_name: str) -> None:
+def test_claim_overtaken_after_its_read(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
 
     def complete(call: int) -> None:
@@ -533,10 +556,11 @@ def test_a_claim_that_was_overtaken_after_it_had_looked(client: Any, table_name:
     fleet.faulty.arm([], before=complete)
     with pytest.raises(RequestCompletedError):
         fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
-    assert (fleet.lock(), fleet.requested()) == ("", "COMPLETED")
+    stored = fleet.stored()
+    assert (stored.lock, stored.request) == ("", "COMPLETED")
 
 
-def test_a_claim_counts_the_failures_of_the_lease_that_it_replaces(client: Any, table_name: str) -> None:
+def test_claim_keeps_the_failure_count(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
 
     def fail(call: int) -> None:
@@ -547,7 +571,7 @@ def test_a_claim_counts_the_failures_of_the_lease_that_it_replaces(client: Any, 
     assert fleet.store.acquire_lease(KEY, idempotency_key="r", request_hash="h").failures == 1
 
 
-def test_an_unanswered_publish_is_reported_as_it_is_if_the_lease_is_gone(client: Any, table_name: str) -> None:
+def test_unanswered_publish_after_losing_the_lease(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
     lease = fleet.store.acquire_lease(KEY)
     fleet.rival.break_lease(KEY)
@@ -559,7 +583,7 @@ def test_an_unanswered_publish_is_reported_as_it_is_if_the_lease_is_gone(client:
         fleet.store.refresh_lease(lease)
 
 
-def test_what_was_never_sent_is_refused_at_once(client: Any, table_name: str) -> None:
+def test_invalid_arguments_are_refused_before_sending(client: Any, table_name: str) -> None:
     fleet = new_fleet(client, table_name)
     lease = fleet.store.acquire_lease(KEY)
     other = replace(lease.record, fence=fleet.rival.read("another").fence)
@@ -567,4 +591,4 @@ def test_what_was_never_sent_is_refused_at_once(client: Any, table_name: str) ->
         fleet.store.publish(lease, other, new_entry("g1"))
     with pytest.raises(TheorydbError, match="a lease that this store has acquired"):
         fleet.rival.publish(lease, lease.record, new_entry("g1"))
-    assert fleet.meta() == ""
+    assert fleet.stored().meta == ""

@@ -7,12 +7,12 @@ from collections.abc import Sequence as Several
 from dataclasses import replace
 
 from theorydb_py.errors import InvalidInputError, NoVersionError
-from theorydb_py.isr.amounts import check_interval
 from theorydb_py.isr.entry import FOREVER, Assertion, Entry
 from theorydb_py.isr.freshness import expiry
+from theorydb_py.isr.numbers import check_interval
 
 
-def target_of(kept: Several[Entry], current: Entry | None, to: str | None) -> Entry:
+def rollback_target(kept: Several[Entry], current: Entry | None, to: str | None) -> Entry:
     """Return the generation with an id; None: the one published last before the current entry.
 
     Raises NoVersionError if there is none.
@@ -39,7 +39,7 @@ def _previous(kept: Several[Entry], current: Entry | None) -> Entry:
     return order[0]
 
 
-def pinning(entry: Entry | None, seconds: float | None, now: float, retention: int | None) -> Assertion:
+def pin_assertion(entry: Entry | None, seconds: float | None, now: float, retention: int | None) -> Assertion:
     """Return the assertion that pins an entry for so many seconds from now; None: without an end.
 
     With a retention, the superseded version is kept as long as a page is; without one,
@@ -53,7 +53,7 @@ def pinning(entry: Entry | None, seconds: float | None, now: float, retention: i
     return _asserted(entry, until, now, retention)
 
 
-def unpinning(entry: Entry | None, now: float, retention: int | None) -> Assertion:
+def unpin_assertion(entry: Entry | None, now: float, retention: int | None) -> Assertion:
     """Return the assertion that unpins an entry."""
     return _asserted(entry, None, now, retention)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from theorydb_py.isr.connection import Connection
-from theorydb_py.isr.entry import Request
+from theorydb_py.isr.entry import RequestRecord
 from theorydb_py.isr.expressions import update
 from theorydb_py.isr.items import REQUEST_PREFIX, Item, key
 from theorydb_py.isr.lease import IsrLease
@@ -14,7 +14,7 @@ from theorydb_py.outcome import condition_held
 from theorydb_py.values import Attribute
 
 
-def find_request(connection: Connection, pk: str, request_key: str) -> tuple[Item | None, Request | None]:
+def read_request(connection: Connection, pk: str, request_key: str) -> tuple[Item | None, RequestRecord | None]:
     """Read a request record strongly consistently: as it is stored, and decoded.
 
     The decoded record is None if it has expired. Raises MalformedRowError if it is
@@ -37,6 +37,6 @@ def end_request(
     attempt = lease.attempt
     if attempt is None:
         return
-    row = update(key(lease.pk, attempt.sk), end, attempt.is_mine())
+    row = update(key(lease.pk, attempt.sk), end, attempt.is_ours())
     condition_held(lambda: connection.repeat(deadline, "update_item", **row))
     lease.end_request()

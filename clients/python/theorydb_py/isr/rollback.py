@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from theorydb_py.errors import MovedError, NoVersionError, PurgedError
 from theorydb_py.isr.connection import Connection
-from theorydb_py.isr.entry import Assertion, Cover, Entry, Record, ReloadTarget
+from theorydb_py.isr.entry import Assertion, Entry, PurgeState, Record, ReloadTarget
 from theorydb_py.isr.expressions import all_of, compare, exists, update
 from theorydb_py.isr.fence import Fence
 from theorydb_py.isr.freshness import outlives_marks
 from theorydb_py.isr.groupcommit import GroupCommit
 from theorydb_py.isr.items import VERSION_PREFIX, key, string, text
-from theorydb_py.isr.mark import hard_mark
+from theorydb_py.isr.mark import hard_mark_seq
 from theorydb_py.isr.metarow import version_entry
-from theorydb_py.isr.pages import read_cover, read_sequence
+from theorydb_py.isr.pages import read_purge_state, read_sequence
 from theorydb_py.isr.swap import Swap
 from theorydb_py.isr.transaction import Action, Purpose, Refusal
 
@@ -39,7 +39,7 @@ def rollback(
     # they are read below has a higher sequence than this one, and so covers the restored
     # entry, however often SEQ moves before the commit.
     sequence = read_sequence(connection).sequence
-    cover = read_cover(connection, fence.pk)
+    purges = read_purge_state(connection, fence.pk)
     version = _find_version(connection, fence.pk, to)
     _check_withdrawn(fence.pk, version)
     if outlives_marks(version, sequence.mark_lifetime, connection.now()):
@@ -47,16 +47,16 @@ def rollback(
             f"generation {to} of {fence.pk} is too old: purges by tag are kept for {sequence.mark_lifetime} s, "
             "and one that covered it may have expired"
         )
-    _check_purged(connection, fence.pk, version, record.cover.merge(cover), page)
-    following = replace(
+    _check_purged(connection, fence.pk, version, record.purges.merge(purges), page)
+    next_entry = replace(
         version,
         purge_seq=sequence.seq,
         asserted_at=assertion.asserted_at,
         pinned_until=assertion.pinned_until,
         ttl=assertion.ttl,
     )
-    swap = _swap(connection, fence, following, kept=True, assertion=assertion)
-    log.commit(_Reassertion(swap, page, restored=version))
+    swap = _swap(connection, fence, next_entry, kept=True, assertion=assertion)
+    log.commit(_RollbackOrPin(swap, page, restored=version))
     return swap.next
 
 
@@ -76,11 +76,11 @@ def pin(connection: Connection, log: GroupCommit, record: Record, page: ReloadTa
     if until is None:
         until = unpinned(entry, connection.now())
     else:
-        _check_purged(connection, fence.pk, entry, record.cover, page)
-    following = replace(entry, pinned_until=until, ttl=assertion.ttl)
+        _check_purged(connection, fence.pk, entry, record.purges, page)
+    next_entry = replace(entry, pinned_until=until, ttl=assertion.ttl)
     kept = text(fence.meta, "current_sk") == VERSION_PREFIX + entry.generation_id
-    swap = _swap(connection, fence, following, kept=kept, assertion=assertion)
-    log.commit(_Reassertion(swap, page, restored=None))
+    swap = _swap(connection, fence, next_entry, kept=kept, assertion=assertion)
+    log.commit(_RollbackOrPin(swap, page, restored=None))
     return swap.next
 
 
@@ -122,9 +122,9 @@ def _check_withdrawn(pk: str, entry: Entry) -> None:
         )
 
 
-def _check_purged(connection: Connection, pk: str, entry: Entry, cover: Cover, page: ReloadTarget) -> None:
+def _check_purged(connection: Connection, pk: str, entry: Entry, purges: PurgeState, page: ReloadTarget) -> None:
     """Refuse a generation that a hard purge of the page or a mark covers."""
-    hard_seq = max(cover.hard_seq, hard_mark(connection, page, entry.tags))
+    hard_seq = max(purges.hard_seq, hard_mark_seq(connection, page, entry.tags))
     if hard_seq > entry.purge_seq:
         raise PurgedError(
             f"generation {entry.generation_id} of {pk} must not be served again: it was rendered at sequence "
@@ -132,7 +132,7 @@ def _check_purged(connection: Connection, pk: str, entry: Entry, cover: Cover, p
         )
 
 
-class _Reassertion:
+class _RollbackOrPin:
     """A rollback or a pin; implements logcommit.LogChange. restored is the target version, None for a pin."""
 
     def __init__(self, swap: Swap, page: ReloadTarget, *, restored: Entry | None) -> None:
@@ -148,7 +148,7 @@ class _Reassertion:
         return f"roll back or pin {self.pk}, generation {self.swap.next.generation_id}"
 
     def actions(self) -> list[Action]:
-        return [self.swap.move_meta(), *self._restore(), *self.swap.retire_version()]
+        return [self.swap.update_meta(), *self._restore(), *self.swap.expire_superseded()]
 
     def _restore(self) -> list[Action]:
         """Remove the ttl of the restored version, which must still exist: META must not point to a missing row."""
@@ -158,11 +158,11 @@ class _Reassertion:
         row = key(self.pk, self.swap.current)
         return [Action(Purpose.RESTORED, "Update", update(row, {"ttl": None}, there))]
 
-    def judge(self, why: Refusal) -> Exception | None:
+    def classify(self, why: Refusal) -> Exception | None:
         if Purpose.META in why:
             return MovedError(f"{self.name()}: the entry was changed by another writer; read it again")
         if Purpose.RESTORED in why:
             return NoVersionError(f"{self.name()}: the version is no longer kept; versions() lists those that are")
         if Purpose.SUPERSEDED in why:
-            self.swap.forget()
+            self.swap.skip_superseded()
         return None
