@@ -1,7 +1,8 @@
-"""boto3 against a running isr dynamodb, which the environment names as it names
-any endpoint: AWS_ENDPOINT_URL_DYNAMODB, region, credentials. sdk_test.go starts
-the server and this; ISR_TEST_VERIFIED is set if the server knows the
-credentials, and verifies signatures.
+"""boto3 against a running isr dynamodb.
+
+The endpoint, region and credentials come from the usual environment variables, such
+as AWS_ENDPOINT_URL_DYNAMODB. sdk_test.go starts the server and this program, and sets
+ISR_TEST_VERIFIED if the server verifies signatures.
 """
 
 import contextlib
@@ -17,13 +18,13 @@ from boto3.dynamodb.types import Binary
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-# The legacy mode is the one in which botocore itself checks the CRC-32 of every
-# answer. One attempt: a second would hide what went wrong in the first.
+# Only in the legacy mode does botocore check the CRC-32 of every response. One attempt:
+# a retry would hide a failure.
 CONFIG = Config(retries={"mode": "legacy", "max_attempts": 0})
 
-PATIENCE = {"Delay": 1, "MaxAttempts": 30}
+WAITER_CONFIG = {"Delay": 1, "MaxAttempts": 30}
 
-# The index lists a customer's orders by their price.
+# The index lists the orders of a customer by price.
 SCHEMA = {
     "BillingMode": "PAY_PER_REQUEST",
     "AttributeDefinitions": [
@@ -54,39 +55,39 @@ def unique_name():
 
 
 class SDKTest(unittest.TestCase):
-    """Has a resource, its client, and a table of its own."""
+    """Provides a resource, its client, and a table per test."""
 
     def setUp(self):
-        self.answers = 0
+        self.responses = 0
         self.resource = boto3.resource("dynamodb", config=CONFIG)
         self.client = self.resource.meta.client
-        self.client.meta.events.register("before-parse.dynamodb.*", self.check_answer)
+        self.client.meta.events.register("before-parse.dynamodb.*", self.check_response)
         self.addCleanup(self.client.close)
         self.table = self.resource.create_table(TableName=unique_name(), **SCHEMA)
-        self.table.wait_until_exists(WaiterConfig=PATIENCE)
+        self.table.wait_until_exists(WaiterConfig=WAITER_CONFIG)
         self.addCleanup(self.table.delete)
 
-    def check_answer(self, response_dict, **_):
-        """Checks what botocore may leave unchecked, of errors too."""
-        self.answers += 1
+    def check_response(self, response_dict, **_):
+        """Checks the checksum and the request id of every response, including errors."""
+        self.responses += 1
         headers = response_dict["headers"]
         self.assertEqual(int(headers["x-amz-crc32"]), zlib.crc32(response_dict["body"]))
         self.assertTrue(headers["x-amzn-requestid"])
 
     @contextlib.contextmanager
     def refused(self, code):
-        """What is called in it must fail with an error of that code."""
+        """Requires that the block fails with an error code."""
         with self.assertRaises(ClientError) as caught:
             yield
         self.assertEqual(caught.exception.response["Error"]["Code"], code)
 
 
 class Tables(SDKTest):
-    def test_life(self):
+    def test_lifecycle(self):
         name = unique_name()
         made = self.client.create_table(TableName=name, Tags=[{"Key": "stage", "Value": "test"}], **SCHEMA)
         arn = made["TableDescription"]["TableArn"]
-        self.client.get_waiter("table_exists").wait(TableName=name, WaiterConfig=PATIENCE)
+        self.client.get_waiter("table_exists").wait(TableName=name, WaiterConfig=WAITER_CONFIG)
         with self.assertRaises(self.client.exceptions.ResourceInUseException):
             self.client.create_table(TableName=name, **SCHEMA)
 
@@ -107,18 +108,18 @@ class Tables(SDKTest):
             TableName=name, BillingMode="PROVISIONED", ProvisionedThroughput={"ReadCapacityUnits": 3, "WriteCapacityUnits": 4},
             GlobalSecondaryIndexUpdates=[{"Update": {"IndexName": "by-price", "ProvisionedThroughput": {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1}}}],
         )
-        self.client.get_waiter("table_exists").wait(TableName=name, WaiterConfig=PATIENCE)
+        self.client.get_waiter("table_exists").wait(TableName=name, WaiterConfig=WAITER_CONFIG)
         self.assertEqual(self.client.describe_table(TableName=name)["Table"]["ProvisionedThroughput"]["WriteCapacityUnits"], 4)
 
         self.client.delete_table(TableName=name)
-        self.client.get_waiter("table_not_exists").wait(TableName=name, WaiterConfig=PATIENCE)
+        self.client.get_waiter("table_not_exists").wait(TableName=name, WaiterConfig=WAITER_CONFIG)
         with self.assertRaises(self.client.exceptions.ResourceNotFoundException):
             self.client.describe_table(TableName=name)
 
     def tags(self, arn):
         return {t["Key"]: t["Value"] for t in self.client.list_tags_of_resource(ResourceArn=arn)["Tags"]}
 
-    def test_expiry(self):
+    def test_time_to_live(self):
         name = self.table.name
         self.client.update_time_to_live(TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires"})
         ttl = self.client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
@@ -148,12 +149,12 @@ class Items(SDKTest):
         self.table.put_item(Item=item)
         got = self.table.get_item(Key={"pk": "values", "sk": 1}, ConsistentRead=True)["Item"]
         self.assertEqual(got, item)
-        # Lengths around those of buffers, and what has to be escaped in JSON.
+        # Lengths around buffer sizes, and characters that JSON escapes.
         for size in (1, 4095, 4096, 65537, 400_000):
             text = ("é\n\u2028\x7f" * size)[: size // 2]
             self.table.put_item(Item={"pk": "size", "sk": size, "text": text})
             self.assertEqual(self.table.get_item(Key={"pk": "size", "sk": size})["Item"]["text"], text)
-        self.assertGreater(self.answers, 10)
+        self.assertGreater(self.responses, 10)
 
     def test_conditions(self):
         create = {"Item": {"pk": "conditions", "sk": 1, "version": 1}, "ConditionExpression": Attr("pk").not_exists()}
@@ -179,8 +180,8 @@ class Items(SDKTest):
         self.assertEqual(gone["Attributes"]["version"], 2)
         self.assertNotIn("Item", self.table.get_item(Key={"pk": "conditions", "sk": 1}))
 
-    def test_pages(self):
-        # batch_writer writes in batches of 25, and drops what is written twice.
+    def test_pagination(self):
+        # batch_writer sends batches of 25, and drops overwritten duplicates.
         with self.table.batch_writer(overwrite_by_pkeys=["pk", "sk"]) as batch:
             for sk in range(60):
                 for note in ("first", "second"):
@@ -217,7 +218,7 @@ class Items(SDKTest):
             return {"Put": {"TableName": self.table.name, "Item": {"pk": "transaction", "sk": sk, "value": "old"}, **more}}
 
         token = str(uuid.uuid4())
-        for _ in range(2):  # the token makes the second the same
+        for _ in range(2):  # the client token makes the second one a repetition
             self.client.transact_write_items(TransactItems=[put(1), put(2)], ClientRequestToken=token)
         absent = {"ConditionExpression": "attribute_not_exists(pk)", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
         with self.assertRaises(self.client.exceptions.TransactionCanceledException) as caught:
@@ -235,7 +236,7 @@ class Items(SDKTest):
         with self.assertRaises(self.client.exceptions.IdempotentParameterMismatchException):
             self.client.transact_write_items(TransactItems=[put(1)], ClientRequestToken=token)
 
-    def test_refusals(self):
+    def test_validation_errors(self):
         with self.assertRaises(self.client.exceptions.ResourceNotFoundException):
             self.client.get_item(TableName=unique_name(), Key={"pk": "a"})
         for bad in (
@@ -255,14 +256,14 @@ class Items(SDKTest):
 if os.environ.get("ISR_TEST_VERIFIED"):
 
     class Signatures(SDKTest):
-        def test_wrong_ones(self):
+        def test_wrong_signatures(self):
             key = os.environ["AWS_ACCESS_KEY_ID"]
-            for access, code in ((key, "InvalidSignatureException"), ("somebody", "UnrecognizedClientException")):
-                stranger = boto3.client("dynamodb", config=CONFIG, aws_access_key_id=access, aws_secret_access_key="guessed")
-                stranger.meta.events.register("before-parse.dynamodb.*", self.check_answer)
-                self.addCleanup(stranger.close)
+            for access, code in ((key, "InvalidSignatureException"), ("unknown", "UnrecognizedClientException")):
+                unverified = boto3.client("dynamodb", config=CONFIG, aws_access_key_id=access, aws_secret_access_key="guessed")
+                unverified.meta.events.register("before-parse.dynamodb.*", self.check_response)
+                self.addCleanup(unverified.close)
                 with self.subTest(access), self.refused(code):
-                    stranger.list_tables()
+                    unverified.list_tables()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""Settings of the Django site of the end-to-end tests, as in production."""
+"""Production-like settings of the Django site of the end-to-end tests."""
 
 import os
 from pathlib import Path
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-# Made by the script run: the database and the collected static files.
+# Created by the script "run": the database and the collected static files.
 DATA_DIR = BASE_DIR / ".data"
 
 SECRET_KEY = "only-for-tests-on-this-machine"
 DEBUG = False
 ALLOWED_HOSTS = ["*"]
-# The tests put a proxy in front, whose address is the browser's origin.
+# The tests put a proxy in front; its address is the browser's origin.
 CSRF_TRUSTED_ORIGINS = [o for o in os.environ.get("BAKERY_ORIGINS", "").split() if o]
 
 INSTALLED_APPS = ["django.contrib.sessions", "django.contrib.staticfiles", "bakery"]

@@ -1,4 +1,4 @@
-"""The site's addresses."""
+"""The URLs of the site."""
 
 from django.urls import path
 from django.views.generic import RedirectView

@@ -1,4 +1,4 @@
-"""One view for each way in which a Django page meets a cache."""
+"""One view for each kind of caching behaviour of Django pages."""
 
 import time
 
@@ -9,7 +9,7 @@ from django.views.decorators.cache import cache_control
 
 
 def page(request, template, **context):
-    """Render a template with the time at which that was done."""
+    """Render a template with the time of rendering."""
     return render(request, template, {"rendered": timezone.now().isoformat(), **context})
 
 
@@ -20,18 +20,18 @@ def home(request):
 
 
 def plain(request):
-    """A page that says nothing of caching, as most Django pages do."""
+    """A page without Cache-Control, like most Django pages."""
     return page(request, "plain.html")
 
 
 def visits(request):
-    """A page with a session: it sets a cookie and varies on it."""
+    """A page that writes the session: it sets a cookie and varies on it."""
     request.session["visits"] = request.session.get("visits", 0) + 1
     return page(request, "visits.html", visits=request.session["visits"])
 
 
 def hello(request):
-    """A page that reads the session without a change: only Vary tells that it is personal."""
+    """A page that only reads the session: only Vary marks it as personal."""
     return page(request, "hello.html", name=request.session.get("name", "stranger"))
 
 
@@ -52,5 +52,5 @@ def guestbook(request):
 
 @cache_control(public=True, s_maxage=5)
 def broken(request):
-    """A page that fails although it says that it may be cached."""
+    """A failing page whose Cache-Control allows caching."""
     return HttpResponse("broken\n", status=500, content_type="text/plain")
