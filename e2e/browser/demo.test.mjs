@@ -78,7 +78,7 @@ describe('demo', { concurrency: 3 }, () => {
 
     const other = await openPage(browser, { baseURL: address });
     await other.page.goto('/order');
-    assert.match(await other.page.textContent('main'), /This is the first time you ask\./);
+    assert.match(await other.page.textContent('main'), /This is the first time you have asked\./);
     assert.deepEqual([...troubles, ...other.troubles], []);
   });
 

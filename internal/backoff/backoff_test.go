@@ -15,6 +15,7 @@ import (
 )
 
 func TestWait(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("closing")
 	for name, test := range map[string]struct {
 		d     time.Duration
@@ -50,6 +51,7 @@ func TestWait(t *testing.T) {
 }
 
 func TestJitter(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		mean   time.Duration
 		random uint64
@@ -69,6 +71,7 @@ func TestJitter(t *testing.T) {
 }
 
 func TestFullJitter(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		bound  time.Duration
 		random uint64
@@ -88,6 +91,7 @@ func TestFullJitter(t *testing.T) {
 }
 
 func TestExponential(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		base := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "base"))
 		maximum := time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "maximum"))

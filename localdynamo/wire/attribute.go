@@ -8,7 +8,7 @@ import (
 	"github.com/go-faster/jx"
 )
 
-// Attribute values are the bulk of every message, so their codecs are written by hand.
+// Attribute values are the bulk of every message, so their codecs are hand-written.
 
 // maxNesting is the maximum depth of decoded lists and maps. It is above DynamoDB's
 // limit, which the engine checks.
