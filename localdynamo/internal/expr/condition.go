@@ -1,238 +1,293 @@
 package expr
 
-// term is a condition or an operand. Parentheses may contain either, and only parsing
-// the content tells which, so the same rules parse both and nothing is parsed twice.
-type term struct {
-	cond     *cond
-	operand  *operand
-	enclosed bool // directly in parentheses
-	call     op   // the function's name, if the term is a bare function call
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/facetheory/isr/localdynamo/internal/value"
+)
+
+// Document is what conditions read: an item, or a missing item, which has no
+// attributes.
+type Document interface {
+	// Attribute returns a top-level attribute, or nil if it is absent.
+	Attribute(name string) types.AttributeValue
 }
 
-// condition parses a condition, lowest precedence first:
-//
-//	or        = and { OR and }
-//	and       = not { AND not }
-//	not       = NOT not | predicate
-//	predicate = primary [ comparator primary | BETWEEN primary AND primary | IN "(" primary { "," primary } ")" ]
-//	primary   = "(" or ")" | function | path | value
-func (p *parser) condition() (*cond, error) {
-	t, err := p.or()
+// Condition is a bound condition or filter.
+type Condition struct{ binding }
+
+// Condition binds a condition or filter expression of the given kind. A nil text, for
+// an absent parameter, returns a nil Condition.
+func (s *Scope) Condition(kind Kind, text *string) (*Condition, error) {
+	if text == nil {
+		return nil, nil
+	}
+	b, err := s.bind(kind, *text)
 	if err != nil {
 		return nil, err
 	}
-	return p.asCond(t)
+	if err := b.checkCond(b.cond); err != nil {
+		return nil, err
+	}
+	return &Condition{b}, nil
 }
 
-func (p *parser) or() (term, error)  { return p.chain("OR", opOr, p.and) }
-func (p *parser) and() (term, error) { return p.chain("AND", opAnd, p.not) }
+// Match reports whether the document satisfies c. A nil Condition always matches. A
+// comparison with an absent attribute, or with a value of another type, is false,
+// except <>, which is true.
+func (c *Condition) Match(d Document) bool {
+	return c == nil || c.match(c.cond, d)
+}
 
-// chain parses inner { word inner } into a single node.
-func (p *parser) chain(word string, op op, inner func() (term, error)) (term, error) {
-	first, err := inner()
-	if err != nil || !p.isKeyword(word) {
-		return first, err
+// Mentions returns the first of names that is the root of a path in c, or "".
+func (c *Condition) Mentions(names ...string) string {
+	if c == nil {
+		return ""
 	}
-	c, err := p.asCond(first)
-	if err != nil {
-		return term{}, err
-	}
-	children := []*cond{c}
-	for p.acceptKeyword(word) {
-		p.countOperator()
-		t, err := inner()
-		if err != nil {
-			return term{}, err
+	return c.mentions(c.cond, names)
+}
+
+func (b *binding) mentions(c *cond, names []string) string {
+	for _, child := range c.children {
+		if found := b.mentions(child, names); found != "" {
+			return found
 		}
-		if c, err = p.asCond(t); err != nil {
-			return term{}, err
+	}
+	for _, arg := range c.args {
+		for arg.kind == operandSize {
+			arg = arg.args[0]
 		}
-		children = append(children, c)
+		if arg.kind != operandPath {
+			continue
+		}
+		for _, name := range names {
+			if b.name(arg.path[0]) == name {
+				return name
+			}
+		}
 	}
-	return term{cond: &cond{op: op, children: children}}, nil
+	return ""
 }
 
-func (p *parser) not() (term, error) {
-	if !p.acceptKeyword("NOT") {
-		return p.predicate()
+// Roots returns the top-level attributes that c reads, sorted.
+func (c *Condition) Roots() []string {
+	if c == nil {
+		return nil
 	}
-	p.countOperator()
-	if err := p.descend(); err != nil {
-		return term{}, err
-	}
-	defer p.ascend()
-	t, err := p.not()
-	if err != nil {
-		return term{}, err
-	}
-	c, err := p.asCond(t)
-	return term{cond: &cond{op: opNot, children: []*cond{c}}}, err
+	found := map[string]struct{}{}
+	c.roots(c.cond, found)
+	return slices.Sorted(maps.Keys(found))
 }
 
-func (p *parser) predicate() (term, error) {
-	left, err := p.primary()
-	if err != nil {
-		return term{}, err
+func (b *binding) roots(c *cond, found map[string]struct{}) {
+	for _, child := range c.children {
+		b.roots(child, found)
 	}
-	switch {
-	case p.isComparator():
-		return p.comparison(left)
-	case p.isKeyword("BETWEEN"):
-		return p.between(left)
-	case p.isKeyword("IN"):
-		return p.in(left)
+	for _, arg := range c.args {
+		for arg.kind == operandSize {
+			arg = arg.args[0]
+		}
+		if arg.kind == operandPath {
+			found[b.name(arg.path[0])] = struct{}{}
+		}
 	}
-	return left, nil
 }
 
-func (p *parser) isComparator() bool {
-	t := p.peek()
-	if t.kind != tokenSymbol {
+func (b *binding) match(c *cond, d Document) bool {
+	switch c.op {
+	case opAnd:
+		for _, child := range c.children {
+			if !b.match(child, d) {
+				return false
+			}
+		}
+		return true
+	case opOr:
+		for _, child := range c.children {
+			if b.match(child, d) {
+				return true
+			}
+		}
+		return false
+	case opNot:
+		return !b.match(c.children[0], d)
+	case opExists:
+		return b.find(c.args[0].path, d) != nil
+	case opNotExists:
+		return b.find(c.args[0].path, d) == nil
+	}
+	return b.compare(c, d)
+}
+
+func (b *binding) compare(c *cond, d Document) bool {
+	x, y := b.operand(c.args[0], d), b.operand(c.args[1], d)
+	switch c.op {
+	case opEqual:
+		return x != nil && y != nil && value.Equal(x, y)
+	case opNotEqual:
+		return x == nil || y == nil || !value.Equal(x, y)
+	case opIn:
+		for _, arg := range c.args[1:] {
+			if z := b.operand(arg, d); x != nil && z != nil && value.Equal(x, z) {
+				return true
+			}
+		}
+		return false
+	case opBetween:
+		return inOrder(opLessEqual, y, x) && inOrder(opLessEqual, x, b.operand(c.args[2], d))
+	case opType:
+		name, ok := y.(*types.AttributeValueMemberS)
+		return ok && x != nil && value.Type(x) == name.Value
+	case opBeginsWith:
+		return beginsWith(x, y)
+	case opContains:
+		return contains(x, y)
+	}
+	return inOrder(c.op, x, y)
+}
+
+func inOrder(op op, x, y types.AttributeValue) bool {
+	order, ok := value.Compare(x, y)
+	if !ok {
 		return false
 	}
-	switch op(t.text) {
-	case opEqual, opNotEqual, opLess, opLessEqual, opGreater, opGreaterEqual:
-		return true
+	switch op {
+	case opLess:
+		return order < 0
+	case opLessEqual:
+		return order <= 0
+	case opGreater:
+		return order > 0
+	}
+	return order >= 0
+}
+
+func beginsWith(x, y types.AttributeValue) bool {
+	switch x := x.(type) {
+	case *types.AttributeValueMemberS:
+		y, ok := y.(*types.AttributeValueMemberS)
+		return ok && strings.HasPrefix(x.Value, y.Value)
+	case *types.AttributeValueMemberB:
+		y, ok := y.(*types.AttributeValueMemberB)
+		return ok && bytes.HasPrefix(x.Value, y.Value)
 	}
 	return false
 }
 
-func (p *parser) comparison(left term) (term, error) {
-	x, err := p.asOperand(left)
-	if err != nil {
-		return term{}, err
-	}
-	operator := op(p.next().text)
-	p.countOperator()
-	y, err := p.operand()
-	return term{cond: &cond{op: operator, args: []*operand{x, y}}}, err
-}
-
-func (p *parser) between(left term) (term, error) {
-	x, err := p.asOperand(left)
-	if err != nil {
-		return term{}, err
-	}
-	p.next()
-	p.countOperator()
-	low, err := p.operand()
-	if err != nil {
-		return term{}, err
-	}
-	if !p.acceptKeyword("AND") {
-		return term{}, p.unexpected()
-	}
-	high, err := p.operand()
-	return term{cond: &cond{op: opBetween, args: []*operand{x, low, high}}}, err
-}
-
-func (p *parser) in(left term) (term, error) {
-	x, err := p.asOperand(left)
-	if err != nil {
-		return term{}, err
-	}
-	p.next()
-	p.countOperator()
-	if err := p.expectSymbol("("); err != nil {
-		return term{}, err
-	}
-	args := []*operand{x}
-	for {
-		y, err := p.operand()
-		if err != nil {
-			return term{}, err
+// contains reports whether y is a substring of the string or binary x, or a member of
+// the set or list x.
+func contains(x, y types.AttributeValue) bool {
+	switch x := x.(type) {
+	case *types.AttributeValueMemberS:
+		y, ok := y.(*types.AttributeValueMemberS)
+		return ok && strings.Contains(x.Value, y.Value)
+	case *types.AttributeValueMemberB:
+		y, ok := y.(*types.AttributeValueMemberB)
+		return ok && bytes.Contains(x.Value, y.Value)
+	case *types.AttributeValueMemberL:
+		for _, e := range x.Value {
+			if y != nil && value.Equal(e, y) {
+				return true
+			}
 		}
-		args = append(args, y)
-		if !p.acceptSymbol(",") {
-			break
+	case *types.AttributeValueMemberSS, *types.AttributeValueMemberNS, *types.AttributeValueMemberBS:
+		return isMember(x, y)
+	}
+	return false
+}
+
+func isMember(set, v types.AttributeValue) bool {
+	switch set := set.(type) {
+	case *types.AttributeValueMemberSS:
+		v, ok := v.(*types.AttributeValueMemberS)
+		return ok && slices.Contains(set.Value, v.Value)
+	case *types.AttributeValueMemberNS:
+		v, ok := v.(*types.AttributeValueMemberN)
+		return ok && slices.Contains(set.Value, v.Value)
+	case *types.AttributeValueMemberBS:
+		v, ok := v.(*types.AttributeValueMemberB)
+		if !ok {
+			return false
+		}
+		for _, member := range set.Value {
+			if bytes.Equal(member, v.Value) {
+				return true
+			}
 		}
 	}
-	if n := len(args) - 1; n > maxIn {
-		p.deferError(rankOperand, "The IN operator is provided with too many operands; number of operands: %d", n)
-	}
-	return term{cond: &cond{op: opIn, args: args}}, p.expectSymbol(")")
+	return false
 }
 
-// operand parses a primary that must be an operand.
-func (p *parser) operand() (*operand, error) {
-	t, err := p.primary()
-	if err != nil {
-		return nil, err
+// operand evaluates an operand of a condition; nil means absent.
+func (b *binding) operand(o *operand, d Document) types.AttributeValue {
+	switch o.kind {
+	case operandValue:
+		return b.values[o.ref]
+	case operandSize:
+		n, ok := size(b.operand(o.args[0], d))
+		if !ok {
+			return nil
+		}
+		return &types.AttributeValueMemberN{Value: strconv.Itoa(n)}
 	}
-	return p.asOperand(t)
+	return b.find(o.path, d)
 }
 
-func (p *parser) primary() (term, error) {
-	switch t := p.peek(); {
-	case p.acceptSymbol("("):
-		return p.enclosed()
-	case p.isCall() && !isGrammarWord(t.text):
-		return p.function()
-	case t.kind == tokenValue:
-		return term{operand: p.valueOperand()}, nil
+// size returns the number of UTF-16 code units of a string (as DynamoDB counts
+// characters), of bytes of a binary, or of members of anything else.
+func size(v types.AttributeValue) (int, bool) {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		n := 0
+		for _, r := range v.Value {
+			n += utf16.RuneLen(r)
+		}
+		return n, true
+	case *types.AttributeValueMemberB:
+		return len(v.Value), true
+	case *types.AttributeValueMemberL:
+		return len(v.Value), true
+	case *types.AttributeValueMemberM:
+		return len(v.Value), true
+	case *types.AttributeValueMemberSS:
+		return len(v.Value), true
+	case *types.AttributeValueMemberNS:
+		return len(v.Value), true
+	case *types.AttributeValueMemberBS:
+		return len(v.Value), true
 	}
-	path, err := p.path()
-	return term{operand: &operand{kind: operandPath, path: path}}, err
+	return 0, false
 }
 
-// enclosed parses a parenthesized term after its opening parenthesis.
-func (p *parser) enclosed() (term, error) {
-	if err := p.descend(); err != nil {
-		return term{}, err
-	}
-	defer p.ascend()
-	t, err := p.or()
-	if err != nil {
-		return term{}, err
-	}
-	if t.enclosed {
-		p.redundant()
-	}
-	t.enclosed = true
-	return t, p.expectSymbol(")")
+// find returns the value at path p, or nil if there is none.
+func (b *binding) find(p path, d Document) types.AttributeValue {
+	return b.descend(d.Attribute(b.name(p[0])), p[1:])
 }
 
-// function parses a function call. The caller checks whether it is the condition or
-// operand that the context requires (asCond, asOperand).
-func (p *parser) function() (term, error) {
-	name, args, err := p.call(p.operand)
-	if err != nil {
-		return term{}, err
+// descend returns the value that steps lead to from v, or nil if there is none.
+func (b *binding) descend(v types.AttributeValue, steps []step) types.AttributeValue {
+	for _, s := range steps {
+		switch container := v.(type) {
+		case *types.AttributeValueMemberM:
+			if s.kind == stepIndex {
+				return nil
+			}
+			v = container.Value[b.name(s)]
+		case *types.AttributeValueMemberL:
+			if s.kind != stepIndex || s.index >= len(container.Value) {
+				return nil
+			}
+			v = container.Value[s.index]
+		default:
+			return nil
+		}
 	}
-	f, known := lookUpFunction(name)
-	if f.update {
-		p.deferError(rankWord, "The function is not allowed in a condition expression; function: %s", name)
-	}
-	if !known || f.operand || f.update {
-		return term{operand: &operand{kind: operandSize, args: args}, call: name}, nil
-	}
-	return term{cond: &cond{op: name, args: args}, call: name}, nil
-}
-
-// asCond and asOperand require a term of one kind. A misplaced function is a semantic
-// error; anything else is a syntax error.
-func (p *parser) asCond(t term) (*cond, error) {
-	switch {
-	case t.cond != nil:
-		return t.cond, nil
-	case t.call != "":
-		p.misplaced(t.call)
-		return &cond{}, nil
-	}
-	return nil, p.unexpected()
-}
-
-func (p *parser) asOperand(t term) (*operand, error) {
-	switch {
-	case t.operand != nil:
-		return t.operand, nil
-	case t.call != "":
-		p.misplaced(t.call)
-		return &operand{}, nil
-	}
-	return nil, p.unexpected()
-}
-
-func (p *parser) misplaced(name op) {
-	p.deferError(rankWord, "The function is not allowed to be used this way in an expression; function: %s", name)
+	return v
 }

@@ -39,6 +39,14 @@ func (s *Scope) Projection(text *string) (*Projection, error) {
 	return &Projection{root: root}, nil
 }
 
+// Roots returns the top-level attributes that p selects, wholly or in part, sorted.
+func (p *Projection) Roots() []string {
+	if p == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(p.root.names))
+}
+
 // insert validates a path and adds it to the tree. Two paths overlap if one is a prefix
 // of the other, and conflict if one has a map where the other has a list.
 func (b *binding) insert(root *branch, p path) error {
