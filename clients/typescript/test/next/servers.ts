@@ -48,7 +48,10 @@ async function hashOf(...folders: string[]): Promise<string> {
     const entries = await readdir(folder, { recursive: true, withFileTypes: true });
     const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
     for (const file of files.filter((name) => !/\/(node_modules|\.next)\//.test(name)).sort()) {
-      hash.update(`${file}\0`).update(await readFile(file)).update('\0');
+      hash
+        .update(`${file}\0`)
+        .update(await readFile(file))
+        .update('\0');
     }
   }
   return hash.digest('hex');
