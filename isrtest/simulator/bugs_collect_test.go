@@ -19,7 +19,7 @@ func collectBugs() []simulator.Bug {
 
 // collectUnleased deletes what nothing names, at a time when something may be
 // about to.
-func collectUnleased(ctx context.Context, meta store.MetaStore, bodies store.BodyStore, _ gc.CollectOptions) (done gc.Collected, err error) {
+func collectUnleased(ctx context.Context, meta gc.Store, bodies store.BodyStore, _ gc.CollectOptions) (done gc.Collected, err error) {
 	named := make(map[string]bool)
 	for page, err := range meta.ReferencedBodies(ctx) {
 		if err != nil {

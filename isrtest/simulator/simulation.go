@@ -67,7 +67,7 @@ type Bug struct {
 	// Bodies changes what becomes of bodies.
 	Bodies func(store.BodyStore) store.BodyStore
 	// Collect takes the place of gc.Collect.
-	Collect func(context.Context, store.MetaStore, store.BodyStore, gc.CollectOptions) (gc.Collected, error)
+	Collect func(context.Context, gc.Store, store.BodyStore, gc.CollectOptions) (gc.Collected, error)
 }
 
 // Seeds are the seeds of one kind of misfortune, ascending from start on; all of them if
