@@ -235,7 +235,7 @@ def test_sets_and_defaults_are_single_updates(client: DynamoDBClient, table_name
     assert faults.sent == {"UpdateItem": 1}
 
 
-# --- The age of tokens ---------------------------------------------------------
+# --- Token age -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("clock", ["wall", "monotonic"])

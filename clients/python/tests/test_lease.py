@@ -185,14 +185,14 @@ def test_missing_table(client: DynamoDBClient) -> None:
         LeaseManager(client, table_name="there-is-none").acquire("k")
 
 
-# --- Lost answers -----------------------------------------------------------
+# --- Lost replies -----------------------------------------------------------
 
 
 @pytest.fixture
 def faulty(engine: Engine, table_name: str, clock: Clock) -> tuple[Faults, LeaseManager]:
     client = engine.client(retries={"total_max_attempts": 1})
     return Faults(client), LeaseManager(
-        client, table_name=table_name, now=clock, retry=Retry(first_pause=0.001), owner="faulty"
+        client, table_name=table_name, now=clock, retry=Retry(first_backoff=0.001), owner="faulty"
     )
 
 
@@ -228,9 +228,9 @@ def test_unanswered_release_of_an_acquisition_is_unknown(faulty: tuple[Faults, L
     faults, _ = faulty
     faults.drop("PutItem", 100)
     faults.drop("DeleteItem", 1_000_000)
-    impatient = LeaseManager(faults.client, table_name=table_name, retry=Retry(first_pause=0.001, timeout=0.05))
+    short = LeaseManager(faults.client, table_name=table_name, retry=Retry(first_backoff=0.001, timeout=0.05))
     with pytest.raises(UnknownOutcomeError, match="none to its release"):
-        impatient.acquire("k")
+        short.acquire("k")
 
 
 def test_refresh_with_a_lost_reply_is_retried(faulty: tuple[Faults, LeaseManager]) -> None:

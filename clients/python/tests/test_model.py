@@ -231,7 +231,7 @@ def test_deepest_nesting_is_accepted() -> None:
         MODEL.marshal(Everything("p", 1, anything=[deep]))
 
 
-# --- Snapshot what others wrote ----------------------------------------------
+# --- Decoding the rows of other writers --------------------------------------
 
 
 def read(**attributes: Any) -> Everything:

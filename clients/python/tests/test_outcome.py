@@ -1,4 +1,4 @@
-"""The outcome of writes, classified by their errors."""
+"""The outcome of writes, classify_failure by their errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from botocore.exceptions import (
 from tests.isr.vectors import load
 from theorydb_py import errors
 from theorydb_py.botoerrors import write_failure
-from theorydb_py.outcome import Outcome, is_worth_repeating, outcome_of, reason_codes
+from theorydb_py.outcome import Outcome, is_retryable, outcome_of, reason_codes
 
 
 def answer(code: str, status: int = 400, **more: Any) -> ClientError:
@@ -143,7 +143,7 @@ def test_package_cancellations_are_classified_by_their_reasons() -> None:
     ],
 )
 def test_retryable_with_a_client_token(error: Exception, worth: bool) -> None:
-    assert is_worth_repeating(error) is worth
+    assert is_retryable(error) is worth
 
 
 def test_reason_without_a_code() -> None:

@@ -370,7 +370,7 @@ class Sparing:
 
 def test_unprocessed_items_are_retried(engine: Engine, table_name: str) -> None:
     client = engine.client()
-    table = Table(NOTES, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
+    table = Table(NOTES, client=client, table_name=table_name, retry=Retry(first_backoff=0.001))
     items = [Note("P", f"{i:03}", i) for i in range(60)]
     allowed = [10, 0, 0, 0, 0, 0, 0, 3]
     Sparing(client, allowed)
@@ -410,7 +410,7 @@ def test_invalid_batch_keys_are_refused(notes: Table[Note], key: Any) -> None:
         notes.batch_get([key])
 
 
-# --- Answers ----------------------------------------------------------------
+# --- Errors -----------------------------------------------------------------
 
 
 def test_missing_table(client: DynamoDBClient) -> None:
@@ -465,7 +465,7 @@ def test_placeholders_do_not_collide(counted: Table[Counted]) -> None:
 @pytest.fixture
 def faulty(engine: Engine, table_name: str) -> tuple[Faults, Table[Counted]]:
     client = engine.client(retries={"total_max_attempts": 1})
-    return Faults(client), Table(COUNTED, client=client, table_name=table_name, retry=Retry(first_pause=0.001))
+    return Faults(client), Table(COUNTED, client=client, table_name=table_name, retry=Retry(first_backoff=0.001))
 
 
 def test_write_without_a_reply_is_unknown(faulty: tuple[Faults, Table[Counted]]) -> None:

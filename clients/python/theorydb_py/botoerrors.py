@@ -47,12 +47,12 @@ def read_failure(what: str, error: Exception) -> Exception:
     ``what`` describes the operation, in the infinitive. Errors without a counterpart in
     this package are returned unchanged.
     """
-    return _answer(what, error) or error
+    return _translate(what, error) or error
 
 
 def write_failure(what: str, error: Exception) -> Exception:
     """Return the error to raise for a failed write of one item; without a reply, an UnknownOutcomeError."""
-    known = _answer(what, error)
+    known = _translate(what, error)
     if isinstance(known, ThrottledError) or outcome_of(error) is not Outcome.UNKNOWN:
         return known or error
     missing = "an earlier attempt of boto3 got no reply" if was_retried(error) else "there was no reply"
@@ -66,18 +66,18 @@ def transaction_failure(what: str, reasons: tuple[CancellationReason, ...], erro
     return cancellation(what, reasons)
 
 
-def reason_of(index: int, kind: str, key: Mapping[str, Any], said: Mapping[str, Any]) -> CancellationReason:
+def reason_of(index: int, kind: str, key: Mapping[str, Any], raw: Mapping[str, Any]) -> CancellationReason:
     """Combine an action of a transaction with DynamoDB's reason, whose members are all optional."""
-    code, message = str(said.get("Code") or NONE), str(said.get("Message") or "")
-    return CancellationReason(index, kind, key, code, message, said.get("Item") or None)
+    code, message = str(raw.get("Code") or NONE), str(raw.get("Message") or "")
+    return CancellationReason(index, kind, key, code, message, raw.get("Item") or None)
 
 
 def cancellation(what: str, reasons: tuple[CancellationReason, ...]) -> TheorydbError:
     """Return the error of a cancelled transaction, which had no effect."""
-    said = "; ".join(
-        f"action {r.index}, {r.kind} {readable_key(r.key)}: {_describe_reason(r)}" for r in reasons if r.failed
+    causes = "; ".join(
+        f"action {r.index}, {r.kind} {format_key(r.key)}: {_describe_reason(r)}" for r in reasons if r.failed
     )
-    text = f"{what}: cancelled without effect: {said}"
+    text = f"{what}: cancelled without effect: {causes}"
     codes = {r.code for r in reasons}
     if CONDITION_FAILED in codes:
         item = next(r.item for r in reasons if r.code == CONDITION_FAILED)
@@ -89,7 +89,7 @@ def cancellation(what: str, reasons: tuple[CancellationReason, ...]) -> Theorydb
     return InvalidQueryError(text, reasons=reasons)
 
 
-def readable_key(key: Mapping[str, Any]) -> str:
+def format_key(key: Mapping[str, Any]) -> str:
     """Format a stored key for people."""
     return " ".join(f"{name}={next(iter(value.values()))!r}" for name, value in key.items())
 
@@ -101,7 +101,7 @@ def _describe_reason(reason: CancellationReason) -> str:
     return f"{reason.code}: {reason.message}" if reason.message else reason.code
 
 
-def _answer(what: str, error: Exception) -> TheorydbError | None:
+def _translate(what: str, error: Exception) -> TheorydbError | None:
     code = error_code(error)
     if code == "ConditionalCheckFailedException":
         item = stored_item(error)

@@ -55,7 +55,7 @@ class TheorydbError(Exception):
         """One for each action of the cancelled transaction, in order; empty for any other error."""
 
 
-# --- What was asked is wrong; nothing was sent ------------------------------
+# --- Invalid arguments; nothing was sent ------------------------------------
 
 
 class InvalidInputError(TheorydbError, ValueError):
@@ -85,7 +85,7 @@ class InvalidQueryError(TheorydbError):
     code = "InvalidQuery"
 
 
-# --- What the table says ----------------------------------------------------
+# --- Answers of the table ---------------------------------------------------
 
 
 class ItemNotFoundError(TheorydbError):
@@ -190,7 +190,7 @@ class LeaseLostError(TheorydbError):
     code = "LeaseLost"
 
 
-# --- Publishing and history -------------------------------------------------
+# --- Publishing and rollbacks -----------------------------------------------
 
 
 class MovedError(TheorydbError):
@@ -217,7 +217,7 @@ class NoVersionError(TheorydbError):
     code = "NoVersion"
 
 
-# --- Requests with an idempotency key ---------------------------------------
+# --- Request records --------------------------------------------------------
 
 
 class RequestCompletedError(TheorydbError):

@@ -44,7 +44,7 @@ class Expression:
         self._parts.append(condition)
 
     @property
-    def demands(self) -> str:
+    def conditions(self) -> str:
         """The conjunction of all conditions; empty if there are none."""
         return " AND ".join(self._parts)
 
@@ -52,7 +52,7 @@ class Expression:
         """Return the arguments of the request. ``kind`` is the conditions' argument, such as ConditionExpression."""
         arguments: dict[str, Any] = {**expressions}
         if self._parts:
-            arguments[kind] = self.demands
+            arguments[kind] = self.conditions
         if self._names:
             arguments["ExpressionAttributeNames"] = dict(self._names)
         if self._values:

@@ -110,7 +110,7 @@ class ModelDefinition(Generic[T]):
         try:
             return self.structure.encode(item, 0)
         except CodecError as error:
-            raise self._refusal(error) from error
+            raise self._input_error(error) from error
 
     def unmarshal(self, item: Mapping[str, Attribute]) -> T:
         """Decode a stored item. Raises MalformedRowError for an invalid attribute.
@@ -121,7 +121,7 @@ class ModelDefinition(Generic[T]):
         try:
             made: T = self.structure.decode(item)
         except CodecError as error:
-            pk, sk = self._shown(item, self.pk), self._shown(item, self.sk)
+            pk, sk = self._format_key(item, self.pk), self._format_key(item, self.sk)
             raise MalformedRowError(
                 f"the stored {self.name} pk={pk} sk={sk} is malformed: {error.path}: "
                 f"expected {error.expected}, found {error.found}",
@@ -138,7 +138,7 @@ class ModelDefinition(Generic[T]):
         try:
             return field.encode(value, 1)
         except CodecError as error:
-            raise self._refusal(error) from error
+            raise self._input_error(error) from error
 
     def key(self, pk: object, sk: object = None) -> dict[str, Attribute]:
         """Encode a key. Raises InvalidInputError for an invalid key."""
@@ -153,10 +153,10 @@ class ModelDefinition(Generic[T]):
         """Return the key of a stored item."""
         return {f.attribute: item[f.attribute] for f in (self.pk, self.sk) if f is not None}
 
-    def _refusal(self, error: CodecError) -> InvalidInputError:
+    def _input_error(self, error: CodecError) -> InvalidInputError:
         return InvalidInputError(f"{self.name}: attribute {error.path}: expected {error.expected}, found {error.found}")
 
-    def _shown(self, item: Mapping[str, Attribute], field: Field | None) -> str:
+    def _format_key(self, item: Mapping[str, Attribute], field: Field | None) -> str:
         if field is None or field.attribute not in item:
             return ""
         value = next(iter(item[field.attribute].values()))

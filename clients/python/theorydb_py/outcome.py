@@ -51,9 +51,9 @@ def outcome_of(error: BaseException | None) -> Outcome:
     if error is None:
         return Outcome.APPLIED
     if isinstance(error, ClientError):
-        return _outcome_of_answer(error)
+        return _outcome_of_response(error)
     if isinstance(error, TheorydbError):
-        return _outcome_of_ours(error)
+        return _outcome_of_package_error(error)
     if isinstance(error, (ParamValidationError, NoCredentialsError)):
         return Outcome.REFUSED  # never left this process
     return Outcome.UNKNOWN  # network, deadline, interruption
@@ -86,7 +86,7 @@ def outcome_of_codes(codes: Iterable[str]) -> Outcome:
     return outcome
 
 
-def is_worth_repeating(error: BaseException) -> bool:
+def is_retryable(error: BaseException) -> bool:
     """Return whether a request with a client token may succeed at the next attempt.
 
     That is so if its outcome is unknown, or if it was cancelled for transient reasons
@@ -173,7 +173,7 @@ _UNKNOWN_ANSWERS = THROTTLING_CODES | {
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 
-def _outcome_of_answer(error: ClientError) -> Outcome:
+def _outcome_of_response(error: ClientError) -> Outcome:
     code = error_code(error)
     if code == TRANSACTION_CANCELED:
         return outcome_of_codes(reason_codes(error))
@@ -186,7 +186,7 @@ def _outcome_of_answer(error: ClientError) -> Outcome:
     return Outcome.CANCELLED if code in CONFLICT_CODES else Outcome.REFUSED
 
 
-def _outcome_of_ours(error: TheorydbError) -> Outcome:
+def _outcome_of_package_error(error: TheorydbError) -> Outcome:
     if error.reasons:
         return outcome_of_codes(reason_codes(error))
     if isinstance(error, (ConditionFailedError, LeaseHeldError, LeaseLostError, MovedError)):

@@ -29,7 +29,7 @@ class Retry:
     """How many times an ordinary call is attempted at most, at least once."""
     timeout: float = 5.0
     """How long an ordinary call is retried, in seconds."""
-    first_pause: float = 0.025
+    first_backoff: float = 0.025
     """The mean of the first backoff in seconds; it doubles with each attempt, up to 32 times."""
     random: Callable[[], float] = field(default=random.random)
     """Returns a number in [0, 1), the jitter that keeps failed callers apart."""
@@ -41,7 +41,7 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise InvalidInputError(f"Retry.attempts: expected at least 1, found {self.attempts!r}")
-        for name in ("timeout", "first_pause"):
+        for name in ("timeout", "first_backoff"):
             if not 0 <= getattr(self, name) <= _LONGEST:
                 raise InvalidInputError(
                     f"Retry.{name}: expected seconds from 0 to {_LONGEST}, found {getattr(self, name)!r}"
@@ -63,7 +63,7 @@ class Retry:
 
         Returns False, without sleeping, if the backoff would reach the deadline.
         """
-        mean = self.first_pause * (1 << min(attempt - 1, _DOUBLINGS))
+        mean = self.first_backoff * (1 << min(attempt - 1, _DOUBLINGS))
         seconds = 2 * mean * self.random()
         if self.monotonic() + seconds >= deadline:
             return False

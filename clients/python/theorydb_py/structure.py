@@ -64,7 +64,7 @@ class Field:
     default: Callable[[], Any] | None
     """Creates the value of an absent attribute; None: the attribute is required."""
 
-    def omits(self, value: object) -> bool:
+    def is_omitted(self, value: object) -> bool:
         """Return whether the value is stored as an absent attribute."""
         if not (self.omitempty or self.codec.must_omit_empty) or self.codec.empty is None:
             return False
@@ -111,7 +111,7 @@ class Structure:
     def encode(self, value: object, depth: int) -> dict[str, Attribute]:
         """Encode the fields of an object, at this depth."""
         values = ((field, getattr(value, field.name)) for field in self.fields)
-        return {field.attribute: field.encode(v, depth + 1) for field, v in values if not field.omits(v)}
+        return {field.attribute: field.encode(v, depth + 1) for field, v in values if not field.is_omitted(v)}
 
     def decode(self, item: Mapping[str, Attribute]) -> Any:
         """Decode an object."""
@@ -127,7 +127,7 @@ class StructureCodec(Codec):
         self._kind = kind
         self._structure: Structure | None = None
 
-    def fill(self, structure: Structure) -> None:
+    def set_fields(self, structure: Structure) -> None:
         """Set the fields."""
         self._structure = structure
 
@@ -147,10 +147,10 @@ class StructureCodec(Codec):
 
 def structure_of(kind: type) -> Structure:
     """Inspect a dataclass. Raises InvalidModelError if its fields cannot be stored."""
-    return _Looking().structure(kind, is_item=True)
+    return _Inspector().structure(kind, is_item=True)
 
 
-class _Looking:
+class _Inspector:
     """The inspection of a dataclass and of those nested in it."""
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ class _Looking:
     def _nested(self, kind: type) -> Codec:
         if kind not in self._seen:
             codec = self._seen[kind] = StructureCodec(kind)
-            codec.fill(self.structure(kind, is_item=False))
+            codec.set_fields(self.structure(kind, is_item=False))
         return self._seen[kind]
 
 

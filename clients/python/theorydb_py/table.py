@@ -19,7 +19,7 @@ from theorydb_py.actions import (
     TransactWriteAction,
 )
 from theorydb_py.batch import Batches
-from theorydb_py.botoerrors import read_failure, readable_key, write_failure
+from theorydb_py.botoerrors import format_key, read_failure, write_failure
 from theorydb_py.client import DynamoDB
 from theorydb_py.echo import is_echo
 from theorydb_py.errors import (
@@ -87,7 +87,7 @@ class Table(Generic[T]):
         self._writes = Writes(model)
         self._batches = Batches(self._client, self.table_name, self._retry)
 
-    # --- One item -----------------------------------------------------------
+    # --- Single items -------------------------------------------------------
 
     def get(self, pk: Any, sk: Any = None, *, consistent_read: bool = False) -> T:
         """Read an item by its key. Raises ItemNotFoundError."""
@@ -171,7 +171,7 @@ class Table(Generic[T]):
         write = self._writes.delete(self.model.key(pk, sk), condition, expected_version)
         self._execute(write, self._client.delete_item)
 
-    # --- Several items ------------------------------------------------------
+    # --- Batches and transactions -------------------------------------------
 
     def query(
         self,
@@ -197,10 +197,10 @@ class Table(Generic[T]):
         if limit is not None:
             request["Limit"] = _checked_limit(limit)
         if cursor is not None:
-            request["ExclusiveStartKey"] = self._start(pk, decode_cursor(scope, cursor))
-        demands = self._of_partition(expression, pk, sort)
-        request |= expression.arguments("FilterExpression", KeyConditionExpression=demands)
-        what = f"query {self.model.name} {readable_key({self.model.pk.attribute: pk})} in table {self.table_name}"
+            request["ExclusiveStartKey"] = self._start_key(pk, decode_cursor(scope, cursor))
+        key_condition = self._key_condition(expression, pk, sort)
+        request |= expression.arguments("FilterExpression", KeyConditionExpression=key_condition)
+        what = f"query {self.model.name} {format_key({self.model.pk.attribute: pk})} in table {self.table_name}"
         try:
             response = self._client.query(TableName=self.table_name, **request)
         except Exception as error:
@@ -209,7 +209,7 @@ class Table(Generic[T]):
         return Page(items, self._cursor_of(scope, response.get("LastEvaluatedKey")))
 
     def query_iter(self, partition: Any, **options: Unpack[QueryOptions]) -> Iterator[Page[T]]:
-        """Iterate over the pages of a query, each read on key_condition. Takes the options of query."""
+        """Iterate over the pages of a query, each read on demand. Takes the options of query."""
         cursor: str | None = None
         while True:
             page = self.query(partition, cursor=cursor, **options)
@@ -229,11 +229,11 @@ class Table(Generic[T]):
         keys are read once. Keys are split into requests of 100, each of which reads a
         snapshot of its own.
         """
-        wanted = {_identity(key): key for key in map(self._key_from, keys)}
+        requested = {_identity(key): key for key in map(self._key_from, keys)}
         found: dict[str, T] = {}
-        for item in self._batches.read(list(wanted.values()), consistent=consistent_read):
+        for item in self._batches.read(list(requested.values()), consistent=consistent_read):
             found[_identity(self.model.key_of(item))] = self.model.unmarshal(item)
-        return [found[identity] for identity in wanted if identity in found]
+        return [found[identity] for identity in requested if identity in found]
 
     def batch_write(self, *, puts: Iterable[T] = (), deletes: Iterable[Any] = ()) -> None:
         """Put items and delete items by keys as in batch_get, in requests of 25.
@@ -261,11 +261,11 @@ class Table(Generic[T]):
         and content at most once.
         """
         token = self._new_token() if client_request_token is None else client_request_token
-        writes = [self._stated(action) for action in actions]
+        writes = [self._write_of(action) for action in actions]
         transaction = Transaction(self.table_name, writes, check_token(token), now=self._now)
-        transaction.send(self._client, self._retry, self._writes.classified)
+        transaction.send(self._client, self._retry, self._writes.classify_failure)
 
-    # --- What they have in common -------------------------------------------
+    # --- Internals ----------------------------------------------------------
 
     def _execute(self, write: Write, call: Callable[..., Any], **more: Any) -> Any:
         """Send a write of one item. For an echo, the reply contains only the item, as ``Attributes``."""
@@ -283,13 +283,13 @@ class Table(Generic[T]):
                         f"{failure}; but an earlier attempt of boto3 got no reply and may have been applied: "
                         "read the item"
                     ) from error
-                failure = self._writes.classified(failure, write)
+                failure = self._writes.classify_failure(failure, write)
             raise failure from error
 
     def _update_once(self, write: Write) -> T:
         what = self._what(write.kind, write.key)
         transaction = Transaction(self.table_name, [write], check_token(self._new_token()), what=what, now=self._now)
-        transaction.send(self._client, self._retry, self._writes.classified)
+        transaction.send(self._client, self._retry, self._writes.classify_failure)
         try:
             response = self._retry.bounded(
                 lambda: self._client.get_item(TableName=self.table_name, Key=write.key, ConsistentRead=True)
@@ -300,7 +300,7 @@ class Table(Generic[T]):
             raise UnknownOutcomeError(f"{what}: it was applied, but another writer has deleted the item since")
         return self.model.unmarshal(response["Item"])
 
-    def _stated(self, action: TransactWriteAction[T]) -> Write:
+    def _write_of(self, action: TransactWriteAction[T]) -> Write:
         match action:
             case TransactPut():
                 return self._writes.put(action.item, _condition_of(action))[0]
@@ -316,7 +316,7 @@ class Table(Generic[T]):
             f"an action of a transaction: expected a TransactPut, TransactUpdate or the like, found {action!r:.60}"
         )
 
-    def _of_partition(self, expression: Expression, pk: Attribute, sort: SortKeyCondition | None) -> str:
+    def _key_condition(self, expression: Expression, pk: Attribute, sort: SortKeyCondition | None) -> str:
         key_condition = f"{expression.name(self.model.pk.attribute)} = {expression.value(pk)}"
         if sort is None:
             return key_condition
@@ -326,7 +326,7 @@ class Table(Generic[T]):
         values = [expression.value(self.model.marshal_field(field, value)) for value in sort.values]
         return f"{key_condition} AND {sort.text(expression.name(field.attribute), values)}"
 
-    def _start(self, pk: Attribute, sk: Attribute | None) -> dict[str, Attribute]:
+    def _start_key(self, pk: Attribute, sk: Attribute | None) -> dict[str, Attribute]:
         start = {self.model.pk.attribute: pk}
         if self.model.sk is not None and sk is not None:
             start[self.model.sk.attribute] = sk
@@ -351,7 +351,7 @@ class Table(Generic[T]):
         requests[identity] = request
 
     def _what(self, kind: str, key: Mapping[str, Attribute]) -> str:
-        return f"{kind} {self.model.name} {readable_key(key)} in table {self.table_name}"
+        return f"{kind} {self.model.name} {format_key(key)} in table {self.table_name}"
 
 
 _PAIR = 2  # parts of a key

@@ -56,7 +56,7 @@ def to_epoch(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(seconds=1)
 
 
-def readable_moment(seconds: int) -> str:
+def format_time(seconds: int) -> str:
     """Format epoch seconds for people."""
     return rfc3339(from_epoch(seconds))
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from theorydb_py.botoerrors import readable_key, reason_of, transaction_failure
+from theorydb_py.botoerrors import format_key, reason_of, transaction_failure
 from theorydb_py.client import DynamoDB
 from theorydb_py.errors import CancellationReason, ConditionFailedError, InvalidQueryError, UnknownOutcomeError
-from theorydb_py.outcome import Outcome, cancellation_reasons, is_worth_repeating, outcome_of
+from theorydb_py.outcome import Outcome, cancellation_reasons, is_retryable, outcome_of
 from theorydb_py.retry import Retry
 from theorydb_py.token_age import TokenAge
 from theorydb_py.writes import Write
@@ -43,7 +43,7 @@ class Transaction:
             raise InvalidQueryError(f"a transaction: expected 1 to {MAX_ACTIONS} actions, found {len(writes)}")
         seen: set[str] = set()
         for write in writes:
-            if (name := readable_key(write.key)) in seen:
+            if (name := format_key(write.key)) in seen:
                 raise InvalidQueryError(f"a transaction: two actions on {name}; DynamoDB allows one per item")
             seen.add(name)
         self._what = what or f"write a transaction of {len(writes)} to table {table}"
@@ -73,7 +73,7 @@ class Transaction:
             try:
                 client.transact_write_items(TransactItems=self._items(), ClientRequestToken=self._token)
             except Exception as error:
-                again = is_worth_repeating(error) and attempt < retry.attempts and retry.pause(attempt, deadline)
+                again = is_retryable(error) and attempt < retry.attempts and retry.pause(attempt, deadline)
                 if not again or not age.is_repeatable:
                     raise self._failure(error, classify, unanswered) from error
                 unanswered = unanswered or outcome_of(error) is Outcome.UNKNOWN
@@ -107,8 +107,8 @@ class Transaction:
             for reason, write in zip(failure.reasons, self._writes, strict=True):
                 if reason.code == "ConditionalCheckFailed":
                     one = ConditionFailedError(str(failure), item=reason.item, reasons=failure.reasons)
-                    if (classified := classify(one, write)) is not one:
-                        return classified
+                    if (classify_failure := classify(one, write)) is not one:
+                        return classify_failure
         return failure
 
     def _reasons(self, error: Exception) -> tuple[CancellationReason, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from theorydb_py.actions import UpdateAdd, UpdateSetIfNotExists
-from theorydb_py.botoerrors import readable_key
+from theorydb_py.botoerrors import format_key
 from theorydb_py.codec import EpochSecondsCodec, IntCodec, NumberCodec, OptionalCodec, SetCodec
 from theorydb_py.errors import ConditionFailedError, InvalidQueryError, VersionConflictError
 from theorydb_py.expression import Expression
@@ -80,7 +80,7 @@ class Writes(Generic[T]):
             self._change(change, self._model.field(name), value)
         self._count(change, condition, version)
         if change.is_empty:
-            raise InvalidQueryError(f"update {readable_key(key)}: expected at least one field to change, found none")
+            raise InvalidQueryError(f"update {format_key(key)}: expected at least one field to change, found none")
         arguments = condition.arguments("ConditionExpression", UpdateExpression=change.text)
         non_idempotent = change.counts and version is None
         # Without a version, equal attributes do not tell whose update it was.
@@ -97,7 +97,7 @@ class Writes(Generic[T]):
         """Require a condition on an item."""
         return Write("condition check", key, {"Key": key, **condition.arguments("ConditionExpression")})
 
-    def classified(self, failed: ConditionFailedError, write: Write) -> ConditionFailedError:
+    def classify_failure(self, failed: ConditionFailedError, write: Write) -> ConditionFailedError:
         """Return the error of a failed condition: VersionConflictError if the version differs."""
         field = self._model.version
         if write.required_version is None or field is None:
@@ -168,7 +168,7 @@ class Writes(Generic[T]):
             change.add(name, addend)
         elif isinstance(value, UpdateSetIfNotExists):
             change.set_if_absent(name, self._model.marshal_field(field, value.default_value))
-        elif field.omits(value):
+        elif field.is_omitted(value):
             change.remove(name)
         else:
             change.set(name, self._model.marshal_field(field, value))

@@ -28,7 +28,7 @@ class Tokens:
 
 def quick() -> Retry:
     """Return a Retry with short backoff."""
-    return Retry(first_pause=0.001, timeout=2)
+    return Retry(first_backoff=0.001, timeout=2)
 
 
 def new_store(client: Any, table: str, **settings: Any) -> FaceTheoryIsrMetaStore:

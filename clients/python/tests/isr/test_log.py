@@ -60,7 +60,7 @@ def is_pinned(store: FaceTheoryIsrMetaStore, page: str) -> bool:
     return entry is not None and entry.pinned_until == FOREVER
 
 
-# --- Many at once ---------------------------------------------------------------
+# --- Concurrency ----------------------------------------------------------------
 
 
 def test_a_thousand_concurrent_pins(engine: Engine, table_name: str) -> None:
@@ -215,7 +215,7 @@ def test_an_interrupted_leader_hands_over(client: Any, table_name: str) -> None:
     store.pin(pages[0])
 
 
-# --- Refusals -----------------------------------------------------------------------
+# --- Failed conditions --------------------------------------------------------------
 
 
 class Collected:

@@ -42,7 +42,7 @@ REFERENCE: dict[str, Any] = {
 }
 
 
-# --- The reference's calls -----------------------------------------------------
+# --- The calls of the reference documents --------------------------------------
 
 
 def test_the_reference_flow(client: Any, table_name: str) -> None:
@@ -138,7 +138,7 @@ def test_missing_table_raises_table_not_found(client: Any) -> None:
             call(KEY)
 
 
-# --- Keeping a lease -------------------------------------------------------------
+# --- Refreshing a lease ----------------------------------------------------------
 
 
 def kept_store(client: Any, table: str) -> tuple[FaceTheoryIsrMetaStore, Time]:
@@ -305,7 +305,7 @@ def test_request_with_an_impossible_end_is_taken_over(client: Any, table_name: s
     assert store.acquire_lease(KEY, idempotency_key="r", request_hash="h").attempt is not None
 
 
-# --- Requests --------------------------------------------------------------------
+# --- Request records -------------------------------------------------------------
 
 
 def test_abandoned_request_is_taken_over(client: Any, table_name: str) -> None:
@@ -348,7 +348,7 @@ def test_idempotency_key_requires_inputs(client: Any, table_name: str) -> None:
     assert rows(client, table_name) == {}
 
 
-# --- Publishing and history ------------------------------------------------------
+# --- Publishing and rollbacks ----------------------------------------------------
 
 
 def test_unknown_attributes_are_preserved(client: Any, table_name: str) -> None:
@@ -459,7 +459,7 @@ def test_lease_is_released_if_reading_the_page_fails(client: Any, table_name: st
     assert row(client, table_name, store, "LOCK") == {}
 
 
-# --- Many at once ----------------------------------------------------------------
+# --- Concurrency -----------------------------------------------------------------
 
 
 def test_concurrent_publishes_are_serialized(engine: Engine, table_name: str) -> None:
@@ -522,7 +522,7 @@ def test_concurrent_request_is_executed_once(engine: Engine, table_name: str) ->
     client.close()
 
 
-# --- Faults of the wire ------------------------------------------------------------
+# --- Network faults ----------------------------------------------------------------
 
 
 def test_lost_replies_with_botocore_retries(engine: Engine, table_name: str) -> None:

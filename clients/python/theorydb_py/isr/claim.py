@@ -116,7 +116,7 @@ def _lock(lease: IsrLease, found: Item | None, now: int, expires_at: int) -> dic
 
 
 def _request(lease: IsrLease, attempt: Attempt, claim: Claim, found: Item | None, expires_at: int) -> dict[str, Any]:
-    return update(key(lease.pk, attempt.sk), attempt.begun(claim.request_hash, expires_at), is_unchanged(found))
+    return update(key(lease.pk, attempt.sk), attempt.started(claim.request_hash, expires_at), is_unchanged(found))
 
 
 def _check_refusal(

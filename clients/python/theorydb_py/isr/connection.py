@@ -45,7 +45,7 @@ class Connection:
         """Return the monotonic clock in seconds."""
         return self.retry.monotonic()
 
-    def settling(self) -> float:
+    def settle_deadline(self) -> float:
         """Return the deadline of a settlement that begins now."""
         return self.monotonic() + self.settle_timeout
 

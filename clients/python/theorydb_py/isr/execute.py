@@ -56,7 +56,7 @@ def execute(connection: Connection, change: Change) -> None:
     cancellation, a new one is built. Raises UnknownOutcomeError if it cannot be
     settled.
     """
-    begun, sent, attempt, rebuild = connection.monotonic(), [_first(change)], 0, False
+    started, sent, attempt, rebuild = connection.monotonic(), [_first(change)], 0, False
     while True:
         attempt += 1
         error = _rebuild(change, sent) if rebuild else None
@@ -67,7 +67,7 @@ def execute(connection: Connection, change: Change) -> None:
             rebuild = outcome_of(error) is not Outcome.UNKNOWN
         elif outcome_of(error) is Outcome.REFUSED:
             return _settle(connection, change, sent, error)
-        patient = connection.retry.pause(attempt, begun + TOKEN_LIFE) and change.running()
+        patient = connection.retry.pause(attempt, started + TOKEN_LIFE) and change.running()
         if not patient or not (rebuild or sent[-1].is_repeatable):
             return _settle(connection, change, sent, error)
 
@@ -125,7 +125,7 @@ def _resend_refused(
         raise verdict
     # An earlier request may have falsified the conditions.
     try:
-        committed = change.committed(sent, connection.settling())
+        committed = change.committed(sent, connection.settle_deadline())
     except Exception as failure:
         raise _unknown(change, verdict, failure) from failure
     if not committed:
@@ -139,7 +139,7 @@ def _settle(connection: Connection, change: Change, sent: list[Transaction], cau
     They are revoked, and then the rows tell whether one of them was applied. After a
     crash before that, the transaction is applied entirely or not.
     """
-    deadline = connection.settling()
+    deadline = connection.settle_deadline()
     try:
         verdict = change.revoke(sent[-1].failure(change.name(), cause), deadline)
         committed = change.committed(sent, deadline)

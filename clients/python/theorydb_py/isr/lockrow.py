@@ -8,8 +8,8 @@ from theorydb_py.errors import LeaseHeldError
 from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.items import SK_LOCK, Item, key, number, string
 from theorydb_py.isr.numbers import LONGEST_LEASE, clamp
-from theorydb_py.isr.readers import lax_number, lax_text, lease_end_of, read
-from theorydb_py.times import MAX_EPOCH, readable_moment
+from theorydb_py.isr.readers import lease_end_of, lenient_number, lenient_text, read
+from theorydb_py.times import MAX_EPOCH, format_time
 from theorydb_py.values import Attribute
 
 LINGER = 3600
@@ -32,9 +32,9 @@ def until(expires_at: int) -> dict[str, Attribute]:
 def lock_of(item: Item) -> Lock:
     """Decode a LOCK row by the same rules as the condition of an acquisition; never fails."""
     return Lock(
-        owner=read(item, "lease_owner", lax_text, ""),
+        owner=read(item, "lease_owner", lenient_text, ""),
         lease_expires_at=read(item, "lease_expires_at", lease_end_of, 0),
-        failures=clamp(read(item, "failures", lax_number, 0), _MAX_FAILURES),
+        failures=clamp(read(item, "failures", lenient_number, 0), _MAX_FAILURES),
     )
 
 
@@ -54,7 +54,7 @@ def is_held(end: int, now: float) -> bool:
 
 def describe_holder(lock: Lock) -> str:
     """Describe the holder for people."""
-    end = readable_moment(lock.lease_expires_at)
+    end = format_time(lock.lease_expires_at)
     if lock.is_back_off:
         return f"it is in backoff after {lock.failures} failures until {end}"
     return f"it is held by {lock.owner or 'another holder'} until {end}"

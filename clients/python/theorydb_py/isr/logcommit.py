@@ -57,7 +57,7 @@ def commit_together(connection: Connection, changes: Sequence[LogChange], on_res
     again afterwards. Takes at most one settle timeout, and another one if replies are
     missing.
     """
-    _Batch(connection, changes, connection.settling(), on_result).run()
+    _Batch(connection, changes, connection.settle_deadline(), on_result).run()
 
 
 class _Request:
@@ -150,7 +150,7 @@ class _Batch:
             # The request itself may have been applied, and so have falsified its
             # conditions.
             try:
-                committed = self._was_committed(request, self._connection.settling())
+                committed = self._was_committed(request, self._connection.settle_deadline())
             except Exception as failure:
                 self._unknown(error, failure)
                 return True
@@ -193,7 +193,7 @@ class _Batch:
         the request cannot be applied, as it requires the previous SEQ. Then the log row
         tells which request owns the sequence.
         """
-        deadline = self._connection.settling()
+        deadline = self._connection.settle_deadline()
         try:
             void = _Request(self._connection, request.seen, ())
             condition_held(lambda: self._connection.retry.until(deadline, void.transaction.send))

@@ -46,7 +46,7 @@ _REQUIRED_OF_MAP = (
 )
 
 
-# --- Writing -----------------------------------------------------------------
+# --- Encoding ----------------------------------------------------------------
 
 
 def meta_changes(entry: Entry, current_sk: str) -> dict[str, Attribute | None]:
@@ -113,7 +113,7 @@ def _headers(headers: Mapping[str, tuple[HeaderValue, ...]]) -> dict[str, Any]:
     return fields
 
 
-# --- Snapshot -----------------------------------------------------------------
+# --- Decoding -----------------------------------------------------------------
 
 
 def content_of(item: Item) -> Entry:

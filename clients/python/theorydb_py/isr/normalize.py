@@ -40,7 +40,7 @@ def normalize_entry(entry: Entry) -> Entry:
         raise InvalidInputError(f"status is {entry.status}: expected an HTTP status, {MIN_STATUS} to {MAX_STATUS}")
     return replace(
         entry,
-        generated_at=_begun(entry.generated_at),
+        generated_at=_start_second(entry.generated_at),
         revalidate_seconds=check_interval("revalidate_seconds", entry.revalidate_seconds),
         stale_seconds=check_interval("stale_seconds", entry.stale_seconds),
         content_length=check_count("content_length", entry.content_length),
@@ -93,7 +93,7 @@ def _checked_value(name: str, value: object) -> HeaderValue:
     return value if isinstance(value, bytes) else check_text(f"a value of header {name}", value)
 
 
-def _begun(value: float) -> int:
+def _start_second(value: float) -> int:
     second = math.floor(check_time("generated_at", value))
     if second < 1:
         raise InvalidInputError(f"generated_at is {value!r}: expected when rendering began, in epoch seconds")

@@ -27,7 +27,7 @@ from theorydb_py.isr.requestrow import completed
 from theorydb_py.isr.swap import Swap
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
 from theorydb_py.outcome import condition_held
-from theorydb_py.times import readable_moment
+from theorydb_py.times import format_time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +93,7 @@ def _publication(
     pinned_until = (record.entry.pinned_until if record.entry else None) or 0
     pinned = pinned_until > now
     if pinned and not how.unpin:
-        raise PinnedError(
-            f"publish {lease.pk}: the page is pinned until {readable_moment(pinned_until)}: unpin it first"
-        )
+        raise PinnedError(f"publish {lease.pk}: the page is pinned until {format_time(pinned_until)}: unpin it first")
     if how.history and entry.foreign:
         raise InvalidInputError(f"publish {lease.pk}: an entry without status and content cannot be kept as a version")
     swap = Swap.of(record.fence, entry, now, kept=how.history, superseded_at=how.superseded_at)

@@ -154,16 +154,16 @@ def _strings(value: Attribute) -> tuple[HeaderValue, ...] | None:
     return tuple(strings)
 
 
-# --- Rows of others that are classified leniently --------------------------------
+# --- Lenient decoders, for rows of other writers ---------------------------------------
 
 
-def lax_text(value: Attribute) -> str:
+def lenient_text(value: Attribute) -> str:
     """Decode a string; anything else is empty."""
     content = value.get("S")
     return content if isinstance(content, str) else ""
 
 
-def lax_number(value: Attribute) -> int:
+def lenient_number(value: Attribute) -> int:
     """Decode a number, rounded down; anything else is 0."""
     return floor_of(value) or 0
 

@@ -16,8 +16,8 @@ from theorydb_py.isr.items import REQUEST_PREFIX, Item, malformed, number, strin
 from theorydb_py.isr.keys import check_request_hash, check_request_key
 from theorydb_py.isr.lockrow import LINGER, is_held
 from theorydb_py.isr.numbers import check_interval
-from theorydb_py.isr.readers import EXPECTED_TEXT, lax_number, lax_text, lease_end_of, read, text_of
-from theorydb_py.times import readable_moment
+from theorydb_py.isr.readers import EXPECTED_TEXT, lease_end_of, lenient_number, lenient_text, read, text_of
+from theorydb_py.times import format_time
 from theorydb_py.values import Attribute
 
 STARTED, COMPLETED, FAILED = "STARTED", "COMPLETED", "FAILED"
@@ -53,7 +53,7 @@ class Attempt:
         kept = check_interval("keep_seconds", claim.keep_seconds)
         return Attempt(sk=REQUEST_PREFIX + claim.key, token=token, keep=now + kept + 1)
 
-    def begun(self, request_hash: str, until: int) -> dict[str, Attribute | None]:
+    def started(self, request_hash: str, until: int) -> dict[str, Attribute | None]:
         """Return the changes of a claim to the row. Unknown attributes stay."""
         return {
             "request_hash": string(request_hash),
@@ -109,7 +109,7 @@ def request_of(item: Item, key: str, now: int) -> RequestRecord | None:
 
     Raises MalformedRowError if it is unreadable: the request may have been executed.
     """
-    end = read(item, "ttl", lax_number, 0)
+    end = read(item, "ttl", lenient_number, 0)
     if 0 < end <= now:
         return None
     if text(item, "request_hash") == "":
@@ -121,9 +121,9 @@ def request_of(item: Item, key: str, now: int) -> RequestRecord | None:
         request_hash=text(item, "request_hash"),
         status=text(item, "status"),
         result_s3_key=read(item, "result_s3_key", text_of, ""),
-        generation_id=read(item, "generation_id", lax_text, ""),
+        generation_id=read(item, "generation_id", lenient_text, ""),
         in_progress_until=read(item, "in_progress_until", lease_end_of, 0),
-        error=read(item, "error", lax_text, ""),
+        error=read(item, "error", lenient_text, ""),
     )
 
 
@@ -156,6 +156,6 @@ def claim_error(earlier: RequestRecord, claim: Claim, now: float) -> TheorydbErr
 def in_progress_error(earlier: RequestRecord) -> RequestInProgressError:
     """Return the error of a claim that another attempt is ahead of."""
     return RequestInProgressError(
-        f"request {earlier.key!r} is in progress until {readable_moment(earlier.in_progress_until)}: try again then",
+        f"request {earlier.key!r} is in progress until {format_time(earlier.in_progress_until)}: try again then",
         until=earlier.in_progress_until,
     )

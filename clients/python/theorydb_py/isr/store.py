@@ -51,7 +51,7 @@ from theorydb_py.isr.requestrow import COMPLETED, Attempt, Claim, check_claim, c
 from theorydb_py.retry import Retry
 from theorydb_py.table_name import checked_table_name
 
-_MOST_MOVES = 5
+_MAX_ATTEMPTS = 5
 """How many times a rollback or a pin is attempted while other writers change the page."""
 _MOST_KEPT = 10_000
 
@@ -111,7 +111,7 @@ class FaceTheoryIsrMetaStore:
         if pk_from_cache_key is not None and pk_prefix is not None:
             raise InvalidInputError("pk_from_cache_key and pk_prefix exclude each other: pass one of them")
         self._tenant = check_tenant(tenant) if tenant != "" else ""
-        self._partition = pk_from_cache_key or self._preset(pk_prefix)
+        self._partition = pk_from_cache_key or self._default_partition(pk_prefix)
         self._retention = None if meta_ttl_seconds is None else check_interval("meta_ttl_seconds", meta_ttl_seconds)
         owner = (
             f"{socket.gethostname()}:{os.getpid()}" if lease_owner is None else check_text("lease_owner", lease_owner)
@@ -132,7 +132,7 @@ class FaceTheoryIsrMetaStore:
         self._leases = LeaseRegistry(self._connection)
         self._log = GroupCommit(self._connection)
 
-    # --- Snapshot ------------------------------------------------------------
+    # --- Reading -------------------------------------------------------------
 
     def get(self, cache_key: str) -> CurrentEntry | None:
         """Return the current entry with its freshness; None if there is no valid entry."""
@@ -381,7 +381,7 @@ class FaceTheoryIsrMetaStore:
         """Return a unique id for the next generation. Ids of one page sort by time."""
         return generation_id(self._connection.now(), self._connection.new_token())
 
-    # --- History ------------------------------------------------------------
+    # --- Rollbacks and pins -------------------------------------------------
 
     def versions(self, cache_key: str) -> list[Entry]:
         """Return the versions of a page, newest first, including the current one if it was published with history."""
@@ -416,13 +416,13 @@ class FaceTheoryIsrMetaStore:
         """
         target = self._target(cache_key, to, assertion)
 
-        def declare(read: Record) -> Entry:
+        def change(read: Record) -> Entry:
             how = assertion or pin_assertion(target, pin_seconds, self._connection.now(), self._retention)
             return rollback.rollback(
                 self._connection, self._log, read, target.generation_id, self._page(cache_key), how
             )
 
-        return self._assert(cache_key, record, declare)
+        return self._retry_moved(cache_key, record, change)
 
     def pin(
         self,
@@ -438,11 +438,11 @@ class FaceTheoryIsrMetaStore:
         or another service wrote it.
         """
 
-        def declare(read: Record) -> Entry:
+        def change(read: Record) -> Entry:
             how = assertion or pin_assertion(read.entry, pin_seconds, self._connection.now(), self._retention)
             return rollback.pin(self._connection, self._log, read, self._page(cache_key), how)
 
-        return self._assert(cache_key, record, declare)
+        return self._retry_moved(cache_key, record, change)
 
     def unpin(self, cache_key: str, *, record: Record | None = None) -> Entry:
         """End the pin of the current entry: it ages and is replaced like any other.
@@ -452,13 +452,13 @@ class FaceTheoryIsrMetaStore:
         pinned: a node that holds an older copy drops it.
         """
 
-        def declare(read: Record) -> Entry:
+        def change(read: Record) -> Entry:
             how = unpin_assertion(read.entry, self._connection.now(), self._retention)
             return rollback.pin(self._connection, self._log, read, self._page(cache_key), how)
 
-        return self._assert(cache_key, record, declare)
+        return self._retry_moved(cache_key, record, change)
 
-    # --- Requests with an idempotency key -------------------------------------
+    # --- Request records ------------------------------------------------------
 
     def request(self, cache_key: str, idempotency_key: str) -> RequestRecord | None:
         """Return a request record, read strongly consistently; None if it does not exist or has expired.
@@ -502,7 +502,7 @@ class FaceTheoryIsrMetaStore:
         except Exception as error:
             raise write_failure(f"end the request of the lease of {lease.pk}", error) from error
 
-    # --- The log --------------------------------------------------------------
+    # --- The purge log --------------------------------------------------------
 
     def sequence(self) -> Sequence:
         """Return the state of the purge log, read strongly consistently."""
@@ -522,9 +522,9 @@ class FaceTheoryIsrMetaStore:
         except Exception as error:
             raise read_failure(f"read the log after {after}", error) from error
 
-    # --- Within ---------------------------------------------------------------
+    # --- Internals ------------------------------------------------------------
 
-    def _preset(self, prefix: str | None) -> Callable[[str], str]:
+    def _default_partition(self, prefix: str | None) -> Callable[[str], str]:
         if prefix is None:
             return lambda cache_key: hashed_partition(cache_key, self._tenant)
         check_text("pk_prefix", prefix)
@@ -564,22 +564,22 @@ class FaceTheoryIsrMetaStore:
         if to is not None:
             check_text("to", to)
             if assertion is not None:
-                return replace(_NOTHING, generation_id=to)
+                return replace(_EMPTY, generation_id=to)
         kept = self.versions(cache_key)
         # Read after the versions: it is current now, whatever was published in between.
         return rollback_target(kept, self.read(cache_key).entry, to)
 
-    def _assert(self, cache_key: str, record: Record | None, declare: Callable[[Record], Entry]) -> Entry:
+    def _retry_moved(self, cache_key: str, record: Record | None, change: Callable[[Record], Entry]) -> Entry:
         """Execute a rollback or a pin on record; without one, on the present state, reread after each MovedError."""
         if record is not None:
-            return declare(record)
-        for _ in range(_MOST_MOVES - 1):
+            return change(record)
+        for _ in range(_MAX_ATTEMPTS - 1):
             with contextlib.suppress(MovedError):
-                return declare(self.read(cache_key))
-        return declare(self.read(cache_key))
+                return change(self.read(cache_key))
+        return change(self.read(cache_key))
 
 
-_NOTHING = Entry(s3_key="", generated_at=0, revalidate_seconds=0)
+_EMPTY = Entry(s3_key="", generated_at=0, revalidate_seconds=0)
 
 
 def _claim(key: str | None, inputs: Json, request_hash: str | None, keep_seconds: float) -> Claim | None:
