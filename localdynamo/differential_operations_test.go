@@ -190,7 +190,7 @@ func (g *generator) order() ([]keyAttribute, *string) {
 	return ix.keyed, &ix.name
 }
 
-// consistent rarely asks for a consistent read of an index, which is invalid.
+// consistent rarely sets ConsistentRead for an index; global indexes refuse it.
 func (g *generator) consistent(index *string) *bool {
 	if index != nil && !g.chance(5) {
 		return nil
