@@ -35,7 +35,7 @@ func (db *DB) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInp
 		if err := m.planInBatch(db, operations[i].table); err != nil {
 			return nil, err
 		}
-		seen[m.table.Name+"/"+string(m.key)] = struct{}{} // a table's name holds no slash
+		seen[m.table.Name+"/"+string(m.key)] = struct{}{} // table names contain no slash
 	}
 	if len(seen) < len(mutations) {
 		return nil, errDuplicateKeys()

@@ -16,7 +16,7 @@ const maxViolations = 10
 // errors, they are collected from the whole request.
 type constraintError struct {
 	*smithy.GenericAPIError
-	violations []string // one sentence each
+	violations []string // one sentence per constraint
 }
 
 func (e *constraintError) Unwrap() error { return e.GenericAPIError }

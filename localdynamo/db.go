@@ -42,7 +42,7 @@ type Options struct {
 // DB is an embedded DynamoDB, in a file or in memory. It is safe for concurrent
 // use.
 type DB struct {
-	path        string // for messages
+	path        string // for error messages
 	now         func() time.Time
 	store       store.Store
 	tables      atomic.Pointer[catalogue] // replaced by the writer goroutine only
@@ -52,7 +52,7 @@ type DB struct {
 	backfillWake chan struct{}      // holds one element if an index was added
 	closing      chan struct{}      // closed by Close
 	closeOnce    sync.Once
-	closeErr     error // written inside close
+	closeErr     error // set by closeOnce
 	tasks        sync.WaitGroup
 }
 

@@ -37,7 +37,7 @@ func TestFileIsLocked(t *testing.T) {
 	}
 	_, err := localdynamo.Open(path, localdynamo.Options{})
 	if !errors.Is(err, localdynamo.ErrLocked) || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrLocked with the path", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)

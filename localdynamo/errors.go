@@ -14,7 +14,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/internal/value"
 )
 
-// Errors of opening and closing. Errors of operations are the SDK's own types.
+// Errors of Open, Check and Close, and of a closed DB. Other errors of operations
+// have the SDK's types.
 var (
 	// ErrLocked means that another process has the file open.
 	ErrLocked = store.ErrLocked

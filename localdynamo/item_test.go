@@ -48,7 +48,7 @@ func TestPutAndGet(t *testing.T) {
 	it["n"] = num("15")
 	equal(t, get(t, db, "a", "b"), it)
 	if got := get(t, db, "a", "c"); got != nil {
-		t.Errorf("got %v", got)
+		t.Errorf("got %v, want no item", got)
 	}
 	// The caller may modify its maps after the call.
 	got := get(t, db, "a", "b")
@@ -132,7 +132,7 @@ func TestKeysAreChecked(t *testing.T) {
 	wantInvalid(t, try(aws.String("x"), key("a", "b")), "Member must have length greater than or equal to 3")
 	var missing *types.ResourceNotFoundException
 	if err := try(aws.String("nothing"), key("a", "b")); !errors.As(err, &missing) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want a ResourceNotFoundException", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-func TestTables(t *testing.T) {
+func TestCreateTable(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	define := func(change func(*dynamodb.CreateTableInput)) error {
@@ -282,7 +282,7 @@ func TestTables(t *testing.T) {
 	}
 	var inUse *types.ResourceInUseException
 	if err := define(func(*dynamodb.CreateTableInput) {}); !errors.As(err, &inUse) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want a ResourceInUseException", err)
 	}
 	k := item{"pk": &types.AttributeValueMemberB{Value: []byte{0, 1, 255}}}
 	if _, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String("other"), Item: k}); err != nil {
@@ -302,7 +302,7 @@ func TestTables(t *testing.T) {
 	equal(t, d.Table.BillingModeSummary.BillingMode, types.BillingModePayPerRequest)
 }
 
-func TestContextAndClose(t *testing.T) {
+func TestCanceledContextAndClose(t *testing.T) {
 	t.Parallel()
 	db := open(t, localdynamo.Options{})
 	ctx, cancel := context.WithCancel(t.Context())

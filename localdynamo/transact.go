@@ -202,7 +202,7 @@ func errTransactionSize(size int) error {
 func checkDistinctItems(mutations []*mutation) error {
 	seen := make(map[string]struct{}, len(mutations))
 	for _, m := range mutations {
-		seen[m.table.Name+"/"+string(m.key)] = struct{}{} // a table's name holds no slash
+		seen[m.table.Name+"/"+string(m.key)] = struct{}{} // table names contain no slash
 	}
 	if len(seen) < len(mutations) {
 		return errSameItem()

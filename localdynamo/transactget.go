@@ -103,7 +103,7 @@ func (db *DB) planTransactGet(requests []types.TransactGetItem) ([]itemRead, err
 		if plans[i].key, err = plans[i].table.keyFrom(keys[i]); err != nil {
 			return nil, canceledBy(i, len(plans), err)
 		}
-		seen[plans[i].table.Name+"/"+string(plans[i].key)] = struct{}{} // a table's name holds no slash
+		seen[plans[i].table.Name+"/"+string(plans[i].key)] = struct{}{} // table names contain no slash
 	}
 	if len(seen) < len(plans) {
 		return nil, errSameItem()

@@ -122,7 +122,7 @@ func checkReturnValues(mode types.ReturnValue, allowed []types.ReturnValue) erro
 	case slices.Contains(mode.Values(), mode):
 		return errViolations("ReturnValues can only be ALL_OLD or NONE")
 	}
-	return errViolations("Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]") // as AWS has it
+	return errViolations("Failed to satisfy constraint: Member must satisfy enum value set: [ALL_OLD, UPDATED_OLD, ALL_NEW, UPDATE_NEW, NONE]") // AWS's text, which says UPDATE_NEW
 }
 
 // returned returns the attributes that ReturnValues selects, or nil.
