@@ -35,7 +35,7 @@ async function publish(leaseToken: string, etag: string | undefined): Promise<vo
 const pk = 'TENANT#t1#CACHE#abc';
 const leases = new LeaseManager(ddb, process.env.FACETHEORY_CACHE_TABLE_NAME!);
 const lease = await leases.acquire({ pk, sk: 'LOCK' }, { leaseSeconds: 30 });
-await assert.rejects(publish('somebody else’s', '"abc123"'), ConditionFailedError);
+await assert.rejects(publish('another token', '"abc123"'), ConditionFailedError);
 await publish(lease.token, '"abc123"');
 
 const meta: ItemOf<typeof faceTheoryCacheMetadataModel> = await client.get('FaceTheoryCacheMetadata', { pk, sk: 'META' });
