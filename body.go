@@ -13,8 +13,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// read asks the store for the record of a key, and says when that was. From here on
-// this process serves nobody what it knows to be purged.
+// read reads the record of a key from the store, and returns when that was. From then on
+// this process serves no page that it knows to be purged.
 func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record, reading, error) {
 	at := reading{began: time.Now()}
 	rec, err := c.meta.Read(ctx, pk)
@@ -23,8 +23,8 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 		return store.Record{}, at, fmt.Errorf("reading %s: %w", k, err)
 	}
 	rec.Purges = c.marks.lasting(rec.Purges)
-	// Those who put a page into memory look for what was learnt afterwards: either
-	// they see this, or this sees their page.
+	// A flight that puts a page into memory checks afterwards what was learned: either
+	// it sees this, or this sees its page.
 	c.flights.learn(k, rec.Purges)
 	withdrawn := rec.Entry != nil && rec.Entry.Withdrawn
 	if p := c.memory.get(k); p != nil && (withdrawn || store.Freshness(&p.entry, p.cover.Merge(rec.Purges), c.now()) == store.Purged) {
@@ -33,14 +33,14 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 	return rec, at, nil
 }
 
-// maxLookUps bounds the reads of this process that searches have under way, beside
-// those under a lease. After a gap in the log each page in memory is read again when it
-// is asked for, and all may be asked for at once: the table, and the connections to it,
-// are not to bear that in one moment.
+// maxLookUps bounds the concurrent reads of searches in this process, except those under
+// a lease. After a gap in the log every page in memory is read again when it is next
+// requested, which may be all at once; this protects the table and its connections.
 const maxLookUps = 128
 
-// lookUp is read, once there is room for it. Whoever waits for that waits for the store:
-// the patience of visitors runs, and a place is not waited for longer than a read takes.
+// lookUp calls read once fewer than maxLookUps are in progress. Waiting for that counts
+// as waiting for the store: the patience of visitors runs, and the wait is bounded by the
+// deadline of a read.
 func (s *search) lookUp(ctx context.Context) (store.Record, error) {
 	timer := time.NewTimer(tableTimeout)
 	defer timer.Stop()
@@ -49,13 +49,13 @@ func (s *search) lookUp(ctx context.Context) (store.Record, error) {
 		defer func() { <-s.c.lookUps }()
 		return s.read(ctx)
 	case <-timer.C:
-		return store.Record{}, fmt.Errorf("reading %s: %d other reads are under way: %w", s.key, maxLookUps, errStoreSlow)
+		return store.Record{}, fmt.Errorf("reading %s: %d other reads are in progress: %w", s.key, maxLookUps, errStoreSlow)
 	case <-ctx.Done():
 		return store.Record{}, context.Cause(ctx)
 	}
 }
 
-// read is that of the cache, made again if the page was reloaded meanwhile.
+// read calls [Cache.read], and repeats it if the page was reloaded meanwhile.
 func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 	for again := true; again; again = s.c.floor.crossed(s.latest) || s.f.crossed(s.latest) {
 		if rec, s.latest, err = s.c.read(ctx, s.key, s.pk); err != nil {
@@ -66,12 +66,12 @@ func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 		s.c.log.Warn("a malformed row counts as missing", "key", s.key.String(), "pk", s.pk, "error", rec.Malformed)
 	}
 	if e := rec.Entry; e != nil && e.Foreign {
-		// Another service's row says nothing of a stale window: the route does.
+		// Another service's row has no stale window: the route's applies.
 		foreign := *e
 		foreign.Stale = s.route.projector.stale
 		rec.Entry = &foreign
 	}
-	if s.ended = s.endedHere(rec.Entry); s.ended {
+	if s.ended = s.withdrawnHere(rec.Entry); s.ended {
 		gone := *rec.Entry
 		gone.Withdrawn = true
 		rec.Entry = &gone
@@ -81,10 +81,10 @@ func (s *search) read(ctx context.Context) (rec store.Record, err error) {
 	return rec, nil
 }
 
-// keep puts a page that was just read, or published, into memory. If it is not
-// clear whether others were served a newer one, or will be served an older one, the
-// page is reloaded: nobody who comes after them goes back. ErrPurged: it is not to
-// be served, since it was purged meanwhile.
+// keep puts a page that was just read, or published, into memory. If it may be older
+// than a page that was served already, or newer than one that will be, the page is
+// reloaded, so that no later visitor gets an older one. ErrPurged: the page was purged
+// meanwhile, and must not be served.
 func (s *search) keep(p *page) error {
 	clear := s.c.memory.put(p, s.f)
 	known := s.f.known(p.cover)
@@ -97,8 +97,8 @@ func (s *search) keep(p *page) error {
 	return nil
 }
 
-// load makes a page of the record that was read last, with the body from memory where
-// that is, be it of a page that was dropped, and keeps it in memory. ErrPurged: it was
+// load makes a page of the record that was read last, and keeps it in memory. It takes
+// the body from memory if possible, even from a dropped page. ErrPurged: the page was
 // purged meanwhile.
 func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
 	e := rec.Entry
@@ -118,13 +118,13 @@ func (s *search) load(ctx context.Context, rec store.Record) (*page, error) {
 	return p, s.keep(p)
 }
 
-// body reads the body of a record. One that cannot be read for good counts as
-// missing, so that the page is rendered and published with another; but not while
-// the page is pinned: it may be readable again, and the pin would be lost.
+// body reads the body of a record. A body that repeatedly cannot be read counts as
+// missing, so that the page is rendered and published with a new one; but not while the
+// page is pinned, since the body may become readable again and the pin would be lost.
 func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
 	e := rec.Entry
 	if !e.Foreign && e.BodyKey == s.noBody {
-		return nil, fmt.Errorf("%w: %s, as was found before", ErrNoBody, e.BodyKey)
+		return nil, fmt.Errorf("%w: %s (found earlier)", ErrNoBody, e.BodyKey)
 	}
 	body, err := s.c.readBody(ctx, e)
 	if errors.Is(err, errUnreadable) && !s.pinned(rec) {
@@ -136,36 +136,31 @@ func (s *search) body(ctx context.Context, rec store.Record) ([]byte, error) {
 	return body, err
 }
 
-// sameBody says that two entries have the same immutable body. Other services may
-// write new content under an old key; this package never does.
-func sameBody(a, b *store.Entry) bool {
-	return !a.Foreign && !b.Foreign && a.BodyKey == b.BodyKey && a.SHA256 == b.SHA256
-}
-
-// sameEntry says whether two readings are of one generation, unchanged.
-func sameEntry(a, b *store.Entry) bool {
-	return a.Version == b.Version && a.GenerationID == b.GenerationID && a.Foreign == b.Foreign &&
-		a.BodyKey == b.BodyKey && a.GeneratedAt.Equal(b.GeneratedAt) && a.Revalidate == b.Revalidate && a.Stale == b.Stale && a.ETag == b.ETag
+// missBody records that a body is missing, damaged or cannot be read.
+func (s *search) missBody(key string, err error) {
+	s.unread = errors.Is(err, errUnreadable) || s.unread && key == s.noBody
+	s.noBody = key
 }
 
 var (
-	// errUnreadable: a body is there, and the store answers, but it cannot be read.
+	// errUnreadable: the body exists and the store answers, but reading it fails.
 	errUnreadable = errors.New("the body cannot be read")
-	// errBeyondLimit: a body is there, of a node with a larger Config.MaxBody.
-	errBeyondLimit = errors.New("the body is larger than this node keeps")
+	// errBeyondLimit: the body was stored by a node with a larger Config.MaxBody.
+	errBeyondLimit = errors.New("the body exceeds this node's limit")
 )
 
 const (
 	// bodyReads is how often a body is read before it counts as unreadable.
 	bodyReads = 3
-	// firstReread is the mean pause before it is read again, which then doubles.
+	// firstReread is the mean of the first pause of the exponential backoff between
+	// reads.
 	firstReread = 50 * time.Millisecond
 )
 
-// readBody reads and checks the body of an entry. A read that fails is repeated, as
-// long as the store answers otherwise. ErrNoBody: the body is gone, or not what was
-// published. errUnreadable: every read failed, and the body is there. errBeyondLimit: it
-// is there and not read. Other errors say nothing of the body: the store does not answer,
+// readBody reads and verifies the body of an entry. A failed read is retried as long as
+// the store answers Stat. ErrNoBody: the body is gone, or not what was published.
+// errUnreadable: the body exists, and every read failed. errBeyondLimit: the body exists,
+// and was not read. Other errors say nothing about the body: the store does not answer,
 // or denies access.
 func (c *Cache) readBody(ctx context.Context, e *store.Entry) ([]byte, error) {
 	for attempt := 1; ; attempt++ {

@@ -269,11 +269,3 @@ func (b *Budget) openError() error {
 	b.mu.Unlock()
 	return &BudgetError{Open: true, RetryAfter: min(max(left, busyRetry), b.pause)}
 }
-
-// detail is the reason in Cache-Status.
-func (e *BudgetError) detail() string {
-	if e.Open {
-		return detailOriginFailing
-	}
-	return detailOriginBusy
-}

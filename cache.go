@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/bits"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/internal/frequency"
 	"github.com/facetheory/isr/store"
 )
 
@@ -162,8 +164,8 @@ func (cfg Config) validate() error {
 	if cfg.RenderTimeout < 0 || cfg.RenderTimeout > 24*time.Hour {
 		errs = append(errs, fmt.Errorf("the render timeout %s is not between 0 and 24h", cfg.RenderTimeout))
 	}
-	if cfg.MinUses < 0 || cfg.MinUses > maxMinUses {
-		errs = append(errs, fmt.Errorf("%d uses before a page is stored are not between 0 and %d", cfg.MinUses, maxMinUses))
+	if cfg.MinUses < 0 || cfg.MinUses > frequency.Max {
+		errs = append(errs, fmt.Errorf("%d uses before a page is stored are not between 0 and %d", cfg.MinUses, frequency.Max))
 	}
 	if cfg.Wait < 0 {
 		errs = append(errs, fmt.Errorf("the wait %s is negative", cfg.Wait))
@@ -211,7 +213,7 @@ type Cache struct {
 
 	table, shelf *breaker // of the two stores
 	complaints   *complaints
-	uses         *useCounter // nil: every page is stored
+	uses         *frequency.Counter[store.Key] // nil: every page is stored
 
 	// ctx is that of all flights; it ends when Close runs out of patience.
 	ctx   context.Context
@@ -262,7 +264,7 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		routes:     make(map[string]*boundRoute),
 	}
 	if cfg.MinUses > 1 {
-		c.uses = newUseCounter()
+		c.uses = frequency.New[store.Key](useWindow)
 	}
 	c.meta, c.bodies = &watchedTable{meta, c}, &watchedShelf{bodies, c}
 	var err error
@@ -365,7 +367,7 @@ func (c *Cache) join(s *search) (f *flight, began bool) {
 func (c *Cache) joinUnstored(s *search) (f *flight, began bool) {
 	return c.unstored.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
-		return s.unstoredRun(c.ctx)
+		return s.runUnstored(c.ctx, detailStoreError)
 	})
 }
 
@@ -417,4 +419,15 @@ func (c *Cache) collectPeriodically(ctx context.Context) {
 			c.log.Info("collected garbage", "bodies", done.Bodies, "bytes", done.Bytes, "busy", done.Busy)
 		}
 	}
+}
+
+// below draws a number in [0, n).
+func (c *Cache) below(n uint64) uint64 {
+	high, _ := bits.Mul64(c.cfg.Random(), n)
+	return high
+}
+
+// jitter draws a duration between half and one and a half of d.
+func (c *Cache) jitter(d time.Duration) time.Duration {
+	return backoff.Jitter(d, c.cfg.Random())
 }

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"slices"
 	"time"
-
-	"github.com/facetheory/isr/store"
 )
 
 // The queue for an origin is fair. Otherwise whoever asks most gets all turns, and one
@@ -216,31 +213,4 @@ const maxBlamed = 1024
 func isDialError(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, &failed) && failed.Op == "dial"
-}
-
-// maxPayers is how many of the clients that wait for one page are considered.
-const maxPayers = 8
-
-// join has a client that waits for the search pay for its turn, if it has less of the
-// budget than those who do.
-func (s *search) join(client netip.Prefix) {
-	if !client.IsValid() {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.turn != nil:
-		s.turn.charge(client)
-	case len(s.clients) > 0 && len(s.clients) < maxPayers && !slices.Contains(s.clients, client):
-		s.clients = append(s.clients, client)
-	}
-}
-
-// isKnown says that the page has rendered before.
-func (s *search) isKnown(rec store.Record) bool {
-	if e := rec.Entry; e != nil {
-		return !isNegative(e.Status)
-	}
-	return s.c.memory.last(s.key) != nil
 }

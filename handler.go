@@ -1,8 +1,9 @@
 package isr
 
 import (
+	"bufio"
 	"context"
-	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -18,12 +19,12 @@ type handler struct {
 	route *boundRoute
 }
 
-// ServeHTTP is the life of a request:
+// ServeHTTP handles a request:
 //
-//	key -> memory -> the log was not read for too long: poll first
+//	key -> memory -> the log was not read for too long: poll it first
 //	              -> fresh: write
-//	              -> stale: write, and look for a newer one behind
-//	              -> none:  find or render the page, together with all who want it
+//	              -> stale: write, and regenerate in the background
+//	              -> miss:  join the single flight of the key
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k, bypass, err := h.route.project(r)
 	switch {
@@ -53,7 +54,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.find(w, r, k, nil)
 		return
 	}
-	switch state := store.Freshness(&p.entry, h.c.marks.lasting(p.cover), now); state {
+	switch state, _ := h.judge(nil, p, now); state {
 	case store.Fresh:
 		if h.route.EarlyRefresh > 0 {
 			h.refreshEarly(r, p, now)
@@ -61,7 +62,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.serveHit(w, r, now, state, cutOff)
 	case store.Stale:
 		if known := h.c.negative.get(k, time.Now()); known != nil && known.refused != "" {
-			// The page became uncacheable: what is stored is not it any more.
+			// The page has become uncacheable: the stored copy is outdated.
 			h.passRefused(w, r, k, known)
 			return
 		}
@@ -69,22 +70,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.awaitFresh(w, r, p, now)
 			return
 		}
-		h.refreshBehind(r, p)
+		h.refreshStale(r, p)
 		p.serveHit(w, r, now, state, cutOff)
 	default:
 		h.find(w, r, k, p)
 	}
 }
 
-// refreshBehind begins the search for a newer page, for one of all the requests
-// that find it stale.
-func (h *handler) refreshBehind(r *http.Request, p *page) {
+// refreshStale starts a regeneration in the background, for one of the requests that
+// find a page stale.
+func (h *handler) refreshStale(r *http.Request, p *page) {
 	if p.nextTry.claim(p) && h.c.storeDown() == nil {
 		h.c.join(&search{route: h.route, key: p.key, clients: h.clients(r)})
 	}
 }
 
-// clients is the client that a request comes from, if clients are told apart.
+// clients returns the client that a request comes from, if the route distinguishes
+// clients.
 func (h *handler) clients(r *http.Request) []netip.Prefix {
 	if h.route.Client == nil {
 		return nil
@@ -95,17 +97,18 @@ func (h *handler) clients(r *http.Request) []netip.Prefix {
 	return nil
 }
 
-// joinFor begins the flight of a visitor, or joins it by one of the two.
-func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*flight, bool)) (f *flight, began bool) {
+// joinFor joins a flight for a visitor, by join, which is [Cache.join] or
+// [Cache.joinUnstored]. leader: the visitor's request started it.
+func (h *handler) joinFor(r *http.Request, k store.Key, join func(*search) (*flight, bool)) (f *flight, leader bool) {
 	s := &search{route: h.route, key: k, clients: h.clients(r)}
-	if f, began = join(s); f != nil && !began && len(s.clients) > 0 {
+	if f, leader = join(s); f != nil && !leader && len(s.clients) > 0 {
 		f.search.join(s.clients[0])
 	}
-	return f, began
+	return f, leader
 }
 
-// awaitFresh answers a request for a stale page where visitors wait for the new
-// one, unless that is known to be in vain.
+// awaitFresh answers a request for a stale page under the policy Wait. During a
+// back-off there is nothing to wait for.
 func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, now time.Time) {
 	if !p.nextTry.isDue(p) {
 		p.serve(w, r, now, httpcache.Status{Hit: true, Detail: detailBackOff})
@@ -114,8 +117,8 @@ func (h *handler) awaitFresh(w http.ResponseWriter, r *http.Request, p *page, no
 	h.find(w, r, p.key, p)
 }
 
-// find answers a request whose page is not in memory, or old: too old to serve,
-// or such that a new one is to be waited for.
+// find answers a request whose page is not in memory, or too old to be served without
+// looking for a newer one: old, which may be nil.
 func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old *page) {
 	fwd := httpcache.ForwardMiss
 	if old != nil {
@@ -124,8 +127,8 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 	if h.answerKnown(w, r, k, old, fwd) {
 		return
 	}
-	// Once a page is asked for often enough, it is to be stored.
-	due := h.c.uses != nil && h.c.uses.add(k) >= h.c.cfg.MinUses && !h.c.full()
+	// A page that is requested often enough is to be stored.
+	due := h.c.uses != nil && h.c.uses.Add(k) >= h.c.cfg.MinUses && !h.c.full()
 	if p := h.c.unpublished.get(k); p != nil && !due {
 		p.serve(w, r, h.c.now(), httpcache.Status{Hit: true, Detail: detailUnpublished})
 		return
@@ -136,101 +139,111 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 		return
 	}
 	came := time.Now()
-	for again := 0; ; again++ {
-		f, began := h.joinFor(r, k, h.c.join)
+	for attempt := 0; ; attempt++ {
+		f, leader := h.joinFor(r, k, h.c.join)
 		if f == nil {
-			o := h.orStale(new(flight), outcome{err: ErrClosed, detail: detailClosing}, old)
-			h.answer(w, r, k, o, httpcache.Status{Forward: fwd})
+			got := h.orStale(nil, failure{cause: ErrClosed, detail: detailClosing}, old)
+			h.answer(w, r, k, got, httpcache.Status{Forward: fwd})
 			return
 		}
-		o, ok := h.await(r.Context(), f, began, old)
+		got, ok := h.await(r.Context(), f, leader, old)
 		if !ok {
 			return // the visitor went away; the flight goes on
 		}
-		if !began && o.page != nil && o.how == fromStore {
-			// Found for whoever began, when it could still be served.
-			switch {
-			case o.err == nil && f.state(o.page, h.c.now()) < store.Stale:
-				continue
-			case o.err != nil && !servable(&o.page.entry, f.known(o.page.cover), h.c.now()):
-				o.page = nil
-			}
+		if !leader && h.worthRetrying(f, got, attempt, came) {
+			continue
 		}
-		if o.detail == detailStoreError && o.page == nil {
+		if o, failed := got.outcome.(failure); failed && o.fallback == nil && o.detail == detailStoreError {
 			h.withoutStore(w, r, k, old, httpcache.Status{Forward: fwd})
 			return
 		}
-		if f.forced && !began && o.page == nil && o.detail != detailHeld {
-			continue // that it had to be made now was not this visitor's wish
-		}
-		if !began && o.page == nil && o.detail == detailOriginBusy && h.route.Client != nil &&
-			again < maxPayers && time.Since(came) < h.c.cfg.Wait {
-			continue // there may be room for this client where there is none for another
-		}
-		h.answer(w, r, k, o, httpcache.Status{Forward: fwd, Collapsed: !began})
+		h.answer(w, r, k, got, httpcache.Status{Forward: fwd, Collapsed: !leader})
 		return
 	}
 }
 
-// answerKnown answers a request from the negative cache, if that has an answer.
+// worthRetrying reports whether a request that joined a flight, and did not start it,
+// joins the next one instead of taking the reply.
+func (h *handler) worthRetrying(f *flight, got reply, attempt int, came time.Time) bool {
+	switch o := got.outcome.(type) {
+	case storedPage: // found for the leader, when it could still be served
+		return !o.waited && got.state < store.Stale
+	case refusal:
+		return f.forced
+	case failure:
+		switch {
+		case o.fallback != nil, o.detail == detailHeld, o.detail == detailStoreError:
+			return false
+		case f.forced: // this visitor did not ask for a forced render
+			return true
+		case o.detail == detailOriginBusy: // there may be room for this client where there is none for another
+			return h.route.Client != nil && attempt < maxPayers && time.Since(came) < h.c.cfg.Wait
+		}
+	}
+	return false
+}
+
+// answerKnown answers a request from the negative cache, if it can.
 func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k store.Key, old *page, fwd string) bool {
 	now := h.c.now()
 	known := h.c.negative.get(k, time.Now())
-	switch {
-	case known == nil:
+	if known == nil {
 		return false
-	case known.refused != "":
+	}
+	if known.refused != "" {
 		h.passRefused(w, r, k, known)
-	case known.page != nil && h.state(known.page) == store.Fresh:
-		known.page.serveHit(w, r, now, store.Fresh, false)
-	case known.failed != nil && old == nil:
-		h.serveFailure(w, r, known.failed, httpcache.Status{Forward: fwd, Detail: detailBackOff}, now.Add(time.Until(known.until)))
-	default:
-		return false
+		return true
 	}
-	return true
-}
-
-// withoutStore answers a request for which the stores cannot be asked, or not in
-// time: with the page at hand, be it stale, or with one that is rendered once for
-// all who want it now.
-func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
-	o := h.orStale(new(flight), outcome{err: errStoreSlow, detail: detailStoreError}, old)
-	if o.page == nil {
-		f, began := h.joinFor(r, k, h.c.joinUnstored)
-		switch {
-		case f == nil:
-			o = outcome{err: ErrClosed, detail: detailClosing}
-		case !began && h.route.Policy == Fail:
-			o = outcome{err: errMaking, detail: detailHeld}
-		default:
-			select {
-			case <-f.done:
-			case <-r.Context().Done():
-				return
-			}
-			o = f.outcome
+	if known.page != nil {
+		if state, _ := h.judge(nil, known.page, now); state == store.Fresh {
+			known.page.serveHit(w, r, now, state, false)
+			return true
 		}
-		status.Collapsed = f != nil && !began
 	}
-	if o.page == nil && o.refused == "" && old != nil && !old.dropped.Load() && h.servable(old) {
-		o.page, o.how = old, fromStore
+	if known.failed != nil && old == nil {
+		h.serveFailure(w, r, known.failed, httpcache.Status{Forward: fwd, Detail: detailBackOff}, now.Add(time.Until(known.until)))
+		return true
 	}
-	h.answer(w, r, k, o, status)
+	return false
 }
 
-// servable says whether a page may be served in place of a failure.
-func (h *handler) servable(p *page) bool {
-	return servable(&p.entry, h.c.marks.lasting(p.cover), h.c.now())
+// withoutStore answers a request while a store does not answer, or not in time: with
+// the page at hand, even if stale, or with one that is rendered once for all waiting
+// requests.
+func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
+	got := h.orStale(nil, failure{cause: errStoreSlow, detail: detailStoreError}, old)
+	if got.outcome.(failure).fallback != nil {
+		h.answer(w, r, k, got, status)
+		return
+	}
+	f, leader := h.joinFor(r, k, h.c.joinUnstored)
+	status.Collapsed = f != nil && !leader
+	switch {
+	case f == nil:
+		got = reply{outcome: failure{cause: ErrClosed, detail: detailClosing}}
+	case !leader && h.route.Policy == Fail:
+		got = reply{outcome: failure{cause: errRendering, detail: detailHeld}}
+	default:
+		select {
+		case <-f.done:
+		case <-r.Context().Done():
+			return
+		}
+		got = reply{outcome: f.outcome}
+	}
+	if o, failed := got.outcome.(failure); failed {
+		got = h.orStaleIfError(o, old)
+	}
+	h.answer(w, r, k, got, status)
 }
 
-// await is what the route's policy has a visitor wait for of a flight: its end, or
-// a page that can be served meanwhile, or the word that he would have to wait. It
-// is not ok if the visitor went away.
-func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (o outcome, ok bool) {
-	usable, making := f.usable, f.making
-	if began || h.route.Policy != Fail {
-		making = nil
+// await waits for what the route's policy lets a visitor wait for: the end of the
+// flight, a page that can be served before that, or, under [Fail], the news that a
+// render has begun. ok is false if the visitor went away.
+func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) (got reply, ok bool) {
+	usable, rendering := f.usable, f.rendering
+	if leader || h.route.Policy != Fail {
+		rendering = nil
 	}
 	var late <-chan time.Time
 	if h.route.Policy == Wait {
@@ -241,87 +254,71 @@ func (h *handler) await(ctx context.Context, f *flight, began bool, old *page) (
 	for {
 		select {
 		case <-usable:
-			// The flight may have been long under way when this visitor came.
+			// The flight may have offered the page long before this visitor joined.
 			usable = nil
 			p := f.stale.Load()
 			if p == nil {
 				continue
 			}
-			if state := f.state(p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
-				return outcome{page: p, how: fromStore}, true
+			if state, _ := h.judge(f, p, h.c.now()); state == store.Fresh || state == store.Stale && h.route.Policy != Wait {
+				return reply{storedPage{page: p}, state}, true
 			}
 			old = p
-		case <-making:
-			return outcome{err: errMaking, detail: detailHeld}, true
+		case <-rendering:
+			return reply{outcome: failure{cause: errRendering, detail: detailHeld}}, true
 		case <-f.overdue:
 			if rendered := f.rendered.Load(); rendered != nil {
-				return outcome{page: (*rendered)(), how: unpublished, detail: detailUnpublished}, true
+				return reply{outcome: unpublishedPage{page: (*rendered)(), detail: detailUnpublished}}, true
 			}
-			return h.orStale(f, outcome{err: errStoreSlow, detail: detailStoreError}, old), true
+			return h.orStale(f, failure{cause: errStoreSlow, detail: detailStoreError}, old), true
 		case <-late:
-			if o := h.orStale(f, outcome{err: errLate, detail: detailTimeout}, old); o.page != nil {
-				return o, true
+			if got := h.orStale(f, failure{cause: errLate, detail: detailTimeout}, old); got.outcome.(failure).fallback != nil {
+				return got, true
 			}
-			late = nil // there is nothing else to be had
+			late = nil // there is no other page to serve
 		case <-f.done:
-			if f.forced && !began {
-				return f.outcome, true
-			}
-			return h.orStale(f, f.outcome, old), true
+			return h.reply(f, leader, old), true
 		case <-ctx.Done():
-			return outcome{}, false
+			return reply{}, false
 		}
 	}
 }
 
-var (
-	errMaking = errors.New("the page is being made")
-	errLate   = errors.New("the new page did not come in time")
-)
-
-// orStale is an outcome, with an older page for a visitor who would get none and
-// may be served that. One that was dropped meanwhile may be withdrawn.
-func (h *handler) orStale(f *flight, o outcome, old *page) outcome {
-	if o.page == nil && o.refused == "" && old != nil && !old.dropped.Load() && f.state(old, h.c.now()) >= store.Stale {
-		o.page, o.how = old, fromStore
+// answer serves a reply.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, got reply, status httpcache.Status) {
+	now := h.c.now()
+	switch o := got.outcome.(type) {
+	case storedPage:
+		if !o.waited {
+			o.page.serveHit(w, r, now, got.state, false)
+			return
+		}
+		status.Stored, status.Collapsed = true, true
+		o.page.serveNew(w, r, now, status)
+	case renderedPage:
+		status.Stored = true
+		o.page.serveNew(w, r, now, status)
+	case unpublishedPage:
+		status.Detail = o.detail
+		o.page.serveNew(w, r, now, status)
+	case refusal:
+		// The response must not be shared: each visitor's own request is passed on.
+		status.Detail = o.reason
+		h.pass(w, r, status)
+	case failure:
+		h.answerFailure(w, r, o, got.state, status)
 	}
-	return o
 }
 
-// state is what a page is worth now.
-func (h *handler) state(p *page) store.State {
-	return store.Freshness(&p.entry, h.c.marks.lasting(p.cover), h.c.now())
-}
-
-// answer serves the outcome of a flight to one who waited for it.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, o outcome, status httpcache.Status) {
+// answerFailure serves a failure: the fallback, if there is one. While the cache
+// closes, requests pass through.
+func (h *handler) answerFailure(w http.ResponseWriter, r *http.Request, o failure, state store.State, status httpcache.Status) {
 	now := h.c.now()
 	switch {
-	case o.page != nil && o.err != nil && o.how != unpublished:
-		switch h.state(o.page) {
-		case store.Fresh:
-			if o.detail == detailStoreError {
-				status.Detail = detailCutOff
-			}
-		case store.Stale:
-			status.Detail = o.detail
-		default:
-			status.Detail = detailStaleIfError
-		}
+	case o.fallback != nil:
 		status.Hit, status.Collapsed = true, false
-		o.page.serve(w, r, now, status)
-	case o.page != nil && o.how == fromStore:
-		o.page.serveHit(w, r, now, h.state(o.page), false)
-	case o.page != nil:
-		status.ForwardStatus = o.page.status()
-		status.Stored = o.how != unpublished
-		status.Collapsed = status.Collapsed || o.how == fromWait
-		status.Detail = o.detail
-		o.page.serve(w, r, now, status)
-	case o.refused != "":
-		// What was rendered is nobody's: each asks with the request it sent.
-		status.Detail = o.refused
-		h.pass(w, r, status)
+		status.Detail = fallbackDetail(o, state)
+		o.fallback.serve(w, r, now, status)
 	case o.detail == detailClosing:
 		status.Collapsed = false
 		status.Detail = o.detail
@@ -329,11 +326,11 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, o 
 	default:
 		status.Collapsed = status.Collapsed && o.detail != detailHeld
 		status.Detail = o.detail
-		h.serveFailure(w, r, orPlain(o.failed, o.err), status, retryAt(o.err, now))
+		h.serveFailure(w, r, o.shown(), status, retryAt(o.cause, now))
 	}
 }
 
-// serveFailure shows a failure that is not to be cached by anybody.
+// serveFailure writes an error response that no cache may store.
 func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *response, status httpcache.Status, retry time.Time) {
 	status.ForwardStatus = res.status
 	header := w.Header()
@@ -352,43 +349,83 @@ func (h *handler) serveFailure(w http.ResponseWriter, r *http.Request, res *resp
 	}
 }
 
-// orPlain is what visitors are shown of a failure: the renderer's answer, if there is one.
-func orPlain(failed *response, err error) *response {
-	if failed != nil {
-		return failed
-	}
-	return plainFailure(err)
+// pass sends a request to the renderer unchanged and streams the response to the
+// visitor. Nothing is stored.
+func (h *handler) pass(w http.ResponseWriter, r *http.Request, status httpcache.Status) {
+	pw := &passWriter{ResponseWriter: w, status: status}
+	h.route.renderer.ServeHTTP(pw, r)
+	pw.WriteHeader(http.StatusOK) // in case nothing was written
 }
 
-// plainFailure is what a visitor sees where the renderer had nothing to show.
-// It says nothing of the inside.
-func plainFailure(err error) *response {
-	status := http.StatusBadGateway
-	var held *store.HeldError
-	var spared *BudgetError
-	switch {
-	case errors.As(err, &held), errors.As(err, &spared), errors.Is(err, errMaking):
-		status = http.StatusServiceUnavailable
-	case errors.Is(err, errRenderTime), errors.Is(err, context.DeadlineExceeded):
-		status = http.StatusGatewayTimeout
+// passRefused passes through a request for a page that was not cacheable when it was
+// last rendered. If the response is not cacheable either, the refusal is remembered for
+// longer, without a separate render.
+func (h *handler) passRefused(w http.ResponseWriter, r *http.Request, k store.Key, known *negativeEntry) {
+	reason := known.refused
+	pw := &passWriter{ResponseWriter: w, status: httpcache.Status{Forward: httpcache.ForwardBypass, Detail: reason}}
+	pw.observe = func(status int, header http.Header) {
+		v := h.route.judge(status, header, h.c.cfg.MaxBody)
+		switch {
+		case v.Refused != "":
+			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt, until: time.Now().Add(remembered), refused: v.Refused})
+		case !v.Failed && reason != httpcache.RefusedTooLarge && reason != httpcache.RefusedEmpty: // only a body decides those
+			h.c.negative.renew(k, known, &negativeEntry{readAt: known.readAt}) // expires at once
+		}
 	}
-	return &response{
-		status: status,
-		header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
-		body:   []byte("This page is not available right now. Please try again in a moment.\n"),
+	h.route.renderer.ServeHTTP(pw, r)
+	pw.WriteHeader(http.StatusOK)
+}
+
+// A passWriter adds Cache-Status to a response that passes through.
+type passWriter struct {
+	http.ResponseWriter
+	status  httpcache.Status
+	observe func(status int, h http.Header) // may be nil
+	wrote   bool
+}
+
+func (w *passWriter) WriteHeader(status int) {
+	if w.wrote {
+		return
+	}
+	if status >= 200 {
+		w.begin(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// begin completes the header before it is sent.
+func (w *passWriter) begin(status int) {
+	w.wrote = true
+	w.status.ForwardStatus = status
+	h := w.Header()
+	// RFC 9211, section 2: caches closer to the origin come first.
+	h["Cache-Status"] = append(h["Cache-Status"], w.status.String())
+	if w.observe != nil {
+		w.observe(status, h)
 	}
 }
 
-// retryAt is when it is worth to come back: the holder of a lease may be done at
-// any time, a back-off has an end.
-func retryAt(err error, now time.Time) time.Time {
-	var held *store.HeldError
-	var spared *BudgetError
-	switch {
-	case errors.As(err, &held) && held.Lock.IsBackOff():
-		return held.Lock.ExpiresAt
-	case errors.As(err, &spared):
-		return now.Add(spared.RetryAfter)
-	}
-	return now.Add(busyRetry)
+func (w *passWriter) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.ResponseWriter.Write(b)
 }
+
+// Flush implements [http.Flusher] for renderers that require it.
+func (w *passWriter) Flush() {
+	w.WriteHeader(http.StatusOK)
+	// A writer that cannot flush does not buffer.
+	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Hijack takes over the connection, for an upgrade.
+func (w *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil && !w.wrote {
+		w.begin(http.StatusSwitchingProtocols)
+	}
+	return conn, rw, err
+}
+
+// Unwrap lets http.ResponseController reach the connection, for deadlines.
+func (w *passWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -139,7 +139,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (store.Entry, err
 			return store.Entry{}, err
 		}
 		s := search{route: wanted.route, key: wanted.key, force: true, unpin: wanted.unpin, claim: wanted.claim}
-		f, began := c.join(&s)
+		f, leader := c.join(&s)
 		if f == nil {
 			return store.Entry{}, ErrClosed
 		}
@@ -148,17 +148,10 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (store.Entry, err
 		case <-ctx.Done():
 			return store.Entry{}, context.Cause(ctx)
 		}
-		if !began {
+		if !leader {
 			continue
 		}
-		switch o := f.outcome; {
-		case o.err != nil:
-			return store.Entry{}, o.err
-		case o.refused != "":
-			return store.Entry{}, uncacheable(o.refused)
-		default:
-			return o.page.entry, nil
-		}
+		return f.outcome.result()
 	}
 }
 

@@ -35,7 +35,7 @@ func TestReloadsAreRememberedByFlights(t *testing.T) {
 	c := &Cache{memory: &memory{}, unpublished: &unpublishedPages{}, negative: testNegativeCache(t, 1<<20)}
 	c.flights = flights{byKey: make(map[store.Key]*flight), flying: make(map[store.Key][]*flight)}
 	land := make(chan struct{})
-	f, _ := c.flights.join(&search{key: page}, func(*flight) outcome { <-land; return outcome{} })
+	f, _ := c.flights.join(&search{key: page}, func(*flight) outcome { <-land; return failure{} })
 
 	c.reload(other) // of which nothing is under way
 	if f.overtaken(at(-1)) {
@@ -45,7 +45,7 @@ func TestReloadsAreRememberedByFlights(t *testing.T) {
 	if !f.overtaken(at(-1)) || f.overtaken(at(1)) {
 		t.Error("the flight's reads are to be overtaken that began before the reload, and no others")
 	}
-	next, began := c.flights.join(&search{key: page}, func(*flight) outcome { return outcome{} })
+	next, began := c.flights.join(&search{key: page}, func(*flight) outcome { return failure{} })
 	if !began || next.overtaken(at(-1)) {
 		t.Error("a flight that begins after the reload has nothing to do with it")
 	}

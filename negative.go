@@ -8,25 +8,26 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
 
-// The negative cache remembers what the last regeneration of a key came to, where
-// that was no page to be stored: it was refused, it failed, or there is nothing.
-// It saves later requests from waiting for the same end, and the origin from
-// rendering it. Entries live in this process alone, and are bounded by their weight,
-// in a share of the memory of their own: strangers who ask for unknown URLs evict
-// each other's entries, and never the site's pages.
+// The negative cache remembers the outcome of a key's last render if it was no page to
+// store: a refusal, a failure, or a negative answer such as 404. Later requests do not
+// wait for the same outcome, and the origin does not render it again. Entries are per
+// process, and bounded by weight in a share of the memory of their own: requests for
+// invented URLs evict each other's entries, never the site's pages.
 
 const (
 	// negativeShare is the part of Config.Memory that negative entries may take.
 	negativeShare = 16
-	// minNegative is what they may take, in bytes, where pages are not kept at all.
+	// minNegative is what they may take, in bytes, if no pages are kept in memory.
 	minNegative = 1 << 20
-	// One entry may take this part of all. A failed response that is larger is
-	// remembered without its body, a negative answer not at all.
+	// largestNegative is the part of that share that one entry may take. A larger
+	// failed response is remembered without its body, a larger negative answer is not
+	// remembered.
 	largestNegative = 8
-	// negativeOverhead is what an entry costs in memory beside its texts and bodies.
+	// negativeOverhead is the memory of an entry in addition to its texts and bodies.
 	negativeOverhead = 512
 )
 
@@ -34,19 +35,19 @@ const (
 	// remembered is how long a refusal is remembered.
 	remembered = 2 * time.Minute
 	// maxNegativeWindow bounds how long a negative answer is kept, whatever the
-	// response says: no other node tells this one that the page has appeared.
+	// response says: this node does not learn from others that the page has appeared.
 	maxNegativeWindow = 5 * time.Minute
 )
 
-// A negativeEntry is what is remembered of one key: one of its cases.
+// A negativeEntry has one of refused, failed and page.
 type negativeEntry struct {
 	readAt  time.Time // when the read that led to it began
-	until   time.Time // by the monotonic clock, as time.Now has it
-	refused string    // uncacheable, for this reason: straight through
-	failed  *response // the renderer's failure, to be shown again meanwhile
+	until   time.Time // by the monotonic clock, as returned by time.Now
+	refused string    // uncacheable, for this reason: requests pass through
+	failed  *response // the error response, shown again meanwhile
 	page    *page     // a negative answer, such as 404
-	// ended, beside any of them and beyond until: what was generated then or before
-	// is withdrawn, and the store does not know (see withdrawn.go).
+	// ended may be set with any of them, and counts beyond until: generations from
+	// then or before are withdrawn, and the store does not know (see withdrawn.go).
 	ended time.Time
 }
 
@@ -64,8 +65,8 @@ func (e *negativeEntry) weight(k store.Key) uint32 {
 	return uint32(n)
 }
 
-// A negativeCache has the negative entries of this process. Its methods are safe
-// for concurrent use.
+// A negativeCache holds the negative entries of this process. Its methods are safe for
+// concurrent use.
 type negativeCache struct {
 	floor   *floor
 	largest uint32
@@ -83,8 +84,8 @@ func newNegativeCache(bytes int64, f *floor) (*negativeCache, error) {
 	return &negativeCache{floor: f, largest: uint32(min(bytes/largestNegative, 1<<31)), byKey: byKey}, nil
 }
 
-// get returns an entry that still holds, or nil. now is time.Now(): a wall clock that
-// is set back would keep entries for as much longer.
+// get returns an entry that has not expired, or nil. now is time.Now(), which has a
+// monotonic reading: a wall clock that is set back would prolong entries.
 func (n *negativeCache) get(k store.Key, now time.Time) *negativeEntry {
 	e, ok := n.byKey.GetIfPresent(k)
 	if !ok || !now.Before(e.until) || n.floor.above(e.readAt) {
@@ -93,15 +94,15 @@ func (n *negativeCache) get(k store.Key, now time.Time) *negativeEntry {
 	return e
 }
 
-// put remembers what a flight came to, unless the page was reloaded since: it would
-// hide the page that somebody rolled back to. It says whether it did.
+// put remembers the outcome of a flight, unless the page was reloaded since: the entry
+// would hide the page after a rollback. It reports whether the entry was kept.
 func (n *negativeCache) put(k store.Key, e *negativeEntry, f *flight) (kept bool) {
 	if e = n.fitting(k, e); e == nil {
-		n.forget(k) // what was remembered before is not true any more either
+		n.forget(k) // the previous entry is outdated, too
 		return false
 	}
 	n.byKey.Compute(k, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
-		// Asked under the lock of the key, which forget takes after the reload was
+		// Checked under the key's lock, which forget takes after the reload was
 		// recorded: either this sees the reload, or forget sees the entry.
 		if kept = !f.overtaken(e.readAt); !kept {
 			return old, otter.CancelOp
@@ -114,14 +115,13 @@ func (n *negativeCache) put(k store.Key, e *negativeEntry, f *flight) (kept bool
 	return kept
 }
 
-// ended says that what was generated at a time is withdrawn, though the store does
-// not know.
-func (n *negativeCache) ended(k store.Key, generatedAt time.Time) bool {
+// withdrawn reports whether a generation from generatedAt is withdrawn in this process.
+func (n *negativeCache) withdrawn(k store.Key, generatedAt time.Time) bool {
 	e, ok := n.byKey.GetIfPresent(k)
 	return ok && !generatedAt.After(e.ended)
 }
 
-// fitting is an entry that is not too large, nil if there is none.
+// fitting returns e if it is not too large, else a shortened entry, or nil.
 func (n *negativeCache) fitting(k store.Key, e *negativeEntry) *negativeEntry {
 	if e.weight(k) > n.largest && e.failed != nil {
 		short := *e
@@ -135,7 +135,7 @@ func (n *negativeCache) fitting(k store.Key, e *negativeEntry) *negativeEntry {
 	return e
 }
 
-// renew replaces an entry, if it is still there: a reload forgets it.
+// renew replaces the entry was, unless a reload has removed it.
 func (n *negativeCache) renew(k store.Key, was, e *negativeEntry) {
 	e.ended = was.ended
 	n.byKey.Compute(k, func(old *negativeEntry, found bool) (*negativeEntry, otter.ComputeOp) {
@@ -148,36 +148,51 @@ func (n *negativeCache) renew(k store.Key, was, e *negativeEntry) {
 
 func (n *negativeCache) forget(k store.Key) { n.byKey.Invalidate(k) }
 
-// isNegative says that a status, of those that are stored, means that there is no
-// page.
+// refused ends a search whose page is not cacheable, and remembers that. readAt is when
+// the read of the page began that led to the render.
+func (s *search) refused(readAt time.Time, reason string) outcome {
+	s.c.log.Debug("not cacheable", "key", s.key.String(), "reason", reason)
+	s.c.negative.put(s.key, &negativeEntry{readAt: readAt, until: time.Now().Add(remembered), refused: reason}, s.f)
+	return refusal{reason}
+}
+
+// tooLarge ends a search whose page has a body that other nodes keep and this one does
+// not: requests for it pass through. The stored page is good, and may be pinned, so it is
+// not rendered over.
+func (s *search) tooLarge(err error) outcome {
+	s.c.complaints.log("requests for a stored page pass through, because its body exceeds this node's limit", "key", s.key.String(), "error", err)
+	return s.refused(s.latest.began, httpcache.RefusedTooLarge)
+}
+
+// isNegative reports whether a storable status means that there is no page.
 func isNegative(status int) bool { return status >= http.StatusBadRequest }
 
-// staysInMemory says that what was rendered is not published. There is no end of
-// URLs that a stranger can ask for, and each would be a row and a body. Where the
-// page has an entry already, be it one that cannot be read, that is replaced.
+// staysInMemory reports whether a rendered page is not published. Visitors can request
+// any number of invented URLs, and each would become a row and a body. An entry that
+// exists, even one that cannot be read, is replaced.
 func (s *search) staysInMemory(rec store.Record, next *store.Entry) bool {
 	return isNegative(next.Status) && rec.Entry == nil && rec.Malformed == nil && !s.force && !s.route.StoreNegative
 }
 
-// keepNegative gives up the lease and keeps a negative answer in memory. overtaken:
-// a purge that was made meanwhile covers it.
-func (s *search) keepNegative(ctx context.Context, lease store.Lease, rec store.Record, next store.Entry, got rendering) (o outcome, overtaken bool) {
+// keepNegative gives up the lease and keeps a negative answer in memory. Nil: a purge
+// that was made meanwhile covers it.
+func (s *search) keepNegative(ctx context.Context, lease store.Lease, rec store.Record, next store.Entry, got rendering) outcome {
 	s.release(ctx, lease)
 	next.BodyKey, next.Stale = "", 0
 	next.Revalidate = min(next.Revalidate, maxNegativeWindow)
 	p := newPage(s.key, next, s.f.known(rec.Purges), s.latest, got.response.body)
 	p.negative = true
 	if s.f.state(p, s.c.now()) == store.Purged {
-		return outcome{}, true
+		return nil
 	}
 	if s.c.negative.put(s.key, &negativeEntry{readAt: s.latest.began, until: time.Now().Add(next.FreshUntil().Sub(s.c.now())), page: p}, s.f) {
-		s.c.memory.drop(s.key) // an entry that has gone from the store
+		s.c.memory.drop(s.key) // the entry is no longer in the store
 	}
-	return outcome{page: p, how: unpublished, detail: detailNegative}, false
+	return unpublishedPage{page: p, detail: detailNegative}
 }
 
-// knownNegative is a negative answer that another flight of this process has
-// brought since the request that began this one looked for it; nil without.
+// knownNegative returns a negative answer that another flight of this process has found
+// since this flight's leader looked for one; nil without.
 func (s *search) knownNegative(rec store.Record) *page {
 	if s.force || rec.Entry != nil {
 		return nil
@@ -189,8 +204,8 @@ func (s *search) knownNegative(rec store.Record) *page {
 	return e.page
 }
 
-// FailingKeys returns the keys of pages that fail, as far as this process knows, by
-// partition key. Their rows do not name them: they have no content.
+// FailingKeys returns the keys of pages whose last render in this process failed, by
+// partition key. Rows of pages without content do not have the key.
 func (c *Cache) FailingKeys() map[string]store.Key {
 	keys := make(map[string]store.Key)
 	for k, e := range c.negative.byKey.All() {

@@ -200,7 +200,13 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 	p.write(w, r, s.pinned)
 }
 
-// serve answers with what a flight brought.
+// serveNew answers with a page that was rendered for this request, or while it waited.
+func (p *page) serveNew(w http.ResponseWriter, r *http.Request, now time.Time, status httpcache.Status) {
+	status.ForwardStatus = p.status()
+	p.serve(w, r, now, status)
+}
+
+// serve answers with a page and a status.
 func (p *page) serve(w http.ResponseWriter, r *http.Request, now time.Time, status httpcache.Status) {
 	status.HasTTL = true
 	status.TTL = p.entry.FreshUntil().Sub(now)

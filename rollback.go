@@ -17,14 +17,14 @@ type rollback struct {
 	pin time.Duration
 }
 
-// RollbackTo chooses the generation, by its id or a beginning of it that no other
-// version has. The default is the one that was published last before the current.
+// RollbackTo selects the generation, by its id or a unique prefix of it. The default is
+// the version that was published last before the current one.
 func RollbackTo(generation string) RollbackOption {
 	return func(r *rollback) { r.to = generation }
 }
 
-// PinFor has the pin end by itself after so long, in whole seconds. Zero is the
-// default: it holds until [Cache.Unpin].
+// PinFor ends the pin after d, rounded up to whole seconds. Zero, the default, pins until
+// [Cache.Unpin].
 func PinFor(d time.Duration) RollbackOption {
 	return func(r *rollback) { r.pin = d }
 }
@@ -33,17 +33,16 @@ func PinFor(d time.Duration) RollbackOption {
 // returns the new current entry. Other nodes follow within a poll of the log (see
 // Config.Poll).
 //
-// It waits for nobody: a regeneration that is under way loses, and those who wait
-// for it get what was rolled back to. Nor does one begin for as long as the pin
-// holds, unless a purge covers the page, or its body is lost. There is no rollback
-// without a pin: a generation that has expired would be regenerated for the next
-// visitor.
+// It waits for no lease: a regeneration in progress fails to publish, and its waiting
+// requests get the restored generation. No regeneration starts while the pin lasts,
+// unless a purge covers the page or its body is lost. A rollback always pins: otherwise
+// a generation that has expired would be regenerated for the next visitor.
 //
-// A rollback to the current generation pins it. Errors: wrapping [store.ErrNoVersion],
-// if there is none to roll back to, or not one alone; [ErrNoBody], if its body is
-// not there as it was published; [store.ErrPurged], if it was purged hard; [store.ErrMoved],
-// if others change the page again and again; else what the store said. The change
-// may have been made all the same if the error wraps [store.ErrUnknownOutcome].
+// A rollback to the current generation pins it. Errors wrap [store.ErrNoVersion] if there
+// is no such version, or more than one; [ErrNoBody] if its body is missing or damaged;
+// [store.ErrPurged] if it was purged hard; [store.ErrMoved] if other writers kept changing
+// the page; or they are those of the store. If the error wraps [store.ErrUnknownOutcome],
+// the rollback may have been made.
 func (c *Cache) Rollback(ctx context.Context, k store.Key, opts ...RollbackOption) (store.Entry, error) {
 	var r rollback
 	for _, opt := range opts {
@@ -66,8 +65,8 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 	if err != nil {
 		return store.Entry{}, err
 	}
-	// Chosen once: should another generation be published before the rollback,
-	// the one before that is the very one that is to be left.
+	// Chosen once: if another generation is published before the rollback, the one
+	// before it is the generation to roll back from.
 	target, err := previous(versions)
 	if r.to != "" {
 		target, err = find(versions, r.to)
@@ -78,9 +77,9 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 	if err != nil {
 		return store.Entry{}, err
 	}
-	// Before META points at it. It cannot go until then: a collection deletes no
-	// body that a version names, and the rollback demands that the version is
-	// there.
+	// Checked before META refers to it. The body cannot be deleted in between: garbage
+	// collection keeps the bodies of versions, and the rollback requires that the
+	// version exists.
 	if err := c.checkBody(ctx, target.Entry); err != nil {
 		return store.Entry{}, err
 	}
@@ -89,11 +88,10 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 	})
 }
 
-// Pin keeps the current entry of a page from being replaced because of its age:
-// it is fresh, and not regenerated, for d, in whole seconds; zero means until it
-// is unpinned. An earlier pin is replaced. A purge is stronger than a pin. The
-// errors are those of Rollback; ErrNoVersion: there is no entry, or it was written
-// by another service.
+// Pin keeps the current entry of a page fresh for d, rounded up to whole seconds: it does
+// not expire and is not regenerated. Zero means until [Cache.Unpin]. An earlier pin is
+// replaced. A purge takes precedence over a pin. Errors are those of Rollback;
+// [store.ErrNoVersion]: there is no entry, or another service wrote it.
 func (c *Cache) Pin(ctx context.Context, k store.Key, d time.Duration) (store.Entry, error) {
 	a, err := c.assertion(k, d)
 	if err != nil {
@@ -107,11 +105,10 @@ func (c *Cache) Pin(ctx context.Context, k store.Key, d time.Duration) (store.En
 	return e, nil
 }
 
-// Unpin lets the current entry of a page age, and be replaced, as others do. Should
-// its windows have ended while it was pinned, it is served in place of a failure
-// until a new one has been rendered. Of an entry that is not pinned, every node
-// drops its copy, which may be of a time when it was: no error. The errors are those
-// of Pin, without ErrPurged.
+// Unpin ends the pin of the current entry, which then expires like any other. If its
+// windows have ended meanwhile, it is served in place of failures until a render
+// succeeds. It is no error if the entry is not pinned: every node then drops its copy,
+// which may have been read while it was. Errors are those of Pin, except ErrPurged.
 func (c *Cache) Unpin(ctx context.Context, k store.Key) (store.Entry, error) {
 	e, err := c.repin(ctx, k, store.Assertion{Key: k, At: c.now()})
 	if err != nil {
@@ -133,15 +130,13 @@ func (c *Cache) repin(ctx context.Context, k store.Key, a store.Assertion) (stor
 	})
 }
 
-// maxMoves bounds how often an assertion is repeated because another writer was
-// there first.
+// maxMoves bounds how often an assertion is retried because another writer was faster.
 const maxMoves = 5
 
-// assert carries out what somebody declares of a page, of the entry as it is
-// then: a generation that is published meanwhile is replaced as the one before
-// would have been. This node drops its copy before assert returns, whatever the
-// outcome: it may have happened all the same. If we crash before, the log tells
-// the others.
+// assert reads the record of a page and calls declare with it, again if the entry has
+// changed meanwhile. This node drops its copy before assert returns, even on errors: the
+// change may have been made. If we crash before that, the other nodes learn of the
+// change from the log.
 func (c *Cache) assert(ctx context.Context, k store.Key, declare func(store.Record) (store.Entry, error)) (store.Entry, error) {
 	pk, err := c.partition(k)
 	if err != nil {
@@ -160,22 +155,42 @@ func (c *Cache) assert(ctx context.Context, k store.Key, declare func(store.Reco
 	}
 }
 
-// assertion says that a page is pinned for d from now on.
+// assertion pins a page for d from now on; zero: for ever.
 func (c *Cache) assertion(k store.Key, d time.Duration) (store.Assertion, error) {
 	now := c.now()
 	a := store.Assertion{Key: k, At: now, PinnedUntil: store.Forever(), Superseded: now.Add(c.cfg.Retention)}
 	switch {
 	case d < 0 || d > store.MaxInterval:
-		return a, fmt.Errorf("%w: a pin for %s is not possible: between a second and ten years are, or zero for one that does not end", store.ErrInvalidInput, d)
+		return a, fmt.Errorf("%w: the duration of a pin must be between 1s and ten years, or 0 for no end (got %s)", store.ErrInvalidInput, d)
 	case d > 0:
 		a.PinnedUntil = now.Add(d + time.Second - 1).Truncate(time.Second)
 	}
 	return a, nil
 }
 
-// lasting has an assertion keep an entry in the table for as long as it is needed.
+// lasting sets when the table may delete the entry of an assertion.
 func (c *Cache) lasting(a store.Assertion, e store.Entry) store.Assertion {
 	e.PinnedUntil = a.PinnedUntil
 	a.Expires = expiry(e, a.At, c.cfg.Retention)
 	return a
+}
+
+// pinned reports whether an entry must not be replaced: its pin lasts, no purge covers
+// it, and its body exists.
+func (s *search) pinned(rec store.Record) bool {
+	e, now := rec.Entry, s.c.now()
+	return e != nil && e.PinnedUntil.After(now) && (e.BodyKey != s.noBody || s.unread) && store.Freshness(e, rec.Purges, now) == store.Fresh
+}
+
+// refusedByPin reports, before anything is rendered, whether a pin would refuse the
+// publish. Only forced regenerations reach this.
+func (s *search) refusedByPin(rec store.Record) bool {
+	return s.force && !s.unpin && s.pinned(rec)
+}
+
+func pinnedUntil(e *store.Entry) error {
+	if !e.PinnedUntil.Before(store.Forever()) {
+		return fmt.Errorf("%w until it is unpinned", store.ErrPinned)
+	}
+	return fmt.Errorf("%w until %s", store.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
 }

@@ -10,58 +10,59 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// An origin withdraws a page by an answer that says that it is gone, or not to be
-// shared any more. That ends the stored copy: an entry that is withdrawn counts as
-// missing, for every node and after every restart, until a render is published.
+// An origin withdraws a page by a response that says that the page is gone, or must no
+// longer be shared. That ends the stored copy: a withdrawn entry counts as missing, on
+// every node and after every restart, until a render is published.
 //
 //	render -> 401, 403, 404, 410, 451, a redirect, private, no-store, no-cache, Set-Cookie,
-//	          or a Cache-Control that cannot be read
-//	       -> publish META as withdrawn, with a reload in the log, and give up LOCK
+//	          or a Cache-Control that cannot be parsed
+//	       -> publish META as withdrawn, with a reload in the log, and delete LOCK
 //
-// It is a publish like any other: only the holder of the lease can make it, and the
-// fence keeps it from undoing what was published since. A pin is a person's word, and
-// stronger: a pinned page is not withdrawn. Nor does an answer withdraw a page that
-// was never stored: strangers leave no rows.
+// A withdrawal is a publish like any other: only the holder of the lease can make it, and
+// the fence keeps it from undoing a newer publish. A pinned page is not withdrawn,
+// because an operator's decision takes precedence. Neither is a page that was never
+// stored: requests for invented URLs leave no rows.
 //
-// A storable 404, 410 or redirect needs no such entry, since it takes the page's place
-// itself.
+// A storable 404, 410 or redirect needs no withdrawal, since it replaces the page.
 //
-// If the store cannot be told, this process remembers the withdrawal in the negative
-// cache, and tells the store when it renders the page next.
+// If the store cannot be updated, this process remembers the withdrawal in the negative
+// cache, and updates the store at its next render of the page.
 
-// withdrawable says that there is an entry to be withdrawn.
+// withdrawable reports whether there is an entry to withdraw.
 func (s *search) withdrawable(rec store.Record) bool {
 	return rec.Entry != nil && (!rec.Entry.Withdrawn || s.ended) && !s.pinned(rec)
 }
 
-// withdraw ends the stored copy, and gives up the lease. overtaken: another writer was
-// there first. If we crash before the publish, the copy is as it was, and the next
-// render ends it.
-func (s *search) withdraw(ctx context.Context, lease store.Lease, read store.Record, seq int64, got rendering, at timing) (o outcome, overtaken bool) {
+// withdraw ends the stored copy, and gives up the lease. Nil: another writer was faster.
+// If we crash before the publish, the copy is unchanged, and the next render ends it.
+func (s *search) withdraw(ctx context.Context, lease store.Lease, read store.Record, seq int64, got rendering, at timing) outcome {
 	_, err := s.c.meta.Publish(ctx, lease, read, s.withdrawal(*read.Entry, at, seq), store.PublishOptions{
 		Superseded: s.c.now().Add(s.c.cfg.Retention), Unpin: true, Reload: true, Key: s.key,
 	})
 	switch {
 	case errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved):
-		s.c.log.Warn("overtaken while withdrawing", "key", s.key.String(), "error", err)
+		s.c.log.Warn("another writer was faster than a withdrawal", "key", s.key.String(), "error", err)
 		if errors.Is(err, store.ErrMoved) {
 			s.release(ctx, lease)
 		}
-		return outcome{refused: got.refused}, !s.force
+		if s.force {
+			return refusal{got.refused}
+		}
+		return nil
 	case err != nil:
 		s.release(ctx, lease)
-		s.c.complaints.log("a page was withdrawn, and the store could not be told", "key", s.key.String(), "error", err)
-		s.endHere(at, got.refused)
-		return outcome{refused: got.refused}, false
+		s.c.complaints.log("failed to store the withdrawal of a page; this process remembers it", "key", s.key.String(), "error", err)
+		s.withdrawHere(at, got.refused)
+		return refusal{got.refused}
 	}
 	s.c.log.Info("withdrawn", "key", s.key.String(), "reason", got.refused)
 	s.c.reload(s.key)
-	return s.refused(time.Now(), got.refused), false
+	return s.refused(time.Now(), got.refused)
 }
 
-// withdrawal describes the state of a page that was withdrawn: what nobody serves,
-// including clients that do not know Entry.Withdrawn. The body is kept, so that an
-// unchanged page that returns is not stored again.
+// withdrawal describes a withdrawn page. No client serves such an entry, even one that
+// does not know Entry.Withdrawn. It keeps the body's key, so that an unchanged page that
+// returns is not written again.
 func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	e.GenerationID = s.c.newGenerationID()
 	e.GeneratedAt, e.Revalidate, e.Stale = at.generatedAt, 0, 0
@@ -72,9 +73,9 @@ func (s *search) withdrawal(e store.Entry, at timing, seq int64) store.Entry {
 	return e
 }
 
-// endHere has this process serve nothing that was generated before a render which
-// withdrew the page, and remembers the refusal, if there is one.
-func (s *search) endHere(at timing, refused string) {
+// withdrawHere withdraws, in this process only, all generations from before a render,
+// and remembers the refusal, if there is one.
+func (s *search) withdrawHere(at timing, refused string) {
 	if s.c.memory.get(s.key) != nil {
 		s.c.reload(s.key)
 	}
@@ -85,10 +86,10 @@ func (s *search) endHere(at timing, refused string) {
 	s.c.negative.put(s.key, e, s.f)
 }
 
-// endedHere says that an entry was withdrawn, though the store does not know. A pin
-// is stronger.
-func (s *search) endedHere(e *store.Entry) bool {
-	return e != nil && !e.Withdrawn && !e.PinnedUntil.After(s.c.now()) && s.c.negative.ended(s.key, e.GeneratedAt)
+// withdrawnHere reports whether an entry was withdrawn in this process only. A pin takes
+// precedence.
+func (s *search) withdrawnHere(e *store.Entry) bool {
+	return e != nil && !e.Withdrawn && !e.PinnedUntil.After(s.c.now()) && s.c.negative.withdrawn(s.key, e.GeneratedAt)
 }
 
 func errWithdrawn() error {

@@ -27,11 +27,11 @@ func mutants() []mutant {
 	return []mutant{
 		{"META is not read again under the lease", "lagging", []edited{
 			{"regenerate.go", "rec, err := s.read(held)", "rec, err := s.mutantRead(held)"},
-			{"load.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
+			{"body.go", "\ts.f.found(rec)\n", "\ts.f.found(rec)\n\tmutantSeen.Store(s, rec)\n"},
 		}},
 		{"the floor is raised before SEQ is read", "log", []edited{
-			{"log.go", "func (f *follower) begin(ctx context.Context) error {\n", "func (f *follower) begin(ctx context.Context) error {\n\tf.mutantRaise(true)\n"},
-			{"log.go", "\tf.c.floor.raise(time.Now())\n\tselect", "\tf.mutantRaise(false)\n\tselect"},
+			{"follower.go", "func (f *follower) begin(ctx context.Context) error {\n", "func (f *follower) begin(ctx context.Context) error {\n\tf.mutantRaise(true)\n"},
+			{"follower.go", "\tf.c.floor.raise(time.Now())\n\tselect", "\tf.mutantRaise(false)\n\tselect"},
 		}},
 		{"visitors who cannot wait for the store render alone", "network", []edited{
 			{"cache.go", "c.unstored.join(", "c.mutantUnstored().join("},
@@ -44,7 +44,7 @@ func mutants() []mutant {
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
 			{"regenerate.go", "s.c.cfg.RenderTimeout+storeTime", "mutantTime(s.c.cfg.RenderTimeout+storeTime)"},
-			{"watched.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
+			{"stores.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
 		}},
 	}
 }
@@ -58,15 +58,17 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+
+	"github.com/facetheory/isr/store"
 )
 
 func mutated(name string) bool { return os.Getenv("ISR_MUTANT") == name }
 
-var mutantSeen sync.Map // of Record by *search
+var mutantSeen sync.Map // of store.Record by *search
 
-func (s *search) mutantRead(ctx context.Context) (Record, error) {
+func (s *search) mutantRead(ctx context.Context) (store.Record, error) {
 	if rec, ok := mutantSeen.Load(s); ok && mutated("META is not read again under the lease") {
-		return rec.(Record), nil
+		return rec.(store.Record), nil
 	}
 	return s.read(ctx)
 }

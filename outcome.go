@@ -1,0 +1,222 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/facetheory/isr/internal/httpcache"
+	"github.com/facetheory/isr/store"
+)
+
+// An outcome is how a flight ends. It is exactly one of:
+//
+//	storedPage       the store, or the negative cache, has a page that need not be rendered
+//	renderedPage     the flight rendered a page and published it
+//	unpublishedPage  the flight rendered a page that is not in the store
+//	refusal          the response must not be stored: every request passes through
+//	failure          there is no new page; an older one may be served instead
+//
+// A step of a search that returns nil has not ended it: another process was faster, and
+// the search reads the store again.
+type outcome interface {
+	// result is what a forced regeneration returns: the entry of the new page, or why
+	// there is none.
+	result() (store.Entry, error)
+}
+
+type storedPage struct {
+	page   *page
+	waited bool // another process rendered it while the flight waited for it
+}
+
+type renderedPage struct{ page *page }
+
+type unpublishedPage struct {
+	page   *page
+	detail string // in Cache-Status: why it is not stored
+	cause  error  // of a publish that failed; nil if none was attempted
+}
+
+type refusal struct{ reason string }
+
+type failure struct {
+	cause    error
+	detail   string    // in Cache-Status
+	response *response // the renderer's own error page; nil without
+	fallback *page     // an older page that may be served instead; nil without
+}
+
+func (o storedPage) result() (store.Entry, error)      { return o.page.entry, nil }
+func (o renderedPage) result() (store.Entry, error)    { return o.page.entry, nil }
+func (o unpublishedPage) result() (store.Entry, error) { return o.page.entry, o.cause }
+func (o failure) result() (store.Entry, error)         { return store.Entry{}, o.cause }
+
+func (o refusal) result() (store.Entry, error) {
+	return store.Entry{}, fmt.Errorf("%w: %s", ErrUncacheable, o.reason)
+}
+
+// shown is the response that a visitor gets for a failure without a fallback.
+func (o failure) shown() *response {
+	if o.response != nil {
+		return o.response
+	}
+	return plainFailure(o.cause)
+}
+
+// A reply is an outcome as one visitor gets it. A visitor may join a flight long after
+// it found a page, so the page is judged once more when the reply is made. Nothing
+// judges it after that.
+type reply struct {
+	outcome outcome
+	state   store.State // of the page of a storedPage, or of the fallback of a failure
+}
+
+// judge is the only place where a handler decides what a page is worth: its freshness,
+// and whether it may be served in place of a failure. It considers all purges that this
+// process knows: those read with the page, those that the flight f has read since (f may
+// be nil), and the lifetime of purge marks.
+func (h *handler) judge(f *flight, p *page, now time.Time) (state store.State, onError bool) {
+	purges := h.c.marks.lasting(f.known(p.cover))
+	state = store.Freshness(&p.entry, purges, now)
+	return state, servableOnError(&p.entry, state, purges, now)
+}
+
+// servableOnError reports whether an entry in a state may be served while the origin or
+// the store fails. The windows of a pinned entry may end long before its pin, and
+// nothing is rendered while the pin lasts: such an entry is served until a render
+// succeeds.
+func servableOnError(e *store.Entry, state store.State, purges store.PurgeState, now time.Time) bool {
+	switch state {
+	case store.Fresh, store.Stale:
+		return true
+	case store.Expired:
+		wasPinned := !e.PinnedUntil.IsZero() && !e.OutlivesMarks(purges.MarkLifetime, now)
+		return wasPinned || now.Before(e.FreshUntil().Add(httpcache.StaleIfError(e.Header)))
+	}
+	return false
+}
+
+// reply makes the reply to a visitor of a flight that has ended. old is the page that
+// was in memory when the request arrived; it may be nil.
+func (h *handler) reply(f *flight, leader bool, old *page) reply {
+	switch o := f.outcome.(type) {
+	case storedPage:
+		state, _ := h.judge(f, o.page, h.c.now())
+		return reply{o, state}
+	case failure:
+		switch {
+		case o.fallback != nil:
+			state, ok := h.judge(f, o.fallback, h.c.now())
+			if !ok {
+				o.fallback = nil
+			}
+			return reply{o, state}
+		case leader || !f.forced:
+			return h.orStale(f, o, old)
+		}
+	}
+	return reply{outcome: f.outcome}
+}
+
+// orStale replies with a failure, and with an older page instead of it if that is
+// fresh or stale. A page that was dropped may have been withdrawn since.
+func (h *handler) orStale(f *flight, o failure, old *page) reply {
+	if old == nil || old.dropped.Load() {
+		return reply{outcome: o}
+	}
+	state, _ := h.judge(f, old, h.c.now())
+	if state >= store.Stale {
+		o.fallback = old
+	}
+	return reply{o, state}
+}
+
+// orStaleIfError is orStale for an older page that may be used for longer, because it
+// allows stale-if-error or was pinned.
+func (h *handler) orStaleIfError(o failure, old *page) reply {
+	if old == nil || old.dropped.Load() {
+		return reply{outcome: o}
+	}
+	state, ok := h.judge(nil, old, h.c.now())
+	if ok {
+		o.fallback = old
+	}
+	return reply{o, state}
+}
+
+// fallbackDetail is the reason in Cache-Status of a page that is served in place of a
+// failure.
+func fallbackDetail(o failure, state store.State) string {
+	switch {
+	case state == store.Fresh && o.detail == detailStoreError:
+		return detailCutOff
+	case state == store.Fresh:
+		return ""
+	case state == store.Stale:
+		return o.detail
+	}
+	return detailStaleIfError
+}
+
+var (
+	errRendering = errors.New("the page is being rendered")
+	errLate      = errors.New("the new page was not rendered in time")
+)
+
+// plainFailure is the response to a visitor if the renderer has none to show. It
+// reveals nothing about the server.
+func plainFailure(err error) *response {
+	status := http.StatusBadGateway
+	var held *store.HeldError
+	var overBudget *BudgetError
+	switch {
+	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errRendering):
+		status = http.StatusServiceUnavailable
+	case errors.Is(err, errRenderTime), errors.Is(err, context.DeadlineExceeded):
+		status = http.StatusGatewayTimeout
+	}
+	return &response{
+		status: status,
+		header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+		body:   []byte("This page is not available right now. Please try again in a moment.\n"),
+	}
+}
+
+// retryAt is the time for Retry-After: the end of a back-off, or soon if another
+// process holds the lease, since it may release it at any time.
+func retryAt(err error, now time.Time) time.Time {
+	var held *store.HeldError
+	var overBudget *BudgetError
+	switch {
+	case errors.As(err, &held) && held.Lock.IsBackOff():
+		return held.Lock.ExpiresAt
+	case errors.As(err, &overBudget):
+		return now.Add(overBudget.RetryAfter)
+	}
+	return now.Add(busyRetry)
+}
+
+// Reasons in Cache-Status, besides those for a bypass (see projection.go) and for a
+// refusal (see httpcache).
+const (
+	detailStale         = "stale"
+	detailCutOff        = "cut-off"
+	detailNegative      = "negative"
+	detailStaleIfError  = "stale-if-error"
+	detailStoreError    = "store-error"
+	detailMinUses       = "min-uses"
+	detailNoRoom        = "no-room"
+	detailPinned        = "pinned"
+	detailBackOff       = "back-off"
+	detailFailed        = "render-failed"
+	detailTimeout       = "timeout"
+	detailHeld          = "held"
+	detailOriginBusy    = "origin-busy"
+	detailOriginFailing = "origin-failing"
+	detailClosing       = "closing"
+	detailUnpublished   = "unpublished"
+	detailBadRequest    = "bad-request"
+)

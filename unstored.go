@@ -1,0 +1,217 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/facetheory/isr/store"
+)
+
+// During an outage of a store a visitor waits for at most Config.StoreTimeout, and the
+// origin renders a page once per flight:
+//
+//	request -> memory -> unpublished pages -> breaker closed: flight -> the store
+//	                           ^                                |
+//	                           |              it fails, or takes too long
+//	                           |                                v
+//	                           +--- render, not stored <- unstored flight
+//
+// A flight whose store calls have failed, or have taken longer than Config.StoreTimeout
+// in all, sends its waiting requests to the unstored flight of the key, which renders
+// once, within the origin's budget, and never calls a store. The first flight goes on in
+// the background, and publishes what was rendered if the page is not stored yet: a store
+// that is slow, but not down, gets its page by the same render. After several failures
+// in a row the store's circuit breaker opens (see stores.go), and no flight calls the
+// store until a probe succeeds.
+
+const (
+	// keepUnpublished bounds how long a page that could not be published is served by
+	// this process. It is short because no other process knows the page: if this one
+	// cannot read the log, a purge, a rollback or a newer page of another process
+	// takes effect only after that time.
+	keepUnpublished = 5 * time.Second
+	// unpublishedShare is the part of Config.Memory that such pages may take, in
+	// addition to it.
+	unpublishedShare = 8
+	// useWindow is how long the uses of a page count for Config.MinUses, at least; up
+	// to twice that.
+	useWindow = 30 * time.Minute
+)
+
+var errStoreSlow = errors.New("the store did not answer in time")
+
+// unpublishedPages are pages that were rendered for visitors and could not be stored,
+// kept for keepUnpublished each. They are not part of the memory tier: no other process
+// knows them, and the store takes precedence.
+type unpublishedPages struct {
+	floor *floor
+	byKey *otter.Cache[store.Key, *page] // nil: nothing is kept
+}
+
+func newUnpublishedPages(bytes int64, f *floor) (*unpublishedPages, error) {
+	byKey, err := newPages(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("the memory of unpublished pages: %w", err)
+	}
+	return &unpublishedPages{floor: f, byKey: byKey}, nil
+}
+
+// get returns a page that may still be served, or nil.
+func (u *unpublishedPages) get(k store.Key) *page {
+	if u.byKey == nil {
+		return nil
+	}
+	p, _ := u.byKey.GetIfPresent(k)
+	if p == nil {
+		return nil
+	}
+	if time.Since(p.read.ended) >= min(keepUnpublished, p.entry.Revalidate) || u.floor.above(p.read.began) {
+		u.forget(k)
+		return nil
+	}
+	return p
+}
+
+// put keeps a page that a flight has rendered, unless the page was reloaded since the
+// render began.
+func (u *unpublishedPages) put(p *page, f *flight) {
+	if u.byKey == nil {
+		return
+	}
+	u.byKey.Compute(p.key, func(old *page, _ bool) (*page, otter.ComputeOp) {
+		// Checked under the key's lock, which forget takes after the reload was
+		// recorded.
+		if f.overtaken(p.read.began) {
+			return old, otter.CancelOp
+		}
+		return p, otter.WriteOp
+	})
+}
+
+func (u *unpublishedPages) forget(k store.Key) {
+	if u.byKey != nil {
+		u.byKey.Invalidate(k)
+	}
+}
+
+// newUnpublishedPage makes the page of an entry that is not in the store. It is as old
+// as its render.
+func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte) *page {
+	return newPage(k, e, store.PurgeState{}, reading{at.began, at.began.Add(at.took)}, body)
+}
+
+func (s *search) keepUnpublished(p *page) { s.c.unpublished.put(p, s.f) }
+
+// runUnstored executes a search without the stores: it renders the page for the waiting
+// requests, by the same projection and under the same rules as any render. detail is the
+// reason in Cache-Status.
+func (s *search) runUnstored(ctx context.Context, detail string) outcome {
+	defer s.leave(errNoVerdict)
+	s.since = time.Now()
+	if p := s.c.unpublished.get(s.key); p != nil {
+		return unpublishedPage{page: p, detail: detail} // of the previous flight
+	}
+	for come := false; !come; {
+		var err error
+		if come, err = s.awaitTurn(ctx, store.Record{}); err != nil {
+			return failure{cause: err, detail: admissionDetail(err)}
+		}
+	}
+	s.patience.rest()                    // no store is called
+	seq, known := s.c.follower.applied() // before the render: a later purge has a higher number
+	got, at := s.render(ctx)
+	s.leave(s.verdict(ctx, 0, got))
+	switch {
+	case ctx.Err() != nil:
+		return failure{cause: context.Cause(ctx), detail: detailClosing}
+	case got.failure != nil:
+		return s.failedUnstored(got, at)
+	case got.refused != "" && !got.verdict.Withdraws:
+		return s.refused(at.began, got.refused)
+	}
+	if got.verdict.Withdraws { // the store may have a copy, and cannot be updated
+		s.withdrawHere(at, got.refused)
+	}
+	if got.refused != "" {
+		return refusal{got.refused}
+	}
+	p := newUnpublishedPage(s.key, s.entry(got, at, seq), at, got.response.body)
+	s.keepUnpublished(p)
+	if known {
+		s.c.flights.give(s.key, p)
+	}
+	return unpublishedPage{page: p, detail: detail}
+}
+
+// awaitUnstored waits for the unstored flight of the key, if there is one and the store
+// has kept visitors waiting for too long: this search then does not render the page a
+// second time. It waits only once, and reports whether it did.
+func (s *search) awaitUnstored(ctx context.Context) bool {
+	if s.force || s.gaveWay || !s.isOverdue() {
+		return false
+	}
+	f := s.c.unstored.current(s.key)
+	if f == nil {
+		return false
+	}
+	s.gaveWay = true
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+func (s *search) isOverdue() bool {
+	select {
+	case <-s.f.overdue:
+		return true
+	default:
+		return false
+	}
+}
+
+// unstored returns the page that was rendered without the store while this search was
+// calling it, if the holder of the lease may publish that page: it is fresh, and would
+// replace nothing. Otherwise nil. The page has the purge sequence that was known before
+// the render, so that later purges cover it.
+func (s *search) unstored(rec store.Record) *page {
+	p := s.f.unstored.Load()
+	if p == nil || s.force || rec.Entry != nil || rec.Malformed != nil ||
+		s.c.floor.above(p.read.began) || s.f.overtaken(p.read.began) ||
+		store.Freshness(&p.entry, s.f.known(rec.Purges), s.c.now()) != store.Fresh || s.staysInMemory(rec, &p.entry) {
+		return nil
+	}
+	return p
+}
+
+// failedUnstored remembers a failure in this process, since the back-off cannot be
+// stored.
+func (s *search) failedUnstored(got rendering, at timing) outcome {
+	o, pause := failure{cause: got.failure, detail: detailFailed, response: got.failed}, s.c.backOff(0)
+	s.c.log.Warn("rendering failed", "key", s.key.String(), "error", got.failure, "took", at.took.Round(time.Millisecond), "next", pause.Round(time.Millisecond))
+	s.c.negative.put(s.key, &negativeEntry{readAt: at.began, until: time.Now().Add(pause), failed: o.shown()}, s.f)
+	return o
+}
+
+// notWorthStoring returns the reason for which a page that is not stored is rendered
+// without being stored: it was not requested often enough, or there is no room. Empty:
+// it is to be stored.
+func (s *search) notWorthStoring(rec store.Record) (detail string) {
+	switch {
+	case rec.Entry != nil || s.force:
+		return ""
+	case s.c.uses != nil && s.c.uses.Count(s.key) < s.c.cfg.MinUses:
+		return detailMinUses
+	case s.c.full():
+		return detailNoRoom
+	}
+	return ""
+}
+
+// full reports whether the stores have no room for another page.
+func (c *Cache) full() bool { return c.cfg.Full != nil && c.cfg.Full() }

@@ -1,0 +1,320 @@
+package isr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/facetheory/isr/internal/backoff"
+	"github.com/facetheory/isr/store"
+)
+
+// A search waits for three things: its turn at the origin, a page that another process
+// renders, and the stores. Each wait is bounded, and gives up what others could use
+// meanwhile.
+
+const (
+	firstPoll   = 50 * time.Millisecond
+	unknownPoll = 400 * time.Millisecond
+	maxPoll     = time.Second
+	// maxPause bounds how long a page waits for a back-off that another process, whose
+	// clock may differ, has stored.
+	maxPause = 2 * maxBackOff
+	// maxPayers is how many of the clients that wait for one page are considered when
+	// its turn is charged to a client.
+	maxPayers = 8
+)
+
+// awaitTurn enters the origin's queue, and sleeps until the turn has come, or until META
+// is to be read again because another process may have rendered the page. come: the turn
+// has come, META was just read, and the page may be rendered. The error is a
+// *BudgetError, or the reason for which the cache closes.
+func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
+	s.patience.rest() // so that only this goroutine uses the turn
+	defer s.patience.run()
+	turn := s.currentTurn()
+	if turn == nil {
+		s.known = s.isKnown(rec)
+		if turn, err = s.enter(); err != nil {
+			return false, err
+		}
+	}
+	select {
+	case <-turn.ready:
+		return true, turn.begin()
+	default:
+	}
+	left := s.c.cfg.Wait - time.Since(s.since)
+	if left <= 0 {
+		return false, errBusy()
+	}
+	if !s.background() {
+		left = min(left, s.poll(rec))
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-turn.ready:
+	case <-timer.C:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	return false, nil
+}
+
+// enter takes a turn, or a place in the queue. It holds mu throughout, so that no client
+// can join between the choice of the client to charge and the record of the turn.
+func (s *search) enter() (*turn, error) {
+	a := asker{known: s.known, yielding: s.background()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turn, err := s.route.budget.enter(a, s.clients...)
+	s.turn = turn
+	return turn, err
+}
+
+// leave gives up the turn, or the place in the queue, if there is one. verdict is what
+// the render says of the origin.
+func (s *search) leave(verdict error) {
+	s.mu.Lock()
+	turn := s.turn
+	s.turn = nil
+	s.mu.Unlock()
+	if turn != nil {
+		turn.leave(verdict)
+	}
+}
+
+func (s *search) currentTurn() *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn
+}
+
+// join charges the turn to a client that waits for the search, if that client has less
+// of the budget than those who wait already.
+func (s *search) join(client netip.Prefix) {
+	if !client.IsValid() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.turn != nil:
+		s.turn.charge(client)
+	case len(s.clients) > 0 && len(s.clients) < maxPayers && !slices.Contains(s.clients, client):
+		s.clients = append(s.clients, client)
+	}
+}
+
+// isKnown reports whether the page has rendered before.
+func (s *search) isKnown(rec store.Record) bool {
+	if e := rec.Entry; e != nil {
+		return !isNegative(e.Status)
+	}
+	return s.c.memory.last(s.key) != nil
+}
+
+// verdict is what a render says of the origin. A render that this process cancelled says
+// nothing. Neither does a page that fails again, which has a back-off of its own, unless
+// it is the probe of the origin; nor an error response for a page that has never
+// rendered, which may be for an invented URL.
+func (s *search) verdict(held context.Context, failures int, got rendering) error {
+	switch {
+	case held.Err() != nil, errors.Is(got.failure, store.ErrInvalidKey):
+		return errNoVerdict
+	case got.failure != nil && failures > 0 && !s.currentTurn().probe:
+		return errNoVerdict
+	case got.failure != nil && !got.outage && !s.known:
+		return errNoVerdict
+	}
+	return got.failure
+}
+
+// notAdmitted ends a search that got no turn at the origin. The page did not fail, and
+// gets no back-off.
+func (s *search) notAdmitted(ctx context.Context, rec store.Record, err error) outcome {
+	var overBudget *BudgetError
+	if !errors.As(err, &overBudget) {
+		return failure{cause: err, detail: admissionDetail(err)}
+	}
+	return s.postponed(ctx, rec, overBudget.RetryAfter, err, admissionDetail(err))
+}
+
+// admissionDetail is the reason in Cache-Status for which a search got no turn.
+func admissionDetail(err error) string {
+	var overBudget *BudgetError
+	switch {
+	case !errors.As(err, &overBudget):
+		return detailClosing
+	case overBudget.Open:
+		return detailOriginFailing
+	}
+	return detailOriginBusy
+}
+
+// background reports whether no request waits for the search: the page is served
+// meanwhile, for as long as its stale window lasts.
+func (s *search) background() bool {
+	p := s.f.stale.Load()
+	return p != nil && !s.force && (s.early != nil || s.route.Policy != Wait) && s.f.state(p, s.c.now()) >= store.Stale
+}
+
+// wait handles a lease held by another process, or a back-off: it ends the search, or
+// sleeps until the store is to be read again, and returns nil.
+func (s *search) wait(ctx context.Context, rec store.Record) outcome {
+	held := &store.HeldError{Lock: *rec.Lock}
+	switch backOff := rec.Lock.IsBackOff(); {
+	case s.force:
+		return failure{cause: held, detail: detailBackOff}
+	case backOff:
+		return s.postponed(ctx, rec, min(rec.Lock.ExpiresAt.Sub(s.c.now()), maxPause), held, detailBackOff)
+	case s.background():
+		return s.postponed(ctx, rec, s.c.jitter(maxPoll), nil, "")
+	case s.route.Policy == Fail:
+		return failure{cause: held, detail: detailHeld}
+	case time.Since(s.since) > s.c.cfg.Wait:
+		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, held), detailTimeout)
+	}
+	s.waited = true
+	s.patience.rest()
+	defer s.patience.run()
+	s.patience.refill(s.c.cfg.StoreTimeout)
+	if err := backoff.Wait(ctx, s.poll(rec)); err != nil {
+		return failure{cause: err, detail: detailClosing}
+	}
+	return nil
+}
+
+// postponed ends a search that is not to be repeated for a while. Visitors who are
+// served the page meanwhile do not notice; one of their requests after that searches
+// again.
+func (s *search) postponed(ctx context.Context, rec store.Record, wait time.Duration, cause error, detail string) outcome {
+	stale := s.f.stale.Load()
+	switch {
+	case s.early != nil:
+		s.early.nextEarly.put(s.early, wait)
+	case stale != nil:
+		stale.nextTry.put(stale, wait)
+	}
+	if s.background() {
+		return storedPage{page: stale}
+	}
+	return s.unavailable(ctx, rec, cause, detail)
+}
+
+// poll is how long to sleep before META is read again. One process polls a key once for
+// all its waiting requests. A thousand processes may wait for one missing page, so the
+// first poll comes when the render is expected to end, and later ones with exponential
+// backoff.
+func (s *search) poll(rec store.Record) time.Duration {
+	n := s.polls
+	s.polls++
+	expected := s.expected(rec)
+	if expected == 0 {
+		return s.c.jitter(backoff.Exponential(unknownPoll, maxPoll, n))
+	}
+	if n > 0 {
+		return s.c.jitter(backoff.Exponential(min(max(expected/4, firstPoll), maxPoll), maxPoll, n-1))
+	}
+	left := expected
+	if rec.Lock != nil && !rec.Lock.IsBackOff() {
+		// Ends of leases are rounded up to seconds, so less than one means nothing.
+		if elapsed := s.c.now().Sub(rec.Lock.ExpiresAt.Add(-s.c.cfg.Lease)); elapsed >= time.Second {
+			left -= elapsed
+		}
+	}
+	left = min(max(left, firstPoll), maxPoll)
+	return left + s.c.jitter(max(left/8, firstPoll/2))
+}
+
+// expected is how long a render of the page is expected to take: as long as the last
+// one, or as the average of the route in this process; 0 if neither is known.
+func (s *search) expected(rec store.Record) time.Duration {
+	if rec.Entry != nil && rec.Entry.RenderTime > 0 {
+		return rec.Entry.RenderTime
+	}
+	return time.Duration(s.route.renderTime.Load())
+}
+
+// overdue is called when the store has taken too long for the waiting requests. They
+// join the unstored flight, which must not queue behind the turn of a search that waits
+// for the store, so the turn is given up. A forced search keeps it: it cannot start
+// again once its request is claimed.
+func (s *search) overdue() {
+	close(s.f.overdue)
+	if !s.force {
+		s.leave(errNoVerdict)
+	}
+}
+
+// A patience is how much longer the visitors of a flight wait for the stores. It
+// decreases only while it runs, which is while a store is being called. A nil patience
+// is unlimited.
+type patience struct {
+	spent func() // called once, when nothing is left
+
+	mu    sync.Mutex
+	left  time.Duration // guarded by mu
+	since time.Time     // guarded by mu: when it began to run; zero while it rests
+	timer *time.Timer   // guarded by mu
+}
+
+// run starts the countdown: a store is being called.
+func (p *patience) run() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.since.IsZero() || p.left <= 0 {
+		return
+	}
+	p.since = time.Now()
+	p.timer = time.AfterFunc(p.left, p.runOut)
+}
+
+func (p *patience) runOut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() || time.Since(p.since) < p.left {
+		return // rest was called at the same moment
+	}
+	p.since, p.left = time.Time{}, 0
+	p.spent()
+}
+
+// rest stops the countdown: the flight waits for something other than a store.
+func (p *patience) rest() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() {
+		return
+	}
+	p.timer.Stop()
+	p.left -= time.Since(p.since)
+	p.since = time.Time{}
+	if p.left <= 0 {
+		p.left = 0
+		p.spent()
+	}
+}
+
+// refill starts over with d, unless nothing is left: the store has answered.
+func (p *patience) refill(d time.Duration) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left > 0 {
+		p.left = d
+	}
+}
