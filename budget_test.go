@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/store"
 )
 
@@ -47,9 +48,9 @@ func (m *meter) asked() []string {
 }
 
 // budget makes one that logs where the table does.
-func (tb *table) budget(cfg isr.BudgetConfig) *isr.Budget {
+func (tb *table) budget(cfg budget.Config) *budget.Budget {
 	cfg.Logger = slog.New(slog.NewTextHandler(tb.log, nil))
-	return isr.NewBudget(cfg)
+	return budget.New(cfg)
 }
 
 // inTurn asks for pages one after the other, a little apart, and waits for all.
@@ -75,9 +76,9 @@ func paths(n int) []string {
 func TestBudgetBoundsRenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, m := newTable(t), &meter{Handler: newSite()}
-		c, budget := tb.node(tb.store("a"), nil), tb.budget(isr.BudgetConfig{Renders: 3})
-		one := c.Handler(isr.Route{Name: "one", Budget: budget}, m)
-		two := c.Handler(isr.Route{Name: "two", Budget: budget}, m)
+		c, shared := tb.node(tb.store("a"), nil), tb.budget(budget.Config{Renders: 3})
+		one := c.Handler(isr.Route{Name: "one", Budget: shared}, m)
+		two := c.Handler(isr.Route{Name: "two", Budget: shared}, m)
 		either := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path < "/10" {
 				one.ServeHTTP(w, r)
@@ -100,7 +101,7 @@ func TestBudgetBoundsRenders(t *testing.T) {
 func TestBudgetQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
-		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1, Queue: 2})}, site)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Renders: 1, Queue: 2})}, site)
 		answers := inTurn(h, paths(5)...)
 		for _, a := range answers[:3] {
 			if a.Code != http.StatusOK {
@@ -121,7 +122,7 @@ func TestBudgetWaitHasAnEnd(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 10 * time.Second
 		c := tb.node(tb.store("a"), func(c *isr.Config) { c.Wait = 2 * time.Second })
-		h := c.Handler(isr.Route{Name: "site", Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, site)
+		h := c.Handler(isr.Route{Name: "site", Budget: tb.budget(budget.Config{Renders: 1})}, site)
 		answers := inTurn(h, "/first", "/second")
 		expect(t, answers[0], "/first rendered 1", "isr; fwd=miss; fwd-status=200; stored")
 		expectRefused(t, answers[1], "origin-busy", "1")
@@ -131,7 +132,7 @@ func TestBudgetWaitHasAnEnd(t *testing.T) {
 
 		go get(h, "/third")
 		synctest.Wait()
-		var spared *isr.BudgetError
+		var spared *budget.Error
 		if _, err := c.Regenerate(t.Context(), page); !errors.As(err, &spared) || spared.Open || spared.RetryAfter != time.Second {
 			t.Errorf("%v, want a BudgetError", err)
 		}
@@ -145,9 +146,9 @@ func TestBudgetHoldsNoLeases(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 20 * time.Second
 		origin := &meter{Handler: site}
-		busy := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, origin)
+		busy := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Renders: 1})}, origin)
 		idle := newSite()
-		free := tb.node(tb.store("b"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, idle)
+		free := tb.node(tb.store("b"), nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Renders: 1})}, idle)
 		for _, path := range []string{"/long", "/ahead"} {
 			go get(busy, path)
 			synctest.Wait()
@@ -175,7 +176,7 @@ func TestBudgetHoldsNoLeases(t *testing.T) {
 func TestLeaseHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
-		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1})}, site)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Renders: 1})}, site)
 		go get(h, "/long")
 		synctest.Wait()
 		go get(h, "/") // queues, and then finds
@@ -204,7 +205,7 @@ func (tb *table) record(k store.Key) store.Record {
 func TestStalePagesYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, m := newTable(t), &meter{Handler: newSite()}
-		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Renders: 1, Queue: 8})}, m)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Renders: 1, Queue: 8})}, m)
 		all := paths(8)
 		inTurn(h, all[:4]...) // cold pages do not take the whole queue
 		inTurn(h, all[4:]...)
@@ -241,9 +242,9 @@ func TestCloseEndsTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 20 * time.Second
-		budget := tb.budget(isr.BudgetConfig{Renders: 1})
+		shared := tb.budget(budget.Config{Renders: 1})
 		c := tb.node(tb.store("a"), nil)
-		h := c.Handler(isr.Route{Budget: budget}, site)
+		h := c.Handler(isr.Route{Budget: shared}, site)
 		var wg sync.WaitGroup
 		for _, path := range paths(3) {
 			wg.Go(func() {
@@ -260,7 +261,7 @@ func TestCloseEndsTheQueue(t *testing.T) {
 		}
 		wg.Wait()
 		site.delay = time.Second
-		next := tb.node(tb.store("b"), nil).Handler(isr.Route{Budget: budget}, site)
+		next := tb.node(tb.store("b"), nil).Handler(isr.Route{Budget: shared}, site)
 		if a := get(next, "/"); a.Code != http.StatusOK || a.took != site.delay {
 			t.Errorf("the budget is used up: %d %q after %v", a.Code, a.status(), a.took)
 		}
@@ -277,7 +278,7 @@ func unreachable(w http.ResponseWriter, r *http.Request, n int64) {
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
-		rt := isr.Route{Budget: tb.budget(isr.BudgetConfig{Origin: "http://origin", Failures: 3})}
+		rt := isr.Route{Budget: tb.budget(budget.Config{Origin: "http://origin", Failures: 3})}
 		h := tb.node(tb.store("a"), nil).Handler(rt, site)
 		get(h, "/")
 		time.Sleep(2 * time.Minute)
@@ -325,7 +326,7 @@ func TestBreaker(t *testing.T) {
 			t.Errorf("after the probe: %d %q", a.Code, a.status())
 		}
 		log := tb.log.String()
-		if strings.Count(log, "left alone") != 1 || strings.Count(log, "well again") != 1 || !strings.Contains(log, "origin=http://origin") {
+		if strings.Count(log, "circuit breaker opens") != 1 || strings.Count(log, "circuit breaker closes") != 1 || !strings.Contains(log, "origin=http://origin") {
 			t.Errorf("the log is\n%s", log)
 		}
 	})
@@ -346,7 +347,7 @@ func TestBreakerVerdicts(t *testing.T) {
 		t.Helper()
 		tb, site := newTable(t), newSite()
 		store := &faultyStore{MetaStore: tb.store("a")}
-		return tb, store, site, tb.node(store, nil).Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+		return tb, store, site, tb.node(store, nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Failures: 3})}, site)
 	}
 	t.Run("a refusal is an answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -398,7 +399,7 @@ func TestBreakerVerdicts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tb, site := newTable(t), newSite()
 			c := tb.node(tb.store("a"), nil)
-			h := c.Handler(isr.Route{Name: "site", Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+			h := c.Handler(isr.Route{Name: "site", Budget: tb.budget(budget.Config{Failures: 3})}, site)
 			for _, path := range paths(3) {
 				if _, err := c.Regenerate(t.Context(), store.Key{Text: "example.com" + path + "#x=1"}); !errors.Is(err, store.ErrInvalidKey) {
 					t.Errorf("%s: %v", path, err)
@@ -431,7 +432,7 @@ func TestBreakerVerdicts(t *testing.T) {
 func TestBreakerKnowsPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
-		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Stale: -1, Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Stale: -1, Budget: tb.budget(budget.Config{Failures: 3})}, site)
 		known := paths(3)
 		inTurn(h, known...)
 		time.Sleep(2 * time.Minute)
@@ -464,7 +465,7 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = time.Hour
 		c := tb.node(tb.store("a"), func(cfg *isr.Config) { cfg.RenderTimeout = 5 * time.Second })
-		h := c.Handler(isr.Route{Budget: tb.budget(isr.BudgetConfig{Failures: 3})}, site)
+		h := c.Handler(isr.Route{Budget: tb.budget(budget.Config{Failures: 3})}, site)
 		inTurn(h, paths(3)...)
 		expectRefused(t, get(h, "/cold"), "origin-failing", "5")
 	})
@@ -498,7 +499,7 @@ func TestBreakerBlamesClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb, site := newTable(t), newSite()
-				rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Failures: 3})}
+				rt := isr.Route{Client: byAddress, Budget: tb.budget(budget.Config{Failures: 3})}
 				h := tb.node(tb.store("a"), nil).Handler(rt, site)
 				site.answers(func(w http.ResponseWriter, r *http.Request, n int64) {
 					isr.OriginUnreachable(w, test.err)
@@ -538,7 +539,7 @@ func TestProbesAreShared(t *testing.T) {
 						cacheable(w, r, 0)
 					}
 				})
-				rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Failures: 3})}
+				rt := isr.Route{Client: byAddress, Budget: tb.budget(budget.Config{Failures: 3})}
 				h := tb.node(tb.store("a"), nil).Handler(rt, origin)
 				down.Store(true)
 				for i := range 3 {
@@ -569,7 +570,7 @@ func TestProbesAreShared(t *testing.T) {
 func TestQueueIsFairToClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, m := newTable(t), &meter{Handler: newSite()}
-		rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Renders: 4, Queue: 16})}
+		rt := isr.Route{Client: byAddress, Budget: tb.budget(budget.Config{Renders: 4, Queue: 16})}
 		h := tb.node(tb.store("a"), nil).Handler(rt, m)
 		var wg sync.WaitGroup
 		refused := 0
@@ -608,7 +609,7 @@ func TestJoiningPaysForAPlace(t *testing.T) {
 		site := newSite()
 		site.delay = 10 * time.Second
 		m.Handler = site
-		rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{Renders: 4, Queue: 16})}
+		rt := isr.Route{Client: byAddress, Budget: tb.budget(budget.Config{Renders: 4, Queue: 16})}
 		h := tb.node(tb.store("a"), nil).Handler(rt, m)
 		var wg sync.WaitGroup
 		for _, path := range append(paths(5), "/wanted") { // the last waits
@@ -649,7 +650,7 @@ func TestAttackerDoesNotStarveOthers(t *testing.T) {
 				cacheable(w, r, n.Add(1))
 			}
 		})
-		rt := isr.Route{Client: byAddress, Budget: tb.budget(isr.BudgetConfig{})}
+		rt := isr.Route{Client: byAddress, Budget: tb.budget(budget.Config{})}
 		h := tb.node(tb.store("a"), nil).Handler(rt, origin)
 		var wg sync.WaitGroup
 		over := make(chan struct{})

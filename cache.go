@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/gc"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/internal/frequency"
@@ -50,7 +51,7 @@ type Config struct {
 	// DefaultRenderTimeout.
 	RenderTimeout time.Duration
 	// Wait bounds how long a visitor waits for a page that another process
-	// renders, or that waits for its turn at the origin (see [Budget]); and, under
+	// renders, or that waits for its turn at the origin (see [budget.Budget]); and, under
 	// the policy [Wait], for a new page while there is a stale one. Zero means the
 	// render timeout and twice the lease.
 	Wait time.Duration
@@ -230,7 +231,7 @@ type Cache struct {
 type boundRoute struct {
 	*projector
 	renderer http.Handler
-	budget   *Budget // never nil
+	budget   *budget.Budget // never nil
 	// renderTime is how long renders take on average in this process, in
 	// nanoseconds; 0 before the first.
 	renderTime atomic.Int64
@@ -315,7 +316,7 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 	}
 	b := &boundRoute{projector: newProjector(rt), renderer: h, budget: rt.Budget}
 	if b.budget == nil {
-		b.budget = unlimited()
+		b.budget = budget.Unlimited()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

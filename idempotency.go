@@ -62,7 +62,7 @@ func WithUnpin() RegenerateOption {
 // example because of a query parameter that the route does not declare; [store.ErrPinned], if the page is pinned, and not
 // to be unpinned; [ErrUncacheable], with the reason, if the response must not be
 // stored; [*store.HeldError], if another process is regenerating the page, or it is in
-// back-off; [*BudgetError], if the origin is to be spared; [store.ErrLeaseLost] or
+// back-off; [*budget.Error], if its budget does not allow the render; [store.ErrLeaseLost] or
 // [store.ErrMoved], if another process was faster; [ErrClosed]; that of ctx, though the
 // render goes on; else what the renderer or the store said.
 //

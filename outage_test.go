@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/store"
 )
 
@@ -128,7 +129,7 @@ func (b *hangingShelf) Put(ctx context.Context, key string, body []byte) error {
 	return b.BodyStore.Put(ctx, key, body)
 }
 
-func oneTurn() *isr.Budget { return isr.NewBudget(isr.BudgetConfig{Renders: 1, Queue: 4}) }
+func oneTurn() *budget.Budget { return budget.New(budget.Config{Renders: 1, Queue: 4}) }
 
 // expectUnstored checks that a visitor got a rendering that is not stored.
 func expectUnstored(t *testing.T, a answer, body string) {

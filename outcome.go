@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -171,7 +172,7 @@ var (
 func plainFailure(err error) *response {
 	status := http.StatusBadGateway
 	var held *store.HeldError
-	var overBudget *BudgetError
+	var overBudget *budget.Error
 	switch {
 	case errors.As(err, &held), errors.As(err, &overBudget), errors.Is(err, errRendering):
 		status = http.StatusServiceUnavailable
@@ -189,14 +190,14 @@ func plainFailure(err error) *response {
 // process holds the lease, since it may release it at any time.
 func retryAt(err error, now time.Time) time.Time {
 	var held *store.HeldError
-	var overBudget *BudgetError
+	var overBudget *budget.Error
 	switch {
 	case errors.As(err, &held) && held.Lock.IsBackOff():
 		return held.Lock.ExpiresAt
 	case errors.As(err, &overBudget):
 		return now.Add(overBudget.RetryAfter)
 	}
-	return now.Add(busyRetry)
+	return now.Add(budget.BusyRetry)
 }
 
 // Reasons in Cache-Status, besides those for a bypass (see projection.go) and for a

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/httpcache"
 	"github.com/facetheory/isr/store"
 )
@@ -41,7 +42,7 @@ type search struct {
 	patience *patience // of waiting requests with the store; nil: unlimited
 
 	mu   sync.Mutex
-	turn *turn // guarded by mu: the turn at the origin, or the place in its queue; nil without
+	turn *budget.Turn // guarded by mu: the turn at the origin, or the place in its queue; nil without
 	// clients are the first few clients that wait for the page; empty for a forced
 	// render, and if the route does not distinguish clients.
 	clients []netip.Prefix // guarded by mu
@@ -62,7 +63,7 @@ const maxLosses = 3
 
 // run executes the search. ctx ends when the cache is closed by force.
 func (s *search) run(ctx context.Context) outcome {
-	defer s.leave(errNoVerdict)
+	defer s.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
 	s.patience = &patience{left: s.c.cfg.StoreTimeout, spent: s.overdue}
 	defer s.patience.rest()
@@ -117,7 +118,7 @@ func (s *search) run(ctx context.Context) outcome {
 			}
 			rec.Lock = held
 		}
-		s.leave(errNoVerdict) // other searches can use the turn meanwhile
+		s.leave(budget.ErrNoVerdict) // other searches can use the turn meanwhile
 		if o := s.wait(ctx, rec); o != nil {
 			return o
 		}
@@ -183,7 +184,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 		return found
 	}
 	if p := s.unstored(rec); p != nil {
-		s.leave(errNoVerdict)
+		s.leave(budget.ErrNoVerdict)
 		return s.store(ctx, held, stop, lease, rec, made{entry: p.entry, body: p.body, at: timing{began: p.read.began, took: p.entry.RenderTime}})
 	}
 	s.patience.rest()
@@ -229,7 +230,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 // store failed.
 func (s *search) prepare(ctx, held context.Context, lease store.Lease) (rec store.Record, seq int64, found outcome) {
 	end := func(o outcome) (store.Record, int64, outcome) {
-		s.leave(errNoVerdict) // the store may hang; other searches can use the turn
+		s.leave(budget.ErrNoVerdict) // the store may hang; other searches can use the turn
 		s.release(ctx, lease)
 		return store.Record{}, 0, o
 	}

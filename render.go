@@ -94,7 +94,7 @@ type recorder struct {
 // OriginUnreachable is for a renderer that asks an origin over the network: it tells
 // the cache that the origin could not be asked, and why. What the renderer answers is
 // shown as the page's failure, as a 5xx is, but the failure counts against the origin,
-// and not against the page alone (see [BudgetConfig]). w is the renderer's own
+// and not against the page alone (see [budget.Config]). w is the renderer's own
 // ResponseWriter, or one that unwraps to it (see [http.ResponseController]); nothing is
 // done where it is not that of a render.
 func OriginUnreachable(w http.ResponseWriter, err error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/canonical"
 )
 
@@ -45,11 +46,11 @@ type Route struct {
 
 	// Budget bounds what the pages of this route, and of all others that are given
 	// the same one, ask of their origin. Nil: there is no bound.
-	Budget *Budget
+	Budget *budget.Budget
 
 	// Client names the client that a request comes from, such as the network of its
 	// address, so that one client cannot keep others from their turn at the origin (see
-	// [BudgetConfig]). It is called for requests that wait for a page, and is safe for
+	// [budget.Config]). It is called for requests that wait for a page, and is safe for
 	// concurrent use. The zero prefix is no client. Nil: clients are not told apart,
 	// which is right where RemoteAddr is the address of a proxy.
 	Client func(*http.Request) netip.Prefix

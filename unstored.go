@@ -8,6 +8,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/store"
 )
 
@@ -110,7 +111,7 @@ func (s *search) keepUnpublished(p *page) { s.c.unpublished.put(p, s.f) }
 // requests, by the same projection and under the same rules as any render. detail is the
 // reason in Cache-Status.
 func (s *search) runUnstored(ctx context.Context, detail string) outcome {
-	defer s.leave(errNoVerdict)
+	defer s.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
 	if p := s.c.unpublished.get(s.key); p != nil {
 		return unpublishedPage{page: p, detail: detail} // of the previous flight

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/store"
 )
@@ -32,7 +33,7 @@ const (
 // awaitTurn enters the origin's queue, and sleeps until the turn has come, or until META
 // is to be read again because another process may have rendered the page. come: the turn
 // has come, META was just read, and the page may be rendered. The error is a
-// *BudgetError, or the reason for which the cache closes.
+// *budget.Error, or the reason for which the cache closes.
 func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
 	s.patience.rest() // so that only this goroutine uses the turn
 	defer s.patience.run()
@@ -44,13 +45,13 @@ func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, er
 		}
 	}
 	select {
-	case <-turn.ready:
-		return true, turn.begin()
+	case <-turn.Ready():
+		return true, turn.Begin()
 	default:
 	}
 	left := s.c.cfg.Wait - time.Since(s.since)
 	if left <= 0 {
-		return false, errBusy()
+		return false, &budget.Error{RetryAfter: budget.BusyRetry}
 	}
 	if !s.background() {
 		left = min(left, s.poll(rec))
@@ -58,7 +59,7 @@ func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, er
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
-	case <-turn.ready:
+	case <-turn.Ready():
 	case <-timer.C:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
@@ -68,11 +69,11 @@ func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, er
 
 // enter takes a turn, or a place in the queue. It holds mu throughout, so that no client
 // can join between the choice of the client to charge and the record of the turn.
-func (s *search) enter() (*turn, error) {
-	a := asker{known: s.known, yielding: s.background()}
+func (s *search) enter() (*budget.Turn, error) {
+	p := budget.Page{Known: s.known, Yielding: s.background()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	turn, err := s.route.budget.enter(a, s.clients...)
+	turn, err := s.route.budget.Enter(p, s.clients...)
 	s.turn = turn
 	return turn, err
 }
@@ -85,11 +86,11 @@ func (s *search) leave(verdict error) {
 	s.turn = nil
 	s.mu.Unlock()
 	if turn != nil {
-		turn.leave(verdict)
+		turn.Leave(verdict)
 	}
 }
 
-func (s *search) currentTurn() *turn {
+func (s *search) currentTurn() *budget.Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn
@@ -105,7 +106,7 @@ func (s *search) join(client netip.Prefix) {
 	defer s.mu.Unlock()
 	switch {
 	case s.turn != nil:
-		s.turn.charge(client)
+		s.turn.Charge(client)
 	case len(s.clients) > 0 && len(s.clients) < maxPayers && !slices.Contains(s.clients, client):
 		s.clients = append(s.clients, client)
 	}
@@ -126,11 +127,11 @@ func (s *search) isKnown(rec store.Record) bool {
 func (s *search) verdict(held context.Context, failures int, got rendering) error {
 	switch {
 	case held.Err() != nil, errors.Is(got.failure, store.ErrInvalidKey):
-		return errNoVerdict
-	case got.failure != nil && failures > 0 && !s.currentTurn().probe:
-		return errNoVerdict
+		return budget.ErrNoVerdict
+	case got.failure != nil && failures > 0 && !s.currentTurn().IsProbe():
+		return budget.ErrNoVerdict
 	case got.failure != nil && !got.outage && !s.known:
-		return errNoVerdict
+		return budget.ErrNoVerdict
 	}
 	return got.failure
 }
@@ -138,7 +139,7 @@ func (s *search) verdict(held context.Context, failures int, got rendering) erro
 // notAdmitted ends a search that got no turn at the origin. The page did not fail, and
 // gets no back-off.
 func (s *search) notAdmitted(ctx context.Context, rec store.Record, err error) outcome {
-	var overBudget *BudgetError
+	var overBudget *budget.Error
 	if !errors.As(err, &overBudget) {
 		return failure{cause: err, detail: admissionDetail(err)}
 	}
@@ -147,7 +148,7 @@ func (s *search) notAdmitted(ctx context.Context, rec store.Record, err error) o
 
 // admissionDetail is the reason in Cache-Status for which a search got no turn.
 func admissionDetail(err error) string {
-	var overBudget *BudgetError
+	var overBudget *budget.Error
 	switch {
 	case !errors.As(err, &overBudget):
 		return detailClosing
@@ -248,7 +249,7 @@ func (s *search) expected(rec store.Record) time.Duration {
 func (s *search) overdue() {
 	close(s.f.overdue)
 	if !s.force {
-		s.leave(errNoVerdict)
+		s.leave(budget.ErrNoVerdict)
 	}
 }
 

@@ -39,7 +39,7 @@ type Config struct {
 	PublicScheme string
 	// MaxConnections bounds the requests that pass through to the origin at once,
 	// upgraded connections among them; one client may have a quarter of them. Renders
-	// are bounded by [isr.Budget]. Zero means DefaultMaxConnections.
+	// are bounded by [budget.Budget]. Zero means DefaultMaxConnections.
 	MaxConnections int
 	// ClientTimeout bounds the time in which a client sends no byte of a request's
 	// body. Zero means DefaultClientTimeout.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/dirbody"
 	"github.com/facetheory/isr/dynamostore"
 	"github.com/facetheory/isr/gateway"
@@ -19,7 +20,7 @@ import (
 )
 
 // cached is a gateway with a cache, in front of an origin that answers so.
-func cached(t *testing.T, budget isr.BudgetConfig, origin http.HandlerFunc) (h http.Handler, server *httptest.Server) {
+func cached(t *testing.T, cfg budget.Config, origin http.HandlerFunc) (h http.Handler, server *httptest.Server) {
 	t.Helper()
 	server = httptest.NewServer(origin)
 	t.Cleanup(server.Close)
@@ -53,8 +54,8 @@ func cached(t *testing.T, budget isr.BudgetConfig, origin http.HandlerFunc) (h h
 			t.Error(err)
 		}
 	})
-	budget.Logger = quiet
-	route := isr.Route{Revalidate: time.Minute, Budget: isr.NewBudget(budget)}
+	cfg.Logger = quiet
+	route := isr.Route{Revalidate: time.Minute, Budget: budget.New(cfg)}
 	return gateway.New(cache, route, gateway.Config{Origin: address, Logger: quiet}), server
 }
 
@@ -69,7 +70,7 @@ func from(h http.Handler, client, path string) *httptest.ResponseRecorder {
 // An origin that cannot be connected to is left alone after so many renders; one that
 // answers strangers' URLs with errors, or with a status that is none, is not.
 func TestOriginFailuresAreToldApart(t *testing.T) {
-	h, server := cached(t, isr.BudgetConfig{Failures: 3}, func(w http.ResponseWriter, r *http.Request) {
+	h, server := cached(t, budget.Config{Failures: 3}, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/broken"):
 			w.WriteHeader(http.StatusInternalServerError)
@@ -111,7 +112,7 @@ func TestOneClientLeavesOthersTheirTurns(t *testing.T) {
 	for _, attacker := range []string{"192.0.2.1:%d", "[2001:db8::%d]:1"} {
 		release := make(chan struct{})
 		entered := make(chan struct{}, 100)
-		h, _ := cached(t, isr.BudgetConfig{Renders: 4}, func(w http.ResponseWriter, r *http.Request) {
+		h, _ := cached(t, budget.Config{Renders: 4}, func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, "/slow") {
 				entered <- struct{}{}
 				<-release

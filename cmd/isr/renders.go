@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/budget"
 )
 
 // renderFlags say when pages are rendered, and how much of that the origin can
@@ -55,13 +56,13 @@ func (f *renderFlags) config(cfg isr.Config) isr.Config {
 }
 
 // budget is what is asked of an origin.
-func (f *renderFlags) budget(origin string, log *slog.Logger) *isr.Budget {
-	cfg := isr.BudgetConfig{Origin: origin, Renders: f.MaxRenders, Failures: f.BreakerFailures, Logger: log}
+func (f *renderFlags) budget(origin string, log *slog.Logger) *budget.Budget {
+	cfg := budget.Config{Origin: origin, Renders: f.MaxRenders, Failures: f.BreakerFailures, Logger: log}
 	if cfg.Renders == 0 {
 		cfg.Renders = -1
 	}
 	if cfg.Failures == 0 {
 		cfg.Failures = -1
 	}
-	return isr.NewBudget(cfg)
+	return budget.New(cfg)
 }

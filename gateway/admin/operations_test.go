@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/gateway/admin"
 	"github.com/facetheory/isr/store"
 )
@@ -201,12 +202,12 @@ func TestRegenerateFails(t *testing.T) {
 	}
 }
 
-// An origin that is left alone is left alone by operators too.
+// Forced regenerations respect an open circuit breaker.
 func TestRegenerateWithinTheBudget(t *testing.T) {
 	f := newFixture(t)
 	cache := f.node()
-	budget := isr.NewBudget(isr.BudgetConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
-	cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, Budget: budget}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	origin := budget.New(budget.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	cache.Handler(isr.Route{Name: "site", Revalidate: time.Minute, Budget: origin}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		isr.OriginUnreachable(w, errors.New("connection refused"))
 		w.WriteHeader(http.StatusBadGateway)
 	}))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/facetheory/isr"
+	"github.com/facetheory/isr/budget"
 	"github.com/facetheory/isr/store"
 )
 
@@ -142,7 +143,7 @@ func errNobodyRenders() *Error {
 // regenerateError says which of the ways of [isr.Cache.Regenerate] to fail it was.
 func (a *API) regenerateError(err error) error {
 	var held *store.HeldError
-	var spared *isr.BudgetError
+	var spared *budget.Error
 	var earlier *store.RequestError
 	switch {
 	case errors.As(err, &earlier):
