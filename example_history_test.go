@@ -91,6 +91,6 @@ func ExampleWithIdempotencyKey() {
 	// Output:
 	// replayed: false
 	// replayed: true
-	// regenerating example.com/: request "deploy-2026-11-21.3": the idempotency key was used for other inputs: use a new key for a new request
+	// regenerating example.com/: request "deploy-2026-11-21.3": the idempotency key was used for other inputs; use a new key for a new request
 	// renders: 1
 }

@@ -17,6 +17,8 @@ func TestLayering(t *testing.T) {
 		{"", []string{"github.com/aws/", module + "/dynamostore", module + "/localdynamo", module + "/s3body", module + "/dirbody", module + "/gateway"}, "the policy knows no storage"},
 		{"/store", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/httpconn"}, "the seam to storage knows neither the policy nor a store"},
 		{"/gc", []string{"github.com/aws/", module + "$", module + "/internal/httpcache", module + "/dynamostore"}, "garbage collection needs the seam alone"},
+		{"/budget", []string{"github.com/aws/", module}, "the limits of an origin need no cache"},
+		{"/internal/frequency", []string{module}, "a sketch knows no cache"},
 		{"/internal/httpcache", []string{module}, "the rules of HTTP caching are pure functions"},
 		{"/internal/canonical", []string{module}, "the canonical forms of URLs know no cache"},
 		{"/httpconn", []string{module, "github.com/aws/"}, "sockets know no policy"},
