@@ -214,7 +214,7 @@ func TestAccountThroughSDK(t *testing.T) {
 	}
 }
 
-// failing answers every call with the error.
+// failing returns a Config whose interceptor fails every call with err.
 func failing(err error) wire.Config {
 	return wire.Config{Intercept: func(context.Context, wire.Call, func()) error { return err }}
 }
