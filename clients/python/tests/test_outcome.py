@@ -1,4 +1,4 @@
-"""The outcome of writes, classify_failure by their errors."""
+"""The outcome of writes, classified by their errors."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ Number = int | float | Decimal
 EXPECTED = "a number of at most 38 digits, from 1E-130 to 9.99E+125 in magnitude"
 
 _DIGITS = 38
-_SMALLEST, _LARGEST = -130, 125  # adjusted exponents
+_MIN_EXPONENT, _MAX_EXPONENT = -130, 125  # adjusted exponents
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
-_LONGEST = 512  # the longest number accepted, in characters
+_MAX_LENGTH = 512  # the longest number accepted, in characters
 
 
 def is_number(value: object) -> bool:
@@ -26,7 +26,7 @@ def number_text(value: Number) -> str:
 
     A float becomes the shortest decimal that parses to the same float.
     """
-    if isinstance(value, int) and abs(value) >= 10 ** (_LARGEST + 1):
+    if isinstance(value, int) and abs(value) >= 10 ** (_MAX_EXPONENT + 1):
         raise ValueError(EXPECTED)  # checked before formatting
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(EXPECTED)
@@ -38,14 +38,14 @@ def parse_number(text: str) -> Decimal:
     """Parse a number as DynamoDB or another program writes it. Raises ValueError."""
     number = parse_decimal(text)
     # Bounded before formatting: an exponent may stand for a million digits.
-    if number and not _SMALLEST <= number.adjusted() <= _LARGEST:
+    if number and not _MIN_EXPONENT <= number.adjusted() <= _MAX_EXPONENT:
         raise ValueError(EXPECTED)
     return number
 
 
 def parse_decimal(text: str) -> Decimal:
     """Parse a decimal of any magnitude, which may take long to expand. Raises ValueError."""
-    if len(text) > _LONGEST or _NUMBER.fullmatch(text) is None:
+    if len(text) > _MAX_LENGTH or _NUMBER.fullmatch(text) is None:
         raise ValueError(EXPECTED)
     return Decimal(text)
 
@@ -70,6 +70,6 @@ def _kept(number: Decimal) -> Decimal:
     if not significant:
         return Decimal(0)
     exponent += len(text) - len(significant)
-    if len(significant) > _DIGITS or not _SMALLEST <= len(significant) + exponent - 1 <= _LARGEST:
+    if len(significant) > _DIGITS or not _MIN_EXPONENT <= len(significant) + exponent - 1 <= _MAX_EXPONENT:
         raise ValueError(EXPECTED)
     return Decimal((sign, tuple(map(int, significant)), exponent))

@@ -94,7 +94,7 @@ def encode_cursor(scope: str, sort_key: Attribute | None) -> str:
 
 def decode_cursor(scope: str, cursor: object) -> Attribute | None:
     """Decode the text of encode_cursor. Raises InvalidQueryError if it is damaged or from another query."""
-    if not isinstance(cursor, str) or len(cursor) > _LONGEST_CURSOR:
+    if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:
         raise _no_cursor()
     try:
         digest, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
@@ -105,7 +105,7 @@ def decode_cursor(scope: str, cursor: object) -> Attribute | None:
         raise _no_cursor() from error
 
 
-_LONGEST_CURSOR = 8192  # characters; a sort key has at most 1,024 bytes
+_MAX_CURSOR = 8192  # characters; a sort key has at most 1,024 bytes
 
 
 def _sort_key(stored: dict[str, Any]) -> Attribute | None:

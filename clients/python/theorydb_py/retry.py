@@ -42,9 +42,9 @@ class Retry:
         if self.attempts < 1:
             raise InvalidInputError(f"Retry.attempts: expected at least 1, found {self.attempts!r}")
         for name in ("timeout", "first_backoff"):
-            if not 0 <= getattr(self, name) <= _LONGEST:
+            if not 0 <= getattr(self, name) <= _MAX_SECONDS:
                 raise InvalidInputError(
-                    f"Retry.{name}: expected seconds from 0 to {_LONGEST}, found {getattr(self, name)!r}"
+                    f"Retry.{name}: expected seconds from 0 to {_MAX_SECONDS}, found {getattr(self, name)!r}"
                 )
 
     def bounded(self, do: Callable[[], T]) -> T:
@@ -84,4 +84,4 @@ class Retry:
 
 
 _DEFINITE = frozenset({Outcome.APPLIED, Outcome.CONDITION_FAILED, Outcome.REFUSED})
-_LONGEST = 3600
+_MAX_SECONDS = 3600

@@ -35,9 +35,9 @@ ROLES = ("pk", "sk", "ttl", "version")
 
 # The types of keys, and their limits in bytes.
 _KEY_TYPES = (str, int, Decimal, bytes)
-_LONGEST_KEY = {"pk": 2048, "sk": 1024}
+_MAX_KEY = {"pk": 2048, "sk": 1024}
 
-_LONGEST_NAME = 65535  # limit of an attribute name in bytes
+_MAX_NAME = 65535  # limit of an attribute name in bytes
 _MAX_VERSION = 2**63 - 1  # an int64, as in Go
 
 
@@ -75,8 +75,8 @@ class Field:
         """Encode the value. Raises CodecError."""
         try:
             attribute = self.codec.encode(value, depth)
-            if self.role in _LONGEST_KEY:
-                _check_key(attribute, _LONGEST_KEY[self.role])
+            if self.role in _MAX_KEY:
+                _check_key(attribute, _MAX_KEY[self.role])
             if self.role == "version" and value is not None:
                 _check_version(value)
         except CodecError as error:
@@ -175,11 +175,9 @@ class _Inspector:
         role = _role(where, options, is_item=is_item)
         codec = _codec_in_role(where, role, hint, self._codec(where, hint))
         attribute = declared.name if options.name is None else options.name
-        if not isinstance(attribute, str) or not 1 <= len(attribute.encode(errors="replace")) <= _LONGEST_NAME:
-            raise InvalidModelError(
-                f"{where}: name: expected text of 1 to {_LONGEST_NAME} bytes, found {attribute!r:.60}"
-            )
-        if options.omitempty and (codec.empty is None or role in _LONGEST_KEY):
+        if not isinstance(attribute, str) or not 1 <= len(attribute.encode(errors="replace")) <= _MAX_NAME:
+            raise InvalidModelError(f"{where}: name: expected text of 1 to {_MAX_NAME} bytes, found {attribute!r:.60}")
+        if options.omitempty and (codec.empty is None or role in _MAX_KEY):
             raise InvalidModelError(f"{where}: omitempty: the type has no empty value; make it {_name_of(hint)} | None")
         default = _default(where, declared, codec, omitempty=options.omitempty or codec.must_omit_empty)
         return Field(declared.name, attribute, role, codec, options.omitempty, default)

@@ -15,15 +15,15 @@ from theorydb_py.token_age import TokenAge
 from theorydb_py.writes import Write
 
 MAX_ACTIONS = 100
-_LONGEST_TOKEN = 36
+_MAX_TOKEN = 36
 
 _NAMES = {"put": "Put", "update": "Update", "delete": "Delete", "condition check": "ConditionCheck"}
 
 
 def check_token(token: object) -> str:
     """Return the client token. Raises InvalidQueryError if it is invalid."""
-    if not isinstance(token, str) or not 1 <= len(token) <= _LONGEST_TOKEN:
-        raise InvalidQueryError(f"the client token: expected 1 to {_LONGEST_TOKEN} characters, found {token!r:.60}")
+    if not isinstance(token, str) or not 1 <= len(token) <= _MAX_TOKEN:
+        raise InvalidQueryError(f"the client token: expected 1 to {_MAX_TOKEN} characters, found {token!r:.60}")
     return token
 
 
@@ -107,8 +107,8 @@ class Transaction:
             for reason, write in zip(failure.reasons, self._writes, strict=True):
                 if reason.code == "ConditionalCheckFailed":
                     one = ConditionFailedError(str(failure), item=reason.item, reasons=failure.reasons)
-                    if (classify_failure := classify(one, write)) is not one:
-                        return classify_failure
+                    if (specific := classify(one, write)) is not one:
+                        return specific
         return failure
 
     def _reasons(self, error: Exception) -> tuple[CancellationReason, ...]:

@@ -15,7 +15,7 @@ from theorydb_py.times import rfc3339
 Attribute = Mapping[str, Any]
 """A stored value: a map with one member, such as ``{"S": "text"}`` or ``{"N": "1"}``."""
 
-DEEPEST = 32
+MAX_DEPTH = 32
 """How deep lists and maps may be nested, including the item itself."""
 
 _EXPECTED = "None, a bool, text, a number, bytes, a list, a dict, a set or a datetime"
@@ -96,8 +96,8 @@ def encode_set(values: set[Any] | frozenset[Any]) -> Attribute:
 
 def check_depth(depth: int) -> None:
     """Refuse lists and maps nested too deeply for DynamoDB, including values that contain themselves."""
-    if depth >= DEEPEST:
-        raise CodecError(f"lists and maps nested at most {DEEPEST - 1} deep", "deeper ones")
+    if depth >= MAX_DEPTH:
+        raise CodecError(f"lists and maps nested at most {MAX_DEPTH - 1} deep", "deeper ones")
 
 
 def _encode(value: object, depth: int, more: Callable[[object, int], Attribute]) -> Attribute:

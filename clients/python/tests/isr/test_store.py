@@ -265,12 +265,12 @@ def test_with_records_an_uncompleted_request_as_failed(client: Any, table_name: 
     assert store.request_result(KEY, "r") == published
 
 
-LONGEST = 315_446_400
+MAX_LEASE = 315_446_400
 """Ten years and a day, in seconds: the longest lease."""
 
 
 @pytest.mark.parametrize(
-    ("end", "is_held"), [(NOW + LONGEST, True), (NOW + LONGEST + 1, False), ((NOW + 30) * 1000, False)]
+    ("end", "is_held"), [(NOW + MAX_LEASE, True), (NOW + MAX_LEASE + 1, False), ((NOW + 30) * 1000, False)]
 )
 @pytest.mark.parametrize("request_key", [None, "r"])
 def test_lease_with_an_impossible_end_is_free(
@@ -295,13 +295,13 @@ def test_request_with_an_impossible_end_is_taken_over(client: Any, table_name: s
     begun = {
         "request_hash": {"S": "h"},
         "status": {"S": "STARTED"},
-        "in_progress_until": {"N": str(int(NOW + LONGEST))},
+        "in_progress_until": {"N": str(int(NOW + MAX_LEASE))},
     }
     at = {"pk": {"S": store.partition_key(KEY)}, "sk": {"S": "REQ#r"}}
     fill(client, table_name, [{**at, **begun}])
     with pytest.raises(RequestInProgressError):
         store.acquire_lease(KEY, idempotency_key="r", request_hash="h")
-    fill(client, table_name, [{**at, **begun, "in_progress_until": {"N": str(int(NOW + LONGEST) + 1)}}])
+    fill(client, table_name, [{**at, **begun, "in_progress_until": {"N": str(int(NOW + MAX_LEASE) + 1)}}])
     assert store.acquire_lease(KEY, idempotency_key="r", request_hash="h").attempt is not None
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote_from_bytes
 from theorydb_py.errors import InvalidInputError, InvalidKeyError
 from theorydb_py.isr.keys import check_cache_key
 
-_LONGEST_HOST = 260
+_MAX_HOST = 260
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _LAST_PORT = 65535
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{0,5}))?")
@@ -53,7 +53,7 @@ def _canonical_host(host: str, text: str) -> str:
         "or a key like example.com/page"
     )
     found = _HOST.fullmatch(host)
-    if len(host) > _LONGEST_HOST or found is None:
+    if len(host) > _MAX_HOST or found is None:
         raise refused
     name, port = found[1], found[2] or ""
     if not name.startswith("["):

@@ -11,7 +11,7 @@ from typing import Any
 
 from theorydb_py.expression import Expression
 from theorydb_py.isr.items import number, string
-from theorydb_py.isr.numbers import LONGEST_LEASE
+from theorydb_py.isr.numbers import MAX_LEASE
 from theorydb_py.values import Attribute
 
 Condition = Callable[[Expression], str]
@@ -67,7 +67,7 @@ def is_free(now: int) -> Condition:
         absent(),
         no_number("lease_expires_at"),
         compare("lease_expires_at", "<=", number(now)),
-        compare("lease_expires_at", ">", number(now + LONGEST_LEASE)),
+        compare("lease_expires_at", ">", number(now + MAX_LEASE)),
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from theorydb_py.errors import TransactionConflictError, UnknownOutcomeError
 from theorydb_py.isr.connection import Connection
-from theorydb_py.isr.logcommit import MOST_ACTIONS, LogChange, commit_together
+from theorydb_py.isr.logcommit import MAX_ACTIONS, LogChange, commit_together
 
 _QUEUE_TIMEOUTS = 4
 """How long a change may be queued, in settle timeouts."""
@@ -115,7 +115,7 @@ class GroupCommit:
             actions = 0
             for waiter in self._queue:
                 actions += waiter.size
-                if actions > MOST_ACTIONS:
+                if actions > MAX_ACTIONS:
                     break
                 if waiter.change.pk in pages:
                     actions -= waiter.size

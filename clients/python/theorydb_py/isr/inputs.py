@@ -11,8 +11,8 @@ from theorydb_py.errors import InvalidInputError
 
 Json = None | bool | int | float | str | list["Json"] | tuple["Json", ...] | Mapping[str, "Json"]
 
-_LARGEST = 64 << 10
-_DEEPEST = 100
+_MAX_BYTES = 64 << 10
+_MAX_DEPTH = 100
 _EXACT = 1 << 53
 
 
@@ -34,17 +34,17 @@ def canonical_json(value: Json) -> bytes:
         raise InvalidInputError(f"the inputs of a request have no canonical JSON: {error}") from error
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"the inputs of a request have a name that is not Unicode text: {error}") from error
-    if len(canonical) > _LARGEST:
+    if len(canonical) > _MAX_BYTES:
         raise InvalidInputError(
-            f"the inputs of a request have {len(canonical)} bytes of JSON: expected at most {_LARGEST}"
+            f"the inputs of a request have {len(canonical)} bytes of JSON: expected at most {_MAX_BYTES}"
         )
     return canonical
 
 
 def _exact(value: Json, depth: int) -> Json:
     """Replace integers beyond 2^53 by equal floats, JSON's only numbers."""
-    if depth > _DEEPEST:
-        raise InvalidInputError(f"the inputs of a request are nested deeper than {_DEEPEST} levels")
+    if depth > _MAX_DEPTH:
+        raise InvalidInputError(f"the inputs of a request are nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, bool):
         return value
     if isinstance(value, int):

@@ -7,11 +7,11 @@ import re
 
 from theorydb_py.errors import InvalidInputError, InvalidKeyError
 
-_LONGEST_KEY = 4096
-_LONGEST_PK = 2048
-_LONGEST_JOB_KEY = 1024
-_LONGEST_REQUEST_KEY = 256
-_LONGEST_HASH = 256
+_MAX_KEY = 4096
+_MAX_PK = 2048
+_MAX_JOB_KEY = 1024
+_MAX_REQUEST_KEY = 256
+_MAX_HASH = 256
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _REQUEST_KEY = re.compile(r"[!-~]{1,256}")
 
@@ -42,17 +42,17 @@ def body_prefix(pk: str) -> str:
 
 def job_partition(key: object) -> str:
     """Return the partition key of a job's lease: ``JOB#`` and the key, 1 to 1,024 bytes of UTF-8."""
-    return "JOB#" + _sized("the lease key", key, _LONGEST_JOB_KEY)
+    return "JOB#" + _sized("the lease key", key, _MAX_JOB_KEY)
 
 
 def check_cache_key(cache_key: object) -> str:
     """Return the key. Raises InvalidKeyError unless it has 1 to 4,096 bytes of UTF-8."""
-    return _sized("the cache key", cache_key, _LONGEST_KEY)
+    return _sized("the cache key", cache_key, _MAX_KEY)
 
 
 def check_partition(pk: object) -> str:
     """Return the partition key. Raises InvalidKeyError unless it has 1 to 2,048 bytes of UTF-8."""
-    return _sized("the partition key", pk, _LONGEST_PK, "; use hashed_partition")
+    return _sized("the partition key", pk, _MAX_PK, "; use hashed_partition")
 
 
 def check_tenant(tenant: object) -> str:
@@ -68,7 +68,7 @@ def check_request_key(key: object) -> str:
     name = _text("the idempotency key", key)
     if _REQUEST_KEY.fullmatch(name) is None:
         raise InvalidKeyError(
-            f"the idempotency key {name[:60]!r} has {len(name)} characters: expected 1 to {_LONGEST_REQUEST_KEY} "
+            f"the idempotency key {name[:60]!r} has {len(name)} characters: expected 1 to {_MAX_REQUEST_KEY} "
             "printable ASCII characters without spaces"
         )
     return name
@@ -76,7 +76,7 @@ def check_request_key(key: object) -> str:
 
 def check_request_hash(value: object) -> str:
     """Return the hash of a request's inputs. Raises InvalidKeyError unless it has 1 to 256 bytes of UTF-8."""
-    return _sized("the request hash", value, _LONGEST_HASH, "; use hash_inputs")
+    return _sized("the request hash", value, _MAX_HASH, "; use hash_inputs")
 
 
 def _tenant_prefix(tenant: str) -> str:

@@ -7,7 +7,7 @@ import math
 from theorydb_py.errors import LeaseHeldError
 from theorydb_py.isr.entry import Lock
 from theorydb_py.isr.items import SK_LOCK, Item, key, number, string
-from theorydb_py.isr.numbers import LONGEST_LEASE, clamp
+from theorydb_py.isr.numbers import MAX_LEASE, clamp
 from theorydb_py.isr.readers import lease_end_of, lenient_number, lenient_text, read
 from theorydb_py.times import MAX_EPOCH, format_time
 from theorydb_py.values import Attribute
@@ -49,7 +49,7 @@ def is_held(end: int, now: float) -> bool:
     An end beyond the longest lease, such as one in milliseconds, is invalid: it counts
     as free.
     """
-    return now < end <= math.floor(now) + LONGEST_LEASE
+    return now < end <= math.floor(now) + MAX_LEASE
 
 
 def describe_holder(lock: Lock) -> str:

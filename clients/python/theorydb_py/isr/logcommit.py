@@ -17,7 +17,7 @@ from theorydb_py.isr.pages import SeenSequence, read_sequence
 from theorydb_py.isr.transaction import Action, Purpose, Refusal, Transaction
 from theorydb_py.outcome import Outcome, condition_held, outcome_of, was_retried
 
-MOST_ACTIONS = 98
+MAX_ACTIONS = 98
 """How many actions the changes of one transaction may have: SEQ and LOG# come on top."""
 
 

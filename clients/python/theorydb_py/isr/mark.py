@@ -45,8 +45,8 @@ def hard_mark_seq(connection: Connection, page: ReloadTarget, tags: Sequence[str
     for first, last in ranges:
         marks += connection.query(PK_LOG, "sk BETWEEN :first AND :last", first=first, last=last)
     now = connection.second()
-    classify_failure = [(_hard_seq(mark, now), _covers(mark, page, tags)) for mark in marks]
-    return max((hard_seq for hard_seq, covers in classify_failure if covers), default=0)
+    evaluated = [(_hard_seq(mark, now), _covers(mark, page, tags)) for mark in marks]
+    return max((hard_seq for hard_seq, covers in evaluated if covers), default=0)
 
 
 def _prefix(*parts: str) -> str:

@@ -206,7 +206,7 @@ def pointer_of(meta: Item) -> str:
 def pointed_entry(meta: Item, version: Item | None) -> Entry:
     """Decode the row that META points to. Raises MalformedRowError if it is missing or malformed."""
     if version is None:
-        missing = f'string "{text(meta, "current_sk")}", which does not exist'
+        missing = f'string "{text(meta, "current_sk")}", which is not there'
         raise malformed(meta, "current_sk", "the sort key of a row", missing)
     entry = content_of(version)
     # The fence and the ttl are those of META.

@@ -20,8 +20,8 @@ from theorydb_py.isr.numbers import (
 from theorydb_py.isr.readers import HeaderValue
 from theorydb_py.times import MAX_EPOCH
 
-_LONGEST_ID = 1000
-_LONGEST_RENDER = MAX_INTERVAL * 1000
+_MAX_ID = 1000
+_MAX_RENDER = MAX_INTERVAL * 1000
 
 
 def normalize_entry(entry: Entry) -> Entry:
@@ -29,9 +29,9 @@ def normalize_entry(entry: Entry) -> Entry:
     for name in ("s3_key", "generation_id"):
         if check_text(name, getattr(entry, name)) == "":
             raise InvalidInputError(f"{name} is empty: expected the name of the body and the id of the generation")
-    if len(entry.generation_id.encode()) > _LONGEST_ID:
+    if len(entry.generation_id.encode()) > _MAX_ID:
         raise InvalidInputError(
-            f"generation_id has {len(entry.generation_id)} characters: expected at most {_LONGEST_ID} bytes"
+            f"generation_id has {len(entry.generation_id)} characters: expected at most {_MAX_ID} bytes"
         )
     for name in ("etag", "key", "route", "content_sha256"):
         check_text(name, getattr(entry, name))
@@ -45,7 +45,7 @@ def normalize_entry(entry: Entry) -> Entry:
         stale_seconds=check_interval("stale_seconds", entry.stale_seconds),
         content_length=check_count("content_length", entry.content_length),
         purge_seq=check_count("purge_seq", entry.purge_seq),
-        render_ms=clamp(check_count("render_ms", entry.render_ms), _LONGEST_RENDER),
+        render_ms=clamp(check_count("render_ms", entry.render_ms), _MAX_RENDER),
         ttl=whole_seconds("ttl", entry.ttl),
         pinned_until=whole_seconds("pinned_until", entry.pinned_until),
         asserted_at=whole_seconds("asserted_at", entry.asserted_at),

@@ -21,7 +21,7 @@ MAX_COUNT = SATURATION - 1
 MIN_STATUS, MAX_STATUS = 100, 999
 MAX_INTERVAL = 10 * 365 * 24 * 3600
 """The longest interval in seconds: ten years."""
-LONGEST_LEASE = MAX_INTERVAL + 24 * 3600
+MAX_LEASE = MAX_INTERVAL + 24 * 3600
 """How far ahead a lease may end, in seconds: the longest lease and a day of clock skew."""
 
 

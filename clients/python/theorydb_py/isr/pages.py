@@ -29,10 +29,10 @@ from theorydb_py.isr.purgerow import purge_state_of, sequence_of
 from theorydb_py.outcome import condition_held
 from theorydb_py.values import Attribute
 
-_MOST_CHANGES = 200
-_MOST_PRUNED = 25
+_MAX_CHANGES = 200
+_MAX_PRUNED = 25
 """How many versions a publish deletes at most: each publish adds one, so a few suffice."""
-_MOST_KEPT = 10_000
+_MAX_KEPT = 10_000
 
 
 def read_page(connection: Connection, pk: str) -> Record:
@@ -102,7 +102,7 @@ def read_changes(connection: Connection, after: int) -> list[Change]:
         None,
         "query",
         ConsistentRead=True,
-        Limit=_MOST_CHANGES,
+        Limit=_MAX_CHANGES,
         **query_arguments(PK_LOG, "sk BETWEEN :first AND :last", first=log_key(after + 1), last=LAST_LOG_KEY),
     )
     return [change_of(item) for item in page["Items"]]
@@ -125,7 +125,7 @@ def prune(connection: Connection, pk: str, keep: int) -> None:
             "query",
             ProjectionExpression="sk",
             ScanIndexForward=False,
-            Limit=min(keep, _MOST_KEPT) + _MOST_PRUNED,
+            Limit=min(keep, _MAX_KEPT) + _MAX_PRUNED,
             **query_arguments(pk, "begins_with(sk, :first)", first=VERSION_PREFIX),
         )
         for row in page["Items"][keep:]:

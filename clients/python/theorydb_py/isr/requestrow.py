@@ -22,7 +22,7 @@ from theorydb_py.values import Attribute
 
 STARTED, COMPLETED, FAILED = "STARTED", "COMPLETED", "FAILED"
 _EXPECTED_STATUS = "STARTED, COMPLETED or FAILED"
-_LONGEST_FAILURE = 1024
+_MAX_FAILURE = 1024
 """How much of a failure's reason is kept, in bytes."""
 
 
@@ -94,7 +94,7 @@ def completed(s3_key: str, generation_id: str) -> dict[str, Attribute | None]:
 
 def failed(reason: str) -> dict[str, Attribute | None]:
     """Return the changes that fail a request, with at most 1,024 bytes of the reason."""
-    kept = reason.encode("utf-8", "replace")[:_LONGEST_FAILURE].decode("utf-8", "ignore")
+    kept = reason.encode("utf-8", "replace")[:_MAX_FAILURE].decode("utf-8", "ignore")
     return {
         "status": string(FAILED),
         "result_s3_key": None,

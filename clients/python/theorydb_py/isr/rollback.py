@@ -19,7 +19,7 @@ from theorydb_py.isr.pages import read_purge_state, read_sequence
 from theorydb_py.isr.swap import Swap
 from theorydb_py.isr.transaction import Action, Purpose, Refusal
 
-_LONGEST_ID = 1000
+_MAX_ID = 1000
 
 
 def rollback(
@@ -105,7 +105,7 @@ def _find_version(connection: Connection, pk: str, to: str) -> Entry:
     missing = NoVersionError(
         f"roll back {pk} to {to[:60]!r}: this version is not kept; versions() lists those that are"
     )
-    if not 1 <= len(to.encode("utf-8", "replace")) <= _LONGEST_ID:
+    if not 1 <= len(to.encode("utf-8", "replace")) <= _MAX_ID:
         raise missing
     found = connection.read_row(pk, VERSION_PREFIX + to)
     entry = None if found is None else version_entry(found)

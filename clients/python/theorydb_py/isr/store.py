@@ -53,7 +53,7 @@ from theorydb_py.table_name import checked_table_name
 
 _MAX_ATTEMPTS = 5
 """How many times a rollback or a pin is attempted while other writers change the page."""
-_MOST_KEPT = 10_000
+_MAX_KEPT = 10_000
 
 
 class FaceTheoryIsrMetaStore:
@@ -370,7 +370,7 @@ class FaceTheoryIsrMetaStore:
         """
         how = Publishing(
             history=history,
-            keep=check_count("keep", keep, _MOST_KEPT),
+            keep=check_count("keep", keep, _MAX_KEPT),
             superseded_at=superseded_at,
             unchanged=unchanged,
             unpin=unpin,

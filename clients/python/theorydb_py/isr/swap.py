@@ -14,7 +14,7 @@ from theorydb_py.isr.metarow import meta_changes
 from theorydb_py.isr.normalize import normalize_entry, whole_seconds
 from theorydb_py.isr.transaction import Action, Purpose
 
-_LONGEST_SUPERSEDED = 30 * 24 * 3600
+_MAX_SUPERSEDED = 30 * 24 * 3600
 """How long a superseded version is kept at most by default, in seconds."""
 
 
@@ -69,5 +69,5 @@ def superseded_ttl(now: float, requested: float | None, ttl: int | None) -> int:
     at = whole_seconds("superseded_at", requested)
     if at is not None:
         return at
-    longest = math.floor(now) + _LONGEST_SUPERSEDED
+    longest = math.floor(now) + _MAX_SUPERSEDED
     return longest if ttl is None else min(longest, ttl)
