@@ -20,15 +20,18 @@ const (
 // publishes. The holder raises a count beside the page without any condition: had two
 // held the lease at once, one of them would have lost its addition.
 func TestRace(t *testing.T) {
-	const publishes = 1000
 	onEngines(t, func(t *testing.T, e engine) {
+		publishes := int64(1000)
+		if e.name == "dynamodb-local" {
+			publishes = 250 // the clients do the same on both engines, and this one is slow
+		}
 		c := newCrew(t, e, eachLanguage)
 		const key = "site.test/race"
 		c.put(t, pk(key), countSK, row{"count": number("0")})
 		// No lease ends by itself, and none is broken: an addition that came too
 		// late would be no fault.
 		told := c.race(t, key, publishes, race{Counted: true}, 5*time.Minute)
-		if count, ok := c.get(t, pk(key), countSK)["count"].(*types.AttributeValueMemberN); !ok || count.Value != strconv.Itoa(publishes) {
+		if count, ok := c.get(t, pk(key), countSK)["count"].(*types.AttributeValueMemberN); !ok || count.Value != strconv.FormatInt(publishes, 10) {
 			t.Errorf("the count that each holder raised by one is %v, after %d publishes", count, publishes)
 		}
 		for name := range told {
