@@ -1,7 +1,7 @@
-// A Django site behind isr serve, in a browser: what is personal stays so.
+// A Django site behind isr serve, in a browser: personal content is never shared.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { need, openBrowser, openPage, said, serveISR, serveSite } from './rig.mjs';
+import { cacheStatus, need, openBrowser, openPage, serveISR, serveSite } from './rig.mjs';
 
 const isr = need('ISR_TEST_ISR', 'isr command');
 const chromium = need('ISR_TEST_CHROMIUM', 'Chromium');
@@ -19,7 +19,7 @@ describe('django', { concurrency: 2 }, () => {
   for (const flags of [[], ['--ignore-cookie', 'sessionid,csrftoken'], ['--ignore-cookie', '*', '--revalidate', '1h']]) {
     const how = flags.join(' ') || 'no flags';
 
-    test(`counters and names are each visitor's own: ${how}`, { skip }, async (t) => {
+    test(`counters and names are kept per visitor: ${how}`, { skip }, async (t) => {
       const [ann, bob] = await visit(t, ...flags);
       for (const [{ page }, visits] of [[ann, '1'], [ann, '2'], [bob, '1'], [ann, '3'], [bob, '2']]) {
         await page.goto('/visits/');
@@ -35,19 +35,19 @@ describe('django', { concurrency: 2 }, () => {
         await page.goto('/guestbook/');
         assert.equal(await page.textContent('#name'), name);
       }
-      assert.deepEqual([...ann.troubles, ...bob.troubles], []);
+      assert.deepEqual([...ann.problems, ...bob.problems], []);
     });
   }
 
-  test('pages have their style, redirects lead back to the cache, and the second visitor hits', { skip }, async (t) => {
+  test('style sheets load, redirects stay behind the cache, and the second visitor gets a hit', { skip }, async (t) => {
     const [ann, bob] = await visit(t);
     const first = await ann.page.goto('/');
-    assert.match(said(first), /^isr; fwd=miss; .*stored/);
+    assert.match(cacheStatus(first), /^isr; fwd=miss; .*stored/);
     const rules = await ann.page.evaluate(() => [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).length);
     assert.ok(rules > 0, 'the style sheet has no rules');
     const second = await bob.page.goto('/old/');
     assert.equal(new URL(second.url()).href, new URL(first.url()).href);
-    assert.match(said(second), /^isr; hit/);
-    assert.deepEqual([...ann.troubles, ...bob.troubles], []);
+    assert.match(cacheStatus(second), /^isr; hit/);
+    assert.deepEqual([...ann.problems, ...bob.problems], []);
   });
 });

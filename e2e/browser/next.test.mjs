@@ -1,8 +1,8 @@
-// A Next.js site behind isr serve --preset next, in a browser: its client
-// navigates by payloads, which must never be taken for pages.
+// A Next.js site behind isr serve --preset next, in a browser. Client-side navigation
+// fetches RSC payloads, which must never be served as pages.
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { need, openBrowser, openPage, said, serveISR, serveSite } from './rig.mjs';
+import { cacheStatus, need, openBrowser, openPage, serveISR, serveSite } from './rig.mjs';
 
 const isr = need('ISR_TEST_ISR', 'isr command');
 const chromium = need('ISR_TEST_CHROMIUM', 'Chromium');
@@ -15,19 +15,20 @@ async function visit(t, ...flags) {
   return { address, browser, ...await openPage(browser, { baseURL: address }) };
 }
 
-// record keeps the requests for payloads, with what the cache says of each.
+// record collects the responses with RSC payloads and their Cache-Status.
 function record(page) {
   const payloads = [];
-  page.on('response', (answer) => {
-    if (answer.request().headers().rsc) payloads.push({ url: answer.url(), status: answer.status(), type: answer.headers()['content-type'], said: said(answer) });
+  page.on('response', (response) => {
+    if (!response.request().headers().rsc) return;
+    payloads.push({ url: response.url(), status: response.status(), type: response.headers()['content-type'], cacheStatus: cacheStatus(response) });
   });
   return payloads;
 }
 
 const heading = (page, text) => page.locator('h1', { hasText: text }).waitFor();
 
-// follow clicks a link and makes sure that the client itself navigated: what a
-// script left in the window is still there.
+// follow clicks a link and checks that the navigation was client-side: a property set on
+// window is still there.
 async function follow(page, link, title, path) {
   await page.evaluate(() => { window.stayed = true; });
   await page.click(`nav >> text=${link}`);
@@ -37,10 +38,10 @@ async function follow(page, link, title, path) {
 }
 
 describe('next', { concurrency: 2 }, () => {
-  test('a link, back, and reload', { skip }, async (t) => {
-    const { page, troubles } = await visit(t);
+  test('links, back, forward and reload work', { skip }, async (t) => {
+    const { page, problems } = await visit(t);
     const payloads = record(page);
-    assert.match(said(await page.goto('/')), /^isr; fwd=miss; .*stored/);
+    assert.match(cacheStatus(await page.goto('/')), /^isr; fwd=miss; .*stored/);
     await heading(page, 'Home');
     assert.ok(await page.locator('img[alt="A cloth"]').evaluate((img) => img.decode().then(() => img.naturalWidth > 0)));
 
@@ -57,37 +58,37 @@ describe('next', { concurrency: 2 }, () => {
     await heading(page, 'Rye');
     await follow(page, 'Wheat', 'Wheat', '/articles/wheat');
 
-    assert.ok(payloads.length > 0, 'no payload was asked for');
+    assert.ok(payloads.length > 0, 'no payload was requested');
     for (const payload of payloads) {
       assert.equal(payload.status, 200, JSON.stringify(payload));
       assert.equal(payload.type, 'text/x-component', JSON.stringify(payload));
-      assert.match(payload.said, /^isr; /, JSON.stringify(payload));
+      assert.match(payload.cacheStatus, /^isr; /, JSON.stringify(payload));
     }
-    assert.deepEqual(troubles, []);
+    assert.deepEqual(problems, []);
   });
 
   test('the second visitor gets pages and payloads from the cache', { skip }, async (t) => {
-    const { page, troubles, browser, address } = await visit(t);
+    const { page, problems, browser, address } = await visit(t);
     await page.goto('/', { waitUntil: 'networkidle' });
     const other = await openPage(browser, { baseURL: address });
     const payloads = record(other.page);
-    assert.match(said(await other.page.goto('/', { waitUntil: 'networkidle' })), /^isr; hit/);
-    assert.ok(payloads.length > 0, 'no payload was asked for');
-    for (const payload of payloads) assert.match(payload.said, /^isr; hit/, JSON.stringify(payload));
+    assert.match(cacheStatus(await other.page.goto('/', { waitUntil: 'networkidle' })), /^isr; hit/);
+    assert.ok(payloads.length > 0, 'no payload was requested');
+    for (const payload of payloads) assert.match(payload.cacheStatus, /^isr; hit/, JSON.stringify(payload));
     await follow(other.page, 'Wheat', 'Wheat', '/articles/wheat');
-    assert.deepEqual([...troubles, ...other.troubles], []);
+    assert.deepEqual([...problems, ...other.problems], []);
   });
 
-  test('the page per request is rendered for each, by click and by load', { skip }, async (t) => {
-    const { page, troubles, address } = await visit(t);
+  test('a dynamic page is rendered per request, by client-side navigation and by load', { skip }, async (t) => {
+    const { page, problems, address } = await visit(t);
     await page.context().addCookies([{ name: 'name', value: 'Ann', url: address }]);
     await page.goto('/');
     await follow(page, 'Now', 'Now', '/now');
     assert.equal(await page.textContent('#name'), 'Ann');
     const before = await page.textContent('#rendered');
-    assert.match(said(await page.reload()), /^isr; fwd=bypass; /);
+    assert.match(cacheStatus(await page.reload()), /^isr; fwd=bypass; /);
     assert.equal(await page.textContent('#name'), 'Ann');
     assert.ok(await page.textContent('#rendered') > before);
-    assert.deepEqual(troubles, []);
+    assert.deepEqual(problems, []);
   });
 });

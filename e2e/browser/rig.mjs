@@ -1,4 +1,4 @@
-// What the browser tests share: servers on ports of their own, and Chromium.
+// Helpers for the browser tests: servers on free ports, and Chromium.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
-const startTime = 60_000; // ms that a server may take to answer
+const startTimeout = 60_000; // ms until a server must answer
 
-// need returns what ./test leaves in the environment. Without it, the tests that
-// want it are skipped, and in CI they fail.
+// need returns a value that ./test sets in the environment. Without it the tests that
+// need it are skipped; in CI they fail.
 export function need(name, what) {
   const value = process.env[name];
   if (value) return { value, skip: false };
@@ -19,34 +19,35 @@ export function need(name, what) {
   return { value, skip: reason };
 }
 
-// start runs a program until stop is called, which waits for its end.
+// start runs a program until stop is called. stop waits until it has exited.
 function start(program, ...args) {
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  const ended = once(child, 'exit').catch((err) => { server.output += `${err.message}\n`; });
+  const exited = once(child, 'exit').catch((err) => { server.output += `${err.message}\n`; });
   const server = {
     output: '',
-    over: false,
+    exited: false,
     async stop() {
       child.kill('SIGTERM');
       const kill = setTimeout(() => child.kill('SIGKILL'), 15_000);
-      await ended;
+      await exited;
       clearTimeout(kill);
     },
   };
-  ended.then(() => { server.over = true; });
+  exited.then(() => { server.exited = true; });
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => { server.output += data; });
   return server;
 }
 
-// until polls until the condition gives something, while the server lives.
+// until polls until the condition returns a value. It fails if the server exits, or after
+// startTimeout.
 async function until(server, what, condition) {
-  const deadline = Date.now() + startTime;
+  const deadline = Date.now() + startTimeout;
   for (;;) {
     const found = await condition();
     if (found) return found;
-    if (server.over || Date.now() > deadline) {
+    if (server.exited || Date.now() > deadline) {
       await server.stop();
-      throw new Error(`${what} does not answer; it wrote:\n${server.output}`);
+      throw new Error(`${what} does not answer; its output:\n${server.output}`);
     }
     await new Promise((resolve) => { setTimeout(resolve, 20); });
   }
@@ -61,7 +62,7 @@ async function freePort() {
   return port;
 }
 
-// serveSite serves a site of e2e/sites, until the end of the test.
+// serveSite serves a site of e2e/sites until the end of the test.
 export async function serveSite(t, folder) {
   const port = await freePort();
   const server = start(join(folder, 'run'), 'serve', String(port));
@@ -71,7 +72,7 @@ export async function serveSite(t, folder) {
   return address;
 }
 
-// serveISR runs isr serve on a new data folder, until the end of the test.
+// serveISR runs isr serve with a new data directory until the end of the test.
 export async function serveISR(t, program, ...flags) {
   const folder = await mkdtemp(join(tmpdir(), 'isr-browser-'));
   t.after(() => rm(folder, { recursive: true, force: true }));
@@ -80,35 +81,35 @@ export async function serveISR(t, program, ...flags) {
   return until(server, 'isr serve', () => /serving (http:\/\/127\.0\.0\.1:\d+)/.exec(server.output)?.[1]);
 }
 
-// openBrowser starts Chromium, until the end of the test.
+// openBrowser runs Chromium until the end of the test.
 export async function openBrowser(t, executablePath) {
   const browser = await chromium.launch({
     executablePath,
-    // Debian's sandbox needs a user who is not root.
+    // Chromium's sandbox does not work as root.
     args: ['--disable-quic', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])],
   });
   t.after(() => browser.close());
   return browser;
 }
 
-// openPage opens a page as a visitor of its own, and keeps what goes wrong in it:
-// errors on the console, scripts that throw, and requests that fail. A page that
-// is left takes its unfinished requests along; that is no failure.
+// openPage opens a page in a new browser context (a new visitor) and records its problems:
+// console errors, uncaught exceptions and failed requests. Requests that a navigation
+// aborts are not failures.
 export async function openPage(browser, options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  const troubles = [];
+  const problems = [];
   page.on('console', (message) => {
     if (message.type() !== 'error' || /\/favicon\.ico$/.test(message.location().url)) return;
-    troubles.push(`console: ${message.text()} (${message.location().url})`);
+    problems.push(`console: ${message.text()} (${message.location().url})`);
   });
-  page.on('pageerror', (err) => troubles.push(`script: ${err.message}`));
+  page.on('pageerror', (err) => problems.push(`script: ${err.message}`));
   page.on('requestfailed', (request) => {
     const { errorText } = request.failure();
-    if (errorText !== 'net::ERR_ABORTED') troubles.push(`request: ${request.url()} ${errorText}`);
+    if (errorText !== 'net::ERR_ABORTED') problems.push(`request: ${request.url()} ${errorText}`);
   });
-  return { page, troubles };
+  return { page, problems };
 }
 
-// said is what the cache says of an answer.
-export const said = (answer) => answer.headers()['cache-status'] ?? '';
+// cacheStatus returns the Cache-Status of a response.
+export const cacheStatus = (response) => response.headers()['cache-status'] ?? '';

@@ -1,7 +1,6 @@
-// The AWS SDK for JavaScript against a running isr dynamodb, which the environment
-// names as it names any endpoint: AWS_ENDPOINT_URL_DYNAMODB, region, credentials.
-// sdk_test.go starts the server and this; ISR_TEST_VERIFIED is set if the server
-// knows the credentials, and verifies signatures.
+// The AWS SDK for JavaScript against a running isr dynamodb, configured by the SDK's usual
+// environment variables: AWS_ENDPOINT_URL_DYNAMODB, region, credentials. sdk_test.go starts
+// the server and this test; it sets ISR_TEST_VERIFIED if the server verifies signatures.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { Agent } from 'node:http';
@@ -20,14 +19,14 @@ import {
 const client = new DynamoDBClient({ maxAttempts: 1 });
 const documents = DynamoDBDocumentClient.from(client, {
   marshallOptions: { removeUndefinedValues: true },
-  unmarshallOptions: { wrapNumbers: NumberValue.from }, // a number of 38 digits is not one of JavaScript's
+  unmarshallOptions: { wrapNumbers: NumberValue.from }, // JavaScript numbers cannot hold 38 digits
 });
 after(() => client.destroy());
 
 const uniqueName = () => `javascript-${randomUUID()}`;
-const patience = { client, maxWaitTime: 30, minDelay: 0.05, maxDelay: 0.2 };
+const waiterOptions = { client, maxWaitTime: 30, minDelay: 0.05, maxDelay: 0.2 };
 
-// The index lists a customer's orders by their price.
+// The index lists a customer's orders by price.
 const schema = (TableName) => ({
   TableName,
   BillingMode: 'PAY_PER_REQUEST',
@@ -48,24 +47,24 @@ const schema = (TableName) => ({
 async function createTable() {
   const TableName = uniqueName();
   await client.send(new CreateTableCommand(schema(TableName)));
-  await waitUntilTableExists(patience, { TableName });
+  await waitUntilTableExists(waiterOptions, { TableName });
   return TableName;
 }
 
-// plain makes JavaScript's numbers of those that fit.
+// plain converts NumberValue to JavaScript numbers.
 const plain = (item) => JSON.parse(JSON.stringify(item, (_, v) => (v instanceof NumberValue ? Number(v.toString()) : v)));
 
 describe('tables', () => {
-  test('are made, listed, described, tagged and deleted', async () => {
+  test('are created, listed, described, tagged and deleted', async () => {
     const TableName = uniqueName();
     await client.send(new CreateTableCommand({ ...schema(TableName), Tags: [{ Key: 'stage', Value: 'test' }] }));
-    const waited = await waitUntilTableExists(patience, { TableName });
+    const waited = await waitUntilTableExists(waiterOptions, { TableName });
     assert.equal(waited.state, 'SUCCESS');
     await assert.rejects(client.send(new CreateTableCommand(schema(TableName))), ResourceInUseException);
 
     const { Table } = await client.send(new DescribeTableCommand({ TableName }));
     assert.equal(Table.TableStatus, 'ACTIVE');
-    assert.ok(Table.CreationDateTime instanceof Date && Math.abs(Date.now() - Table.CreationDateTime) < 600_000, `made at ${Table.CreationDateTime}`);
+    assert.ok(Table.CreationDateTime instanceof Date && Math.abs(Date.now() - Table.CreationDateTime) < 600_000, `created at ${Table.CreationDateTime}`);
     assert.deepEqual(Table.GlobalSecondaryIndexes.map((i) => [i.IndexName, i.IndexStatus]), [['by-price', 'ACTIVE']]);
 
     const names = [];
@@ -81,9 +80,9 @@ describe('tables', () => {
     assert.deepEqual(await tags(), ['owner=zoë']);
 
     await client.send(new UpdateTableCommand({ TableName, GlobalSecondaryIndexUpdates: [{ Delete: { IndexName: 'by-price' } }] }));
-    await waitUntilTableExists(patience, { TableName });
+    await waitUntilTableExists(waiterOptions, { TableName });
     await client.send(new DeleteTableCommand({ TableName }));
-    await waitUntilTableNotExists(patience, { TableName });
+    await waitUntilTableNotExists(waiterOptions, { TableName });
     await assert.rejects(client.send(new DescribeTableCommand({ TableName })), (err) => {
       assert.ok(err instanceof ResourceNotFoundException, `${err}`);
       assert.equal(err.$metadata.httpStatusCode, 400);
@@ -92,7 +91,7 @@ describe('tables', () => {
     });
   });
 
-  test('expire their items by an attribute', async () => {
+  test('have a time to live attribute', async () => {
     const TableName = await createTable();
     await client.send(new UpdateTimeToLiveCommand({ TableName, TimeToLiveSpecification: { Enabled: true, AttributeName: 'expires' } }));
     const { TimeToLiveDescription: ttl } = await client.send(new DescribeTimeToLiveCommand({ TableName }));
@@ -135,7 +134,7 @@ describe('items', () => {
     for (const name of ['empty', 'text', 'nothing', 'yes', 'list', 'map']) assert.deepEqual(plain(Item[name]), item[name], name);
   });
 
-  test('are written under conditions', async () => {
+  test('are written conditionally', async () => {
     const Key = { pk: 'conditions', sk: 1 };
     const create = { TableName, Item: { ...Key, version: 1 }, ConditionExpression: 'attribute_not_exists(pk)' };
     await documents.send(new PutCommand(create));
@@ -163,7 +162,7 @@ describe('items', () => {
     assert.equal((await documents.send(new GetCommand({ TableName, Key }))).Item, undefined);
   });
 
-  test('are found by pages of queries and scans', async () => {
+  test('are queried and scanned with pagination', async () => {
     for (let sk = 0; sk < 23; sk += 1) {
       await documents.send(new PutCommand({ TableName, Item: order('pages', sk, { customer: 'zoë', price: 100 - sk, note: `n${sk}`, hidden: 1 }) }));
     }
@@ -213,12 +212,12 @@ describe('items', () => {
     assert.deepEqual(low.Responses[TableName], [{ sk: { N: '7' } }]);
   });
 
-  test('are written whole or not at all by transactions', async () => {
+  test('are written atomically by transactions', async () => {
     const put = (sk, more) => ({ Put: { TableName, Item: { pk: 'transaction', sk, value: 'old' }, ...more } });
     const ClientRequestToken = randomUUID();
     const first = { TransactItems: [put(1), put(2)], ClientRequestToken };
     await documents.send(new TransactWriteCommand(first));
-    await documents.send(new TransactWriteCommand(first)); // the token makes it the same
+    await documents.send(new TransactWriteCommand(first)); // idempotent by its token
 
     const absent = { ConditionExpression: 'attribute_not_exists(pk)', ReturnValuesOnConditionCheckFailure: 'ALL_OLD' };
     await assert.rejects(documents.send(new TransactWriteCommand({ TransactItems: [put(3), put(2, absent)] })), (err) => {
@@ -235,7 +234,7 @@ describe('items', () => {
     await assert.rejects(documents.send(new TransactWriteCommand(other)), { name: 'IdempotentParameterMismatchException' });
   });
 
-  test('are refused with the errors of DynamoDB', async () => {
+  test('are rejected with the errors of DynamoDB', async () => {
     await assert.rejects(client.send(new GetItemCommand({ TableName: uniqueName(), Key: { pk: { S: 'a' } } })), ResourceNotFoundException);
     const bad = new UpdateCommand({
       TableName, Key: { pk: 'a', sk: 1 }, UpdateExpression: 'SET ttl = :v', ExpressionAttributeValues: { ':v': 1 },
@@ -255,22 +254,22 @@ test('connections are kept alive', async () => {
     connections += 1;
     return connect.apply(this, args);
   };
-  const patient = new DynamoDBClient({ maxAttempts: 1, requestHandler: { httpAgent: agent } });
+  const pooled = new DynamoDBClient({ maxAttempts: 1, requestHandler: { httpAgent: agent } });
   for (let i = 0; i < 20; i += 1) {
-    await patient.send(new PutItemCommand({ TableName, Item: { pk: { S: 'kept' }, sk: { N: `${i}` }, text: { S: 'x'.repeat(i * 5000) } } }));
+    await pooled.send(new PutItemCommand({ TableName, Item: { pk: { S: 'kept' }, sk: { N: `${i}` }, text: { S: 'x'.repeat(i * 5000) } } }));
   }
-  await assert.rejects(patient.send(new PutItemCommand({ TableName, Item: {} })), { name: 'ValidationException' });
-  await patient.send(new DeleteTableCommand({ TableName }));
-  patient.destroy();
+  await assert.rejects(pooled.send(new PutItemCommand({ TableName, Item: {} })), { name: 'ValidationException' });
+  await pooled.send(new DeleteTableCommand({ TableName }));
+  pooled.destroy();
   assert.equal(connections, 1);
 });
 
 if (process.env.ISR_TEST_VERIFIED) {
-  test('wrong signatures are refused', async () => {
+  test('wrong signatures are rejected', async () => {
     const accessKeyId = process.env.AWS_ACCESS_KEY_ID;
     for (const [credentials, name] of [
       [{ accessKeyId, secretAccessKey: 'guessed' }, 'InvalidSignatureException'],
-      [{ accessKeyId: 'somebody', secretAccessKey: 'guessed' }, 'UnrecognizedClientException'],
+      [{ accessKeyId: 'unknown', secretAccessKey: 'guessed' }, 'UnrecognizedClientException'],
     ]) {
       const stranger = new DynamoDBClient({ maxAttempts: 1, credentials });
       await assert.rejects(stranger.send(new ListTablesCommand({})), { name });
