@@ -114,12 +114,12 @@ func (c *checker) index(r store.Reader, t *table, ix *index) {
 		if e.key == nil {
 			return c.ctx.Err() == nil
 		}
-		stands := r.Get(ix.space(t), e.key)
-		if stands == nil && ix.Filling {
+		stored := r.Get(ix.space(t), e.key)
+		if stored == nil && ix.Filling {
 			return true
 		}
 		due++
-		if string(stands) != string(e.item) {
+		if string(stored) != string(e.item) {
 			return c.report("table %s, index %s: the entry of key %x is missing or differs", t.Name, ix.Name, key)
 		}
 		return c.ctx.Err() == nil

@@ -24,14 +24,14 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 		t = tx.tables[name]
 		switch {
 		case t == nil:
-			return noTable(name)
+			return errTableNotFound(name)
 		case t.Deletion:
 			return invalid("Resource cannot be deleted as it is currently protected against deletion. Disable deletion protection first.")
 		case t.backfillingIndex() != nil:
 			return errBeingUpdated(name)
 		}
 		var err error
-		if held, err = tx.held(t); err != nil {
+		if held, err = tx.readTallies(t); err != nil {
 			return err
 		}
 		return tx.removeTable(t)

@@ -98,7 +98,7 @@ func validationMessage(err error) (string, bool) {
 	return e.Message, true
 }
 
-func notFound() error {
+func errNotFound() error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found")}
 }
 

@@ -89,7 +89,7 @@ func (l *itemRead) project(item value.Item) (map[string]types.AttributeValue, er
 // that was deleted after findTable.
 func (t *table) checkExists(r store.Reader) error {
 	if r.Get(tableSpace, []byte(t.Name)) == nil {
-		return notFound()
+		return errNotFound()
 	}
 	return nil
 }

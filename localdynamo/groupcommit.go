@@ -47,7 +47,7 @@ type transaction struct {
 func (tx *transaction) currentTable(t *table) (*table, error) {
 	now := tx.tables[t.Name]
 	if now == nil || now.ID != t.ID {
-		return nil, notFound()
+		return nil, errNotFound()
 	}
 	return now, nil
 }
@@ -57,7 +57,7 @@ func (tx *transaction) currentTable(t *table) (*table, error) {
 func (tx *transaction) tableForUpdate(name string) (*table, error) {
 	t := tx.tables[name]
 	if t == nil {
-		return nil, noTable(name)
+		return nil, errTableNotFound(name)
 	}
 	return t.clone(), nil
 }

@@ -212,7 +212,7 @@ func checkDamageError(t *testing.T, err error) {
 	t.Helper()
 	var noTable *types.ResourceNotFoundException // if the table's definition was damaged
 	if err != nil && !errors.Is(err, localdynamo.ErrCorrupt) && !errors.As(err, &noTable) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want ErrCorrupt or a ResourceNotFoundException", err)
 	}
 }
 
@@ -264,6 +264,6 @@ func TestOpenCreatesOneFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(entries) != 1 {
-		t.Errorf("%v", entries)
+		t.Errorf("the folder has %v, want one file", entries)
 	}
 }

@@ -161,8 +161,9 @@ func (p *page) checkFields(in *readParams) error {
 	return asInvalid(err)
 }
 
-// chooser returns the name of the parameter that selects attributes, or "".
-func (in *readParams) chooser() string {
+// attributesParameter returns the name of the parameter that selects attributes, or
+// "".
+func (in *readParams) attributesParameter() string {
 	switch {
 	case in.projection != nil:
 		return projectionParameter
@@ -177,18 +178,18 @@ func (in *readParams) checkSelect() error {
 	if !slices.Contains(in.selected.Values(), in.selected) && in.selected != "" {
 		return invalid("1 validation error detected: Value '%s' at 'select' failed to satisfy constraint: Member must satisfy enum value set: [SPECIFIC_ATTRIBUTES, COUNT, ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES]", in.selected)
 	}
-	chooser := in.chooser()
+	parameter := in.attributesParameter()
 	switch {
 	case in.selected == "":
 		return nil
-	case in.selected == types.SelectSpecificAttributes && chooser == "":
+	case in.selected == types.SelectSpecificAttributes && parameter == "":
 		return invalid("Must specify the AttributesToGet or ProjectionExpression when choosing to get SPECIFIC_ATTRIBUTES")
 	case in.selected == types.SelectSpecificAttributes:
 		return nil
-	case in.selected == types.SelectCount && chooser != "":
-		return invalid("Cannot specify the %s when choosing to get only the Count", chooser)
-	case chooser != "":
-		return invalid("Cannot specify the %s when choosing to get %s", chooser, in.selected)
+	case in.selected == types.SelectCount && parameter != "":
+		return invalid("Cannot specify the %s when choosing to get only the Count", parameter)
+	case parameter != "":
+		return invalid("Cannot specify the %s when choosing to get %s", parameter, in.selected)
 	case in.selected == types.SelectAllProjectedAttributes && in.index == nil:
 		return invalid("ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName")
 	}

@@ -99,7 +99,7 @@ func (db *DB) findTable(nameOrARN *string) (*table, error) {
 	if t := (*db.tables.Load())[name]; t != nil {
 		return t, nil
 	}
-	return nil, notFound()
+	return nil, errNotFound()
 }
 
 // findDefinition returns the table with this name or ARN, for requests about
@@ -112,11 +112,11 @@ func (db *DB) findDefinition(nameOrARN *string) (*table, error) {
 	if t := (*db.tables.Load())[name]; t != nil {
 		return t, nil
 	}
-	return nil, noTable(name)
+	return nil, errTableNotFound(name)
 }
 
-// noTable is AWS's error for requests about a table that does not exist.
-func noTable(name string) error {
+// errTableNotFound is AWS's error for requests about a table that does not exist.
+func errTableNotFound(name string) error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found: Table: " + name + " not found")}
 }
 

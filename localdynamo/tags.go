@@ -33,7 +33,7 @@ func (db *DB) TagResource(ctx context.Context, in *dynamodb.TagResourceInput, _ 
 	if _, err := withTags(nil, in.Tags); err != nil {
 		return nil, err
 	}
-	err := db.retag(ctx, in.ResourceArn, func(old map[string]string) (map[string]string, error) {
+	err := db.changeTags(ctx, in.ResourceArn, func(old map[string]string) (map[string]string, error) {
 		return withTags(old, in.Tags)
 	})
 	if err != nil {
@@ -52,7 +52,7 @@ func (db *DB) UntagResource(ctx context.Context, in *dynamodb.UntagResourceInput
 	case len(in.TagKeys) == 0:
 		return nil, invalid("Atleast one Tag Key needs to be provided as Input.")
 	}
-	err := db.retag(ctx, in.ResourceArn, func(old map[string]string) (map[string]string, error) {
+	err := db.changeTags(ctx, in.ResourceArn, func(old map[string]string) (map[string]string, error) {
 		left := maps.Clone(old)
 		maps.DeleteFunc(left, func(key, _ string) bool { return slices.Contains(in.TagKeys, key) })
 		return left, nil
@@ -79,7 +79,7 @@ func (db *DB) ListTagsOfResource(ctx context.Context, in *dynamodb.ListTagsOfRes
 	}
 	t := (*db.tables.Load())[name]
 	if t == nil {
-		return nil, noResource(*in.ResourceArn)
+		return nil, errResourceNotFound(*in.ResourceArn)
 	}
 	tags := make([]types.Tag, 0, len(t.Tags))
 	for _, key := range slices.Sorted(maps.Keys(t.Tags)) {
@@ -88,15 +88,15 @@ func (db *DB) ListTagsOfResource(ctx context.Context, in *dynamodb.ListTagsOfRes
 	return &dynamodb.ListTagsOfResourceOutput{Tags: tags}, nil
 }
 
-// retag replaces the tags of the table with this ARN by the result of change.
-func (db *DB) retag(ctx context.Context, arn *string, change func(map[string]string) (map[string]string, error)) error {
+// changeTags replaces the tags of the table with this ARN by the result of change.
+func (db *DB) changeTags(ctx context.Context, arn *string, change func(map[string]string) (map[string]string, error)) error {
 	name, err := resourceName(arn)
 	if err != nil {
 		return err
 	}
 	return db.submit(ctx, func(tx *transaction) error {
 		if tx.tables[name] == nil {
-			return noResource(*arn)
+			return errResourceNotFound(*arn)
 		}
 		t, err := tx.tableForUpdate(name)
 		if err != nil {
@@ -120,7 +120,7 @@ func resourceName(arn *string) (string, error) {
 	return tableName(arn)
 }
 
-func noResource(arn string) error {
+func errResourceNotFound(arn string) error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found: ResourceArn: " + arn + " not found")}
 }
 

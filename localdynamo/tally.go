@@ -87,8 +87,8 @@ func (tx *transaction) tally(space string) (tally, error) {
 	return now, err
 }
 
-// held returns the tallies of a table and its indexes, by space.
-func (tx *transaction) held(t *table) (map[string]tally, error) {
+// readTallies returns the tallies of a table and its indexes, by space.
+func (tx *transaction) readTallies(t *table) (map[string]tally, error) {
 	all := make(map[string]tally)
 	for _, space := range t.spaces() {
 		var err error

@@ -56,14 +56,14 @@ func (db *DB) newToken(id *string, operations []*operation) *requestToken {
 	}
 	sum := sha256.New()
 	for _, o := range operations {
-		o.digest(sum)
+		o.writeDigest(sum)
 	}
 	return &requestToken{id: *id, digest: sum.Sum(nil), now: db.now()}
 }
 
-// digest hashes the operation in a canonical form: maps sorted by key, numbers
-// and sets normalized.
-func (o *operation) digest(sum hash.Hash) {
+// writeDigest writes the operation to sum in a canonical form: maps sorted by key,
+// numbers and sets normalized.
+func (o *operation) writeDigest(sum hash.Hash) {
 	text := func(s *string) {
 		if s == nil {
 			sum.Write([]byte{0})

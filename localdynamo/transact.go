@@ -290,7 +290,7 @@ func costOf(mutations []*mutation, effects []effect) transactionCost {
 // consumed also sets the read or write units, as AWS does for transactions.
 func (p transactionCost) consumed(mode types.ReturnConsumedCapacity, repeated bool) []types.ConsumedCapacity {
 	if repeated {
-		return asReads(p.Reads.consumed(mode))
+		return withReadUnits(p.Reads.consumed(mode))
 	}
 	out := p.Writes.consumed(mode)
 	for i := range out {
@@ -300,7 +300,7 @@ func (p transactionCost) consumed(mode types.ReturnConsumedCapacity, repeated bo
 	return out
 }
 
-func asReads(out []types.ConsumedCapacity) []types.ConsumedCapacity {
+func withReadUnits(out []types.ConsumedCapacity) []types.ConsumedCapacity {
 	for i := range out {
 		out[i].ReadCapacityUnits = out[i].CapacityUnits
 		eachCapacity(&out[i], func(c *types.Capacity) { c.ReadCapacityUnits = c.CapacityUnits })

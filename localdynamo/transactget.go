@@ -50,7 +50,7 @@ func (db *DB) TransactGetItems(ctx context.Context, in *dynamodb.TransactGetItem
 	if err != nil {
 		return nil, err
 	}
-	out.ConsumedCapacity = asReads(cost.consumed(in.ReturnConsumedCapacity))
+	out.ConsumedCapacity = withReadUnits(cost.consumed(in.ReturnConsumedCapacity))
 	return out, nil
 }
 

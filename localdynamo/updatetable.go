@@ -50,7 +50,7 @@ func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ 
 		if ix := t.backfillingIndex(); ix != nil {
 			tx.updateTally(ix.space(t), "", "")
 		}
-		if held, err = tx.held(t); err != nil {
+		if held, err = tx.readTallies(t); err != nil {
 			return err
 		}
 		return tx.putTable(t)
@@ -280,7 +280,7 @@ func (t *table) updateIndex(u *types.GlobalSecondaryIndexUpdate, definitions []t
 	case u.Delete != nil:
 		at := t.globalIndexPosition(*u.Delete.IndexName)
 		if at < 0 {
-			return notFound()
+			return errNotFound()
 		}
 		t.Indexes = slices.Delete(t.Indexes, at, at+1)
 		return nil
