@@ -102,7 +102,7 @@ type TransactionError struct {
 	cause error
 }
 
-// Reason is why an action of a transaction was refused, or that it was not.
+// Reason is the outcome of one action of a cancelled transaction.
 type Reason struct {
 	Label any    // of the action, by [TransactionBuilder.Label]; nil if it has none
 	Kind  string // put, create, update, delete, condition check or get

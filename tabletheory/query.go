@@ -36,12 +36,12 @@ type Query struct {
 	where       []constraint
 	index       *model.Index // nil: the table
 	filter      expression.Condition
-	filtered    []*model.Field // that filter is about
+	filtered    []*model.Field // in filter
 	conditions  []Precondition // of a write
-	old         reflect.Value  // that a write reads what was there into; invalid: none
+	old         reflect.Value  // destination of ReturnOld; invalid: none
 
 	limit      int
-	order      *model.Field // that OrderBy was given
+	order      *model.Field // of OrderBy
 	descending bool
 	selected   []*model.Path
 	consistent bool
