@@ -28,6 +28,7 @@ func (Reading) TableName() string { return os.Getenv("TABLETHEORY_READINGS") }
 func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
 func TestBatchGetReadsInTheOrderOfKeys(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
 		var keys []any
@@ -62,6 +63,7 @@ func TestBatchGetReadsInTheOrderOfKeys(t *testing.T) {
 // DynamoDB takes keys for one that are written differently, and refuses to read
 // them twice.
 func TestBatchGetKnowsEqualNumbers(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := createTable(t, api, "TABLETHEORY_READINGS", &dynamodb.CreateTableInput{
 			KeySchema: keySchema("sensor", "at"), AttributeDefinitions: definitions("sensor", "N", "at", "B"),
@@ -78,6 +80,7 @@ func TestBatchGetKnowsEqualNumbers(t *testing.T) {
 
 // An answer has no more than 16 MB: DynamoDB leaves the rest unprocessed.
 func TestBatchGetOfMoreThanOneAnswerHolds(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
 		name := strings.Repeat("n", 390<<10)
@@ -116,6 +119,7 @@ func (c *throttledBatches) BatchGetItem(ctx context.Context, in *dynamodb.BatchG
 }
 
 func TestBatchGetPausesWhileNothingIsProcessed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &throttledBatches{Client: localdynamotest.New(t), left: 4}
 		table := "accounts"
@@ -125,7 +129,6 @@ func TestBatchGetPausesWhileNothingIsProcessed(t *testing.T) {
 		})
 		check(t, err)
 		putRaw(t, api.Client, table, attrs{"id": str("a"), "balance": num("5")})
-		t.Setenv("TABLETHEORY_ACCOUNTS", table)
 		db := tabletheory.New(api)
 		var got []Account
 		check(t, db.Model(Account{}).BatchGet([]any{"a"}, &got))

@@ -22,6 +22,7 @@ import (
 )
 
 func TestBatchesWriteAndDelete(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api, atNoon())
@@ -71,6 +72,7 @@ func countScan(db *tabletheory.DB) (int, error) {
 }
 
 func TestBatchesRefuse(t *testing.T) {
+	t.Parallel()
 	sent := 0
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
 		if call.Operation == "BatchWriteItem" {
@@ -146,7 +148,7 @@ func accounts(n int) []Account {
 }
 
 func TestUnprocessedWritesAreSentAgain(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &hesitant{Client: bareAccounts(t), atMost: 7}
 		db := tabletheory.New(api)
@@ -179,7 +181,7 @@ func bareAccounts(t *testing.T, options ...localdynamotest.Option) *dynamodb.Cli
 }
 
 func TestABatchEndsWithItsContext(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &hesitant{Client: bareAccounts(t), atMost: 0}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -195,7 +197,7 @@ func TestABatchEndsWithItsContext(t *testing.T) {
 
 // What was written is never lost from sight: by numbers, and in the models.
 func TestABatchThatFailsTellsHowFarItCame(t *testing.T) {
-	t.Setenv("TABLETHEORY_ORDERS", "orders")
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		batches := 0
 		api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
@@ -235,7 +237,7 @@ func TestABatchThatFailsTellsHowFarItCame(t *testing.T) {
 
 // DynamoDB refuses a whole batch if it can process nothing of it.
 func TestABatchThatIsThrottledAsAWholeIsSentAgain(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		batches := 0
 		api := bareAccounts(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
@@ -265,7 +267,7 @@ func (strange) BatchWriteItem(context.Context, *dynamodb.BatchWriteItemInput, ..
 }
 
 func TestABatchIsNotLedAstray(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	err := tabletheory.New(strange{bareAccounts(t)}).Model(&Account{}).BatchCreate(accounts(1))
 	if err == nil || !strings.Contains(err.Error(), "not sent") {
 		t.Errorf("got %v", err)
@@ -293,6 +295,7 @@ func (b *bodies) Do(r *http.Request) (*http.Response, error) {
 }
 
 func TestBatchesStayBelowSixteenMegabytes(t *testing.T) {
+	t.Parallel()
 	sent := &bodies{}
 	db := tabletheory.New(dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", HTTPClient: sent, DisableValidateResponseChecksum: true,

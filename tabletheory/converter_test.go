@@ -71,6 +71,7 @@ type Everything struct {
 func (Everything) TableName() string { return os.Getenv("TABLETHEORY_EVERYTHING") }
 
 func TestEveryValueSurvives(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		createTable(t, api, "TABLETHEORY_EVERYTHING", &dynamodb.CreateTableInput{
 			KeySchema: keySchema("id"), AttributeDefinitions: definitions("id", "S"),
@@ -100,6 +101,7 @@ func TestEveryValueSurvives(t *testing.T) {
 }
 
 func TestAConverterOfAnInterface(t *testing.T) {
+	t.Parallel()
 	type shape interface{ Area() float64 }
 	errNoShape := errors.New("there is no shape")
 	db := tabletheory.New(nil, tabletheory.WithConverter(
@@ -111,7 +113,6 @@ func TestAConverterOfAnInterface(t *testing.T) {
 		},
 		func(types.AttributeValue) (shape, error) { return nil, nil },
 	))
-	t.Setenv("TABLETHEORY_SHAPES", "shapes")
 	type drawing struct {
 		shapes
 		Shape shape

@@ -14,6 +14,7 @@ import (
 )
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	for name, build := range map[string]func(*tabletheory.Query) *tabletheory.Query{
 		"of the table": func(q *tabletheory.Query) *tabletheory.Query { return q.Where("Customer", "=", "ann") },
 		"backwards": func(q *tabletheory.Query) *tabletheory.Query {
@@ -63,6 +64,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestReadsGoOnFromACursor(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 5)
@@ -84,7 +86,7 @@ func TestReadsGoOnFromACursor(t *testing.T) {
 	})
 }
 
-// cursors makes the table of orders, and cursors of some queries.
+// cursors returns the cursor after the first item of each query.
 func cursors(t *testing.T, db *tabletheory.DB, queries map[string]*tabletheory.Query) map[string]string {
 	t.Helper()
 	made := map[string]string{}
@@ -100,7 +102,18 @@ func cursors(t *testing.T, db *tabletheory.DB, queries map[string]*tabletheory.Q
 	return made
 }
 
+// tabledOrder is the key of an [Order] in any table.
+type tabledOrder struct {
+	Customer string `theorydb:"pk"`
+	Number   int64  `theorydb:"sk"`
+
+	table string
+}
+
+func (o tabledOrder) TableName() string { return o.table }
+
 func TestCursorsBelongToTheirQuery(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 9)
@@ -130,14 +143,20 @@ func TestCursorsBelongToTheirQuery(t *testing.T) {
 			}
 		}
 
-		cursor := cursors(t, db, map[string]*tabletheory.Query{"ann": db.Model(Order{}).Where("Customer", "=", "ann")})["ann"]
-		orderTable(t, api) // another table, of the same model
-		var items []Order
-		_, err := db.Model(Order{}).Where("Customer", "=", "ann").Cursor(cursor).AllPaginated(&items)
+		in := func(table string) *tabletheory.Query {
+			return db.Model(tabledOrder{table: table}).Where("Customer", "=", "ann")
+		}
+		var found []tabledOrder
+		page, err := in("orders").Limit(1).AllPaginated(&found)
+		check(t, err)
+		_, err = in("orders").Cursor(page.NextCursor).AllPaginated(&found)
+		check(t, err)
+		_, err = in("other-orders").Cursor(page.NextCursor).AllPaginated(&found)
 		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
-			t.Errorf("the cursor of another table is %v, want an ErrInvalidQuery", err)
+			t.Errorf("cursor of another table: got %v, want an ErrInvalidQuery", err)
 		}
 
+		cursor := cursors(t, db, map[string]*tabletheory.Query{"ann": db.Model(Order{}).Where("Customer", "=", "ann")})["ann"]
 		cacheTable(t, api)
 		var rows []FaceTheoryCacheMetadata
 		_, err = db.Model(FaceTheoryCacheMetadata{}).Where("PK", "=", "ann").Cursor(cursor).AllPaginated(&rows)
@@ -149,6 +168,7 @@ func TestCursorsBelongToTheirQuery(t *testing.T) {
 
 // DynamoDB itself refuses positions that the sort key's condition excludes.
 func TestCursorsOutsideTheRange(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 9)
@@ -165,6 +185,7 @@ func TestCursorsOutsideTheRange(t *testing.T) {
 
 // Numbers are one partition however they are written.
 func TestCursorOfANumericPartition(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		createTable(t, api, "TABLETHEORY_READINGS", &dynamodb.CreateTableInput{
 			KeySchema: keySchema("sensor", "at"), AttributeDefinitions: definitions("sensor", "N", "at", "B"),
@@ -196,6 +217,7 @@ func garbage(cursor string) []string {
 }
 
 func TestGarbageIsNoCursor(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
 	seedOrders(t, api, "ann", 3)
@@ -216,7 +238,6 @@ func TestGarbageIsNoCursor(t *testing.T) {
 func FuzzCursor(f *testing.F) {
 	api := localdynamotest.New(f)
 	name := "orders"
-	f.Setenv("TABLETHEORY_ORDERS", name)
 	_, err := api.CreateTable(f.Context(), &dynamodb.CreateTableInput{
 		TableName: &name, BillingMode: "PAY_PER_REQUEST",
 		KeySchema: keySchema("customer", "number"), AttributeDefinitions: definitions("customer", "S", "number", "N"),

@@ -17,6 +17,7 @@ import (
 )
 
 func TestErrorsShowKeysAsPeopleReadThem(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	accountTable(t, api)
 	db := tabletheory.New(api)
@@ -37,6 +38,7 @@ func TestErrorsShowKeysAsPeopleReadThem(t *testing.T) {
 // DynamoDB may answer with fewer reasons than there are actions, or with others
 // than are known: none of that is an index out of range.
 func TestTransactionErrorOfOddReasons(t *testing.T) {
+	t.Parallel()
 	var answer *types.TransactionCanceledException
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
 		if call.Operation == "TransactWriteItems" {
@@ -76,6 +78,7 @@ func TestTransactionErrorOfOddReasons(t *testing.T) {
 // A caller finds out what is stored instead, whether another writer has stored
 // a version there or anything else.
 func TestVersionsOfOtherWriters(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api)

@@ -3,7 +3,13 @@ package tabletheory_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,22 +22,87 @@ import (
 	"github.com/facetheory/isr/localdynamo/localdynamotest"
 )
 
-// engines runs a test on every engine: our own in memory, and DynamoDB Local
-// where ISR_TEST_DYNAMODB is its address.
-func engines(t *testing.T, test func(t *testing.T, api *dynamodb.Client)) {
-	t.Run("localdynamo", func(t *testing.T) { test(t, localdynamotest.New(t)) })
-	t.Run("DynamoDBLocal", func(t *testing.T) { test(t, dynamoDBLocal(t)) })
+// tables are the names of the tables that the models of these tests read from the
+// environment. Tests run in parallel, so they cannot set the environment: every
+// test has an engine of its own, or a namespace in DynamoDB Local.
+var tables = map[string]string{
+	"TABLETHEORY_ORDERS":          "orders",
+	"TABLETHEORY_ACCOUNTS":        "accounts",
+	"TABLETHEORY_READINGS":        "readings",
+	"TABLETHEORY_EVERYTHING":      "everything",
+	"TABLETHEORY_PATIENTS":        "patients",
+	"TABLETHEORY_SHAPES":          "shapes",
+	"FACETHEORY_CACHE_TABLE_NAME": "cache",
 }
 
-// dynamoDBLocal is a client of AWS's DynamoDB Local.
+func TestMain(m *testing.M) {
+	for env, name := range tables {
+		if err := os.Setenv(env, name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	m.Run()
+}
+
+// engines runs a test on both engines in parallel: localdynamo in memory, and
+// DynamoDB Local if ISR_TEST_DYNAMODB has its address.
+func engines(t *testing.T, test func(t *testing.T, api *dynamodb.Client)) {
+	t.Run("localdynamo", func(t *testing.T) {
+		t.Parallel()
+		test(t, localdynamotest.New(t))
+	})
+	t.Run("DynamoDBLocal", func(t *testing.T) {
+		t.Parallel()
+		test(t, dynamoDBLocal(t))
+	})
+}
+
+// dynamoDBLocal returns a client of AWS's DynamoDB Local, with a namespace for the
+// test.
 func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 	t.Helper()
 	endpoint := isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")
 	return dynamodb.New(dynamodb.Options{
-		Region:       "us-east-1",
-		BaseEndpoint: aws.String(endpoint),
-		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
+		Region:                          "us-east-1",
+		BaseEndpoint:                    aws.String(endpoint),
+		Credentials:                     credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
+		HTTPClient:                      newNamespace(),
+		DisableValidateResponseChecksum: true, // it is that of the text with prefixes
 	})
+}
+
+// A namespace is an HTTP client that prefixes the names of tables in requests, and
+// removes the prefix from responses. DynamoDB Local checks no signatures.
+type namespace struct{ add, remove *strings.Replacer }
+
+func newNamespace() namespace {
+	prefix := "tabletheory-" + rand.Text() + "-"
+	var add, remove []string
+	for _, name := range tables {
+		add = append(add, strconv.Quote(name), strconv.Quote(prefix+name))
+		remove = append(remove, prefix+name, name)
+	}
+	return namespace{strings.NewReplacer(add...), strings.NewReplacer(remove...)}
+}
+
+func (n namespace) Do(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	text := n.add.Replace(string(body))
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err = io.ReadAll(response.Body)
+	err = errors.Join(err, response.Body.Close())
+	text = n.remove.Replace(string(body))
+	response.Body, response.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+	return response, err
 }
 
 // Order has what a model can have: a numeric sort key, a global and a local
@@ -112,10 +183,11 @@ func accountTable(t *testing.T, api *dynamodb.Client) string {
 	})
 }
 
-// createTable makes a table of a random name, which env has until the test ends.
+// createTable creates the table whose name is in env, and deletes it when the test
+// ends.
 func createTable(t *testing.T, api *dynamodb.Client, env string, in *dynamodb.CreateTableInput) string {
 	t.Helper()
-	name := "tabletheory-" + rand.Text()
+	name := tables[env]
 	in.TableName = &name
 	in.BillingMode = types.BillingModePayPerRequest
 	if _, err := api.CreateTable(t.Context(), in); err != nil {
@@ -127,7 +199,6 @@ func createTable(t *testing.T, api *dynamodb.Client, env string, in *dynamodb.Cr
 			t.Errorf("delete the table: %v", err)
 		}
 	})
-	t.Setenv(env, name)
 	return name
 }
 

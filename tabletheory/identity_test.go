@@ -11,6 +11,7 @@ import (
 )
 
 func TestCanonicalNumberIsOneForEqualNumbers(t *testing.T) {
+	t.Parallel()
 	for _, same := range [][]string{
 		{"0", "-0", "0.0", "0e5", "-0.00"},
 		{"1", "1.0", "01", "1e0", "10e-1", "+1"},
@@ -33,6 +34,7 @@ func TestCanonicalNumberIsOneForEqualNumbers(t *testing.T) {
 }
 
 func TestCanonicalNumberTellsNumbersApart(t *testing.T) {
+	t.Parallel()
 	number := rapid.StringMatching(`-?[0-9]{1,6}(\.[0-9]{1,4})?([eE][+-]?[0-9])?`)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := number.Draw(t, "a"), number.Draw(t, "b")
@@ -50,6 +52,7 @@ func TestCanonicalNumberTellsNumbersApart(t *testing.T) {
 // No two keys are taken for one because of where one attribute ends and the
 // next begins, or because of their types.
 func TestIdentityTellsKeysApart(t *testing.T) {
+	t.Parallel()
 	m := &model.Model{Hash: &model.Field{Attribute: "a"}, Range: &model.Field{Attribute: "b"}}
 	str := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 	seen := map[string]int{}

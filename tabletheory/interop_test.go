@@ -36,6 +36,7 @@ func metaBy(t *testing.T, meta FaceTheoryCacheMetadata) map[string]attrs {
 func byJSONTags(o *attributevalue.EncoderOptions) { o.TagKey = "json" }
 
 func TestRowsOfAllWritersReadTheSame(t *testing.T) {
+	t.Parallel()
 	full := FaceTheoryCacheMetadata{
 		PK: "TENANT#t1#CACHE#ü", SK: "META", S3Key: "pages/t1/ü.html",
 		GeneratedAt: 1795000000, RevalidateSeconds: 60, ETag: `W/"ü"`, TTL: 1795086400,
@@ -98,6 +99,7 @@ func readsAs(t *testing.T, api *dynamodb.Client, table string, item attrs, want 
 // Others read what this mapper has written: as attributevalue writes it, which
 // is as their SDKs do.
 func TestOthersReadRowsOfThisMapper(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
 		db := tabletheory.New(api)
@@ -121,6 +123,7 @@ func TestOthersReadRowsOfThisMapper(t *testing.T) {
 
 // A lease that a program in another language has acquired counts.
 func TestLeasesOfAllWritersCount(t *testing.T) {
+	t.Parallel()
 	expires := time.Now().Unix() + 30
 	for name, lock := range map[string]attrs{
 		"JavaScript": {
@@ -162,6 +165,7 @@ type Event struct {
 func (Event) TableName() string { return "events" }
 
 func TestKindsOfValuesOfAllWritersReadTheSame(t *testing.T) {
+	t.Parallel()
 	want := Event{
 		ID: "1", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Kinds: []string{"a", "b"}, Payload: []byte{0, 255}, Weight: 0.5, Count: 20,
 		Open: true, Notes: []string{"x", ""}, Labels: map[string]string{"k": "v"}, Place: Address{Street: "1 Loop"},

@@ -14,6 +14,7 @@ import (
 )
 
 func TestMarshalledItemIsWhatWritesStore(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api)
@@ -52,6 +53,7 @@ type letter struct {
 func (letter) TableName() string { return "letters" }
 
 func TestEncryptedFieldsOfItems(t *testing.T) {
+	t.Parallel()
 	keys, err := envelope.OpenKeyFile(filepath.Join(t.TempDir(), "keys"))
 	check(t, err)
 	db := tabletheory.New(nil, tabletheory.WithKeyProvider(keys))
@@ -74,6 +76,7 @@ func TestEncryptedFieldsOfItems(t *testing.T) {
 }
 
 func TestUnmarshalItemNeedsAPointer(t *testing.T) {
+	t.Parallel()
 	db := tabletheory.New(nil)
 	if err := db.UnmarshalItem(t.Context(), attrs{"id": str("a")}, Account{}); !errors.Is(err, tabletheory.ErrInvalidQuery) {
 		t.Errorf("UnmarshalItem into a struct is %v, want ErrInvalidQuery", err)

@@ -97,6 +97,7 @@ func (s *lossyServer) wantOperations(t *testing.T, want ...string) {
 // A versioned write whose reply is lost fails on its own effect when the SDK
 // repeats it. That is a success.
 func TestEchoOfAWriteIsSuccess(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	order := &Order{Customer: "ada", Number: 1, Status: "open", Tags: []string{"b", "a"}, Lines: []Line{{"pen", 3}}}
 
@@ -129,6 +130,7 @@ func TestEchoOfAWriteIsSuccess(t *testing.T) {
 // If the item is another one, nothing tells whether the write was carried out
 // before it was overwritten.
 func TestEchoOnAnotherItemIsUnknown(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	// The version is not 1, which an item has that is deleted and overwritten.
 	mustNot(t, s.db.Model(&Order{Customer: "ada", Number: 1, Status: "open", Version: 5}).Create())
@@ -170,6 +172,7 @@ func TestEchoOnAnotherItemIsUnknown(t *testing.T) {
 
 // What was replaced is known to the lost reply alone.
 func TestEchoThatCannotTellWhatItReplaced(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	order := &Order{Customer: "ada", Number: 1, Status: "open"}
 	mustNot(t, s.db.Model(order).Create())
@@ -183,6 +186,7 @@ func TestEchoThatCannotTellWhatItReplaced(t *testing.T) {
 // A failed condition is a definite answer if no attempt before it can have been
 // carried out.
 func TestConditionAfterThrottlingIsDefinite(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	mustNot(t, s.db.Model(&Order{Customer: "ada", Number: 1, Status: "open"}).Create())
 	s.plays(throttled)
@@ -197,6 +201,7 @@ func TestConditionAfterThrottlingIsDefinite(t *testing.T) {
 // Whatever the last attempt is answered, an attempt before it that was not
 // answered may have been carried out.
 func TestRefusalAfterAnUnansweredAttemptIsUnknown(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	for _, answer := range []error{&types.TransactionConflictException{}, &types.ResourceNotFoundException{}, &types.ItemCollectionSizeLimitExceededException{}} {
 		refused := func(func()) error { return answer }
@@ -216,6 +221,7 @@ func TestRefusalAfterAnUnansweredAttemptIsUnknown(t *testing.T) {
 
 // An addition whose reply is lost counts once.
 func TestAdditionCountsOnce(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	update := func() *tabletheory.UpdateBuilder { return s.db.Model(&Account{ID: "a"}).UpdateBuilder() }
 	s.plays(replyLost)
@@ -247,6 +253,7 @@ func TestAdditionCountsOnce(t *testing.T) {
 // A transaction returns no attributes: an addition whose result is asked for is
 // one attempt, unless it certainly did not happen.
 func TestAdditionWithResultIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	var account Account
 	add := func() error {
@@ -267,6 +274,7 @@ func TestAdditionWithResultIsNotRepeated(t *testing.T) {
 
 // A version that is demanded keeps an addition from counting twice.
 func TestVersionedAdditionNeedsNoTransaction(t *testing.T) {
+	t.Parallel()
 	s := newLossyServer(t)
 	mustNot(t, s.db.Model(&Order{Customer: "ada", Number: 1, Status: "open"}).Create())
 	s.plays()

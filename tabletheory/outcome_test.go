@@ -17,6 +17,7 @@ import (
 )
 
 func TestOutcomeOf(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		err  error
 		want tabletheory.Outcome
@@ -74,6 +75,7 @@ func TestOutcomeOf(t *testing.T) {
 }
 
 func TestOutcomesHaveNames(t *testing.T) {
+	t.Parallel()
 	names := map[string]tabletheory.Outcome{}
 	for _, outcome := range []tabletheory.Outcome{
 		tabletheory.Applied, tabletheory.ConditionFailed, tabletheory.Refused, tabletheory.Cancelled, tabletheory.Unknown,

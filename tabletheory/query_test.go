@@ -11,11 +11,9 @@ import (
 
 // Mistakes are found before anything is sent, and errors say what to do.
 func TestQueriesThatCannotBe(t *testing.T) {
+	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
-	t.Setenv("TABLETHEORY_ORDERS", "orders")
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
-	t.Setenv("FACETHEORY_CACHE_TABLE_NAME", "cache")
 	db := tabletheory.New(api)
 	ann := func() *tabletheory.Query { return db.Model(Order{}).Where("Customer", "=", "ann") }
 	all := func(q *tabletheory.Query) error { var dest []Order; return q.All(&dest) }
@@ -100,6 +98,7 @@ func TestQueriesThatCannotBe(t *testing.T) {
 }
 
 func TestAQueryIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
 	seedOrders(t, api, "ann", 1)
@@ -112,6 +111,7 @@ func TestAQueryIsCarriedOutOnce(t *testing.T) {
 }
 
 func TestNothingIsCarriedOutInsideAGroup(t *testing.T) {
+	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
 	orderTable(t, api)
@@ -131,6 +131,7 @@ func TestNothingIsCarriedOutInsideAGroup(t *testing.T) {
 
 // A value that is no model makes every call of the chain harmless.
 func TestChainsOnNoModel(t *testing.T) {
+	t.Parallel()
 	db := tabletheory.New(localdynamotest.New(t))
 	for _, v := range []any{nil, 1, "order", (*Order)(nil), []Order{}} {
 		var dest []Order

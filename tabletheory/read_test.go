@@ -107,6 +107,7 @@ func same(t *testing.T, got, want any) {
 }
 
 func TestReadsFindWhatQueriesDescribe(t *testing.T) {
+	t.Parallel()
 	type call func(*tabletheory.Query) *tabletheory.Query
 	tests := []struct {
 		name  string
@@ -180,6 +181,7 @@ func TestReadsFindWhatQueriesDescribe(t *testing.T) {
 }
 
 func TestGlobalIndexIsQueried(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 7)
@@ -191,6 +193,7 @@ func TestGlobalIndexIsQueried(t *testing.T) {
 }
 
 func TestFirstGetsTheItemWhoseKeyIsGiven(t *testing.T) {
+	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
 	orderTable(t, api)
@@ -221,6 +224,7 @@ func TestFirstGetsTheItemWhoseKeyIsGiven(t *testing.T) {
 
 // A filter that drops all but the last of many items empties whole pages.
 func TestReadsGoPastEmptyPages(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
 		for i := range 5 {
@@ -250,6 +254,7 @@ func TestReadsGoPastEmptyPages(t *testing.T) {
 }
 
 func TestSelectReadsOnlyWhatIsNamed(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 2)
@@ -273,6 +278,7 @@ func TestSelectReadsOnlyWhatIsNamed(t *testing.T) {
 }
 
 func TestScan(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 20)
@@ -305,6 +311,7 @@ func TestScan(t *testing.T) {
 }
 
 func TestParallelScanEndsWithTheFirstError(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
 		if in, ok := call.Input.(*dynamodb.ScanInput); ok && *in.Segment == 2 {
 			return &types.ResourceNotFoundException{}
@@ -322,6 +329,7 @@ func TestParallelScanEndsWithTheFirstError(t *testing.T) {
 }
 
 func TestItemsOfAnotherShapeAreErrorsThatNameThem(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		seedOrders(t, api, "ann", 1)
@@ -354,6 +362,7 @@ func TestItemsOfAnotherShapeAreErrorsThatNameThem(t *testing.T) {
 }
 
 func TestReadsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -366,8 +375,8 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 }
 
 func TestReadOfATableThatIsNotThere(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
-		t.Setenv("TABLETHEORY_ACCOUNTS", "no-such-table")
 		var account Account
 		err := tabletheory.New(api).Model(Account{}).Where("ID", "=", "a").First(&account)
 		if !errors.Is(err, tabletheory.ErrTableNotFound) {
@@ -378,6 +387,7 @@ func TestReadOfATableThatIsNotThere(t *testing.T) {
 
 // The row of the reference, read as the reference reads it.
 func TestReferenceRowsAreRead(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
 		pk := "TENANT#t1#CACHE#abc"

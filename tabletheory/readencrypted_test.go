@@ -48,6 +48,7 @@ func patients(t *testing.T, api *dynamodb.Client, items ...Patient) (table strin
 }
 
 func TestEveryReadDecrypts(t *testing.T) {
+	t.Parallel()
 	want := Patient{Ward: "a", Bed: 1, Floor: 2, Diagnosis: "flu", Drugs: []string{"tea"}, Visits: 3}
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		_, db := patients(t, api, want)
@@ -78,6 +79,7 @@ func TestEveryReadDecrypts(t *testing.T) {
 }
 
 func TestSelectOfEncryptedFields(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		_, db := patients(t, api, Patient{Ward: "a", Bed: 1, Diagnosis: "flu", Drugs: []string{"tea"}, Visits: 3})
 		got := Patient{Ward: "kept", Visits: 9}
@@ -90,6 +92,7 @@ func TestSelectOfEncryptedFields(t *testing.T) {
 }
 
 func TestWhatIsEncryptedCannotBeCompared(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		_, db := patients(t, api)
 		query := func() *tabletheory.Query { return db.Model(Patient{}).Where("Ward", "=", "a") }
@@ -113,6 +116,7 @@ func TestWhatIsEncryptedCannotBeCompared(t *testing.T) {
 // What was moved to another item does not decrypt there, and the error says of
 // which item it is.
 func TestReadsOfTamperedItemsNameThem(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := patients(t, api, Patient{Ward: "a", Bed: 1, Diagnosis: "flu"}, Patient{Ward: "a", Bed: 2, Diagnosis: "cold"})
 		item := getRaw(t, api, table, attrs{"ward": str("a"), "bed": num("1")})

@@ -104,6 +104,7 @@ func old() FaceTheoryCacheMetadata {
 }
 
 func TestReferencePublishesUnderItsLease(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
 		db := tabletheory.New(api)
@@ -135,6 +136,7 @@ func TestReferencePublishesUnderItsLease(t *testing.T) {
 
 // Without its lease a writer changes neither row.
 func TestReferenceRefusesWithoutItsLease(t *testing.T) {
+	t.Parallel()
 	now := time.Now().Unix()
 	for name, lease := range map[string]*FaceTheoryCacheLease{
 		"stolen":  {PK: referencePage, SK: "LOCK", LeaseToken: "token-of-another", LeaseExpiresAt: now + 30},
@@ -173,6 +175,7 @@ func TestReferenceRefusesWithoutItsLease(t *testing.T) {
 }
 
 func TestReferenceWritesAndReads(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
 		check(t, writeThenRead(tabletheory.New(api), func(meta FaceTheoryCacheMetadata, isFresh bool) {

@@ -12,6 +12,7 @@ import (
 
 // TestReturnOld: what a write replaces or deletes comes with its answer.
 func TestReturnOld(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
 		db := tabletheory.New(api)
@@ -45,6 +46,7 @@ func TestReturnOld(t *testing.T) {
 // TestReturnOldOfAnotherShape: what another writer left there, and cannot be
 // read, does not keep a write from happening, and is told.
 func TestReturnOldOfAnotherShape(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
 		db := tabletheory.New(api)
@@ -65,8 +67,8 @@ func TestReturnOldOfAnotherShape(t *testing.T) {
 }
 
 func TestReturnOldWhereItHasNoUse(t *testing.T) {
+	t.Parallel()
 	db := tabletheory.New(localdynamotest.New(t)) // without the table: nothing is sent
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
 	var old Account
 	account := func() *tabletheory.Query { return db.Model(&Account{ID: "a"}) }
 	wants(t, account().ReturnOld(&old).Create(), tabletheory.ErrInvalidQuery, "ReturnOld")

@@ -83,6 +83,7 @@ func isEnvelope(av types.AttributeValue) bool {
 
 // Every way to write an item encrypts, and with one data key.
 func TestWritesEncrypt(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := patientTable(t, api)
 		for about, write := range map[string]func(*tabletheory.DB, patient) error{
@@ -135,6 +136,7 @@ func TestWritesEncrypt(t *testing.T) {
 
 // Every way to read an item decrypts, and opens its data key once.
 func TestReadsDecrypt(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		patientTable(t, api)
 		keys := newKeys(t)
@@ -189,6 +191,7 @@ func TestReadsDecrypt(t *testing.T) {
 // A field that is written by itself has a data key of its own, also after the
 // master key has been rotated; all of them are read.
 func TestUpdateOneEncryptedField(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		patientTable(t, api)
 		keys := newKeys(t)
@@ -228,6 +231,7 @@ func TestUpdateOneEncryptedField(t *testing.T) {
 // What did not come by this item's encryption is refused: a value in plain, or
 // one of another item.
 func TestForeignValues(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := patientTable(t, api)
 		db := tabletheory.New(api, tabletheory.WithKeyProvider(newKeys(t)))
@@ -257,6 +261,7 @@ func TestForeignValues(t *testing.T) {
 
 // Models without encrypted fields, and items without values in them, need no key.
 func TestNothingToEncrypt(t *testing.T) {
+	t.Parallel()
 	type secretive struct {
 		onTable
 		ID     string            `theorydb:"pk"`

@@ -22,6 +22,7 @@ func newTable[T any](t *testing.T, api *dynamodb.Client) *tabletheory.Table[T] {
 }
 
 func TestTableHasTheLifeOfAnItem(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		table, ctx := newTable[Order](t, api), t.Context()
@@ -78,6 +79,7 @@ func collect[T any](seq func(func(T, error) bool)) (items []T, err error) {
 }
 
 func TestTableYieldsItems(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		seedOrders(t, api, "ann", 7)
@@ -103,6 +105,7 @@ func TestTableYieldsItems(t *testing.T) {
 
 // Pages are fetched when the consumer comes to them, and not after it has left.
 func TestTableFetchesPagesAsTheyAreConsumed(t *testing.T) {
+	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
 	name := accountTable(t, api)
@@ -128,6 +131,7 @@ func TestTableFetchesPagesAsTheyAreConsumed(t *testing.T) {
 }
 
 func TestTableYieldsErrorsLast(t *testing.T) {
+	t.Parallel()
 	pages := 0
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
 		if call.Operation != "Scan" {
@@ -160,7 +164,6 @@ func TestTableYieldsErrorsLast(t *testing.T) {
 func TestTablesThatCannotBe(t *testing.T) {
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
-	t.Setenv("TABLETHEORY_ORDERS", "orders")
 	table, ctx := newTable[Order](t, api), t.Context()
 	get := func(hash any, sort ...any) error { _, err := table.Get(ctx, hash, sort...); return err }
 	update := func(change func(*tabletheory.UpdateBuilder)) error {
@@ -219,6 +222,7 @@ func TestTablesThatCannotBe(t *testing.T) {
 // The items of a sequence share nothing, although they are decoded into one
 // place.
 func TestItemsOfASequenceAreApart(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api)

@@ -115,6 +115,7 @@ func scoreWords() []string {
 }
 
 func TestCreateTable(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := tableOfTest(t, api), tabletheory.New(api)
 		if err := db.CreateTable(t.Context(), &score{onTable: table}); err != nil {
@@ -131,6 +132,7 @@ func TestCreateTable(t *testing.T) {
 }
 
 func TestCreateTableOfSeveralModels(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := tableOfTest(t, api)
 		err := tabletheory.New(api).CreateTable(t.Context(), bareScore{onTable: table}, score{onTable: table}, &rank{onTable: table}, score{onTable: table})
@@ -147,6 +149,7 @@ func TestCreateTableOfSeveralModels(t *testing.T) {
 
 // Models that do not agree have no table, and nothing is sent.
 func TestModelsThatDisagree(t *testing.T) {
+	t.Parallel()
 	type otherKey struct {
 		onTable
 		Game string `theorydb:"pk,attr:game"`
@@ -198,6 +201,7 @@ func TestModelsThatDisagree(t *testing.T) {
 }
 
 func TestEnsureTable(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := tableOfTest(t, api), tabletheory.New(api)
 		for range 2 {
@@ -238,6 +242,7 @@ func growingWords() []string {
 }
 
 func TestEnsureTableAddsIndexes(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := tableOfTest(t, api), tabletheory.New(api)
 		if err := db.CreateTable(t.Context(), bareScore{onTable: table}); err != nil {
@@ -260,6 +265,7 @@ func TestEnsureTableAddsIndexes(t *testing.T) {
 // Several processes that start at once do not get in each other's way, be there
 // a table or not.
 func TestEnsureTableAtOnce(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := tableOfTest(t, api), tabletheory.New(api)
 		for _, model := range []any{bareScore{onTable: table}, growing{onTable: table}} {
@@ -281,6 +287,7 @@ func TestEnsureTableAtOnce(t *testing.T) {
 
 // What cannot be changed is told, and left as it is.
 func TestEnsureTableRefuses(t *testing.T) {
+	t.Parallel()
 	table := func(change func(*dynamodb.CreateTableInput)) *dynamodb.CreateTableInput {
 		in := &dynamodb.CreateTableInput{
 			BillingMode:          types.BillingModePayPerRequest,
@@ -343,6 +350,7 @@ func TestEnsureTableRefuses(t *testing.T) {
 }
 
 func TestEnsureTableWithAnotherTTL(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := tableOfTest(t, api), tabletheory.New(api)
 		if err := db.CreateTable(t.Context(), bareScore{onTable: table}); err != nil {
@@ -369,6 +377,7 @@ func TestEnsureTableWithAnotherTTL(t *testing.T) {
 }
 
 func TestDeleteTable(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := tableOfTest(t, api), tabletheory.New(api)
 		if err := db.CreateTable(t.Context(), bareScore{onTable: table}); err != nil {
@@ -390,6 +399,7 @@ func TestDeleteTable(t *testing.T) {
 type onlyItems struct{ tabletheory.API }
 
 func TestClientWithoutTables(t *testing.T) {
+	t.Parallel()
 	db, model := tabletheory.New(onlyItems{localdynamotest.New(t)}), bareScore{onTable: onTable{"scores"}}
 	_, described := db.DescribeTable(t.Context(), model)
 	for method, err := range map[string]error{
@@ -437,6 +447,7 @@ func (c calls) count(_ context.Context, call wire.Call, _ func()) error {
 }
 
 func TestCreateTableWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowTables{Client: localdynamotest.New(t), states: []types.TableStatus{"", types.TableStatusCreating, types.TableStatusCreating}}
 		if err := tabletheory.New(slow).CreateTable(t.Context(), score{onTable: onTable{"scores"}}); err != nil {
@@ -450,6 +461,7 @@ func TestCreateTableWaits(t *testing.T) {
 
 // A table that is being deleted is waited for, and then made anew.
 func TestEnsureTableAfterDeletion(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		table := onTable{"scores"}
 		slow := &slowTables{Client: localdynamotest.New(t)}
@@ -476,6 +488,7 @@ func TestEnsureTableAfterDeletion(t *testing.T) {
 
 // The context bounds every wait, and the error tells what for.
 func TestWaitsAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		model := bareScore{onTable: onTable{"scores"}}
 		slow := &slowTables{Client: localdynamotest.New(t)}
@@ -511,6 +524,7 @@ func TestWaitsAreBounded(t *testing.T) {
 
 // A refusal that stays is reported soon; one that passes is not.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		model := growing{onTable: onTable{"scores"}}
 		var refusals []error
@@ -569,6 +583,7 @@ func (f *fillingTables) DescribeTable(ctx context.Context, in *dynamodb.Describe
 // Nobody waits, for hours maybe, for an index of another model, unless he has to
 // have one made himself; for his own he does.
 func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		table := onTable{"scores"}
 		api := localdynamotest.New(t)
@@ -596,6 +611,7 @@ func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
 
 // A deletion whose answer was lost is one: the SDK's next attempt finds nothing.
 func TestDeleteTableReplyLost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lost := false
 		api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, apply func()) error {
@@ -619,6 +635,7 @@ func TestDeleteTableReplyLost(t *testing.T) {
 // A table that is busy is deleted when it no longer is; one that another process
 // makes under the name meanwhile is left alone.
 func TestDeleteTableBusy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var seen calls = map[string]int{}
 		busy := 3

@@ -49,6 +49,7 @@ func publish(ctx context.Context, db *tabletheory.DB, leaseToken string, nowUnix
 }
 
 func TestTransactWritePublishesAsTheReference(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
 		db := tabletheory.New(api)
@@ -104,6 +105,7 @@ func TestTransactWritePublishesAsTheReference(t *testing.T) {
 }
 
 func TestTransactionErrorFindsReasonByLabel(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	accountTable(t, api)
 	db := tabletheory.New(api)
@@ -136,6 +138,7 @@ func TestTransactionErrorFindsReasonByLabel(t *testing.T) {
 }
 
 func TestTransactWriteDoesAllKindsOfActions(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		accountTable(t, api)
@@ -178,6 +181,7 @@ func TestTransactWriteDoesAllKindsOfActions(t *testing.T) {
 }
 
 func TestAFailedTransactionChangesNoModel(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api)
@@ -202,6 +206,7 @@ func TestAFailedTransactionChangesNoModel(t *testing.T) {
 
 // AtVersion stands in for the version of a model that was not read.
 func TestAtVersionReplacesTheModelsVersion(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api)
@@ -224,6 +229,7 @@ func TestAtVersionReplacesTheModelsVersion(t *testing.T) {
 }
 
 func TestTransactWriteRefuses(t *testing.T) {
+	t.Parallel()
 	sent := 0
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
 		if call.Operation == "TransactWriteItems" {
@@ -358,7 +364,7 @@ func balance(t *testing.T, db *tabletheory.DB) int64 {
 // The replies to more attempts are lost than the SDK makes by itself: the
 // transaction is replayed by its token, and has happened once.
 func TestATransactionWhoseReplyIsLostHappensOnce(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &attempts{answer: func(attempt int, apply func()) error {
 			if attempt <= 7 {
@@ -389,7 +395,7 @@ func accountsIn(t *testing.T, a *attempts, options ...tabletheory.Option) *table
 }
 
 func TestTransactionsAreRepeatedOnlyForReasonsThatPass(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		answers  error // to the first two attempts
@@ -441,7 +447,7 @@ func cancellation(codes ...string) error {
 }
 
 func TestATransactionEndsWithItsContext(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := &attempts{answer: func(int, func()) error { cancel(); return cancellation("TransactionConflict") }}
@@ -454,6 +460,7 @@ func TestATransactionEndsWithItsContext(t *testing.T) {
 }
 
 func TestACallersTokenMakesTwoCallsOne(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
 		db := tabletheory.New(api)
@@ -473,6 +480,7 @@ func TestACallersTokenMakesTwoCallsOne(t *testing.T) {
 // A cancelled transaction leaves no trace of its token: the next attempt with
 // it is made anew.
 func TestATokenOutlivesACancellation(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
 		db := tabletheory.New(api)
@@ -493,6 +501,7 @@ func TestATokenOutlivesACancellation(t *testing.T) {
 // Transfers between accounts, each demanding the version that it has read, keep
 // the sum.
 func TestConcurrentTransactionsLoseNothing(t *testing.T) {
+	t.Parallel()
 	const workers, each = 16, 3
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)

@@ -18,6 +18,7 @@ import (
 )
 
 func TestTransactGet(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		accounts := accountTable(t, api)
@@ -42,9 +43,9 @@ func TestTransactGet(t *testing.T) {
 }
 
 func TestTransactGetsThatCannotBe(t *testing.T) {
+	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
 	own := errors.New("of the caller")
 	for _, test := range []struct {
 		name string
@@ -97,6 +98,7 @@ func cancelled(times int, codes ...string) (intercept wire.Interceptor, attempts
 }
 
 func TestTransactGetIsRepeatedAfterConflicts(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		codes    []string
@@ -119,7 +121,6 @@ func TestTransactGetIsRepeatedAfterConflicts(t *testing.T) {
 					KeySchema: keySchema("id"), AttributeDefinitions: definitions("id", "S"),
 				})
 				check(t, err)
-				t.Setenv("TABLETHEORY_ACCOUNTS", table)
 				putRaw(t, api, table, attrs{"id": str("a"), "balance": num("5")})
 
 				account, other := Account{ID: "a"}, Account{ID: "b"}
@@ -143,6 +144,7 @@ func TestTransactGetIsRepeatedAfterConflicts(t *testing.T) {
 
 // One item of another shape leaves the destinations of all as they were.
 func TestTransactGetDecodesAllOrNothing(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
 		putRaw(t, api, table, attrs{"id": str("a"), "balance": num("5")})

@@ -35,6 +35,7 @@ func adasOrder() *Order {
 }
 
 func TestUpdateBuilderChanges(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api, atNoon())
@@ -87,6 +88,7 @@ func TestUpdateBuilderChanges(t *testing.T) {
 }
 
 func TestUpdateBuilderReturnsWhatIsAsked(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
 		db := tabletheory.New(api)
@@ -114,6 +116,7 @@ func TestUpdateBuilderReturnsWhatIsAsked(t *testing.T) {
 }
 
 func TestUpdateBuilderConditions(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api)
@@ -138,6 +141,7 @@ func TestUpdateBuilderConditions(t *testing.T) {
 
 // Who has read an item notices that a builder has changed it.
 func TestUpdateBuilderIncrementsTheVersion(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api)
@@ -149,6 +153,7 @@ func TestUpdateBuilderIncrementsTheVersion(t *testing.T) {
 }
 
 func TestUpdateBuilderLeavesTheModelAlone(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
 	db := tabletheory.New(api)
@@ -162,6 +167,7 @@ func TestUpdateBuilderLeavesTheModelAlone(t *testing.T) {
 }
 
 func TestUpdateBuilderStampsUnlessTheCallerDoes(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api, atNoon())
@@ -178,6 +184,7 @@ func TestUpdateBuilderStampsUnlessTheCallerDoes(t *testing.T) {
 }
 
 func TestUpdateBuilderRefuses(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	table := orderTable(t, api)
 	accountTable(t, api)
@@ -221,6 +228,7 @@ func TestUpdateBuilderRefuses(t *testing.T) {
 }
 
 func TestConcurrentIncrementsLoseNothing(t *testing.T) {
+	t.Parallel()
 	const workers, each = 16, 10
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)

@@ -53,6 +53,7 @@ func orderKey(customer, number string) attrs {
 }
 
 func TestCreateStoresTheItemOnce(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api, atNoon())
@@ -97,6 +98,7 @@ func TestCreateStoresTheItemOnce(t *testing.T) {
 }
 
 func TestCreateKeepsWhatTheModelKnows(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api, atNoon())
@@ -111,6 +113,7 @@ func TestCreateKeepsWhatTheModelKnows(t *testing.T) {
 
 // A struct, as opposed to a pointer to one, is written as well.
 func TestCreateOfAStructByValue(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		mustNot(t, tabletheory.New(api).Model(Order{Customer: "ada", Number: 1, Status: "open"}).Create())
@@ -121,6 +124,7 @@ func TestCreateOfAStructByValue(t *testing.T) {
 }
 
 func TestCreateOrUpdateComparesVersions(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
 		db := tabletheory.New(api, atNoon())
@@ -138,6 +142,7 @@ func TestCreateOrUpdateComparesVersions(t *testing.T) {
 }
 
 func TestCreateOrUpdateReplacesWithoutVersions(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
 		putRaw(t, api, table, attrs{"id": str("a"), "old": str("attribute")})
@@ -151,6 +156,7 @@ func TestCreateOrUpdateReplacesWithoutVersions(t *testing.T) {
 }
 
 func TestUpdateSetsAndRemoves(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		note := "by hand"
@@ -182,6 +188,7 @@ func TestUpdateSetsAndRemoves(t *testing.T) {
 }
 
 func TestUpdateComparesVersions(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api)
@@ -217,6 +224,7 @@ func TestUpdateComparesVersions(t *testing.T) {
 }
 
 func TestUpdateOfAMissingItem(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
 		db := tabletheory.New(api)
@@ -233,6 +241,7 @@ func TestUpdateOfAMissingItem(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api)
@@ -255,6 +264,7 @@ func TestDelete(t *testing.T) {
 }
 
 func TestWhereGivesTheKeyOfAWrite(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api)
@@ -271,6 +281,7 @@ func TestWhereGivesTheKeyOfAWrite(t *testing.T) {
 }
 
 func TestWritesRefuseWhatTheyDoNotMean(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
 	db := tabletheory.New(api)
@@ -317,6 +328,7 @@ func TestWritesRefuseWhatTheyDoNotMean(t *testing.T) {
 
 // Increments by Update, each repeated until the version was right, lose nothing.
 func TestConcurrentUpdatesLoseNothing(t *testing.T) {
+	t.Parallel()
 	const workers, each = 16, 5
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -383,6 +395,7 @@ func legacyTable(t *testing.T, api *dynamodb.Client) {
 }
 
 func TestTimesAndVersionsInOtherTypes(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	legacyTable(t, api)
 	db := tabletheory.New(api, atNoon())
@@ -402,6 +415,7 @@ func TestTimesAndVersionsInOtherTypes(t *testing.T) {
 }
 
 func TestAFailedFirstWriteLeavesAnEmbeddedPointerNil(t *testing.T) {
+	t.Parallel()
 	api := localdynamotest.New(t)
 	legacyTable(t, api)
 	db := tabletheory.New(api)
@@ -437,6 +451,7 @@ func secrets(t *testing.T) (*tabletheory.DB, *dynamodb.Client) {
 }
 
 func TestEveryWriteEncrypts(t *testing.T) {
+	t.Parallel()
 	db, api := secrets(t)
 	for name, write := range map[string]func(*Secret) error{
 		"create":         func(s *Secret) error { return db.Model(s).Create() },
@@ -469,6 +484,7 @@ func TestEveryWriteEncrypts(t *testing.T) {
 }
 
 func TestWhatIsEncryptedComesWithErrorsAndResults(t *testing.T) {
+	t.Parallel()
 	db, _ := secrets(t)
 	mustNot(t, db.Model(&Secret{ID: "a", Token: "s3cret", Public: "x"}).Create())
 	err := db.Model(&Secret{ID: "a"}).Create()
@@ -494,6 +510,7 @@ func TestWhatIsEncryptedComesWithErrorsAndResults(t *testing.T) {
 }
 
 func TestWhatIsEncryptedCannotBeCalculatedWith(t *testing.T) {
+	t.Parallel()
 	db, _ := secrets(t)
 	mustNot(t, db.Model(&Secret{ID: "a", Token: "s3cret"}).Create())
 	update := func() *tabletheory.UpdateBuilder { return db.Model(&Secret{ID: "a"}).UpdateBuilder() }
@@ -522,7 +539,7 @@ func TestWhatIsEncryptedCannotBeCalculatedWith(t *testing.T) {
 }
 
 func TestErrorsOfTheServiceHaveSentinels(t *testing.T) {
-	t.Setenv("TABLETHEORY_ACCOUNTS", "accounts")
+	t.Parallel()
 	for _, test := range []struct{ answer, want error }{
 		{&types.TransactionConflictException{Message: aws.String("x")}, tabletheory.ErrTransactionConflict},
 		{&types.ProvisionedThroughputExceededException{Message: aws.String("x")}, tabletheory.ErrThrottled},
@@ -542,10 +559,10 @@ func TestErrorsOfTheServiceHaveSentinels(t *testing.T) {
 }
 
 func TestWritesToATableThatIsMissing(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
-		t.Setenv("TABLETHEORY_ACCOUNTS", "tabletheory-absent")
 		db := tabletheory.New(api)
-		wants(t, db.Model(&Account{ID: "a"}).Create(), tabletheory.ErrTableNotFound, "tabletheory-absent")
+		wants(t, db.Model(&Account{ID: "a"}).Create(), tabletheory.ErrTableNotFound, "accounts")
 		wants(t, credit(t.Context(), db), tabletheory.ErrTableNotFound)
 		wants(t, db.Model(&Account{}).BatchDelete([]any{"a"}), tabletheory.ErrTableNotFound, "0 of 1")
 	})
