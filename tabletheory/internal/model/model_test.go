@@ -159,7 +159,7 @@ func TestAnErrorLeavesTheStructAsItWas(t *testing.T) {
 	m := mustModel[row](t)
 	held := &Base{Deep: "before"}
 	got := row{PK: "before", Base: held, N: 1}
-	err := m.Decode(model.Item{"pk": s("after"), "deep": s("after"), "n": s("no number")}, reflect.ValueOf(&got).Elem())
+	err := m.Decode(model.Item{"pk": s("after"), "deep": s("after"), "n": s("not a number")}, reflect.ValueOf(&got).Elem())
 	if err == nil {
 		t.Fatal("a string was decoded into an int")
 	}
