@@ -5,19 +5,18 @@ import (
 	"fmt"
 
 	"github.com/facetheory/isr/store"
-	"github.com/facetheory/isr/tabletheory"
 )
 
-// BreakLease implements [store.MetaStore]. If the record shows no lease there is
-// nothing to free: no error. A lease without a token, which another service took,
+// BreakLease implements [store.MetaStore]. If the record shows no lease, it does
+// nothing and returns nil. A lease without a token, which another service took,
 // counts as moved once it was refreshed.
 //
-// It is a transaction of one row, at two write units, for the sake of its client
-// token: whoever repeats it because a reply was lost, this package or the SDK
-// beneath it, is told what became of the first. So ErrMoved is said only if the
-// lease was not freed by this call, and any other error leaves that open.
+// It is a transaction of one row, at two write units, because of the client token:
+// a repetition after a lost reply, by this package or by the SDK, returns the outcome
+// of the first attempt. So ErrMoved means that this call did not delete the lease; any
+// other error leaves that open.
 func (s *Store) BreakLease(ctx context.Context, read store.Record) error {
-	ctx = s.during(ctx, "break lease")
+	ctx = s.metered(ctx, "break lease")
 	f, err := fenceOf(read)
 	if err != nil {
 		return fmt.Errorf("break a lease: %w", err)
@@ -25,12 +24,11 @@ func (s *Store) BreakLease(ctx context.Context, read store.Record) error {
 	if f.lock == nil {
 		return nil
 	}
-	lock, same := &lockRow{location: s.at(f.pk, skLock)}, f.sameLock()
-	request := s.newRequest([]action{{opLock, func(tx *tabletheory.TransactionBuilder) { tx.Delete(lock, same) }}})
-	switch err := s.try(ctx, request.send); {
-	case tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed:
-		return fmt.Errorf("break the lease of %s: %w%s", f.pk, store.ErrMoved, whoHasIt(err))
-	case err != nil:
+	tx := s.newTransaction([]action{remove(onLock, &lockRow{location: s.at(f.pk, skLock)}, f.sameLock())})
+	err = s.execute(ctx, operation{bounded: true, send: tx.send, refused: func(_ context.Context, err error, _ progress) (bool, error) {
+		return false, fmt.Errorf("%w%s", store.ErrMoved, describeHolder(err))
+	}})
+	if err != nil {
 		return fmt.Errorf("break the lease of %s: %w", f.pk, err)
 	}
 	return nil

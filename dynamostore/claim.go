@@ -3,171 +3,138 @@ package dynamostore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// acquireFor is acquire with a request: LOCK and REQ# are written in one
-// transaction, so that a request is STARTED by a holder of the lease and by
-// nobody else. Both rows are read before, which costs two read units and four
-// write units where a plain acquisition costs one write unit: what a transaction
-// replaces is not told, and it is refused without saying all that is wrong.
-func (s *Store) acquireFor(ctx context.Context, pk string, d time.Duration, c *store.Claim) (*lease, error) {
-	ctx = s.during(ctx, "acquire with request")
+// acquireWithClaim is acquire with a request record. LOCK and REQ# are written in one
+// transaction, so that only a lease holder makes a record STARTED. Both rows are read
+// first, because a transaction does not return what it replaces, and a refused one does
+// not report everything that is wrong. That costs two read units and four write units;
+// a plain acquisition costs one write unit.
+func (s *Store) acquireWithClaim(ctx context.Context, pk string, d time.Duration, c *store.Claim) (*lease, error) {
+	ctx = s.metered(ctx, "acquire with request")
 	l, err := s.newLease(ctx, pk, d)
 	if err != nil {
 		return nil, err
 	}
-	if l.attempt, err = s.newAttempt(c); err != nil {
+	if l.claim, err = s.newClaim(c); err != nil {
 		return nil, err
 	}
-	if err := l.claim(ctx, c); err != nil {
+	a := &claimAttempt{lease: l, claim: c}
+	err = s.execute(ctx, operation{bounded: true, prepare: a.prepare, send: a.send, refused: a.contest, settle: a.settle})
+	if err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// claim asks until there is an answer, or for as long as an ordinary operation.
-func (l *lease) claim(ctx context.Context, c *store.Claim) error {
-	s, started := l.store, time.Now()
-	var next *claiming
-	unanswered := false // what was asked may have been carried out
-	for attempt := 1; ; attempt++ {
-		if next == nil {
-			var err error
-			if next, err = l.look(ctx, c); err != nil {
-				return l.claimFailed(ctx, err, unanswered)
-			}
-		}
-		if next.mine {
-			return nil
-		}
-		err := s.call(ctx, next.request.send)
-		switch tabletheory.OutcomeOf(err) {
-		case tabletheory.Applied:
-			l.failures = next.failures
-			l.granted(next.expiresAt, next.asked)
-			return nil
-		case tabletheory.Refused:
-			return l.claimFailed(ctx, err, unanswered)
-		case tabletheory.ConditionFailed:
-			// Somebody was faster, perhaps an earlier request of ours.
-			if err = l.contestClaim(next.request.refusal(err), c, err); err == nil {
-				return nil
-			}
-			next = nil
-		case tabletheory.Cancelled:
-			next = nil
-		case tabletheory.Unknown:
-			unanswered = true
-		}
-		if s.spent(attempt, started) || !s.pause(ctx, attempt) {
-			return l.claimFailed(ctx, err, unanswered)
-		}
-	}
+// A claimAttempt acquires a lease with a claim. Each attempt replaces the rows as
+// prepare found them.
+type claimAttempt struct {
+	lease *lease
+	claim *store.Claim
+
+	tx        *transaction
+	failures  int       // of the LOCK row that it replaces
+	expiresAt int64     // of the lease
+	started   time.Time // before it was sent, on the monotonic clock
 }
 
-// contestClaim reads the rows that refused us: nil if they are ours. Otherwise it
-// is what is said to somebody for whom others are faster time and again.
-func (l *lease) contestClaim(why refusal, c *store.Claim, refused error) error {
-	if reason, ok := why[opLock]; ok {
+// send makes one attempt. If we crash after it was executed, the lease expires, and
+// the claim can be taken over at the same time.
+func (a *claimAttempt) send(ctx context.Context) error {
+	err := a.tx.send(ctx)
+	if err == nil {
+		a.lease.failures = a.failures
+		a.lease.extended(a.expiresAt, a.started)
+	}
+	return err
+}
+
+// prepare reads both rows and states the transaction that replaces them. It returns a
+// *store.RequestError or a *store.HeldError if they must not be replaced. done: an
+// attempt whose reply was lost has written them.
+func (a *claimAttempt) prepare(ctx context.Context) (done bool, err error) {
+	l, s := a.lease, a.lease.store
+	stored, earlier, err := s.findRequestRecord(ctx, l.pk, a.claim.Key)
+	if err != nil {
+		return false, err
+	}
+	storedLock, lock, err := s.readLock(ctx, l.pk)
+	if err != nil {
+		return false, err
+	}
+	now, started := s.config.Now(), time.Now()
+	if string(lock.Token) == l.token {
+		l.extended(int64(lock.ExpiresAt), started)
+		return true, nil
+	}
+	if earlier != nil {
+		if err := earlier.CheckClaim(*a.claim, now); err != nil {
+			return false, err
+		}
+	}
+	if found := lock.lock(); found.HeldAt(now) {
+		return false, &store.HeldError{Lock: found}
+	}
+	a.failures, a.expiresAt, a.started = lock.failures(), expiry(now, l.duration), started
+	r := l.claim.row(s, l.pk, store.RequestStarted, a.expiresAt)
+	r.Hash = a.claim.Hash
+	a.tx = s.newTransaction([]action{
+		put(onLock, l.lockRow(a.expiresAt), l.isFreeAfter(storedLock, now)),
+		// An update, which keeps the attributes of other services.
+		update(onRequest, r, nil, unchangedRequest(stored)),
+	})
+	return false, nil
+}
+
+// contest reads the rows that failed the conditions: success if they are ours, and
+// otherwise another attempt. Its error is the result if other processes win every time.
+func (a *claimAttempt) contest(_ context.Context, err error, _ progress) (retry bool, result error) {
+	result = a.winner(a.tx.refusal(err, 0), err)
+	return result != nil, result
+}
+
+// winner returns the error that names the writer of the rows; nil if it is us.
+func (a *claimAttempt) winner(why refusal, refused error) error {
+	l := a.lease
+	if reason, ok := why[onLock]; ok {
 		var lock lockRow
 		switch err := reason.Decode(&lock); {
-		case errors.Is(err, tabletheory.ErrItemNotFound): // given up since we looked
+		case errors.Is(err, tabletheory.ErrItemNotFound): // released since prepare
 			lock.ExpiresAt = leaseEnd(floorSeconds(l.store.config.Now()))
 		case err != nil:
 			return errors.Join(refused, err)
 		case string(lock.Token) == l.token:
-			l.granted(int64(lock.ExpiresAt), time.Now())
+			l.extended(int64(lock.ExpiresAt), time.Now())
 			return nil
 		}
-		// Its time may be over by now: it was held, or another's failure, when it
-		// refused us.
+		// It may have expired by now. When it failed the condition it was held, or had
+		// the failures of another process.
 		return &store.HeldError{Lock: lock.lock()}
 	}
 	var r requestRow
-	if err := why[opRequest].Decode(&r); err != nil {
+	if err := why[onRequest].Decode(&r); err != nil {
 		return errors.Join(refused, err)
 	}
-	earlier := *r.request(c.Key)
-	if err := earlier.CheckClaim(*c, l.store.config.Now()); err != nil {
+	earlier := *r.record(a.claim.Key)
+	if err := earlier.CheckClaim(*a.claim, l.store.config.Now()); err != nil {
 		return err
 	}
-	// Claimed since we looked, whatever became of it.
+	// Claimed since prepare, whatever its state is now.
 	return &store.RequestError{Record: earlier, Err: store.ErrRequestInProgress}
 }
 
-// claimFailed is the error of a claim. The rows of others are an answer; after
-// anything else a request that was not answered may have made them ours.
-func (l *lease) claimFailed(ctx context.Context, err error, unanswered bool) error {
-	_, answered := errors.AsType[*store.RequestError](err)
-	_, held := errors.AsType[*store.HeldError](err)
-	if !unanswered || answered || held {
-		return err
+// settle gives the lease and the claim back if a lost attempt may have written them.
+// Rows of other processes are a definite answer.
+func (a *claimAttempt) settle(ctx context.Context, cause error, p progress) error {
+	_, claimed := errors.AsType[*store.RequestError](cause)
+	_, held := errors.AsType[*store.HeldError](cause)
+	if !p.lost || claimed || held {
+		return cause
 	}
-	return l.store.abandon(ctx, l, err)
-}
-
-// A claiming is one request for a lease and a claim, made of the rows as they
-// were found.
-type claiming struct {
-	mine      bool // they are ours already, by a request whose reply was lost
-	request   *request
-	failures  int       // of the lease that it replaces
-	expiresAt int64     // of the lease that it asks for
-	asked     time.Time // before it was sent, on the monotonic clock
-}
-
-// look reads what there is, and prepares to replace it: a *store.RequestError or a
-// *store.HeldError if it is not to be replaced.
-func (l *lease) look(ctx context.Context, c *store.Claim) (*claiming, error) {
-	s := l.store
-	stored, earlier, err := s.findRequest(ctx, l.pk, c.Key)
-	if err != nil {
-		return nil, err
-	}
-	storedLock, lock, err := s.readLock(ctx, l.pk)
-	if err != nil {
-		return nil, err
-	}
-	now, asked := s.config.Now(), time.Now()
-	if string(lock.Token) == l.token {
-		l.granted(int64(lock.ExpiresAt), asked)
-		return &claiming{mine: true}, nil
-	}
-	if earlier != nil {
-		if err := earlier.CheckClaim(*c, now); err != nil {
-			return nil, err
-		}
-	}
-	if found := lock.lock(); found.HeldAt(now) {
-		return nil, &store.HeldError{Lock: found}
-	}
-	expiresAt := expiry(now, l.duration)
-	return &claiming{
-		request: l.claimRequest(c, storedLock, stored, now, expiresAt), failures: lock.failures(), expiresAt: expiresAt, asked: asked,
-	}, nil
-}
-
-// claimRequest states both rows. If we crash once it is carried out, the lease
-// expires, and the request may be taken over at the same moment.
-func (l *lease) claimRequest(c *store.Claim, storedLock, stored row, now time.Time, expiresAt int64) *request {
-	s := l.store
-	lock, free := l.lockRow(expiresAt), l.isFreeAfter(storedLock, now)
-	r := l.attempt.row(s, l.pk, store.RequestStarted, expiresAt)
-	r.Hash = c.Hash
-	return s.newRequest([]action{
-		{opLock, func(tx *tabletheory.TransactionBuilder) { tx.Put(lock, free) }},
-		// An update, which leaves alone what others keep there.
-		{opRequest, func(tx *tabletheory.TransactionBuilder) { tx.Update(r, nil, unchangedRequest(stored)) }},
-	})
-}
-
-// abandonRequest sees to it that a request of ours which nobody will carry out
-// can be made again. It is called once the lease is nobody's.
-func (l *lease) abandonRequest(ctx context.Context, cause error) error {
-	return l.store.endRequest(ctx, false, l, store.RequestEnd{Failure: fmt.Sprintf("it was not begun: %v", cause)})
+	return a.lease.abandon(ctx, cause)
 }

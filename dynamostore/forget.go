@@ -19,7 +19,7 @@ var _ gc.Forgetter = (*Store)(nil)
 // version. If the reply to the deletion is lost, the error may be ErrMoved though the
 // entry is gone.
 func (s *Store) Forget(ctx context.Context, l store.Lease, read store.Record) error {
-	ctx = s.during(ctx, "forget")
+	ctx = s.metered(ctx, "forget")
 	held, err := s.own(l)
 	if err != nil {
 		return fmt.Errorf("forget a page: %w", err)
@@ -46,17 +46,15 @@ func (s *Store) Forget(ctx context.Context, l store.Lease, read store.Record) er
 func (s *Store) deleteMeta(ctx context.Context, l *lease, f fence) error {
 	meta, same := &metaRow{contentRow: contentRow{location: s.at(l.pk, skMeta)}}, f.condition()
 	lock, isOurs := &lockRow{location: s.at(l.pk, skLock)}, tabletheory.ConditionExpression(isHeld, l.heldAt(s.config.Now()))
-	request := s.newRequest([]action{
-		{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Delete(meta, same) }},
-		{opLock, func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(lock, isOurs) }},
-	})
-	err := s.try(ctx, request.send)
-	if why := request.refusal(err); why.of(opLock) {
-		return store.ErrLeaseLost
-	} else if why.of(opMeta) {
-		return store.ErrMoved
-	}
-	return err
+	tx := s.newTransaction([]action{remove(onMeta, meta, same), require(onLock, lock, isOurs)})
+	return s.execute(ctx, operation{bounded: true, send: tx.send, refused: func(_ context.Context, err error, _ progress) (bool, error) {
+		if why := tx.refusal(err, 0); why.has(onLock) {
+			return false, store.ErrLeaseLost
+		} else if why.has(onMeta) {
+			return false, store.ErrMoved
+		}
+		return false, err
+	}})
 }
 
 // deleteVersions deletes the versions that there are now. A rollback to one of them

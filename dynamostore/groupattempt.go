@@ -15,11 +15,11 @@ import (
 // client token and another id in the log, and is not made before it is certain that
 // this one has not happened and cannot happen any more.
 type groupAttempt struct {
-	group   *groupCommit
-	members []*queuedChange
-	seen    seenSequence // from which it advances
-	id      string       // in the log, which tells whether it happened
-	request *request     // its parts are those of the members, in order, and what is written on SEQ and LOG
+	group       *groupCommit
+	members     []*queuedChange
+	seen        seenSequence // from which it advances
+	id          string       // in the log, which tells whether it happened
+	transaction *transaction // its parts are those of the members, in order, and the one on SEQ and LOG
 }
 
 // newGroupAttempt has the changes state what they write after the seen sequence.
@@ -41,58 +41,45 @@ func newGroupAttempt(ctx context.Context, g *groupCommit, batch []*queuedChange,
 		parts, targets = append(parts, writes), append(targets, told...)
 		a.members = append(a.members, q)
 	}
-	a.request = g.store.newRequest(append(parts, g.store.advance(seen, a.id, targets))...)
+	a.transaction = g.store.newTransaction(append(parts, g.store.advance(seen, a.id, targets))...)
 	return a
 }
 
-// carryOut sends the transaction and deals with the answer. It reports whether SEQ
-// has moved, or is being moved.
+// execute sends the transaction and answers its members or puts them back. It reports
+// whether another process has advanced SEQ, or is about to.
 //
-// If we crash before it is answered, it happens as a whole or not at all.
-func (a *groupAttempt) carryOut(ctx context.Context) (contended bool) {
-	err, lost := a.send(ctx)
-	outcome := tabletheory.OutcomeOf(err)
-	switch {
+// If we crash before the reply, the transaction commits as a whole or not at all.
+func (a *groupAttempt) execute(ctx context.Context) (contended bool) {
+	var lost bool
+	err := a.group.store.execute(ctx, operation{
+		send:    a.transaction.send,
+		final:   true, // the members are queued again
+		expired: func(bool) bool { return a.transaction.expired() },
+		refused: func(_ context.Context, err error, p progress) (bool, error) {
+			lost = p.lost
+			return false, err
+		},
+		settle: func(_ context.Context, cause error, p progress) error {
+			lost = p.lost
+			return cause
+		},
+	})
+	switch outcome := tabletheory.OutcomeOf(err); {
 	case outcome == tabletheory.Applied:
-		a.happened()
-		return false
+		a.committed()
 	case outcome == tabletheory.ConditionFailed:
 		return a.refused(ctx, err, lost)
 	case lost:
 		a.settle(ctx, err)
-		return false
 	case outcome == tabletheory.Cancelled:
 		return a.conflicted(err)
+	default:
+		a.split(err)
 	}
-	a.split(err)
 	return false
 }
 
-// send sends the request until it is answered, for as long as ctx lasts and DynamoDB
-// knows the token. lost reports that an answer was missing: from then on a definite
-// one is that to a repetition, and a cancellation is not the end, since the first
-// one may still be under way.
-func (a *groupAttempt) send(ctx context.Context) (err error, lost bool) {
-	s := a.group.store
-	for attempt := 1; ; attempt++ {
-		err = s.call(ctx, a.request.send)
-		switch tabletheory.OutcomeOf(err) {
-		case tabletheory.Applied, tabletheory.ConditionFailed, tabletheory.Refused:
-			return err, lost
-		case tabletheory.Cancelled:
-			if !lost {
-				return err, false
-			}
-		case tabletheory.Unknown:
-			lost = true
-		}
-		if !s.pause(ctx, attempt) || a.request.expired() {
-			return err, lost
-		}
-	}
-}
-
-func (a *groupAttempt) happened() {
+func (a *groupAttempt) committed() {
 	g := a.group
 	g.mu.Lock()
 	g.committed = a.seen.Seq + 1
@@ -106,7 +93,7 @@ func (a *groupAttempt) refused(ctx context.Context, err error, lost bool) (conte
 	why := make([]refusal, len(a.members))
 	suspect := lost
 	for i, q := range a.members {
-		why[i] = a.request.refusalOf(err, i)
+		why[i] = a.transaction.refusal(err, i)
 		suspect = suspect || q.recognizes(why[i])
 	}
 	if suspect && a.answered(ctx, err) {
@@ -122,7 +109,7 @@ func (a *groupAttempt) refused(ctx context.Context, err error, lost bool) (conte
 		again = append(again, q)
 	}
 	a.group.putBack(again...)
-	return a.request.refusalOf(err, len(a.members)).of(opSequence)
+	return a.transaction.refusal(err, len(a.members)).has(onSequence)
 }
 
 // answered asks the log whether it was an earlier delivery of this very request that
@@ -131,14 +118,14 @@ func (a *groupAttempt) answered(ctx context.Context, cause error) bool {
 	s := a.group.store
 	ctx, cancel := settling(ctx, s.config.SettleTimeout)
 	defer cancel()
-	landed, err := s.passed(ctx, a.seen, a.id)
+	committed, err := s.logged(ctx, a.seen, a.id)
 	switch {
 	case err != nil:
 		answer(a.members, fmt.Errorf("%w: %w; looking whose change it was: %w", store.ErrUnknownOutcome, cause, err))
-	case landed:
-		a.happened()
+	case committed:
+		a.committed()
 	}
-	return err != nil || landed
+	return err != nil || committed
 }
 
 // conflicted deals with a transaction that was cancelled because of something that
@@ -149,7 +136,7 @@ func (a *groupAttempt) conflicted(err error) (contended bool) {
 	contended = true
 	for i, q := range a.members {
 		q.last = err
-		if a.request.passing(err, i) {
+		if a.transaction.conflicted(err, i) {
 			q.notBefore = time.Now().Add(a.group.backoff(q.conflicts))
 			q.conflicts++
 			contended = false
@@ -179,19 +166,19 @@ func (a *groupAttempt) settle(ctx context.Context, cause error) {
 	s := a.group.store
 	ctx, cancel := settling(ctx, s.config.SettleTimeout)
 	defer cancel()
-	landed := false
+	committed := false
 	err := s.skip(ctx, a.seen)
 	if err == nil {
-		landed, err = s.passed(ctx, a.seen, a.id)
+		committed, err = s.logged(ctx, a.seen, a.id)
 	}
-	s.config.Logger.Warn("isr: settled an unanswered write", slog.String("write", "changes of the log"),
+	s.config.Logger.Warn("isr: settled a write whose reply was lost", slog.String("write", "changes of the log"),
 		slog.Int("changes", len(a.members)), slog.Int64("seq", a.seen.Seq+1),
-		slog.Bool("landed", landed), slog.Any("cause", cause), slog.Any("err", err))
+		slog.Bool("committed", committed), slog.Any("cause", cause), slog.Any("err", err))
 	switch {
 	case err != nil:
 		answer(a.members, fmt.Errorf("%w: %w; settling it: %w", store.ErrUnknownOutcome, cause, err))
-	case landed:
-		a.happened()
+	case committed:
+		a.committed()
 	default:
 		answer(a.members, cause)
 	}

@@ -238,7 +238,7 @@ func (g *groupCommit) putBack(changes ...*queuedChange) {
 func (g *groupCommit) round(batch []*queuedChange) (contended bool) {
 	s := g.store
 	// Neither the callers' contexts nor their ends, but the values of the first.
-	ctx, cancel := settling(operationOf(s, batch), s.config.SettleTimeout)
+	ctx, cancel := settling(meteredBatch(s, batch), s.config.SettleTimeout)
 	defer cancel()
 	seen, err := g.sequence(ctx, batch)
 	if err != nil {
@@ -249,15 +249,15 @@ func (g *groupCommit) round(batch []*queuedChange) (contended bool) {
 	if len(a.members) == 0 {
 		return false
 	}
-	return a.carryOut(ctx)
+	return a.execute(ctx)
 }
 
-// operationOf is the context of a batch, by which the meter knows what it is.
-func operationOf(s *Store, batch []*queuedChange) context.Context {
+// meteredBatch is the context of a batch, by which the meter knows what it is.
+func meteredBatch(s *Store, batch []*queuedChange) context.Context {
 	first := batch[0].waiting
 	for _, q := range batch[1:] {
 		if q.waiting.Value(operationKey{}) != first.Value(operationKey{}) {
-			return s.during(first, "group commit")
+			return s.metered(first, "group commit")
 		}
 	}
 	return first

@@ -9,7 +9,6 @@ import (
 
 	"github.com/facetheory/isr/localdynamo"
 	"github.com/facetheory/isr/store"
-	"github.com/facetheory/isr/tabletheory"
 )
 
 // A tagPurge purges a tag hard: a member of a group commit that depends on the
@@ -35,7 +34,7 @@ func (p *tagPurge) write(ctx context.Context, next int64) ([]action, []logTarget
 		}
 	}
 	mark := &markRow{location: p.store.at(pkPurgeLog, sk), Value: p.tag, Seq: count(next), HardSeq: count(next)}
-	return []action{{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Put(mark) }}}, []logTarget{{Kind: kindTag}}, nil
+	return []action{put(onMeta, mark)}, []logTarget{{Kind: kindTag}}, nil
 }
 
 func (p *tagPurge) recognizes(refusal) bool { return false }
@@ -59,7 +58,7 @@ func TestGroupOfPurges(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := &markRow{location: s.at(pkPurgeLog, markPrefix("", kindTag)+"tag-7")}
-	if err := s.newRequest([]action{{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Put(bad) }}}).send(t.Context()); err != nil {
+	if err := s.newTransaction([]action{put(onMeta, bad)}).send(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const purges = 300

@@ -24,7 +24,7 @@ const scanSegments = 8
 // NamedBodies implements [store.MetaStore]. It scans the table strongly, in parallel:
 // the whole of it is paid for, though only keys and names are sent.
 func (s *Store) ReferencedBodies(ctx context.Context) iter.Seq2[store.ReferencedBodies, error] {
-	ctx = s.during(ctx, "named bodies")
+	ctx = s.metered(ctx, "named bodies")
 	return func(yield func(store.ReferencedBodies, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		found := make(chan namedOrError)
@@ -108,7 +108,7 @@ func ofNames(segment int32) *dynamodb.ScanInput {
 // those of other services may be URLs. Whatever a row of another kind names is
 // none of the page's.
 func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
-	ctx = s.during(ctx, "body keys")
+	ctx = s.metered(ctx, "body keys")
 	if err := checkPartition(pk); err != nil {
 		return nil, err
 	}

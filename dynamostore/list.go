@@ -25,7 +25,7 @@ type Listed struct {
 // error. It scans the table strongly: the whole of it is paid for, so it is for
 // people and for tools. Pages that appear meanwhile may be missing.
 func (s *Store) List(ctx context.Context) iter.Seq2[Listed, error] {
-	ctx = s.during(ctx, "list")
+	ctx = s.metered(ctx, "list")
 	return func(yield func(Listed, error) bool) {
 		for page, err := range s.partitions(ctx) {
 			if err != nil {

@@ -21,7 +21,7 @@ const maxChanges = 200
 
 // Sequence implements [store.MetaStore].
 func (s *Store) Sequence(ctx context.Context) (store.Sequence, error) {
-	ctx = s.during(ctx, "sequence")
+	ctx = s.metered(ctx, "sequence")
 	seen, err := s.readSequence(ctx)
 	if err != nil {
 		return store.Sequence{}, fmt.Errorf("read the purge sequence: %w", err)
@@ -34,7 +34,7 @@ func (s *Store) Sequence(ctx context.Context) (store.Sequence, error) {
 // this version does not know are returned without what they are about; one that
 // is Malformed holds a *[MalformedError].
 func (s *Store) Changes(ctx context.Context, after int64) ([]store.Change, error) {
-	ctx = s.during(ctx, "changes")
+	ctx = s.metered(ctx, "changes")
 	var page *dynamodb.QueryOutput
 	err := s.try(ctx, func(ctx context.Context) (err error) {
 		page, err = s.api.Query(ctx, &dynamodb.QueryInput{
@@ -161,26 +161,23 @@ func (s *Store) advance(seen seenSequence, id string, targets []logTarget) []act
 		TTL: horizon(ceilSeconds(s.config.Now().Add(s.config.LogLife))),
 	}
 	return []action{
-		{opSequence, func(tx *tabletheory.TransactionBuilder) { tx.Update(sequence, []string{"Seq"}, unchanged) }},
-		// No condition: whoever advances the sequence to it owns the row.
-		{opLog, func(tx *tabletheory.TransactionBuilder) { tx.Put(log) }},
+		update(onSequence, sequence, []string{"Seq"}, unchanged),
+		// No condition: the transaction that advances SEQ to the sequence owns the row.
+		put(onLog, log),
 	}
 }
 
-// passed says whether the change of this id is what happened after the seen
-// sequence. It is asked once something has.
-func (s *Store) passed(ctx context.Context, seen seenSequence, id string) (bool, error) {
+// logged reports whether the log row after the seen sequence has this id. Callers must
+// have made sure that SEQ has advanced.
+func (s *Store) logged(ctx context.Context, seen seenSequence, id string) (bool, error) {
 	found, err := s.readRow(ctx, false, pkPurgeLog, logKey(seen.Seq+1))
 	return found.text(attrID) == id, err
 }
 
-// skip advances the sequence from what was seen, with nothing to tell, unless it has
-// moved: from then on no other request that demands the seen sequence can happen.
+// skip advances SEQ from the seen sequence, with an empty log row, unless it has
+// advanced already. After that no transaction that requires the seen sequence can
+// commit.
 func (s *Store) skip(ctx context.Context, seen seenSequence) error {
-	void := s.newRequest(s.advance(seen, rand.Text(), []logTarget{}))
-	err := s.repeat(ctx, false, void.send)
-	if tabletheory.OutcomeOf(err) == tabletheory.ConditionFailed {
-		return nil
-	}
-	return err
+	void := s.newTransaction(s.advance(seen, rand.Text(), []logTarget{}))
+	return s.execute(ctx, operation{send: void.send, refused: ignoreRefusal})
 }

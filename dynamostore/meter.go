@@ -19,8 +19,8 @@ type meteredAPI struct {
 // operationKey is the key of the operation in a context.
 type operationKey struct{}
 
-// during says what calls are made for, if somebody counts.
-func (s *Store) during(ctx context.Context, operation string) context.Context {
+// metered says what calls are made for, if somebody counts.
+func (s *Store) metered(ctx context.Context, operation string) context.Context {
 	if s.config.Meter == nil {
 		return ctx
 	}

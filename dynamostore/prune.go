@@ -22,7 +22,7 @@ const maxPruned = 25
 // It costs a read of the sort keys of those versions, eventually consistent (half
 // a unit for 4 KB of rows), and one write unit for each that is deleted.
 func (s *Store) prune(ctx context.Context, pk string, keep int) {
-	ctx = s.during(ctx, "prune")
+	ctx = s.metered(ctx, "prune")
 	var page *dynamodb.QueryOutput
 	err := s.call(ctx, func(ctx context.Context) (err error) {
 		page, err = s.api.Query(ctx, &dynamodb.QueryInput{

@@ -5,30 +5,32 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Publish implements [store.MetaStore], by the recipes of the reference documents:
-// one transaction that updates META, if it is exactly what was read, and deletes
-// LOCK, if the lease is ours and has not expired. It costs four write units if
-// META has at most 1 KB. With history it also makes the generation's version
-// row, and lets that of the generation before expire: four units more. For a lease
-// with a request it completes that, unless it withdraws the page: two units more. If
-// it ends a pin, or others are to reload the page, the log tells every node: four
-// units more, and a read unit.
+// Publish implements [store.MetaStore] as the reference documents describe it: one
+// transaction updates META, if it is exactly what was read, and deletes LOCK, if the
+// lease is ours and has not expired. It costs
 //
-// The entry that is returned is next as a reader will find it, its times in
-// whole seconds.
+//   - four write units if META has at most 1 KB;
+//   - four more with history, for the version row of the generation and the expiry of
+//     the previous one;
+//   - two more for a lease with a claim, which is completed unless the page is withdrawn;
+//   - four more, and a read unit, if it ends a pin or how.Reload is set, for the log row
+//     that tells all nodes.
 //
-// A request without an answer is repeated unchanged, under the same client
-// token, until the lease ends or ctx is done. If there is no answer even then,
-// Publish settles the matter, on a context of its own of SettleTimeout: it
-// deletes LOCK, after which the transaction can no longer land, and then looks
-// whether it has. So a caller that cancels ctx waits for as long as that at
-// worst, and is told the truth: nil if the generation was published.
+// It returns next as a reader will find it, with times in whole seconds.
+//
+// A transaction whose reply was lost is repeated unchanged, under the same client
+// token, until the lease ends or ctx is done. If there is still no reply, Publish
+// settles the outcome in a context of its own, of SettleTimeout: it deletes LOCK,
+// after which the transaction can no longer commit, and then reads whether it has. So
+// a caller that cancels ctx waits for at most SettleTimeout, and gets the actual
+// outcome: nil if the generation was published.
 func (s *Store) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
 	held, err := s.own(l)
 	if err != nil {
@@ -39,7 +41,7 @@ func (s *Store) Publish(ctx context.Context, l store.Lease, read store.Record, n
 	}
 	p, err := s.newPublication(held, read, next, how)
 	if err == nil {
-		err = p.carryOut(s.during(ctx, p.operation()))
+		err = p.execute(s.metered(ctx, p.meterName()))
 	}
 	if errors.Is(err, store.ErrLeaseLost) {
 		held.end()
@@ -49,9 +51,9 @@ func (s *Store) Publish(ctx context.Context, l store.Lease, read store.Record, n
 	}
 	held.end()
 	if !next.Withdrawn {
-		held.endRequest()
+		held.closeClaim()
 	}
-	// Crashing from here on leaves versions to expire at their time.
+	// If we crash here, surplus versions stay until they expire.
 	if how.History && how.Keep > 0 {
 		s.prune(ctx, held.pk, how.Keep)
 	}
@@ -62,12 +64,12 @@ func (s *Store) Publish(ctx context.Context, l store.Lease, read store.Record, n
 type publication struct {
 	swap
 	lease *lease
-	// logged: it is a change of the log, about page. The others are of no use to
-	// one that is not.
-	logged bool
-	page   store.Key
-	seen   seenSequence // from which the next request advances
-	id     string       // in the log
+	sent  []*transaction
+
+	logged bool         // it has a log row
+	page   store.Key    // in the log row
+	seen   seenSequence // which the next attempt advances
+	id     string       // of the log row
 }
 
 func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, how store.PublishOptions) (*publication, error) {
@@ -78,8 +80,8 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 	if err != nil {
 		return nil, err
 	}
-	// Decided by what was read: if it was pinned or unpinned since, the fence
-	// refuses the publish.
+	// The record decides: if the page was pinned or unpinned since, the fence refuses
+	// the publish.
 	pinned := read.Entry != nil && read.Entry.PinnedUntil.After(s.config.Now())
 	if pinned && !how.Unpin {
 		return nil, fmt.Errorf("%w until %s", store.ErrPinned, read.Entry.PinnedUntil.UTC().Format(time.RFC3339))
@@ -99,9 +101,9 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 	return &publication{swap: w, lease: l, logged: logged, page: how.Key, id: rand.Text()}, nil
 }
 
-// operation is what the publication is for the meter.
-func (p *publication) operation() string {
-	switch requested := p.lease.request() != nil && !p.next.Withdrawn; {
+// meterName is the operation's name for [Config.Meter].
+func (p *publication) meterName() string {
+	switch requested := p.lease.openClaim() != nil && !p.next.Withdrawn; {
 	case p.current != "" && requested:
 		return "publish with history and request"
 	case p.current != "":
@@ -112,65 +114,80 @@ func (p *publication) operation() string {
 	return "publish"
 }
 
-// prepare reads SEQ, if the publication is in the log: nodes that have a pinned
-// generation in memory would serve it for as long as the pin was to last.
-func (p *publication) prepare(ctx context.Context) (err error) {
-	if p.logged {
-		p.seen, err = p.store.readSequence(ctx)
+// execute publishes, or settles whether it has. A cancelled transaction is followed by a
+// new one, because what a transaction requires (a version of META, a lease token, a
+// sequence) never becomes true again: a refused one cannot commit later.
+func (p *publication) execute(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err // nothing was sent, nothing needs to be settled
 	}
-	return err
+	return p.store.execute(ctx, operation{
+		prepare: p.prepare,
+		send:    func(ctx context.Context) error { return p.latest().send(ctx) },
+		refused: p.refused,
+		expired: func(repetition bool) bool { return !p.lease.running() || repetition && p.latest().expired() },
+		settle:  p.settle,
+	})
 }
 
-// request makes a request with a client token and a moment of its own.
+func (p *publication) latest() *transaction { return p.sent[len(p.sent)-1] }
+
+// prepare states the next transaction, with a client token and a time of its own. It
+// reads SEQ if the publication is in the log: nodes that have a pinned generation in
+// memory would serve it until the pin ends.
 //
-// The deletion gives up the lease and is the proof that it was held: DynamoDB
-// allows one operation per item, so that there is no separate check.
-func (p *publication) request() *request {
-	lock, held := lockRow{location: p.store.at(p.lease.pk, skLock)}, p.lease.heldAt(p.store.config.Now())
-	actions := []action{
-		p.moveMeta(),
-		{opLock, func(tx *tabletheory.TransactionBuilder) {
-			tx.Delete(&lock, tabletheory.ConditionExpression(isHeld, held))
-		}},
+// Deleting LOCK gives up the lease and proves that it was held: DynamoDB allows one
+// action per item, so that there is no separate check.
+func (p *publication) prepare(ctx context.Context) (done bool, err error) {
+	if p.logged {
+		if p.seen, err = p.store.readSequence(ctx); err != nil {
+			return false, err
+		}
 	}
-	actions = append(actions, p.keepVersion()...)
+	lock := &lockRow{location: p.store.at(p.lease.pk, skLock)}
+	actions := []action{
+		p.updateMeta(),
+		remove(onLock, lock, tabletheory.ConditionExpression(isHeld, p.lease.heldAt(p.store.config.Now()))),
+	}
+	actions = append(actions, p.createVersion()...)
 	actions = append(actions, p.retireVersion()...)
-	actions = append(actions, p.completeRequest()...)
+	actions = append(actions, p.completeClaim()...)
 	if p.logged {
 		actions = append(actions, p.store.advance(p.seen, p.id, []logTarget{reloadOf(p.page)})...)
 	}
-	return p.store.newRequest(actions)
+	p.sent = append(p.sent, p.store.newTransaction(actions))
+	return false, nil
 }
 
-// keepVersion makes the version row of the generation, if there is to be one. It
-// has no ttl while it is current.
-func (p *publication) keepVersion() []action {
+// createVersion makes the version row of the generation, if it is to be kept. The row
+// has no ttl while the generation is current.
+func (p *publication) createVersion() []action {
 	if p.current == "" {
 		return nil
 	}
 	row := newMetaRow(p.store.at(p.lease.pk, p.current), p.next)
 	row.Expires = nil
-	return []action{{opVersion, func(tx *tabletheory.TransactionBuilder) { tx.Create(row) }}}
+	return []action{create(onVersion, row)}
 }
 
-// completeRequest records the generation as the result of the request that the
-// lease was acquired for, if it is still to be ended. A withdrawal is no result.
-func (p *publication) completeRequest() []action {
-	a := p.lease.request()
-	if a == nil || p.next.Withdrawn {
+// completeClaim records the generation as the result of the lease's claim, unless the
+// page is withdrawn.
+func (p *publication) completeClaim() []action {
+	c := p.lease.openClaim()
+	if c == nil || p.next.Withdrawn {
 		return nil
 	}
-	r, fields := a.finished(p.store, p.lease.pk, store.RequestEnd{Result: &p.next})
-	return []action{{opRequest, func(tx *tabletheory.TransactionBuilder) { tx.Update(r, fields, a.isMine()...) }}}
+	r, fields := c.finished(p.store, p.lease.pk, store.RequestEnd{Result: &p.next})
+	return []action{update(onRequest, r, fields, c.isMine()...)}
 }
 
-// judge says what conditions that were false mean: again, that another request may
-// get through; a nil error, that an earlier one is what made them false. The rows
-// that come back with them settle the common case of a lost reply at no cost: META
-// is what this publication made it.
-func (p *publication) judge(why refusal) (again bool, err error) {
-	meta, moved := why[opMeta]
-	lock, lost := why[opLock]
+// judge classifies failed conditions. retry: another transaction may succeed. A nil
+// error: an earlier attempt of this publication made them fail. The rows that come back
+// with them settle the common case of a lost reply at no cost, when META is what this
+// publication made it.
+func (p *publication) judge(why refusal) (retry bool, err error) {
+	meta, moved := why[onMeta]
+	lock, lost := why[onLock]
 	switch {
 	case moved && p.isOurs(meta.Item):
 		return false, nil
@@ -182,19 +199,124 @@ func (p *publication) judge(why refusal) (again bool, err error) {
 		return false, fmt.Errorf("%w%s", store.ErrMoved, notNewer(meta.Item, p.next.GeneratedAt))
 	case moved:
 		return false, store.ErrMoved
-	case why.of(opRequest):
-		// Whoever took the request over has taken the lease as well, or will: what
-		// was rendered for it is not to be published.
-		return false, fmt.Errorf("%w: its request was taken over, or is ended", store.ErrLeaseLost)
-	case why.of(opVersion):
-		return false, fmt.Errorf("there is a version %s already: the id of a generation is used once", p.next.GenerationID)
+	case why.has(onRequest):
+		// The process that took the claim over has the lease as well, or will: what
+		// was rendered under it must not be published.
+		return false, fmt.Errorf("%w: its request record was taken over or ended", store.ErrLeaseLost)
+	case why.has(onVersion):
+		return false, fmt.Errorf("version %s exists already: a generation id must be used once", p.next.GenerationID)
 	}
-	if why.of(opSuperseded) {
-		p.forget() // it is gone
+	if why.has(onSuperseded) {
+		p.skipSuperseded() // its row is gone
 	}
 	return true, nil
 }
 
 func (p *publication) isOurs(meta row) bool {
 	return meta.child(attrISR).text(attrGenerationID) == p.next.GenerationID
+}
+
+// refused classifies failed conditions, and asks the rows if an earlier attempt may
+// have made them fail.
+func (p *publication) refused(ctx context.Context, err error, attempts progress) (retry bool, result error) {
+	why := p.latest().refusal(err, 0)
+	if len(why) == 0 {
+		return false, err
+	}
+	retry, result = p.judge(why)
+	switch {
+	case retry:
+		return true, err
+	case result == nil || attempts.first():
+		return false, result
+	}
+	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
+	defer cancel()
+	committed, err := p.committed(ctx)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("%w: %w; looking what became of it: %w", store.ErrUnknownOutcome, result, err)
+	case committed:
+		return false, nil
+	}
+	return false, result
+}
+
+// settle finds out whether a transaction without a reply was committed, independently
+// of the caller's context: it makes all of them impossible, and then reads the rows.
+//
+// If we crash before that, the transaction commits as a whole or not at all.
+func (p *publication) settle(ctx context.Context, cause error, _ progress) error {
+	ctx, cancel := settling(ctx, p.store.config.SettleTimeout)
+	defer cancel()
+	committed := false
+	result, err := p.revoke(ctx, cause)
+	if err == nil {
+		committed, err = p.committed(ctx)
+	}
+	p.store.config.Logger.Warn("isr: settled a write whose reply was lost",
+		slog.String("write", "publish"), slog.String("pk", p.lease.pk), slog.String("generation", p.next.GenerationID),
+		slog.Bool("committed", committed), slog.Any("cause", cause), slog.Any("err", err))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w; settling it: %w", store.ErrUnknownOutcome, cause, err)
+	case committed:
+		return nil
+	}
+	return result
+}
+
+// revoke deletes LOCK if it carries our token. After that no transaction of ours can
+// commit: each requires the token. It returns the result of Publish if none has. If we
+// crash before that, the lease expires.
+func (p *publication) revoke(ctx context.Context, cause error) (result, err error) {
+	gone, err := p.lease.revoke(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.lease.end()
+	if gone {
+		return fmt.Errorf("%w: %w", store.ErrLeaseLost, cause), nil
+	}
+	return cause, nil // the lease was given back
+}
+
+// committed reports whether META has, or had, our generation. Callers must have made
+// sure that no transaction of ours can commit later.
+func (p *publication) committed(ctx context.Context) (bool, error) {
+	meta, err := p.store.readRow(ctx, false, p.lease.pk, skMeta)
+	if err != nil {
+		return false, err
+	}
+	if p.isOurs(meta) {
+		return true, nil
+	}
+	if v, ok := meta.version(); meta == nil || ok && v <= p.next.Version {
+		return false, nil // unchanged, or another writer took our number
+	}
+	if p.current != "" {
+		// The version row is written with META.
+		version, err := p.store.readRow(ctx, false, p.lease.pk, p.current)
+		if err != nil || version != nil {
+			return version != nil, err
+		}
+	}
+	return p.remembered(ctx)
+}
+
+// remembered repeats the transactions, because DynamoDB remembers the outcome by
+// client token: another writer has replaced META since, after us or instead of us. A
+// repetition is harmless now: it gets the remembered reply, or fails its conditions.
+func (p *publication) remembered(ctx context.Context) (bool, error) {
+	for _, tx := range p.sent {
+		refused := false
+		err := p.store.execute(ctx, operation{send: tx.send, refused: func(context.Context, error, progress) (bool, error) {
+			refused = true
+			return false, nil
+		}})
+		if err != nil || !refused {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }

@@ -28,19 +28,19 @@ var (
 	requiredOfSequence = []required{{attrSeq, expectedNumber(0, maxCount)}}
 )
 
-// readCover reads the purge of a page, strongly; zero if there is none.
-func (s *Store) readCover(ctx context.Context, pk string) (store.PurgeState, error) {
+// readPurge reads the purge of a page, strongly; zero if there is none.
+func (s *Store) readPurge(ctx context.Context, pk string) (store.PurgeState, error) {
 	found, err := s.readRow(ctx, true, pk, skPurge)
 	if err != nil || found == nil {
 		return store.PurgeState{}, err
 	}
-	return s.cover(ctx, found)
+	return s.purgeState(ctx, found)
 }
 
-// cover reads a PURGE row. One that is malformed is an error, a
+// purgeState reads a PURGE row. One that is malformed is an error, a
 // *[MalformedError], and not an absence: it stands for a purge, and no purge may
 // be lost.
-func (s *Store) cover(ctx context.Context, found row) (store.PurgeState, error) {
+func (s *Store) purgeState(ctx context.Context, found row) (store.PurgeState, error) {
 	if err := found.check("", found, requiredOfPurge); err != nil {
 		return store.PurgeState{}, err
 	}

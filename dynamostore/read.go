@@ -17,7 +17,7 @@ import (
 // three small rows; a META row that names a version which it does not carry
 // costs one GetItem more.
 func (s *Store) Read(ctx context.Context, pk string) (store.Record, error) {
-	ctx = s.during(ctx, "read")
+	ctx = s.metered(ctx, "read")
 	if err := checkPartition(pk); err != nil {
 		return store.Record{}, err
 	}
@@ -75,13 +75,13 @@ func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, e
 // readRow reads one row strongly, nil if there is none. bounded is as in repeat.
 func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, error) {
 	var out *dynamodb.GetItemOutput
-	err := s.repeat(ctx, bounded, func(ctx context.Context) (err error) {
+	err := s.execute(ctx, operation{bounded: bounded, send: func(ctx context.Context) (err error) {
 		out, err = s.api.GetItem(ctx, &dynamodb.GetItemInput{
 			TableName: &s.table, ConsistentRead: aws.Bool(true),
 			Key: map[string]types.AttributeValue{attrPK: stringOf(pk), attrSK: stringOf(sk)},
 		})
 		return err
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Store) fill(ctx context.Context, record *store.Record, rows map[string]
 	}
 	if purge, ok := rows[skPurge]; ok {
 		// If it is malformed, it may cover whatever META has.
-		if record.Purges, err = s.cover(ctx, purge); err != nil {
+		if record.Purges, err = s.purgeState(ctx, purge); err != nil {
 			return err
 		}
 	}

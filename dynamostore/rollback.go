@@ -22,7 +22,7 @@ import (
 // is settled as by Publish, but by means of the log: the sequence is advanced,
 // after which the transaction can no longer land, and the log says whose it was.
 func (s *Store) Rollback(ctx context.Context, read store.Record, to string, a store.Assertion) (store.Entry, error) {
-	ctx = s.during(ctx, "rollback")
+	ctx = s.metered(ctx, "rollback")
 	f, err := fenceOf(read)
 	if err == nil {
 		err = checkPage(a.Key)
@@ -50,7 +50,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 	if err != nil {
 		return nil, err
 	}
-	cover, err := s.readCover(ctx, f.pk)
+	purged, err := s.readPurge(ctx, f.pk)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 		return nil, fmt.Errorf("%w, as far as can be known: it was rendered at %s, and purges by tag are remembered for %s",
 			store.ErrPurged, version.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
 	}
-	if err := s.checkPurged(ctx, version, known.Merge(cover), a.Key); err != nil {
+	if err := s.checkPurged(ctx, version, known.Merge(purged), a.Key); err != nil {
 		return nil, err
 	}
 	next := *version
@@ -72,7 +72,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 		return nil, err
 	}
 	r.restored = version
-	return r.carryOut(ctx, &seen)
+	return r.commit(ctx, &seen)
 }
 
 // Pin implements [store.MetaStore]. Neither the purge sequence of the entry moves
@@ -83,7 +83,7 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 // META has at most 1 KB, and a read unit; pinning reads the marks as well, which
 // is two units more, and one for each tag of the entry.
 func (s *Store) Pin(ctx context.Context, read store.Record, a store.Assertion) (store.Entry, error) {
-	ctx = s.during(ctx, "pin")
+	ctx = s.metered(ctx, "pin")
 	f, err := fenceOf(read)
 	if err == nil {
 		err = checkPage(a.Key)
@@ -118,7 +118,7 @@ func (s *Store) pin(ctx context.Context, f fence, read store.Record, a store.Ass
 	if err != nil {
 		return nil, err
 	}
-	return r.carryOut(ctx, nil)
+	return r.commit(ctx, nil)
 }
 
 // checkPurged refuses a generation of the page k that a hard purge covers: one of
@@ -163,8 +163,8 @@ func (s *Store) newReassertion(f fence, next store.Entry, kept bool, a store.Ass
 	return &reassertion{swap: w, page: a.Key}, nil
 }
 
-// carryOut commits the reassertion. seen is as of groupCommit.commit.
-func (r *reassertion) carryOut(ctx context.Context, seen *seenSequence) (*store.Entry, error) {
+// commit commits the reassertion. seen is as in [groupCommit.commit].
+func (r *reassertion) commit(ctx context.Context, seen *seenSequence) (*store.Entry, error) {
 	if err := r.store.log.commit(ctx, r, seen); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (r *reassertion) items() []itemKey {
 // write states the same at any sequence. The entry of a rollback keeps the one that
 // was read when the rollback began: a purge in between came after it was asked for.
 func (r *reassertion) write(context.Context, int64) ([]action, []logTarget, error) {
-	actions := append([]action{r.moveMeta()}, r.restoreVersion()...)
+	actions := append([]action{r.updateMeta()}, r.restoreVersion()...)
 	return append(actions, r.retireVersion()...), []logTarget{reloadOf(r.page)}, nil
 }
 
@@ -196,26 +196,24 @@ func (r *reassertion) restoreVersion() []action {
 		return nil
 	}
 	row := &contentRow{location: r.store.at(r.fence.pk, r.current)}
-	return []action{{opRestored, func(tx *tabletheory.TransactionBuilder) {
-		tx.Update(row, []string{"Expires"}, tabletheory.IfExists(), tabletheory.Condition("BodyKey", "=", r.restored.BodyKey))
-	}}}
+	return []action{update(onRestored, row, []string{"Expires"}, tabletheory.IfExists(), tabletheory.Condition("BodyKey", "=", r.restored.BodyKey))}
 }
 
 // recognizes reports whether META has the number that it was to get: perhaps by us,
 // if DynamoDB had forgotten our token.
 func (r *reassertion) recognizes(why refusal) bool {
-	v, ok := row(why[opMeta].Item).version()
-	return why.of(opMeta) && ok && v == r.next.Version
+	v, ok := row(why[onMeta].Item).version()
+	return why.has(onMeta) && ok && v == r.next.Version
 }
 
 func (r *reassertion) judge(why refusal) error {
 	switch {
-	case why.of(opMeta):
+	case why.has(onMeta):
 		return store.ErrMoved
-	case why.of(opRestored):
-		return fmt.Errorf("%w any more", store.ErrNoVersion)
-	case why.of(opSuperseded):
-		r.forget()
+	case why.has(onRestored):
+		return fmt.Errorf("%w: version %s was deleted meanwhile", store.ErrNoVersion, r.next.GenerationID)
+	case why.has(onSuperseded):
+		r.skipSuperseded()
 	}
 	return nil
 }

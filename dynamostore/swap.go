@@ -72,10 +72,10 @@ func fenceOf(read store.Record) (fence, error) {
 	return f, nil
 }
 
-// moveMeta updates META, on condition that it is what was read. The update sets
+// updateMeta updates META, on condition that it is what was read. The update sets
 // or removes every attribute of the reference, so that no generation inherits
 // from another, and leaves those alone that we do not know.
-func (w *swap) moveMeta() action {
+func (w *swap) updateMeta() action {
 	row := newMetaRow(w.store.at(w.fence.pk, skMeta), w.next)
 	row.Current = w.current
 	conditions := []tabletheory.Precondition{w.fence.condition()}
@@ -83,13 +83,13 @@ func (w *swap) moveMeta() action {
 		conditions = append(conditions, isNewer(w.next.GeneratedAt))
 	}
 	if !w.store.config.Guards.Version {
-		return action{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Update(row, nil, conditions...) }}
+		return update(onMeta, row, nil, conditions...)
 	}
 	counted := w.fence.counted(row)
 	if w.fence.meta != nil {
 		conditions = append(conditions, w.fence.sameCount())
 	}
-	return action{opMeta, func(tx *tabletheory.TransactionBuilder) { tx.Update(counted, nil, conditions...) }}
+	return update(onMeta, counted, nil, conditions...)
 }
 
 // retireVersion lets the superseded version be collected, some day or, if it is
@@ -100,14 +100,12 @@ func (w *swap) retireVersion() []action {
 	}
 	if w.replaced {
 		row := &contentRow{location: w.store.at(w.fence.pk, w.superseded)}
-		return []action{{opSuperseded, func(tx *tabletheory.TransactionBuilder) { tx.Delete(row, tabletheory.IfExists()) }}}
+		return []action{remove(onSuperseded, row, tabletheory.IfExists())}
 	}
 	row := &contentRow{location: w.store.at(w.fence.pk, w.superseded), Expires: new(horizon(w.supersededAt))}
-	return []action{{opSuperseded, func(tx *tabletheory.TransactionBuilder) {
-		tx.Update(row, []string{"Expires"}, tabletheory.IfExists())
-	}}}
+	return []action{update(onSuperseded, row, []string{"Expires"}, tabletheory.IfExists())}
 }
 
-// forget leaves the superseded version alone: it is gone, and versions do not
-// come back.
-func (w *swap) forget() { w.superseded = "" }
+// skipSuperseded omits the superseded version from further attempts: its row is gone,
+// and version rows do not come back.
+func (w *swap) skipSuperseded() { w.superseded = "" }

@@ -10,98 +10,120 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// A purpose is what an action is there for in its transaction: it tells what it
-// means if the condition of the action is false.
+// A purpose is the role of an action in its transaction. It decides what a failed
+// condition of the action means.
 type purpose int
 
 const (
-	opMeta       purpose = iota // META becomes the next entry
-	opLock                      // the lease ends, and was held
-	opVersion                   // the generation gets a version row
-	opSuperseded                // that of the generation before may be collected some day
-	opRestored                  // that of the generation that returns may not
-	opSequence                  // the purge sequence is one more
-	opLog                       // what happened at that sequence
-	opRequest                   // a request with an idempotency key was carried out
+	onMeta       purpose = iota // META becomes the next entry
+	onLock                      // the lease is taken, extended or ended
+	onVersion                   // the generation gets a version row
+	onSuperseded                // the version row of the previous generation may expire, or goes
+	onRestored                  // the version row of the generation that returns must not expire
+	onSequence                  // the purge sequence is incremented
+	onLog                       // the log row of that sequence
+	onRequest                   // the request record of an idempotency key
 )
 
-// An action is one write of a transaction. state states it, the very same each
-// time.
+// An action is one write of a transaction. state adds it to the builder, identically
+// each time.
 type action struct {
 	purpose purpose
 	state   func(*tabletheory.TransactionBuilder)
 }
 
-// A request is a transaction as it is sent to DynamoDB. It is never altered, so
-// that it can be repeated under its token.
-type request struct {
+// put replaces an item.
+func put(p purpose, item any, conditions ...tabletheory.Precondition) action {
+	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Put(item, conditions...) }}
+}
+
+// create puts an item that does not exist.
+func create(p purpose, item any) action {
+	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Create(item) }}
+}
+
+// update sets or removes fields of an item, all of its model if fields is nil, and
+// leaves other attributes unchanged.
+func update(p purpose, item any, fields []string, conditions ...tabletheory.Precondition) action {
+	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Update(item, fields, conditions...) }}
+}
+
+// remove deletes an item.
+func remove(p purpose, item any, conditions ...tabletheory.Precondition) action {
+	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.Delete(item, conditions...) }}
+}
+
+// require only checks a condition of an item.
+func require(p purpose, item any, condition tabletheory.Precondition) action {
+	return action{p, func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(item, condition) }}
+}
+
+// A transaction is one TransactWriteItems call. It is never altered, so that it can
+// be repeated under its client token.
+type transaction struct {
 	store *Store
-	token string // the client's, of its own
+	token string // the ClientRequestToken
 	parts [][]action
 
 	made     time.Time // on the monotonic clock
 	madeWall time.Time
 }
 
-// newRequest makes a request of the actions of all parts. Within a part, purposes
-// differ.
-func (s *Store) newRequest(parts ...[]action) *request {
-	return &request{store: s, token: rand.Text(), parts: parts, made: time.Now(), madeWall: s.config.Now()}
+// newTransaction makes a transaction of the actions of all parts. A purpose occurs at
+// most once in a part.
+func (s *Store) newTransaction(parts ...[]action) *transaction {
+	return &transaction{store: s, token: rand.Text(), parts: parts, made: time.Now(), madeWall: s.config.Now()}
 }
 
-// A label identifies an action in the answer to a request.
+// A label identifies an action in the reply to a transaction.
 type label struct {
 	part    int
 	purpose purpose
 }
 
-// tokenLife is how long a request is repeated under one ClientRequestToken:
-// DynamoDB remembers tokens for ten minutes.
+// tokenLife is how long a transaction is repeated under its client token. DynamoDB
+// remembers tokens for ten minutes.
 const tokenLife = 8 * time.Minute
 
-// expired reports whether DynamoDB may have forgotten the request's token, so that
-// a repetition could be carried out a second time. The monotonic clock stands still
-// on some systems while a machine sleeps, and the wall clock may be set back: the
-// larger age counts.
-func (r *request) expired() bool {
-	return max(time.Since(r.made), r.store.config.Now().Sub(r.madeWall)) > tokenLife
+// expired reports whether DynamoDB may have forgotten the client token, so that a
+// repetition could be executed a second time. The monotonic clock stops on some systems
+// while a machine sleeps, and the wall clock may be set back: the larger age counts.
+func (t *transaction) expired() bool {
+	return max(time.Since(t.made), t.store.config.Now().Sub(t.madeWall)) > tokenLife
 }
 
-// send sends the request, unless its token is too old: errForgotten, which leaves
-// open what became of it.
-func (r *request) send(ctx context.Context) error {
-	if r.expired() {
-		return errForgotten
+// send makes one call. It returns errTokenExpired, which leaves the outcome open, if
+// the client token is too old.
+func (t *transaction) send(ctx context.Context) error {
+	if t.expired() {
+		return errTokenExpired
 	}
-	ctx = context.WithValue(ctx, requestKey{}, r)
-	return r.store.db.TransactWrite(ctx, func(tx *tabletheory.TransactionBuilder) error {
-		for i, part := range r.parts {
+	ctx = context.WithValue(ctx, transactionKey{}, t)
+	return t.store.db.TransactWrite(ctx, func(tx *tabletheory.TransactionBuilder) error {
+		for i, part := range t.parts {
 			for _, a := range part {
 				a.state(tx)
 				tx.Label(label{i, a.purpose})
 			}
 		}
-		tx.ClientRequestToken(r.token)
+		tx.ClientRequestToken(t.token)
 		return nil
 	})
 }
 
 // A refusal is why a transaction was cancelled: the reasons of the actions whose
-// conditions were false.
+// conditions failed.
 type refusal map[purpose]tabletheory.Reason
 
-// refusal reads the answer to a request of one part; it is empty if the answer is
-// not a cancellation.
-func (r *request) refusal(err error) refusal { return r.refusalOf(err, 0) }
-
-// refusalOf is refusal for one of several parts.
-func (r *request) refusalOf(err error, part int) refusal {
+// refusal returns the failed conditions of a part; empty if err is not a
+// cancellation.
+func (t *transaction) refusal(err error, part int) refusal {
 	why := make(refusal)
 	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
 	if !ok {
 		return why
 	}
-	for _, a := range r.parts[part] {
+	for _, a := range t.parts[part] {
 		if reason, ok := canceled.Reason(label{part, a.purpose}); ok && reason.ConditionFailed() {
 			why[a.purpose] = reason
 		}
@@ -109,18 +131,18 @@ func (r *request) refusalOf(err error, part int) refusal {
 	return why
 }
 
-// passing reports whether an action of a part was cancelled for something that
-// passes, such as a conflict with another transaction.
-func (r *request) passing(err error, part int) bool {
+// conflicted reports whether an action of a part caused the cancellation, such as by
+// a conflict with another transaction.
+func (t *transaction) conflicted(err error, part int) bool {
 	canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
-	return ok && slices.ContainsFunc(r.parts[part], func(a action) bool {
+	return ok && slices.ContainsFunc(t.parts[part], func(a action) bool {
 		reason, ok := canceled.Reason(label{part, a.purpose})
 		return ok && reason.Failed()
 	})
 }
 
-// of says whether the condition of an action was false.
-func (r refusal) of(p purpose) bool {
+// has reports whether the condition of an action failed.
+func (r refusal) has(p purpose) bool {
 	_, ok := r[p]
 	return ok
 }

@@ -17,7 +17,7 @@ import (
 // have no generation id, are passed over like those that are malformed: Rollback
 // has no use for them.
 func (s *Store) Versions(ctx context.Context, pk string) ([]store.Entry, error) {
-	ctx = s.during(ctx, "versions")
+	ctx = s.metered(ctx, "versions")
 	if err := checkPartition(pk); err != nil {
 		return nil, err
 	}

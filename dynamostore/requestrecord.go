@@ -59,10 +59,10 @@ func (s requestStatus) state() (store.RequestState, bool) {
 	return 0, false
 }
 
-// findRequest reads the record of a request: the row as it is stored, and what
+// findRequestRecord reads the record of a request: the row as it is stored, and what
 // it says; nil if there is none, or its time is over. One that is malformed is a
 // *[MalformedError]: what cannot be read may have been carried out.
-func (s *Store) findRequest(ctx context.Context, pk, key string) (row, *store.RequestRecord, error) {
+func (s *Store) findRequestRecord(ctx context.Context, pk, key string) (row, *store.RequestRecord, error) {
 	found, err := s.readRow(ctx, true, pk, requestPrefix+key)
 	if err != nil || found == nil {
 		return nil, nil, err
@@ -84,10 +84,10 @@ func (s *Store) findRequest(ctx context.Context, pk, key string) (row, *store.Re
 	if err := s.decode(ctx, found, &r); err != nil {
 		return nil, nil, err
 	}
-	return found, r.request(key), nil
+	return found, r.record(key), nil
 }
 
-func (r *requestRow) request(key string) *store.RequestRecord {
+func (r *requestRow) record(key string) *store.RequestRecord {
 	state, _ := r.Status.state()
 	request := &store.RequestRecord{
 		Key: key, Hash: r.Hash, State: state,
@@ -114,15 +114,15 @@ func unchangedRequest(found row) tabletheory.Precondition {
 	return same.condition()
 }
 
-// An attempt is the right to say what became of a request, by its token.
-type attempt struct {
+// A claim is the right to complete or fail a request record, proven by its token.
+type claim struct {
 	sk    string
 	token string
 	keep  int64 // until when the record is kept at least, in epoch seconds
 }
 
-// newAttempt is one of a claim that is made now.
-func (s *Store) newAttempt(c *store.Claim) (*attempt, error) {
+// newClaim returns a claim that is not yet in the table.
+func (s *Store) newClaim(c *store.Claim) (*claim, error) {
 	if err := store.ValidRequestKey(c.Key); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Store) newAttempt(c *store.Claim) (*attempt, error) {
 		return nil, fmt.Errorf("%w: the record of the request %q cannot be kept for %v: expected a duration that is not negative", store.ErrInvalidInput, c.Key, c.Keep)
 	}
 	keep := moment(floorSeconds(s.config.Now())).Add(time.Duration(interval(c.Keep)) * time.Second)
-	return &attempt{sk: requestPrefix + c.Key, token: s.config.NewToken(), keep: floorSeconds(keep) + 1}, nil
+	return &claim{sk: requestPrefix + c.Key, token: s.config.NewToken(), keep: floorSeconds(keep) + 1}, nil
 }
 
 // maxHash bounds the hash of a request, in bytes.
@@ -141,34 +141,32 @@ const maxHash = 256
 
 // row is the REQ# row of the attempt, in a state. It is kept as long as was
 // asked for, and longer than somebody is at it.
-func (a *attempt) row(s *Store, pk string, state store.RequestState, until int64) *requestRow {
+func (c *claim) row(s *Store, pk string, state store.RequestState, until int64) *requestRow {
 	return &requestRow{
-		location: s.at(pk, a.sk), Status: statusOf(state), Attempt: laxText(a.token),
-		Until: leaseEnd(until), TTL: laxNumber(max(a.keep, until+lockLinger)),
+		location: s.at(pk, c.sk), Status: statusOf(state), Attempt: laxText(c.token),
+		Until: leaseEnd(until), TTL: laxNumber(max(c.keep, until+lockLinger)),
 	}
 }
 
 // isMine demands that nobody has taken the request over, and that it has not been
 // finished.
-func (a *attempt) isMine() []tabletheory.Precondition {
+func (c *claim) isMine() []tabletheory.Precondition {
 	return []tabletheory.Precondition{
-		tabletheory.Condition("Attempt", "=", a.token),
+		tabletheory.Condition("Attempt", "=", c.token),
 		tabletheory.Condition("Status", "=", string(statusOf(store.RequestStarted))),
 	}
 }
 
 // extend states that the request is in progress until a time in epoch seconds.
-func (a *attempt) extend(s *Store, pk string, until int64) action {
-	r := a.row(s, pk, store.RequestStarted, until)
-	return action{opRequest, func(tx *tabletheory.TransactionBuilder) {
-		tx.Update(r, []string{"Until", "TTL"}, a.isMine()...)
-	}}
+func (c *claim) extend(s *Store, pk string, until int64) action {
+	r := c.row(s, pk, store.RequestStarted, until)
+	return update(onRequest, r, []string{"Until", "TTL"}, c.isMine()...)
 }
 
 // finished is the REQ# row of the attempt at its end, and the fields of it that
 // then change. Its ttl stays.
-func (a *attempt) finished(s *Store, pk string, end store.RequestEnd) (r *requestRow, fields []string) {
-	r = a.row(s, pk, store.RequestFailed, 0)
+func (c *claim) finished(s *Store, pk string, end store.RequestEnd) (r *requestRow, fields []string) {
+	r = c.row(s, pk, store.RequestFailed, 0)
 	r.Failure = laxText(cut(strings.ToValidUTF8(end.Failure, "\uFFFD"), maxFailure))
 	if end.Result != nil {
 		r.Status, r.Failure = statusOf(store.RequestCompleted), ""
@@ -179,3 +177,64 @@ func (a *attempt) finished(s *Store, pk string, end store.RequestEnd) (r *reques
 
 // maxFailure bounds the reason of a failure in the table, in bytes.
 const maxFailure = 1024
+
+// Request implements [store.MetaStore].
+func (s *Store) RequestRecord(ctx context.Context, pk, key string) (store.RequestRecord, bool, error) {
+	ctx = s.metered(ctx, "request")
+	if err := checkPartition(pk); err != nil {
+		return store.RequestRecord{}, false, err
+	}
+	if err := store.ValidRequestKey(key); err != nil {
+		return store.RequestRecord{}, false, err
+	}
+	_, request, err := s.findRequestRecord(ctx, pk, key)
+	if err != nil {
+		return store.RequestRecord{}, false, fmt.Errorf("read the request %s of %s: %w", key, pk, err)
+	}
+	if request == nil {
+		return store.RequestRecord{}, false, nil
+	}
+	return *request, true, nil
+}
+
+// EndRequest implements [store.MetaStore]. The lease may be lost or released by
+// then. Like Release, it uses ctx as it is. After an error other than
+// [store.ErrForeignLease] the request may be ended or not; it may be called again.
+func (s *Store) EndRequest(ctx context.Context, l store.Lease, end store.RequestEnd) error {
+	ctx = s.metered(ctx, "end request")
+	held, err := s.own(l)
+	if err != nil {
+		return fmt.Errorf("end a request: %w", err)
+	}
+	if err := s.endClaim(ctx, true, held, end); err != nil {
+		return fmt.Errorf("end the request of the lease of %s: %w", held.pk, err)
+	}
+	return nil
+}
+
+// endClaim completes or fails the claim of a lease, if it has one. bounded is as in
+// [operation]. A failed condition means that another process took the claim over, or
+// that an earlier call of ours was executed.
+func (s *Store) endClaim(ctx context.Context, bounded bool, l *lease, end store.RequestEnd) error {
+	c := l.openClaim()
+	if c == nil {
+		return nil
+	}
+	r, fields := c.finished(s, l.pk, end)
+	err := s.execute(ctx, operation{bounded: bounded, refused: ignoreRefusal, send: func(ctx context.Context) error {
+		return s.db.WithContext(ctx).Model(r).
+			WithCondition("Attempt", "=", c.token).
+			WithCondition("Status", "=", string(statusOf(store.RequestStarted))).
+			Update(fields...)
+	}})
+	if err == nil {
+		l.closeClaim()
+	}
+	return err
+}
+
+// failClaim fails a claim that will not be executed, so that it can be made again.
+// Callers must have revoked the lease.
+func (l *lease) failClaim(ctx context.Context, cause error) error {
+	return l.store.endClaim(ctx, false, l, store.RequestEnd{Failure: fmt.Sprintf("it was not begun: %v", cause)})
+}
