@@ -157,37 +157,37 @@ func setDefault[T ~int64](v *T, def T) {
 func (cfg Config) validate() error {
 	var errs []error
 	if cfg.Lease < time.Second || cfg.Lease > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("the lease %s is not between 1s and 24h", cfg.Lease))
+		errs = append(errs, configErrorf("Lease", "must be between 1s and 24h (got %s)", cfg.Lease))
 	}
 	if cfg.Retention < 0 || cfg.Retention > store.MaxInterval {
-		errs = append(errs, fmt.Errorf("the retention %s is not between 0 and ten years", cfg.Retention))
+		errs = append(errs, configErrorf("Retention", "must be between 0 and ten years (got %s)", cfg.Retention))
 	}
 	if cfg.RenderTimeout < 0 || cfg.RenderTimeout > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("the render timeout %s is not between 0 and 24h", cfg.RenderTimeout))
+		errs = append(errs, configErrorf("RenderTimeout", "must be between 0 and 24h (got %s)", cfg.RenderTimeout))
 	}
 	if cfg.MinUses < 0 || cfg.MinUses > frequency.Max {
-		errs = append(errs, fmt.Errorf("%d uses before a page is stored are not between 0 and %d", cfg.MinUses, frequency.Max))
+		errs = append(errs, configErrorf("MinUses", "must be between 0 and %d (got %d)", frequency.Max, cfg.MinUses))
 	}
 	if cfg.Wait < 0 {
-		errs = append(errs, fmt.Errorf("the wait %s is negative", cfg.Wait))
+		errs = append(errs, configErrorf("Wait", "must not be negative (got %s)", cfg.Wait))
 	}
 	if cfg.MaxBody < 0 || cfg.MaxBody > 1<<30 {
-		errs = append(errs, fmt.Errorf("the largest body %d is not between 0 and 1 GiB", cfg.MaxBody))
+		errs = append(errs, configErrorf("MaxBody", "must be between 0 and 1GiB (got %d bytes)", cfg.MaxBody))
 	}
 	if cfg.Poll >= 0 && (cfg.Poll < 10*time.Millisecond || cfg.Poll > 5*time.Minute) {
-		errs = append(errs, fmt.Errorf("the poll interval %s is not between 10ms and 5m", cfg.Poll))
+		errs = append(errs, configErrorf("Poll", "must be between 10ms and 5m (got %s)", cfg.Poll))
 	}
 	if cfg.StoreTimeout < time.Millisecond || cfg.StoreTimeout > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("the store timeout %s is not between 1ms and 24h", cfg.StoreTimeout))
+		errs = append(errs, configErrorf("StoreTimeout", "must be between 1ms and 24h (got %s)", cfg.StoreTimeout))
 	}
 	if cfg.LogLife < time.Minute {
-		errs = append(errs, fmt.Errorf("the life of the log %s is less than a minute", cfg.LogLife))
+		errs = append(errs, configErrorf("LogLife", "must be at least 1m (got %s)", cfg.LogLife))
 	}
 	if cfg.RequestLife < time.Hour || cfg.RequestLife > store.MaxInterval {
-		errs = append(errs, fmt.Errorf("the life of requests %s is not between an hour and ten years", cfg.RequestLife))
+		errs = append(errs, configErrorf("RequestLife", "must be between 1h and ten years (got %s)", cfg.RequestLife))
 	}
 	if cfg.Collect != 0 && cfg.Collect < time.Hour {
-		errs = append(errs, fmt.Errorf("an interval of %s between collections of garbage is less than an hour", cfg.Collect))
+		errs = append(errs, configErrorf("Collect", "must be at least 1h (got %s)", cfg.Collect))
 	}
 	return errors.Join(errs...)
 }
@@ -246,11 +246,12 @@ func (b *boundRoute) observe(took time.Duration) {
 	b.renderTime.Store(max(old+(int64(took)-old)/8, 1))
 }
 
-// New makes a cache on its stores. Close it to let its work end well.
+// New makes a cache on its stores. Call Close to shut it down. If fields of cfg are invalid
+// the error is a *[ConfigError], or several joined.
 func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("isr: %w", err)
+		return nil, err
 	}
 	c := &Cache{
 		cfg:        cfg,

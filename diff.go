@@ -43,11 +43,13 @@ type FieldDiff struct {
 	Name, From, To string
 }
 
-// Diff compares two generations of a page, each named by its id or a beginning of
-// it that no other has: status, header fields, tags and windows, and the bodies, if
-// both are text of at most 1 MiB. Lines of markup that nobody could read are broken
-// between tags. Errors: wrapping [store.ErrNoVersion], if a generation is not kept, or
-// not named alone; else what the stores said.
+// Diff compares two generations of a page: status, header fields, tags and windows, and the
+// bodies, if both are text of at most 1 MiB. Long lines of markup are broken between tags.
+// Each generation is named by its id or an unambiguous prefix of it; an empty from is the
+// generation before the current one, an empty to is the current one.
+//
+// Errors wrap [store.ErrNoVersion] if a generation is not kept or its prefix is ambiguous;
+// other errors are those of the stores.
 func (c *Cache) Diff(ctx context.Context, k store.Key, from, to string) (Diff, error) {
 	d, err := c.diff(ctx, k, from, to)
 	if err != nil {
@@ -61,10 +63,20 @@ func (c *Cache) diff(ctx context.Context, k store.Key, from, to string) (d Diff,
 	if err != nil {
 		return Diff{}, err
 	}
-	if d.From, err = find(versions, from); err != nil {
+	if from == "" {
+		d.From, err = previous(versions)
+	} else {
+		d.From, err = find(versions, from)
+	}
+	if err != nil {
 		return Diff{}, err
 	}
-	if d.To, err = find(versions, to); err != nil {
+	if to == "" {
+		d.To, err = current(versions)
+	} else {
+		d.To, err = find(versions, to)
+	}
+	if err != nil {
 		return Diff{}, err
 	}
 	d.Fields = diffFields(&d.From.Entry, &d.To.Entry)

@@ -107,7 +107,11 @@ func TestDiffNeedsVersionsAndBodies(t *testing.T) {
 		p := tb.peer("a", withHistory, newSite(), nil)
 		p.regenerate(t, 2)
 		versions := p.versions(t)
-		for _, named := range []string{"", "2000", "1999"} { // none, both, none
+		last, err := p.Diff(t.Context(), page, "", "")
+		if err != nil || last.From.GenerationID != versions[1].GenerationID || last.To.GenerationID != versions[0].GenerationID {
+			t.Errorf("by default %s is compared with %s, %v; want the last two of %v", last.From.GenerationID, last.To.GenerationID, err, versions)
+		}
+		for _, named := range []string{"2000", "1999"} { // ambiguous, not kept
 			if _, err := p.Diff(t.Context(), page, named, versions[0].GenerationID); !errors.Is(err, store.ErrNoVersion) {
 				t.Errorf("%q: %v", named, err)
 			}

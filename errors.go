@@ -1,19 +1,34 @@
 package isr
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
-// What callers of a [Cache] branch on, next to the errors of its stores.
+// Sentinel errors of a [Cache]. Those of its stores are in package store.
 var (
-	// ErrNoBody: the body of an entry is missing, or is not what was published.
+	// ErrNoBody: the body of an entry is missing, or differs from what was published.
 	// The entry counts as missing.
 	ErrNoBody = errors.New("the body is missing or damaged")
 
-	// ErrNoRenderer: nobody is registered to render this key.
+	// ErrNoRenderer: no handler of this process renders this key.
 	ErrNoRenderer = errors.New("no renderer for this key")
-	// ErrUnreachable: no visitor's request leads to this page.
+	// ErrUnreachable: no request can lead to this page.
 	ErrUnreachable = errors.New("no visitor can reach this page")
-	// ErrUncacheable: the response says, or shows, that it must not be stored.
+	// ErrUncacheable: the response must not be stored.
 	ErrUncacheable = errors.New("the response is not cacheable")
 	// ErrClosed: the cache was closed.
 	ErrClosed = errors.New("the cache is closed")
 )
+
+// A ConfigError reports an invalid field of a [Config] or a [Route].
+type ConfigError struct {
+	Field   string // its name, such as "Jitter"
+	Problem string // such as "must be between 0 and 0.5 (got 2)"
+}
+
+func (e *ConfigError) Error() string { return "isr: " + e.Field + " " + e.Problem }
+
+func configErrorf(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}

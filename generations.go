@@ -89,6 +89,15 @@ func find(versions []Version, prefix string) (Version, error) {
 		store.ErrNoVersion, prefix, len(found), found[0].GenerationID, found[1].GenerationID)
 }
 
+// current returns the current version. The error wraps ErrNoVersion.
+func current(versions []Version) (Version, error) {
+	i := slices.IndexFunc(versions, func(v Version) bool { return v.Current })
+	if i < 0 {
+		return Version{}, fmt.Errorf("%w: the page has no current generation", store.ErrNoVersion)
+	}
+	return versions[i], nil
+}
+
 // previous returns the version that was published last before the current one, or
 // before the one that was withdrawn. Without a current one, all were before it. The
 // error wraps ErrNoVersion.

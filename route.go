@@ -2,7 +2,6 @@ package isr
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -105,46 +104,46 @@ type Route struct {
 	TenantHeader string
 }
 
-// Validate says what is wrong with a route, if anything.
+// Validate returns a *[ConfigError] for each invalid field, joined; nil if there is none.
 func (rt Route) Validate() error {
 	var errs []error
 	if rt.Revalidate < 0 {
-		errs = append(errs, fmt.Errorf("the freshness window %s is negative", rt.Revalidate))
+		errs = append(errs, configErrorf("Revalidate", "must not be negative (got %s)", rt.Revalidate))
 	}
 	if !rt.Policy.valid() {
-		errs = append(errs, fmt.Errorf("there is no policy with the number %d", int(rt.Policy)))
+		errs = append(errs, configErrorf("Policy", "must be ServeStale, Wait or Fail (got %d)", int(rt.Policy)))
 	}
 	if !(rt.EarlyRefresh >= 0 && rt.EarlyRefresh <= maxEarlyRefresh) { // as NaN is neither
-		errs = append(errs, fmt.Errorf("the factor of early refreshes %v is not between 0 and %d", rt.EarlyRefresh, maxEarlyRefresh))
+		errs = append(errs, configErrorf("EarlyRefresh", "must be between 0 and %d (got %v)", maxEarlyRefresh, rt.EarlyRefresh))
 	}
 	if !(rt.Jitter <= maxJitter) {
-		errs = append(errs, fmt.Errorf("the jitter %v is more than %v of the freshness window", rt.Jitter, maxJitter))
+		errs = append(errs, configErrorf("Jitter", "must be at most %v of the freshness window (got %v)", maxJitter, rt.Jitter))
 	}
 	if rt.History < 0 || rt.History > maxHistory {
-		errs = append(errs, fmt.Errorf("a history of %d generations is not between 0 and %d", rt.History, maxHistory))
+		errs = append(errs, configErrorf("History", "must be between 0 and %d (got %d)", maxHistory, rt.History))
 	}
 	for _, name := range rt.Query {
 		if name == "" {
-			errs = append(errs, errors.New("a query parameter of the key has an empty name"))
+			errs = append(errs, configErrorf("Query", "must not contain an empty name"))
 		}
 	}
 	for _, name := range rt.Vary {
 		switch textproto.CanonicalMIMEHeaderKey(name) {
 		case "Cookie", "Authorization":
-			errs = append(errs, fmt.Errorf("the header %q cannot be part of the key: it names a visitor, whose pages are never shared", name))
+			errs = append(errs, configErrorf("Vary", "must not contain %q: it identifies a visitor, whose pages are never shared", name))
 		default:
 			if !validHeaderName(name) {
-				errs = append(errs, fmt.Errorf("%q is not the name of a request header", name))
+				errs = append(errs, configErrorf("Vary", "must contain names of request headers (got %q)", name))
 			}
 		}
 	}
 	for _, name := range rt.IgnoreCookies {
 		if name == "" {
-			errs = append(errs, errors.New("a cookie to ignore has an empty name"))
+			errs = append(errs, configErrorf("IgnoreCookies", "must not contain an empty name"))
 		}
 	}
 	if rt.TenantHeader != "" && !validHeaderName(rt.TenantHeader) {
-		errs = append(errs, fmt.Errorf("%q is not the name of a request header that could carry the tenant", rt.TenantHeader))
+		errs = append(errs, configErrorf("TenantHeader", "must be the name of a request header (got %q)", rt.TenantHeader))
 	}
 	return errors.Join(errs...)
 }

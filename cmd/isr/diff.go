@@ -9,15 +9,15 @@ import (
 
 type diffCommand struct {
 	pageFlags `embed:""`
-	A         string `arg:"" help:"Generation, as isr versions shows it, or a beginning of it that no other has."`
-	B         string `arg:"" help:"The other, likewise."`
+	Old       string `arg:"" optional:"" help:"Generation as isr versions shows it, or an unambiguous prefix of it."`
+	New       string `arg:"" optional:"" help:"The generation to compare it with. Without both, the current generation is compared with the previous one."`
 	JSON      bool   `name:"json" help:"Write JSON."`
 
 	askFlags `embed:""`
 }
 
 func (c *diffCommand) Help() string {
-	return `Shows what changed from A to B: status, header fields, tags, and the lines of bodies that are text.`
+	return `Shows what changed from OLD to NEW: status, header fields, tags, and the lines of text bodies.`
 }
 
 func (c *diffCommand) Run(ctx context.Context, s *streams) error {
@@ -25,8 +25,11 @@ func (c *diffCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	if c.Old != "" && c.New == "" {
+		return usagef("give two generations: isr diff URL OLD NEW; or none, for the last two")
+	}
 	return c.ask(ctx, func(client *admin.Client) error {
-		d, err := client.Diff(ctx, admin.Comparison{Target: admin.TargetOf(k), From: c.A, To: c.B})
+		d, err := client.Diff(ctx, admin.Comparison{Target: admin.TargetOf(k), From: c.Old, To: c.New})
 		switch {
 		case err != nil:
 			return err

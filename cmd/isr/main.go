@@ -11,8 +11,11 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/facetheory/isr"
 )
 
 // commands is the grammar of the command line.
@@ -81,7 +84,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exit
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "isr: %v%s (see: isr help)\n", err, otherName(err.Error()))
+		fmt.Fprintf(stderr, "isr: %s\n", parseError(err))
 		return 2
 	}
 	err = parsed.Run(parser)
@@ -101,7 +104,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// otherName suggests the flag that somebody means who gives one of another program.
+// parseError describes an error of the command line, and how to correct it.
+func parseError(err error) string {
+	text := err.Error()
+	var parse *kong.ParseError
+	if missing, ok := strings.CutPrefix(text, "expected \""); ok && errors.As(err, &parse) {
+		if node := parse.Context.Selected(); node != nil {
+			return fmt.Sprintf("missing %s; usage: isr %s", strings.Trim(missing, "\""), node.Summary())
+		}
+	}
+	return text + otherName(text) + " (see: isr help)"
+}
+
+// otherName suggests our flag for a flag that other programs have.
 func otherName(text string) string {
 	for meant, names := range map[string][]string{
 		"--listen": {"--addr", "--address", "--bind", "--port", "--host-port"},
@@ -120,7 +135,7 @@ func otherName(text string) string {
 // streams are where a command writes.
 type streams struct {
 	out, err io.Writer
-	debug    bool // what is of use to debuggers alone is written too
+	debug    bool // details for debugging are written too
 }
 
 // A usageError is a command line that cannot be used.
@@ -130,4 +145,37 @@ func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// flagErrors names the flags of invalid settings: "--jitter must be ...". Flags have the
+// names of the fields that they set.
+func flagErrors(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var texts []string
+	for _, err := range joined.Unwrap() {
+		var field *isr.ConfigError
+		if !errors.As(err, &field) {
+			return err
+		}
+		texts = append(texts, "--"+flagName(field.Field)+" "+field.Problem)
+	}
+	return usagef("%s", strings.Join(texts, "; "))
+}
+
+// flagName returns the flag of a field: "render-timeout" for RenderTimeout.
+func flagName(field string) string {
+	if field == "IgnoreCookies" {
+		return "ignore-cookie" // it is repeated
+	}
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }

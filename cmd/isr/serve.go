@@ -93,7 +93,7 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	}()
 	cache, err := isr.New(st.meta, st.bodies, c.config(st, log))
 	if err != nil {
-		return usagef("%v", err)
+		return flagErrors(err)
 	}
 	defer c.keepDisk(ctx, st, cache, log)()
 	listener, err := net.Listen("tcp", c.Listen)
@@ -215,7 +215,7 @@ func (c *serveCommand) validate() (*url.URL, error) {
 		return nil, usagef("--store-timeout must be between 1ms and 24h (got %s)", time.Duration(c.StoreTimeout))
 	}
 	if err := c.route().Validate(); err != nil {
-		return nil, usagef("%v", err)
+		return nil, flagErrors(err)
 	}
 	if err := c.edgeFlags.validate(c.Listen); err != nil {
 		return nil, err

@@ -9,11 +9,11 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Comparison is which generations of a page to compare.
+// A Comparison names the generations of a page to compare.
 type Comparison struct {
 	Target
-	From string `json:"from,omitempty" doc:"Generation, or a beginning of its id that no other version has."`
-	To   string `json:"to,omitempty" doc:"The other, likewise."`
+	From string `json:"from,omitempty" doc:"Generation, or an unambiguous prefix of its id. Default: the one before the current."`
+	To   string `json:"to,omitempty" doc:"The generation to compare it with. Default: the current one."`
 }
 
 // A Diff is what changed from one generation of a page to another.
@@ -42,9 +42,6 @@ func (a *API) compareVersions() operation {
 		k, err := in.key()
 		if err != nil {
 			return Diff{}, err
-		}
-		if in.From == "" || in.To == "" {
-			return Diff{}, invalid("which generations? give from and to, as /-/versions shows them")
 		}
 		d, err := a.cache.Diff(r.Context(), k, in.From, in.To)
 		if errors.Is(err, store.ErrNoVersion) {

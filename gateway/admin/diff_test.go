@@ -39,8 +39,8 @@ func TestDiff(t *testing.T) {
 func TestDiffFails(t *testing.T) {
 	f := newFixture(t)
 	for path, want := range map[string]string{
-		"/-/diff?key=example.com/":                  "invalid_request",
-		"/-/diff?key=example.com/&from=a":           "invalid_request",
+		"/-/diff?key=example.com/":                  "no_version",
+		"/-/diff?key=example.com/&from=a":           "no_version",
 		"/-/diff?from=a&to=b":                       "invalid_request",
 		"/-/diff?key=example.com/&from=a&to=b":      "no_version",
 		"/-/diff?key=example.com/&from=a&to=b&n=10": "invalid_request",
