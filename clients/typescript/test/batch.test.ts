@@ -36,7 +36,7 @@ onEngines('a batch with a duplicate item is rejected as a whole', async (table) 
 });
 
 /** A client whose engine processes one item per batch, and none after `most` batches, as under throttling. */
-function sparing(table: TestTable, most: number) {
+function throttling(table: TestTable, most: number) {
   const ddb = table.connect();
   let left = most;
   ddb.middlewareStack.add(
@@ -69,13 +69,13 @@ function sparing(table: TestTable, most: number) {
 }
 
 onEngines('unprocessed items are retried', async (table) => {
-  const client = new TheorydbClient(sparing(table, 1000), { models: [things(table.tableName)], retryDelayMs: 1 });
+  const client = new TheorydbClient(throttling(table, 1000), { models: [things(table.tableName)], retryDelayMs: 1 });
   await client.batchWrite('Thing', { puts: many.slice(0, 10) });
   assert.deepEqual(await client.batchGet('Thing', keys.slice(0, 10)), many.slice(0, 10));
 });
 
 onEngines('a batch that makes no progress reports the unprocessed items', async (table) => {
-  const client = new TheorydbClient(sparing(table, 3), { models: [things(table.tableName)], retryDelayMs: 1 });
+  const client = new TheorydbClient(throttling(table, 3), { models: [things(table.tableName)], retryDelayMs: 1 });
   await assert.rejects(client.batchWrite('Thing', { puts: many.slice(0, 10) }), (error: ThrottledError) => {
     assert.ok(error instanceof ThrottledError);
     assert.deepEqual(error.unprocessed, { puts: many.slice(3, 10), deletes: [] });

@@ -231,12 +231,12 @@ onEngines('a hanging database blocks a call for at most callTimeoutMs', async (t
 
 onEngines('a call with an aborted signal sends nothing', async (table) => {
   const ddb = table.connect();
-  const made = injectFaults(ddb, () => undefined);
+  const sent = injectFaults(ddb, () => undefined);
   const client = new TheorydbClient(ddb, { models: [notes(table.tableName)] });
   const signal = AbortSignal.abort(new Error('gone'));
   await assert.rejects(client.put('Note', { pk: 'p', sk: 's' }, { signal }), /gone/);
   await assert.rejects(client.get('Note', { pk: 'p', sk: 's' }, { signal }), /gone/);
-  assert.deepEqual([made('PutItem'), made('GetItem')], [0, 0]);
+  assert.deepEqual([sent('PutItem'), sent('GetItem')], [0, 0]);
 });
 
 /** No server listens on this endpoint. */

@@ -125,12 +125,12 @@ async function outcomeOfEcho(table: TestTable, { write, item, removed = [], atte
   const raw = isVersioned ? {} : { conditionExpression: 'attribute_not_exists(pk) AND attribute_exists(pk)' };
   const fields = [...Object.keys(item).filter((name) => !['pk', 'sk', 'version'].includes(name)), ...removed];
   const client = new TheorydbClient(ddb, { models: [modelOf(table, isVersioned ? versioned : attributes) as never] });
-  const made = { ...given } as never;
+  const argument = { ...given } as never;
   const calls = {
-    put: () => client.put('Thing' as never, made, raw),
-    create: () => client.create('Thing' as never, made, raw),
-    update: () => client.update('Thing' as never, made, fields as never, raw),
-    delete: () => client.delete('Thing' as never, made, raw),
+    put: () => client.put('Thing' as never, argument, raw),
+    create: () => client.create('Thing' as never, argument, raw),
+    update: () => client.update('Thing' as never, argument, fields as never, raw),
+    delete: () => client.delete('Thing' as never, argument, raw),
   };
   try {
     await calls[write]();

@@ -6,7 +6,7 @@ import { type DynamoDBClient, TransactionCanceledException } from '@aws-sdk/clie
 export type Fault = 'reply lost' | 'not applied';
 
 /** The error of both faults: the caller cannot tell them apart. */
-export class Silence extends Error {
+export class NoReply extends Error {
   override readonly name = 'TimeoutError';
 }
 
@@ -23,11 +23,11 @@ export function injectFaults(ddb: DynamoDBClient, plan: Plan): (command: string)
       counts.set(command, n);
       const fault = plan(command, n, args.input);
       if (fault === 'not applied') {
-        throw new Silence(`${command} ${n} did not arrive`);
+        throw new NoReply(`${command} ${n} did not arrive`);
       }
       if (fault === 'reply lost') {
         await next(args).catch(() => undefined); // a refusal is lost as well
-        throw new Silence(`the reply to ${command} ${n} was lost`);
+        throw new NoReply(`the reply to ${command} ${n} was lost`);
       }
       return next(args);
     },
@@ -55,7 +55,7 @@ export function loseReplies(
       left--;
       await next(args).catch(() => undefined); // a refusal is lost as well
       await meanwhile?.();
-      throw new Silence('the reply was lost on the network');
+      throw new NoReply('the reply was lost on the network');
     },
     { step: 'finalizeRequest', priority: 'low', name: 'losses' },
   );

@@ -5,7 +5,7 @@ import type { Clock } from '../src/clock.js';
 import { InvalidInputError, LeaseLostError } from '../src/errors.js';
 import { startHeartbeat } from '../src/heartbeat.js';
 import { Calls } from '../src/retry.js';
-import { Silence } from './faults.js';
+import { NoReply } from './faults.js';
 
 /** A fake clock that advances from sleep to sleep. */
 class TestClock implements Clock {
@@ -87,7 +87,7 @@ test('with an unreachable store the lease is lost only when it expires by the lo
   let calls = 0;
   const { clock, heartbeat } = beating(async () => {
     calls++;
-    throw new Silence('no answer');
+    throw new NoReply('no answer');
   });
   await clock.advance(2999);
   assert.equal(heartbeat.signal.aborted, false);
@@ -113,7 +113,7 @@ test('a failed extension is retried', async () => {
   const { clock, heartbeat } = beating(async () => {
     times.push(clock.at);
     if (times.length === 1) {
-      throw new Silence('no answer');
+      throw new NoReply('no answer');
     }
   });
   await clock.advance(2500);
@@ -156,9 +156,9 @@ test('retries use exponential backoff with full jitter', async () => {
   let attempts = 0;
   const failing = calls.retry(undefined, async () => {
     attempts++;
-    throw new Silence('no answer');
+    throw new NoReply('no answer');
   });
-  await assert.rejects(failing, Silence);
+  await assert.rejects(failing, NoReply);
   assert.equal(attempts, 4);
   assert.deepEqual(lengths.map(Math.round), [0, 20, 80]);
 });

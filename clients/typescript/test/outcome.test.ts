@@ -76,9 +76,9 @@ test('responses are classified as in the test vectors', () => {
 test('this package’s errors are classified as in the test vectors', () => {
   const missing = [];
   for (const { name, error, cause, outcome } of vectors.errors) {
-    const made = errorOf(error, cause === undefined ? {} : { cause: errorOf(cause, {}) });
-    if (made === undefined) missing.push(error);
-    else assert.equal(outcomeOf(made), outcome, name);
+    const created = errorOf(error, cause === undefined ? {} : { cause: errorOf(cause, {}) });
+    if (created === undefined) missing.push(error);
+    else assert.equal(outcomeOf(created), outcome, name);
   }
   assert.deepEqual(missing, ['Denied'], 'errors that this package does not have');
 });

@@ -51,12 +51,12 @@ async function install(folder: string, packed: string): Promise<void> {
   const { devDependencies } = JSON.parse(readFileSync(path.join(packageFolder(), 'package.json'), 'utf8'));
   writeFileSync(path.join(folder, 'package.json'), JSON.stringify({ name: 'user', private: true, type: 'module' }));
   writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
-  const beside = ['@aws-sdk/client-dynamodb', '@types/node', 'typescript'].map(
+  const peers = ['@aws-sdk/client-dynamodb', '@types/node', 'typescript'].map(
     (name) => `${name}@${devDependencies[name]}`,
   );
   const flags = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'];
   const alias = `${reference}@file:./${packed}`;
-  await run('npm', ['install', ...flags, `./${packed}`, alias, ...beside], { cwd: folder });
+  await run('npm', ['install', ...flags, `./${packed}`, alias, ...peers], { cwd: folder });
 }
 
 /** Type-checks and compiles all programs of a directory. */

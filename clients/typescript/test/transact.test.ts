@@ -87,7 +87,7 @@ onEngines('a refused transaction names the failed action, reports all reasons, a
 for (const fault of ['reply lost', 'not applied'] as Fault[]) {
   onEngines(`a transaction is applied once despite a failed call: ${fault}`, async (table) => {
     const ddb = table.connect({ maxAttempts: 1 });
-    const made = injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
+    const sent = injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
     const client = new TheorydbClient(ddb, { models: [accounts(table.tableName)], retryDelayMs: 1 });
     await client.create('Account', { ...ann, balance: 10 });
     await client.transactWrite([
@@ -100,7 +100,7 @@ for (const fault of ['reply lost', 'not applied'] as Fault[]) {
       },
     ]);
     assert.equal((await client.get('Account', ann)).balance, 11);
-    assert.equal(made('TransactWriteItems'), 2);
+    assert.equal(sent('TransactWriteItems'), 2);
   });
 }
 
@@ -141,11 +141,11 @@ onEngines('a conflicting transaction is retried, and finally reports the conflic
 
 onEngines('an unanswered transaction has an unknown outcome after a few attempts', async (table) => {
   const ddb = table.connect({ maxAttempts: 1 });
-  const made = injectFaults(ddb, (command) => (command === 'TransactWriteItems' ? 'reply lost' : undefined));
+  const sent = injectFaults(ddb, (command) => (command === 'TransactWriteItems' ? 'reply lost' : undefined));
   const client = new TheorydbClient(ddb, { models: [accounts(table.tableName)], retryDelayMs: 1 });
   const put: TransactAction<Account> = { kind: 'put', model: 'Account', item: { ...ann, balance: 10 } };
   await assert.rejects(client.transactWrite([put]), UnknownOutcomeError);
-  assert.equal(made('TransactWriteItems'), 4);
+  assert.equal(sent('TransactWriteItems'), 4);
   assert.equal((await client.get('Account', ann)).version, 1);
 });
 

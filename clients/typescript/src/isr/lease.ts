@@ -118,7 +118,7 @@ export class HeldLease implements Lease {
   }
 
   /**
-   * Marks the lease as ended for good: lost, released, backed off or published. A clock that
+   * Marks the lease as permanently ended: lost, released, backed off or published. A clock that
    * is set back, or a row restored from a backup, does not revive it.
    */
   end(): void {

@@ -253,7 +253,7 @@ class Batch implements Write {
       const refusal = member.change.refused(why);
       if (refusal) member.settle(refusal);
     }
-    this.#latest = undefined; // none of our requests can be applied any more
+    this.#latest = undefined; // none of our requests can be applied later
     return { retry: contended ? 'later' : 'now' };
   }
 

@@ -28,11 +28,11 @@ export interface Write {
    */
   judge(request: WriteRequest, error: unknown, doubtful: boolean, signal: AbortSignal): Promise<Verdict>;
   /**
-   * Makes sure that none of the sent requests can be applied any more. It returns the error
+   * Makes sure that none of the sent requests can be applied later. It returns the error
    * to throw if none was applied.
    */
   revoke(cause: unknown, signal: AbortSignal): Promise<unknown>;
-  /** Reports whether one of the requests was applied. It is called when none can be applied any more. */
+  /** Reports whether one of the requests was applied. It is called when none can be applied later. */
   committed(sent: readonly WriteRequest[], signal: AbortSignal): Promise<boolean>;
 }
 

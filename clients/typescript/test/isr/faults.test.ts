@@ -11,13 +11,13 @@ import { systemClock } from '../../src/clock.js';
 import { ConditionFailedError, LeaseLostError, TheorydbError, UnknownOutcomeError } from '../../src/errors.js';
 import { type FaceTheoryIsrMetaStore, FOREVER_MS, hashedPartition } from '../../src/isr/index.js';
 import { onEngines, type TestTable } from '../engines.js';
-import { before, cancel, type Fault, injectFaults, observe, type Plan, Silence } from '../faults.js';
+import { before, cancel, type Fault, injectFaults, NoReply, observe, type Plan } from '../faults.js';
 import { generation, itemAt, itemsOf, StoppedClock, storeOn } from './table.js';
 
 const cacheKey = 'example.com/news';
 const pk = hashedPartition(cacheKey);
-const wanted = { cacheKey, leaseDurationMs: 30_000 };
-const claimed = { ...wanted, idempotencyKey: 'r1', inputs: 'x' };
+const acquisition = { cacheKey, leaseDurationMs: 30_000 };
+const claim = { ...acquisition, idempotencyKey: 'r1', inputs: 'x' };
 
 /** A store with its own client, whose faults are active after `arm`. */
 function faulty(
@@ -46,7 +46,7 @@ for (const fault of pairs) {
   onEngines(`an acquisition is retried with its token: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, first('PutItem', fault));
     arm();
-    const lease = await store.acquireLease(wanted);
+    const lease = await store.acquireLease(acquisition);
     assert.equal((await itemAt(table, pk, 'LOCK'))?.['lease_token']?.S, lease.leaseToken);
     await store.publish(lease, lease.record, generation('g1', Date.now()));
   });
@@ -54,14 +54,14 @@ for (const fault of pairs) {
   onEngines(`an unanswered acquisition leaves no lease: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, (command) => (command === 'PutItem' ? fault : undefined));
     arm();
-    await assert.rejects(store.acquireLease(wanted), Silence);
+    await assert.rejects(store.acquireLease(acquisition), NoReply);
     assert.deepEqual(await itemsOf(table), []);
   });
 
   onEngines(`a claim survives a failed call: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, first('TransactWriteItems', fault));
     arm();
-    const lease = await store.acquireLease(claimed);
+    const lease = await store.acquireLease(claim);
     await store.publish(lease, lease.record, generation('g1', Date.now()));
     assert.equal((await store.request({ cacheKey, idempotencyKey: 'r1' }))?.status, 'COMPLETED');
   });
@@ -69,16 +69,16 @@ for (const fault of pairs) {
   onEngines(`an unanswered claim can be retried: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, (command) => (command === 'TransactWriteItems' ? fault : undefined));
     arm();
-    await assert.rejects(store.acquireLease(claimed), Silence);
+    await assert.rejects(store.acquireLease(claim), NoReply);
     assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
     const { status } = (await store.request({ cacheKey, idempotencyKey: 'r1' })) ?? {};
     assert.equal(status, fault === 'reply lost' ? 'FAILED' : undefined);
-    assert.ok(await storeOn(table).acquireLease(claimed));
+    assert.ok(await storeOn(table).acquireLease(claim));
   });
 
   onEngines(`refresh, backoff and release are retried: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, (command, n) => (command !== 'PutItem' && n % 2 === 1 ? fault : undefined));
-    const lease = await store.acquireLease(wanted);
+    const lease = await store.acquireLease(acquisition);
     arm();
     await store.refreshLease(lease);
     await store.backOff(lease, 0);
@@ -90,7 +90,7 @@ for (const fault of pairs) {
 
   onEngines(`breakLease is retried with its client token: ${fault}`, async (table) => {
     const { store, arm } = faulty(table, first('TransactWriteItems', fault));
-    await storeOn(table).acquireLease(wanted);
+    await storeOn(table).acquireLease(acquisition);
     const record = await store.read({ cacheKey });
     arm();
     await store.breakLease({ cacheKey, record });
@@ -99,7 +99,7 @@ for (const fault of pairs) {
 
   onEngines(`a publish is retried with its client token: ${fault}`, async (table) => {
     const { store, arm, sent } = faulty(table, first('TransactWriteItems', fault, fault));
-    const lease = await store.acquireLease(wanted);
+    const lease = await store.acquireLease(acquisition);
     arm();
     const entry = await store.publish(lease, lease.record, generation('g1', Date.now()), { history: true });
     assert.equal(sent('TransactWriteItems'), 3);
@@ -110,7 +110,7 @@ for (const fault of pairs) {
   onEngines(`a cancelled publish is settled: ${fault}`, async (table) => {
     const ddb = table.connect();
     const store = storeOn(table, { ddb });
-    const lease = await store.acquireLease(claimed);
+    const lease = await store.acquireLease(claim);
     injectFaults(ddb, first('TransactWriteItems', fault));
     const signal = afterFirst(ddb);
     const publishing = store.publish(lease, lease.record, generation('g1', Date.now()), { signal });
@@ -130,13 +130,13 @@ for (const fault of pairs) {
       onEngines(`a publish followed by another one is settled correctly: ${how}`, async (table) => {
         const ddb = table.connect();
         const store = storeOn(table, { ddb });
-        const lease = await store.acquireLease(wanted);
+        const lease = await store.acquireLease(acquisition);
         const other = storeOn(table);
         injectFaults(ddb, first('TransactWriteItems', fault));
         // Before the retry, or before the lease is released, another process acquires it and publishes.
         before(ddb, gone ? 'DeleteItem' : 'TransactWriteItems', gone ? 1 : 2, async () => {
           await other.breakLease({ cacheKey, record: await other.read({ cacheKey }) });
-          const theirs = await other.acquireLease(wanted);
+          const theirs = await other.acquireLease(acquisition);
           await other.publish(theirs, theirs.record, generation('g2', Date.now()));
         });
         const signal = gone ? afterFirst(ddb) : undefined;
@@ -170,7 +170,7 @@ for (const fault of pairs) {
   onEngines(`a publish over a pin is retried with its client token: ${fault}`, async (table) => {
     const { store, arm, sent } = faulty(table, first('TransactWriteItems', fault, fault));
     await pinned(table);
-    const lease = await store.acquireLease(wanted);
+    const lease = await store.acquireLease(acquisition);
     arm();
     const entry = await store.publish(lease, lease.record, generation('g3', Date.now()), { unpin: true });
     assert.equal(sent('TransactWriteItems'), 3);
@@ -182,7 +182,7 @@ for (const fault of pairs) {
     const ddb = table.connect();
     const store = storeOn(table, { ddb });
     await pinned(table);
-    const lease = await store.acquireLease(wanted);
+    const lease = await store.acquireLease(acquisition);
     injectFaults(ddb, first('TransactWriteItems', fault));
     const how = { unpin: true, signal: afterFirst(ddb) };
     const publishing = store.publish(lease, lease.record, generation('g3', Date.now()), how);
@@ -199,7 +199,7 @@ onEngines('a publish over a pin reads SEQ again, after backoff, when another cha
   const clock = { ...systemClock(), sleep: async () => events.push('pause') > 0 };
   const store = storeOn(table, { ddb, clock });
   await pinned(table);
-  const lease = await store.acquireLease(wanted);
+  const lease = await store.acquireLease(acquisition);
   observe(ddb, events);
   before(ddb, 'TransactWriteItems', 1, async () => {
     await publishAt(table, 'other');
@@ -215,7 +215,7 @@ for (const code of ['TransactionConflict', 'ThrottlingError']) {
     const ddb = table.connect();
     const store = storeOn(table, { ddb });
     await pinned(table);
-    const lease = await store.acquireLease(wanted);
+    const lease = await store.acquireLease(acquisition);
     const met = cancel(ddb, code);
     await store.publish(lease, lease.record, generation('g3', Date.now()), { unpin: true });
     assert.equal(met(), 1);
@@ -275,7 +275,7 @@ onEngines('a heartbeat that races with a publish does not report a lost lease', 
 onEngines('a lease is released even if its request cannot be ended', async (table) => {
   const { store, arm } = faulty(table, (command) => (command === 'UpdateItem' ? 'not applied' : undefined));
   arm();
-  const failing = store.withLease(claimed, () => Promise.reject(new Error('no origin')));
+  const failing = store.withLease(claim, () => Promise.reject(new Error('no origin')));
   await assert.rejects(failing, { message: 'no origin' });
   assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
   assert.equal((await store.request({ cacheKey, idempotencyKey: 'r1' }))?.status, 'STARTED');
@@ -284,18 +284,18 @@ onEngines('a lease is released even if its request cannot be ended', async (tabl
 onEngines('a write that cannot be settled has an unknown outcome', async (table) => {
   let silent = false;
   const { store, arm } = faulty(table, () => (silent ? 'not applied' : undefined));
-  const lease = await store.acquireLease({ ...wanted, leaseDurationMs: 1_000 });
+  const lease = await store.acquireLease({ ...acquisition, leaseDurationMs: 1_000 });
   arm();
   silent = true;
   await assert.rejects(store.publish(lease, lease.record, generation('g1', Date.now())), UnknownOutcomeError);
-  await assert.rejects(store.acquireLease(wanted), UnknownOutcomeError);
+  await assert.rejects(store.acquireLease(acquisition), UnknownOutcomeError);
 });
 
 onEngines('a transaction conflict is retried and is not a lost lease', async (table) => {
   const ddb = table.connect();
   const conflicts = cancel(ddb, 'TransactionConflict');
   const store = storeOn(table, { ddb });
-  const lease = await store.acquireLease(wanted);
+  const lease = await store.acquireLease(acquisition);
   const entry = await store.publish(lease, lease.record, generation('g1', Date.now()));
   assert.deepEqual((await store.read({ cacheKey })).entry, entry);
   assert.equal(conflicts(), 1);
@@ -306,7 +306,7 @@ onEngines('a transaction conflict is retried and is not a lost lease', async (ta
 onEngines('a duplicate generation id is rejected', async (table) => {
   await twoVersions(table);
   const store = storeOn(table);
-  const lease = await store.acquireLease(wanted);
+  const lease = await store.acquireLease(acquisition);
   const again = store.publish(lease, lease.record, generation('g1', Date.now()), { history: true });
   await assert.rejects(again, (error) => error instanceof ConditionFailedError && error instanceof TheorydbError);
   assert.equal((await store.read({ cacheKey })).entry?.generationId, 'g2');
@@ -316,7 +316,7 @@ onEngines('a duplicate generation id is rejected', async (table) => {
 async function twoVersions(table: TestTable): Promise<void> {
   const store = storeOn(table);
   for (const id of ['g1', 'g2']) {
-    const lease = await store.acquireLease(wanted);
+    const lease = await store.acquireLease(acquisition);
     await store.publish(lease, lease.record, generation(id, Date.now()), { history: true });
   }
 }

@@ -42,25 +42,25 @@ onEngines('an acquisition uses nowMs', async (table) => {
   const lease = await a.acquireLease({ cacheKey, leaseDurationMs: 30_000, nowMs: now + 5_000 });
   assert.equal(lease.leaseExpiresAtMs, 1_800_000_036_000);
   assert.equal((await itemAt(table, pk, 'LOCK'))?.['lease_expires_at']?.N, '1800000036');
-  const wanted = { cacheKey, leaseDurationMs: 30_000 };
+  const acquisition = { cacheKey, leaseDurationMs: 30_000 };
   clock.set(1_800_000_036_000);
-  assert.equal(await b.tryAcquireLease({ ...wanted, nowMs: 1_800_000_035_999 }), null);
+  assert.equal(await b.tryAcquireLease({ ...acquisition, nowMs: 1_800_000_035_999 }), null);
   clock.set(now);
   const later = { nowMs: 1_800_000_036_000 };
   const request = { idempotencyKey: 'r', requestHash: 'h' };
-  assert.equal(await b.tryAcquireLease({ ...wanted, ...request }), null);
-  const next = await b.acquireLease({ ...wanted, ...request, ...later });
+  assert.equal(await b.tryAcquireLease({ ...acquisition, ...request }), null);
+  const next = await b.acquireLease({ ...acquisition, ...request, ...later });
   assert.equal(next.leaseExpiresAtMs, 1_800_000_066_000);
   assert.deepEqual(await b.refreshLease(next), { leaseExpiresAtMs: 1_800_000_031_000 }, "by the store's clock");
   await b.releaseLease(next);
-  const third = await b.withLease({ ...wanted, nowMs: now - 10_000 }, async (held) => held.leaseExpiresAtMs);
+  const third = await b.withLease({ ...acquisition, nowMs: now - 10_000 }, async (held) => held.leaseExpiresAtMs);
   assert.equal(third, 1_800_000_021_000);
 });
 
 onEngines('an invalid nowMs, or one far from the clock, is rejected before anything is sent', async (table) => {
   const now = 1_800_000_000_600;
   const store = storeOn(table, { clock: new StoppedClock(now) });
-  const wanted = { cacheKey, leaseDurationMs: 30_000 };
+  const acquisition = { cacheKey, leaseDurationMs: 30_000 };
   for (const nowMs of [
     Number.NaN,
     -1,
@@ -71,10 +71,10 @@ onEngines('an invalid nowMs, or one far from the clock, is rejected before anyth
     '5' as never,
     null as never,
   ]) {
-    await assert.rejects(store.tryAcquireLease({ ...wanted, nowMs }), InvalidInputError, String(nowMs));
+    await assert.rejects(store.tryAcquireLease({ ...acquisition, nowMs }), InvalidInputError, String(nowMs));
   }
   assert.equal(await itemAt(table, pk, 'LOCK'), undefined);
-  assert.ok(await store.tryAcquireLease({ ...wanted, nowMs: now + 3_600_000 }));
+  assert.ok(await store.tryAcquireLease({ ...acquisition, nowMs: now + 3_600_000 }));
 });
 
 onEngines('a refresh extends the lease, and an expired lease stays expired', async (table) => {
@@ -237,12 +237,12 @@ onEngines('an impossible end, such as one in milliseconds, does not hold the lea
   const longest = 1_800_000_000 + 315_446_400;
   const row = { pk: { S: pk }, sk: { S: 'LOCK' }, lease_token: { S: 't' } };
   const request = { key: 'r1', requestHash: 'h' };
-  const claimed = { cacheKey, leaseDurationMs: 1_000, idempotencyKey: request.key, requestHash: request.requestHash };
-  for (const claim of [{ cacheKey, leaseDurationMs: 1_000 }, claimed]) {
+  const claim = { cacheKey, leaseDurationMs: 1_000, idempotencyKey: request.key, requestHash: request.requestHash };
+  for (const acquisition of [{ cacheKey, leaseDurationMs: 1_000 }, claim]) {
     await put(table, { ...row, lease_expires_at: { N: String(longest) } });
-    assert.equal(await store.tryAcquireLease(claim), null, 'the longest possible lease is held');
+    assert.equal(await store.tryAcquireLease(acquisition), null, 'the longest possible lease is held');
     await put(table, { ...row, lease_expires_at: { N: '1800000030000' } });
-    const lease = await store.tryAcquireLease(claim);
+    const lease = await store.tryAcquireLease(acquisition);
     assert.ok(lease);
     await store.releaseLease(lease);
   }

@@ -14,11 +14,11 @@ import { type LogChange, maxWrites, type PlannedWrite } from '../../src/isr/logq
 import type { Refusal } from '../../src/isr/transaction.js';
 import { onRow, rowId } from '../../src/isr/transaction.js';
 import { onEngines, type TestTable } from '../engines.js';
-import { before, cancel, type Fault, injectFaults, observe, Silence } from '../faults.js';
+import { before, cancel, type Fault, injectFaults, NoReply, observe } from '../faults.js';
 import { fill, itemAt, itemsOf, storeOn } from './table.js';
 
 /** A change that increments a counter on rows, on condition that none is locked. */
-class Marking implements LogChange {
+class CounterChange implements LogChange {
   readonly name: string;
   readonly writes: readonly string[];
   readonly marks = [];
@@ -27,7 +27,7 @@ class Marking implements LogChange {
   readonly #pks: readonly string[];
 
   constructor(b: Backend, ...pks: string[]) {
-    this.name = `marking of ${pks[0]}`;
+    this.name = `increment of ${pks[0]}`;
     this.writes = pks.map((pk) => rowId(pk, 'ROW'));
     this.#backend = b;
     this.#pks = pks;
@@ -55,10 +55,10 @@ function newQueue(table: TestTable, config: Partial<FaceTheoryIsrMetaStoreConfig
   const ddb = table.connect({ maxAttempts: 1 });
   const settings = settingsOf({ ddb, tableName: table.tableName, retryDelayMs: 1, ...config });
   const queue = settings.log;
-  const mark = (pk: string, signal?: AbortSignal) => queue.append(new Marking(settings.backend, pk), signal);
+  const increment = (pk: string, signal?: AbortSignal) => queue.append(new CounterChange(settings.backend, pk), signal);
   observe(ddb, commands);
   const transactions = () => commands.filter((command) => command === 'TransactWriteItems').length;
-  return { ddb, queue, backend: settings.backend, mark, commands, transactions };
+  return { ddb, queue, backend: settings.backend, increment, commands, transactions };
 }
 
 /** Page names. The first change leads and forms a batch of its own while the others gather. */
@@ -71,7 +71,7 @@ async function times(table: TestTable): Promise<Record<string, number>> {
 }
 
 /** Reads the reload targets of the log, and checks that its sequences have no gap and end at SEQ. */
-async function told(table: TestTable): Promise<string[]> {
+async function loggedPages(table: TestTable): Promise<string[]> {
   const store = storeOn(table);
   const keys: string[] = [];
   let at = 0;
@@ -88,24 +88,24 @@ async function told(table: TestTable): Promise<string[]> {
 const each = (pks: readonly string[], n: number) => Object.fromEntries(pks.map((pk) => [pk, n]));
 
 onEngines('waiting changes share a transaction of at most 98 writes', async (table) => {
-  const { mark, transactions } = newQueue(table);
+  const { increment, transactions } = newQueue(table);
   const pks = names(1 + maxWrites + 1);
-  await Promise.all(pks.map((pk) => mark(pk)));
+  await Promise.all(pks.map((pk) => increment(pk)));
   assert.equal(transactions(), 3, 'the first, 98, and the last');
   assert.deepEqual(await times(table), each(pks, 1));
-  assert.deepEqual(await told(table), pks);
+  assert.deepEqual(await loggedPages(table), pks);
 });
 
 onEngines('a large change is not starved by small ones', async (table) => {
-  const { queue, backend, mark, transactions } = newQueue(table);
+  const { queue, backend, increment, transactions } = newQueue(table);
   const large = names(maxWrites);
   const order: string[] = [];
   const log = (name: string, work: Promise<void>) => work.then(() => order.push(name));
-  const small = (pk: string) => log(pk, mark(pk));
+  const small = (pk: string) => log(pk, increment(pk));
   const work = [
     small('a'),
     small('b'),
-    log('large', queue.append(new Marking(backend, ...large), undefined)),
+    log('large', queue.append(new CounterChange(backend, ...large), undefined)),
     small('c'),
   ];
   await Promise.all(work);
@@ -114,30 +114,30 @@ onEngines('a large change is not starved by small ones', async (table) => {
 });
 
 onEngines('two changes of one row go into two transactions', async (table) => {
-  const { mark, transactions } = newQueue(table);
-  await Promise.all([mark('x'), mark('y'), mark('y'), mark('z')]);
+  const { increment, transactions } = newQueue(table);
+  await Promise.all([increment('x'), increment('y'), increment('y'), increment('z')]);
   assert.deepEqual(await times(table), { x: 1, y: 2, z: 1 });
   assert.equal(transactions(), 3);
 });
 
 onEngines('a change whose own condition fails leaves the batch, and the others are retried at once', async (table) => {
-  const { mark, commands } = newQueue(table);
+  const { increment, commands } = newQueue(table);
   await fill(table, [{ pk: { S: 'page-2' }, sk: { S: 'ROW' }, locked: { BOOL: true } }]);
   const pks = names(5);
-  const answers = await Promise.allSettled(pks.map((pk) => mark(pk)));
+  const answers = await Promise.allSettled(pks.map((pk) => increment(pk)));
   const errors = answers.map((answer) => (answer.status === 'rejected' ? answer.reason : undefined));
   assert.ok(errors[2] instanceof MovedError);
   assert.deepEqual(errors.filter(Boolean).length, 1);
-  assert.deepEqual(await told(table), ['page-0', 'page-1', 'page-3', 'page-4']);
+  assert.deepEqual(await loggedPages(table), ['page-0', 'page-1', 'page-3', 'page-4']);
   const once = ['GetItem', 'TransactWriteItems'];
   assert.deepEqual(commands, [...once, ...once, ...once]);
 });
 
 onEngines('a batch that is refused as a whole is split into single changes', async (table) => {
-  const { ddb, mark } = newQueue(table);
+  const { ddb, increment } = newQueue(table);
   refuseLarge(ddb, 4);
   const pks = names(6);
-  const answers = await Promise.allSettled(pks.map((pk) => mark(pk)));
+  const answers = await Promise.allSettled(pks.map((pk) => increment(pk)));
   assert.deepEqual(new Set(answers.map((answer) => answer.status)), new Set(['fulfilled']));
   assert.deepEqual(await times(table), each(pks, 1));
 });
@@ -145,19 +145,19 @@ onEngines('a batch that is refused as a whole is split into single changes', asy
 onEngines('SEQ is read again after the backoff, not before it', async (table) => {
   const events: string[] = [];
   const clock = { ...systemClock(), sleep: async () => events.push('pause') > 0 };
-  const { ddb, mark } = newQueue(table, { clock }, events);
-  before(ddb, 'TransactWriteItems', 1, () => newQueue(table).mark('theirs'));
-  await mark('ours');
+  const { ddb, increment } = newQueue(table, { clock }, events);
+  before(ddb, 'TransactWriteItems', 1, () => newQueue(table).increment('theirs'));
+  await increment('ours');
   assert.deepEqual(events, ['GetItem', 'TransactWriteItems', 'pause', 'GetItem', 'TransactWriteItems']);
-  assert.deepEqual(await told(table), ['theirs', 'ours']);
+  assert.deepEqual(await loggedPages(table), ['theirs', 'ours']);
 });
 
 for (const code of ['TransactionConflict', 'ThrottlingError']) {
   onEngines(`a batch cancelled with ${code} is retried as a new request`, async (table) => {
-    const { ddb, mark } = newQueue(table);
+    const { ddb, increment } = newQueue(table);
     const tokens = tokensOf(ddb);
     const met = cancel(ddb, code);
-    await Promise.all(names(3).map((pk) => mark(pk)));
+    await Promise.all(names(3).map((pk) => increment(pk)));
     assert.equal(met(), 1);
     assert.equal(new Set(tokens).size, tokens.length);
     assert.deepEqual(await times(table), each(names(3), 1));
@@ -168,53 +168,53 @@ const pairs: Fault[] = ['reply lost', 'not applied'];
 
 for (const fault of pairs) {
   onEngines(`a batch is retried with its client token and applied once: ${fault}`, async (table) => {
-    const { ddb, mark } = newQueue(table);
+    const { ddb, increment } = newQueue(table);
     const tokens = tokensOf(ddb);
     injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n <= 2 ? fault : undefined));
-    await Promise.all(names(4).map((pk) => mark(pk)));
+    await Promise.all(names(4).map((pk) => increment(pk)));
     assert.equal(new Set(tokens).size, 2, 'one for each batch');
     assert.deepEqual(await times(table), each(names(4), 1));
-    assert.deepEqual(await told(table), names(4));
+    assert.deepEqual(await loggedPages(table), names(4));
   });
 
   onEngines(`an unanswered batch that then conflicts stays the same request: ${fault}`, async (table) => {
-    const { ddb, mark } = newQueue(table);
+    const { ddb, increment } = newQueue(table);
     const tokens = tokensOf(ddb);
     const met = cancel(ddb, 'TransactionConflict', 2);
     injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
-    await mark('x');
+    await increment('x');
     assert.equal(met(), 1);
     assert.equal(new Set(tokens).size, 1, 'the first attempt may still be in flight');
     assert.deepEqual(await times(table), { x: 1 });
   });
 
   onEngines(`an unanswered batch overtaken by another change is settled by the log: ${fault}`, async (table) => {
-    const { ddb, mark } = newQueue(table);
+    const { ddb, increment } = newQueue(table);
     injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? fault : undefined));
-    before(ddb, 'TransactWriteItems', 2, () => newQueue(table).mark('theirs'));
-    await mark('ours');
+    before(ddb, 'TransactWriteItems', 2, () => newQueue(table).increment('theirs'));
+    await increment('ours');
     assert.deepEqual(await times(table), { theirs: 1, ours: 1 });
-    assert.deepEqual((await told(table)).sort(), ['ours', 'theirs']);
+    assert.deepEqual((await loggedPages(table)).sort(), ['ours', 'theirs']);
   });
 
   onEngines(`an unanswered batch is settled by the log for all of its changes: ${fault}`, async (table) => {
-    const { ddb, mark } = newQueue(table, { settleTimeoutMs: 300 });
+    const { ddb, increment } = newQueue(table, { settleTimeoutMs: 1_000 });
     // Its transactions, but not the revoking one, which only increments SEQ.
     injectFaults(ddb, (command, _, input) => {
       if (command !== 'TransactWriteItems') return undefined;
       return ((input as TransactWriteItemsCommandInput).TransactItems?.length ?? 0) > 2 ? fault : undefined;
     });
-    const answers = await Promise.allSettled(names(3).map((pk) => mark(pk)));
+    const answers = await Promise.allSettled(names(3).map((pk) => increment(pk)));
     const isMade = fault === 'reply lost';
     assert.deepEqual(new Set(answers.map((answer) => answer.status)), new Set([isMade ? 'fulfilled' : 'rejected']));
-    for (const answer of answers) if (answer.status === 'rejected') assert.ok(answer.reason instanceof Silence);
+    for (const answer of answers) if (answer.status === 'rejected') assert.ok(answer.reason instanceof NoReply);
     assert.deepEqual(await times(table), isMade ? each(names(3), 1) : {});
-    assert.equal((await told(table)).length, isMade ? 3 : 0);
+    assert.equal((await loggedPages(table)).length, isMade ? 3 : 0);
   });
 }
 
 onEngines('a batch whose client token has expired is settled by the log', async (table) => {
-  const { ddb, mark } = newQueue(table);
+  const { ddb, increment } = newQueue(table);
   injectFaults(ddb, (command, n) => (command === 'TransactWriteItems' && n === 1 ? 'reply lost' : undefined));
   let sent = 0;
   ddb.middlewareStack.add(
@@ -226,43 +226,43 @@ onEngines('a batch whose client token has expired is settled by the log', async 
     },
     { step: 'initialize', priority: 'low', name: 'oblivion' },
   );
-  await mark('x');
+  await increment('x');
   assert.equal(sent, 2);
   assert.deepEqual(await times(table), { x: 1 });
-  assert.deepEqual(await told(table), ['x']);
+  assert.deepEqual(await loggedPages(table), ['x']);
 });
 
 onEngines('a batch that cannot be settled is unknown for all of its changes', async (table) => {
-  const { ddb, mark } = newQueue(table, { settleTimeoutMs: 200 });
+  const { ddb, increment } = newQueue(table, { settleTimeoutMs: 200 });
   injectFaults(ddb, (command) => (command === 'TransactWriteItems' ? 'not applied' : undefined));
-  for (const answer of await Promise.allSettled([mark('x'), mark('y')])) {
+  for (const answer of await Promise.allSettled([increment('x'), increment('y')])) {
     assert.ok(answer.status === 'rejected' && answer.reason instanceof UnknownOutcomeError);
   }
 });
 
 onEngines('a change cancelled before it is sent leaves the queue; one cancelled later is completed', async (table) => {
-  const { ddb, mark } = newQueue(table);
+  const { ddb, increment } = newQueue(table);
   const [first, second, third] = [new AbortController(), new AbortController(), new AbortController()];
   before(ddb, 'TransactWriteItems', 1, async () => {
     first.abort(new Error('gone'));
     second.abort(new Error('gone'));
   });
   const answers = await Promise.allSettled([
-    mark('sent', first.signal),
-    mark('waiting', second.signal),
-    mark('staying', third.signal),
+    increment('sent', first.signal),
+    increment('waiting', second.signal),
+    increment('staying', third.signal),
   ]);
   const statuses = answers.map((answer) => answer.status);
   assert.deepEqual(statuses, ['fulfilled', 'rejected', 'fulfilled']);
-  await assert.rejects(mark('late', first.signal), /gone/);
+  await assert.rejects(increment('late', first.signal), /gone/);
   assert.deepEqual(await times(table), { sent: 1, staying: 1 });
 });
 
 onEngines('if SEQ cannot be read nothing is written, and the next change succeeds', async (table) => {
-  const { ddb, mark } = newQueue(table);
+  const { ddb, increment } = newQueue(table);
   injectFaults(ddb, (command, n) => (command === 'GetItem' && n <= 4 ? 'not applied' : undefined));
-  await assert.rejects(mark('x'), Silence);
-  await mark('y');
+  await assert.rejects(increment('x'), NoReply);
+  await increment('y');
   assert.deepEqual(await times(table), { y: 1 });
 });
 
@@ -271,24 +271,24 @@ onEngines(
   async (table) => {
     const pks = names(1000);
     const alone = newQueue(table);
-    await Promise.all(pks.map((pk) => alone.mark(pk)));
+    await Promise.all(pks.map((pk) => alone.increment(pk)));
     assert.equal(alone.transactions(), 12, 'the first, ten of 98, and the last');
     assert.deepEqual(await times(table), each(pks, 1));
     const both = [newQueue(table), newQueue(table)];
-    await Promise.all(pks.map((pk, i) => both[i % 2]?.mark(pk)));
+    await Promise.all(pks.map((pk, i) => both[i % 2]?.increment(pk)));
     assert.deepEqual(await times(table), each(pks, 2));
-    assert.deepEqual((await told(table)).sort(), [...pks, ...pks].sort());
+    assert.deepEqual((await loggedPages(table)).sort(), [...pks, ...pks].sort());
   },
 );
 
 onEngines('a change succeeds among busy processes', async (table) => {
   let done = false;
   const busy = async () => {
-    const { mark } = newQueue(table);
-    while (!done) await Promise.all(names(20).map((pk) => mark(pk)));
+    const { increment } = newQueue(table);
+    while (!done) await Promise.all(names(20).map((pk) => increment(pk)));
   };
   const others = [busy(), busy()];
-  for (let i = 0; i < 5; i++) await newQueue(table).mark(`ours-${i}`);
+  for (let i = 0; i < 5; i++) await newQueue(table).increment(`ours-${i}`);
   done = true;
   await Promise.all(others);
   assert.equal(Object.keys(await times(table)).filter((pk) => pk.startsWith('ours')).length, 5);
@@ -316,7 +316,7 @@ onEngines('concurrent pins of many pages share transactions', async (table) => {
   await Promise.all(keys.map((cacheKey) => store.pin({ cacheKey, untilMs: FOREVER_MS })));
   const transactions = commands.filter((command) => command === 'TransactWriteItems').length;
   assert.ok(transactions < keys.length / 2, `${transactions} transactions`);
-  assert.deepEqual((await told(table)).sort(), [...keys].sort());
+  assert.deepEqual((await loggedPages(table)).sort(), [...keys].sort());
   const row = await itemAt(table, hashedPartition(keys[14] as string), 'META');
   assert.ok(row?.['isr']?.M?.['pinned_until']);
 });

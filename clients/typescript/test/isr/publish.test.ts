@@ -227,7 +227,7 @@ onEngines('unpin keeps the end of the pin until the next publish', async (table)
   const clock = new StoppedClock();
   const store = storeOn(table, { clock });
   await publish(store, generation('g1', clock.now()));
-  assert.equal((await store.unpin({ cacheKey })).pinnedUntilMs, undefined, 'there was none');
+  assert.equal((await store.unpin({ cacheKey })).pinnedUntilMs, undefined, 'not pinned');
   const until = 1_800_000_030_000;
   await store.pin({ cacheKey, untilMs: until });
   clock.advance(60_000);

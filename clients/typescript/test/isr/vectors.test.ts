@@ -47,13 +47,13 @@ onEngines('rows are parsed as in the test vectors', async (table) => {
     await fill(table, v['rows'].map(itemOf));
     const found = recordVector(await store.read({ cacheKey }));
     const { entry, cover, lock, malformed } = v;
-    const wanted = {
+    const expected = {
       ...optional('entry', entry),
       ...optional('cover', cover),
       ...optional('lock', lock),
       ...optional('malformed', malformed && whichOf(malformed)),
     };
-    assert.deepEqual(found, wanted, v['name']);
+    assert.deepEqual(found, expected, v['name']);
   }
   for (const v of file['versions'] ?? []) {
     await fill(table, v['rows'].map(itemOf));
@@ -76,13 +76,13 @@ onEngines('request records and the log are parsed as in the test vectors', async
   for (const v of file['sequences'] ?? []) {
     await fill(table, v['row'] ? [itemOf(v['row'])] : []);
     await expect(v, async () => {
-      const wanted = { seq: v['seq'], markLifetimeSeconds: v['mark_lifetime'] };
-      assert.deepEqual(await store.sequence(), wanted, v['name']);
+      const expected = { seq: v['seq'], markLifetimeSeconds: v['mark_lifetime'] };
+      assert.deepEqual(await store.sequence(), expected, v['name']);
     });
   }
   for (const v of file['logs'] ?? []) {
     await fill(table, v['rows'].map(itemOf));
-    const wanted = v['changes'].map(({ seq, reload = [] }: Vector) => ({
+    const expected = v['changes'].map(({ seq, reload = [] }: Vector) => ({
       seq,
       reload: reload.map(({ tenant = '', key }: Vector) => ({ tenant, key })),
     }));
@@ -91,7 +91,7 @@ onEngines('request records and the log are parsed as in the test vectors', async
     const { malformed } = v;
     assert.deepEqual(unreadable, malformed ? [whichOf(malformed)] : [], v['name']);
     const readable = changes.filter((change) => !change.malformed);
-    assert.deepEqual(readable, wanted, v['name']);
+    assert.deepEqual(readable, expected, v['name']);
   }
 });
 
