@@ -27,7 +27,7 @@ func (Reading) TableName() string { return os.Getenv("TABLETHEORY_READINGS") }
 
 func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
-func TestBatchGetReadsInTheOrderOfKeys(t *testing.T) {
+func TestBatchGetReturnsItemsInKeyOrder(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
@@ -60,9 +60,9 @@ func TestBatchGetReadsInTheOrderOfKeys(t *testing.T) {
 	})
 }
 
-// DynamoDB takes keys for one that are written differently, and refuses to read
-// them twice.
-func TestBatchGetKnowsEqualNumbers(t *testing.T) {
+// DynamoDB treats different spellings of a number as one key, and refuses a
+// batch with duplicate keys.
+func TestBatchGetDeduplicatesEqualNumbers(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := createTable(t, api, "TABLETHEORY_READINGS", &dynamodb.CreateTableInput{
@@ -78,8 +78,8 @@ func TestBatchGetKnowsEqualNumbers(t *testing.T) {
 	})
 }
 
-// An answer has no more than 16 MB: DynamoDB leaves the rest unprocessed.
-func TestBatchGetOfMoreThanOneAnswerHolds(t *testing.T) {
+// A response has at most 16 MB; DynamoDB leaves the rest unprocessed.
+func TestBatchGetBeyondResponseLimit(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
@@ -102,7 +102,7 @@ func TestBatchGetOfMoreThanOneAnswerHolds(t *testing.T) {
 	})
 }
 
-// throttledBatches leaves everything unprocessed in the first batches.
+// throttledBatches leaves the first batches unprocessed.
 type throttledBatches struct {
 	*dynamodb.Client
 	left int
@@ -118,7 +118,7 @@ func (c *throttledBatches) BatchGetItem(ctx context.Context, in *dynamodb.BatchG
 	return &dynamodb.BatchGetItemOutput{UnprocessedKeys: in.RequestItems}, nil
 }
 
-func TestBatchGetPausesWhileNothingIsProcessed(t *testing.T) {
+func TestBatchGetBacksOffWhileThrottled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &throttledBatches{Client: localdynamotest.New(t), left: 4}

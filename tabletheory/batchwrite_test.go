@@ -21,7 +21,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-func TestBatchesWriteAndDelete(t *testing.T) {
+func TestBatchWriteAndDelete(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
@@ -71,7 +71,7 @@ func countScan(db *tabletheory.DB) (int, error) {
 	return len(accounts), err
 }
 
-func TestBatchesRefuse(t *testing.T) {
+func TestInvalidBatches(t *testing.T) {
 	t.Parallel()
 	sent := 0
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
@@ -115,8 +115,8 @@ func TestBatchesRefuse(t *testing.T) {
 	}
 }
 
-// hesitant processes at most so many writes of each batch, and returns the
-// others, as DynamoDB does at the limit of its capacity.
+// hesitant processes at most atMost writes of each batch and returns the others
+// as unprocessed, like DynamoDB at its capacity limit.
 type hesitant struct {
 	*dynamodb.Client
 	atMost int
@@ -147,7 +147,7 @@ func accounts(n int) []Account {
 	return list
 }
 
-func TestUnprocessedWritesAreSentAgain(t *testing.T) {
+func TestUnprocessedWritesAreRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &hesitant{Client: bareAccounts(t), atMost: 7}
@@ -167,8 +167,8 @@ func TestUnprocessedWritesAreSentAgain(t *testing.T) {
 	})
 }
 
-// bareAccounts is a client of an engine with a table of accounts, for a bubble
-// of synctest.
+// bareAccounts returns a client of an engine with a table of accounts, for use
+// inside a synctest bubble.
 func bareAccounts(t *testing.T, options ...localdynamotest.Option) *dynamodb.Client {
 	t.Helper()
 	api := localdynamotest.New(t, options...)
@@ -180,7 +180,7 @@ func bareAccounts(t *testing.T, options ...localdynamotest.Option) *dynamodb.Cli
 	return api
 }
 
-func TestABatchEndsWithItsContext(t *testing.T) {
+func TestBatchStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &hesitant{Client: bareAccounts(t), atMost: 0}
@@ -195,8 +195,8 @@ func TestABatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// What was written is never lost from sight: by numbers, and in the models.
-func TestABatchThatFailsTellsHowFarItCame(t *testing.T) {
+// The error and the models tell what was written.
+func TestBatchErrorReportsProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		batches := 0
@@ -235,8 +235,8 @@ func TestABatchThatFailsTellsHowFarItCame(t *testing.T) {
 	})
 }
 
-// DynamoDB refuses a whole batch if it can process nothing of it.
-func TestABatchThatIsThrottledAsAWholeIsSentAgain(t *testing.T) {
+// DynamoDB refuses a whole batch if it can process none of it.
+func TestThrottledBatchIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		batches := 0
@@ -257,7 +257,7 @@ func TestABatchThatIsThrottledAsAWholeIsSentAgain(t *testing.T) {
 	})
 }
 
-// strange returns writes that were never sent as unprocessed.
+// strange returns writes as unprocessed that were never sent.
 type strange struct{ *dynamodb.Client }
 
 func (strange) BatchWriteItem(context.Context, *dynamodb.BatchWriteItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
@@ -266,7 +266,7 @@ func (strange) BatchWriteItem(context.Context, *dynamodb.BatchWriteItemInput, ..
 	}}, nil
 }
 
-func TestABatchIsNotLedAstray(t *testing.T) {
+func TestBatchRefusesUnknownUnprocessedItems(t *testing.T) {
 	t.Parallel()
 	err := tabletheory.New(strange{bareAccounts(t)}).Model(&Account{}).BatchCreate(accounts(1))
 	if err == nil || !strings.Contains(err.Error(), "not sent") {
@@ -284,8 +284,8 @@ type Blob struct {
 
 func (Blob) TableName() string { return "blobs" }
 
-// bodies is an HTTP client that measures requests, and answers as if all of
-// them had succeeded.
+// bodies is an HTTP client that measures requests and answers that all
+// succeeded.
 type bodies struct{ sizes []int }
 
 func (b *bodies) Do(r *http.Request) (*http.Response, error) {
@@ -294,7 +294,7 @@ func (b *bodies) Do(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"UnprocessedItems":{}}`))}, err
 }
 
-func TestBatchesStayBelowSixteenMegabytes(t *testing.T) {
+func TestBatchRequestsStayBelow16MB(t *testing.T) {
 	t.Parallel()
 	sent := &bodies{}
 	db := tabletheory.New(dynamodb.New(dynamodb.Options{
@@ -303,7 +303,7 @@ func TestBatchesStayBelowSixteenMegabytes(t *testing.T) {
 	}))
 	blobs := make([]Blob, 25)
 	for i := range blobs[:8] {
-		// The worst that an item can be: 400 KB of what JSON escapes.
+		// The worst case: an item of 400 KB of characters that JSON escapes.
 		blobs[i] = Blob{ID: fmt.Sprint(i), Text: strings.Repeat("\x01", 399_000)}
 	}
 	mustNot(t, db.Model(&Blob{}).BatchCreate(blobs[:8]))

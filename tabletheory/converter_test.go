@@ -70,7 +70,7 @@ type Everything struct {
 
 func (Everything) TableName() string { return os.Getenv("TABLETHEORY_EVERYTHING") }
 
-func TestEveryValueSurvives(t *testing.T) {
+func TestValuesRoundTrip(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		createTable(t, api, "TABLETHEORY_EVERYTHING", &dynamodb.CreateTableInput{
@@ -100,7 +100,7 @@ func TestEveryValueSurvives(t *testing.T) {
 	})
 }
 
-func TestAConverterOfAnInterface(t *testing.T) {
+func TestConverterOfAnInterface(t *testing.T) {
 	t.Parallel()
 	type shape interface{ Area() float64 }
 	errNoShape := errors.New("there is no shape")

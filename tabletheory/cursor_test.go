@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-func TestPages(t *testing.T) {
+func TestPagination(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(*tabletheory.Query) *tabletheory.Query{
 		"of the table": func(q *tabletheory.Query) *tabletheory.Query { return q.Where("Customer", "=", "ann") },
@@ -63,7 +63,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestReadsGoOnFromACursor(t *testing.T) {
+func TestReadsContinueFromACursor(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -112,7 +112,7 @@ type tabledOrder struct {
 
 func (o tabledOrder) TableName() string { return o.table }
 
-func TestCursorsBelongToTheirQuery(t *testing.T) {
+func TestCursorIsBoundToItsQuery(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -166,8 +166,8 @@ func TestCursorsBelongToTheirQuery(t *testing.T) {
 	})
 }
 
-// DynamoDB itself refuses positions that the sort key's condition excludes.
-func TestCursorsOutsideTheRange(t *testing.T) {
+// DynamoDB refuses positions that the sort key condition excludes.
+func TestCursorOutsideTheSortKeyRange(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -183,7 +183,7 @@ func TestCursorsOutsideTheRange(t *testing.T) {
 	})
 }
 
-// Numbers are one partition however they are written.
+// Different spellings of a number are one partition.
 func TestCursorOfANumericPartition(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -203,7 +203,7 @@ func TestCursorOfANumericPartition(t *testing.T) {
 	})
 }
 
-// garbage are texts that are no cursors, and those that damage makes of one.
+// garbage returns texts that are not cursors, and damaged forms of one.
 func garbage(cursor string) []string {
 	list := []string{"x", "====", "%%%", "ä", string(make([]byte, 9000)), base64.RawURLEncoding.EncodeToString(make([]byte, 40))}
 	raw, _ := base64.RawURLEncoding.DecodeString(cursor)
@@ -216,7 +216,7 @@ func garbage(cursor string) []string {
 	return append(list, cursor+"AAAA", base64.RawURLEncoding.EncodeToString(append(slices.Clone(raw), 0)))
 }
 
-func TestGarbageIsNoCursor(t *testing.T) {
+func TestInvalidCursors(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)

@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-func TestErrorsShowKeysAsPeopleReadThem(t *testing.T) {
+func TestErrorsFormatKeys(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t)
 	accountTable(t, api)
@@ -35,9 +35,8 @@ func TestErrorsShowKeysAsPeopleReadThem(t *testing.T) {
 	}
 }
 
-// DynamoDB may answer with fewer reasons than there are actions, or with others
-// than are known: none of that is an index out of range.
-func TestTransactionErrorOfOddReasons(t *testing.T) {
+// DynamoDB may return fewer reasons than actions, or unknown ones.
+func TestTransactionErrorWithUnexpectedReasons(t *testing.T) {
 	t.Parallel()
 	var answer *types.TransactionCanceledException
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
@@ -75,9 +74,8 @@ func TestTransactionErrorOfOddReasons(t *testing.T) {
 	}
 }
 
-// A caller finds out what is stored instead, whether another writer has stored
-// a version there or anything else.
-func TestVersionsOfOtherWriters(t *testing.T) {
+// A version conflict tells what is stored, whether it is a version or not.
+func TestVersionConflictWithForeignItems(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)

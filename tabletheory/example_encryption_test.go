@@ -12,14 +12,14 @@ import (
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
-// Customer keeps what nobody but the program may read in encrypted fields.
+// Customer keeps secrets in encrypted fields.
 type Customer struct {
 	ID   string `theorydb:"pk"`
 	Name string
 	IBAN string `theorydb:"encrypted"`
 }
 
-// TableName would read an environment variable in a program of yours.
+// In a real program TableName would read an environment variable.
 func (Customer) TableName() string { return "customers" }
 
 // Encrypted fields need a provider of keys: a key file for development, or, with
@@ -44,7 +44,7 @@ func ExampleWithKeyProvider() {
 	if err := db.Model(&Customer{ID: "c-1", Name: "Ada", IBAN: "DE02120300000000202051"}).Create(); err != nil {
 		log.Fatal(err)
 	}
-	if err := keys.Rotate(); err != nil { // what there is stays formatKey
+	if err := keys.Rotate(); err != nil { // existing items stay readable
 		log.Fatal(err)
 	}
 	var customer Customer

@@ -9,7 +9,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Visit is a visit of a page.
+// Visit is a visit to a page.
 type Visit struct {
 	Page    string `theorydb:"pk"`
 	At      int64  `theorydb:"sk"` // epoch seconds
@@ -17,10 +17,10 @@ type Visit struct {
 	Seconds int64
 }
 
-// TableName would read an environment variable in a program of yours.
+// In a real program TableName would read an environment variable.
 func (Visit) TableName() string { return "visits" }
 
-// visits is a table with six visits of a page, ten seconds apart.
+// visits returns a table with six visits to a page, ten seconds apart.
 func visits(ctx context.Context) (db *tabletheory.DB, closeTable func() error) {
 	api := localdynamo.OpenMemory(localdynamo.Options{})
 	db = tabletheory.New(api).WithContext(ctx)
@@ -36,8 +36,8 @@ func visits(ctx context.Context) (db *tabletheory.DB, closeTable func() error) {
 	return db, api.Close
 }
 
-// Read one item, and all of a partition that a condition on the sort key and a
-// filter let through.
+// Read one item, and the items of a partition that match a sort key condition
+// and a filter.
 func ExampleDB_Model_read() {
 	db, closeTable := visits(context.Background())
 	defer closeTable()
@@ -68,8 +68,8 @@ func ExampleDB_Model_read() {
 	// ann 1700000020
 }
 
-// Read page by page, as for a list on a web page: the cursor goes out with the
-// page and comes back for the next one.
+// Read page by page, as for a list on a web page: send the cursor with a page
+// and receive it with the request for the next one.
 func ExampleDB_Model_pages() {
 	db, closeTable := visits(context.Background())
 	defer closeTable()
@@ -91,8 +91,7 @@ func ExampleDB_Model_pages() {
 	// 2 visits, more: false
 }
 
-// Read by the generic face, which fetches pages as the loop goes on and stops
-// when it does.
+// Query with the generic API, which fetches pages as the loop consumes them.
 func ExampleTable_Query() {
 	ctx := context.Background()
 	db, closeTable := visits(ctx)
@@ -114,7 +113,7 @@ func ExampleTable_Query() {
 	// bob 4
 }
 
-// Change a single item, on a condition, and see what it has become.
+// Change a single item conditionally, and read the result.
 func ExampleTable_Update() {
 	ctx := context.Background()
 	db, closeTable := visits(ctx)
@@ -134,7 +133,7 @@ func ExampleTable_Update() {
 	// Output: ann 25
 }
 
-// Read several items as they are at one moment.
+// Read several items as a consistent snapshot.
 func ExampleDB_TransactGet() {
 	ctx := context.Background()
 	db, closeTable := visits(ctx)
@@ -153,7 +152,7 @@ func ExampleDB_TransactGet() {
 	// Output: true ann false
 }
 
-// Read many items by their keys, in their order.
+// Read many items by their keys, in order.
 func ExampleDB_Model_batch() {
 	db, closeTable := visits(context.Background())
 	defer closeTable()

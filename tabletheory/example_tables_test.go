@@ -10,18 +10,18 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Session has an index and a time to live: the table gets both.
+// Session has an index and a TTL field; the table gets both.
 type Session struct {
 	ID      string `theorydb:"pk"`
 	User    string `theorydb:"index:by-user,pk"`
 	Expires int64  `theorydb:"ttl"`
 }
 
-// TableName would read an environment variable in a program of yours.
+// In a real program TableName would read an environment variable.
 func (Session) TableName() string { return "sessions" }
 
-// A program calls EnsureTable when it starts: it makes the table, adds indexes
-// that the model has got since, or does nothing.
+// A program calls EnsureTable at startup: it creates the table, adds missing
+// indexes, or does nothing.
 func ExampleDB_EnsureTable() {
 	api := localdynamo.OpenMemory(localdynamo.Options{})
 	defer api.Close()

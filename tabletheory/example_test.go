@@ -16,8 +16,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Song is an item of the table that the environment names. Songs of an artist are
-// in the order of their titles, those of a genre in that of their years.
+// Song is an item of the table that the environment names. The songs of an
+// artist are sorted by title, the songs of a genre by year.
 type Song struct {
 	Artist string `theorydb:"pk"`
 	Title  string `theorydb:"sk"`
@@ -32,12 +32,12 @@ type Song struct {
 
 func (Song) TableName() string { return os.Getenv("SONGS_TABLE") }
 
-// Length is how long a song takes. It is written as 3:15.
+// Length is the duration of a song, written as 3:15.
 type Length struct{ Seconds int }
 
 func (l Length) String() string { return fmt.Sprintf("%d:%02d", l.Seconds/60, l.Seconds%60) }
 
-// lengths stores a Length as a number, for those who know the table already.
+// lengths stores a Length as a number.
 func lengths() tabletheory.Option {
 	return tabletheory.WithConverter(
 		func(l Length) (types.AttributeValue, error) {
@@ -54,8 +54,8 @@ func lengths() tabletheory.Option {
 	)
 }
 
-// songs is a DynamoDB of this process with the table of songs, and some in it. In
-// a program of yours it would be tabletheory.Open, or New with the SDK's client.
+// songs returns an embedded DynamoDB with a table of songs. A real program would
+// use tabletheory.Open, or New with the SDK's client.
 func songs(ctx context.Context) (db *tabletheory.DB, closeTable func() error) {
 	os.Setenv("SONGS_TABLE", "songs")
 	api := localdynamo.OpenMemory(localdynamo.Options{})
@@ -66,8 +66,7 @@ func songs(ctx context.Context) (db *tabletheory.DB, closeTable func() error) {
 	return db, api.Close
 }
 
-// The whole way: a struct with tags is a model; its table is made of it, and its
-// items are written and read.
+// Declare a model, create its table, and write and read items.
 func Example() {
 	ctx := context.Background()
 	db, closeTable := songs(ctx)
@@ -105,9 +104,8 @@ func Example() {
 	// it is gone
 }
 
-// Query a secondary index, newest first, page by page: the cursor of a page goes
-// out with it and comes back for the next one. It is valid for the same query
-// only.
+// Query a secondary index, newest first, page by page. The cursor of a page is
+// only valid for the same query.
 func ExampleDB_Model_index() {
 	ctx := context.Background()
 	db, closeTable := songs(ctx)
@@ -142,8 +140,7 @@ func ExampleDB_Model_index() {
 	// 2021 Green. More: false
 }
 
-// Store the values of a type in a way of one's own, wherever they stand. Reads
-// take it as well, and so do conditions and filters.
+// Encode the values of a type in a custom way, in items, conditions and filters.
 func ExampleWithConverter() {
 	ctx := context.Background()
 	api := localdynamo.OpenMemory(localdynamo.Options{})
@@ -167,8 +164,8 @@ func ExampleWithConverter() {
 	// 3:15
 }
 
-// Voucher is good until Expires. DynamoDB deletes it some time after that, within
-// days: until then it can still be read.
+// Voucher is valid until Expires. DynamoDB deletes it within days after that;
+// until then it can be read.
 type Voucher struct {
 	Owner   string    `theorydb:"pk"`
 	Code    string    `theorydb:"sk"`
@@ -177,14 +174,14 @@ type Voucher struct {
 
 func (Voucher) TableName() string { return "vouchers" }
 
-// Let DynamoDB delete what is no longer needed. A ttl is stored as the epoch's
-// seconds. It is for garbage: what has expired is for the reader to say.
+// Let DynamoDB delete expired items. A ttl is stored as epoch seconds. It is for
+// garbage collection: readers must check the expiry themselves.
 func ExampleDB_Model_timeToLive() {
 	ctx := context.Background()
 	api := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 	defer api.Close()
 	db := tabletheory.New(api)
-	if err := db.EnsureTable(ctx, Voucher{}); err != nil { // which switches TTL on
+	if err := db.EnsureTable(ctx, Voucher{}); err != nil { // enables TTL
 		log.Fatal(err)
 	}
 	now := time.Now()

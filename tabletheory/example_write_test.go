@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Document is a document that several people edit.
+// Document is edited by several people.
 type Document struct {
 	Path    string `theorydb:"pk"`
 	Text    string
@@ -21,10 +21,10 @@ type Document struct {
 	Updated time.Time `theorydb:"updated_at"`
 }
 
-// TableName would read an environment variable in a program of yours.
+// In a real program TableName would read an environment variable.
 func (Document) TableName() string { return "documents" }
 
-// documents is a table with one document.
+// documents returns a table with one document.
 func documents(ctx context.Context) (db *tabletheory.DB, closeTable func() error) {
 	api := localdynamo.OpenMemory(localdynamo.Options{})
 	db = tabletheory.New(api).WithContext(ctx)
@@ -37,7 +37,7 @@ func documents(ctx context.Context) (db *tabletheory.DB, closeTable func() error
 	return db, api.Close
 }
 
-// Create an item that may not exist yet, and find out what is there instead.
+// Create an item that must not exist, and read the existing item if it does.
 func ExampleDB_Model_create() {
 	db, closeTable := documents(context.Background())
 	defer closeTable()
@@ -54,8 +54,8 @@ func ExampleDB_Model_create() {
 	// there is already: Tea is hot.
 }
 
-// Update an item that others may update too: the version tells who was first,
-// and who has to read again.
+// Update an item with optimistic locking: a writer with an outdated version must
+// read again.
 func ExampleDB_Model_version() {
 	db, closeTable := documents(context.Background())
 	defer closeTable()
@@ -79,7 +79,7 @@ func ExampleDB_Model_version() {
 	// true 1
 }
 
-// Change single attributes without having read the item.
+// Change single attributes without reading the item.
 func ExampleDB_Model_updateBuilder() {
 	db, closeTable := documents(context.Background())
 	defer closeTable()
@@ -122,7 +122,7 @@ func ExampleDB_TransactWrite() {
 	// true delete ConditionalCheckFailed
 }
 
-// Write many items, of which each is written or not.
+// Write many items without atomicity.
 func ExampleDB_Model_batchWrite() {
 	db, closeTable := documents(context.Background())
 	defer closeTable()

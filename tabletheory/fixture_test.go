@@ -68,12 +68,12 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 		BaseEndpoint:                    aws.String(endpoint),
 		Credentials:                     credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
 		HTTPClient:                      newNamespace(),
-		DisableValidateResponseChecksum: true, // it is that of the text with prefixes
+		DisableValidateResponseChecksum: true, // the response is rewritten
 	})
 }
 
-// A namespace is an HTTP client that prefixes the names of tables in requests, and
-// removes the prefix from responses. DynamoDB Local checks no signatures.
+// A namespace is an HTTP client that adds a prefix to table names in requests
+// and removes it from responses. DynamoDB Local does not check signatures.
 type namespace struct{ add, remove *strings.Replacer }
 
 func newNamespace() namespace {
@@ -105,8 +105,8 @@ func (n namespace) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Order has what a model can have: a numeric sort key, a global and a local
-// index, a version, times, a set, documents and a list of them.
+// Order has every feature of a model: a numeric sort key, a global and a local
+// index, a version, times, a set and documents.
 type Order struct {
 	Customer string `theorydb:"pk"`
 	Number   int64  `theorydb:"sk"`
@@ -139,7 +139,7 @@ type Line struct {
 
 func (Order) TableName() string { return os.Getenv("TABLETHEORY_ORDERS") }
 
-// Account has a partition key alone.
+// Account has only a partition key.
 type Account struct {
 	ID      string `theorydb:"pk"`
 	Name    string
@@ -148,8 +148,8 @@ type Account struct {
 
 func (Account) TableName() string { return os.Getenv("TABLETHEORY_ACCOUNTS") }
 
-// cacheTable makes the table of [FaceTheoryCacheMetadata] and
-// [FaceTheoryCacheLease] for the time of a test, and returns its name.
+// cacheTable creates the table of [FaceTheoryCacheMetadata] and
+// [FaceTheoryCacheLease] for the duration of a test and returns its name.
 func cacheTable(t *testing.T, api *dynamodb.Client) string {
 	t.Helper()
 	return createTable(t, api, "FACETHEORY_CACHE_TABLE_NAME", &dynamodb.CreateTableInput{
@@ -158,7 +158,7 @@ func cacheTable(t *testing.T, api *dynamodb.Client) string {
 	})
 }
 
-// orderTable makes the table of [Order] for the time of a test.
+// orderTable creates the table of [Order] for the duration of a test.
 func orderTable(t *testing.T, api *dynamodb.Client) string {
 	t.Helper()
 	all := &types.Projection{ProjectionType: types.ProjectionTypeAll}
@@ -174,7 +174,7 @@ func orderTable(t *testing.T, api *dynamodb.Client) string {
 	})
 }
 
-// accountTable makes the table of [Account] for the time of a test.
+// accountTable creates the table of [Account] for the duration of a test.
 func accountTable(t *testing.T, api *dynamodb.Client) string {
 	t.Helper()
 	return createTable(t, api, "TABLETHEORY_ACCOUNTS", &dynamodb.CreateTableInput{
@@ -194,7 +194,7 @@ func createTable(t *testing.T, api *dynamodb.Client, env string, in *dynamodb.Cr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended.
+		// The test's own context is done.
 		if _, err := api.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
 			t.Errorf("delete the table: %v", err)
 		}
@@ -202,7 +202,7 @@ func createTable(t *testing.T, api *dynamodb.Client, env string, in *dynamodb.Cr
 	return name
 }
 
-// keySchema is a partition key and, maybe, a sort key.
+// keySchema returns a partition key and an optional sort key.
 func keySchema(names ...string) []types.KeySchemaElement {
 	kinds := []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}
 	schema := make([]types.KeySchemaElement, len(names))
@@ -212,7 +212,7 @@ func keySchema(names ...string) []types.KeySchemaElement {
 	return schema
 }
 
-// definitions is of names and types that take turns.
+// definitions returns the definitions of alternating names and types.
 func definitions(namesAndTypes ...string) []types.AttributeDefinition {
 	var list []types.AttributeDefinition
 	for i := 0; i < len(namesAndTypes); i += 2 {
@@ -224,13 +224,13 @@ func definitions(namesAndTypes ...string) []types.AttributeDefinition {
 	return list
 }
 
-// attrs is an item as DynamoDB has it.
+// attrs is a DynamoDB item.
 type attrs = map[string]types.AttributeValue
 
 func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 func num(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 
-// putRaw stores an item as a writer of another kind would.
+// putRaw stores an item like another writer.
 func putRaw(t *testing.T, api *dynamodb.Client, table string, item attrs) {
 	t.Helper()
 	if _, err := api.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
@@ -238,7 +238,7 @@ func putRaw(t *testing.T, api *dynamodb.Client, table string, item attrs) {
 	}
 }
 
-// getRaw returns the item as it is stored, nil if there is none.
+// getRaw returns the stored item, or nil.
 func getRaw(t *testing.T, api *dynamodb.Client, table string, key attrs) attrs {
 	t.Helper()
 	out, err := api.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})

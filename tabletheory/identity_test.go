@@ -10,7 +10,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-func TestCanonicalNumberIsOneForEqualNumbers(t *testing.T) {
+func TestCanonicalNumberOfEqualNumbers(t *testing.T) {
 	t.Parallel()
 	for _, same := range [][]string{
 		{"0", "-0", "0.0", "0e5", "-0.00"},
@@ -33,7 +33,7 @@ func TestCanonicalNumberIsOneForEqualNumbers(t *testing.T) {
 	}
 }
 
-func TestCanonicalNumberTellsNumbersApart(t *testing.T) {
+func TestCanonicalNumberDistinguishesNumbers(t *testing.T) {
 	t.Parallel()
 	number := rapid.StringMatching(`-?[0-9]{1,6}(\.[0-9]{1,4})?([eE][+-]?[0-9])?`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -49,9 +49,9 @@ func TestCanonicalNumberTellsNumbersApart(t *testing.T) {
 	})
 }
 
-// No two keys are taken for one because of where one attribute ends and the
-// next begins, or because of their types.
-func TestIdentityTellsKeysApart(t *testing.T) {
+// Keys differ even if only the boundary between their attributes or their types
+// differ.
+func TestIdentityDistinguishesKeys(t *testing.T) {
 	t.Parallel()
 	m := &model.Model{Hash: &model.Field{Attribute: "a"}, Range: &model.Field{Attribute: "b"}}
 	str := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }

@@ -12,13 +12,13 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Programs in several languages share the rows of the reference. What stands
-// here as theirs is what the AWS SDKs of these languages send for the models of
-// the reference: marshall of @aws-sdk/util-dynamodb and TypeSerializer of boto3.
+// Programs in several languages share the rows of the reference documents. The items
+// in this file are those that the AWS SDKs of these languages send for the reference
+// models: marshall of @aws-sdk/util-dynamodb and TypeSerializer of boto3.
 
 func null() types.AttributeValue { return &types.AttributeValueMemberNULL{Value: true} }
 
-// metaBy are META rows by their writers, which all mean the same.
+// metaBy returns equivalent META rows by their writers.
 func metaBy(t *testing.T, meta FaceTheoryCacheMetadata) map[string]attrs {
 	t.Helper()
 	own, err := tabletheory.New(nil).MarshalItem(t.Context(), meta)
@@ -35,7 +35,7 @@ func metaBy(t *testing.T, meta FaceTheoryCacheMetadata) map[string]attrs {
 
 func byJSONTags(o *attributevalue.EncoderOptions) { o.TagKey = "json" }
 
-func TestRowsOfAllWritersReadTheSame(t *testing.T) {
+func TestReadRowsOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	full := FaceTheoryCacheMetadata{
 		PK: "TENANT#t1#CACHE#ü", SK: "META", S3Key: "pages/t1/ü.html",
@@ -74,7 +74,7 @@ func TestRowsOfAllWritersReadTheSame(t *testing.T) {
 	})
 }
 
-// readsAs checks that every way of reading an item finds want.
+// readsAs checks that every way of reading an item returns want.
 func readsAs(t *testing.T, api *dynamodb.Client, table string, item attrs, want FaceTheoryCacheMetadata) {
 	t.Helper()
 	putRaw(t, api, table, item)
@@ -96,9 +96,9 @@ func readsAs(t *testing.T, api *dynamodb.Client, table string, item attrs, want 
 	same(t, one, want)
 }
 
-// Others read what this mapper has written: as attributevalue writes it, which
-// is as their SDKs do.
-func TestOthersReadRowsOfThisMapper(t *testing.T) {
+// Other mappers read our rows: attributevalue, which is equivalent to the SDKs
+// of the other languages.
+func TestOtherMappersReadOurRows(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
@@ -121,8 +121,8 @@ func TestOthersReadRowsOfThisMapper(t *testing.T) {
 	})
 }
 
-// A lease that a program in another language has acquired counts.
-func TestLeasesOfAllWritersCount(t *testing.T) {
+// A lease acquired by a program in another language is held.
+func TestLeasesOfOtherWritersAreHeld(t *testing.T) {
 	t.Parallel()
 	expires := time.Now().Unix() + 30
 	for name, lock := range map[string]attrs{
@@ -146,7 +146,7 @@ func TestLeasesOfAllWritersCount(t *testing.T) {
 	}
 }
 
-// Event has what languages write in different ways.
+// Event has values that languages encode differently.
 type Event struct {
 	ID string `theorydb:"pk"`
 
@@ -164,7 +164,7 @@ type Event struct {
 
 func (Event) TableName() string { return "events" }
 
-func TestKindsOfValuesOfAllWritersReadTheSame(t *testing.T) {
+func TestReadValuesOfOtherWriters(t *testing.T) {
 	t.Parallel()
 	want := Event{
 		ID: "1", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Kinds: []string{"a", "b"}, Payload: []byte{0, 255}, Weight: 0.5, Count: 20,

@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
-func TestMarshalledItemIsWhatWritesStore(t *testing.T) {
+func TestMarshalItemMatchesWrites(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
@@ -33,7 +33,7 @@ func TestMarshalledItemIsWhatWritesStore(t *testing.T) {
 	})
 }
 
-// An item that comes from elsewhere does not tell its table, and need not.
+// MarshalItem and UnmarshalItem need no table name.
 func TestItemsOfModelsWithoutATable(t *testing.T) {
 	t.Setenv("TABLETHEORY_ACCOUNTS", "")
 	db := tabletheory.New(nil)

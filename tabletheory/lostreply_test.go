@@ -23,7 +23,7 @@ import (
 // errReset makes the server close the connection without a reply.
 var errReset = errors.New("connection reset")
 
-// An attempt answers one attempt of a write; nil: it is applied and answered.
+// An attempt handles one attempt at a write; nil: it is applied and answered.
 type attempt func(apply func()) error
 
 func replyLost(apply func()) error { apply(); return errReset }
@@ -31,7 +31,7 @@ func requestLost(func()) error     { return errReset }
 func throttled(func()) error       { return &types.ProvisionedThroughputExceededException{} }
 
 // A lossyServer is an engine behind a real socket. It answers the next writes
-// from a script, and records which operations arrived.
+// from a script and records the operations.
 type lossyServer struct {
 	engine *localdynamo.DB
 	api    *dynamodb.Client
@@ -78,7 +78,7 @@ func (s *lossyServer) intercept(_ context.Context, call wire.Call, apply func())
 	return next(apply)
 }
 
-// plays scripts the attempts from here on.
+// plays scripts the next attempts.
 func (s *lossyServer) plays(script ...attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +95,8 @@ func (s *lossyServer) wantOperations(t *testing.T, want ...string) {
 }
 
 // A versioned write whose reply is lost fails on its own effect when the SDK
-// repeats it. That is a success.
-func TestEchoOfAWriteIsSuccess(t *testing.T) {
+// retries it. That is a success.
+func TestLostReplyOfAnAppliedWriteIsSuccess(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
 	order := &Order{Customer: "ada", Number: 1, Status: "open", Tags: []string{"b", "a"}, Lines: []Line{{"pen", 3}}}
@@ -111,7 +111,7 @@ func TestEchoOfAWriteIsSuccess(t *testing.T) {
 	s.wantOperations(t, "PutItem", "PutItem")
 
 	s.plays(replyLost)
-	order.Status, order.Tags = "sent", nil // removed
+	order.Status, order.Tags = "sent", nil
 	mustNot(t, s.db.Model(order).Update())
 	s.wantOperations(t, "UpdateItem", "UpdateItem")
 
@@ -127,12 +127,12 @@ func TestEchoOfAWriteIsSuccess(t *testing.T) {
 	}
 }
 
-// If the item is another one, nothing tells whether the write was carried out
-// before it was overwritten.
-func TestEchoOnAnotherItemIsUnknown(t *testing.T) {
+// If the stored item is another one, the write may have been applied and
+// overwritten.
+func TestLostReplyWithAnotherItemIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
-	// The version is not 1, which an item has that is deleted and overwritten.
+	// Not version 1, which a deleted and recreated item has.
 	mustNot(t, s.db.Model(&Order{Customer: "ada", Number: 1, Status: "open", Version: 5}).Create())
 	overwritten := func(apply func()) error {
 		apply()
@@ -140,7 +140,7 @@ func TestEchoOnAnotherItemIsUnknown(t *testing.T) {
 			TableName: new(Order{}.TableName()), Key: orderKey("ada", "1"), UpdateExpression: new("SET #s = :s ADD version :one"),
 			ExpressionAttributeNames: map[string]string{"#s": "status"}, ExpressionAttributeValues: attrs{":s": str("stolen"), ":one": num("1")},
 		}
-		// Beside the server, whose mutex is held.
+		// Not through the server, whose mutex is held.
 		_, err := s.engine.UpdateItem(t.Context(), in)
 		return errors.Join(err, errReset)
 	}
@@ -170,8 +170,8 @@ func TestEchoOnAnotherItemIsUnknown(t *testing.T) {
 	}
 }
 
-// What was replaced is known to the lost reply alone.
-func TestEchoThatCannotTellWhatItReplaced(t *testing.T) {
+// Only the lost reply had the replaced item.
+func TestLostReplyWithOldItemIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
 	order := &Order{Customer: "ada", Number: 1, Status: "open"}
@@ -183,8 +183,7 @@ func TestEchoThatCannotTellWhatItReplaced(t *testing.T) {
 	wants(t, s.db.Model(order).ReturnOld(&old).Delete(), tabletheory.ErrUnknownOutcome)
 }
 
-// A failed condition is a definite answer if no attempt before it can have been
-// carried out.
+// A failed condition is definite if no earlier attempt can have been applied.
 func TestConditionAfterThrottlingIsDefinite(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
@@ -198,9 +197,9 @@ func TestConditionAfterThrottlingIsDefinite(t *testing.T) {
 	s.wantOperations(t, "PutItem", "PutItem")
 }
 
-// Whatever the last attempt is answered, an attempt before it that was not
-// answered may have been carried out.
-func TestRefusalAfterAnUnansweredAttemptIsUnknown(t *testing.T) {
+// Whatever the reply to the last attempt, an earlier attempt whose reply was
+// lost may have been applied.
+func TestRefusalAfterALostReplyIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
 	for _, answer := range []error{&types.TransactionConflictException{}, &types.ResourceNotFoundException{}, &types.ItemCollectionSizeLimitExceededException{}} {
@@ -219,8 +218,8 @@ func TestRefusalAfterAnUnansweredAttemptIsUnknown(t *testing.T) {
 	}
 }
 
-// An addition whose reply is lost counts once.
-func TestAdditionCountsOnce(t *testing.T) {
+// An Add whose reply is lost is applied once.
+func TestAddIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
 	update := func() *tabletheory.UpdateBuilder { return s.db.Model(&Account{ID: "a"}).UpdateBuilder() }
@@ -250,9 +249,9 @@ func TestAdditionCountsOnce(t *testing.T) {
 	}
 }
 
-// A transaction returns no attributes: an addition whose result is asked for is
-// one attempt, unless it certainly did not happen.
-func TestAdditionWithResultIsNotRepeated(t *testing.T) {
+// A transaction returns no attributes: an Add with a result is attempted once,
+// unless it certainly was not applied.
+func TestAddWithResultIsNotRetried(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
 	var account Account
@@ -272,8 +271,8 @@ func TestAdditionWithResultIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A version that is demanded keeps an addition from counting twice.
-func TestVersionedAdditionNeedsNoTransaction(t *testing.T) {
+// A version condition keeps an Add from being applied twice.
+func TestVersionedAddNeedsNoTransaction(t *testing.T) {
 	t.Parallel()
 	s := newLossyServer(t)
 	mustNot(t, s.db.Model(&Order{Customer: "ada", Number: 1, Status: "open"}).Create())

@@ -74,7 +74,7 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-func TestOutcomesHaveNames(t *testing.T) {
+func TestOutcomeString(t *testing.T) {
 	t.Parallel()
 	names := map[string]tabletheory.Outcome{}
 	for _, outcome := range []tabletheory.Outcome{
@@ -87,7 +87,7 @@ func TestOutcomesHaveNames(t *testing.T) {
 	}
 }
 
-// fullDisk is an error of an engine that knows that nothing was written.
+// fullDisk is an error of an engine that has certainly written nothing.
 type fullDisk struct{ error }
 
 func (e *fullDisk) Unwrap() error  { return e.error }

@@ -10,7 +10,7 @@ import (
 )
 
 // Mistakes are found before anything is sent, and errors say what to do.
-func TestQueriesThatCannotBe(t *testing.T) {
+func TestInvalidQueries(t *testing.T) {
 	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
@@ -97,7 +97,7 @@ func TestQueriesThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestAQueryIsCarriedOutOnce(t *testing.T) {
+func TestQueryRunsOnce(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
@@ -110,7 +110,7 @@ func TestAQueryIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
-func TestNothingIsCarriedOutInsideAGroup(t *testing.T) {
+func TestFilterGroupCannotExecute(t *testing.T) {
 	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
@@ -129,8 +129,8 @@ func TestNothingIsCarriedOutInsideAGroup(t *testing.T) {
 	}
 }
 
-// A value that is no model makes every call of the chain harmless.
-func TestChainsOnNoModel(t *testing.T) {
+// Every call of a chain on an invalid model is harmless.
+func TestChainOnAnInvalidModel(t *testing.T) {
 	t.Parallel()
 	db := tabletheory.New(localdynamotest.New(t))
 	for _, v := range []any{nil, 1, "order", (*Order)(nil), []Order{}} {

@@ -19,8 +19,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// orderOf is the order of that number, of which every third is shipped. Totals
-// fall as numbers rise.
+// orderOf returns the order with a number. Every third is shipped; totals
+// decrease as numbers increase.
 func orderOf(customer string, number int64) Order {
 	status := "open"
 	if number%3 == 0 {
@@ -34,7 +34,7 @@ func orderOf(customer string, number int64) Order {
 	}
 }
 
-// rawOrder is what [orderOf] is when another writer has stored it.
+// rawOrder returns [orderOf] as another writer would store it.
 func rawOrder(o Order) attrs {
 	var lines []types.AttributeValue
 	for _, line := range o.Lines {
@@ -58,7 +58,7 @@ func seedOrders(t *testing.T, api *dynamodb.Client, customer string, n int64) {
 	}
 }
 
-// orders are those of a customer with these numbers.
+// orders returns the orders of a customer with these numbers.
 func orders(customer string, numbers ...int64) []Order {
 	list := []Order{}
 	for _, number := range numbers {
@@ -67,7 +67,7 @@ func orders(customer string, numbers ...int64) []Order {
 	return list
 }
 
-// recorder keeps the requests that a client makes.
+// recorder records the requests of a client.
 type recorder struct {
 	mu     sync.Mutex
 	inputs []any
@@ -106,7 +106,7 @@ func same(t *testing.T, got, want any) {
 	}
 }
 
-func TestReadsFindWhatQueriesDescribe(t *testing.T) {
+func TestQueryResults(t *testing.T) {
 	t.Parallel()
 	type call func(*tabletheory.Query) *tabletheory.Query
 	tests := []struct {
@@ -180,7 +180,7 @@ func TestReadsFindWhatQueriesDescribe(t *testing.T) {
 	})
 }
 
-func TestGlobalIndexIsQueried(t *testing.T) {
+func TestQueryGlobalIndex(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -192,7 +192,7 @@ func TestGlobalIndexIsQueried(t *testing.T) {
 	})
 }
 
-func TestFirstGetsTheItemWhoseKeyIsGiven(t *testing.T) {
+func TestFirstWithTheWholeKeyIsAGetItem(t *testing.T) {
 	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
@@ -222,8 +222,8 @@ func TestFirstGetsTheItemWhoseKeyIsGiven(t *testing.T) {
 	}
 }
 
-// A filter that drops all but the last of many items empties whole pages.
-func TestReadsGoPastEmptyPages(t *testing.T) {
+// A filter that drops all but the last item empties whole pages.
+func TestReadsSkipEmptyPages(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
@@ -253,7 +253,7 @@ func TestReadsGoPastEmptyPages(t *testing.T) {
 	})
 }
 
-func TestSelectReadsOnlyWhatIsNamed(t *testing.T) {
+func TestSelect(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -310,7 +310,7 @@ func TestScan(t *testing.T) {
 	})
 }
 
-func TestParallelScanEndsWithTheFirstError(t *testing.T) {
+func TestParallelScanStopsAtTheFirstError(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
 		if in, ok := call.Input.(*dynamodb.ScanInput); ok && *in.Segment == 2 {
@@ -328,7 +328,7 @@ func TestParallelScanEndsWithTheFirstError(t *testing.T) {
 	same(t, found, []Order{{Customer: "kept"}})
 }
 
-func TestItemsOfAnotherShapeAreErrorsThatNameThem(t *testing.T) {
+func TestDecodeErrorsNameTheItem(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
@@ -361,7 +361,7 @@ func TestItemsOfAnotherShapeAreErrorsThatNameThem(t *testing.T) {
 	})
 }
 
-func TestReadsEndWithTheirContext(t *testing.T) {
+func TestReadsStopWithTheirContext(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
@@ -374,7 +374,7 @@ func TestReadsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestReadOfATableThatIsNotThere(t *testing.T) {
+func TestReadOfAMissingTable(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		var account Account
@@ -385,7 +385,7 @@ func TestReadOfATableThatIsNotThere(t *testing.T) {
 	})
 }
 
-// The row of the reference, read as the reference reads it.
+// The row of the reference document, read as the document does.
 func TestReferenceRowsAreRead(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {

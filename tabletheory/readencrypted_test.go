@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
-// Patient has fields that DynamoDB cannot read.
+// Patient has encrypted fields.
 type Patient struct {
 	Ward      string   `theorydb:"pk,index:by-bed,pk"`
 	Bed       int64    `theorydb:"sk"`
@@ -27,7 +27,7 @@ type Patient struct {
 
 func (Patient) TableName() string { return os.Getenv("TABLETHEORY_PATIENTS") }
 
-// patients makes the table of patients, with these in it, for the time of a test.
+// patients creates a table with these patients for the duration of a test.
 func patients(t *testing.T, api *dynamodb.Client, items ...Patient) (table string, db *tabletheory.DB) {
 	t.Helper()
 	table = createTable(t, api, "TABLETHEORY_PATIENTS", &dynamodb.CreateTableInput{
@@ -91,7 +91,7 @@ func TestSelectOfEncryptedFields(t *testing.T) {
 	})
 }
 
-func TestWhatIsEncryptedCannotBeCompared(t *testing.T) {
+func TestEncryptedFieldsCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		_, db := patients(t, api)
@@ -113,9 +113,9 @@ func TestWhatIsEncryptedCannotBeCompared(t *testing.T) {
 	})
 }
 
-// What was moved to another item does not decrypt there, and the error says of
-// which item it is.
-func TestReadsOfTamperedItemsNameThem(t *testing.T) {
+// A value moved to another item does not decrypt there, and the error names the
+// item.
+func TestReadErrorsNameTamperedItems(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := patients(t, api, Patient{Ward: "a", Bed: 1, Diagnosis: "flu"}, Patient{Ward: "a", Bed: 2, Diagnosis: "cold"})

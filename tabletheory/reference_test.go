@@ -14,9 +14,9 @@ import (
 	"github.com/facetheory/isr/tabletheory/core"
 )
 
-// What stands here between lines of dashes are the snippets of the reference
-// documents, which have to compile and work as they are written there. Those of
-// isr-cache-schema.md are package models.
+// The code between lines of dashes is copied from the reference documents. It must
+// compile and work as written there. The models of isr-cache-schema.md are package
+// models.
 
 // FaceTheoryCacheMetadata and FaceTheoryCacheLease are the rows of the reference.
 type (
@@ -59,8 +59,8 @@ func publishInPlace(db *tabletheory.DB, leaseToken string) error {
 	return err
 }
 
-// writeThenRead is the example of ttl-cache-patterns.md. It gives what it has
-// found out to found.
+// writeThenRead is the example of ttl-cache-patterns.md. It passes its result to
+// found.
 func writeThenRead(db *tabletheory.DB, found func(meta FaceTheoryCacheMetadata, isFresh bool)) error {
 	// ----------------------------------------------------------------
 	nowUnix := time.Now().Unix()
@@ -98,7 +98,7 @@ const (
 	ourLease      = "token-of-ours"
 )
 
-// old is a META row that is there before.
+// old is the META row before the publish.
 func old() FaceTheoryCacheMetadata {
 	return FaceTheoryCacheMetadata{PK: referencePage, SK: "META", S3Key: "s3://bucket/old.html", GeneratedAt: 1, RevalidateSeconds: 60}
 }
@@ -134,7 +134,7 @@ func TestReferencePublishesUnderItsLease(t *testing.T) {
 	})
 }
 
-// Without its lease a writer changes neither row.
+// A writer without the lease changes neither row.
 func TestReferenceRefusesWithoutItsLease(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Unix()
@@ -193,7 +193,7 @@ func TestReferenceWritesAndReads(t *testing.T) {
 	})
 }
 
-// Where the environment says nothing, no other table is used.
+// Without the environment variable no table is used.
 func TestReferenceNeedsItsTable(t *testing.T) {
 	t.Setenv("FACETHEORY_CACHE_TABLE_NAME", "")
 	if err := publishInPlace(tabletheory.New(nil), ourLease); !errors.Is(err, tabletheory.ErrInvalidModel) {

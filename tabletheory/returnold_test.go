@@ -10,7 +10,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// TestReturnOld: what a write replaces or deletes comes with its answer.
+// TestReturnOld: the reply has the replaced or deleted item.
 func TestReturnOld(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -43,9 +43,9 @@ func TestReturnOld(t *testing.T) {
 	})
 }
 
-// TestReturnOldOfAnotherShape: what another writer left there, and cannot be
-// read, does not keep a write from happening, and is told.
-func TestReturnOldOfAnotherShape(t *testing.T) {
+// TestReturnOldOfAnUndecodableItem: the write happens even if the old item of
+// another writer cannot be decoded, and the error says so.
+func TestReturnOldOfAnUndecodableItem(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := accountTable(t, api)
@@ -66,9 +66,9 @@ func TestReturnOldOfAnotherShape(t *testing.T) {
 	})
 }
 
-func TestReturnOldWhereItHasNoUse(t *testing.T) {
+func TestReturnOldIsRefusedByOtherCalls(t *testing.T) {
 	t.Parallel()
-	db := tabletheory.New(localdynamotest.New(t)) // without the table: nothing is sent
+	db := tabletheory.New(localdynamotest.New(t)) // there is no table: nothing is sent
 	var old Account
 	account := func() *tabletheory.Query { return db.Model(&Account{ID: "a"}) }
 	wants(t, account().ReturnOld(&old).Create(), tabletheory.ErrInvalidQuery, "ReturnOld")

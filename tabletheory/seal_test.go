@@ -49,8 +49,8 @@ func patientOf(db *tabletheory.DB, number int64) *tabletheory.Query {
 	return db.Model(&patient{}).Where("Clinic", "=", "north").Where("Number", "=", number)
 }
 
-// countedKeys counts the data keys that a key file has made and opened. For one
-// goroutine.
+// countedKeys counts the data keys that a key file made and opened. It is not
+// safe for concurrent use.
 type countedKeys struct {
 	*envelope.KeyFile
 	made, opened int
@@ -81,7 +81,7 @@ func isEnvelope(av types.AttributeValue) bool {
 	return ok && len(m.Value) == 4 && m.Value["edk"] != nil && m.Value["ct"] != nil
 }
 
-// Every way to write an item encrypts, and with one data key.
+// Every write encrypts, with one data key.
 func TestWritesEncrypt(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -134,7 +134,7 @@ func TestWritesEncrypt(t *testing.T) {
 	})
 }
 
-// Every way to read an item decrypts, and opens its data key once.
+// Every read decrypts, and opens its data key once.
 func TestReadsDecrypt(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -188,8 +188,8 @@ func TestReadsDecrypt(t *testing.T) {
 	})
 }
 
-// A field that is written by itself has a data key of its own, also after the
-// master key has been rotated; all of them are read.
+// A field written alone has its own data key, also after the master key was
+// rotated; all fields can be read.
 func TestUpdateOneEncryptedField(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -217,7 +217,7 @@ func TestUpdateOneEncryptedField(t *testing.T) {
 		if keys.made != 2 || keys.opened != 2 {
 			t.Errorf("%d data keys were made, and %d opened; want 2 and 2", keys.made, keys.opened)
 		}
-		// The key of the item is there to decrypt with, even if it was not asked for.
+		// The item's key is read for decryption, even if it is not selected.
 		var name patient
 		if err := patientOf(db, 7).Select("Name").First(&name); err != nil {
 			t.Fatal(err)
@@ -228,9 +228,9 @@ func TestUpdateOneEncryptedField(t *testing.T) {
 	})
 }
 
-// What did not come by this item's encryption is refused: a value in plain, or
-// one of another item.
-func TestForeignValues(t *testing.T) {
+// A value that is not encrypted for this item is refused: one in plain, or one
+// of another item.
+func TestForeignValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := patientTable(t, api)
@@ -259,7 +259,8 @@ func TestForeignValues(t *testing.T) {
 	})
 }
 
-// Models without encrypted fields, and items without values in them, need no key.
+// Models without encrypted fields, and items without values in them, need no
+// key.
 func TestNothingToEncrypt(t *testing.T) {
 	t.Parallel()
 	type secretive struct {

@@ -21,7 +21,7 @@ func newTable[T any](t *testing.T, api *dynamodb.Client) *tabletheory.Table[T] {
 	return table
 }
 
-func TestTableHasTheLifeOfAnItem(t *testing.T) {
+func TestTablePutGetUpdateDelete(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -67,7 +67,7 @@ func TestTableHasTheLifeOfAnItem(t *testing.T) {
 	})
 }
 
-// collect reads all that a sequence yields, up to an error.
+// collect returns the items that a sequence yields before an error.
 func collect[T any](seq func(func(T, error) bool)) (items []T, err error) {
 	for item, err := range seq {
 		if err != nil {
@@ -88,7 +88,7 @@ func TestTableYieldsItems(t *testing.T) {
 		seq := table.Query(t.Context(), func(q *tabletheory.Query) {
 			q.Where("Customer", "=", "ann").Filter("Status", "=", "open").OrderBy("Number", "DESC").Limit(3)
 		})
-		for range 2 { // a sequence can be read again
+		for range 2 { // a sequence can be iterated twice
 			got, err := collect(seq)
 			check(t, err)
 			same(t, got, orders("ann", 7, 5, 4))
@@ -103,7 +103,8 @@ func TestTableYieldsItems(t *testing.T) {
 	})
 }
 
-// Pages are fetched when the consumer comes to them, and not after it has left.
+// Pages are fetched when the consumer reaches them, and no more after it has
+// stopped.
 func TestTableFetchesPagesAsTheyAreConsumed(t *testing.T) {
 	t.Parallel()
 	var calls recorder
@@ -121,7 +122,7 @@ func TestTableFetchesPagesAsTheyAreConsumed(t *testing.T) {
 				t.Errorf("before the first item %q was sent, want one Scan", got)
 			}
 		}
-		if seen == 4 { // of the second page
+		if seen == 4 { // on the second page
 			break
 		}
 	}
@@ -161,7 +162,7 @@ func TestTableYieldsErrorsLast(t *testing.T) {
 	}
 }
 
-func TestTablesThatCannotBe(t *testing.T) {
+func TestInvalidTableCalls(t *testing.T) {
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
 	table, ctx := newTable[Order](t, api), t.Context()
@@ -219,9 +220,9 @@ func TestTablesThatCannotBe(t *testing.T) {
 	}
 }
 
-// The items of a sequence share nothing, although they are decoded into one
-// place.
-func TestItemsOfASequenceAreApart(t *testing.T) {
+// The items of a sequence share no memory, although they are decoded into one
+// variable.
+func TestItemsOfASequenceAreIndependent(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)

@@ -21,14 +21,14 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// onTable makes models belong to the table of a test.
+// onTable puts models into the table of a test.
 type onTable struct {
 	Table string `theorydb:"-"`
 }
 
 func (o onTable) TableName() string { return o.Table }
 
-// score has everything that a table can be made with.
+// score has every property of a table.
 type score struct {
 	onTable
 	Game   string `theorydb:"pk,attr:game"`
@@ -38,14 +38,14 @@ type score struct {
 	Until  int64  `theorydb:"ttl,attr:until,omitempty"`
 }
 
-// bareScore lies in the same table, and wants nothing but its key.
+// bareScore shares the table and needs only its key.
 type bareScore struct {
 	onTable
 	Game   string `theorydb:"pk,attr:game"`
 	Player int64  `theorydb:"sk,attr:player"`
 }
 
-// rank lies in the same table too, and wants an index of its own.
+// rank shares the table and needs an index of its own.
 type rank struct {
 	onTable
 	Game   string `theorydb:"pk,attr:game"`
@@ -53,13 +53,13 @@ type rank struct {
 	Rank   string `theorydb:"attr:rank,index:by-rank,pk"`
 }
 
-// tableOfTest returns a name that is deleted when the test ends, if it is still
-// in use.
+// tableOfTest returns a table name; the table is deleted when the test ends, if
+// it exists.
 func tableOfTest(t *testing.T, api *dynamodb.Client) onTable {
 	t.Helper()
 	name := "tabletheory-" + rand.Text()
 	t.Cleanup(func() {
-		// The test's own context has ended.
+		// The test's own context is done.
 		err := tabletheory.New(api).DeleteTable(context.Background(), bareScore{onTable: onTable{name}})
 		if err != nil && !errors.Is(err, tabletheory.ErrTableNotFound) {
 			t.Errorf("delete the table: %v", err)
@@ -68,7 +68,7 @@ func tableOfTest(t *testing.T, api *dynamodb.Client) onTable {
 	return onTable{name}
 }
 
-// tableWords tells of a table what a model decides.
+// tableWords describes the properties of a table that a model decides.
 func tableWords(t *testing.T, api *dynamodb.Client, table onTable) []string {
 	t.Helper()
 	got, err := tabletheory.New(api).DescribeTable(t.Context(), bareScore{onTable: table})
@@ -102,7 +102,7 @@ func schemaWords(table *types.TableDescription, schema []types.KeySchemaElement)
 	return strings.Join(words, "+")
 }
 
-// scoreWords is the table of score.
+// scoreWords describes the table of score.
 func scoreWords() []string {
 	return []string{
 		"ACTIVE", "PAY_PER_REQUEST",
@@ -147,7 +147,7 @@ func TestCreateTableOfSeveralModels(t *testing.T) {
 	})
 }
 
-// Models that do not agree have no table, and nothing is sent.
+// Nothing is sent for models that disagree.
 func TestModelsThatDisagree(t *testing.T) {
 	t.Parallel()
 	type otherKey struct {
@@ -212,7 +212,7 @@ func TestEnsureTable(t *testing.T) {
 				t.Errorf("the table is of another shape: %s", diff)
 			}
 		}
-		// Other models of the table neither lose nor need what this one has.
+		// Other models of the table neither lose nor need this model's indexes.
 		if err := db.EnsureTable(t.Context(), bareScore{onTable: table}); err != nil {
 			t.Error(err)
 		}
@@ -222,7 +222,8 @@ func TestEnsureTable(t *testing.T) {
 	})
 }
 
-// growing is a model that has got three indexes and a TTL since its table was made.
+// growing is a model that has gained three indexes and a TTL since its table was
+// created.
 type growing struct {
 	onTable
 	Game   string `theorydb:"pk,attr:game"`
@@ -262,9 +263,9 @@ func TestEnsureTableAddsIndexes(t *testing.T) {
 	})
 }
 
-// Several processes that start at once do not get in each other's way, be there
-// a table or not.
-func TestEnsureTableAtOnce(t *testing.T) {
+// Processes that start concurrently do not disturb each other, whether the table
+// exists or not.
+func TestEnsureTableConcurrently(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table, db := tableOfTest(t, api), tabletheory.New(api)
@@ -285,7 +286,7 @@ func TestEnsureTableAtOnce(t *testing.T) {
 	})
 }
 
-// What cannot be changed is told, and left as it is.
+// A difference that cannot be changed is an error and is left as it is.
 func TestEnsureTableRefuses(t *testing.T) {
 	t.Parallel()
 	table := func(change func(*dynamodb.CreateTableInput)) *dynamodb.CreateTableInput {
@@ -395,10 +396,10 @@ func TestDeleteTable(t *testing.T) {
 	})
 }
 
-// onlyItems is a client without the methods for tables.
+// onlyItems is a client without table operations.
 type onlyItems struct{ tabletheory.API }
 
-func TestClientWithoutTables(t *testing.T) {
+func TestClientWithoutTableAPI(t *testing.T) {
 	t.Parallel()
 	db, model := tabletheory.New(onlyItems{localdynamotest.New(t)}), bareScore{onTable: onTable{"scores"}}
 	_, described := db.DescribeTable(t.Context(), model)
@@ -412,8 +413,8 @@ func TestClientWithoutTables(t *testing.T) {
 	}
 }
 
-// slowTables is a client whose tables take their time, as AWS's do: the next
-// looks find them in these states; gone, if a state is empty.
+// slowTables is a client whose tables change slowly, like those of AWS: the next
+// descriptions have these states; an empty state means that the table is gone.
 type slowTables struct {
 	*dynamodb.Client
 	states []types.TableStatus
@@ -459,7 +460,7 @@ func TestCreateTableWaits(t *testing.T) {
 	})
 }
 
-// A table that is being deleted is waited for, and then made anew.
+// EnsureTable waits for a deletion and then creates the table.
 func TestEnsureTableAfterDeletion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -486,7 +487,7 @@ func TestEnsureTableAfterDeletion(t *testing.T) {
 	})
 }
 
-// The context bounds every wait, and the error tells what for.
+// The context bounds every wait, and the error tells what the wait was for.
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -522,8 +523,8 @@ func TestWaitsAreBounded(t *testing.T) {
 	})
 }
 
-// A refusal that stays is reported soon; one that passes is not.
-func TestRefusals(t *testing.T) {
+// A persistent refusal is reported soon; a transient one is not.
+func TestPersistentRefusalIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		model := growing{onTable: onTable{"scores"}}
@@ -549,7 +550,7 @@ func TestRefusals(t *testing.T) {
 		if _, ok := errors.AsType[*types.LimitExceededException](err); !ok || !strings.Contains(err.Error(), "add index by-player") {
 			t.Errorf("%v; want the SDK's LimitExceededException, and the index", err)
 		}
-		// One index after the other has to wait for its turn.
+		// Indexes are created one after the other.
 		refusals = []error{inUse, limit, inUse, nil, limit, limit, limit, nil, inUse, inUse, inUse, nil}
 		if err := db.EnsureTable(t.Context(), model); err != nil {
 			t.Error(err)
@@ -580,8 +581,8 @@ func (f *fillingTables) DescribeTable(ctx context.Context, in *dynamodb.Describe
 	return out, nil
 }
 
-// Nobody waits, for hours maybe, for an index of another model, unless he has to
-// have one made himself; for his own he does.
+// EnsureTable waits for its own indexes. It waits for an index of another model
+// only if it must create one.
 func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -609,7 +610,8 @@ func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
 	})
 }
 
-// A deletion whose answer was lost is one: the SDK's next attempt finds nothing.
+// A deletion whose reply was lost is a success: the SDK's next attempt finds no
+// table.
 func TestDeleteTableReplyLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -632,8 +634,8 @@ func TestDeleteTableReplyLost(t *testing.T) {
 	})
 }
 
-// A table that is busy is deleted when it no longer is; one that another process
-// makes under the name meanwhile is left alone.
+// A busy table is deleted when it is ready; a table that another process creates
+// under the same name meanwhile is not.
 func TestDeleteTableBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -663,7 +665,7 @@ func TestDeleteTableBusy(t *testing.T) {
 	})
 }
 
-// recreatingTables makes a table anew as soon as it is deleted.
+// recreatingTables recreates a table as soon as it is deleted.
 type recreatingTables struct{ *dynamodb.Client }
 
 func (r *recreatingTables) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, options ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {

@@ -20,8 +20,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// publish is the transaction of the reference: META is put, and LOCK deleted if
-// its token is ours and it has not expired.
+// publish is the transaction of the reference document: it puts META and deletes
+// LOCK if the token matches and has not expired.
 func publish(ctx context.Context, db *tabletheory.DB, leaseToken string, nowUnix int64) error {
 	leaseItem := &FaceTheoryCacheLease{
 		PK: "TENANT#t1#CACHE#abc",
@@ -48,7 +48,7 @@ func publish(ctx context.Context, db *tabletheory.DB, leaseToken string, nowUnix
 	})
 }
 
-func TestTransactWritePublishesAsTheReference(t *testing.T) {
+func TestTransactWriteOfTheReference(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := cacheTable(t, api)
@@ -137,7 +137,7 @@ func TestTransactionErrorFindsReasonByLabel(t *testing.T) {
 	}
 }
 
-func TestTransactWriteDoesAllKindsOfActions(t *testing.T) {
+func TestTransactWriteActions(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
@@ -166,7 +166,7 @@ func TestTransactWriteDoesAllKindsOfActions(t *testing.T) {
 			return nil
 		})
 		mustNot(t, err)
-		for i, want := range []int64{1, 1, 2, 1, 1, 1} { // a builder leaves the model alone
+		for i, want := range []int64{1, 1, 2, 1, 1, 1} { // a builder does not change the model
 			if orders[i].Version != want {
 				t.Errorf("model %d has version %d, want %d", i, orders[i].Version, want)
 			}
@@ -180,7 +180,7 @@ func TestTransactWriteDoesAllKindsOfActions(t *testing.T) {
 	})
 }
 
-func TestAFailedTransactionChangesNoModel(t *testing.T) {
+func TestFailedTransactionChangesNoModel(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -204,7 +204,7 @@ func TestAFailedTransactionChangesNoModel(t *testing.T) {
 	})
 }
 
-// AtVersion stands in for the version of a model that was not read.
+// AtVersion replaces the version of a model that was not read.
 func TestAtVersionReplacesTheModelsVersion(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -228,7 +228,7 @@ func TestAtVersionReplacesTheModelsVersion(t *testing.T) {
 	})
 }
 
-func TestTransactWriteRefuses(t *testing.T) {
+func TestInvalidTransactions(t *testing.T) {
 	t.Parallel()
 	sent := 0
 	api := localdynamotest.New(t, localdynamotest.Intercept(func(_ context.Context, call wire.Call, _ func()) error {
@@ -296,7 +296,7 @@ func TestTransactWriteRefuses(t *testing.T) {
 	}
 }
 
-// Numbered has a key that is written in several ways.
+// Numbered has a key that can be spelled in several ways.
 type Numbered struct {
 	ID tabletheory.Number `theorydb:"pk"`
 }
@@ -312,8 +312,8 @@ func numberTable(t *testing.T, api *dynamodb.Client) {
 	mustNot(t, err)
 }
 
-// attempts counts and answers the transactions that are sent, beneath the SDK,
-// and remembers their tokens.
+// attempts counts and answers the transactions below the SDK, and records their
+// tokens.
 type attempts struct {
 	mu     sync.Mutex
 	tokens []string
@@ -331,7 +331,7 @@ func (a *attempts) intercept(_ context.Context, call wire.Call, apply func()) er
 	return a.answer(len(a.tokens), apply)
 }
 
-// checkTokens fails the test unless so many attempts were made, with one token.
+// checkTokens fails the test unless this many attempts were made with one token.
 func (a *attempts) checkTokens(t *testing.T, want int) {
 	t.Helper()
 	if len(a.tokens) != want {
@@ -361,9 +361,9 @@ func balance(t *testing.T, db *tabletheory.DB) int64 {
 	return account.Balance
 }
 
-// The replies to more attempts are lost than the SDK makes by itself: the
-// transaction is replayed by its token, and has happened once.
-func TestATransactionWhoseReplyIsLostHappensOnce(t *testing.T) {
+// More replies are lost than the SDK retries: the transaction is retried with
+// its token and happens once.
+func TestTransactionWithLostReplyHappensOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &attempts{answer: func(attempt int, apply func()) error {
@@ -382,7 +382,8 @@ func TestATransactionWhoseReplyIsLostHappensOnce(t *testing.T) {
 	})
 }
 
-// accountsIn is a DB with a table of accounts, for a bubble of synctest.
+// accountsIn returns a DB with a table of accounts, for use inside a synctest
+// bubble.
 func accountsIn(t *testing.T, a *attempts, options ...tabletheory.Option) *tabletheory.DB {
 	t.Helper()
 	api := localdynamotest.New(t, localdynamotest.Intercept(a.intercept))
@@ -394,7 +395,7 @@ func accountsIn(t *testing.T, a *attempts, options ...tabletheory.Option) *table
 	return tabletheory.New(api, options...)
 }
 
-func TestTransactionsAreRepeatedOnlyForReasonsThatPass(t *testing.T) {
+func TestOnlyTransientCancellationsAreRetried(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name     string
@@ -446,7 +447,7 @@ func cancellation(codes ...string) error {
 	return canceled
 }
 
-func TestATransactionEndsWithItsContext(t *testing.T) {
+func TestTransactionStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -459,7 +460,7 @@ func TestATransactionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestACallersTokenMakesTwoCallsOne(t *testing.T) {
+func TestClientRequestTokenIsIdempotent(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
@@ -477,9 +478,9 @@ func TestACallersTokenMakesTwoCallsOne(t *testing.T) {
 	})
 }
 
-// A cancelled transaction leaves no trace of its token: the next attempt with
-// it is made anew.
-func TestATokenOutlivesACancellation(t *testing.T) {
+// A cancelled transaction does not use up its token: the next attempt with it is
+// executed.
+func TestTokenCanBeReusedAfterACancellation(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
@@ -498,8 +499,8 @@ func TestATokenOutlivesACancellation(t *testing.T) {
 	})
 }
 
-// Transfers between accounts, each demanding the version that it has read, keep
-// the sum.
+// Transfers between accounts, each conditional on the versions that it read,
+// keep the sum.
 func TestConcurrentTransactionsLoseNothing(t *testing.T) {
 	t.Parallel()
 	const workers, each = 16, 3
@@ -529,7 +530,7 @@ func TestConcurrentTransactionsLoseNothing(t *testing.T) {
 	})
 }
 
-// transfer moves 1 from one order to the other, until it had the right versions.
+// transfer moves 1 from one order to the other, and retries version conflicts.
 func transfer(ctx context.Context, db *tabletheory.DB, from int64) error {
 	for {
 		var orders []Order

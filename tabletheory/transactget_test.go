@@ -42,7 +42,7 @@ func TestTransactGet(t *testing.T) {
 	})
 }
 
-func TestTransactGetsThatCannotBe(t *testing.T) {
+func TestInvalidTransactGets(t *testing.T) {
 	t.Parallel()
 	var calls recorder
 	api := localdynamotest.New(t, localdynamotest.Intercept(calls.intercept))
@@ -79,7 +79,7 @@ func TestTransactGetsThatCannotBe(t *testing.T) {
 	}
 }
 
-// cancelled answers the first transactions with these reasons.
+// cancelled cancels the first transactions with these reasons.
 func cancelled(times int, codes ...string) (intercept wire.Interceptor, attempts *int) {
 	attempts = new(int)
 	return func(_ context.Context, call wire.Call, _ func()) error {
@@ -97,7 +97,7 @@ func cancelled(times int, codes ...string) (intercept wire.Interceptor, attempts
 	}, attempts
 }
 
-func TestTransactGetIsRepeatedAfterConflicts(t *testing.T) {
+func TestTransactGetRetriesConflicts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name     string
@@ -142,7 +142,7 @@ func TestTransactGetIsRepeatedAfterConflicts(t *testing.T) {
 	}
 }
 
-// One item of another shape leaves the destinations of all as they were.
+// One item that cannot be decoded leaves all destinations unchanged.
 func TestTransactGetDecodesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {

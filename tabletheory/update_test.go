@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// ignoreSDK leaves out what the SDK's values have of no meaning.
+// ignoreSDK ignores the fields of the SDK's values that have no meaning.
 var ignoreSDK = cmp.Options{
 	cmpopts.IgnoreUnexported(
 		types.AttributeValueMemberS{}, types.AttributeValueMemberN{}, types.AttributeValueMemberB{}, types.AttributeValueMemberBOOL{},
@@ -22,7 +22,7 @@ var ignoreSDK = cmp.Options{
 	),
 }
 
-// builder begins an update of an order of ada's.
+// builder begins an update of an order of ada.
 func builder(db *tabletheory.DB) *tabletheory.UpdateBuilder {
 	return db.Model(&Order{Customer: "ada", Number: 1}).UpdateBuilder()
 }
@@ -87,7 +87,7 @@ func TestUpdateBuilderChanges(t *testing.T) {
 	})
 }
 
-func TestUpdateBuilderReturnsWhatIsAsked(t *testing.T) {
+func TestUpdateBuilderReturnValues(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		accountTable(t, api)
@@ -128,7 +128,7 @@ func TestUpdateBuilderConditions(t *testing.T) {
 		wants(t, pay().ConditionNotExists("Status").Execute(), tabletheory.ErrConditionFailed)
 		wants(t, pay().ConditionExpression("#Total > :n", map[string]any{":n": 10}).Execute(), tabletheory.ErrConditionFailed)
 		wants(t, pay().ConditionVersion(2).Execute(), tabletheory.ErrVersionConflict, "version 1")
-		// Alternatives are none to the version, nor to what the query states.
+		// OrCondition is no alternative to the version or the query's conditions.
 		wants(t, pay().ConditionVersion(2).Condition("Total", ">", 10).OrCondition("Status", "=", "open").Execute(), tabletheory.ErrVersionConflict)
 		wants(t, db.Model(adasOrder()).WithCondition("Total", ">", 10).UpdateBuilder().Set("Status", "paid").OrCondition("Status", "=", "open").Execute(), tabletheory.ErrConditionFailed)
 		var got Order
@@ -139,7 +139,8 @@ func TestUpdateBuilderConditions(t *testing.T) {
 	})
 }
 
-// Who has read an item notices that a builder has changed it.
+// A writer that has read the item gets a conflict after a builder has changed
+// it.
 func TestUpdateBuilderIncrementsTheVersion(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -152,7 +153,7 @@ func TestUpdateBuilderIncrementsTheVersion(t *testing.T) {
 	})
 }
 
-func TestUpdateBuilderLeavesTheModelAlone(t *testing.T) {
+func TestUpdateBuilderDoesNotChangeTheModel(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
@@ -166,12 +167,12 @@ func TestUpdateBuilderLeavesTheModelAlone(t *testing.T) {
 	}
 }
 
-func TestUpdateBuilderStampsUnlessTheCallerDoes(t *testing.T) {
+func TestUpdateBuilderStampsUnlessSet(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
 		db := tabletheory.New(api, atNoon())
-		mustNot(t, builder(db).Execute()) // an update of nothing else
+		mustNot(t, builder(db).Execute()) // updates only the time and the version
 		if diff := cmp.Diff(str("2026-07-01T12:00:00Z"), getRaw(t, api, table, orderKey("ada", "1"))["updatedAt"], ignoreSDK); diff != "" {
 			t.Error(diff)
 		}

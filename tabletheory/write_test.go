@@ -21,10 +21,10 @@ import (
 	"github.com/facetheory/isr/tabletheory/envelope"
 )
 
-// noon is when tests write.
+// noon is the time at which tests write.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// atNoon is a clock that stands still.
+// atNoon is a fixed clock.
 func atNoon() tabletheory.Option { return tabletheory.WithClock(func() time.Time { return noon }) }
 
 func mustNot(t *testing.T, err error) {
@@ -34,8 +34,8 @@ func mustNot(t *testing.T, err error) {
 	}
 }
 
-// wants fails the test unless err is all of the sentinels and says all of the
-// words.
+// wants fails the test unless err is all of the sentinels and its text has all
+// of the words.
 func wants(t *testing.T, err error, sentinel error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, sentinel) {
@@ -52,7 +52,7 @@ func orderKey(customer, number string) attrs {
 	return attrs{"customer": str(customer), "number": num(number)}
 }
 
-func TestCreateStoresTheItemOnce(t *testing.T) {
+func TestCreateRefusesAnExistingItem(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
@@ -97,7 +97,7 @@ func TestCreateStoresTheItemOnce(t *testing.T) {
 	})
 }
 
-func TestCreateKeepsWhatTheModelKnows(t *testing.T) {
+func TestCreateKeepsVersionAndTimesOfTheModel(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		orderTable(t, api)
@@ -111,7 +111,7 @@ func TestCreateKeepsWhatTheModelKnows(t *testing.T) {
 	})
 }
 
-// A struct, as opposed to a pointer to one, is written as well.
+// A struct can be written as well as a pointer to one.
 func TestCreateOfAStructByValue(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
@@ -216,7 +216,7 @@ func TestUpdateComparesVersions(t *testing.T) {
 
 		putRaw(t, api, table, attrs{"customer": str("bob"), "number": num("1"), "status": str("open")})
 		other := &Order{Customer: "bob", Number: 1, Status: "paid"}
-		mustNot(t, db.Model(other).Update("Status")) // absent is 0
+		mustNot(t, db.Model(other).Update("Status")) // a missing version is 0
 		if other.Version != 1 {
 			t.Errorf("the version of an item that had none became %d, want 1", other.Version)
 		}
@@ -263,7 +263,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-func TestWhereGivesTheKeyOfAWrite(t *testing.T) {
+func TestWriteWithKeyFromWhere(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		table := orderTable(t, api)
@@ -280,7 +280,7 @@ func TestWhereGivesTheKeyOfAWrite(t *testing.T) {
 	})
 }
 
-func TestWritesRefuseWhatTheyDoNotMean(t *testing.T) {
+func TestInvalidWrites(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t)
 	orderTable(t, api)
@@ -326,7 +326,8 @@ func TestWritesRefuseWhatTheyDoNotMean(t *testing.T) {
 	wants(t, db.Model(&Order{Number: 1, Status: "x"}).Create(), tabletheory.ErrInvalidModel, "Customer")
 }
 
-// Increments by Update, each repeated until the version was right, lose nothing.
+// Concurrent increments by Update, each retried on a version conflict, lose
+// nothing.
 func TestConcurrentUpdatesLoseNothing(t *testing.T) {
 	t.Parallel()
 	const workers, each = 16, 5
@@ -369,8 +370,8 @@ func incrementTotal(ctx context.Context, db *tabletheory.DB) error {
 	}
 }
 
-// Legacy has the times and the version in other representations, and in an
-// embedded struct that need not be there.
+// Legacy has the times and the version in other types, and in an embedded
+// pointer that may be nil.
 type Legacy struct {
 	ID string `theorydb:"pk"`
 	*Audit
@@ -414,7 +415,7 @@ func TestTimesAndVersionsInOtherTypes(t *testing.T) {
 	wants(t, db.Model(&Legacy{ID: "b", Revision: last}).Update(), tabletheory.ErrInvalidModel, "Revision", "65536")
 }
 
-func TestAFailedFirstWriteLeavesAnEmbeddedPointerNil(t *testing.T) {
+func TestFailedWriteKeepsEmbeddedPointerNil(t *testing.T) {
 	t.Parallel()
 	api := localdynamotest.New(t)
 	legacyTable(t, api)
@@ -436,7 +437,7 @@ type Secret struct {
 
 func (Secret) TableName() string { return "secrets" }
 
-// secrets is a DB with keys, and the table of [Secret].
+// secrets returns a DB with keys and the table of [Secret].
 func secrets(t *testing.T) (*tabletheory.DB, *dynamodb.Client) {
 	t.Helper()
 	api := localdynamotest.New(t)
@@ -483,7 +484,7 @@ func TestEveryWriteEncrypts(t *testing.T) {
 	}
 }
 
-func TestWhatIsEncryptedComesWithErrorsAndResults(t *testing.T) {
+func TestErrorsAndResultsDecrypt(t *testing.T) {
 	t.Parallel()
 	db, _ := secrets(t)
 	mustNot(t, db.Model(&Secret{ID: "a", Token: "s3cret", Public: "x"}).Create())
@@ -493,7 +494,7 @@ func TestWhatIsEncryptedComesWithErrorsAndResults(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	want := Secret{ID: "a", Token: "s3cret", Public: "x"}
-	for range 2 { // decoding leaves the error as it is
+	for range 2 { // decoding does not change the error
 		var found Secret
 		mustNot(t, failed.Decode(&found))
 		if diff := cmp.Diff(want, found); diff != "" {
@@ -509,7 +510,7 @@ func TestWhatIsEncryptedComesWithErrorsAndResults(t *testing.T) {
 	}
 }
 
-func TestWhatIsEncryptedCannotBeCalculatedWith(t *testing.T) {
+func TestEncryptedFieldsCannotBeUpdatedInPlace(t *testing.T) {
 	t.Parallel()
 	db, _ := secrets(t)
 	mustNot(t, db.Model(&Secret{ID: "a", Token: "s3cret"}).Create())
@@ -538,7 +539,7 @@ func TestWhatIsEncryptedCannotBeCalculatedWith(t *testing.T) {
 	mustNot(t, update().Remove("Token").Execute())
 }
 
-func TestErrorsOfTheServiceHaveSentinels(t *testing.T) {
+func TestServiceErrorsHaveSentinels(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ answer, want error }{
 		{&types.TransactionConflictException{Message: aws.String("x")}, tabletheory.ErrTransactionConflict},
@@ -558,7 +559,7 @@ func TestErrorsOfTheServiceHaveSentinels(t *testing.T) {
 	}
 }
 
-func TestWritesToATableThatIsMissing(t *testing.T) {
+func TestWritesToAMissingTable(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, api *dynamodb.Client) {
 		db := tabletheory.New(api)

@@ -11,12 +11,12 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// TestPlaceholders: each attribute has one, and each value its own, also beyond
-// those that are made in advance.
+// TestPlaceholders: each attribute and each value has one placeholder, also
+// beyond the preallocated ones.
 func TestPlaceholders(t *testing.T) {
 	type document struct {
 		ID    string         `theorydb:"pk"`
-		Parts map[string]any // what is in it has any name
+		Parts map[string]any // its keys are arbitrary
 	}
 	m, err := model.NewRegistry().Model(reflect.TypeFor[document]())
 	if err != nil {

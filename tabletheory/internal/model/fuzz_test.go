@@ -10,9 +10,9 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// FuzzDecode decodes items of any shape into structs with fields of every type.
-// It never panics; what cannot be decoded is a *DecodeError; and what was
-// decoded, and is encoded again, is decoded to the same item.
+// FuzzDecode decodes arbitrary items into structs with fields of every type. It
+// must not panic; errors are *DecodeError; and a decoded value that is encoded
+// again decodes to the same value.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		"", "m\x02pks\x01aswides\x03xyz", "m\x05namesS\x02\x01a\x01b", "m\x04nextm\x05nodesl\x02ztn\x031e9",
@@ -77,7 +77,7 @@ func fuzzModel(t *testing.T, m *model.Model, data []byte) {
 	equalItems(t, twice, once)
 }
 
-// reader makes values of bytes.
+// reader makes values from bytes.
 type reader struct{ rest []byte }
 
 func (r *reader) byte() byte {
@@ -96,7 +96,7 @@ func (r *reader) text() string {
 	return text
 }
 
-// texts are those that a fuzzer would look for for long.
+// texts are values that a fuzzer would rarely find.
 var texts = []string{"2026-11-21T17:00:00Z", "1795280400", "1e2", "5.0", "-0", "1e-130", "9e125", "green", `{"X":1}`, "::1", "https://x"}
 
 func (r *reader) string() string {

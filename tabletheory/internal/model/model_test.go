@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// metadata is the model of the reference.
+// metadata is the model of the reference document.
 type metadata struct {
 	PK string `theorydb:"pk,attr:pk" dynamodbav:"pk"`
 	SK string `theorydb:"sk,attr:sk" dynamodbav:"sk"`
@@ -45,7 +45,7 @@ func mustModel[T any](t testing.TB) *model.Model {
 	return m
 }
 
-// equalItems compares items; attribute values have unexported fields.
+// equalItems compares items, ignoring the unexported fields of attribute values.
 func equalItems(t *testing.T, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, unexported); diff != "" {
@@ -63,7 +63,7 @@ var unexported = cmpopts.IgnoreUnexported(
 func s(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
 func n(v string) types.AttributeValue { return &types.AttributeValueMemberN{Value: v} }
 
-// mapOf returns an M of names and values by turns.
+// mapOf returns an M of alternating names and values.
 func mapOf(entries ...any) types.AttributeValue {
 	m := model.Item{}
 	for i := 0; i < len(entries); i += 2 {
@@ -130,7 +130,7 @@ func TestEmptyKeysAreErrors(t *testing.T) {
 	}
 }
 
-func TestDecodeSelectedLeavesOtherFieldsAlone(t *testing.T) {
+func TestDecodeSelectedKeepsOtherFields(t *testing.T) {
 	m := mustModel[metadata](t)
 	got := meta
 	item := model.Item{"etag": s("new"), "unknown": s("passed over")}
@@ -150,7 +150,7 @@ func TestDecodeSelectedLeavesOtherFieldsAlone(t *testing.T) {
 	}
 }
 
-func TestAnErrorLeavesTheStructAsItWas(t *testing.T) {
+func TestDecodeErrorKeepsTheStruct(t *testing.T) {
 	type row struct {
 		PK string `theorydb:"pk"`
 		*Base
@@ -168,7 +168,7 @@ func TestAnErrorLeavesTheStructAsItWas(t *testing.T) {
 	}
 }
 
-// Base is embedded by pointer, which takes an exported type.
+// Base is embedded by pointer, which requires an exported type.
 type Base struct{ Deep string }
 
 func TestTimes(t *testing.T) {
@@ -186,8 +186,8 @@ func TestTimes(t *testing.T) {
 	equalItems(t, item, model.Item{"pk": s("a"), "at": s("2026-11-21T16:30:00.00000012Z"), "ttl": n("1795278600")})
 }
 
-// TestWideStruct sends the containers that have ways of their own both ways.
-func TestWideStruct(t *testing.T) {
+// TestFastPaths round-trips the containers that have special codecs.
+func TestFastPaths(t *testing.T) {
 	m := mustModel[wide](t)
 	value := newWide()
 	item, err := m.Encode(reflect.ValueOf(&value).Elem())
@@ -218,9 +218,9 @@ func TestWideStruct(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce compiles and uses models that contain themselves and each
-// other, in many goroutines on one registry.
-func TestManyAtOnce(t *testing.T) {
+// TestConcurrentCompilation compiles and uses recursive models in many
+// goroutines on one registry.
+func TestConcurrentCompilation(t *testing.T) {
 	registry := model.NewRegistry()
 	all := []reflect.Type{reflect.TypeFor[nodeModel](), reflect.TypeFor[order](), reflect.TypeFor[document](), reflect.TypeFor[metadata]()}
 	var group errgroup.Group

@@ -200,7 +200,7 @@ func TestEncodingElementsForAPath(t *testing.T) {
 	}
 }
 
-// TestWrongValuesForAPath has what the error has to name.
+// TestWrongValuesForAPath checks what the error names.
 func TestWrongValuesForAPath(t *testing.T) {
 	m := mustModel[order](t)
 	for _, test := range []struct {

@@ -13,9 +13,9 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// TestAgainstAttributeValue draws struct types and values of them. What this
-// package makes of one is what attributevalue makes of it, either reads what
-// the other wrote, and what is read is the value.
+// TestAgainstAttributeValue generates struct types and values. This package must
+// encode them as attributevalue does, each must read what the other wrote, and
+// the result must be the original value.
 func TestAgainstAttributeValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		typ := drawStruct(t, 3)
@@ -48,7 +48,7 @@ func TestAgainstAttributeValue(t *testing.T) {
 	})
 }
 
-// scalars are the types that both encode alike.
+// scalars are the types that both encode in the same way.
 var scalars = []reflect.Type{
 	reflect.TypeFor[bool](), reflect.TypeFor[string](), reflect.TypeFor[[]byte](), reflect.TypeFor[[3]byte](),
 	reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[int16](), reflect.TypeFor[int32](), reflect.TypeFor[int64](),
@@ -62,7 +62,7 @@ func drawType(t *rapid.T, depth int) reflect.Type {
 		return rapid.SampledFrom(scalars).Draw(t, "scalar")
 	}
 	switch rapid.SampledFrom([]string{"scalar", "pointer", "slice", "array", "map", "struct"}).Draw(t, "kind") {
-	case "pointer": // to what is never nil: a pointer to nil is read as nil
+	case "pointer": // to a type that is never nil: a pointer to nil decodes to nil
 		typ := drawType(t, 0)
 		if typ.Kind() == reflect.Slice {
 			typ = drawStruct(t, depth-1)
@@ -70,7 +70,7 @@ func drawType(t *rapid.T, depth int) reflect.Type {
 		return reflect.PointerTo(typ)
 	case "slice":
 		elem := drawType(t, depth-1)
-		if elem == reflect.TypeFor[[]byte]() { // of which attributevalue makes a set
+		if elem == reflect.TypeFor[[]byte]() { // which attributevalue encodes as a set
 			return elem
 		}
 		return reflect.SliceOf(elem)
@@ -125,7 +125,7 @@ func drawValue(t *rapid.T, typ reflect.Type) reflect.Value {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(rapid.Uint64().Draw(t, "uint") >> (64 - typ.Bits()))
 	case reflect.Float32:
-		// attributevalue writes the greatest float32, but does not read it.
+		// attributevalue encodes the largest float32 but does not decode it.
 		v.SetFloat(float64(rapid.Float32Range(-3e38, 3e38).Draw(t, "float32")))
 	case reflect.Float64:
 		v.SetFloat(drawFloat(t))
@@ -139,7 +139,7 @@ func drawValue(t *rapid.T, typ reflect.Type) reflect.Value {
 	return v
 }
 
-// drawFloat draws a float that DynamoDB has.
+// drawFloat generates a float in DynamoDB's range.
 func drawFloat(t *rapid.T) float64 {
 	return rapid.Float64().Filter(func(f float64) bool {
 		return f == 0 || f > 1e-130 && f < 1e126 || f < -1e-130 && f > -1e126
@@ -161,7 +161,7 @@ func drawContainer(t *rapid.T, v reflect.Value) {
 			v.Index(i).Set(drawValue(t, typ.Elem()))
 		}
 	case reflect.Slice:
-		if typ == reflect.TypeFor[[]string]() { // a set, which is not empty
+		if typ == reflect.TypeFor[[]string]() { // a set, which must not be empty
 			if members := rapid.SliceOfNDistinct(rapid.String(), 0, 12, rapid.ID).Draw(t, "members"); len(members) > 0 {
 				v.Set(reflect.ValueOf(members))
 			}

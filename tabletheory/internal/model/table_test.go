@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// named has a method TableName of its pointer.
+// named has a TableName method on its pointer.
 type named struct {
 	key
 	name string
@@ -27,7 +27,7 @@ func TestTableName(t *testing.T) {
 	}
 }
 
-func TestTablesWithoutAName(t *testing.T) {
+func TestEmptyTableName(t *testing.T) {
 	_, empty := mustModel[named](t).TableName(reflect.ValueOf(&named{}))
 	_, none := mustModel[order](t).TableName(reflect.ValueOf(order{}))
 	_, null := mustModel[named](t).TableName(reflect.ValueOf((*named)(nil)))

@@ -10,7 +10,7 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// key is what the structs below need besides what they are about.
+// key makes the structs below complete models.
 type key struct {
 	PK string `theorydb:"pk"`
 }
@@ -18,13 +18,13 @@ type key struct {
 // hidden is embedded in vain.
 type hidden struct{ Name string }
 
-// secret is a struct that can only be a model.
+// secret is a struct that can only be a model, not a field.
 type secret struct {
 	key
 	Token string `theorydb:"encrypted"`
 }
 
-// TestWrongTags has one struct for each mistake, and what the error has to name
+// TestWrongTags has one struct for each mistake, and what the error must name
 // besides the field.
 func TestWrongTags(t *testing.T) {
 	long := strings.Repeat("a", 256)
@@ -274,7 +274,7 @@ func TestWrongTags(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			registry := model.NewRegistry()
-			for range 2 { // the second time from memory
+			for range 2 { // the second time from the cache
 				_, err := registry.Model(reflect.TypeOf(test.model))
 				wrong, ok := errors.AsType[*model.Error](err)
 				if !ok {
@@ -338,7 +338,7 @@ func TestNaming(t *testing.T) {
 		})
 	}
 	type embedding struct {
-		PK string `theorydb:"pk,attr:id_"` // hides that of the embedded struct
+		PK string `theorydb:"pk,attr:id_"` // hides the field of the embedded struct
 		snake
 	}
 	if f, _ := mustModel[embedding](t).Field("CreatedAt"); f.Attribute != "created_at" {
@@ -402,7 +402,7 @@ func TestRoles(t *testing.T) {
 
 // Plain and Deep are embedded in the following test.
 type (
-	Plain struct{ Name, Plain string } // with a field of its own name
+	Plain struct{ Name, Plain string } // has a field with its own name
 	Deep  struct {
 		Plain
 		Name string
@@ -414,7 +414,7 @@ func TestEmbeddedStructs(t *testing.T) {
 		key
 		*Deep
 		Whole     Plain `theorydb:"attr:whole"`
-		time.Time       // not flattened: it has no fields
+		time.Time       // not promoted: it has no exported fields
 	}
 	type whole struct {
 		key
@@ -435,7 +435,7 @@ func TestEmbeddedStructs(t *testing.T) {
 	if err := m.Decode(item, reflect.ValueOf(&got).Elem()); err != nil {
 		t.Fatal(err)
 	}
-	want.Plain.Name = "" // no field reaches it
+	want.Plain.Name = "" // it is hidden
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("decoded %+v, want %+v", got, want)
 	}

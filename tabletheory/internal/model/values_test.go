@@ -19,14 +19,14 @@ import (
 	"github.com/facetheory/isr/tabletheory/internal/model"
 )
 
-// Types of the tests.
+// Types for the tests.
 type (
 	celsius float32
 	colour  uint8
 	day     time.Time
 	point   struct{ X, Y int }
 	upper   string   // encodes itself
-	seven   struct{} // is encoded by a converter
+	seven   struct{} // encoded by a converter
 	node    struct {
 		Next  *node
 		Nodes []node
@@ -90,8 +90,8 @@ func bigInt(text string) *big.Int {
 	return i
 }
 
-// TestValues has values that are not those of attributevalue by rule, or that
-// are worth to be seen; each has to be what it was when it is read.
+// TestValues round-trips values whose encoding differs from attributevalue's or
+// is worth showing.
 func TestValues(t *testing.T) {
 	at := time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)
 	tests := map[string]struct {
@@ -174,7 +174,7 @@ func TestBigFloats(t *testing.T) {
 	}
 }
 
-// TestValuesThatCannotBeStored has what the error has to say.
+// TestValuesThatCannotBeStored checks the texts of errors.
 func TestValuesThatCannotBeStored(t *testing.T) {
 	type row struct {
 		Inner struct{ Values []any }
@@ -228,7 +228,7 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestForeignItems decodes what other writers store.
+// TestForeignItems decodes items of other writers.
 func TestForeignItems(t *testing.T) {
 	at := time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)
 	ss := &types.AttributeValueMemberSS{Value: []string{"a", "b"}}
@@ -278,7 +278,7 @@ func TestForeignItems(t *testing.T) {
 	}
 }
 
-// TestDecodeErrors decodes what does not fit.
+// TestDecodeErrors decodes values that do not fit.
 func TestDecodeErrors(t *testing.T) {
 	deep := s("bottom")
 	for range 40 {
@@ -337,7 +337,7 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// document has a field for each tag that changes the form of values.
+// document has a field for each tag that changes the encoding.
 type document struct {
 	PK      string               `theorydb:"pk"`
 	Names   []string             `theorydb:"set"`
@@ -355,7 +355,7 @@ type document struct {
 	Zone    netip.Addr           `theorydb:"omitempty"`
 }
 
-func TestTagsThatChangeTheForm(t *testing.T) {
+func TestTagsThatChangeTheEncoding(t *testing.T) {
 	m := mustModel[document](t)
 	expires := time.Unix(1_800_000_000, 0).UTC()
 	value := document{
@@ -399,7 +399,7 @@ func TestEmptySetsAndZeroValuesAreOmitted(t *testing.T) {
 	equalItems(t, item, model.Item{"pk": s("a"), "json": null(), "text": b(""), "expires": null()})
 }
 
-func TestSetsThatAreListsAndTheOtherWayRound(t *testing.T) {
+func TestDecodeListsAsSetsAndSetsAsLists(t *testing.T) {
 	m := mustModel[document](t)
 	var got document
 	err := m.Decode(model.Item{
@@ -437,7 +437,7 @@ func TestSetsOfManyMembers(t *testing.T) {
 	equalItems(t, item["bytes"], &types.AttributeValueMemberBS{Value: value.Bytes[:50]})
 }
 
-func TestDecodedValuesHaveMemoryOfTheirOwn(t *testing.T) {
+func TestDecodedValuesShareNoMemory(t *testing.T) {
 	type row struct {
 		PK    string `theorydb:"pk"`
 		Bytes []byte
@@ -474,12 +474,12 @@ func TestDecodedValuesHaveMemoryOfTheirOwn(t *testing.T) {
 	}
 }
 
-// moment has its zero value elsewhere.
+// moment has another zero value than its type.
 type moment struct{ Seconds int }
 
 func (m *moment) IsZero() bool { return m.Seconds == -1 }
 
-func TestWhatIsEmpty(t *testing.T) {
+func TestEmptyFunc(t *testing.T) {
 	type row struct {
 		PK     string         `theorydb:"pk"`
 		Bool   bool           `theorydb:"omitempty"`
@@ -578,7 +578,7 @@ func TestConvertersThatFail(t *testing.T) {
 	}
 }
 
-func TestKeysThatEncodeThemselves(t *testing.T) {
+func TestKeysWithMarshalers(t *testing.T) {
 	type row struct {
 		PK upper `theorydb:"pk"`
 		SK seven `theorydb:"sk"`
