@@ -1,5 +1,5 @@
-// Package process runs programs for the end-to-end tests: it keeps what they
-// write, waits for what they do, and ends them with the test.
+// Package process runs programs for the end-to-end tests: it keeps their output, waits
+// for their progress, and ends them with the test. It also builds the isr binary.
 package process
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// endTime is how long a program that was told to end may take, before it is killed.
+// endTime is how long a process may take to end after SIGTERM before it is killed.
 const endTime = 15 * time.Second
 
 // A Process is a program that has been started. Its methods may be called from
@@ -28,13 +28,13 @@ type Process struct {
 }
 
 // Start starts a command, which must not be bound to the context of the test: that
-// ends too early. At the end of the test it is told to end and, if need be, killed;
-// what it wrote is shown if the test failed.
+// ends too early. At the end of the test the process gets SIGTERM and, after endTime,
+// SIGKILL; its output is logged if the test failed.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
-	cmd.WaitDelay = endTime // for what it started itself, and left behind
+	cmd.WaitDelay = endTime // for processes that it started and that outlive it
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%s: %v", p, err)
 	}
@@ -117,7 +117,7 @@ func (p *Process) Signal(t testing.TB, sig os.Signal) {
 	}
 }
 
-// AwaitEnd waits for the end of a process that was told to stop, which must be a
+// AwaitEnd waits for the end of a process that got SIGTERM, which must be a
 // success, and returns how long that took.
 func (p *Process) AwaitEnd(t testing.TB, within time.Duration) time.Duration {
 	t.Helper()
