@@ -147,7 +147,7 @@ func TestBatchGetBacksOffWhileThrottled(t *testing.T) {
 		defer cancel()
 		err = db.WithContext(ctx).Model(Account{}).BatchGet([]any{"a", "b"}, &got)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, tabletheory.ErrThrottled) || !strings.Contains(err.Error(), "2 of 2 keys") {
-			t.Errorf("the error is %v, want a deadline that was exceeded with 2 of 2 keys unprocessed", err)
+			t.Errorf("got error %v, want a deadline that was exceeded with 2 of 2 keys unprocessed", err)
 		}
 		same(t, got, []Account{{ID: "a", Balance: 5}})
 	})

@@ -39,7 +39,7 @@ func TestBatchWriteAndDelete(t *testing.T) {
 		pointers := []*Order{&orders[0]}
 		mustNot(t, db.Model(&Order{}).BatchCreate(&pointers))
 		if stored := getRaw(t, api, table, orderKey("ada", "0")); orders[0].Version != 2 || stored["version"].(*types.AttributeValueMemberN).Value != "2" {
-			t.Errorf("written twice the version is %d, stored %v", orders[0].Version, stored["version"])
+			t.Errorf("after two writes the version is %d, stored %v", orders[0].Version, stored["version"])
 		}
 
 		mustNot(t, db.Model(&Order{}).BatchDelete([]any{&orders[1], orders[2]}))
@@ -92,15 +92,15 @@ func TestInvalidBatches(t *testing.T) {
 		return db.Model(&Account{})
 	}
 	for name, err := range map[string]error{
-		"an item twice":          q().BatchCreate([]Account{{ID: "a"}, {ID: "b"}, {ID: "a"}}),
-		"a put and a deletion":   q().BatchWrite([]any{&Account{ID: "a"}}, []any{"a"}),
-		"a number twice":         db.Model(&Numbered{}).BatchDelete([]any{tabletheory.Number("1"), tabletheory.Number("1.0")}),
-		"no slice":               q().BatchCreate(Account{ID: "a"}),
-		"nil":                    q().BatchCreate(nil),
-		"another model":          q().BatchWrite([]any{&Order{Customer: "ada", Number: 1, Status: "x"}}, nil),
-		"an empty key":           q().BatchDelete([]any{""}),
-		"a key of another type":  q().BatchDelete([]any{1}),
-		"a key without the rest": db.Model(&Order{}).BatchDelete([]any{"ada"}),
+		"an item twice":         q().BatchCreate([]Account{{ID: "a"}, {ID: "b"}, {ID: "a"}}),
+		"a put and a deletion":  q().BatchWrite([]any{&Account{ID: "a"}}, []any{"a"}),
+		"a number twice":        db.Model(&Numbered{}).BatchDelete([]any{tabletheory.Number("1"), tabletheory.Number("1.0")}),
+		"no slice":              q().BatchCreate(Account{ID: "a"}),
+		"nil":                   q().BatchCreate(nil),
+		"another model":         q().BatchWrite([]any{&Order{Customer: "ada", Number: 1, Status: "x"}}, nil),
+		"an empty key":          q().BatchDelete([]any{""}),
+		"a key of another type": q().BatchDelete([]any{1}),
+		"an incomplete key":     db.Model(&Order{}).BatchDelete([]any{"ada"}),
 	} {
 		t.Run(name, func(t *testing.T) { wants(t, err, tabletheory.ErrInvalidQuery) })
 	}
@@ -222,10 +222,10 @@ func TestBatchErrorReportsProgress(t *testing.T) {
 		wants(t, err, tabletheory.ErrTableNotFound, "50 of 60", "orders")
 		failed, ok := errors.AsType[*tabletheory.BatchError](err)
 		if !ok || failed.Written != 50 || failed.Total != 60 || len(failed.Left) != 10 || failed.Left[0] != 50 || failed.Left[9] != 59 {
-			t.Fatalf("the error tells %+v", failed)
+			t.Fatalf("got %+v", failed)
 		}
 		if outcome := tabletheory.OutcomeOf(err); outcome != tabletheory.Unknown {
-			t.Errorf("the outcome of a batch that was written in part is %v", outcome)
+			t.Errorf("outcome of an incomplete batch: %v", outcome)
 		}
 		for i := range orders {
 			if written := orders[i].Version == 1; written != (i < 50) {

@@ -103,7 +103,7 @@ func TestValuesRoundTrip(t *testing.T) {
 func TestConverterOfAnInterface(t *testing.T) {
 	t.Parallel()
 	type shape interface{ Area() float64 }
-	errNoShape := errors.New("there is no shape")
+	errNoShape := errors.New("no shape")
 	db := tabletheory.New(nil, tabletheory.WithConverter(
 		func(s shape) (types.AttributeValue, error) {
 			if s == nil {
@@ -118,7 +118,7 @@ func TestConverterOfAnInterface(t *testing.T) {
 		Shape shape
 	}
 	if err := db.Model(&drawing{shapes: shapes{ID: "a"}}).Create(); !errors.Is(err, errNoShape) {
-		t.Errorf("the error is %v, want that of the converter", err)
+		t.Errorf("got error %v, want that of the converter", err)
 	}
 }
 

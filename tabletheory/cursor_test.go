@@ -43,7 +43,7 @@ func TestPagination(t *testing.T) {
 					page, err := build(db.Model(Order{})).Limit(3).Cursor(cursor).AllPaginated(&items)
 					check(t, err)
 					if page.Count != len(items) || page.Count > 3 || page.ScannedCount > 3 || page.HasMore != (page.NextCursor != "") {
-						t.Fatalf("the page %+v has %d items, want at most 3 that were looked at", page, len(items))
+						t.Fatalf("page %+v has %d items, want at most 3 evaluated", page, len(items))
 					}
 					if url.QueryEscape(page.NextCursor) != page.NextCursor {
 						t.Errorf("the cursor %q is not safe in a URL", page.NextCursor)
@@ -56,7 +56,7 @@ func TestPagination(t *testing.T) {
 				}
 				same(t, paged, all)
 				if scanned < len(all) {
-					t.Errorf("%d items were looked at, want %d or more", scanned, len(all))
+					t.Errorf("%d items were evaluated, want at least %d", scanned, len(all))
 				}
 			})
 		})
@@ -81,7 +81,7 @@ func TestReadsContinueFromACursor(t *testing.T) {
 		count, err := query().Cursor(page.NextCursor).Count()
 		check(t, err)
 		if count != 3 {
-			t.Errorf("%d orders follow the cursor, want 3", count)
+			t.Errorf("%d orders after the cursor, want 3", count)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestCursorIsBoundToItsQuery(t *testing.T) {
 					continue
 				}
 				if !errors.Is(err, tabletheory.ErrInvalidQuery) || items != nil {
-					t.Errorf("the cursor of %s with the query of %s is %v with %d items, want an ErrInvalidQuery", of, name, err, len(items))
+					t.Errorf("cursor of %s with the query of %s: got %v and %d items, want an ErrInvalidQuery", of, name, err, len(items))
 				}
 			}
 		}
@@ -161,7 +161,7 @@ func TestCursorIsBoundToItsQuery(t *testing.T) {
 		var rows []FaceTheoryCacheMetadata
 		_, err = db.Model(FaceTheoryCacheMetadata{}).Where("PK", "=", "ann").Cursor(cursor).AllPaginated(&rows)
 		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
-			t.Errorf("the cursor of another model is %v, want an ErrInvalidQuery", err)
+			t.Errorf("cursor of another model: got %v, want an ErrInvalidQuery", err)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func TestCursorOutsideTheSortKeyRange(t *testing.T) {
 		check(t, err)
 		_, err = db.Model(Order{}).Where("Customer", "=", "ann").Where("Number", ">", 6).Cursor(page.NextCursor).AllPaginated(&items)
 		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
-			t.Errorf("the error is %v, want an ErrInvalidQuery", err)
+			t.Errorf("got error %v, want an ErrInvalidQuery", err)
 		}
 	})
 }
@@ -230,7 +230,7 @@ func TestInvalidCursors(t *testing.T) {
 		}
 		var items []Order
 		if _, err := query().Cursor(text).AllPaginated(&items); !errors.Is(err, tabletheory.ErrInvalidQuery) {
-			t.Errorf("the cursor %q is %v, want an ErrInvalidQuery", text, err)
+			t.Errorf("cursor %q: got %v, want an ErrInvalidQuery", text, err)
 		}
 	}
 }
@@ -264,11 +264,11 @@ func FuzzCursor(f *testing.F) {
 		var items []Order
 		_, err := query().Cursor(cursor).AllPaginated(&items)
 		if err != nil && !errors.Is(err, tabletheory.ErrInvalidQuery) {
-			t.Fatalf("the error of %q is %v", cursor, err)
+			t.Fatalf("cursor %q: got error %v", cursor, err)
 		}
 		for _, order := range items {
 			if order.Customer != "ann" {
-				t.Fatalf("%q has read an order of %s", cursor, order.Customer)
+				t.Fatalf("cursor %q read an order of %s", cursor, order.Customer)
 			}
 		}
 	})

@@ -66,7 +66,7 @@ func TestTransactionErrorWithUnexpectedReasons(t *testing.T) {
 			t.Fatalf("got %v, with %+v", err, failed)
 		}
 		if named := strings.Contains(err.Error(), "action 0, put Account id=a"); named != (test.want != "None") {
-			t.Errorf("the error says %q", err)
+			t.Errorf("got error %q", err)
 		}
 		if conflict := errors.Is(err, tabletheory.ErrTransactionConflict); conflict != (test.want == "TransactionConflict") {
 			t.Errorf("%v is a conflict: %v", err, conflict)
@@ -95,7 +95,7 @@ func TestVersionConflictWithForeignItems(t *testing.T) {
 				t.Errorf("decoded %v as version %d", version, into.Version)
 			}
 			if err := failed.Decode(into); !errors.Is(err, tabletheory.ErrInvalidQuery) {
-				t.Errorf("decoding into no pointer: %v", err)
+				t.Errorf("decode into a non-pointer: %v", err)
 			}
 		}
 	})

@@ -28,7 +28,7 @@ func TestCanonicalNumberOfEqualNumbers(t *testing.T) {
 	}
 	for _, digits := range []string{"", "x", "NaN", "Infinity", "1e", "--1"} {
 		if got := canonicalNumber(digits); got != digits {
-			t.Errorf("%q, which is no number, became %q", digits, got)
+			t.Errorf("canonicalNumber(%q) = %q, want it unchanged", digits, got)
 		}
 	}
 }
@@ -41,10 +41,10 @@ func TestCanonicalNumberDistinguishesNumbers(t *testing.T) {
 		x, okX := new(big.Rat).SetString(a)
 		y, okY := new(big.Rat).SetString(b)
 		if !okX || !okY {
-			t.Fatalf("%s or %s is no number", a, b)
+			t.Fatalf("%s or %s is not a number", a, b)
 		}
 		if equal := canonicalNumber(a) == canonicalNumber(b); equal != (x.Cmp(y) == 0) {
-			t.Fatalf("%s and %s are one: %v", a, b, equal)
+			t.Fatalf("%s and %s are equal: %v", a, b, equal)
 		}
 	})
 }

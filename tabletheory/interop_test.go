@@ -139,7 +139,7 @@ func TestLeasesOfOtherWritersAreHeld(t *testing.T) {
 				putRaw(t, api, table, lock)
 				check(t, publishInPlace(tabletheory.New(api), ourLease))
 				if left := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")}); left != nil {
-					t.Errorf("the lease is still there: %v", left)
+					t.Errorf("the lease still exists: %v", left)
 				}
 			})
 		})

@@ -60,7 +60,7 @@ func TestEncryptedFieldsOfItems(t *testing.T) {
 	item, err := db.MarshalItem(t.Context(), letter{ID: "1", Text: "secret"})
 	check(t, err)
 	if _, sealed := item["text"].(*types.AttributeValueMemberM); !sealed {
-		t.Fatalf("text is marshalled as a %T, want an envelope", item["text"])
+		t.Fatalf("text is a %T, want an envelope", item["text"])
 	}
 	for range 2 { // the item is not changed
 		var got letter
@@ -70,7 +70,7 @@ func TestEncryptedFieldsOfItems(t *testing.T) {
 	item["id"] = str("2")
 	got := letter{ID: "untouched"}
 	if err := db.UnmarshalItem(t.Context(), item, &got); !errors.Is(err, envelope.ErrTampered) {
-		t.Errorf("an envelope in another item is %v, want ErrTampered", err)
+		t.Errorf("envelope in another item: got %v, want ErrTampered", err)
 	}
 	same(t, got, letter{ID: "untouched"})
 }
@@ -79,9 +79,9 @@ func TestUnmarshalItemNeedsAPointer(t *testing.T) {
 	t.Parallel()
 	db := tabletheory.New(nil)
 	if err := db.UnmarshalItem(t.Context(), attrs{"id": str("a")}, Account{}); !errors.Is(err, tabletheory.ErrInvalidQuery) {
-		t.Errorf("UnmarshalItem into a struct is %v, want ErrInvalidQuery", err)
+		t.Errorf("UnmarshalItem into a struct: got %v, want ErrInvalidQuery", err)
 	}
 	if err := db.UnmarshalItem(t.Context(), attrs{"id": str("a")}, new(int)); !errors.Is(err, tabletheory.ErrInvalidModel) {
-		t.Errorf("UnmarshalItem into an int is %v, want ErrInvalidModel", err)
+		t.Errorf("UnmarshalItem into an int: got %v, want ErrInvalidModel", err)
 	}
 }

@@ -90,7 +90,7 @@ func (s *lossyServer) wantOperations(t *testing.T, want ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.script) != 0 || !slices.Equal(s.operations, want) {
-		t.Errorf("the server has seen %q and has %d answers left, want %q", s.operations, len(s.script), want)
+		t.Errorf("the server received %q with %d answers left, want %q", s.operations, len(s.script), want)
 	}
 }
 
@@ -157,11 +157,11 @@ func TestLostReplyWithAnotherItemIsUnknown(t *testing.T) {
 			err := write(order)
 			wants(t, err, tabletheory.ErrUnknownOutcome)
 			if tabletheory.OutcomeOf(err) != tabletheory.Unknown || errors.Is(err, tabletheory.ErrConditionFailed) || errors.Is(err, tabletheory.ErrVersionConflict) {
-				t.Errorf("%v: it claims that nothing was changed", err)
+				t.Errorf("%v: claims that nothing was changed", err)
 			}
 			failed, ok := errors.AsType[*tabletheory.ConditionError](err)
 			if !ok || failed.Item["status"] == nil {
-				t.Errorf("%v does not carry the stored item", err)
+				t.Errorf("%v lacks the stored item", err)
 			}
 			if order.Version != before {
 				t.Errorf("the model has version %d, want %d", order.Version, before)

@@ -25,7 +25,7 @@ func TestInvalidQueries(t *testing.T) {
 		parts []string // of the error's text
 	}{
 		{"no partition key", all(db.Model(Order{})), []string{"Customer", "Scan"}},
-		{"a sort key alone", first(db.Model(Order{}).Where("Number", "=", 1)), []string{"Customer", "First"}},
+		{"only a sort key", first(db.Model(Order{}).Where("Number", "=", 1)), []string{"Customer", "First"}},
 		{"no key", all(ann().Where("Note", "=", "x")), []string{"Note", "Filter"}},
 		{"the key of an index", all(ann().Where("Status", "=", "open")), []string{"Status", `Index("by-status")`}},
 		{"a key of the table on an index", all(db.Model(Order{}).Index("by-status").Where("Status", "=", "open").Where("Number", "=", 1)), []string{"Number", "by-status"}},
@@ -37,14 +37,14 @@ func TestInvalidQueries(t *testing.T) {
 		{"an operator of filters", all(ann().Where("Number", "<>", 1)), []string{"Number", "BEGINS_WITH"}},
 		{"no operator", all(ann().Filter("Total", "~", 1)), []string{"Total", "~"}},
 		{"an empty key", first(db.Model(Order{}).Where("Customer", "=", "").Where("Number", "=", 1)), []string{"Customer", "empty"}},
-		{"no key at all", first(db.Model(Order{}).Where("Customer", "=", nil)), []string{"Customer"}},
+		{"a nil key", first(db.Model(Order{}).Where("Customer", "=", nil)), []string{"Customer"}},
 		{"a key of another type", first(ann().Where("Number", "=", "one")), []string{"Number"}},
 		{"a bound of another type", all(ann().Where("Number", ">", nil)), []string{"Number"}},
 		{"a bound that is missing", all(ann().Where("Number", "BETWEEN", []any{1, nil})), []string{"Number"}},
 		{"one bound", all(ann().Where("Number", "BETWEEN", []int{1})), []string{"Number", "two"}},
 		{"no bounds", all(ann().Where("Number", "BETWEEN", 1)), []string{"Number", "two"}},
-		{"the beginning of a number", all(ann().Where("Number", "begins_with", 1)), []string{"Number", "BETWEEN"}},
-		{"an empty beginning", all(db.Model(FaceTheoryCacheLease{}).Where("PK", "=", "p").Where("SK", "BEGINS_WITH", "")), []string{"SK", "empty"}},
+		{"the prefix of a number", all(ann().Where("Number", "begins_with", 1)), []string{"Number", "BETWEEN"}},
+		{"an empty prefix", all(db.Model(FaceTheoryCacheLease{}).Where("PK", "=", "p").Where("SK", "BEGINS_WITH", "")), []string{"SK", "empty"}},
 		{"a filter on a key", all(ann().Filter("Number", "=", 1)), []string{"Number", "Where"}},
 		{"a filter on a key in a group", all(ann().FilterGroup(func(g *tabletheory.Query) { g.Filter("Number", "=", 1) })), []string{"Number", "Where"}},
 		{"an empty group", all(ann().FilterGroup(func(*tabletheory.Query) {})), []string{"FilterGroup"}},
@@ -60,7 +60,7 @@ func TestInvalidQueries(t *testing.T) {
 		{"a negative limit", all(ann().Limit(-1)), []string{"Limit(-1)"}},
 		{"select nothing", all(ann().Select()), []string{"Select"}},
 		{"select a whole and its part", all(ann().Select("Address", "Address.City")), []string{"Address.City"}},
-		{"select what is not there", all(ann().Select("Colour")), []string{"Colour"}},
+		{"select an unknown field", all(ann().Select("Colour")), []string{"Colour"}},
 		{"a condition on a read", all(ann().WithCondition("Total", ">", 1)), []string{"condition", "Filter"}},
 		{"another condition on a read", first(ann().IfExists()), []string{"condition"}},
 		{"a condition on a scan", scan(db.Model(Order{}).IfNotExists()), []string{"condition"}},
@@ -83,12 +83,12 @@ func TestInvalidQueries(t *testing.T) {
 		{"BatchGet of nothing", db.Model(Account{}).BatchGet([]any{nil}, &[]Account{}), []string{"key 0"}},
 	} {
 		if !errors.Is(test.err, tabletheory.ErrInvalidQuery) {
-			t.Errorf("%s: the error is %v, want an ErrInvalidQuery", test.name, test.err)
+			t.Errorf("%s: got error %v, want an ErrInvalidQuery", test.name, test.err)
 			continue
 		}
 		for _, part := range test.parts {
 			if !strings.Contains(test.err.Error(), part) {
-				t.Errorf("%s: the error %q does not tell of %q", test.name, test.err, part)
+				t.Errorf("%s: error %q lacks %q", test.name, test.err, part)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func TestQueryRunsOnce(t *testing.T) {
 	var all []Order
 	check(t, query.All(&all))
 	if err := query.All(&all); !errors.Is(err, tabletheory.ErrInvalidQuery) || !strings.Contains(err.Error(), "Model") {
-		t.Errorf("the second time is %v, want an ErrInvalidQuery that tells of Model", err)
+		t.Errorf("second run: got %v, want an ErrInvalidQuery that mentions Model", err)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestFilterGroupCannotExecute(t *testing.T) {
 		inner = g.Filter("Total", ">", 1).All(&all)
 	}).All(&all)
 	if !errors.Is(inner, tabletheory.ErrInvalidQuery) || !errors.Is(outer, tabletheory.ErrInvalidQuery) {
-		t.Errorf("inside it is %v, outside %v, want an ErrInvalidQuery of both", inner, outer)
+		t.Errorf("got %v inside and %v outside, want ErrInvalidQuery twice", inner, outer)
 	}
 	if sent := calls.take(); sent != "" {
 		t.Errorf("%s was sent", sent)
@@ -138,7 +138,7 @@ func TestChainOnAnInvalidModel(t *testing.T) {
 		err := db.Model(v).Where("Customer", "=", "ann").Index("by-status").Filter("Total", ">", 1).OrFilter("Total", "<", 1).
 			FilterGroup(func(*tabletheory.Query) {}).Limit(-1).OrderBy("Number", "ASC").Select("Total").Cursor("x").ConsistentRead().All(&dest)
 		if !errors.Is(err, tabletheory.ErrInvalidModel) {
-			t.Errorf("the error of the model %v is %v, want an ErrInvalidModel", v, err)
+			t.Errorf("model %v: got error %v, want an ErrInvalidModel", v, err)
 		}
 	}
 }

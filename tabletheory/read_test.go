@@ -156,7 +156,7 @@ func TestQueryResults(t *testing.T) {
 				var pointers []*Order
 				check(t, query().All(&pointers))
 				if len(pointers) != len(want) || len(want) > 0 && !cmp.Equal(*pointers[0], want[0]) {
-					t.Errorf("All into pointers has found %d orders, want %d", len(pointers), len(want))
+					t.Errorf("All into pointers found %d orders, want %d", len(pointers), len(want))
 				}
 
 				count, err := query().Count()
@@ -169,7 +169,7 @@ func TestQueryResults(t *testing.T) {
 				err = query().First(&first)
 				if len(want) == 0 {
 					if !errors.Is(err, tabletheory.ErrItemNotFound) || first.Customer != "untouched" {
-						t.Errorf("First of nothing is %v, and leaves %q", err, first.Customer)
+						t.Errorf("First without a match: got %v and %q", err, first.Customer)
 					}
 					return
 				}
@@ -217,7 +217,7 @@ func TestFirstWithTheWholeKeyIsAGetItem(t *testing.T) {
 		var order Order
 		check(t, test.query.First(&order))
 		if got := calls.take(); got != test.want || order.Total != 499 {
-			t.Errorf("First has made %s and found total %d, want %s and 499", got, order.Total, test.want)
+			t.Errorf("First sent %s and found total %d, want %s and 499", got, order.Total, test.want)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestReadsSkipEmptyPages(t *testing.T) {
 		var first FaceTheoryCacheMetadata
 		check(t, last().First(&first))
 		if first.SK != "4" {
-			t.Errorf("First has found %q, want 4", first.SK)
+			t.Errorf("First found %q, want 4", first.SK)
 		}
 		var all []FaceTheoryCacheMetadata
 		check(t, last().All(&all))
@@ -248,7 +248,7 @@ func TestReadsSkipEmptyPages(t *testing.T) {
 		var scanned []FaceTheoryCacheMetadata
 		check(t, db.Model(FaceTheoryCacheMetadata{}).Filter("GeneratedAt", "=", 4).Scan(&scanned))
 		if len(all) != 1 || count != 1 || len(scanned) != 1 {
-			t.Errorf("All has found %d, Count %d and Scan %d, want 1 each", len(all), count, len(scanned))
+			t.Errorf("All found %d, Count %d and Scan %d, want 1 each", len(all), count, len(scanned))
 		}
 	})
 }
@@ -303,7 +303,7 @@ func TestScan(t *testing.T) {
 					same(t, order, orderOf(order.Customer, order.Number))
 				}
 				if len(seen) != 40 {
-					t.Errorf("%d of the orders are different ones, want 40", len(seen))
+					t.Errorf("%d distinct orders, want 40", len(seen))
 				}
 			})
 		}
@@ -323,7 +323,7 @@ func TestParallelScanStopsAtTheFirstError(t *testing.T) {
 	found := []Order{{Customer: "kept"}}
 	err := tabletheory.New(api).Model(Order{}).ParallelScan(&found, 4)
 	if !errors.Is(err, tabletheory.ErrTableNotFound) {
-		t.Errorf("the error is %v, want ErrTableNotFound", err)
+		t.Errorf("got error %v, want ErrTableNotFound", err)
 	}
 	same(t, found, []Order{{Customer: "kept"}})
 }
@@ -348,12 +348,12 @@ func TestDecodeErrorsNameTheItem(t *testing.T) {
 			"Select":       db.Model(Order{}).Where("Customer", "=", "ann").Where("Number", "=", 2).Select("Version").First(&one),
 		} {
 			if err == nil {
-				t.Errorf("%s has read it", call)
+				t.Errorf("%s succeeded", call)
 				continue
 			}
 			for _, part := range []string{"Order customer=ann number=2", table, "version", "Version"} {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error of %s, %q, does not tell of %q", call, err, part)
+					t.Errorf("error of %s %q lacks %q", call, err, part)
 				}
 			}
 		}
@@ -370,7 +370,7 @@ func TestReadsStopWithTheirContext(t *testing.T) {
 	var all []Order
 	err := tabletheory.New(api).WithContext(ctx).Model(Order{}).Scan(&all)
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("the error is %v, want context.Canceled", err)
+		t.Errorf("got error %v, want context.Canceled", err)
 	}
 }
 
@@ -380,7 +380,7 @@ func TestReadOfAMissingTable(t *testing.T) {
 		var account Account
 		err := tabletheory.New(api).Model(Account{}).Where("ID", "=", "a").First(&account)
 		if !errors.Is(err, tabletheory.ErrTableNotFound) {
-			t.Errorf("the error is %v, want ErrTableNotFound", err)
+			t.Errorf("got error %v, want ErrTableNotFound", err)
 		}
 	})
 }

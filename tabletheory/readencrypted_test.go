@@ -98,16 +98,16 @@ func TestEncryptedFieldsCannotBeCompared(t *testing.T) {
 		query := func() *tabletheory.Query { return db.Model(Patient{}).Where("Ward", "=", "a") }
 		var all []Patient
 		for name, err := range map[string]error{
-			"a filter":         query().Filter("Diagnosis", "=", "flu").All(&all),
-			"an alternative":   query().OrFilter("diagnosis", "BEGINS_WITH", "f").All(&all),
-			"a group":          query().FilterGroup(func(g *tabletheory.Query) { g.Filter("Drugs", "CONTAINS", "tea") }).All(&all),
-			"a filter of part": query().Filter("Drugs[0]", "EXISTS", nil).All(&all),
-			"its type":         query().Filter("Drugs", "ATTRIBUTE_TYPE", "L").All(&all),
-			"a key":            query().Where("Diagnosis", "=", "flu").All(&all),
-			"a selected part":  query().Select("Drugs[0]").All(&all),
+			"a filter":           query().Filter("Diagnosis", "=", "flu").All(&all),
+			"an alternative":     query().OrFilter("diagnosis", "BEGINS_WITH", "f").All(&all),
+			"a group":            query().FilterGroup(func(g *tabletheory.Query) { g.Filter("Drugs", "CONTAINS", "tea") }).All(&all),
+			"a filter on a part": query().Filter("Drugs[0]", "EXISTS", nil).All(&all),
+			"its type":           query().Filter("Drugs", "ATTRIBUTE_TYPE", "L").All(&all),
+			"a key":              query().Where("Diagnosis", "=", "flu").All(&all),
+			"a selected part":    query().Select("Drugs[0]").All(&all),
 		} {
 			if !errors.Is(err, tabletheory.ErrInvalidQuery) || !strings.Contains(err.Error(), "encrypted") && name != "a key" {
-				t.Errorf("%s: the error is %v, want an ErrInvalidQuery that says that the field is encrypted", name, err)
+				t.Errorf("%s: got error %v, want an ErrInvalidQuery that mentions encryption", name, err)
 			}
 		}
 	})
@@ -128,7 +128,7 @@ func TestReadErrorsNameTamperedItems(t *testing.T) {
 			"Select": db.Model(Patient{}).Select("Diagnosis").Scan(&all),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "Patient ward=a bed=2") || !strings.Contains(err.Error(), table) {
-				t.Errorf("the error of %s is %v, want one that names patient a 2 and the table", call, err)
+				t.Errorf("%s: got error %v, want one that names patient a 2 and the table", call, err)
 			}
 		}
 		same(t, all, []Patient{{Ward: "kept"}})

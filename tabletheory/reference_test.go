@@ -129,7 +129,7 @@ func TestReferencePublishesUnderItsLease(t *testing.T) {
 			t.Errorf("META (-want +got)\n%s", diff)
 		}
 		if lock := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("LOCK")}); lock != nil {
-			t.Errorf("the lease is still there: %v", lock)
+			t.Errorf("the lease still exists: %v", lock)
 		}
 	})
 }
@@ -158,10 +158,10 @@ func TestReferenceRefusesWithoutItsLease(t *testing.T) {
 
 				canceled, ok := errors.AsType[*tabletheory.TransactionError](err)
 				if !ok || !errors.Is(err, tabletheory.ErrConditionFailed) {
-					t.Fatalf("publish is %v, want a *TransactionError that is ErrConditionFailed", err)
+					t.Fatalf("publish: got %v, want a *TransactionError that is ErrConditionFailed", err)
 				}
 				if len(canceled.Reasons) != 2 || canceled.Reasons[0].Failed() || !canceled.Reasons[1].Failed() {
-					t.Errorf("reasons are %+v, want the second action's alone", canceled.Reasons)
+					t.Errorf("got reasons %+v, want only that of the second action", canceled.Reasons)
 				}
 				var meta FaceTheoryCacheMetadata
 				check(t, db.Model(meta).Where("PK", "=", referencePage).Where("SK", "=", "META").First(&meta))
@@ -184,7 +184,7 @@ func TestReferenceWritesAndReads(t *testing.T) {
 				GeneratedAt: meta.GeneratedAt, RevalidateSeconds: 60, TTL: meta.GeneratedAt + 86400,
 			})
 			if !isFresh {
-				t.Error("what was just written is not fresh")
+				t.Error("the row just written is not fresh")
 			}
 		}))
 		if _, stored := getRaw(t, api, table, attrs{"pk": str(referencePage), "sk": str("META")})["etag"]; stored {
@@ -197,6 +197,6 @@ func TestReferenceWritesAndReads(t *testing.T) {
 func TestReferenceNeedsItsTable(t *testing.T) {
 	t.Setenv("FACETHEORY_CACHE_TABLE_NAME", "")
 	if err := publishInPlace(tabletheory.New(nil), ourLease); !errors.Is(err, tabletheory.ErrInvalidModel) {
-		t.Errorf("publish without the name of a table is %v, want ErrInvalidModel", err)
+		t.Errorf("publish without a table name: got %v, want ErrInvalidModel", err)
 	}
 }

@@ -20,7 +20,7 @@ func TestReturnOld(t *testing.T) {
 		old := untouched
 		mustNot(t, db.Model(&Account{ID: "a", Balance: 1}).ReturnOld(&old).CreateOrUpdate())
 		if old != untouched {
-			t.Errorf("where nothing was, ReturnOld read %+v", old)
+			t.Errorf("without an old item ReturnOld read %+v", old)
 		}
 		mustNot(t, db.Model(&Account{ID: "a", Balance: 2}).WithCondition("Balance", "=", 1).ReturnOld(&old).CreateOrUpdate())
 		if want := (Account{ID: "a", Balance: 1}); old != want {
@@ -29,7 +29,7 @@ func TestReturnOld(t *testing.T) {
 		old = untouched
 		wants(t, db.Model(Account{ID: "a"}).WithCondition("Balance", "=", 1).ReturnOld(&old).Delete(), tabletheory.ErrConditionFailed)
 		if old != untouched {
-			t.Errorf("a delete that was refused read %+v", old)
+			t.Errorf("a refused delete read %+v", old)
 		}
 		mustNot(t, db.Model(Account{ID: "a"}).ReturnOld(&old).Delete())
 		if want := (Account{ID: "a", Balance: 2}); old != want {
@@ -38,7 +38,7 @@ func TestReturnOld(t *testing.T) {
 		old = untouched
 		mustNot(t, db.Model(Account{ID: "a"}).ReturnOld(&old).Delete())
 		if old != untouched {
-			t.Errorf("a delete of nothing read %+v", old)
+			t.Errorf("a delete without an item read %+v", old)
 		}
 	})
 }
@@ -56,12 +56,12 @@ func TestReturnOldOfAnUndecodableItem(t *testing.T) {
 		err := db.Model(&Account{ID: "a", Balance: 2}).ReturnOld(&old).CreateOrUpdate()
 		malformed, ok := errors.AsType[*tabletheory.DecodeError](err)
 		if !ok || malformed.Path != "balance" || old != untouched {
-			t.Errorf("%v, and %+v was read: want a DecodeError of balance, and nothing", err, old)
+			t.Errorf("got %v and %+v, want a DecodeError of balance and nothing read", err, old)
 		}
 		var stored Account
 		mustNot(t, db.Model(&stored).Where("ID", "=", "a").First(&stored))
 		if stored.Balance != 2 {
-			t.Errorf("stored is %+v, although the write has happened", stored)
+			t.Errorf("stored %+v, want the new item", stored)
 		}
 	})
 }

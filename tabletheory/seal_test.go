@@ -121,14 +121,14 @@ func TestWritesEncrypt(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(str("B"), stored["ward"], cmp.AllowUnexported(types.AttributeValueMemberS{})); diff != "" {
-				t.Errorf("%s: what is not encrypted: %s", about, diff)
+				t.Errorf("%s: plain attributes: %s", about, diff)
 			}
 			var back patient
 			if err := patientOf(db, 7).First(&back); err != nil {
 				t.Errorf("%s: %v", about, err)
 			}
 			if diff := cmp.Diff(ada(), back); diff != "" {
-				t.Errorf("%s: another value came back: %s", about, diff)
+				t.Errorf("%s: another value was read: %s", about, diff)
 			}
 		}
 	})
@@ -212,7 +212,7 @@ func TestUpdateOneEncryptedField(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(p, back); diff != "" {
-			t.Errorf("another value came back: %s", diff)
+			t.Errorf("another value was read: %s", diff)
 		}
 		if keys.made != 2 || keys.opened != 2 {
 			t.Errorf("%d data keys were made, and %d opened; want 2 and 2", keys.made, keys.opened)
@@ -285,6 +285,6 @@ func TestNothingToEncrypt(t *testing.T) {
 	}
 	err := tabletheory.New(api).Model(&item).First(&item)
 	if !errors.Is(err, tabletheory.ErrInvalidModel) || !strings.Contains(err.Error(), "pass WithKeyProvider to New") {
-		t.Errorf("without a provider: %v; want ErrInvalidModel that says what to do", err)
+		t.Errorf("without a provider: %v; want ErrInvalidModel with advice", err)
 	}
 }

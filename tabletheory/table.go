@@ -63,16 +63,16 @@ func (t *Table[T]) Get(ctx context.Context, hash any, sort ...any) (T, error) {
 
 func (t *Table[T]) key(hash any, sort []any) (model.Item, error) {
 	md := t.zero.model
-	wanted := 0 // sort keys
+	sortKeys := 0
 	if md.Range != nil {
-		wanted = 1
+		sortKeys = 1
 	}
-	if len(sort) != wanted {
-		return nil, invalid("the key of %v has %d values, got %d", md.Type, 1+wanted, 1+len(sort))
+	if len(sort) != sortKeys {
+		return nil, invalid("the key of %v has %d values, got %d", md.Type, 1+sortKeys, 1+len(sort))
 	}
 	key := make(model.Item, 2)
 	err := setKey(key, md.Hash, hash)
-	if err == nil && wanted == 1 {
+	if err == nil && sortKeys == 1 {
 		err = setKey(key, md.Range, sort[0])
 	}
 	return key, err

@@ -38,7 +38,7 @@ func TestTablePutGetUpdateDelete(t *testing.T) {
 
 		other := Order{Customer: "ann", Number: 1, Status: "x", Placed: 1}
 		if err := table.Put(ctx, &other, tabletheory.IfNotExists()); !errors.Is(err, tabletheory.ErrConditionFailed) {
-			t.Errorf("Put of what exists is %v, want ErrConditionFailed", err)
+			t.Errorf("Put of an existing item: got %v, want ErrConditionFailed", err)
 		}
 
 		total := func(u *tabletheory.UpdateBuilder) { u.Add("Total", 10).Set("Address.City", "Basel") }
@@ -49,19 +49,19 @@ func TestTablePutGetUpdateDelete(t *testing.T) {
 		}
 		_, err = table.Update(ctx, Order{Customer: "ann", Number: 1}, total, tabletheory.Condition("Status", "=", "shipped"))
 		if !errors.Is(err, tabletheory.ErrConditionFailed) {
-			t.Errorf("Update against a condition is %v, want ErrConditionFailed", err)
+			t.Errorf("Update with a false condition: got %v, want ErrConditionFailed", err)
 		}
 
 		if err := table.Delete(ctx, order); !errors.Is(err, tabletheory.ErrVersionConflict) {
-			t.Errorf("Delete of an old version is %v, want ErrVersionConflict", err)
+			t.Errorf("Delete of an old version: got %v, want ErrVersionConflict", err)
 		}
 		key := Order{Customer: "ann", Number: 1}
 		if err := table.Delete(ctx, key, tabletheory.Condition("Total", "<", 15)); !errors.Is(err, tabletheory.ErrConditionFailed) {
-			t.Errorf("Delete against a condition is %v, want ErrConditionFailed", err)
+			t.Errorf("Delete with a false condition: got %v, want ErrConditionFailed", err)
 		}
 		check(t, table.Delete(ctx, key, tabletheory.Condition("Total", "=", 15)))
 		if _, err := table.Get(ctx, "ann", 1); !errors.Is(err, tabletheory.ErrItemNotFound) {
-			t.Errorf("Get of what was deleted is %v, want ErrItemNotFound", err)
+			t.Errorf("Get of a deleted item: got %v, want ErrItemNotFound", err)
 		}
 		check(t, table.Delete(ctx, key))
 	})
@@ -98,7 +98,7 @@ func TestTableYieldsItems(t *testing.T) {
 		shipped, err := collect(table.Scan(t.Context(), func(q *tabletheory.Query) { q.Filter("Status", "=", "shipped").Select("Number") }))
 		check(t, err)
 		if len(all) != 14 || len(shipped) != 4 || shipped[0].Customer != "" {
-			t.Errorf("Scan has found %d orders, and %d that are shipped, want 14 and 4", len(all), len(shipped))
+			t.Errorf("Scan found %d orders, %d of them shipped, want 14 and 4", len(all), len(shipped))
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestTableYieldsErrorsLast(t *testing.T) {
 			continue
 		}
 		if failures++; !errors.Is(err, tabletheory.ErrTableNotFound) || account != (Account{}) {
-			t.Errorf("with the error %v came %v, want ErrTableNotFound and nothing", err, account.ID)
+			t.Errorf("got error %v with %v, want ErrTableNotFound and a zero item", err, account.ID)
 		}
 	}
 	if items != 3 || failures != 1 {
@@ -174,7 +174,7 @@ func TestInvalidTableCalls(t *testing.T) {
 	query := func(build func(*tabletheory.Query)) error { _, err := collect(table.Query(ctx, build)); return err }
 	for name, err := range map[string]error{
 		"half a key":            get("ann"),
-		"too much of a key":     get("ann", 1, 2),
+		"too many key values":   get("ann", 1, 2),
 		"an empty key":          get("", 1),
 		"a key of another type": get("ann", "one"),
 		"no key":                get(nil, 1),
@@ -183,15 +183,15 @@ func TestInvalidTableCalls(t *testing.T) {
 		"a change of its own":   update(func(u *tabletheory.UpdateBuilder) { u.Set("Total", 1).ReturnValues("ALL_OLD") }),
 		"an update in an update": update(func(u *tabletheory.UpdateBuilder) {
 			if err := u.Set("Total", 1).Execute(); err == nil {
-				t.Error("an update was carried out inside of its description")
+				t.Error("an update was executed in its callback")
 			}
 		}),
 		"a query of everything":  query(nil),
-		"a limit below none":     query(func(q *tabletheory.Query) { q.Where("Customer", "=", "ann").Limit(-1) }),
+		"a negative limit":       query(func(q *tabletheory.Query) { q.Where("Customer", "=", "ann").Limit(-1) }),
 		"a query with condition": query(func(q *tabletheory.Query) { q.Where("Customer", "=", "ann").IfExists() }),
 		"a query in a query": query(func(q *tabletheory.Query) {
 			if err := q.Where("Customer", "=", "ann").All(&[]Order{}); err == nil {
-				t.Error("a query was carried out inside of its description")
+				t.Error("a query was executed in its callback")
 			}
 		}),
 		"a scan of a partition": func() error {
@@ -200,7 +200,7 @@ func TestInvalidTableCalls(t *testing.T) {
 		}(),
 	} {
 		if !errors.Is(err, tabletheory.ErrInvalidQuery) {
-			t.Errorf("%s: the error is %v, want an ErrInvalidQuery", name, err)
+			t.Errorf("%s: got error %v, want an ErrInvalidQuery", name, err)
 		}
 	}
 	if sent := calls.take(); sent != "" {
@@ -209,14 +209,14 @@ func TestInvalidTableCalls(t *testing.T) {
 
 	db := tabletheory.New(api)
 	if _, err := tabletheory.NewTable[*Order](db); !errors.Is(err, tabletheory.ErrInvalidModel) {
-		t.Errorf("a table of pointers is %v, want ErrInvalidModel", err)
+		t.Errorf("table of pointers: got %v, want ErrInvalidModel", err)
 	}
 	if _, err := tabletheory.NewTable[int](db); !errors.Is(err, tabletheory.ErrInvalidModel) {
-		t.Errorf("a table of integers is %v, want ErrInvalidModel", err)
+		t.Errorf("table of integers: got %v, want ErrInvalidModel", err)
 	}
 	t.Setenv("TABLETHEORY_ORDERS", "")
 	if _, err := tabletheory.NewTable[Order](db); !errors.Is(err, tabletheory.ErrInvalidModel) || !strings.Contains(err.Error(), "Order") {
-		t.Errorf("a table without a name is %v, want an ErrInvalidModel that names the model", err)
+		t.Errorf("table without a name: got %v, want an ErrInvalidModel that names the model", err)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestItemsOfASequenceAreIndependent(t *testing.T) {
 				check(t, q.All(&want))
 				same(t, got, want)
 				if len(got) != 2 || got[0].Note == nil || got[1].Note != nil || got[1].Lines != nil || got[1].Tags != nil {
-					t.Errorf("the second order has what only the first has: %+v", got)
+					t.Errorf("the second order has values of the first: %+v", got)
 				}
 			})
 		}

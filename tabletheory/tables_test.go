@@ -122,11 +122,11 @@ func TestCreateTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(scoreWords(), tableWords(t, api, table)); diff != "" {
-			t.Errorf("the table is of another shape: %s", diff)
+			t.Errorf("the table differs: %s", diff)
 		}
 		err := db.CreateTable(t.Context(), bareScore{onTable: table})
 		if _, exists := errors.AsType[*types.ResourceInUseException](err); !exists || !strings.Contains(err.Error(), table.Table) {
-			t.Errorf("once more: %v; want the SDK's ResourceInUseException, and the table's name", err)
+			t.Errorf("second call: %v; want the SDK's ResourceInUseException, and the table's name", err)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestCreateTableOfSeveralModels(t *testing.T) {
 		want := append(scoreWords(), "global by-rank rank:S:HASH ALL ACTIVE")
 		slices.Sort(want)
 		if diff := cmp.Diff(want, tableWords(t, api, table)); diff != "" {
-			t.Errorf("the table is of another shape: %s", diff)
+			t.Errorf("the table differs: %s", diff)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestEnsureTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(scoreWords(), tableWords(t, api, table)); diff != "" {
-				t.Errorf("the table is of another shape: %s", diff)
+				t.Errorf("the table differs: %s", diff)
 			}
 		}
 		// Other models of the table neither lose nor need this model's indexes.
@@ -254,7 +254,7 @@ func TestEnsureTableAddsIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(growingWords(), tableWords(t, api, table)); diff != "" {
-			t.Errorf("the table is of another shape: %s", diff)
+			t.Errorf("the table differs: %s", diff)
 		}
 		out, err := api.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table.Table, IndexName: aws.String("by-name")})
 		if err != nil || out.Count != 1 {
@@ -281,7 +281,7 @@ func TestEnsureTableConcurrently(t *testing.T) {
 			wg.Wait()
 		}
 		if diff := cmp.Diff(growingWords(), tableWords(t, api, table)); diff != "" {
-			t.Errorf("the table is of another shape: %s", diff)
+			t.Errorf("the table differs: %s", diff)
 		}
 	})
 }
@@ -455,7 +455,7 @@ func TestCreateTableWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(slow.states) != 0 {
-			t.Errorf("it did not wait for %v", slow.states)
+			t.Errorf("did not wait for %v", slow.states)
 		}
 	})
 }
@@ -482,7 +482,7 @@ func TestEnsureTableAfterDeletion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(scoreWords(), tableWords(t, slow.Client, table)); diff != "" {
-			t.Errorf("the table is of another shape: %s", diff)
+			t.Errorf("the table differs: %s", diff)
 		}
 	})
 }
@@ -510,10 +510,10 @@ func TestWaitsAreBounded(t *testing.T) {
 				t.Errorf("%s: %v; want DeadlineExceeded, and the state", state, err)
 			}
 			if took := time.Since(began); took != time.Minute {
-				t.Errorf("%s: it waited for %v; want a minute", state, took)
+				t.Errorf("%s: waited for %v; want a minute", state, took)
 			}
 			if looks := 10_000 - len(slow.states); looks > 100 {
-				t.Errorf("%s: %d looks in a minute", state, looks)
+				t.Errorf("%s: %d descriptions in a minute", state, looks)
 			}
 		}
 		slow.states = []types.TableStatus{types.TableStatusArchived}
@@ -593,7 +593,7 @@ func TestEnsureTableWhileAnIndexIsFilled(t *testing.T) {
 		}
 		db := tabletheory.New(&fillingTables{api, "by-rank"})
 		if err := db.EnsureTable(t.Context(), score{onTable: table}); err != nil {
-			t.Errorf("a model that has all of its own: %v", err)
+			t.Errorf("a model whose indexes all exist: %v", err)
 		}
 		type further struct {
 			bareScore

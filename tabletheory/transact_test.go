@@ -59,13 +59,13 @@ func TestTransactWriteOfTheReference(t *testing.T) {
 		mustNot(t, db.Model(lease).Create())
 
 		for name, err := range map[string]error{
-			"another's token": publish(t.Context(), db, "stolen", 900),
-			"an expired one":  publish(t.Context(), db, "token", 1000),
+			"the token of another holder": publish(t.Context(), db, "stolen", 900),
+			"an expired lease":            publish(t.Context(), db, "token", 1000),
 		} {
 			wants(t, err, tabletheory.ErrConditionFailed, "action 1, delete FaceTheoryCacheLease", "sk=LOCK")
 			failed, ok := errors.AsType[*tabletheory.TransactionError](err)
 			if !ok || len(failed.Reasons) != 2 {
-				t.Fatalf("%s: %v has no two reasons", name, err)
+				t.Fatalf("%s: %v lacks two reasons", name, err)
 			}
 			if r := failed.Reasons[0]; r.Failed() || r.Kind != "put" || r.Code != "None" || r.Item != nil {
 				t.Errorf("%s: the put has the reason %+v", name, r)
@@ -80,19 +80,19 @@ func TestTransactWriteOfTheReference(t *testing.T) {
 			var found FaceTheoryCacheLease
 			mustNot(t, r.Decode(&found))
 			if diff := cmp.Diff(*lease, found); diff != "" {
-				t.Errorf("%s: the reason came with another item: %s", name, diff)
+				t.Errorf("%s: the reason has another item: %s", name, diff)
 			}
 			if _, ok := errors.AsType[*types.TransactionCanceledException](err); !ok || tabletheory.OutcomeOf(err) != tabletheory.ConditionFailed {
-				t.Errorf("%s: %v, whose outcome is %v", name, err, tabletheory.OutcomeOf(err))
+				t.Errorf("%s: %v has the outcome %v", name, err, tabletheory.OutcomeOf(err))
 			}
 			if getRaw(t, api, table, meta) != nil || getRaw(t, api, table, lock) == nil {
-				t.Fatalf("%s: something has happened", name)
+				t.Fatalf("%s: something was written", name)
 			}
 		}
 
 		mustNot(t, publish(t.Context(), db, "token", 999))
 		if getRaw(t, api, table, lock) != nil {
-			t.Error("the lease is still there")
+			t.Error("the lease still exists")
 		}
 		want := attrs{
 			"pk": str("TENANT#t1#CACHE#abc"), "sk": str("META"), "s3_key": str("s3://bucket/key.html"), "generated_at": num("999"),
@@ -255,11 +255,11 @@ func TestInvalidTransactions(t *testing.T) {
 		}, "at most 100"},
 		{"an item twice", func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(a, tabletheory.IfExists()).Delete(a) }, "actions 0 and 1"},
 		{"a number twice", func(tx *tabletheory.TransactionBuilder) { tx.Delete(&Numbered{"1"}).Delete(&Numbered{"1.0"}) }, "actions 0 and 1"},
-		{"a check of nothing", func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(a) }, "without a condition"},
+		{"a check without a condition", func(tx *tabletheory.TransactionBuilder) { tx.ConditionCheck(a) }, "without a condition"},
 		{"a token too long", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).ClientRequestToken(strings.Repeat("x", 37)) }, "36"},
 		{"an empty token", func(tx *tabletheory.TransactionBuilder) { tx.ClientRequestToken("").Delete(a) }, "36"},
 		{"an unknown field", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.Condition("x", "=", 1)) }, "action 0"},
-		{"a version of none", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.AtVersion(1)) }, "version"},
+		{"a version without a version field", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a, tabletheory.AtVersion(1)) }, "version"},
 		{"two versions", func(tx *tabletheory.TransactionBuilder) {
 			tx.Delete(order, tabletheory.AtVersion(1), tabletheory.AtVersion(2))
 		}, "keep one"},
@@ -273,7 +273,7 @@ func TestInvalidTransactions(t *testing.T) {
 		{"values to return", func(tx *tabletheory.TransactionBuilder) {
 			tx.UpdateWithBuilder(a, func(u *tabletheory.UpdateBuilder) error { u.Set("Name", "x").ReturnValues("ALL_NEW"); return nil })
 		}, "ReturnValues"},
-		{"a label of nothing", func(tx *tabletheory.TransactionBuilder) { tx.Label("a").Delete(a) }, "before the first action"},
+		{"a label without an action", func(tx *tabletheory.TransactionBuilder) { tx.Label("a").Delete(a) }, "before the first action"},
 		{"a nil label", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).Label(nil) }, "comparable"},
 		{"a label that cannot be compared", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).Label([]string{"a"}) }, "comparable"},
 		{"two labels on one action", func(tx *tabletheory.TransactionBuilder) { tx.Delete(a).Label("a").Label("b") }, "has the label a"},
@@ -454,7 +454,7 @@ func TestTransactionStopsWithItsContext(t *testing.T) {
 		a := &attempts{answer: func(int, func()) error { cancel(); return cancellation("TransactionConflict") }}
 		db := accountsIn(t, a, tabletheory.WithRetries(100))
 		if err := credit(ctx, db); err == nil {
-			t.Error("no error after the context has ended")
+			t.Error("no error after the context was done")
 		}
 		a.checkTokens(t, 1)
 	})

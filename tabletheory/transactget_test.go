@@ -71,7 +71,7 @@ func TestInvalidTransactGets(t *testing.T) {
 	} {
 		err := tabletheory.New(api).TransactGet(t.Context(), test.read)
 		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.part) {
-			t.Errorf("%s: the error is %v, want %v that tells of %q", test.name, err, test.want, test.part)
+			t.Errorf("%s: got error %v, want %v that tells of %q", test.name, err, test.want, test.part)
 		}
 	}
 	if sent := calls.take(); sent != "" {
@@ -106,10 +106,10 @@ func TestTransactGetRetriesConflicts(t *testing.T) {
 		attempts int
 		want     error
 	}{
-		{"a conflict that passes", []string{"None", "TransactionConflict"}, 2, 3, nil},
-		{"a conflict that stays", []string{"TransactionConflict", "None"}, 100, 4, tabletheory.ErrTransactionConflict},
+		{"a transient conflict", []string{"None", "TransactionConflict"}, 2, 3, nil},
+		{"a persistent conflict", []string{"TransactionConflict", "None"}, 100, 4, tabletheory.ErrTransactionConflict},
 		{"throttling", []string{"ThrottlingError", "TransactionConflict"}, 3, 4, nil},
-		{"a key that is none", []string{"ValidationError", "TransactionConflict"}, 100, 1, tabletheory.ErrTransactionConflict},
+		{"an invalid key", []string{"ValidationError", "TransactionConflict"}, 100, 1, tabletheory.ErrTransactionConflict},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestTransactGetRetriesConflicts(t *testing.T) {
 					t.Errorf("with the error %v the balance is %d", err, account.Balance)
 				}
 				if failure, ok := errors.AsType[*tabletheory.TransactionError](err); err != nil && (!ok || failure.Reasons[0].Kind != "get" || failure.Reasons[1].Code != test.codes[1]) {
-					t.Errorf("the error is %#v, want the reasons of two gets", err)
+					t.Errorf("got %#v, want the reasons of two gets", err)
 				}
 			})
 		})
@@ -155,7 +155,7 @@ func TestTransactGetDecodesAllOrNothing(t *testing.T) {
 			return nil
 		})
 		if err == nil || !strings.Contains(err.Error(), "Account id=b") || !strings.Contains(err.Error(), table) {
-			t.Errorf("the error is %v, want one that names account b and its table", err)
+			t.Errorf("got error %v, want one that names account b and its table", err)
 		}
 		if found || account != (Account{ID: "a"}) {
 			t.Errorf("the account is %+v, found %t", account, found)

@@ -209,17 +209,17 @@ func TestUpdateBuilderRefuses(t *testing.T) {
 		{"adding a string", builder(db).Add("Note", true).Execute(), "Add"},
 		{"no members", builder(db).Delete("Tags", []string{}).Execute(), "members"},
 		{"mixed members", builder(db).Delete("Tags", []any{"a", 1}).Execute(), "set"},
-		{"elements that are no slice", builder(db).AppendToList("Lines", Line{}).Execute(), "slice"},
+		{"elements not in a slice", builder(db).AppendToList("Lines", Line{}).Execute(), "slice"},
 		{"an operator", builder(db).Set("Status", "x").Condition("Status", "LIKE", "x").Execute(), "LIKE"},
 		{"values to return", builder(db).Set("Status", "x").ReturnValues("SOME").Execute(), "SOME"},
 		{"no result", builder(db).Set("Status", "x").ReturnValues("NONE").ExecuteWithResult(&order), "NONE"},
-		{"a result that is no pointer", builder(db).Set("Status", "x").ExecuteWithResult(order), "Order"},
+		{"a non-pointer result", builder(db).Set("Status", "x").ExecuteWithResult(order), "Order"},
 		{"two versions", builder(db).Set("Status", "x").ConditionVersion(1).ConditionVersion(2).Execute(), "one"},
 		{"a version and its change", builder(db).Set("Version", 3).ConditionVersion(1).Execute(), "Version"},
 		{"a negative version", builder(db).Set("Status", "x").ConditionVersion(-1).Execute(), "-1"},
-		{"no version to demand", db.Model(&Account{ID: "a"}).UpdateBuilder().Set("Name", "x").ConditionVersion(1).Execute(), "version"},
+		{"no version field", db.Model(&Account{ID: "a"}).UpdateBuilder().Set("Name", "x").ConditionVersion(1).Execute(), "version"},
 		{"nothing", db.Model(&Account{ID: "a"}).UpdateBuilder().Execute(), "nothing"},
-		{"carried out twice", used.Execute(), "already"},
+		{"executed twice", used.Execute(), "already"},
 	} {
 		t.Run(test.name, func(t *testing.T) { wants(t, test.err, tabletheory.ErrInvalidQuery, test.words) })
 	}

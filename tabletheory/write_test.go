@@ -43,7 +43,7 @@ func wants(t *testing.T, err error, sentinel error, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
-			t.Errorf("the error %q does not say %q", err, word)
+			t.Errorf("error %q lacks %q", err, word)
 		}
 	}
 }
@@ -74,19 +74,19 @@ func TestCreateRefusesAnExistingItem(t *testing.T) {
 		err := db.Model(again).Create()
 		wants(t, err, tabletheory.ErrConditionFailed, "create", "Order", "customer=ada", "number=1", table)
 		if errors.Is(err, tabletheory.ErrVersionConflict) {
-			t.Errorf("%v is a conflict of versions, but none was demanded", err)
+			t.Errorf("%v is a version conflict, but no version was required", err)
 		}
 		if diff := cmp.Diff(&Order{Customer: "ada", Number: 1, Status: "stolen"}, again); diff != "" {
 			t.Errorf("a failed write has changed the model: %s", diff)
 		}
 		failed, ok := errors.AsType[*tabletheory.ConditionError](err)
 		if !ok {
-			t.Fatalf("%v is no ConditionError", err)
+			t.Fatalf("%v is not a ConditionError", err)
 		}
 		var found Order
 		mustNot(t, failed.Decode(&found))
 		if diff := cmp.Diff(*order, found); diff != "" {
-			t.Errorf("the error came with another item: %s", diff)
+			t.Errorf("the error has another item: %s", diff)
 		}
 		if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); !ok {
 			t.Errorf("%v does not wrap the SDK's error", err)
@@ -182,7 +182,7 @@ func TestUpdateSetsAndRemoves(t *testing.T) {
 		var read Order
 		mustNot(t, db.Model(&Order{}).Where("Customer", "=", "ada").Where("Number", "=", 1).First(&read))
 		if diff := cmp.Diff(*order, read); diff != "" {
-			t.Errorf("what is stored differs from the model after an update of all fields: %s", diff)
+			t.Errorf("the stored item differs from the model after an update of all fields: %s", diff)
 		}
 	})
 }
@@ -198,7 +198,7 @@ func TestUpdateComparesVersions(t *testing.T) {
 		order.Status = "paid"
 		mustNot(t, db.Model(order).WithCondition("Status", "=", "open").Update("Status"))
 		if order.Version != 2 {
-			t.Errorf("with a condition of the caller's the version became %d, want 2", order.Version)
+			t.Errorf("with a condition the version became %d, want 2", order.Version)
 		}
 
 		before := stale
@@ -211,14 +211,14 @@ func TestUpdateComparesVersions(t *testing.T) {
 		err = db.Model(order).WithCondition("Status", "=", "open").Update("Status")
 		wants(t, err, tabletheory.ErrConditionFailed)
 		if errors.Is(err, tabletheory.ErrVersionConflict) {
-			t.Errorf("%v is a conflict of versions, but the version was right", err)
+			t.Errorf("%v is a version conflict, but the version matched", err)
 		}
 
 		putRaw(t, api, table, attrs{"customer": str("bob"), "number": num("1"), "status": str("open")})
 		other := &Order{Customer: "bob", Number: 1, Status: "paid"}
 		mustNot(t, db.Model(other).Update("Status")) // a missing version is 0
 		if other.Version != 1 {
-			t.Errorf("the version of an item that had none became %d, want 1", other.Version)
+			t.Errorf("the version of an item without one became %d, want 1", other.Version)
 		}
 	})
 }
@@ -255,7 +255,7 @@ func TestDelete(t *testing.T) {
 		}
 		mustNot(t, db.Model(order).WithConditionExpression("#Status = :open OR #total > :total", map[string]any{":open": "open", ":total": 100}).Delete())
 		if stored := getRaw(t, api, table, orderKey("ada", "1")); stored != nil {
-			t.Errorf("still there: %v", stored)
+			t.Errorf("still stored: %v", stored)
 		}
 		mustNot(t, db.Model(&Order{Customer: "ada", Number: 1}).Delete())
 		wants(t, db.Model(&Order{Customer: "ada", Number: 1}).IfExists().Delete(), tabletheory.ErrConditionFailed)
@@ -275,7 +275,7 @@ func TestWriteWithKeyFromWhere(t *testing.T) {
 		}
 		mustNot(t, db.Model(&Order{Customer: "ada", Number: 1}).Where("Customer", "=", "ada").Where("Number", "=", 1).Delete())
 		if stored := getRaw(t, api, table, orderKey("ada", "1")); stored != nil {
-			t.Errorf("still there: %v", stored)
+			t.Errorf("still stored: %v", stored)
 		}
 	})
 }
@@ -320,7 +320,7 @@ func TestInvalidWrites(t *testing.T) {
 	}
 	n, err := db.Model(&Order{}).Where("Customer", "=", "ada").Count()
 	if err != nil || n != 1 {
-		t.Errorf("%d items afterwards, %v; want the one there was", n, err)
+		t.Errorf("%d items afterwards, %v; want 1", n, err)
 	}
 	wants(t, db.Model(&Order{Number: 1}).Delete(), tabletheory.ErrInvalidModel, "Customer")
 	wants(t, db.Model(&Order{Number: 1, Status: "x"}).Create(), tabletheory.ErrInvalidModel, "Customer")

@@ -58,7 +58,7 @@ func fuzzModel(t *testing.T, m *model.Model, data []byte) {
 			t.Fatalf("decoding failed with %T: %v", err, err)
 		}
 		if !first.IsZero() {
-			t.Fatalf("an error left %+v", first)
+			t.Fatalf("after an error the struct is %+v", first)
 		}
 		return
 	}
@@ -68,11 +68,11 @@ func fuzzModel(t *testing.T, m *model.Model, data []byte) {
 	}
 	second := reflect.New(m.Type).Elem()
 	if err := m.Decode(once, second); err != nil {
-		t.Fatalf("what was encoded cannot be decoded: %v", err)
+		t.Fatalf("decode the encoded item: %v", err)
 	}
 	twice, err := m.Encode(second)
 	if err != nil {
-		t.Fatalf("what was encoded cannot be encoded again: %v", err)
+		t.Fatalf("encode the decoded item again: %v", err)
 	}
 	equalItems(t, twice, once)
 }

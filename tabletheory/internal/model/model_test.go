@@ -115,7 +115,7 @@ func TestOmittedFields(t *testing.T) {
 	})
 	field, _ := m.Field("etag")
 	if av, omitted, err := field.Encode(reflect.ValueOf(metadata{})); av != nil || !omitted || err != nil {
-		t.Errorf("an empty omitempty field is %v, %v, %v, want it omitted", av, omitted, err)
+		t.Errorf("empty omitempty field: got %v, %v, %v, want it omitted", av, omitted, err)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestValueOfAFieldBehindAnEmbeddedPointer(t *testing.T) {
 	var value row
 	v := reflect.ValueOf(&value).Elem()
 	if got := f.Value(v, false); got.IsValid() || value.Base != nil {
-		t.Errorf("the field is %v without a struct that it could be in", got)
+		t.Errorf("got field %v in a nil embedded struct", got)
 	}
 	f.Value(v, true).SetString("x")
 	if value.Base == nil || value.Deep != "x" {

@@ -100,7 +100,7 @@ func TestWrongPaths(t *testing.T) {
 		"Tags[0]":           "stored as SS, which has no elements",
 	} {
 		if p, err := m.Path(path); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%q is %v, %v, want an error that says %q", path, p, err, words)
+			t.Errorf("%q is %v, %v, want an error with %q", path, p, err, words)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestWrongValuesForAPath(t *testing.T) {
 			encode = p.EncodeElement
 		}
 		if av, err := encode(test.value); err == nil || !strings.Contains(err.Error(), test.words) {
-			t.Errorf("%s and %#v: %v, %v, want an error that says %q", test.path, test.value, av, err, test.words)
+			t.Errorf("%s and %#v: %v, %v, want an error with %q", test.path, test.value, av, err, test.words)
 		}
 	}
 }

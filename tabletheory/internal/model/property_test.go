@@ -30,7 +30,7 @@ func TestAgainstAttributeValue(t *testing.T) {
 			t.Fatalf("attributevalue: encode %v: %v", typ, err)
 		}
 		if diff := cmp.Diff(theirs, ours, unexported); diff != "" {
-			t.Fatalf("%v is encoded in another way than by attributevalue (-theirs +ours):\n%s", typ, diff)
+			t.Fatalf("%v is not encoded as by attributevalue (-theirs +ours):\n%s", typ, diff)
 		}
 		read, readByThem := reflect.New(typ), reflect.New(typ)
 		if err := registry.DecodeValue(theirs, read.Interface()); err != nil {

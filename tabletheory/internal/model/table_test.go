@@ -37,7 +37,7 @@ func TestEmptyTableName(t *testing.T) {
 		"not nil": null,
 	} {
 		if err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("the error is %v, want it to say %q", err, words)
+			t.Errorf("got error %v, want %q in it", err, words)
 		}
 	}
 }

@@ -278,13 +278,13 @@ func TestWrongTags(t *testing.T) {
 				_, err := registry.Model(reflect.TypeOf(test.model))
 				wrong, ok := errors.AsType[*model.Error](err)
 				if !ok {
-					t.Fatalf("the error is %v, want an *Error", err)
+					t.Fatalf("got error %v, want an *Error", err)
 				}
 				if wrong.Field != test.field {
 					t.Errorf("the error names the field %q, want %q: %v", wrong.Field, test.field, err)
 				}
 				if !strings.Contains(err.Error(), test.words) {
-					t.Errorf("the error %q does not say %q", err, test.words)
+					t.Errorf("error %q lacks %q", err, test.words)
 				}
 			}
 		})
@@ -342,7 +342,7 @@ func TestNaming(t *testing.T) {
 		snake
 	}
 	if f, _ := mustModel[embedding](t).Field("CreatedAt"); f.Attribute != "created_at" {
-		t.Errorf("CreatedAt of the embedded struct is %s, want it by the struct's own naming", f.Attribute)
+		t.Errorf("CreatedAt of the embedded struct is %s, want the naming of the embedded struct", f.Attribute)
 	}
 	for path, want := range map[string]string{"Nested.InnerField": "inner_field", "Own.InnerField": "innerField"} {
 		p, err := mustModel[snake](t).Path(path)
@@ -392,7 +392,7 @@ func TestRoles(t *testing.T) {
 	}
 	for _, attribute := range []string{"state", "reviewer", "expires"} {
 		if av, ok := item[attribute]; ok {
-			t.Errorf("%s is %v, want it omitted: DynamoDB takes no empty key of an index, and a time long ago is no time to live", attribute, av)
+			t.Errorf("%s is %v, want it omitted", attribute, av)
 		}
 	}
 	if _, ok := item["id"]; !ok {

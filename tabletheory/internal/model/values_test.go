@@ -222,7 +222,7 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			av, err := model.NewRegistry().EncodeValue(test.value)
 			if err == nil || !strings.Contains(err.Error(), test.words) {
-				t.Errorf("encoded %v, %v, want an error that says %q", av, err, test.words)
+				t.Errorf("encoded %v, %v, want an error with %q", av, err, test.words)
 			}
 		})
 	}
@@ -325,10 +325,10 @@ func TestDecodeErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := model.NewRegistry().DecodeValue(test.av, test.dest)
 			if _, ok := errors.AsType[*model.DecodeError](err); !ok {
-				t.Fatalf("the error is %v, want a *DecodeError", err)
+				t.Fatalf("got error %v, want a *DecodeError", err)
 			}
 			if !strings.Contains(err.Error(), test.words) {
-				t.Errorf("the error is %q, want it to say %q", err, test.words)
+				t.Errorf("got error %q, want %q in it", err, test.words)
 			}
 			if !reflect.ValueOf(test.dest).Elem().IsZero() {
 				t.Errorf("the destination is %v after an error", reflect.ValueOf(test.dest).Elem())
@@ -470,7 +470,7 @@ func TestDecodedValuesShareNoMemory(t *testing.T) {
 
 	got.Bytes[0] = 'c'
 	if string(after["bytes"].(*types.AttributeValueMemberB).Value) != "a" {
-		t.Error("the item has the memory of the struct")
+		t.Error("the item shares memory with the struct")
 	}
 }
 
@@ -545,7 +545,7 @@ func TestAttributeValuesAreCopied(t *testing.T) {
 	equalItems(t, got.All, all)
 	equalItems(t, got.Only, s("b"))
 	if got.All == all {
-		t.Error("the value is that of the item itself")
+		t.Error("the value was not copied")
 	}
 	if err := registry.DecodeValue(mapOf("all", null(), "only", null()), &got); err != nil {
 		t.Fatal(err)
@@ -614,11 +614,11 @@ func TestErrorsWrapTheirReason(t *testing.T) {
 	var got document
 	err := mustModel[document](t).Decode(model.Item{"json": s("{")}, reflect.ValueOf(&got).Elem())
 	if !errors.As(err, &syntax) {
-		t.Errorf("the error is %v, want it to wrap that of encoding/json", err)
+		t.Errorf("got error %v, want it to wrap that of encoding/json", err)
 	}
 	var unsupported *json.UnsupportedValueError
 	_, err = mustModel[document](t).Encode(reflect.ValueOf(document{PK: "a", Any: math.NaN()}))
 	if !errors.As(err, &unsupported) {
-		t.Errorf("the error is %v, want it to wrap that of encoding/json", err)
+		t.Errorf("got error %v, want it to wrap that of encoding/json", err)
 	}
 }
