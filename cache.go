@@ -20,91 +20,89 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Config are the settings of a [Cache]. The zero value is useful.
+// Config has the settings of a [Cache]. The zero value is useful.
 type Config struct {
-	// Memory bounds what is kept in this process, in bytes: pages, and in a
-	// sixteenth of it what is remembered of keys that have none (see
-	// [Route.StoreNegative]). While the stores cannot be asked, pages that were
-	// not stored take up to an eighth in addition. Zero means DefaultMemory, a
-	// negative value that no pages are kept, and the rest takes 1 MiB at most.
+	// Memory bounds the memory of cached data in this process, in bytes: pages, and in
+	// a sixteenth of it the negative cache. While a store is down, unpublished pages
+	// take up to an eighth in addition. Zero means DefaultMemory. A negative value
+	// means that no pages are kept; the negative cache then takes at most 1 MiB.
 	Memory int64
-	// MinUses is how often a page must be asked for, within half an hour to an hour, to
-	// be stored: pages that are not requested again, such as invented URLs, then leave
-	// nothing behind. Until then this process renders the page for those who ask, and
-	// serves it for five seconds. What the stores have is served at once. It is counted
-	// per process, in 4 MiB. At most 100; zero means 1: every page is stored.
+	// MinUses is how often a page must be requested, within half an hour to an hour, to
+	// be stored. Until then this process renders it for the requests that arrive, and
+	// serves it for five seconds, so that pages that are not requested again, such as
+	// those of invented URLs, use no storage. Stored pages are served at once. Uses are
+	// counted per process, in 4 MiB. At most 100; zero means 1: every page is stored.
 	MinUses int
-	// Full says that the stores have no room: a page that they do not have is then not
-	// stored, and served as one that was not asked for often enough (see MinUses).
-	// Pages that they have are regenerated as ever. It is called for every page that
-	// is about to be rendered for the first time, must not block, and must be safe for
-	// concurrent use. Nil means that there is always room.
+	// Full reports whether the stores have no room: missing pages are then not stored,
+	// and served as under MinUses. Stored pages are regenerated as usual. Full is called
+	// for every page that is about to be rendered for the first time. It must not block,
+	// and must be safe for concurrent use. Nil means that there is always room.
 	Full func() bool
-	// Lease is how long the right to regenerate a page lasts without a sign of
-	// life of its holder: how long a page waits for a crashed process. At least
-	// a second; zero means [store.DefaultLease].
+	// Lease is the duration of leases, which a heartbeat extends: how long a page waits
+	// after its renderer's process has crashed. Between 1s and 24h; zero means
+	// [store.DefaultLease].
 	Lease time.Duration
-	// Retention is how long a page that nobody regenerates stays in the table,
-	// at least. Zero means DefaultRetention.
+	// Retention is how long, at least, a page that is not regenerated stays in the
+	// table. At most ten years; zero means DefaultRetention.
 	Retention time.Duration
-	// RenderTimeout bounds one call of a renderer, at most a day. Zero means
+	// RenderTimeout bounds one call of a renderer, at most 24h. Zero means
 	// DefaultRenderTimeout.
 	RenderTimeout time.Duration
-	// Wait bounds how long a visitor waits for a page that another process
-	// renders, or that waits for its turn at the origin (see [budget.Budget]); and, under
-	// the policy [Wait], for a new page while there is a stale one. Zero means the
-	// render timeout and twice the lease.
+	// Wait bounds how long a visitor waits for a page that another process renders, or
+	// that waits for its turn at the origin (see [budget.Budget]); and, under the policy
+	// [Wait], for a new page while there is a stale one. Zero means the render timeout
+	// and twice the lease.
 	Wait time.Duration
-	// MaxBody is the size of the largest body that is cached, in bytes; larger
-	// responses pass through, and so do requests for pages that another process,
-	// whose MaxBody is larger, has stored: give all the same. Zero means
+	// MaxBody is the size of the largest body that is cached, in bytes. Larger responses
+	// pass through, and so do requests for pages that a process with a larger MaxBody
+	// has stored: use the same value everywhere. At most 1 GiB; zero means
 	// DefaultMaxBody.
 	MaxBody int64
-	// Poll is how often the node asks the log what others rolled back, pinned or
-	// unpinned, at least: for so long, and the time of an answer, it may serve
-	// from memory what was current before. A node that has not read the log for four
-	// times Poll, or two seconds if that is more, because it was frozen or is cut
-	// off, polls before it serves a page from memory; if that fails, or takes
-	// StoreTimeout, it serves the page with detail=cut-off. A poll that finds nothing is a
-	// strongly consistent Query of nothing, one read unit; by jitter polls lie
-	// nine tenths of Poll apart on average, and every minute a second unit shows
-	// that nothing was missed. At 250ms that is 385,000 units a day and node.
-	// Between 10ms and 5m; zero means DefaultPoll. A negative value: never. That
-	// is for a process that is alone on its stores, whose own rollbacks it sees
-	// at once, or that keeps nothing in memory.
+	// Poll is the longest interval at which this node reads the log of rollbacks, pins
+	// and purges by other nodes. For that long, plus the duration of a poll, it may
+	// serve the previous page from memory.
+	//
+	// A node that has not read the log for max(4*Poll, 2s), because it was frozen or
+	// disconnected, polls before it serves a page from memory; if the poll fails, or
+	// takes StoreTimeout, it serves the page with detail=cut-off.
+	//
+	// A poll that finds nothing is a strongly consistent Query with an empty result: one
+	// read unit. Polls are nine tenths of Poll apart on average, because of jitter, and
+	// every minute a second unit checks that nothing was missed. At 250ms that is
+	// 385,000 units per day and node.
+	//
+	// Between 10ms and 5m; zero means DefaultPoll. A negative value means never, which is
+	// for a process that uses its stores alone, or that keeps no pages in memory.
 	Poll time.Duration
-	// StoreTimeout bounds how long a visitor waits for the stores in all, before
-	// the page is rendered for him without being stored. What the stores were
-	// asked for goes on behind. At least a millisecond, at most a day; zero means
-	// DefaultStoreTimeout.
+	// StoreTimeout bounds how long a visitor waits for the stores in all, before the page
+	// is rendered without being stored. The store calls go on in the background. Between
+	// 1ms and 24h; zero means DefaultStoreTimeout.
 	StoreTimeout time.Duration
-	// LogLife is how long the writers of the table keep the rows of the log, at
-	// least: a node that has not read the log for half of it drops all pages from
-	// memory and reads them again. It must not exceed the LogLife of any store
-	// that writes to the table. At least a minute; zero means [store.LogLife].
+	// LogLife is how long, at least, the writers of the table keep the rows of the log. A
+	// node that has not read the log for half of it drops all pages from memory. It must
+	// not exceed the LogLife of any store that writes to the table. At least a minute;
+	// zero means [store.LogLife].
 	LogLife time.Duration
-	// Partition derives partition keys. Nil means HashedPartition.
+	// Partition derives partition keys. Nil means [store.HashedPartition].
 	Partition store.Partition
-	// RequestLife is how long the record of a request with an idempotency key is
-	// kept after it was made; later, the key is as good as new. At least an hour;
-	// zero means DefaultRequestLife.
+	// RequestLife is how long a request record is kept after it was made; after that, its
+	// idempotency key counts as new. Between 1h and ten years; zero means
+	// DefaultRequestLife.
 	RequestLife time.Duration
-	// Collect is how often bodies are deleted that nothing names any more (see
-	// [gc.Collect]), for the first time after a tenth of it. It is for a process that
-	// is alone on its stores: in a fleet, one that runs now and then does it for
-	// all. At least an hour; zero means never.
+	// Collect is the interval of garbage collection (see [gc.Collect]); the first one
+	// runs after a tenth of it. It is for a process that uses its stores alone: a fleet
+	// needs only one that runs now and then. At least 1h; zero means never.
 	Collect time.Duration
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
-	// Logger is told of regenerations and of all that goes wrong. Nil means
-	// slog.Default().
+	// Logger receives regenerations and all errors. Nil means slog.Default().
 	Logger *slog.Logger
-	// Random returns 64 random bits, of which every jitter and lot is made. It
-	// must be safe for concurrent use. Nil means [rand.Uint64].
+	// Random returns 64 random bits, from which all jitter is drawn. It must be safe for
+	// concurrent use. Nil means [rand.Uint64].
 	Random func() uint64
-	// NewToken returns text that was never returned before, on any node: letters
-	// and digits, of which the id of a generation is made. It must be safe for
-	// concurrent use. Nil means [crypto/rand.Text].
+	// NewToken returns letters and digits that it has never returned before, on any
+	// node. Generation ids are made from it. It must be safe for concurrent use. Nil
+	// means [crypto/rand.Text].
 	NewToken func() string
 }
 
@@ -192,9 +190,9 @@ func (cfg Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// A Cache serves pages from memory and from its stores, and has each one
-// rendered once per expiry by one of all the processes that share them. All
-// methods are safe for concurrent use.
+// A Cache serves pages from memory and from its stores. Of all processes that share the
+// stores, one renders each page once per expiry. All methods are safe for concurrent
+// use.
 type Cache struct {
 	meta   store.MetaStore
 	bodies store.BodyStore
@@ -208,18 +206,18 @@ type Cache struct {
 	unpublished *unpublishedPages
 	negative    *negativeCache
 	flights     flights
-	lookUps     chan struct{} // holds an element for each read that searches have under way
-	unstored    flights       // those that ask no store
+	lookUps     chan struct{} // has an element for each read of a search in progress (see maxLookUps)
+	unstored    flights       // those that call no store
 	follower    *follower
 
 	table, shelf *breaker // of the two stores
 	complaints   *complaints
 	uses         *frequency.Counter[store.Key] // nil: every page is stored
 
-	// ctx is that of all flights; it ends when Close runs out of patience.
+	// ctx is the context of all flights; it ends when the context of Close does.
 	ctx   context.Context
 	abort context.CancelCauseFunc
-	// background are the goroutines that are no flights; they end with ctx.
+	// background has the goroutines other than flights; they end with ctx.
 	background sync.WaitGroup
 
 	mu     sync.Mutex
@@ -232,12 +230,12 @@ type boundRoute struct {
 	*projector
 	renderer http.Handler
 	budget   *budget.Budget // never nil
-	// renderTime is how long renders take on average in this process, in
+	// renderTime is the moving average of render times in this process, in
 	// nanoseconds; 0 before the first.
 	renderTime atomic.Int64
 }
 
-// observe takes note of how long a render took. Of two at once, one may be lost.
+// observe adds a render to the average. Of two concurrent calls, one may be lost.
 func (b *boundRoute) observe(took time.Duration) {
 	old := b.renderTime.Load()
 	if old == 0 {
@@ -246,8 +244,8 @@ func (b *boundRoute) observe(took time.Duration) {
 	b.renderTime.Store(max(old+(int64(took)-old)/8, 1))
 }
 
-// New makes a cache on its stores. Call Close to shut it down. If fields of cfg are invalid
-// the error is a *[ConfigError], or several joined.
+// New returns a Cache on its stores. The caller must Close it. If fields of cfg are
+// invalid, the error joins a *[ConfigError] for each.
 func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -291,9 +289,9 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 	return c, nil
 }
 
-// follow begins to read the log, if that is wanted.
+// follow starts to read the log, unless Config.Poll is negative.
 func (c *Cache) follow() {
-	c.follower = &follower{c: c, staleness: newStaleness(c), begun: make(chan struct{})}
+	c.follower = &follower{c: c, log: c.meta, staleness: newStaleness(c), begun: make(chan struct{})}
 	if c.cfg.Poll < 0 {
 		close(c.follower.begun)
 		return
@@ -301,16 +299,15 @@ func (c *Cache) follow() {
 	c.background.Go(func() { c.follower.run(c.ctx) })
 }
 
-// Handler returns a handler that answers from the cache, and calls h to render
-// what is missing or stale, and for every request that is not the cache's
-// business. It panics if the route is invalid (see [Route.Validate]) or its name
-// is taken, as http.ServeMux does: both are mistakes in the program.
+// Handler returns a handler that answers from the cache. It calls h to render missing
+// and stale pages, and for every request that bypasses the cache. Like http.ServeMux, it
+// panics on mistakes in the program: if the route is invalid (see [Route.Validate]), or
+// its name is taken.
 //
-// For a page, h sees a GET request made of the key alone: the host, path,
-// declared query parameters, declared headers and the tenant of the visitor's
-// request, and nothing else of it. Requests that may depend on more (another
-// method, Authorization, cookies, other parameters) reach h unchanged, and their
-// answers are not stored.
+// For a page, h gets a GET request built from the key alone: host, path, declared query
+// parameters, declared headers and tenant. Requests whose response may depend on more
+// (another method, Authorization, cookies, other parameters) reach h unchanged, and the
+// responses are not stored.
 func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 	if err := rt.Validate(); err != nil {
 		panic(fmt.Sprintf("isr: route %q: %v", rt.Name, err))
@@ -331,7 +328,7 @@ func (c *Cache) Handler(rt Route, h http.Handler) http.Handler {
 	return &handler{c: c, route: b}
 }
 
-// routeOf finds who renders a key.
+// routeOf returns the route that renders a key.
 func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	pk, err := c.partition(k)
 	if err != nil {
@@ -343,40 +340,39 @@ func (c *Cache) routeOf(ctx context.Context, k store.Key) (*boundRoute, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Other services' entries name no route, be they described in full or not.
+	// Entries of other services name no route.
 	if rec.Entry != nil && rec.Entry.Route != "" {
 		if b := c.routes[rec.Entry.Route]; b != nil {
 			return b, nil
 		}
-		return nil, fmt.Errorf("%w: %s was rendered by the route %q, which this process does not have", ErrNoRenderer, k, rec.Entry.Route)
+		return nil, fmt.Errorf("%w: the route %q, which rendered %s, does not exist in this process", ErrNoRenderer, rec.Entry.Route, k)
 	}
 	if len(c.bound) == 1 && c.bound[0].Name != "" {
 		return c.bound[0], nil
 	}
-	return nil, fmt.Errorf("%w: nothing stored says which route %s is of, and the cache has %d to choose from", ErrNoRenderer, k, len(c.bound))
+	return nil, fmt.Errorf("%w: the stored entry of %s names no route, and the cache has %d routes instead of one with a name", ErrNoRenderer, k, len(c.bound))
 }
 
-// join finds the flight of a key, or begins one with a search that says what is
-// wanted; nil once the cache is closed.
-func (c *Cache) join(s *search) (f *flight, began bool) {
+// join returns the flight of the search's key, or starts one that runs the search, which
+// leader reports. It returns nil once the cache is closed.
+func (c *Cache) join(s *search) (f *flight, leader bool) {
 	return c.flights.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
 		return s.run(c.ctx)
 	})
 }
 
-// joinUnstored is join for a search that asks no store.
-func (c *Cache) joinUnstored(s *search) (f *flight, began bool) {
+// joinUnstored is join for a search that calls no store.
+func (c *Cache) joinUnstored(s *search) (f *flight, leader bool) {
 	return c.unstored.join(s, func(f *flight) outcome {
 		s.c, s.f, s.pk = c, f, c.cfg.Partition(s.key)
 		return s.runUnstored(c.ctx, detailStoreError)
 	})
 }
 
-// Close ends the cache's work well: no regeneration begins any more, and those
-// under way finish. When ctx ends first, their renders are cancelled and their
-// leases released, and the error says so. Pages in memory can still be served,
-// though what others do to them is not heard of any more.
+// Close prevents further regenerations, and waits for those in progress. If ctx ends
+// first, it cancels their renders, releases their leases, and returns an error. Pages in
+// memory can still be served, but the log is no longer read.
 func (c *Cache) Close(ctx context.Context) error {
 	defer c.background.Wait()
 	err := c.closeFlights(ctx)
@@ -388,13 +384,13 @@ func (c *Cache) Close(ctx context.Context) error {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*settleTime)
 	defer cancel()
 	if late := c.closeFlights(settle); late != nil {
-		return fmt.Errorf("closing: regenerations did not end, their leases are left to expire: %w", err)
+		return fmt.Errorf("closing: regenerations did not end, and their leases will expire: %w", err)
 	}
 	return fmt.Errorf("closing: regenerations were cancelled: %w", err)
 }
 
-// closeFlights lets no further flight begin, and waits for those under way. Both kinds
-// are shut first: a request whose flight fails meanwhile does not begin one of the
+// closeFlights prevents further flights, and waits for those in progress. Both kinds are
+// shut first, so that a request whose flight fails meanwhile cannot start one of the
 // other kind.
 func (c *Cache) closeFlights(ctx context.Context) error {
 	c.flights.shut()
@@ -402,7 +398,7 @@ func (c *Cache) closeFlights(ctx context.Context) error {
 	return errors.Join(c.flights.wait(ctx), c.unstored.wait(ctx))
 }
 
-// partition is the partition key of a caller's key. Errors wrap ErrInvalidKey.
+// partition returns the partition key of a caller's key. Errors wrap ErrInvalidKey.
 func (c *Cache) partition(k store.Key) (string, error) {
 	if err := store.ValidKey(k); err != nil {
 		return "", err
@@ -410,12 +406,12 @@ func (c *Cache) partition(k store.Key) (string, error) {
 	return c.cfg.Partition(k), nil
 }
 
-// collectPeriodically deletes garbage at an interval until ctx ends.
+// collectPeriodically collects garbage at intervals until ctx ends.
 func (c *Cache) collectPeriodically(ctx context.Context) {
 	for next := c.cfg.Collect / 10; backoff.Wait(ctx, next) == nil; next = c.jitter(c.cfg.Collect) {
 		done, err := gc.Collect(ctx, c.meta, c.bodies, gc.CollectOptions{Now: c.now})
 		if err != nil && ctx.Err() == nil {
-			c.log.Error("garbage could not be collected, trying again later", "error", err)
+			c.log.Error("failed to collect garbage, retrying later", "error", err)
 		}
 		if done.Bodies > 0 {
 			c.log.Info("collected garbage", "bodies", done.Bodies, "bytes", done.Bytes, "busy", done.Busy)

@@ -19,26 +19,26 @@ import (
 )
 
 const (
-	// maxDiffBody bounds the bodies that are compared line by line, in bytes each.
+	// maxDiffBody is the size in bytes of the largest body that is compared.
 	maxDiffBody = 1 << 20
-	// longLine is where a line of markup is broken for a comparison, in bytes.
+	// longLine is the length in bytes from which lines of markup are broken.
 	longLine = 500
 )
 
-// A Diff is what changed from one generation of a page to another.
+// A Diff describes the changes from one generation of a page to another.
 type Diff struct {
 	From, To Version
 	// Fields are the attributes and header fields that differ, sorted by name.
 	Fields []FieldDiff
-	// Body is a unified diff of the bodies; empty if they are the same, or Note
-	// says why there is none.
+	// Body is a unified diff of the bodies; empty if they are equal, or were not
+	// compared.
 	Body string
-	// Note is what there is to say of the bodies beside that; mostly empty.
+	// Note says why bodies were not compared, or how; usually empty.
 	Note string
 }
 
-// A FieldDiff is an attribute, or a header field ("header content-type"), that
-// differs. A side that does not have it is empty.
+// A FieldDiff is an attribute, or a header field ("header content-type"), that differs. A
+// side without it is empty.
 type FieldDiff struct {
 	Name, From, To string
 }
@@ -115,7 +115,7 @@ func comparedFields(e *store.Entry) map[string]string {
 	return fields
 }
 
-// diffBodies compares the bodies, if that can be done and shown.
+// diffBodies compares the bodies, if they are small enough and text.
 func (c *Cache) diffBodies(ctx context.Context, d *Diff) error {
 	if d.From.SHA256 != "" && d.From.SHA256 == d.To.SHA256 {
 		return nil
@@ -140,7 +140,7 @@ func (c *Cache) diffBodies(ctx context.Context, d *Diff) error {
 		}
 	}
 	if !readable(bodies[0]) || !readable(bodies[1]) {
-		d.Note = "the bodies are not both text"
+		d.Note = "at least one of the bodies is not text"
 		return nil
 	}
 	from, to := string(bodies[0]), string(bodies[1])
@@ -152,13 +152,12 @@ func (c *Cache) diffBodies(ctx context.Context, d *Diff) error {
 	return err
 }
 
-// readable says whether a body can be shown to people line by line.
+// readable reports whether a body is text.
 func readable(body []byte) bool {
 	return utf8.Valid(body) && !bytes.ContainsRune(body, 0)
 }
 
-// breakMarkup puts line breaks between the tags of lines that are too long to be
-// compared by people, as those of most minified pages are.
+// breakMarkup inserts line breaks between the tags of long lines, as of minified pages.
 func breakMarkup(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -170,8 +169,7 @@ func breakMarkup(text string) string {
 	return b.String()
 }
 
-// String is the comparison as text, for a terminal: what could steer that is
-// replaced by U+FFFD.
+// String formats the diff for a terminal. Control characters are replaced by U+FFFD.
 func (d Diff) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from %s, %s\n", d.From.GenerationID, d.From.GeneratedAt.UTC().Format("2006-01-02 15:04:05"))

@@ -26,7 +26,7 @@ func TestDiff(t *testing.T) {
 		{"a line", "a\nb\nc\n", "a\nB\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", ""},
 		{"minified", long + "<p>one</p>" + long, long + "<p>two</p>" + long, "-<p>one</p>\n+<p>two</p>\n", "long lines are broken between tags"},
 		{"what steers a terminal", "a\n", "\x1b[2Ja\n", "-a\n+\x1b[2Ja\n", ""},
-		{"an image", "\x89PNG\x00", "\x89PNG\x01", "", "not both text"},
+		{"an image", "\x89PNG\x00", "\x89PNG\x01", "", "is not text"},
 		{"too long", "x", strings.Repeat("x", 1<<20+1), "", "more than 1048576 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,52 +1,51 @@
-// Package isr is a cache of rendered pages that regenerates each page once per
-// expiry, whatever the number of servers and visitors: incremental static
-// regeneration (ISR) for any http.Handler.
+// Package isr caches rendered pages, and regenerates each page once per expiry, whatever
+// the number of servers and visitors: incremental static regeneration (ISR) for any
+// http.Handler.
 //
 // # Problem
 //
-// Rendering a page takes long, and most visitors could be given the one that was
-// rendered a moment ago. A cache in each server renders every page once per
-// server; one that blocks makes visitors wait at each expiry; one that is careless
-// serves one visitor's page to another, or forgets a purge that came at the wrong
-// moment.
+// Rendering a page is slow, and most visitors could get the page that was rendered a
+// moment ago. If every server has a cache of its own, each page is rendered once per
+// server. A cache that blocks makes visitors wait at each expiry. A careless one serves
+// one visitor's page to another, or loses a purge that came at the wrong moment.
 //
 // # Model
 //
 // A request is projected onto a [store.Key]: host, path, declared query parameters,
-// declared headers, tenant. The renderer of a page sees a request made of the key
-// alone, so that nothing else can colour what others are served. The current
-// [store.Entry] of a key is kept in a [store.MetaStore], its body in a [store.BodyStore]; both are
-// shared by all servers. An entry is fresh for a window, then stale for another,
-// in which it is served at once while a new one is made behind; [store.Freshness] is the
-// one rule.
+// declared headers, tenant. The renderer gets a request that is built from the key alone,
+// so that nothing else can affect what other visitors are served. The current
+// [store.Entry] of a key is kept in a [store.MetaStore], its body in a [store.BodyStore];
+// all servers share both. An entry is fresh for a window, then stale for another one, in
+// which it is served at once while a new one is rendered in the background
+// (stale-while-revalidate). [store.Freshness] is the only rule for that.
 //
-//	request ──► key ──► memory ──fresh──────────────────────────► answer
-//	                      │  └────stale──────────────────────────► answer
-//	                      │          └─► behind: ┐
-//	                      └─missing──► one flight per key and process
-//	                                     │ read META: another server's page? ──► answer
+//	request ──► key ──► memory ──fresh──────────────────────────► response
+//	                      │  └────stale──────────────────────────► response
+//	                      │          └─► in the background: ┐
+//	                      └─miss─────► single flight per key and process
+//	                                     │ read META: another server's page? ──► response
 //	                                     │ acquire LOCK: one server of all
 //	                                     │ render, write the body
-//	                                     └ publish META, give up LOCK ─────────► answer
+//	                                     └ publish META, delete LOCK ──────────► response
 //
 // # Guarantees
 //
-//   - One regeneration per expiry across all servers, by a lease that a crashed
-//     server loses and a frozen one cannot use.
-//   - No stale writer overwrites a newer page: a publish names what it replaces.
-//   - A rollback is one step, seen by every server within a poll of the log, and
-//     never undone by a regeneration that began before, nor by any while it is
-//     pinned.
-//   - A regeneration that is asked for by name is carried out once, however often
-//     it is asked for, and whichever server dies over it.
-//   - What is private stays so: caching is opt-in; a response with Set-Cookie,
-//     private, no-store, or a Vary on what is in no key, is neither stored nor
-//     shared with those who waited for it.
-//   - A failing renderer changes nothing: errors, and empty or truncated bodies,
-//     never replace a good page, which is served on while it is stale.
-//   - Every response says what happened, in Cache-Status (RFC 9211).
+//   - One regeneration per expiry across all servers, by a lease that expires when its
+//     server crashes, and that a frozen server cannot use.
+//   - A stale writer never overwrites a newer page: a publish is conditional on what it
+//     replaces.
+//   - A rollback is one step that every server sees within a poll of the log. No
+//     regeneration that began before undoes it, nor any while the page is pinned.
+//   - A regeneration with an idempotency key is executed once, however often it is
+//     requested, and whichever server crashes.
+//   - Private responses are never shared. Caching is opt-in: a response with Set-Cookie,
+//     private, no-store, or a Vary on something outside the key is not stored, and not
+//     served to the requests that waited for it.
+//   - A failing renderer never replaces a good page: errors, and empty or truncated
+//     bodies, leave the stored page in place, to be served while it is stale.
+//   - Every response reports what happened, in Cache-Status (RFC 9211).
 //
-// Stores are in the packages dynamostore (DynamoDB, or the embedded engine of
-// package localdynamo), s3body and dirbody; package gateway serves another
-// server's pages; cmd/isr is all of it in one binary.
+// The stores are in packages dynamostore (DynamoDB, or the embedded engine of package
+// localdynamo), s3body and dirbody. Package gateway serves the pages of another server,
+// and cmd/isr is all of it in one binary.
 package isr

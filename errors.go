@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Sentinel errors of a [Cache]. Those of its stores are in package store.
+// Errors of a [Cache], in addition to those of package store.
 var (
 	// ErrNoBody: the body of an entry is missing, or differs from what was published.
 	// The entry counts as missing.
 	ErrNoBody = errors.New("the body is missing or damaged")
 
-	// ErrNoRenderer: no handler of this process renders this key.
+	// ErrNoRenderer: no route of this process renders the key.
 	ErrNoRenderer = errors.New("no renderer for this key")
-	// ErrUnreachable: no request can lead to this page.
+	// ErrUnreachable: no request maps to the key.
 	ErrUnreachable = errors.New("no visitor can reach this page")
 	// ErrUncacheable: the response must not be stored.
 	ErrUncacheable = errors.New("the response is not cacheable")

@@ -8,39 +8,39 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A follower reads the log, so that this node learns what others did to pages
-// that it has in memory:
+// A follower reads the log, and drops pages that other nodes have changed from memory:
 //
 //	SEQ ──► cursor ──► LOG after the cursor ──► drop these pages ──► cursor
-//	 ▲                    │ a gap, a row that cannot be read, a trimmed log,
-//	 └────────────────────┘ too long away: drop all pages
+//	 ▲                    │ a gap, an unreadable row, a trimmed log,
+//	 └────────────────────┘ too long without a poll: drop all pages
 //
-// What is read of a page after SEQ was read has seen all that the log says up to
-// there, since a change and its row are one transaction. What was read before the
-// first SEQ was is good for a short time (see staleness.go), and read again then.
+// A page that is read after SEQ includes all changes up to SEQ, since a change and its
+// log row are one transaction. A page that was read before the first SEQ may be served
+// for a short time (see staleness.go), and is then read again.
 type follower struct {
-	c *Cache
+	c   *Cache
+	log store.LogStore
 	*staleness
-	// begun is closed when SEQ was read, or could not be, for the first time.
-	// Searches wait for it: what they read then may be kept.
+	// begun is closed when the first read of SEQ has succeeded or failed. Searches wait
+	// for it, so that what they read may be kept.
 	begun chan struct{}
-	known atomic.Int64 // one more than the cursor of the last poll that succeeded; 0 before
+	known atomic.Int64 // one more than the cursor of the last successful poll; 0 before
 
-	// The rest belongs to the goroutine of run.
+	// The following fields belong to the goroutine of run.
 
-	cursor    int64     // what this node has done of the log
+	cursor    int64     // the last sequence of the log that this node has applied
 	nextAudit time.Time // when SEQ is to be read again
 	failing   bool      // the last poll failed
-	stray     bool      // the last poll found a row where the log has ended
+	stray     bool      // the last poll found a row beyond the end of the log
 }
 
 const (
 	// pollTimeout bounds one poll, whatever the store promises.
 	pollTimeout = 10 * time.Second
-	// auditEvery is how often SEQ is read beside the log, at least, which shows that
-	// rows were trimmed, or that the table was replaced by an older one. By jitter it
-	// is up to a fifth more often: nodes that started together do not find this out,
-	// and read their pages again, in the same second.
+	// auditEvery is the longest interval at which SEQ is read in addition to the log. That
+	// detects trimmed rows, and a table that was replaced by an older one. Jitter shortens
+	// it by up to a fifth, so that nodes that started together do not drop all pages in
+	// the same second.
 	auditEvery = time.Minute
 )
 
@@ -53,8 +53,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// rest waits until the next poll is due, or wanted at once, and says whether there is
-// to be one.
+// rest waits until the next poll is due or requested. It returns false if ctx has ended.
 func (f *follower) rest(ctx context.Context) bool {
 	timer := time.NewTimer(f.pause())
 	defer timer.Stop()
@@ -66,15 +65,15 @@ func (f *follower) rest(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// pause is a little less than the interval, by a random part of a fifth: nodes
-// that started together do not ask together, and none asks less often.
+// pause is the interval, shortened at random by up to a fifth, so that nodes that started
+// together do not poll together, and no node polls less often.
 func (f *follower) pause() time.Duration {
 	every := f.c.cfg.Poll
 	return every - time.Duration(f.c.below(uint64(every/5)))
 }
 
-// poll does what the log says. While the store cannot be asked, pages are served
-// from memory as they are (see staleness.go); what was missed is made up for afterwards.
+// poll applies the log. While the store does not answer, pages are served from memory (see
+// staleness.go); missed changes are applied afterwards.
 func (f *follower) poll(ctx context.Context) {
 	began := f.c.moment()
 	call, cancel := context.WithTimeout(ctx, pollTimeout)
@@ -87,16 +86,16 @@ func (f *follower) poll(ctx context.Context) {
 	case ctx.Err() != nil:
 		return // closing
 	case err == nil && (f.failing || f.said.Load()):
-		f.c.log.Info("the log is read again")
+		f.c.log.Info("the log can be read again")
 	case err != nil && !f.failing:
-		f.c.log.Error("the log cannot be read: rollbacks by others are seen late", "error", err)
+		f.c.log.Error("failed to read the log: changes by other servers take effect late", "error", err)
 	}
 	f.failing = err != nil
 	f.ended(began, err)
 }
 
-// catchUp reads the log from the cursor to its end. What was done before an error
-// is not repeated.
+// catchUp applies the log from the cursor to its end. Changes that were applied before an
+// error are not applied again.
 func (f *follower) catchUp(ctx context.Context) error {
 	last := f.polled.Load()
 	if last == nil {
@@ -109,7 +108,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := f.c.meta.Changes(ctx, f.cursor)
+	found, err := f.log.Changes(ctx, f.cursor)
 	if err != nil {
 		return err
 	}
@@ -125,15 +124,15 @@ func (f *follower) catchUp(ctx context.Context) error {
 	return f.advance(ctx, seq)
 }
 
-// endOf reads where the log ends, rows having been found after the cursor. What
-// happened is in the log up to SEQ. A row behind it is none of the log, whoever wrote
-// it: the change that comes to its number will replace it. The rows up to SEQ are
-// read once more, after SEQ, for one of those found may have been replaced so.
+// endOf reads the end of the log, SEQ, after rows were found beyond the cursor. A row
+// beyond SEQ is not part of the log: the change that gets its sequence will replace it.
+// The caller reads the rows up to SEQ again, since one of those found may have been
+// replaced.
 func (f *follower) endOf(ctx context.Context, found []store.Change) (seq int64, err error) {
 	now := time.Now()
-	sequence, err := f.c.meta.Sequence(ctx)
+	sequence, err := f.log.Sequence(ctx)
 	if err != nil {
-		// It may be news. To read pages again costs less than to serve old ones.
+		// The rows may be changes. Reading pages again is better than serving old ones.
 		for _, change := range found {
 			f.c.reload(change.Reload...)
 		}
@@ -142,16 +141,16 @@ func (f *follower) endOf(ctx context.Context, found []store.Change) (seq int64, 
 	f.auditAfter(now)
 	if first := found[0]; sequence.Seq == f.cursor && !f.stray {
 		f.stray = true
-		f.c.log.Warn("a row is ignored that is behind the end of the log", "seq", sequence.Seq, "found", first.Seq, "error", first.Malformed)
+		f.c.log.Warn("ignoring a row beyond the end of the log", "seq", sequence.Seq, "found", first.Seq, "error", first.Malformed)
 	}
 	return sequence.Seq, nil
 }
 
-// advance does what the log says up to seq. A row that cannot be read, or is not the
-// next one, means that it is not known what happened.
+// advance applies the log up to seq. If a row is unreadable, or is not the next one, the
+// changes are not known, and all pages are dropped.
 func (f *follower) advance(ctx context.Context, seq int64) error {
 	for f.cursor < seq {
-		changes, err := f.c.meta.Changes(ctx, f.cursor)
+		changes, err := f.log.Changes(ctx, f.cursor)
 		if err != nil {
 			return err
 		}
@@ -161,7 +160,7 @@ func (f *follower) advance(ctx context.Context, seq int64) error {
 		for _, change := range changes {
 			switch {
 			case f.cursor == seq:
-				return nil // what is behind SEQ is for a later poll, or for none
+				return nil // rows beyond SEQ are left to a later poll
 			case change.Malformed != nil:
 				return f.lost(ctx, "a row of the log cannot be read", "cursor", f.cursor, "error", change.Malformed)
 			case change.Seq != f.cursor+1:
@@ -174,22 +173,21 @@ func (f *follower) advance(ctx context.Context, seq int64) error {
 	return nil
 }
 
-// applied is a sequence up to which this node has done all that the log says; false if
-// there is none yet.
+// applied returns a sequence up to which this node has applied the log; false if there is
+// none yet.
 func (f *follower) applied() (seq int64, ok bool) {
 	known := f.known.Load()
 	return max(known-1, 0), known > 0
 }
 
-// audit reads SEQ now and then; in between it is taken to be where the cursor is.
-// A SEQ that cannot be read fails one poll, and does not keep the next ones from
-// what the log says.
+// audit reads SEQ every auditEvery; in between it returns the cursor. If SEQ cannot be
+// read, one poll fails, and the next ones still apply the log.
 func (f *follower) audit(ctx context.Context) (int64, error) {
 	now := time.Now()
 	if now.Before(f.nextAudit) {
 		return f.cursor, nil
 	}
-	sequence, err := f.c.meta.Sequence(ctx)
+	sequence, err := f.log.Sequence(ctx)
 	f.auditAfter(now)
 	return sequence.Seq, err
 }
@@ -198,23 +196,22 @@ func (f *follower) auditAfter(now time.Time) {
 	f.nextAudit = now.Add(auditEvery - time.Duration(f.c.below(uint64(auditEvery/5))))
 }
 
-// lost begins anew, and says why.
+// lost starts over at the end of the log, and logs the reason.
 func (f *follower) lost(ctx context.Context, reason string, args ...any) error {
 	if err := f.begin(ctx); err != nil {
-		f.nextAudit = time.Time{} // so that the next poll finds it out, too
+		f.nextAudit = time.Time{} // so that the next poll detects it again
 		return err
 	}
-	f.c.log.Warn("all pages are read anew: "+reason, args...)
+	f.c.log.Warn("dropped all pages from memory: "+reason, args...)
 	return nil
 }
 
-// begin takes SEQ for the cursor. Only once that is known everything that was read
-// before is dropped: a store that cannot be asked costs no page. A page that was
-// dropped is read again when it is asked for next, and its body is not fetched if it
-// is the same.
+// begin sets the cursor to SEQ, and drops everything that was read before. If SEQ cannot
+// be read, nothing is dropped. A dropped page is read again when it is requested next, and
+// its body is not fetched if it is the same.
 func (f *follower) begin(ctx context.Context) error {
 	now := time.Now()
-	sequence, err := f.c.meta.Sequence(ctx)
+	sequence, err := f.log.Sequence(ctx)
 	if err != nil {
 		return err
 	}
@@ -222,7 +219,7 @@ func (f *follower) begin(ctx context.Context) error {
 	select {
 	case <-f.begun:
 		f.c.flights.retireAll()
-	default: // they have not read anything yet
+	default: // no flight has read anything yet
 	}
 	f.cursor = sequence.Seq
 	f.auditAfter(now)

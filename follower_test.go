@@ -175,7 +175,7 @@ func TestUnreachableLog(t *testing.T) {
 		b.store.changes.Store(nil)
 		time.Sleep(isr.DefaultPoll)
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
-		if n := strings.Count(tb.log.String(), "the log is read again"); n != 1 {
+		if n := strings.Count(tb.log.String(), "the log can be read again"); n != 1 {
 			t.Errorf("%d lines of its end, want 1", n)
 		}
 	})
@@ -269,7 +269,7 @@ func TestLostTrackOfTheLog(t *testing.T) {
 				if b.store.reads.Load() == before {
 					t.Error("the page was served from memory")
 				}
-				if n := strings.Count(tb.log.String(), "all pages are read anew"); n != 1 {
+				if n := strings.Count(tb.log.String(), "dropped all pages from memory"); n != 1 {
 					t.Errorf("memory was dropped %d times, want once", n)
 				}
 			})

@@ -12,19 +12,19 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Version is a generation of a page that can be looked at, compared and, if it
-// is kept, made current again.
+// A Version is a generation of a page that can be inspected, compared and, if it is kept,
+// made current again.
 type Version struct {
 	store.Entry
-	// Current: it is what visitors get.
+	// Current: this is the entry that is served.
 	Current bool
-	// published orders versions by when they became current first: it is the
-	// fence of that publish, which an entry loses when it is rolled back to.
+	// published orders versions by when they first became current: it is the fence of
+	// that publish. A rollback gives the entry another one.
 	published int64
 }
 
-// Versions returns the generations of a page, the one published last first: those
-// that are kept (see Route.History), and the current one, kept or not.
+// Versions returns the generations of a page that are kept (see Route.History), and the
+// current one even if it is not kept, newest publish first.
 func (c *Cache) Versions(ctx context.Context, k store.Key) ([]Version, error) {
 	pk, err := c.partition(k)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *Cache) Versions(ctx context.Context, k store.Key) ([]Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the versions of %s: %w", k, err)
 	}
-	// Read afterwards, it is current now, whatever was published in between.
+	// Read after the versions, so that it includes what was published in between.
 	rec, _, err := c.read(ctx, k, pk)
 	if err != nil {
 		return nil, err
@@ -52,8 +52,7 @@ func (c *Cache) Versions(ctx context.Context, k store.Key) ([]Version, error) {
 	return versions, nil
 }
 
-// withCurrent marks the current entry among the versions that are kept, or adds
-// it.
+// withCurrent marks the current entry among the kept versions, or adds it.
 func withCurrent(versions []Version, e store.Entry) []Version {
 	current := Version{Entry: e, Current: true, published: e.Version}
 	if e.Foreign {
@@ -66,8 +65,8 @@ func withCurrent(versions []Version, e store.Entry) []Version {
 	return append(versions, current)
 }
 
-// find returns the only version whose generation id begins with prefix. The error
-// wraps ErrNoVersion.
+// find returns the only version whose generation id starts with prefix. Errors wrap
+// ErrNoVersion.
 func find(versions []Version, prefix string) (Version, error) {
 	var found []Version
 	for _, v := range versions {
@@ -83,7 +82,7 @@ func find(versions []Version, prefix string) (Version, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return Version{}, fmt.Errorf("%w: no generation is named %q", store.ErrNoVersion, prefix)
+		return Version{}, fmt.Errorf("generation %q: %w", prefix, store.ErrNoVersion)
 	}
 	return Version{}, fmt.Errorf("%w: %q matches %d generations, such as %s and %s; give more characters",
 		store.ErrNoVersion, prefix, len(found), found[0].GenerationID, found[1].GenerationID)
@@ -98,9 +97,8 @@ func current(versions []Version) (Version, error) {
 	return versions[i], nil
 }
 
-// previous returns the version that was published last before the current one, or
-// before the one that was withdrawn. Without a current one, all were before it. The
-// error wraps ErrNoVersion.
+// previous returns the newest version from before the current one, or from before the
+// withdrawn one; without a current one, the newest version. Errors wrap ErrNoVersion.
 func previous(versions []Version) (Version, error) {
 	current := slices.IndexFunc(versions, func(v Version) bool { return v.Current })
 	next := current + 1
@@ -115,14 +113,14 @@ func previous(versions []Version) (Version, error) {
 	return versions[next], nil
 }
 
-// checkBody says whether the body of a generation is there.
+// checkBody returns an error wrapping ErrNoBody unless the body of a generation exists.
 func (c *Cache) checkBody(ctx context.Context, e store.Entry) error {
 	info, err := c.bodies.Stat(ctx, e.BodyKey)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalidKey):
 		return fmt.Errorf("generation %s: %w: %w", e.GenerationID, ErrNoBody, err)
 	case err != nil:
-		return fmt.Errorf("looking for the body of generation %s: %w", e.GenerationID, err)
+		return fmt.Errorf("checking the body of generation %s: %w", e.GenerationID, err)
 	case info.Length != e.Length && !e.Foreign:
 		return fmt.Errorf("generation %s: %w: %s has %d bytes, %d were published", e.GenerationID, ErrNoBody, e.BodyKey, info.Length, e.Length)
 	}

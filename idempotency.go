@@ -10,12 +10,12 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Regeneration is what [Cache.Regenerate] came to.
+// A Regeneration is the result of [Cache.Regenerate].
 type Regeneration struct {
-	// Entry is what the regeneration published.
+	// Entry is the published entry.
 	store.Entry
-	// Replayed: the request was carried out before, and this is what it published
-	// then. Nothing was rendered now.
+	// Replayed: the request was executed before, and this is the entry that it
+	// published then. Nothing was rendered now.
 	Replayed bool
 }
 
@@ -30,47 +30,53 @@ type regeneration struct {
 	unpin     bool
 }
 
-// WithIdempotencyKey names the request, with 1 to 256 bytes of printable ASCII
-// without spaces, so that it is carried out once for its page however often it is
-// made, by whatever node: whoever makes it again gets the result of the first
-// time, for as long as Config.RequestLife says. A request that failed, or whose
-// server died, may be made again.
+// WithIdempotencyKey names the request, with 1 to 256 bytes of printable ASCII without
+// spaces. A request is executed once per page, however often and by whatever node it is
+// repeated: repetitions get the result of the first execution, for Config.RequestLife. A
+// request that failed, or whose server crashed, is executed again.
 func WithIdempotencyKey(key string) RegenerateOption {
 	return func(r *regeneration) { r.key, r.named = key, true }
 }
 
-// WithInputs says which inputs the request depends on: any value that package
-// encoding/json can write (see [store.HashInputs]). The same key with other inputs is
+// WithInputs sets the inputs that the request depends on: any value that encoding/json
+// can marshal (see [store.HashInputs]). The same idempotency key with other inputs is
 // refused. The default is an object of the tenant, the key and the route's name.
 func WithInputs(v any) RegenerateOption {
 	return func(r *regeneration) { r.inputs, r.hasInputs = v, true }
 }
 
-// WithUnpin has a pinned page regenerated, and unpinned.
+// WithUnpin also regenerates a pinned page, and unpins it.
 func WithUnpin() RegenerateOption {
 	return func(r *regeneration) { r.unpin = true }
 }
 
-// Regenerate renders a page now, whatever its freshness, and returns the entry
-// that was published. The render begins after the call: one that is under way is
-// awaited, not joined.
+// Regenerate renders a page now, whatever its freshness, and returns the entry that was
+// published. The render starts after the call: one that is in progress is awaited, not
+// joined.
 //
-// The renderer is that of the route by which the stored page was rendered; for
-// a page that is not stored, or whose entry names no route, that of the cache's only
-// route. Errors: wrapping
-// [ErrNoRenderer], if there is none; [ErrUnreachable], if no request has the key, for
-// example because of a query parameter that the route does not declare; [store.ErrPinned], if the page is pinned, and not
-// to be unpinned; [ErrUncacheable], with the reason, if the response must not be
-// stored; [*store.HeldError], if another process is regenerating the page, or it is in
-// back-off; [*budget.Error], if its budget does not allow the render; [store.ErrLeaseLost] or
-// [store.ErrMoved], if another process was faster; [ErrClosed]; that of ctx, though the
-// render goes on; else what the renderer or the store said.
+// The renderer is that of the route that rendered the stored page; if no entry names a
+// route, that of the cache's only route.
 //
-// With an idempotency key also: [*store.RequestError], which wraps
-// [store.ErrRequestInProgress], if another call is at it, which is not awaited;
-// [store.ErrRequestMismatch], if the key was used for other inputs; and
-// [store.ErrResultGone], with [store.ErrRequestCompleted], if what it published is not kept
-// any more. [store.ErrInvalidKey]: it cannot be an idempotency key.
+// Errors:
+//   - [ErrNoRenderer]: there is no such route.
+//   - [ErrUnreachable]: no request has the key, for example because of a query parameter
+//     that the route does not declare.
+//   - [store.ErrPinned]: the page is pinned, and WithUnpin was not given.
+//   - [ErrUncacheable], with the reason: the response must not be stored.
+//   - [*store.HeldError]: another process is regenerating the page, or it is in back-off.
+//   - [*budget.Error]: the origin's budget does not allow the render.
+//   - [store.ErrLeaseLost] or [store.ErrMoved]: another process was faster.
+//   - [ErrClosed].
+//   - The error of ctx; the render goes on.
+//   - Errors of the renderer and of the stores.
+//
+// With an idempotency key also:
+//   - [*store.RequestError], which wraps [store.ErrRequestInProgress]: another call is
+//     executing the request, and is not awaited.
+//   - The same, wrapping [store.ErrRequestMismatch]: the key was used for other inputs.
+//   - [store.ErrResultGone] and [store.ErrRequestCompleted]: the request was executed, and
+//     its result is no longer kept.
+//   - [store.ErrInvalidKey]: this cannot be an idempotency key.
 func (c *Cache) Regenerate(ctx context.Context, k store.Key, opts ...RegenerateOption) (Regeneration, error) {
 	var r regeneration
 	for _, opt := range opts {
@@ -106,8 +112,8 @@ func (c *Cache) regenerate(ctx context.Context, k store.Key, r regeneration) (Re
 	return Regeneration{Entry: e}, nil
 }
 
-// reachable returns an error wrapping ErrUnreachable unless the request that a key
-// stands for leads back to the key: otherwise what is rendered is served to nobody.
+// reachable returns an error wrapping ErrUnreachable unless the request built from a key
+// maps to the same key: otherwise no visitor would ever get the rendered page.
 func (p *projector) reachable(ctx context.Context, k store.Key) error {
 	r, err := p.request(ctx, k)
 	if err != nil {
@@ -118,23 +124,24 @@ func (p *projector) reachable(ctx context.Context, k store.Key) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	case bypass == bypassQuery && len(p.Query) == 0:
-		return fmt.Errorf("%w: it has a query parameter, and none is declared to be part of the key", ErrUnreachable)
+		return fmt.Errorf("%w: the key has a query parameter, and the route declares none", ErrUnreachable)
 	case bypass == bypassQuery:
-		return fmt.Errorf("%w: it has a query parameter that is not declared to be part of the key; expected only %s", ErrUnreachable, strings.Join(p.Query, ", "))
+		return fmt.Errorf("%w: the key has a query parameter that the route does not declare; expected only %s", ErrUnreachable, strings.Join(p.Query, ", "))
 	case bypass != "":
-		return fmt.Errorf("%w: requests for it pass through (%s)", ErrUnreachable, bypass)
+		return fmt.Errorf("%w: requests for it bypass the cache (%s)", ErrUnreachable, bypass)
 	case got != k:
-		return fmt.Errorf("%w: requests for it get %s", ErrUnreachable, got)
+		return fmt.Errorf("%w: requests for it map to %s", ErrUnreachable, got)
 	}
 	return nil
 }
 
-// renderNow waits until there is a flight of this very search, and for its end.
+// renderNow starts a flight of this search, after those in progress, and waits for its
+// end.
 func (c *Cache) renderNow(ctx context.Context, wanted *search) (store.Entry, error) {
 	for {
-		// Nothing is held yet, and a request that was made before does not wait
-		// for a flight or for a turn at the origin. It is asked again after each
-		// flight, which may have been that of the same request.
+		// Checked before anything is acquired, so that a repeated request waits
+		// neither for a flight nor for a turn at the origin; and again after each
+		// flight, which may have executed the same request.
 		if err := c.madeBefore(ctx, wanted); err != nil {
 			return store.Entry{}, err
 		}
@@ -155,7 +162,7 @@ func (c *Cache) renderNow(ctx context.Context, wanted *search) (store.Entry, err
 	}
 }
 
-// claim makes the claim of a request; nil if it has no idempotency key.
+// claim returns the claim of a request; nil if it has no idempotency key.
 func (c *Cache) claim(k store.Key, route *boundRoute, r regeneration) (*store.Claim, error) {
 	if !r.named {
 		return nil, nil
@@ -173,9 +180,9 @@ func (c *Cache) claim(k store.Key, route *boundRoute, r regeneration) (*store.Cl
 	return &store.Claim{Key: r.key, Hash: hash, Keep: c.cfg.RequestLife}, nil
 }
 
-// madeBefore is a *RequestError if the search is for a request that was made
-// before and is not to be carried out again. Between this and the acquisition of
-// the lease another may make it: that decides.
+// madeBefore returns a *RequestError if the search is for a request that must not be
+// executed again. Another process may make the request between this check and the
+// acquisition of the lease, which decides.
 func (c *Cache) madeBefore(ctx context.Context, s *search) error {
 	if s.claim == nil {
 		return nil
@@ -183,21 +190,21 @@ func (c *Cache) madeBefore(ctx context.Context, s *search) error {
 	earlier, found, err := c.meta.RequestRecord(ctx, c.cfg.Partition(s.key), s.claim.Key)
 	switch {
 	case err != nil:
-		return fmt.Errorf("looking for the request %q: %w", s.claim.Key, err)
+		return fmt.Errorf("reading the record of request %q: %w", s.claim.Key, err)
 	case !found:
 		return nil
 	}
 	return earlier.CheckClaim(*s.claim, c.now())
 }
 
-// replay answers a request that was completed before with what it published.
+// replay returns the result of a request that was completed before.
 func (c *Cache) replay(ctx context.Context, k store.Key, earlier *store.RequestError) (Regeneration, error) {
 	versions, err := c.Versions(ctx, k)
 	if err != nil {
 		return Regeneration{}, err
 	}
-	// Unless it is there itself: an unchanged generation that has taken its place,
-	// with the same body. Other services record that alone.
+	// If the generation is gone, an unchanged one with the same body may have replaced
+	// it. Other services record the body alone.
 	r := earlier.Record
 	i := slices.IndexFunc(versions, func(v Version) bool { return r.GenerationID != "" && v.GenerationID == r.GenerationID })
 	if i < 0 {

@@ -7,38 +7,36 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A read of the store that began before this node heard of a rollback may have
-// seen the page of before, and must not put it into memory afterwards, however
-// late it arrives. Only searches put what they read into memory, and a search runs
-// in a flight, so a reload is recorded in the flights of its page that are under
-// way and nowhere else. There is nothing to remember for other pages, and nothing
-// to forget when there are many: what a burst of reloads costs is bounded by the
-// flights under way.
+// A read of the store that began before this node learned of a rollback may have seen the
+// previous page, and must not put it into memory, however late it returns. Only searches
+// put pages into memory, and a search runs in a flight, so a reload is recorded in the
+// current flights of its page. Nothing needs to be recorded for other pages: the cost of
+// a burst of reloads is bounded by the number of flights.
 //
-// All moments are those of this process's monotonic clock.
+// All moments are by this process's monotonic clock.
 
-// A floor is the moment before which nothing that was read is served, of whatever
-// page. There is none before it is raised for the first time.
+// A floor is a moment: no page that was read before it is served. There is none until it
+// is raised for the first time.
 type floor struct {
 	at atomic.Pointer[time.Time]
 }
 
-// raise has everything read again that was read before now.
+// raise drops everything that was read before now.
 func (f *floor) raise(now time.Time) { f.at.Store(&now) }
 
-// above says that what was read then is not to be served. It is on the hit path:
-// it takes no lock.
+// above reports whether what was read at readAt must not be served. It is on the hit
+// path: it takes no lock.
 func (f *floor) above(readAt time.Time) bool {
 	at := f.at.Load()
 	return at != nil && readAt.Before(*at)
 }
 
-// crossed says that the floor was raised during a read: what was read may be of
-// before or of after.
+// crossed reports whether the floor was raised during a read, which may have seen the
+// state before or after.
 func (f *floor) crossed(read reading) bool { return read.contains(f.at.Load()) }
 
-// overtake records in the flights of a page that it is reloaded now, and lets
-// nobody else join them. They go on for those who have joined.
+// overtake records a reload in the flights of a page, and prevents further requests from
+// joining them. They go on for the requests that have joined.
 func (fs *flights) overtake(k store.Key, now time.Time) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -48,25 +46,46 @@ func (fs *flights) overtake(k store.Key, now time.Time) {
 	delete(fs.byKey, k)
 }
 
-// overtaken says that the flight's page was reloaded after a read of it began:
-// what was read is not to be kept.
+// overtaken reports whether the page was reloaded after a read of it began: what was read
+// must not be kept.
 func (f *flight) overtaken(readAt time.Time) bool {
 	at := f.reloadedAt.Load()
 	return at != nil && readAt.Before(*at)
 }
 
-// crossed says that the flight's page was reloaded during a read.
+// crossed reports whether the page was reloaded during a read.
 func (f *flight) crossed(read reading) bool { return read.contains(f.reloadedAt.Load()) }
 
-// reload drops what this process has of pages that were rolled back, pinned or
-// unpinned. Later requests get what the store has.
+// reload drops all that this process keeps of pages that were rolled back, pinned,
+// unpinned or withdrawn. Later requests get what the store has.
 func (c *Cache) reload(keys ...store.Key) {
 	for _, k := range keys {
-		// From here on no older reading gets in; then those that are in go.
+		// First no older reading can be added; then existing ones are removed.
 		c.flights.overtake(k, time.Now())
 		c.unstored.overtake(k, time.Now())
 		c.memory.drop(k)
 		c.unpublished.forget(k)
 		c.negative.forget(k)
 	}
+}
+
+// marks is what this process knows about the lifetime of purge marks. All methods are safe
+// for concurrent use.
+type marks struct {
+	lifetime atomic.Int64 // in nanoseconds; 0: SEQ has none, or was not read yet
+}
+
+// note records the lifetime in SEQ, which never decreases.
+func (m *marks) note(seq store.Sequence) {
+	for old := m.lifetime.Load(); old < int64(seq.MarkLifetime); old = m.lifetime.Load() {
+		if m.lifetime.CompareAndSwap(old, int64(seq.MarkLifetime)) {
+			return
+		}
+	}
+}
+
+// lasting returns c with the lifetime that is known now. It is on the hit path.
+func (m *marks) lasting(c store.PurgeState) store.PurgeState {
+	c.MarkLifetime = max(c.MarkLifetime, time.Duration(m.lifetime.Load()))
+	return c
 }

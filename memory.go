@@ -10,12 +10,12 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A memory is the tier of pages that this process keeps ready, bounded by their
-// weight in bytes. It changes how fast an answer is, never which one.
+// A memory is the tier of pages in this process, bounded by their weight in bytes. It
+// affects how fast a response is, never which one.
 //
-// A page that was dropped is not served any more, but stays until it is evicted
-// or replaced: its body is immutable, and need not be fetched again if the entry,
-// read again, names the same one.
+// A dropped page is no longer served, but stays until it is evicted or replaced: its body
+// is immutable, and need not be fetched again if the entry that is read next has the same
+// one.
 type memory struct {
 	floor *floor
 	pages *otter.Cache[store.Key, *page] // nil: nothing is kept
@@ -29,7 +29,8 @@ func newMemory(bytes int64, f *floor) (*memory, error) {
 	return &memory{floor: f, pages: pages}, nil
 }
 
-// newPages returns a map of pages that is bounded by their weight, nil without room.
+// newPages returns a map of pages that is bounded by their weight; nil if bytes is not
+// positive.
 func newPages(bytes int64) (*otter.Cache[store.Key, *page], error) {
 	if bytes <= 0 {
 		return nil, nil
@@ -40,7 +41,7 @@ func newPages(bytes int64) (*otter.Cache[store.Key, *page], error) {
 	})
 }
 
-// get returns the page to be served, or nil.
+// get returns the page of a key if it may be served, or nil.
 func (m *memory) get(k store.Key) *page {
 	if p := m.last(k); p != nil && !m.isDropped(p) {
 		return p
@@ -48,8 +49,8 @@ func (m *memory) get(k store.Key) *page {
 	return nil
 }
 
-// last returns the page that was kept last, dropped or not, or nil. Only its body
-// may be used, and only for an entry that names it.
+// last returns the page of a key, dropped or not, or nil. Only its body may be used, and
+// only for an entry that has the same one.
 func (m *memory) last(k store.Key) *page {
 	if m.pages == nil {
 		return nil
@@ -58,8 +59,7 @@ func (m *memory) last(k store.Key) *page {
 	return p
 }
 
-// lastUses are when the pages were served last, by key, rounded up to whole
-// seconds, for those that were.
+// lastUses yields when each page was served last, rounded up to whole seconds.
 func (m *memory) lastUses() iter.Seq2[store.Key, time.Time] {
 	return func(yield func(store.Key, time.Time) bool) {
 		if m.pages == nil {
@@ -77,17 +77,17 @@ func (m *memory) isDropped(p *page) bool {
 	return p.dropped.Load() || m.floor.above(p.read.began)
 }
 
-// put keeps a page that a flight has read, unless what is there is newer, or the
-// page was reloaded since it was read. It is not clear if nobody can tell whether it is the newer one, as with
-// readings that overlap and differ (versions do not tell, since they begin anew
-// where another service has replaced the row): then the page is to be reloaded.
+// put keeps a page that a flight has read, unless the kept one is newer, or the page was
+// reloaded since it was read. It returns false if it cannot decide which one is newer,
+// because the readings overlap and differ; the caller then reloads the page. Versions do
+// not help: they start over when another service has replaced the row.
 func (m *memory) put(p *page, f *flight) (clear bool) {
 	if m.pages == nil {
 		return true
 	}
 	clear = true
 	m.pages.Compute(p.key, func(old *page, found bool) (*page, otter.ComputeOp) {
-		// Asked under the lock of the key, which drop takes after the reload was
+		// Checked under the key's lock, which drop takes after the reload was
 		// recorded: either this sees the reload, or drop sees the page.
 		switch {
 		case m.floor.above(p.read.began), f.overtaken(p.read.began):
@@ -107,13 +107,13 @@ func (m *memory) put(p *page, f *flight) (clear bool) {
 	return clear
 }
 
-// drop has the page served no more. Raising the floor does so with all pages.
+// drop marks the page of a key as dropped. Raising the floor drops all pages.
 func (m *memory) drop(k store.Key) {
 	if m.pages == nil {
 		return
 	}
-	// Not ComputeIfPresent, which takes no lock where there is no page: a put that
-	// has not seen the reload may be about to write one.
+	// Not ComputeIfPresent, which takes no lock if there is no page: a concurrent put
+	// that has not seen the reload may be about to write one.
 	m.pages.Compute(k, func(p *page, found bool) (*page, otter.ComputeOp) {
 		if found {
 			p.dropped.Store(true)
@@ -122,21 +122,20 @@ func (m *memory) drop(k store.Key) {
 	})
 }
 
-// A reading is when the store was asked, or told, what an entry is: at some moment
-// between its beginning and its end that was the current one. Both are moments of
-// this process's monotonic clock.
+// A reading is the interval of a read or a write of an entry: at some moment in it the
+// entry was current. Both ends are by this process's monotonic clock.
 type reading struct{ began, ended time.Time }
 
-// before says that whatever r saw is not newer than what other saw.
+// before reports whether r ended before other began, so that other saw the newer entry.
 func (r reading) before(other reading) bool { return !r.ended.After(other.began) }
 
-// contains says that a moment, nil for none, lies within the reading.
+// contains reports whether a moment, which may be nil, lies within the reading.
 func (r reading) contains(t *time.Time) bool {
 	return t != nil && r.began.Before(*t) && t.Before(r.ended)
 }
 
-// LastUses returns when the pages in memory were served from there last, by partition
-// key, rounded up to whole seconds: what no store knows, since serving them asks none (see [gc.EvictOptions]).
+// LastUses returns when the pages in memory were last served from there, by partition
+// key, rounded up to whole seconds. The stores do not know that (see [gc.EvictOptions]).
 func (c *Cache) LastUses() map[string]time.Time {
 	uses := make(map[string]time.Time)
 	for k, at := range c.memory.lastUses() {

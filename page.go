@@ -12,32 +12,32 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A page is an entry with its body, made ready to be served many times. Nothing
-// of it changes but the fields of type atomic.
+// A page is an entry with its body, prepared to be served many times. Only its atomic
+// fields change.
 type page struct {
 	key   store.Key
 	entry store.Entry
 	cover store.PurgeState
-	read  reading // that found it
+	read  reading // by which it was found
 	body  []byte  // immutable
-	// negative: the page is an answer such as 404 that this process alone keeps.
+	// negative: the page is a response such as 404, of the negative cache.
 	negative bool
-	gzip     []byte // the body in gzip; nil where that does not pay
+	gzip     []byte // the body in gzip; nil if that saves nothing
 
-	fields   []headerField // the stored header, with the ETag and Vary
+	fields   []headerField // the stored header, with Vary
 	lastMod  time.Time     // Last-Modified, zero without
 	etag     representation
 	etagGzip representation
 
-	// dropped: the page is not served any more, but its body may be used again.
+	// dropped: the page is no longer served, but its body may be reused.
 	dropped atomic.Bool
-	// stamp is Age and Cache-Status of a hit in the current second.
+	// stamp has Age and Cache-Status of hits in the current second.
 	stamp atomic.Pointer[stamp]
-	// nextTry is the earliest moment at which this node looks again for a newer
-	// generation; it keeps a stale page from starting a flight per request.
+	// nextTry is the earliest moment of the next search for a newer generation, so
+	// that a stale page does not start a flight per request.
 	nextTry attempt
-	// nextEarly is the same while the page is fresh: it must not keep those from
-	// waiting who find the page stale a moment later.
+	// nextEarly is the same while the page is fresh. It is separate so that requests
+	// that find the page stale a moment later wait for the flight.
 	nextEarly attempt
 }
 
@@ -60,13 +60,13 @@ type stamp struct {
 	cutOff bool
 	age    []string
 	status []string
-	pinned []string // Cache-Control in place of the page's own; nil for that
+	pinned []string // replaces the page's Cache-Control; nil: it does not
 }
 
-// What a page costs in memory beside its texts and bodies, as measured.
+// The memory of a page in addition to its texts and bodies, as measured.
 const (
 	pageOverhead  = 1536 // the page, its place in the memory tier, and the names in its entry
-	fieldOverhead = 128  // a field of the header, in the entry and ready to be served
+	fieldOverhead = 128  // a header field, in the entry and in page.fields
 	textOverhead  = 16   // an element of a list of texts
 )
 
@@ -74,8 +74,7 @@ func newPage(k store.Key, e store.Entry, c store.PurgeState, read reading, body 
 	return makePage(k, e, c, read, body, httpcache.Gzip)
 }
 
-// renew makes a page of another entry that has the same body, which is not
-// compressed again.
+// renew makes a page of another entry with the same body, which is not compressed again.
 func (p *page) renew(e store.Entry, c store.PurgeState, read reading) *page {
 	return makePage(p.key, e, c, read, p.body, func(contentType string, body []byte) []byte {
 		if p.gzip != nil && httpcache.Compressible(contentType) {
@@ -110,8 +109,8 @@ func makePage(k store.Key, e store.Entry, c store.PurgeState, read reading, body
 		p.fields = append(p.fields, headerField{name, values})
 	}
 	if e.GeneratedAt.Sub(read.began) > store.ClockTolerance {
-		// A clock that is ahead made this entry: it counts as stale, and is not
-		// regenerated for that reason more often than once per window.
+		// The writer's clock was ahead, so the entry counts as stale. It is
+		// regenerated for that reason at most once per window.
 		p.nextTry.notBefore.Store(int64(e.Revalidate))
 	}
 	return p
@@ -125,7 +124,7 @@ func newRepresentation(etag string, length int) representation {
 	return r
 }
 
-// weight is what the page takes of the memory tier, in bytes.
+// weight is the memory of the page, in bytes.
 func (p *page) weight() uint32 {
 	n := pageOverhead + cap(p.body) + cap(p.gzip) + len(p.key.Tenant) + 2*len(p.key.Text) + textBytes(p.entry.Tags)
 	for _, f := range p.fields {
@@ -142,31 +141,31 @@ func textBytes(texts []string) int {
 	return n
 }
 
-// An attempt is when something may be tried again with a page. It is counted from
-// when the page was read, by the monotonic clock: one that is set back would put it
-// off by as much.
+// An attempt is the earliest moment at which something may be tried again with a page. It
+// is counted from when the page was read, by the monotonic clock: a wall clock that is
+// set back would delay it.
 type attempt struct {
 	notBefore atomic.Int64 // in nanoseconds since p.read.began
 }
 
-// put puts the attempt off for d.
+// put postpones the attempt by d.
 func (a *attempt) put(p *page, d time.Duration) {
 	a.notBefore.Store(int64(time.Since(p.read.began) + d))
 }
 
-// isDue says whether it is time for the attempt.
+// isDue reports whether the attempt may be made.
 func (a *attempt) isDue(p *page) bool {
 	return int64(time.Since(p.read.began)) >= a.notBefore.Load()
 }
 
-// claim says whether to make the attempt now, to one of all requests that ask.
+// claim reports whether the caller is to make the attempt now: one of all that ask.
 func (a *attempt) claim(p *page) bool {
 	now, at := int64(time.Since(p.read.began)), a.notBefore.Load()
 	return now >= at && a.notBefore.CompareAndSwap(at, now+int64(maxPoll))
 }
 
-// serveHit answers from the cache, nothing having been asked of the renderer. cutOff:
-// it is not known whether the page is still current.
+// serveHit answers with a cache hit. cutOff: the log was not read, so that the page may be
+// outdated.
 func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, state store.State, cutOff bool) {
 	second := now.Unix()
 	s := p.stamp.Load()
@@ -179,7 +178,7 @@ func (p *page) serveHit(w http.ResponseWriter, r *http.Request, now time.Time, s
 			status.Detail = detailStale
 		case p.negative:
 			status.Detail = detailNegative
-		case status.TTL <= 0: // fresh all the same
+		case status.TTL <= 0: // fresh because of a pin
 			status.Detail, status.HasTTL = detailPinned, false
 		}
 		s = &stamp{
@@ -216,17 +215,17 @@ func (p *page) serve(w http.ResponseWriter, r *http.Request, now time.Time, stat
 	p.write(w, r, nil)
 }
 
-// pinnedControl is the Cache-Control of a page that is pinned beyond its freshness: its
-// own would have caches on the way to the visitor take it for stale, or, without its
-// age, keep it long after it is unpinned.
+// pinnedControl is the Cache-Control of a page that is pinned beyond its freshness
+// window. With the page's own, downstream caches would treat it as stale, or, without its
+// age, keep it long after it was unpinned.
 const pinnedControl = "max-age=10"
 
 func (p *page) age(now time.Time) string {
 	return strconv.FormatInt(int64(p.entry.Age(now)/time.Second), 10)
 }
 
-// write sends the page, as the request's conditions want it (RFC 9110, section
-// 13.2.2), with another Cache-Control than its own if control is not nil.
+// write sends the page according to the request's conditions (RFC 9110, section 13.2.2).
+// control, if not nil, replaces the page's Cache-Control.
 func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 	h := w.Header()
 	for _, f := range p.fields {
@@ -240,7 +239,7 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 	status := p.status()
 	body, rep := p.body, p.etag
 	if p.gzip != nil && httpcache.AcceptsGzip(r.Header["Accept-Encoding"]) {
-		if _, ranged := r.Header["Range"]; !ranged { // a range is of the plain body
+		if _, ranged := r.Header["Range"]; !ranged { // ranges apply to the plain body
 			body, rep = p.gzip, p.etagGzip
 			h["Content-Encoding"] = rep.coding
 		}
@@ -265,12 +264,12 @@ func (p *page) write(w http.ResponseWriter, r *http.Request, control []string) {
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead && status != http.StatusNoContent {
 		httpconn.PromiseBody(r, len(body))
-		// A visitor who went away is nobody's error.
+		// Errors mean that the visitor went away.
 		_, _ = w.Write(body)
 	}
 }
 
-// status is that of the entry; rows of other writers have none.
+// status is the status of the entry; foreign entries have none.
 func (p *page) status() int {
 	if p.entry.Status == 0 {
 		return http.StatusOK

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// A Policy says what a visitor gets while the page is not fresh.
+// A Policy decides what a visitor gets while a page is not fresh.
 //
 //	                      ServeStale              Wait                     Fail
 //
 //	fresh                 the page                the page                 the page
 //
 //	stale:
-//	  nobody makes it     the stale page, and     waits for the new page   as ServeStale
-//	                      a new one is made behind
+//	  not rendered yet    the stale page, and     waits for the new page   as ServeStale
+//	                      a new one is rendered
+//	                      in the background
 //	  held                the stale page          waits for the new page;  as ServeStale
 //	                                              after Config.Wait, the
 //	                                              stale one
@@ -24,41 +25,41 @@ import (
 //	                                              the render has failed
 //
 //	missing:
-//	  nobody makes it     waits for the page      as ServeStale            as ServeStale
+//	  not rendered yet    waits for the page      as ServeStale            as ServeStale
 //	  held                waits for the page;     as ServeStale            503 at once
 //	                      after Config.Wait, 503
 //	  in back-off         the failure, at once    as ServeStale            as ServeStale
 //	  the origin fails    the failure             as ServeStale            as ServeStale
 //
-// Stale is a page within its stale window. Missing is one that is not stored, is
-// purged hard, or has expired, though an expired page is still served in place of
-// a failure if its stale-if-error allows that. Held: a flight of this process
-// makes the page, or another process has its lease. A route that is never to show
-// a stale page has no stale window (Route.Stale below zero), under each policy.
+// Stale: within its stale window. Missing: not stored, purged hard, or expired; an expired
+// page is still served in place of a failure if its stale-if-error allows that. Held: a
+// flight of this process is rendering the page, or another process has its lease. A route
+// that must never show a stale page has no stale window (a negative Route.Stale), under
+// each policy.
 //
-// Cache-Status says:
+// Cache-Status is:
 //
-//	hit; detail=stale        a stale page, while a new one is made
-//	hit; detail=REASON       a stale page, after a new one was waited for in vain,
-//	                         or would have been (Wait only): timeout, render-failed,
+//	hit; detail=stale        a stale page, while a new one is rendered
+//	hit; detail=REASON       a stale page, because waiting for a new one was or would
+//	                         have been useless (Wait only): timeout, render-failed,
 //	                         back-off, origin-busy, origin-failing, store-error,
 //	                         closing
 //	fwd=stale; stored        the new page, in place of a stale or expired one; and
-//	                         "collapsed" if somebody else had begun it
-//	fwd=miss; detail=held    Fail's 503
+//	                         "collapsed" if another request had started the render
+//	fwd=miss; detail=held    the 503 of Fail
 //
 // Every 503 has a Retry-After.
 type Policy int
 
 const (
-	// ServeStale serves a stale page at once, and has a new one made behind. It
+	// ServeStale serves a stale page at once, and regenerates it in the background. It
 	// is the zero value.
 	ServeStale Policy = iota
-	// Wait has the visitors of a stale page wait for the new one, for at most
+	// Wait makes the visitors of a stale page wait for the new one, for at most
 	// Config.Wait.
 	Wait
-	// Fail has nobody wait for a page that somebody else is making: those who
-	// cannot be served are told to come back.
+	// Fail answers with 503 and Retry-After instead of waiting for a missing page that
+	// another request or process is rendering.
 	Fail
 )
 
@@ -82,7 +83,7 @@ func (p Policy) MarshalText() ([]byte, error) {
 	return []byte(p.String()), nil
 }
 
-// UnmarshalText reads what [Policy.String] writes.
+// UnmarshalText parses the result of [Policy.String].
 func (p *Policy) UnmarshalText(text []byte) error {
 	for _, known := range []Policy{ServeStale, Wait, Fail} {
 		if string(text) == known.String() {

@@ -15,8 +15,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Why a request goes to the renderer unchanged, and its answer is not stored.
-// They appear as the detail of Cache-Status.
+// Reasons for which a request bypasses the cache, as the detail of Cache-Status.
 const (
 	bypassMethod        = "method"
 	bypassHost          = "host"
@@ -29,18 +28,17 @@ const (
 	bypassKeyLength     = "key-length"
 )
 
-// project finds the key of a request, or the reason for which it must bypass
-// the cache; an error means that the request is to be refused.
+// project returns the key of a request, or the reason for which it must bypass the cache.
+// An error means that the request is refused.
 //
-// Key and forwarded request are one projection (see [store.Key] and render): what is
-// not in the key never reaches the renderer of a cacheable page, and so cannot
-// colour a page that others are served.
+// The renderer's request is built from the key alone (see request): no other part of a
+// visitor's request can affect a page that others are served.
 func (p *projector) project(r *http.Request) (k store.Key, bypass string, err error) {
 	if r.Method == http.MethodConnect {
 		return store.Key{}, "", errors.New("this is not a proxy to other hosts")
 	}
 	if name := p.droppedByConnection(r.Header); name != "" {
-		return store.Key{}, "", fmt.Errorf("the field Connection names %s, which must reach the site", name)
+		return store.Key{}, "", fmt.Errorf("the field Connection names %s, which must not be removed", name)
 	}
 	if r.Host == "" {
 		return store.Key{}, bypassHost, nil // HTTP/1.0 health checks
@@ -74,14 +72,14 @@ func (p *projector) project(r *http.Request) (k store.Key, bypass string, err er
 	return store.Key{Tenant: tenant, Text: text}, "", nil
 }
 
-// droppedByConnection returns the name of a header that the route or the site
-// depends on and that the field Connection names: a proxy would remove it (RFC
-// 9110, section 7.6.1), and the site would see a request without its tenant, say.
+// droppedByConnection returns the name of a header that the route or the site depends on
+// and that the field Connection names: a proxy would remove it (RFC 9110, section 7.6.1),
+// and the site would get a request without its tenant, for example.
 func (p *projector) droppedByConnection(h http.Header) string {
 	for _, line := range h["Connection"] {
 		for member := range httpcache.Members(line) {
 			if strings.EqualFold(member, "keep-alive") || strings.EqualFold(member, "close") || strings.EqualFold(member, "upgrade") {
-				continue // nearly always; the rest allocates
+				continue // the common case; the rest allocates
 			}
 			name := textproto.CanonicalMIMEHeaderKey(member)
 			switch {
@@ -94,9 +92,9 @@ func (p *projector) droppedByConnection(h http.Header) string {
 	return ""
 }
 
-// isWebSocket says whether a request asks for the one upgrade that is passed on.
-// Others are not answered with one: a server may ignore them (RFC 9110, section
-// 7.8), and h2c, say, would be a tunnel past everything that is stripped here.
+// isWebSocket reports whether a request asks for an upgrade to WebSocket, the only one
+// that is passed on. A server may ignore others (RFC 9110, section 7.8), and h2c would be
+// a tunnel around everything that is removed here.
 func isWebSocket(h http.Header) bool {
 	upgrade := h["Upgrade"]
 	return len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket")
@@ -113,7 +111,7 @@ func (p *projector) tenant(r *http.Request) (tenant, bypass string, err error) {
 	}
 	values := r.Header[p.TenantHeader]
 	if len(values) != 1 {
-		return "", "", fmt.Errorf("the request must name its tenant once, in the header %s; it did so %d times", p.TenantHeader, len(values))
+		return "", "", fmt.Errorf("the header %s must name the tenant exactly once (found %d times)", p.TenantHeader, len(values))
 	}
 	if err := store.ValidTenant(values[0]); err != nil {
 		return "", "", fmt.Errorf("header %s: %w", p.TenantHeader, err)
@@ -121,7 +119,7 @@ func (p *projector) tenant(r *http.Request) (tenant, bypass string, err error) {
 	return values[0], "", nil
 }
 
-// judge decides by its header whether a response may be stored and shared.
+// judge decides by the header whether a response may be stored and shared.
 func (p *projector) judge(status int, h http.Header, maxBody int64) httpcache.Verdict {
 	rules := httpcache.Rules{Revalidate: p.Revalidate, Stale: p.stale, MaxBody: maxBody, InKey: p.inKey}
 	return rules.Judge(status, h)
@@ -143,13 +141,14 @@ func (p *projector) mustBypass(r *http.Request) string {
 		return bypassUpgrade
 	case r.ContentLength != 0:
 		return bypassBody
-	case !p.cookiesMatterNot(r.Header["Cookie"]):
+	case !p.ignoresCookies(r.Header["Cookie"]):
 		return bypassCookie
 	}
 	return ""
 }
 
-func (p *projector) cookiesMatterNot(lines []string) bool {
+// ignoresCookies reports whether the route ignores all cookies of a request.
+func (p *projector) ignoresCookies(lines []string) bool {
 	for _, line := range lines {
 		for pair := range strings.SplitSeq(line, ";") {
 			name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
@@ -171,8 +170,8 @@ func (p *projector) use(parameter string) canonical.ParameterUse {
 	return canonical.Unknown
 }
 
-// variant is the declared headers that the request carries, as name=value
-// pairs in the encoding of a query.
+// variant returns the declared headers of a request, as name=value pairs in the encoding
+// of a query.
 func (p *projector) variant(h http.Header) string {
 	var b strings.Builder
 	for _, name := range p.vary {
@@ -190,9 +189,8 @@ func (p *projector) variant(h http.Header) string {
 	return b.String()
 }
 
-// request is the other half of the projection: the request that the renderer
-// sees, made of the key alone. An error wraps ErrInvalidKey: the key was made
-// for a route that declares other headers, or another tenant source.
+// request builds the renderer's request from a key. An error wraps ErrInvalidKey: the key
+// was made for a route that declares other headers, or another tenant header.
 func (p *projector) request(ctx context.Context, k store.Key) (*http.Request, error) {
 	host, path, query, variant := k.Split()
 	target := path
@@ -212,12 +210,12 @@ func (p *projector) request(ctx context.Context, k store.Key) (*http.Request, er
 		ProtoMajor: 1,
 		ProtoMinor: 1,
 		Body:       http.NoBody,
-		// No RemoteAddr: a render belongs to no visitor, and a handler that asks for
-		// its address (an access list, a proxy's X-Forwarded-For) must not be told
-		// one that it may trust, such as a loopback address.
+		// No RemoteAddr: a render belongs to no visitor, and a handler that uses the
+		// address (an access list, a proxy's X-Forwarded-For) must not get one that it
+		// trusts, such as a loopback address.
 		Header: http.Header{
 			"Accept":          {"*/*"},
-			"Accept-Encoding": {"identity"}, // codings are made here, from one body
+			"Accept-Encoding": {"identity"}, // the cache compresses bodies itself
 			"User-Agent":      {"isr"},
 		},
 	}).WithContext(ctx)

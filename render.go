@@ -15,43 +15,44 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A response is what a renderer gave, read to its clean end.
+// A response is a complete response of a renderer.
 type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// A rendering is the end of one call of a renderer: exactly one of its cases.
+// A rendering is the result of calling a renderer. It has one of response, refused and
+// failure.
 type rendering struct {
 	response *response         // storable under verdict
 	verdict  httpcache.Verdict // with response or refused
-	refused  string            // not to be stored, for this reason
+	refused  string            // must not be stored, for this reason
 	failure  error             // the renderer failed
-	failed   *response         // with a failure: what it answered, if that may be shown
-	outage   bool              // with a failure: the origin was not reached, or not in time
+	failed   *response         // with failure: the error response, if it may be shown
+	outage   bool              // with failure: the origin was not reached, or not in time
 }
 
-// maxFailedBody bounds the body of a failed response that is kept to be shown
-// again; longer ones are replaced by a plain sentence.
+// maxFailedBody bounds the body of an error response that is remembered. A longer one is
+// replaced by a plain text.
 const maxFailedBody = 64 << 10
 
 var (
 	errRenderTime   = errors.New("the renderer took too long")
 	errTruncated    = errors.New("the response ended before it was complete")
-	errEmpty        = errors.New("the response is empty, and a good one exists")
+	errEmpty        = errors.New("the response is empty, and the stored page is not")
 	errRenderStatus = errors.New("the renderer failed")
 	errUnreached    = errors.New("the origin was not reached")
 )
 
-// render calls a renderer with the request that a key stands for, and reads its
-// whole answer. It returns at the deadline of ctx, or as soon as the answer is
-// known to be worthless, even if the renderer does not.
+// render calls a renderer with the request built from a key, and reads the whole
+// response. It returns when ctx ends, or as soon as the response is known not to be
+// stored, even if the renderer does not return.
 func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k store.Key) rendering {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.RenderTimeout, errRenderTime)
 	defer cancel()
-	// net/http/httputil reports a body that breaks off by a panic only where it
-	// believes itself inside a server.
+	// net/http/httputil panics on a truncated body only if it believes that it runs
+	// inside a server.
 	ctx = context.WithValue(ctx, http.ServerContextKey, &http.Server{})
 	req, err := p.request(ctx, k)
 	if err != nil {
@@ -72,8 +73,8 @@ func (c *Cache) render(ctx context.Context, p *projector, h http.Handler, k stor
 	return rec.result()
 }
 
-// A recorder is the ResponseWriter of a rendering. It is used by the renderer
-// and, where that does not return in time, given up by the cache.
+// A recorder is the ResponseWriter of a render. The cache abandons it if the renderer
+// does not return in time.
 type recorder struct {
 	header http.Header // the renderer's own, until the header is written
 	limit  int64
@@ -82,21 +83,20 @@ type recorder struct {
 
 	mu       sync.Mutex
 	settled  bool
-	err      error // why the response is no good; nil at a clean end
+	err      error // why the response is unusable; nil if it is complete
 	sent     http.Header
 	status   int
 	verdict  httpcache.Verdict
 	body     bytes.Buffer
-	overflow bool  // a failed response longer than what is kept of one
+	overflow bool  // an error response exceeds maxFailedBody
 	outage   error // the origin was not reached, for this reason
 }
 
-// OriginUnreachable is for a renderer that asks an origin over the network: it tells
-// the cache that the origin could not be asked, and why. What the renderer answers is
-// shown as the page's failure, as a 5xx is, but the failure counts against the origin,
-// and not against the page alone (see [budget.Config]). w is the renderer's own
-// ResponseWriter, or one that unwraps to it (see [http.ResponseController]); nothing is
-// done where it is not that of a render.
+// OriginUnreachable is for renderers that call an origin over the network: it reports
+// that the origin could not be reached, and why. The renderer's response is then treated
+// like a 5xx, but the failure counts against the origin instead of the page alone (see
+// [budget.Config]). w is the renderer's ResponseWriter, or one that unwraps to it (see
+// [http.ResponseController]). If w is not that of a render, nothing happens.
 func OriginUnreachable(w http.ResponseWriter, err error) {
 	for {
 		switch inner := w.(type) {
@@ -122,15 +122,15 @@ func (r *recorder) unreachable(err error) {
 // run calls the renderer and settles the result when it returns or panics.
 func (r *recorder) run(h http.Handler, req *http.Request) {
 	defer func() {
-		// A renderer that returns, in whatever way, because its context ended
-		// has not answered.
+		// If the context has ended, the renderer returned because of that, and its
+		// response does not count.
 		v, gone := recover(), context.Cause(req.Context())
 		switch {
 		case gone != nil:
 			r.end(gone)
 		case v == nil:
 			r.finish()
-		case v == http.ErrAbortHandler: //nolint:errorlint // net/http compares it so
+		case v == http.ErrAbortHandler: //nolint:errorlint // as net/http does
 			r.end(errTruncated)
 		default:
 			r.end(fmt.Errorf("the renderer panicked: %v\n%s", v, debug.Stack()))
@@ -139,9 +139,9 @@ func (r *recorder) run(h http.Handler, req *http.Request) {
 	h.ServeHTTP(r, req)
 }
 
-// finish settles a response whose renderer returned.
+// finish settles the result of a renderer that returned.
 func (r *recorder) finish() {
-	r.WriteHeader(http.StatusOK) // nothing written yet: that is what it means
+	r.WriteHeader(http.StatusOK) // in case nothing was written
 	r.mu.Lock()
 	length, got := httpcache.DeclaredLength(r.sent), int64(r.body.Len())
 	short := length >= 0 && length != got && !r.overflow
@@ -153,7 +153,7 @@ func (r *recorder) finish() {
 	r.end(nil)
 }
 
-// end settles the result; the first to do so decides.
+// end settles the result. Only the first call counts.
 func (r *recorder) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *recorder) endLocked(err error) {
 func (r *recorder) Header() http.Header { return r.header }
 
 func (r *recorder) WriteHeader(status int) {
-	if status < 200 { // informational: for a visitor, and there is none
+	if status < 200 { // informational responses are for visitors; a render has none
 		return
 	}
 	r.mu.Lock()
@@ -207,17 +207,18 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.body.Write(b)
 }
 
-// Flush is for renderers that insist on a flusher; a page is stored as a whole.
+// Flush implements [http.Flusher] for renderers that require it. A page is stored as a
+// whole.
 func (r *recorder) Flush() { r.WriteHeader(http.StatusOK) }
 
 func (r *recorder) writeErrorLocked() error {
 	if r.err != nil {
 		return r.err
 	}
-	return http.ErrHandlerTimeout // a renderer that writes after it returned
+	return http.ErrHandlerTimeout // the renderer writes after it returned
 }
 
-// result is valid once ended is closed.
+// result returns the rendering, once ended is closed.
 func (r *recorder) result() rendering {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +251,7 @@ func (r *recorder) result() rendering {
 	}
 }
 
-// failedLocked is the renderer's own error page, if others may see it.
+// failedLocked returns the renderer's error response, if it may be shared.
 func (r *recorder) failedLocked() *response {
 	d, _ := httpcache.ForSharedCache(r.sent)
 	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), maxFailedBody)
@@ -260,9 +261,8 @@ func (r *recorder) failedLocked() *response {
 	return &response{status: r.status, header: httpcache.StoredHeader(r.sent), body: body}
 }
 
-// backOff is the pause after a number of failures in a row: doubling from one
-// second to half a minute, and jittered, so that a fleet and its pages do not
-// come back in step.
+// backOff is the pause after a number of failures in a row: exponential backoff from one
+// second to half a minute, with jitter, so that servers and pages do not retry in step.
 func (c *Cache) backOff(failures int) time.Duration {
 	return c.jitter(backoff.Exponential(time.Second, maxBackOff, failures))
 }
