@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A brokenDisk cannot read one body, though it is there.
+// A brokenDisk fails to read one body, which exists.
 type brokenDisk struct {
 	store.BodyStore
 	broken string // key
@@ -59,7 +59,7 @@ type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, syscall.EIO }
 
-// unchanging answers with the same content whenever it is asked.
+// unchanging always answers with the same content.
 func unchanging(w http.ResponseWriter, _ *http.Request, _ int64) {
 	w.Header().Set("Cache-Control", "s-maxage=600")
 	fmt.Fprint(w, "the same")
@@ -74,7 +74,7 @@ func (p *peer) entry(t *testing.T) store.Entry {
 	return *rec.Entry
 }
 
-// storedPage is a page of a node that is the same whenever it is rendered.
+// storedPage is a page of a node whose renders are all the same.
 func storedPage(t *testing.T) (tb *table, origin *site, a *peer) {
 	t.Helper()
 	tb, origin = newTable(t), newSite()
@@ -84,9 +84,9 @@ func storedPage(t *testing.T) (tb *table, origin *site, a *peer) {
 	return tb, origin, a
 }
 
-// A body that is there and cannot be read is replaced by a new one, be its content
-// the same: the page heals.
-func TestUnreadableBodiesHeal(t *testing.T) {
+// A body that exists and cannot be read is replaced by a new one, even with the same
+// content.
+func TestUnreadableBodyIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site, a := storedPage(t)
 		before := a.entry(t)
@@ -104,8 +104,8 @@ func TestUnreadableBodiesHeal(t *testing.T) {
 	})
 }
 
-// A read that breaks off once is repeated.
-func TestBrokenReadsAreRepeated(t *testing.T) {
+// A read that fails once is retried.
+func TestFailedBodyReadIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site, a := storedPage(t)
 		disk := &brokenDisk{BodyStore: tb.bodies, broken: a.entry(t).BodyKey, left: 2}
@@ -114,9 +114,9 @@ func TestBrokenReadsAreRepeated(t *testing.T) {
 	})
 }
 
-// While no body can be read at all nothing is known of any of them: no page is
-// published anew for that.
-func TestOutageOfBodiesDamagesNothing(t *testing.T) {
+// While no body can be read, none of them counts as missing: no page is published again
+// because of that.
+func TestBodyStoreOutageReplacesNoPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site, a := storedPage(t)
 		before := a.entry(t)
@@ -134,8 +134,8 @@ func TestOutageOfBodiesDamagesNothing(t *testing.T) {
 	})
 }
 
-// A pin is not overridden because its body cannot be read: it may be readable
-// again. One that is damaged is certainly lost.
+// A pin is not overridden because its body cannot be read: the body may become readable
+// again. A damaged body is lost.
 func TestPinsOutlastReadErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -157,7 +157,7 @@ func TestPinsOutlastReadErrors(t *testing.T) {
 	})
 }
 
-// Nor is a pin overridden that was made after the body could not be read.
+// Neither is a pin that was made after the read failed.
 func TestLatePinsOutlastReadErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -179,9 +179,8 @@ func TestLatePinsOutlastReadErrors(t *testing.T) {
 	})
 }
 
-// A node whose limit is smaller than that of others does not keep their larger pages,
-// and does not take them for lost either: they are not rendered over while they are
-// fresh, and pins hold.
+// A node with a smaller limit does not keep larger pages of other nodes. They do not count
+// as missing: they are not replaced while they are fresh, and pins hold.
 func TestLargerBodiesOfOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

@@ -22,7 +22,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A meter counts how many requests a renderer works on at once, and which came.
+// A meter records the concurrent requests of a renderer, and the paths.
 type meter struct {
 	http.Handler
 	now, most atomic.Int64
@@ -40,20 +40,20 @@ func (m *meter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.Handler.ServeHTTP(w, r)
 }
 
-// asked are the paths that came so far, in order.
+// asked returns the requested paths so far, in order.
 func (m *meter) asked() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.paths)
 }
 
-// budget makes one that logs where the table does.
+// budget makes a budget that logs to the log of the table.
 func (tb *table) budget(cfg budget.Config) *budget.Budget {
 	cfg.Logger = slog.New(slog.NewTextHandler(tb.log, nil))
 	return budget.New(cfg)
 }
 
-// inTurn asks for pages one after the other, a little apart, and waits for all.
+// inTurn requests pages one after the other, a little apart, and waits for all.
 func inTurn(h http.Handler, paths ...string) []answer {
 	answers := make([]answer, len(paths))
 	var wg sync.WaitGroup
@@ -117,7 +117,7 @@ func TestBudgetQueueIsBounded(t *testing.T) {
 	})
 }
 
-func TestBudgetWaitHasAnEnd(t *testing.T) {
+func TestBudgetWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 10 * time.Second
@@ -139,9 +139,9 @@ func TestBudgetWaitHasAnEnd(t *testing.T) {
 	})
 }
 
-// Who waits for a turn holds no lease: a process whose origin has time makes the
-// page, once, and those who wait here get it.
-func TestBudgetHoldsNoLeases(t *testing.T) {
+// A search that waits for a turn holds no lease: a process whose origin has capacity
+// renders the page, once, and the waiting requests of both get it.
+func TestWaitingForATurnHoldsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 20 * time.Second
@@ -157,7 +157,7 @@ func TestBudgetHoldsNoLeases(t *testing.T) {
 		go func() { waiting <- get(busy, "/") }()
 		synctest.Wait()
 		if lock := tb.record(page).Lock; lock != nil {
-			t.Errorf("who waits holds %+v", lock)
+			t.Errorf("a search that waits for its turn holds %+v", lock)
 		}
 		expect(t, get(free, "/"), "/ rendered 1", "isr; fwd=miss; fwd-status=200; stored")
 		a := <-waiting
@@ -172,8 +172,8 @@ func TestBudgetHoldsNoLeases(t *testing.T) {
 	})
 }
 
-// Nor does who waits for another's lease hold a turn.
-func TestLeaseHoldsNoTurn(t *testing.T) {
+// A search that waits for the lease of another process holds no turn.
+func TestWaitingForALeaseHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Budget: tb.budget(budget.Config{Renders: 1})}, site)
@@ -201,7 +201,7 @@ func (tb *table) record(k store.Key) store.Record {
 	return rec
 }
 
-// A mass expiry fills at most half of the queue: cold visitors find room.
+// A mass expiry fills at most half of the queue, so that missing pages find room.
 func TestStalePagesYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, m := newTable(t), &meter{Handler: newSite()}
@@ -222,7 +222,7 @@ func TestStalePagesYield(t *testing.T) {
 			}
 		}
 		expectRefused(t, cold[4], "origin-busy", "1")
-		// Known pages and others take turns.
+		// Known and unknown pages alternate.
 		if want := []string{"/00", "/01", "/cold1", "/02", "/cold2", "/03", "/cold3", "/04", "/cold4"}; !slices.Equal(m.asked()[len(all):], want) {
 			t.Errorf("rendered %v, want %v", m.asked()[len(all):], want)
 		}
@@ -236,8 +236,8 @@ func TestStalePagesYield(t *testing.T) {
 	})
 }
 
-// Closing the cache ends the wait, and a search that has ended leaves no gap in
-// the budget.
+// Closing the cache ends the wait, and a search that has ended uses nothing of the
+// budget.
 func TestCloseEndsTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -268,13 +268,13 @@ func TestCloseEndsTheQueue(t *testing.T) {
 	})
 }
 
-// unreachable is the answer of a renderer that could not connect to its origin.
+// unreachable is the response of a renderer that could not connect to its origin.
 func unreachable(w http.ResponseWriter, r *http.Request, n int64) {
 	isr.OriginUnreachable(w, errors.New("connection reset"))
 	failing(w, r, n)
 }
 
-// The life of a breaker: it opens, lets one through, stays open, and closes.
+// The circuit breaker opens, lets one render through, stays open, and closes.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -300,11 +300,11 @@ func TestBreaker(t *testing.T) {
 		}
 		for _, k := range []store.Key{page, {Text: "example.com/cold"}} {
 			if lock := tb.record(k).Lock; lock != nil {
-				t.Errorf("%s: a page that was never asked for has %+v", k, lock)
+				t.Errorf("%s: a page that was never rendered has %+v", k, lock)
 			}
 		}
 		if n := site.renders.Load() - asked; n != 0 {
-			t.Errorf("%d renders while the origin is to be left alone", n)
+			t.Errorf("%d renders while the breaker is open", n)
 		}
 		if a := get(h, "/", "Cookie: session=1"); a.Code != 500 || a.took != site.delay {
 			t.Errorf("what passes through got %d after %v", a.Code, a.took)
@@ -332,13 +332,13 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// What a render comes to, and what that says of the origin.
+// Each result of a render counts for or against the origin, or not.
 func TestBreakerVerdicts(t *testing.T) {
 	open := func(t *testing.T, a answer) bool {
 		t.Helper()
 		return strings.HasSuffix(a.status(), "detail=origin-failing")
 	}
-	// twice fails two pages, one short of what opens the breaker.
+	// twice fails two pages, one less than opens the breaker.
 	twice := func(h http.Handler, site *site, prefix string) {
 		site.answers(unreachable)
 		inTurn(h, prefix+"1", prefix+"2")
@@ -395,7 +395,7 @@ func TestBreakerVerdicts(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a key of no route is not asked for", func(t *testing.T) {
+	t.Run("a key of another route is not rendered", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tb, site := newTable(t), newSite()
 			c := tb.node(tb.store("a"), nil)
@@ -427,9 +427,9 @@ func TestBreakerVerdicts(t *testing.T) {
 	})
 }
 
-// An error answer counts against its page. It opens the breaker together with those of
-// pages that had rendered before, and strangers' URLs never do.
-func TestBreakerKnowsPages(t *testing.T) {
+// An error response counts against its page. Those of pages that have rendered before open
+// the breaker; those of invented URLs never do.
+func TestUnknownPagesDoNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{Stale: -1, Budget: tb.budget(budget.Config{Failures: 3})}, site)
@@ -449,7 +449,7 @@ func TestBreakerKnowsPages(t *testing.T) {
 		}
 		expectRefused(t, get(h, "/cold"), "origin-failing", "5")
 
-		// A probe that fails with an unknown page says nothing, and another comes.
+		// A failed probe of an unknown page is inconclusive: another one follows.
 		time.Sleep(6 * time.Second)
 		get(h, "/broken-probe")
 		site.answers(cacheable)
@@ -459,7 +459,7 @@ func TestBreakerKnowsPages(t *testing.T) {
 	})
 }
 
-// Timeouts count at once, also those of unknown pages.
+// Timeouts always count, also those of unknown pages.
 func TestBreakerCountsTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -471,12 +471,12 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 	})
 }
 
-// byAddress tells clients apart by their addresses, which have no port here.
+// byAddress distinguishes clients by their addresses, which have no port here.
 func byAddress(r *http.Request) netip.Prefix {
 	return netip.PrefixFrom(netip.MustParseAddr(r.RemoteAddr), 32)
 }
 
-// getFrom is get of a visitor with an address.
+// getFrom is get from an address.
 func getFrom(h http.Handler, client, path string) answer {
 	r := httptest.NewRequest(http.MethodGet, "http://example.com"+path, http.NoBody)
 	r.RemoteAddr = client
@@ -486,9 +486,8 @@ func getFrom(h http.Handler, client, path string) answer {
 	return answer{w, time.Since(began)}
 }
 
-// What one client's pages do at once counts as one failure, unless the origin cannot
-// be connected to.
-func TestBreakerBlamesClients(t *testing.T) {
+// Concurrent failures of one client count once, unless the origin cannot be connected to.
+func TestFailuresOfOneClientCountOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
 		open bool
@@ -519,8 +518,8 @@ func TestBreakerBlamesClients(t *testing.T) {
 	}
 }
 
-// Once the origin is well again, a client that asks for pages that hang, or fail, does
-// not take every probe: another's closes the breaker soon.
+// After the origin has recovered, a client that requests pages that hang, or fail, does not
+// take every probe: one of another client closes the breaker soon.
 func TestProbesAreShared(t *testing.T) {
 	for name, probe := range map[string]string{"hangs": "/slow", "fails": "/broken"} {
 		t.Run(name, func(t *testing.T) {
@@ -565,8 +564,8 @@ func TestProbesAreShared(t *testing.T) {
 	}
 }
 
-// One client has half of the turns and a quarter of the queue at most, and the turns go
-// round.
+// One client has at most half of the turns and a quarter of the queue, and turns alternate
+// between clients.
 func TestQueueIsFairToClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, m := newTable(t), &meter{Handler: newSite()}
@@ -601,9 +600,9 @@ func TestQueueIsFairToClients(t *testing.T) {
 	})
 }
 
-// A visitor who joins the flight of a client that has used up its share is not held up
-// by that, and does not get its refusal.
-func TestJoiningPaysForAPlace(t *testing.T) {
+// A visitor who joins the flight of a client that has used its share is not delayed by
+// that, and not refused.
+func TestJoiningClientIsChargedForTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, m := newTable(t), &meter{Handler: newSite()}
 		site := newSite()
@@ -625,8 +624,8 @@ func TestJoiningPaysForAPlace(t *testing.T) {
 	})
 }
 
-// An attacker at 100 requests a second from one address, for broken, slow and unknown
-// URLs, does not keep others from healthy pages that were never requested before.
+// An attacker with 100 requests a second from one address, for broken, slow and unknown
+// URLs, does not delay other visitors of healthy pages that were never requested before.
 func TestAttackerDoesNotStarveOthers(t *testing.T) {
 	first := func(t *testing.T, attacked bool) []time.Duration {
 		tb := newTable(t)

@@ -25,7 +25,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A table is real storage, shared by the nodes of a test.
+// A table is real stores, shared by the nodes of a test.
 type table struct {
 	t      testing.TB
 	dir    string
@@ -91,7 +91,7 @@ func (tb *table) store(owner string) *dynamostore.Store {
 	return s
 }
 
-// node is one process of the fleet.
+// node returns a process of the fleet.
 func (tb *table) node(meta store.MetaStore, change func(*isr.Config)) *isr.Cache {
 	tb.t.Helper()
 	return tb.nodeOn(meta, tb.bodies, change)
@@ -117,7 +117,7 @@ func (tb *table) nodeOn(meta store.MetaStore, bodies store.BodyStore, change fun
 	return c
 }
 
-// A site renders pages, slowly, and counts.
+// A site renders pages slowly, and counts them.
 type site struct {
 	renders atomic.Int64
 	delay   time.Duration
@@ -148,7 +148,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.answer.Load())(w, r, n)
 }
 
-// An answer is what a visitor got, and how long that took.
+// An answer is a response, and how long it took.
 type answer struct {
 	*httptest.ResponseRecorder
 	took time.Duration
@@ -168,7 +168,7 @@ func get(h http.Handler, path string, header ...string) answer {
 
 func (a answer) status() string { return a.Header().Get("Cache-Status") }
 
-// crowd asks for a page n times at once.
+// crowd makes n concurrent requests for a page.
 func crowd(n int, hs []http.Handler, path string) []answer {
 	answers := make([]answer, n)
 	var wg sync.WaitGroup
@@ -179,7 +179,7 @@ func crowd(n int, hs []http.Handler, path string) []answer {
 	return answers
 }
 
-// expect checks a page's answer: its body, and how its Cache-Status begins.
+// expect checks the body of an answer and the beginning of its Cache-Status.
 func expect(t *testing.T, a answer, body, status string) {
 	t.Helper()
 	if a.Code != http.StatusOK || a.Body.String() != body || !strings.HasPrefix(a.status(), status) {
@@ -256,7 +256,7 @@ func TestOneRenderForAll(t *testing.T) {
 	})
 }
 
-func TestVisitorWithoutMemoryIsServedStaleAtOnce(t *testing.T) {
+func TestNodeWithoutThePageServesStaleAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		get(tb.node(tb.store("a"), nil).Handler(isr.Route{}, site), "/")
@@ -280,8 +280,8 @@ func TestExpiredPageIsAwaited(t *testing.T) {
 	})
 }
 
-// A process that dies in mid-render leaves its lease.
-func TestDeadHolder(t *testing.T) {
+// A process that crashes while it renders leaves its lease behind.
+func TestCrashedLeaseHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
@@ -311,7 +311,7 @@ func TestDeadHolder(t *testing.T) {
 	})
 }
 
-// A render may take much longer than the lease: heartbeats keep it.
+// A render may take much longer than the lease, which heartbeats extend.
 func TestSlowRenderKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -324,7 +324,7 @@ func TestSlowRenderKeepsItsLease(t *testing.T) {
 	})
 }
 
-func TestOriginFails(t *testing.T) {
+func TestStalePageIsServedWhileTheOriginFails(t *testing.T) {
 	failures := map[string]func(http.ResponseWriter, *http.Request, int64){
 		"status 500": func(w http.ResponseWriter, _ *http.Request, _ int64) { http.Error(w, "broken", 500) },
 		"a panic":    func(http.ResponseWriter, *http.Request, int64) { panic("broken") },
@@ -371,7 +371,7 @@ func testOriginFails(t *testing.T, failure func(http.ResponseWriter, *http.Reque
 	}
 }
 
-func TestColdPageFails(t *testing.T) {
+func TestFailureOfAMissingPageIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.answers(func(w http.ResponseWriter, _ *http.Request, _ int64) { http.Error(w, "broken", 500) })
@@ -433,7 +433,7 @@ func TestExpiredPageIsServedIfItAllowsThatOnError(t *testing.T) {
 	})
 }
 
-// What must not be shared reaches only the visitor who asked.
+// A private response reaches only the visitor who requested it.
 func TestUncacheablePassesThrough(t *testing.T) {
 	for _, header := range []string{
 		"Set-Cookie: id=1", "Cache-Control: private", "Cache-Control: no-store", "Vary: Cookie", "Vary: *", "Content-Encoding: br", "",
@@ -479,7 +479,7 @@ func TestUncacheablePassesThrough(t *testing.T) {
 	}
 }
 
-// A page that ceases to be uncacheable is noticed by watching what passes.
+// A page that becomes cacheable is noticed by its responses that pass through.
 func TestRefusalIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -508,7 +508,7 @@ func TestBypass(t *testing.T) {
 	})
 }
 
-func TestTooLargeABodyPassesThrough(t *testing.T) {
+func TestTooLargeBodyPassesThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		large := bytes.Repeat([]byte("x"), 1<<20)
@@ -549,7 +549,7 @@ func TestMissingBodyIsRegenerated(t *testing.T) {
 	})
 }
 
-// A page that does not change is published anew, and its body is not written again.
+// A page that has not changed is published again without writing its body.
 func TestUnchangedBodyIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -566,7 +566,7 @@ func TestUnchangedBodyIsKept(t *testing.T) {
 		if files := tb.bodyFiles(); len(files) != 1 || site.renders.Load() != 3 {
 			t.Errorf("%d renders left %d bodies, want 3 and 1", site.renders.Load(), len(files))
 		}
-		// Damaged, it is written again, and not pointed at once more.
+		// If it is damaged, another body is written.
 		for _, file := range tb.bodyFiles() {
 			if err := os.WriteFile(file, []byte("ALWAYS THE SAME"), 0o600); err != nil {
 				t.Fatal(err)
@@ -580,7 +580,7 @@ func TestUnchangedBodyIsKept(t *testing.T) {
 	})
 }
 
-// bodyFiles are the files of all bodies.
+// bodyFiles returns the files of all bodies.
 func (tb *table) bodyFiles() []string {
 	tb.t.Helper()
 	var files []string

@@ -11,9 +11,9 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// A thousand nodes that wait for one cold page look at META about once a second each,
-// in the first second as later; the first read, which found nothing, is not counted.
-func TestNodesThatWaitForOneColdPage(t *testing.T) {
+// A thousand nodes that wait for one missing page read META about once a second each, also
+// in the first second. The first read, which found nothing, is not counted.
+func TestPollsOfWaitingNodesAreBounded(t *testing.T) {
 	const nodes = 1_000
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

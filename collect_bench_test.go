@@ -40,8 +40,8 @@ func (c *countingTable) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...f
 	return c.DB.Scan(ctx, in, o...)
 }
 
-// listedBodies are bodies without content, made up as they are listed: of each page
-// one that is named, and of every tenth also one that is garbage.
+// listedBodies generates bodies without content as they are listed: one per page that a
+// row refers to, and for every tenth page also garbage.
 type listedBodies struct {
 	store.BodyStore
 	pages   int
@@ -139,7 +139,7 @@ func BenchmarkCollect(b *testing.B) {
 	}
 }
 
-// measurePeak returns a function that says by how much the heap has grown at most.
+// measurePeak returns a function that returns the largest growth of the heap.
 func measurePeak() func() uint64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -19,11 +19,11 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// longAfter is a time at which all that is on disk is old. Files have the time of
-// the real world, also where a test has another.
+// longAfter is a time at which all files are old. Files have real times, even in tests with
+// virtual time.
 func longAfter() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// collect returns what a collection deletes, a day after all that was stored.
+// collect returns what a garbage collection deletes a day after the last write.
 func (tb *table) collect(t *testing.T, opts gc.CollectOptions) ([]string, gc.Collected) {
 	t.Helper()
 	var keys []string
@@ -53,7 +53,7 @@ func (tb *table) bodyKeys(t *testing.T) []string {
 	return keys
 }
 
-// folderOf is where the bodies of a partition lie.
+// folderOf returns the folder with the bodies of a partition.
 func folderOf(pk string) string {
 	sum := sha256.Sum256([]byte(pk))
 	return "bodies/" + hex.EncodeToString(sum[:]) + "/"
@@ -107,8 +107,8 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// Versions keep their bodies, also one that several share and one that was left for
-// another by a rollback; what was forgotten does not.
+// The bodies of versions are kept, also one that several share and one of a version that was
+// rolled back from. Those of pruned versions are deleted.
 func TestCollectKeepsVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -133,9 +133,8 @@ func TestCollectKeepsVersions(t *testing.T) {
 	})
 }
 
-// While a page is leased, none of its bodies is deleted: not even one that was
-// written long ago and not published yet.
-func TestCollectLeavesLeasedPages(t *testing.T) {
+// While a page is leased, no body of it is deleted, not even an old unpublished one.
+func TestCollectKeepsBodiesOfLeasedPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
@@ -162,8 +161,8 @@ func TestCollectLeavesLeasedPages(t *testing.T) {
 	})
 }
 
-// A body that is named between the first look and the lease is not deleted.
-func TestCollectLooksAgainUnderTheLease(t *testing.T) {
+// A body that is published between the scan and the lease is not deleted.
+func TestCollectReadsAgainUnderTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
@@ -189,9 +188,9 @@ func TestCollectLooksAgainUnderTheLease(t *testing.T) {
 	})
 }
 
-// A publisher that was paused until its lease had ended finds its body gone, and
-// publishes nothing that names it.
-func TestCollectAndAPausedPublisher(t *testing.T) {
+// A publisher that was frozen until its lease had expired, and whose body was deleted
+// meanwhile, does not publish it.
+func TestCollectDuringAFrozenPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site"}, site, nil)
@@ -213,7 +212,7 @@ func TestCollectAndAPausedPublisher(t *testing.T) {
 	})
 }
 
-// A lookedAt counts the closer looks at pages, and is told when the scan begins.
+// A lookedAt counts the reads of pages, and reports when the scan begins.
 type lookedAt struct {
 	store.MetaStore
 	looks   atomic.Int64
@@ -232,8 +231,8 @@ func (l *lookedAt) ReferencedBodies(ctx context.Context) iter.Seq2[store.Referen
 	return l.MetaStore.ReferencedBodies(ctx)
 }
 
-// A page without garbage costs its part of the scan, and no read of its own.
-func TestCollectLooksCloserAtGarbageAlone(t *testing.T) {
+// A page without garbage costs its part of the scan, and no read.
+func TestCollectReadsOnlyPagesWithGarbage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site", History: 3}, site, nil)
@@ -254,9 +253,9 @@ func TestCollectLooksCloserAtGarbageAlone(t *testing.T) {
 	})
 }
 
-// A body of a page without rows that appears once the scan has begun is not
-// deleted, however old it says it is: its writer may have taken a lease meanwhile.
-func TestCollectLeavesWhatAppearsDuringTheScan(t *testing.T) {
+// A body of a page without rows that appears after the scan has begun is not deleted,
+// whatever its time: its writer may have acquired a lease meanwhile.
+func TestCollectKeepsBodiesThatAppearDuringTheScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
 		p := tb.peer("a", isr.Route{Name: "site"}, newSite(), nil)
@@ -300,8 +299,8 @@ func TestCollectRefusesTheWrongTable(t *testing.T) {
 	})
 }
 
-// A cache that is alone collects by itself.
-func TestCacheCollects(t *testing.T) {
+// Config.Collect makes a cache collect garbage periodically.
+func TestCacheCollectsPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
 		p := tb.peer("a", isr.Route{Name: "site"}, newSite(), func(cfg *isr.Config) {

@@ -25,7 +25,7 @@ func TestDiff(t *testing.T) {
 		{"the same", "a\nb\n", "a\nb\n", "", ""},
 		{"a line", "a\nb\nc\n", "a\nB\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", ""},
 		{"minified", long + "<p>one</p>" + long, long + "<p>two</p>" + long, "-<p>one</p>\n+<p>two</p>\n", "long lines are broken between tags"},
-		{"what steers a terminal", "a\n", "\x1b[2Ja\n", "-a\n+\x1b[2Ja\n", ""},
+		{"control characters", "a\n", "\x1b[2Ja\n", "-a\n+\x1b[2Ja\n", ""},
 		{"an image", "\x89PNG\x00", "\x89PNG\x01", "", "is not text"},
 		{"too long", "x", strings.Repeat("x", 1<<20+1), "", "more than 1048576 bytes"},
 	} {
@@ -101,7 +101,7 @@ func TestDiffOfFields(t *testing.T) {
 	})
 }
 
-func TestDiffNeedsVersionsAndBodies(t *testing.T) {
+func TestDiffWithoutVersionsOrBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
 		p := tb.peer("a", withHistory, newSite(), nil)

@@ -15,8 +15,8 @@ func TestExponential(t *testing.T) {
 	}
 }
 
-// The lots fall as the paper says: with the probability exp(-left/(beta*delta)).
-func TestEarlyLots(t *testing.T) {
+// The probability of an early refresh is that of the paper: exp(-left/(beta*delta)).
+func TestEarlyRefreshProbability(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)).Uint64
 	now := time.Unix(1e9, 0)
 	const draws = 100_000
@@ -30,7 +30,7 @@ func TestEarlyLots(t *testing.T) {
 		{10 * time.Second, time.Second, 1},
 		{37 * time.Second, time.Second, 1},
 		{-time.Second, time.Second, 1}, // the window ended a moment ago
-		{time.Second, 0, 1},            // nobody knows how long it takes
+		{time.Second, 0, 1},            // the render time is not known
 		{time.Second, time.Second, 0},
 	} {
 		p := &page{entry: store.Entry{GeneratedAt: now.Add(c.left - time.Minute), Revalidate: time.Minute, RenderTime: c.delta}}
@@ -50,7 +50,7 @@ func TestEarlyLots(t *testing.T) {
 	}
 }
 
-// A pinned page is not to be replaced, however long its window is over.
+// A pinned page is not refreshed, even long after its window.
 func TestPinnedPagesAreNotRefreshedEarly(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	p := &page{entry: store.Entry{GeneratedAt: now.Add(-time.Hour), Revalidate: time.Minute, RenderTime: time.Second, PinnedUntil: now.Add(time.Hour)}}

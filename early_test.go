@@ -14,7 +14,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// soon makes every lot fall on refreshing early: up to 36 renders before expiry.
+// soon makes every draw refresh early: up to 36 render times before expiry.
 func soon(c *isr.Config) { c.Random = func() uint64 { return 0 } }
 
 func TestEarlyRefresh(t *testing.T) {
@@ -67,7 +67,7 @@ func TestEarlyRefreshIsOffByDefault(t *testing.T) {
 	})
 }
 
-// The time that a render took goes with the page.
+// The render time is published with the page.
 func TestRenderTimeIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -81,8 +81,8 @@ func TestRenderTimeIsPublished(t *testing.T) {
 	})
 }
 
-// An early refresh that fails costs nobody the fresh page, and is not repeated
-// before the back-off ends.
+// After a failed early refresh the fresh page is served, and no refresh starts before the
+// back-off ends.
 func TestEarlyRefreshFails(t *testing.T) {
 	for name, memory := range map[string]int64{"in memory": 0, "without memory": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestEarlyRefreshFails(t *testing.T) {
 					expect(t, get(h, "/"), "/ rendered 1", "isr; hit; ttl=")
 					time.Sleep(500 * time.Millisecond)
 				}
-				// The pauses, with these lots: 0.5, 1, 2, 4, 8, 15 s, and a render each.
+				// The pauses, with these draws: 0.5, 1, 2, 4, 8, 15 s, and a render each.
 				if n := site.renders.Load(); memory == 0 && n > 8 || n < 1 {
 					t.Errorf("%d renders of a failing page in 29 s", n)
 				}
@@ -106,8 +106,7 @@ func TestEarlyRefreshFails(t *testing.T) {
 	}
 }
 
-// A page that became uncacheable is served while it is fresh, and not asked for
-// again and again.
+// A page that became uncacheable is served while it is fresh, and not rendered repeatedly.
 func TestEarlyRefreshIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -125,8 +124,8 @@ func TestEarlyRefreshIsRefused(t *testing.T) {
 	})
 }
 
-// However many hits the lot falls on, the store is asked once a second.
-func TestEarlyRefreshAsksOnce(t *testing.T) {
+// However many hits draw a refresh, the store is called once a second.
+func TestEarlyRefreshCallsTheStoreOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		store := &faultyStore{MetaStore: tb.store("a")}
@@ -145,8 +144,8 @@ func TestEarlyRefreshAsksOnce(t *testing.T) {
 	})
 }
 
-// Under the policy Wait, who finds the page stale while it is refreshed early
-// waits for that, and no longer.
+// Under the policy Wait, a request that finds the page stale while it is refreshed early
+// waits for that refresh only.
 func TestEarlyRefreshIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -163,7 +162,7 @@ func TestEarlyRefreshIsWaitedFor(t *testing.T) {
 	})
 }
 
-// So does who finds it stale while another process refreshes it.
+// The same holds while another process refreshes the page.
 func TestEarlyRefreshElsewhereIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -178,8 +177,8 @@ func TestEarlyRefreshElsewhereIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Pages published together do not expire together, and what is stored is what is
-// promised.
+// Pages published together do not expire together, and the stored window is the one in
+// responses.
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -238,13 +237,13 @@ func TestTokensAreInjected(t *testing.T) {
 
 func TestRouteBounds(t *testing.T) {
 	for want, rt := range map[string]isr.Route{
-		"":                        {EarlyRefresh: 10, Jitter: 0.5, Policy: isr.Fail},
-		"no policy":               {Policy: 3},
-		"early refreshes -1":      {EarlyRefresh: -1},
-		"early refreshes 10.5":    {EarlyRefresh: 10.5},
-		"early refreshes NaN":     {EarlyRefresh: math.NaN()},
-		"jitter 0.6 is more than": {Jitter: 0.6},
-		"jitter NaN is more than": {Jitter: math.NaN()},
+		"":               {EarlyRefresh: 10, Jitter: 0.5, Policy: isr.Fail},
+		"Policy must be": {Policy: 3},
+		"EarlyRefresh must be between 0 and 10 (got -1)":   {EarlyRefresh: -1},
+		"EarlyRefresh must be between 0 and 10 (got 10.5)": {EarlyRefresh: 10.5},
+		"EarlyRefresh must be between 0 and 10 (got NaN)":  {EarlyRefresh: math.NaN()},
+		"Jitter must be at most 0.5 (got 0.6)":             {Jitter: 0.6},
+		"Jitter must be at most 0.5 (got NaN)":             {Jitter: math.NaN()},
 	} {
 		err := rt.Validate()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// evict returns what an eviction forgot, by path, in the order of its ranks.
+// evict returns what an eviction removed, by path, in the order of ranks.
 func (tb *table) evict(t *testing.T, free int64, pages []string, used func(path string) time.Time) (paths []string, freed int64) {
 	t.Helper()
 	byPK := make(map[string]string)
@@ -32,8 +32,8 @@ func (tb *table) evict(t *testing.T, free int64, pages []string, used func(path 
 
 func keyOf(path string) store.Key { return store.Key{Text: "example.com" + path} }
 
-// The least recently used page goes first, with all of its rows and bodies; then those
-// with older generations, and pinned ones last. One that is being regenerated stays.
+// The least recently used page is evicted first, with all of its rows and bodies; pages with
+// older generations come later, and pinned ones last. A leased page stays.
 func TestEvict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -91,7 +91,7 @@ func TestEvict(t *testing.T) {
 	})
 }
 
-// No more is forgotten than is wanted, and what is served from memory counts as used.
+// No more is evicted than required, and pages served from memory count as used.
 func TestEvictLeastRecentlyUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)

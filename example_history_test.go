@@ -17,7 +17,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// openExample makes a cache that is alone on its stores, which are gone with stop.
+// openExample makes a cache with stores of its own, which stop deletes.
 func openExample(ctx context.Context) (cache *isr.Cache, stop func()) {
 	dir := must(os.MkdirTemp("", "isr-example-"))
 	db := localdynamo.OpenMemory(localdynamo.Options{})
@@ -35,8 +35,7 @@ func openExample(ctx context.Context) (cache *isr.Cache, stop func()) {
 	}
 }
 
-// A page that was published with a mistake is rolled back, and stays so until it is
-// unpinned.
+// A page that was published with a mistake is rolled back, until it is unpinned.
 func ExampleCache_Rollback() {
 	ctx := context.Background()
 	cache, stop := openExample(ctx)
@@ -68,7 +67,7 @@ func ExampleCache_Rollback() {
 	// kept: 13 bytes, current: true
 }
 
-// A deployment that is told to a cache twice regenerates its page once.
+// A request with an idempotency key regenerates its page once.
 func ExampleWithIdempotencyKey() {
 	ctx := context.Background()
 	cache, stop := openExample(ctx)

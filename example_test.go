@@ -17,7 +17,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// A handler that takes its time, behind a cache on one machine.
+// A slow handler behind a cache on one machine.
 func Example() {
 	ctx, dir := context.Background(), must(os.MkdirTemp("", "isr-example-"))
 	defer os.RemoveAll(dir)

@@ -7,9 +7,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A flight offers what the store has, and not what it had when the flight began. Package
-// isrtest/simulator found one that went back to a page that another service had replaced.
-func TestFlightOffersWhatWasReadLast(t *testing.T) {
+// A flight offers the page that the store has now, not one that it had when the flight
+// began. Package isrtest/simulator found one that offered a replaced page.
+func TestFlightOffersTheLastRead(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	read := func(version int64) store.Record {
 		return store.Record{Entry: &store.Entry{Version: version, GeneratedAt: now, Revalidate: time.Minute}}
@@ -24,7 +24,7 @@ func TestFlightOffersWhatWasReadLast(t *testing.T) {
 	f.offer(pageOf(first))
 	f.found(first)
 	if p := f.stale.Load(); p == nil || p.entry.Version != 1 {
-		t.Errorf("offered is %v, though the store has it still", p)
+		t.Errorf("offered: %v, although the store still has it", p)
 	}
 	f.found(second)
 	if p := f.stale.Load(); p != nil {
@@ -40,7 +40,7 @@ func TestFlightOffersWhatWasReadLast(t *testing.T) {
 	}
 }
 
-// What a flight has heard of purges counts for all pages that it could be answered with.
+// Purges that were read during a flight count for all pages that it may offer.
 func TestFlightKnowsPurges(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	k := store.Key{Text: "h/"}
@@ -58,5 +58,5 @@ func TestFlightKnowsPurges(t *testing.T) {
 	if state := f.state(old, now); state != store.Purged {
 		t.Errorf("%v after a hard purge", state)
 	}
-	fs.learn(store.Key{Text: "h/other"}, store.PurgeState{}) // of which there is none
+	fs.learn(store.Key{Text: "h/other"}, store.PurgeState{}) // without a flight
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A peer is one node of a fleet whose pages have a history.
+// A peer is a node of a fleet whose pages have versions.
 type peer struct {
 	*isr.Cache
 	http.Handler
@@ -51,7 +51,7 @@ func (p *peer) regenerate(t *testing.T, n int) {
 	}
 }
 
-// twoGenerations is a fleet in whose memories the second generation of the page is.
+// twoGenerations is a fleet that has the second generation of the page in memory.
 func twoGenerations(t *testing.T, tb *table, nodes int, change func(*isr.Config)) []*peer {
 	t.Helper()
 	site := newSite()
@@ -95,23 +95,23 @@ func TestRollbackIsSeenEverywhereWithinAPoll(t *testing.T) {
 	})
 }
 
-// A read of the store that began before a rollback arrives after it: it is what its
-// visitor gets, and no one else.
-func TestOlderReadCannotSlipIn(t *testing.T) {
+// A read of the store that began before a rollback and returns after it is served to its
+// own visitor only.
+func TestReadFromBeforeARollbackIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, b, early := rolledBackDuringRead(t, 10*time.Second)
 		time.Sleep(isr.DefaultPoll)
-		// Nobody joins the flight that has read too early, nor finds what it read.
+		// No request joins the flight that has read too early, or gets what it read.
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
 		expect(t, <-early, "/ rendered 2", "isr; hit")
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
 	})
 }
 
-// A purge that lands during a render is not lost, not even at the node that renders,
-// which has heard of it before it publishes: what it has rendered may be covered, and
-// is not served from memory. Package isrtest/simulator found that it was.
-func TestPurgeIsHeardDuringARender(t *testing.T) {
+// A purge during a render takes effect also on the node that renders, and that has read of
+// it before it publishes: the rendered page may be covered, and is not served from memory.
+// Package isrtest/simulator found that it was.
+func TestPurgeDuringARenderTakesEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 5 * time.Second
@@ -131,9 +131,8 @@ func TestPurgeIsHeardDuringARender(t *testing.T) {
 	})
 }
 
-// A page that became uncacheable, or fails, is remembered as such; a rollback
-// makes it a page again.
-func TestRollbackEndsWhatIsRememberedOfAPage(t *testing.T) {
+// A rollback of a page removes its negative entry.
+func TestRollbackRemovesTheNegativeEntry(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
 		"uncacheable": func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Cache-Control", "private") },
 		"failing":     func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(500) },
@@ -169,7 +168,7 @@ func TestUnreachableLog(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		expect(t, get(b, "/"), "/ rendered 2", "isr; hit")
-		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 1 {
+		if n := strings.Count(tb.log.String(), "failed to read the log"); n != 1 {
 			t.Errorf("%d lines of the outage, want 1", n)
 		}
 		b.store.changes.Store(nil)
@@ -181,7 +180,7 @@ func TestUnreachableLog(t *testing.T) {
 	})
 }
 
-// Pages of tenants and of sites without them do not meet in the log.
+// The log distinguishes pages of tenants from those of sites without tenants.
 func TestRollbackOfATenantsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -208,9 +207,9 @@ func TestRollbackOfATenantsPage(t *testing.T) {
 	})
 }
 
-// Whoever may have missed something drops all it has. Of the log there is the row
-// of a pin, at sequence 1, before all this happens.
-func TestLostTrackOfTheLog(t *testing.T) {
+// A node that may have missed a change drops all pages. Before each case the log has one
+// row, of a pin, at sequence 1.
+func TestUnknownChangesDropAllPages(t *testing.T) {
 	const logLife = 10 * time.Minute
 	for _, tt := range []struct {
 		name   string
@@ -277,8 +276,7 @@ func TestLostTrackOfTheLog(t *testing.T) {
 	}
 }
 
-// Somebody writes rows behind the end of the log: no page is dropped for them, and
-// what happens after that is seen as ever.
+// Rows beyond the end of the log drop no page, and later changes are applied.
 func TestStrayRowsOfTheLog(t *testing.T) {
 	for name, stray := range map[string]struct {
 		seq     int64
@@ -301,7 +299,7 @@ func TestStrayRowsOfTheLog(t *testing.T) {
 				if b.store.reads.Load() != before {
 					t.Error("the page was dropped from memory")
 				}
-				if n := strings.Count(tb.log.String(), "a row is ignored"); n != len(peers) {
+				if n := strings.Count(tb.log.String(), "ignoring a row"); n != len(peers) {
 					t.Errorf("%d lines about the row, want one of each node", n)
 				}
 				versions, err := a.Versions(t.Context(), page)
@@ -320,8 +318,8 @@ func TestStrayRowsOfTheLog(t *testing.T) {
 	}
 }
 
-// A sequence that cannot be read is asked for once a minute, and the log in between:
-// rows that may be news are heeded.
+// A sequence that cannot be read is read once a minute, and the log in between: rows that
+// may be changes are applied.
 func TestUnreadableSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -338,7 +336,7 @@ func TestUnreadableSequence(t *testing.T) {
 		if b.store.reads.Load() != before {
 			t.Fatal("the page is not in memory")
 		}
-		if n := strings.Count(tb.log.String(), "the log cannot be read"); n != 2 {
+		if n := strings.Count(tb.log.String(), "failed to read the log"); n != 2 {
 			t.Errorf("%d lines of the sequence in two minutes, want 2", n)
 		}
 		tb.putLogRow(2, &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberM{Value: map[string]types.AttributeValue{
@@ -387,8 +385,8 @@ func TestPollInterval(t *testing.T) {
 	})
 }
 
-// Without the log a node is alone, and knows what it does itself.
-func TestAloneWithoutTheLog(t *testing.T) {
+// A node that does not read the log applies its own changes.
+func TestNodeWithoutPollsAppliesItsOwnChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := twoGenerations(t, newTable(t), 1, func(cfg *isr.Config) { cfg.Poll = -1 })[0]
 		if _, err := p.Rollback(t.Context(), page); err != nil {
@@ -398,8 +396,8 @@ func TestAloneWithoutTheLog(t *testing.T) {
 	})
 }
 
-// rolledBackDuringRead has a node roll the page back while another one, b, reads a body
-// that takes a delay. early is what the visitor of b gets whose request began that read.
+// rolledBackDuringRead makes a node roll the page back while another one, b, reads a body
+// with a delay. early is the response of b to the request that started that read.
 func rolledBackDuringRead(t *testing.T, delay time.Duration) (tb *table, b *peer, early chan answer) {
 	t.Helper()
 	tb, site := newTable(t), newSite()
@@ -420,7 +418,7 @@ func rolledBackDuringRead(t *testing.T, delay time.Duration) (tb *table, b *peer
 	return tb, b, early
 }
 
-// slowBodies opens bodies late.
+// slowBodies opens bodies with a delay.
 type slowBodies struct {
 	store.BodyStore
 	delay atomic.Int64
@@ -437,7 +435,7 @@ func (tb *table) putLog(seq int64) {
 	tb.putSequence(seq)
 }
 
-// putLogRow writes a row of the log alone.
+// putLogRow writes a row of the log, without the sequence.
 func (tb *table) putLogRow(seq int64, targets types.AttributeValue) {
 	tb.putRow(map[string]types.AttributeValue{
 		"pk":      &types.AttributeValueMemberS{Value: "PURGE"},
@@ -465,8 +463,7 @@ func (tb *table) deleteRow(pk, sk string) {
 	}
 }
 
-// A poll that finds a change reads SEQ and the log once more, and no page that the
-// change is not about.
+// A poll that finds a change reads SEQ and the log once more, and no other page.
 func TestCostOfAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)

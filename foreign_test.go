@@ -41,7 +41,7 @@ func (tb *table) putRow(row map[string]types.AttributeValue) {
 	}
 }
 
-func TestAnotherServicesPageIsServed(t *testing.T) {
+func TestForeignPageIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		tb.putForeign(page, "pages/theirs.html", "<!doctype html><p>theirs")
@@ -59,7 +59,7 @@ func TestAnotherServicesPageIsServed(t *testing.T) {
 }
 
 // Services of the reference documents may write new content under the same body key.
-func TestAnotherServicesRewriteIsSeen(t *testing.T) {
+func TestForeignRewriteIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
@@ -94,7 +94,7 @@ func TestMalformedRowCountsAsMissing(t *testing.T) {
 	})
 }
 
-// A purge of the key, as the table records one, covers what was rendered before.
+// A purge of the key covers earlier renders.
 func TestPurgeRowCovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -106,9 +106,9 @@ func TestPurgeRowCovers(t *testing.T) {
 	})
 }
 
-// TestKnownPurgesReachMemory: once a node has read that a page was purged, nobody is
-// served it from memory, or for want of a new one, though the origin fails.
-func TestKnownPurgesReachMemory(t *testing.T) {
+// Once a node has read that a page was purged, it does not serve the page from memory, nor
+// in place of a failure.
+func TestKnownPurgesApplyToMemory(t *testing.T) {
 	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait} {
 		t.Run(policy.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestKnownPurgesReachMemory(t *testing.T) {
 				first := get(h, "/")
 				time.Sleep(2 * time.Second)
 				if policy == isr.ServeStale {
-					expect(t, first, "/ rendered 1", "isr; hit") // before anybody has asked the table
+					expect(t, first, "/ rendered 1", "isr; hit") // before any read of the table
 					first = get(h, "/")
 				}
 				for _, a := range []answer{first, get(h, "/")} {
@@ -134,7 +134,7 @@ func TestKnownPurgesReachMemory(t *testing.T) {
 	}
 }
 
-// marksLast has SEQ say that marks of purges are kept for d.
+// marksLast sets the lifetime of purge marks in SEQ.
 func (tb *table) marksLast(d time.Duration) {
 	tb.putRow(map[string]types.AttributeValue{
 		"pk":            &types.AttributeValueMemberS{Value: "PURGE"},
@@ -144,8 +144,8 @@ func (tb *table) marksLast(d time.Duration) {
 	})
 }
 
-// A page that may outlive the marks of purges that cover it is not fresh, be it read
-// from the store or in memory before that was known.
+// A page that may outlive purge marks that cover it is not fresh, neither when it is read
+// from the store, nor if it was in memory before the lifetime of marks was known.
 func TestPagesDoNotOutliveMarks(t *testing.T) {
 	yearly := func(w http.ResponseWriter, r *http.Request, n int64) {
 		w.Header().Set("Cache-Control", "s-maxage=31536000")

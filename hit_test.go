@@ -8,8 +8,7 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// A discard is a ResponseWriter that costs nothing itself, so that what a
-// benchmark counts is the handler's.
+// A discard is a ResponseWriter without costs, so that a benchmark measures the handler.
 type discard struct {
 	header http.Header
 	status int
@@ -19,8 +18,8 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// A hit in memory costs one small allocation, the text of its key, whatever the
-// route declares.
+// A hit in memory makes one small allocation, the text of its key, whatever the route
+// declares.
 func BenchmarkHit(b *testing.B) {
 	site := newSite()
 	site.delay = 0
@@ -46,7 +45,7 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-// A poll of the log, or a second that passes, allocates as well: once for many hits.
+// A poll of the log, or the next second, also allocates: once for many hits.
 func TestHitAllocatesOnce(t *testing.T) {
 	tb, site := newTable(t), newSite()
 	site.delay = 0

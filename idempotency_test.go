@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-func TestRequestIsCarriedOutOnce(t *testing.T) {
+func TestRequestIsExecutedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		seldom := func(cfg *isr.Config) { cfg.Poll = time.Minute } // a day passes here
@@ -48,7 +48,7 @@ func TestRequestIsCarriedOutOnce(t *testing.T) {
 	})
 }
 
-// A retry does not wait for the one who is at it, be that here or elsewhere.
+// A retry does not wait for the request in progress, in this process or another.
 func TestRequestInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -85,8 +85,8 @@ func TestRequestInProgress(t *testing.T) {
 	})
 }
 
-// Calls at the same moment in one process are one request.
-func TestRequestsAtOnce(t *testing.T) {
+// Concurrent calls in one process are one request.
+func TestConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", withHistory, site, nil)
@@ -112,8 +112,7 @@ func TestRequestsAtOnce(t *testing.T) {
 	})
 }
 
-// What ends without a publish is recorded as failed, and may be asked for again at
-// once.
+// A request that ends without a publish is recorded as failed, and may be repeated at once.
 func TestFailedRequestMayBeRetried(t *testing.T) {
 	refuse := func(w http.ResponseWriter, _ *http.Request, _ int64) { w.Header().Set("Cache-Control", "private") }
 	fail := func(w http.ResponseWriter, _ *http.Request, _ int64) { w.WriteHeader(500) }
@@ -167,8 +166,8 @@ func TestFailedRequestMayBeRetried(t *testing.T) {
 	}
 }
 
-// A server that stops says so in the record.
-func TestRequestOfAServerThatStops(t *testing.T) {
+// A server that stops records that in the request record.
+func TestRequestOfAStoppingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = time.Minute
@@ -194,9 +193,9 @@ func TestRequestOfAServerThatStops(t *testing.T) {
 	})
 }
 
-// A worker that died leaves its request in progress until its lease would have
-// ended; then another takes it over.
-func TestRequestOfADeadWorker(t *testing.T) {
+// The request of a crashed server is in progress until its lease would have expired; then
+// another server takes it over.
+func TestRequestOfACrashedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", withHistory, site, nil)
@@ -218,7 +217,7 @@ func TestRequestOfADeadWorker(t *testing.T) {
 	})
 }
 
-func TestResultThatIsGone(t *testing.T) {
+func TestResultGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site"}, site, nil) // no history

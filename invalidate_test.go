@@ -7,8 +7,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Once the node knows where the log is, nothing is served from memory that was read
-// before.
+// Once the floor is raised, no page is served from memory that was read before.
 func TestNothingIsServedFromBelowTheFloor(t *testing.T) {
 	start := time.Now()
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
@@ -21,14 +20,13 @@ func TestNothingIsServedFromBelowTheFloor(t *testing.T) {
 		t.Error("what is read once the log is known is to be served, and nothing before")
 	}
 	if f.crossed(reading{at(0), at(1)}) || !f.crossed(reading{at(1), at(3)}) || f.crossed(reading{at(2), at(3)}) {
-		t.Error("only a read that was under way when the floor was raised has crossed it")
+		t.Error("only a read in progress when the floor was raised has crossed it")
 	}
 }
 
-// A reload is remembered by the flights of its page that are under way, and by
-// nothing else: what is reloaded in a burst takes no memory, and is not forgotten
-// before the last read that it overtook has ended.
-func TestReloadsAreRememberedByFlights(t *testing.T) {
+// A reload is recorded only in the current flights of its page: a burst of reloads takes no
+// memory, and each is remembered until the last read that it overtook has ended.
+func TestReloadsAreRecordedInFlights(t *testing.T) {
 	start := time.Now()
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	page, other := store.Key{Text: "h/"}, store.Key{Text: "h/other"}
@@ -37,7 +35,7 @@ func TestReloadsAreRememberedByFlights(t *testing.T) {
 	land := make(chan struct{})
 	f, _ := c.flights.join(&search{key: page}, func(*flight) outcome { <-land; return failure{} })
 
-	c.reload(other) // of which nothing is under way
+	c.reload(other) // which has no flight
 	if f.overtaken(at(-1)) {
 		t.Error("the reload of another page overtakes the flight")
 	}

@@ -53,15 +53,15 @@ func (tb *table) putReload(key string) {
 	tb.putSequence(1)
 }
 
-// reloadOf is the target of a log row that has nodes drop a page.
+// reloadOf is the target of a log row that makes nodes drop a page.
 func reloadOf(key string) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{
 		"kind": &types.AttributeValueMemberS{Value: "reload"}, "key": &types.AttributeValueMemberS{Value: key},
 	}}
 }
 
-// A burst of rollbacks drops the pages that were rolled back, and no other.
-func TestManyReloadsDropNothingElse(t *testing.T) {
+// A burst of rollbacks drops only the pages that were rolled back.
+func TestReloadsDropOnlyTheirPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
 		b := twoGenerations(t, tb, 1, nil)[0]
@@ -77,8 +77,8 @@ func TestManyReloadsDropNothingElse(t *testing.T) {
 	})
 }
 
-// A page that is reloaded costs one read of META. Its body is in memory and
-// immutable, and so is not fetched again, nor after a gap in the log.
+// A reloaded page costs one read of META. Its body is immutable and in memory, so it is not
+// fetched again, not even after a gap in the log.
 func TestDroppedPagesKeepTheirBodies(t *testing.T) {
 	for name, happen := range map[string]func(t *testing.T, tb *table, other *peer){
 		"reload": func(t *testing.T, _ *table, other *peer) {
@@ -122,9 +122,9 @@ func TestDroppedPagesKeepTheirBodies(t *testing.T) {
 	}
 }
 
-// Another service may write new content under the same body key: its body is
-// fetched again.
-func TestDroppedPagesOfOthersLoseTheirBodies(t *testing.T) {
+// Another service may write new content under the same body key, so its body is fetched
+// again.
+func TestDroppedForeignPagesFetchTheirBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
 		bodies := &countedBodies{BodyStore: tb.bodies}
@@ -140,8 +140,8 @@ func TestDroppedPagesOfOthersLoseTheirBodies(t *testing.T) {
 	})
 }
 
-// A read that began before its page was rolled back is never kept, however long it
-// takes and whatever else is reloaded meanwhile.
+// A read that began before a rollback of its page is never kept, however long it takes and
+// whatever else is reloaded meanwhile.
 func TestLateReadIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, b, early := rolledBackDuringRead(t, 2*store.LogLife)

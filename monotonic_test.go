@@ -11,9 +11,8 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// A wall clock that is set back by an hour does not keep a node from trying again for
-// an hour, whatever it was that it wanted to try.
-func TestClockIsSetBack(t *testing.T) {
+// A wall clock that is set back by an hour delays no retry of any kind by an hour.
+func TestClockSetBackDelaysNoRetry(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, h http.Handler, store *faultyStore, site *site, setBack func()){
 		"a stale page": func(t *testing.T, h http.Handler, store *faultyStore, site *site, setBack func()) {
 			get(h, "/")

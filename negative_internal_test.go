@@ -22,8 +22,8 @@ func testNegativeCache(t *testing.T, bytes int64) *negativeCache {
 	return n
 }
 
-// Strangers who ask for failing, uncacheable and unknown URLs fill their own share
-// of the memory, and evict none of the site's pages.
+// Requests for failing, uncacheable and unknown URLs fill only the share of negative
+// entries, and evict no pages.
 func TestNegativeEntriesAreBounded(t *testing.T) {
 	const bytes = 16 << 20
 	c, err := New(nil, nil, Config{Memory: bytes, Poll: -1})
@@ -73,7 +73,7 @@ func TestNegativeEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// An entry that is too large for its share is kept without its body, or not at all.
+// An entry that is too large is kept without its body, or not kept.
 func TestLargeNegativeEntries(t *testing.T) {
 	n := testNegativeCache(t, 64<<10)
 	now := time.Now()
@@ -89,8 +89,8 @@ func TestLargeNegativeEntries(t *testing.T) {
 	}
 }
 
-// A refusal that is renewed by what passed through is not put back behind a reload.
-func TestRenewedRefusalEndsWithAReload(t *testing.T) {
+// A refusal is not renewed after a reload has removed it.
+func TestReloadRemovesRenewedRefusal(t *testing.T) {
 	n := testNegativeCache(t, 1<<20)
 	now := time.Now()
 	k := store.Key{Text: "h/"}

@@ -16,14 +16,14 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// notFound answers 404, which may be kept for a minute.
+// notFound answers 404, fresh for a minute.
 func notFound(w http.ResponseWriter, r *http.Request, n int64) {
 	w.Header().Set("Cache-Control", "s-maxage=60")
 	w.WriteHeader(http.StatusNotFound)
 	fmt.Fprintf(w, "%s not found %d", r.URL.Path, n)
 }
 
-// rowCount is how many rows the table has.
+// rowCount returns the number of rows in the table.
 func (tb *table) rowCount(t *testing.T) int {
 	t.Helper()
 	out, err := tb.db.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String(tableName)})
@@ -36,7 +36,7 @@ func (tb *table) rowCount(t *testing.T) int {
 	return len(out.Items)
 }
 
-// expectNotFound checks a 404: its body, and how its Cache-Status begins.
+// expectNotFound checks the body of a 404 and the beginning of its Cache-Status.
 func expectNotFound(t *testing.T, a answer, body, status string) {
 	t.Helper()
 	if a.Code != http.StatusNotFound || a.Body.String() != body || !strings.HasPrefix(a.status(), status) {
@@ -44,8 +44,8 @@ func expectNotFound(t *testing.T, a answer, body, status string) {
 	}
 }
 
-// A 404 of a page that was never there is kept in memory for its window, rendered
-// once for all visitors of a process, and leaves nothing in the stores.
+// A 404 for a page that is not stored is kept in memory for its window, rendered once per
+// process, and not stored.
 func TestNegativeAnswersStayInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -73,8 +73,8 @@ func TestNegativeAnswersStayInMemory(t *testing.T) {
 	})
 }
 
-// However many unknown URLs are asked for, nothing of them is stored.
-func TestScannerLeavesNothing(t *testing.T) {
+// Requests for unknown URLs store nothing, however many there are.
+func TestScannerStoresNothing(t *testing.T) {
 	const urls, visitors = 2_000, 50
 	tb, site := newTable(t), newSite()
 	site.delay = 0
@@ -96,8 +96,8 @@ func TestScannerLeavesNothing(t *testing.T) {
 	}
 }
 
-// One client that asks for unknown, failing and uncacheable URLs, with large answers,
-// evicts no page of the site from memory.
+// A client that requests unknown, failing and uncacheable URLs with large responses evicts
+// no page from memory.
 func TestScannerEvictsNoPages(t *testing.T) {
 	tb, site := newTable(t), newSite()
 	site.delay = 0
@@ -143,7 +143,7 @@ func TestScannerEvictsNoPages(t *testing.T) {
 	}
 }
 
-// A 404 replaces an entry for the whole fleet, and is forgotten a day after its
+// A 404 replaces an entry for the whole fleet, and expires from the table a day after its
 // windows.
 func TestNegativeAnswerReplacesAnEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func (tb *table) expectExpiry(t *testing.T, want time.Duration) {
 	}
 }
 
-// A regeneration that was asked for publishes what it renders, be it a 404.
+// A forced regeneration publishes its response, even a 404.
 func TestRegeneratePublishesNegativeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -196,8 +196,8 @@ func TestRegeneratePublishesNegativeAnswers(t *testing.T) {
 	})
 }
 
-// With StoreNegative 404s are stored as other pages are, but for a day beyond
-// their windows at most.
+// With StoreNegative, 404s are stored like other pages, but for at most a day beyond their
+// windows.
 func TestStoreNegative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -210,8 +210,8 @@ func TestStoreNegative(t *testing.T) {
 	})
 }
 
-// A page whose entry has gone from the store may be in memory still. Once it is
-// rendered as a 404, visitors get that.
+// A page whose entry is no longer in the store may still be in memory. Once it is rendered
+// as a 404, visitors get that.
 func TestNegativeAnswerReplacesWhatIsInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -226,8 +226,8 @@ func TestNegativeAnswerReplacesWhatIsInMemory(t *testing.T) {
 	})
 }
 
-// What is remembered of a page ends with a reload: somebody may have published it.
-func TestReloadForgetsNegativeAnswers(t *testing.T) {
+// A reload removes the negative entry: another process may have published the page.
+func TestReloadRemovesNegativeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.answers(notFound)
@@ -239,8 +239,8 @@ func TestReloadForgetsNegativeAnswers(t *testing.T) {
 	})
 }
 
-// However long a response says that nothing is there, it is asked again after a
-// few minutes: no other node tells this one that the page has appeared.
+// Whatever the freshness window of a negative answer, the page is rendered again after a few
+// minutes: the node does not learn from others that the page has appeared.
 func TestNegativeWindowIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

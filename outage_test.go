@@ -19,7 +19,7 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// A brokenStore fails or hangs while it is told to.
+// A brokenStore fails or hangs on demand.
 type brokenStore struct {
 	store.MetaStore
 	fails    atomic.Bool // every call fails
@@ -94,7 +94,7 @@ func (b *brokenStore) Sequence(ctx context.Context) (store.Sequence, error) {
 	return b.MetaStore.Sequence(ctx)
 }
 
-// A hangingShelf has its calls wait until their contexts end while it is told to.
+// A hangingShelf makes calls wait until their contexts end, on demand.
 type hangingShelf struct {
 	store.BodyStore
 	hangs atomic.Bool
@@ -140,9 +140,9 @@ func expectUnstored(t *testing.T, a answer, body string) {
 	}
 }
 
-// Every way in which the store may fail costs one render for all who ask, within
-// the budget of the origin.
-func TestStoreFailureIsOneRender(t *testing.T) {
+// Whatever store call fails, a page is rendered once for all waiting requests, within the
+// budget of the origin.
+func TestStoreFailureCostsOneRender(t *testing.T) {
 	for name, outage := range map[string]func(*brokenStore){
 		"sequence":   func(b *brokenStore) { b.sequence.Store(true) },
 		"everything": func(b *brokenStore) { b.fails.Store(true) },
@@ -176,7 +176,7 @@ func TestStoreFailureIsOneRender(t *testing.T) {
 	}
 }
 
-// A failing SEQ leaves no lease behind.
+// A failed read of SEQ releases the lease.
 func TestStoreFailureReleasesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -191,7 +191,7 @@ func TestStoreFailureReleasesTheLease(t *testing.T) {
 	})
 }
 
-// What is uncacheable stays each visitor's own, and is remembered.
+// An uncacheable response is not shared, and the refusal is remembered.
 func TestStoreFailureOfAnUncacheablePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -216,8 +216,8 @@ func TestStoreFailureOfAnUncacheablePage(t *testing.T) {
 	})
 }
 
-// An outage of the store and one of the origin: visitors get the failure, and the
-// origin is not asked for each of them.
+// If both the store and the origin fail, visitors get the failure, and the origin does not
+// get a request for each of them.
 func TestStoreAndOriginFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -238,9 +238,9 @@ func TestStoreAndOriginFail(t *testing.T) {
 	})
 }
 
-// Of an outage the log has two lines, whatever the number of visitors; meanwhile
-// the store is asked by one probe alone, and afterwards all is as before.
-func TestStoreOutageIsRemembered(t *testing.T) {
+// An outage writes two log lines, whatever the number of visitors. Meanwhile only the probe
+// calls the store, and afterwards the cache works as before.
+func TestStoreOutageOpensTheBreaker(t *testing.T) {
 	for name, outage := range map[string]func(*brokenStore, bool){
 		"failing": func(b *brokenStore, on bool) { b.fails.Store(on) },
 		"hanging": func(b *brokenStore, on bool) { b.hangs.Store(on) },
@@ -279,7 +279,7 @@ func TestStoreOutageIsRemembered(t *testing.T) {
 	}
 }
 
-// While the store is down, a stale page is served, marked, and not rendered.
+// While the store is down, a stale page is served, with a detail, and not rendered.
 func TestStoreOutageServesStalePages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -302,8 +302,8 @@ func TestStoreOutageServesStalePages(t *testing.T) {
 	})
 }
 
-// A store that is slow, and not down, makes no visitor wait for longer than his
-// bound, and what was rendered for them is published: by one render.
+// A slow store makes no visitor wait for longer than StoreTimeout, and the page that was
+// rendered for them is published, by one render.
 func TestSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -326,7 +326,7 @@ func TestSlowStore(t *testing.T) {
 	})
 }
 
-// What was rendered without the store is not published if a purge was made since its
+// A page that was rendered without the store is not published if a purge was made since its
 // render began, or another node has published meanwhile.
 func TestSlowStoreAndPurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -343,8 +343,8 @@ func TestSlowStoreAndPurge(t *testing.T) {
 	})
 }
 
-// A node that reaches the table and not the bucket: its visitors get the page, and
-// the lease goes to another node.
+// The visitors of a node that reaches the table and not the bucket get the page, and another
+// node gets the lease.
 func TestHangingBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -366,7 +366,7 @@ func TestHangingBucket(t *testing.T) {
 		if a.took > 30*time.Second {
 			t.Errorf("the lease was given up after %v", a.took)
 		}
-		// What the table says is fresh cannot be read here.
+		// The fresh page of the table cannot be read here.
 		a = get(cut, "/")
 		expectUnstored(t, a, "/ rendered 3")
 		if a.took > site.delay+isr.DefaultStoreTimeout {
@@ -375,9 +375,9 @@ func TestHangingBucket(t *testing.T) {
 	})
 }
 
-// A rollback that this node hears of during an outage of the bucket ends what it
-// remembers of the page.
-func TestRollbackEndsUnpublishedPage(t *testing.T) {
+// A rollback that this node reads during an outage of the bucket removes its unpublished
+// page.
+func TestRollbackRemovesUnpublishedPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
 		a := twoGenerations(t, tb, 1, nil)[0]
@@ -403,7 +403,7 @@ func TestRollbackEndsUnpublishedPage(t *testing.T) {
 	})
 }
 
-// A deniedShelf denies access while it is told to: to all bodies, or to one.
+// A deniedShelf denies access to all bodies, or to one, on demand.
 type deniedShelf struct {
 	store.BodyStore
 	all atomic.Bool
@@ -438,9 +438,8 @@ func (d *deniedShelf) Put(ctx context.Context, key string, body []byte) error {
 	return d.BodyStore.Put(ctx, key, body)
 }
 
-// Access that is denied to three bodies in a row is denied to all, and the circuit
-// breaker opens as in an outage; a single body that is denied does not open it.
-// Either way nothing that is stored is rendered over, and pins hold.
+// If access to three bodies in a row is denied, the circuit breaker opens as in an outage; a
+// single denied body does not open it. Either way no stored page is replaced, and pins hold.
 func TestDeniedBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()

@@ -27,7 +27,7 @@ func testPage(change func(*store.Entry)) *page {
 	return newPage(store.Key{Text: "h/"}, e, store.PurgeState{}, reading{at(0), at(0)}, body)
 }
 
-func TestPageAnswersConditions(t *testing.T) {
+func TestConditionalRequests(t *testing.T) {
 	const lastModified = "Sat, 21 Nov 2026 10:00:00 GMT"
 	tests := []struct {
 		name   string
@@ -87,7 +87,7 @@ func TestPageAnswersConditions(t *testing.T) {
 	}
 }
 
-// everyOtherByte names n ranges of one byte each.
+// everyOtherByte returns a Range field of n ranges of one byte each.
 func everyOtherByte(n int) string {
 	parts := make([]string, n)
 	for i := range parts {
@@ -96,7 +96,7 @@ func everyOtherByte(n int) string {
 	return strings.Join(parts, ",")
 }
 
-// A Range field of 60 KB is no lever: what is sent is no larger than the page by much.
+// The response to a Range field of 60 KB is hardly larger than the page.
 func TestRangesDoNotAmplify(t *testing.T) {
 	for _, ranges := range []string{strings.Repeat("0-0,", 15_000) + "0-0", everyOtherByte(1400), everyOtherByte(32)} {
 		w := httptest.NewRecorder()
@@ -141,7 +141,7 @@ func TestPageHead(t *testing.T) {
 	}
 }
 
-// testMemory is a memory in which readings may be kept that began at start or later.
+// testMemory is a memory that keeps readings from start or later.
 func testMemory(t *testing.T, start time.Time) *memory {
 	t.Helper()
 	m, err := newMemory(1<<20, new(floor))
@@ -170,13 +170,13 @@ func TestMemoryPrefersNewerReadings(t *testing.T) {
 	}{
 		{"a later version, read later", saw(1, 0, 1), saw(2, 1, 2), newer},
 		{"a later version, read earlier", saw(1, 1, 2), saw(2, 0, 1), older},
-		{"an earlier version, read later: another service was there", saw(2, 0, 1), saw(1, 1, 2), newer},
+		{"an earlier version, read later: another service has replaced the row", saw(2, 0, 1), saw(1, 1, 2), newer},
 		{"the same version, read later", saw(2, 0, 1), saw(2, 1, 2), newer},
 		{"the same version, read earlier", saw(2, 1, 2), saw(2, 0, 1), older},
-		{"the same version, read beside it", saw(2, 0, 2), saw(2, 1, 3), newer},
+		{"the same version, overlapping reads", saw(2, 0, 2), saw(2, 1, 3), newer},
 		{"another writer's, read later", saw(2, 0, 1), saw(0, 1, 2), newer},
 		{"another writer's, read earlier", saw(2, 1, 2), saw(0, 0, 1), older},
-		{"another version, read beside it", saw(1, 0, 2), saw(2, 1, 3), unclear},
+		{"another version, overlapping reads", saw(1, 0, 2), saw(2, 1, 3), unclear},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -193,9 +193,9 @@ func TestMemoryPrefersNewerReadings(t *testing.T) {
 	}
 }
 
-// TestMemoryAndReadingsThatAReloadCrossed: what was read while a page was reloaded is
-// not kept, and unclear only where it may be of after the reload.
-func TestMemoryAndReadingsThatAReloadCrossed(t *testing.T) {
+// A page that was read during a reload is not kept, and the order is unclear only if it may
+// have been read after the reload.
+func TestReadsDuringAReloadAreNotKept(t *testing.T) {
 	start := time.Now()
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 	k := store.Key{Text: "h/"}

@@ -9,9 +9,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// TestInvalidKeys: keys that callers made by hand reach no partition of another
-// tenant, whatever is asked of them.
-func TestInvalidKeys(t *testing.T) {
+// No method reaches a partition of another tenant by an invalid key.
+func TestInvalidKeysAreRefused(t *testing.T) {
 	tb := newTable(t)
 	p := tb.peer("a", withHistory, newSite(), nil)
 	for name, k := range map[string]store.Key{

@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// expectStale checks that a visitor got the first rendering, and why.
+// expectStale checks that a visitor got the first rendering, and the detail.
 func expectStale(t *testing.T, a answer, reason string) {
 	t.Helper()
 	expect(t, a, "/ rendered 1", "isr; hit; ttl=-")
@@ -24,7 +24,7 @@ func expectStale(t *testing.T, a answer, reason string) {
 	}
 }
 
-// expectRefused checks that a visitor was told to come back.
+// expectRefused checks a 503 with Retry-After.
 func expectRefused(t *testing.T, a answer, reason, retry string) {
 	t.Helper()
 	if a.Code != http.StatusServiceUnavailable || a.Header().Get("Retry-After") != retry || !strings.HasSuffix(a.status(), "; detail="+reason) {
@@ -50,7 +50,7 @@ func TestPolicyText(t *testing.T) {
 	}
 }
 
-// staleSite is a site whose page was rendered once, two minutes ago.
+// staleSite is a site with a page that was rendered once, two minutes ago.
 func staleSite(tb *table, rt isr.Route, change func(*isr.Config)) (*site, http.Handler) {
 	site := newSite()
 	h := tb.node(tb.store("a"), change).Handler(rt, site)
@@ -91,7 +91,7 @@ func TestWaitForAnotherProcess(t *testing.T) {
 	})
 }
 
-func TestWaitHasAnEnd(t *testing.T) {
+func TestWaitIsBounded(t *testing.T) {
 	patience := func(c *isr.Config) { c.Wait = 3 * time.Second }
 	t.Run("slow render", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestWaitHasAnEnd(t *testing.T) {
 	})
 }
 
-// hold takes a page's lease in the name of a process that is not there.
+// hold acquires a page's lease for a process that does not exist.
 func (tb *table) hold(k store.Key, d time.Duration) {
 	tb.t.Helper()
 	if _, err := tb.store("another").Acquire(tb.t.Context(), store.HashedPartition(k), d, nil); err != nil {
@@ -130,8 +130,8 @@ func (tb *table) hold(k store.Key, d time.Duration) {
 	}
 }
 
-// What a failing origin has nobody wait for twice.
-func TestWaitInVain(t *testing.T) {
+// After a failed render no visitor waits until the back-off ends.
+func TestWaitEndsWithTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		rt := isr.Route{Policy: isr.Wait}
@@ -182,7 +182,7 @@ func TestWaitWithoutStore(t *testing.T) {
 	})
 }
 
-func TestFailTellsOthersToComeBack(t *testing.T) {
+func TestFailAnswers503(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		rt := isr.Route{Policy: isr.Fail}
@@ -208,8 +208,8 @@ func TestFailTellsOthersToComeBack(t *testing.T) {
 	})
 }
 
-// A page that only has to be read is not one that somebody is making.
-func TestFailServesWhatIsStored(t *testing.T) {
+// The policy Fail waits for a page that is only read, not rendered.
+func TestFailServesStoredPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		rt := isr.Route{Policy: isr.Fail}
@@ -227,8 +227,8 @@ func TestFailServesWhatIsStored(t *testing.T) {
 	})
 }
 
-// A failure is not shown to those for whom there is a page, be it in memory or not.
-func TestFailureIsNotRememberedOverAPage(t *testing.T) {
+// A failure is not shown while there is a page to serve, in memory or not.
+func TestFailureIsNotRememberedIfThereIsAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		site, h := staleSite(newTable(t), isr.Route{}, func(c *isr.Config) { c.Memory = -1 })
 		site.answers(failing)
@@ -239,8 +239,7 @@ func TestFailureIsNotRememberedOverAPage(t *testing.T) {
 	})
 }
 
-// A back-off has an end, which a visitor is told, on a node that has it from the
-// table alone.
+// Retry-After is the end of the back-off, also on a node that knows it only from the table.
 func TestRetryAfterBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -259,7 +258,7 @@ func TestRetryAfterBackOff(t *testing.T) {
 	})
 }
 
-// Who regenerates a page takes nothing from those who visit it meanwhile.
+// A forced regeneration does not affect visitors of the page meanwhile.
 func TestVisitorsDuringRegenerate(t *testing.T) {
 	for _, policy := range []isr.Policy{isr.ServeStale, isr.Wait, isr.Fail} {
 		t.Run(fmt.Sprint(policy), func(t *testing.T) {
@@ -287,7 +286,7 @@ func TestVisitorsDuringRegenerate(t *testing.T) {
 	}
 }
 
-// A slowStore takes its time to read.
+// A slowStore delays reads.
 type slowStore struct{ store.MetaStore }
 
 func (s *slowStore) Read(ctx context.Context, pk string) (store.Record, error) {

@@ -50,7 +50,7 @@ func TestProject(t *testing.T) {
 		{name: "analytics cookies", target: "http://h/", header: "Cookie: _ga=1; _ga_ABC=2; __utma=3; _fbp=4", key: "h/"},
 		{name: "ignored cookies", target: "http://h/", header: "Cookie: theme=dark; wp-settings-1=x", key: "h/"},
 		{name: "a cookie that only begins like an ignored one", target: "http://h/", header: "Cookie: themes=1", bypass: bypassCookie},
-		{name: "a tenant nobody declared", target: "http://h/", header: "X-Tenant-Id: acme", bypass: bypassTenant},
+		{name: "an undeclared tenant header", target: "http://h/", header: "X-Tenant-Id: acme", bypass: bypassTenant},
 		{name: "POST", target: "http://h/", change: func(r *http.Request) { r.Method = "POST" }, bypass: bypassMethod},
 		{name: "a body", target: "http://h/", change: func(r *http.Request) { r.ContentLength = -1 }, bypass: bypassBody},
 		{name: "no host", target: "http://h/", change: func(r *http.Request) { r.Host = "" }, bypass: bypassHost},
@@ -97,8 +97,8 @@ func TestProjectRefuses(t *testing.T) {
 		{name: "a tenant that would break out of its key", header: "X-Site: a#CACHE#b"},
 		{name: "an empty tenant", header: "X-Site: "},
 		{name: "a tenant too long", header: "X-Site: " + strings.Repeat("a", store.MaxTenantLength+1)},
-		{name: "a host that is none", header: "X-Site: a", host: "exa mple.com/x"},
-		{name: "a path that is none", header: "X-Site: a", path: "no-slash"},
+		{name: "an invalid host", header: "X-Site: a", host: "exa mple.com/x"},
+		{name: "an invalid path", header: "X-Site: a", path: "no-slash"},
 		{name: "a tenant that a proxy would remove", header: "X-Site: a\nConnection: x-site"},
 		{name: "a tenant that a proxy would remove, among others", header: "X-Site: a\nConnection: keep-alive, foo, X-SITE"},
 		{name: "credentials that a proxy would remove", header: "X-Site: a\nAuthorization: Basic eDp5\nConnection: authorization"},
@@ -123,9 +123,8 @@ func TestProjectRefuses(t *testing.T) {
 	}
 }
 
-// The request that the renderer sees has the same key as the visitor's, and
-// nothing that is not in it.
-func TestProjectionIsOneBothWays(t *testing.T) {
+// The renderer's request has the same key as the visitor's, and nothing outside the key.
+func TestRendererRequestHasTheSameKey(t *testing.T) {
 	p := newProjector(Route{Query: []string{"a", "b c", "ü"}, Vary: []string{"X-One", "X-Two"}, TenantHeader: "X-Site"})
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[a-z#?&=%/ ;+ä"<>]{0,8}`)
@@ -158,7 +157,7 @@ func TestProjectionIsOneBothWays(t *testing.T) {
 			t.Fatalf("the renderer's request has the key %q (%v, %q), the visitor's %q", again, err, bypass, k)
 		}
 		if seen.URL.Path != u.Path {
-			t.Errorf("the renderer sees the path %q, the visitor asked for %q", seen.URL.Path, u.Path)
+			t.Errorf("the renderer got the path %q, the visitor requested %q", seen.URL.Path, u.Path)
 		}
 		query.Del("utm_source")
 		if diff := cmp.Diff(query, seen.URL.Query()); diff != "" {

@@ -22,7 +22,7 @@ func TestRegenerate(t *testing.T) {
 		c := tb.node(tb.store("a"), nil)
 		h := c.Handler(isr.Route{Name: "site"}, site)
 		if e, err := c.Regenerate(t.Context(), page); err != nil || e.Route != "site" || e.Key != page.Text {
-			t.Fatalf("of a page never asked for: %+v, %v", e, err)
+			t.Fatalf("a page that was never requested: %+v, %v", e, err)
 		}
 		expect(t, get(h, "/"), "/ rendered 1", "isr; hit")
 		if _, err := c.Regenerate(t.Context(), page); err != nil {
@@ -38,8 +38,8 @@ func TestRegenerate(t *testing.T) {
 	})
 }
 
-// A render that is under way may have read what has changed since.
-func TestRegenerateBeginsAnew(t *testing.T) {
+// A render in progress may have read outdated content, so it is not joined.
+func TestRegenerateStartsItsOwnRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		c := tb.node(tb.store("a"), nil)
@@ -55,7 +55,7 @@ func TestRegenerateBeginsAnew(t *testing.T) {
 	})
 }
 
-func TestRegenerateKnowsWhomToCall(t *testing.T) {
+func TestRegenerateSelectsTheRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		c := tb.node(tb.store("a"), nil)
@@ -78,9 +78,8 @@ func TestRegenerateKnowsWhomToCall(t *testing.T) {
 	})
 }
 
-// TestRegenerateWhatNamesNoRoute: services in other languages describe their pages in
-// full, but for the route, which they have not.
-func TestRegenerateWhatNamesNoRoute(t *testing.T) {
+// Entries that services in other languages write have no route.
+func TestRegenerateEntryWithoutARoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		nameless := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
@@ -93,7 +92,7 @@ func TestRegenerateWhatNamesNoRoute(t *testing.T) {
 	})
 }
 
-func TestRegenerateYieldsToAnotherHolder(t *testing.T) {
+func TestRegenerateReturnsHeldError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		c := tb.node(tb.store("a"), nil)
@@ -108,7 +107,7 @@ func TestRegenerateYieldsToAnotherHolder(t *testing.T) {
 	})
 }
 
-func TestRegenerateSaysWhyNot(t *testing.T) {
+func TestRegenerateErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		c := tb.node(tb.store("a"), nil)
@@ -143,7 +142,7 @@ func TestCloseLetsRendersFinish(t *testing.T) {
 	})
 }
 
-func TestCloseGivesLeasesBack(t *testing.T) {
+func TestCloseReleasesLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 20 * time.Second
@@ -162,12 +161,12 @@ func TestCloseGivesLeasesBack(t *testing.T) {
 		if err != nil || rec.Entry != nil || rec.Lock != nil {
 			t.Errorf("after Close: %+v, %v; want no page, and no lease", rec, err)
 		}
-		// The visitor who waited is not left without an answer.
+		// The visitor who waited gets a response.
 		expect(t, <-visited, "/ rendered 2", "isr; fwd=miss; fwd-status=200; detail=closing")
 	})
 }
 
-// A wrapped store fails as told.
+// A wrapped store fails on demand.
 type faultyStore struct {
 	store.MetaStore
 	read, publish, refresh func() error
@@ -185,7 +184,7 @@ func (f *faultyStore) Sequence(ctx context.Context) (store.Sequence, error) {
 	return f.MetaStore.Sequence(ctx)
 }
 
-// errPassOn has a faultyStore carry the call out after all.
+// errPassOn makes a faultyStore execute the call.
 var errPassOn = errors.New("pass the call on")
 
 func (f *faultyStore) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
@@ -268,8 +267,8 @@ func TestPublishFails(t *testing.T) {
 	})
 }
 
-// Another writer publishes while this one renders: the winner is served.
-func TestOvertakenWriterServesTheWinner(t *testing.T) {
+// If another writer publishes during a render, its page is served.
+func TestPageOfTheFasterWriterIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		h := tb.node(tb.store("a"), nil).Handler(isr.Route{}, site)
@@ -284,7 +283,7 @@ func TestOvertakenWriterServesTheWinner(t *testing.T) {
 	})
 }
 
-// The holder whose lease is lost stops rendering and serves what the next one made.
+// A holder that loses its lease cancels its render, and serves the page of the next holder.
 func TestLostLeaseCancelsTheRender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -321,14 +320,14 @@ func TestUnreachableStoreIsNotALostLease(t *testing.T) {
 	})
 }
 
-// A page that no visitor can reach is not rendered: nobody would be served it.
+// A page that no request maps to is not rendered.
 func TestRegenerateUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		p := tb.peer("a", isr.Route{Name: "site", Query: []string{"page"}, Vary: []string{"RSC"}}, site, nil)
 		for text, want := range map[string]string{
 			"example.com/?sort=1":             "expected only page",
-			"example.com/?page=1&utm_source=": "requests for it get example.com/?page=1",
+			"example.com/?page=1&utm_source=": "requests for it map to example.com/?page=1",
 			"example.com/#accept=x":           "",
 		} {
 			k, err := store.ParseKey("", text)

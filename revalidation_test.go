@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A readGauge takes its time to read, and knows how many reads there were at once.
+// A readGauge delays reads, and records how many were concurrent.
 type readGauge struct {
 	store.MetaStore
 	delay     atomic.Int64
@@ -30,8 +30,8 @@ func (g *readGauge) Read(ctx context.Context, pk string) (store.Record, error) {
 	return g.MetaStore.Read(ctx, pk)
 }
 
-// After a gap in the log all pages are read again. However many are asked for at
-// once, the table is asked for so many at a time, and visitors get their pages.
+// After a gap in the log all pages are read again. However many are requested at once, the
+// number of concurrent reads is bounded, and visitors get their pages.
 func TestReadsAfterAGapAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pages, limit = 600, 128
@@ -66,8 +66,8 @@ func TestReadsAfterAGapAreBounded(t *testing.T) {
 	})
 }
 
-// Reads that hang do not keep others waiting for longer than they would themselves.
-func TestHangingReadsHoldUpNobody(t *testing.T) {
+// Reads that hang delay other reads by at most their own deadline.
+func TestHangingReadsDelayOthersBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		store := &brokenStore{MetaStore: tb.store("a")}

@@ -104,7 +104,7 @@ func TestRollbackTo(t *testing.T) {
 			expect(t, get(p, "/"), tt.want, "isr; hit")
 		}
 
-		// From the current one, not from the newest, one goes back further.
+		// A second rollback starts from the current version, not from the newest.
 		if _, err := p.Rollback(t.Context(), page, isr.RollbackTo(versions[1].GenerationID)); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestRollbackNeedsTheBody(t *testing.T) {
 	})
 }
 
-// replaceBody puts another body in the place of a stored one.
+// replaceBody overwrites a stored body.
 func (tb *table) replaceBody(key, body string) {
 	tb.t.Helper()
 	if err := errors.Join(tb.bodies.Delete(tb.t.Context(), key), tb.bodies.Put(tb.t.Context(), key, []byte(body))); err != nil {
@@ -151,8 +151,8 @@ func (tb *table) replaceBody(key, body string) {
 	}
 }
 
-// A regeneration that began before a rollback loses, and sees the winner.
-func TestRollbackBeatsARegenerationUnderWay(t *testing.T) {
+// A regeneration that began before a rollback fails to publish, and serves the restored page.
+func TestRollbackDuringARegeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		rt := withHistory
@@ -178,7 +178,7 @@ func TestRollbackBeatsARegenerationUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// A visitor's, of a page that has to be waited for.
+		// A regeneration that a visitor waits for.
 		time.Sleep(2 * time.Minute)
 		visited := make(chan answer)
 		go func() { visited <- get(a, "/") }()
@@ -193,9 +193,9 @@ func TestRollbackBeatsARegenerationUnderWay(t *testing.T) {
 	})
 }
 
-// A generation that is published between the look and the rollback is replaced,
-// as the one before it would have been.
-func TestRollbackDespiteAPublishInBetween(t *testing.T) {
+// A generation that is published between the read and the rollback is replaced, like the
+// one before it.
+func TestRollbackAfterAConcurrentPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		rt := isr.Route{Name: "site", History: 20}
@@ -240,7 +240,7 @@ func TestPinnedPage(t *testing.T) {
 			t.Errorf("Regenerate: %v", err)
 		}
 		time.Sleep(30 * time.Minute)
-		// Fresh, and kept by caches on the way for a moment only, of which nothing has passed.
+		// Fresh, with age 0, and downstream caches keep it for a short time only.
 		pinned := get(b, "/")
 		expect(t, pinned, "/ rendered 1", "isr; hit; detail=pinned")
 		if h := pinned.Header(); h.Get("Cache-Control") != "max-age=10" || h.Get("Age") != "0" {
@@ -270,7 +270,7 @@ func TestPinnedPage(t *testing.T) {
 	})
 }
 
-// The pin comes while the lease is taken: nothing is rendered in vain.
+// A page that is pinned while the lease is acquired is not rendered.
 func TestPinIsSeenUnderTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -292,8 +292,7 @@ func TestPinIsSeenUnderTheLease(t *testing.T) {
 	})
 }
 
-// A pin holds a page that is there: without its body it is rendered, and the pin is
-// gone.
+// A pinned page without its body is rendered, and the pin is removed.
 func TestPinnedPageWithoutItsBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -314,7 +313,7 @@ func TestPinnedPageWithoutItsBody(t *testing.T) {
 	})
 }
 
-// A purge is stronger than a pin.
+// A purge takes precedence over a pin.
 func TestPinnedPageThatIsPurged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -331,8 +330,8 @@ func TestPinnedPageThatIsPurged(t *testing.T) {
 	})
 }
 
-// A page that is regenerated and does not change has one body and one version,
-// which does not push others out.
+// An unchanged page has one body and one version, however often it is regenerated, so that
+// no other versions are pruned.
 func TestUnchangedPageIsOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -362,7 +361,7 @@ func TestUnchangedPageIsOneVersion(t *testing.T) {
 	})
 }
 
-// The result of a request that an unchanged generation has replaced is that.
+// If an unchanged generation has replaced the result of a request, a replay returns it.
 func TestReplayOfAnUnchangedGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -380,8 +379,8 @@ func TestReplayOfAnUnchangedGeneration(t *testing.T) {
 	})
 }
 
-// A page whose windows have ended while it was pinned is served in place of a
-// failure until a render succeeds, and marked.
+// A page whose windows have ended while it was pinned is served in place of failures, with
+// a detail, until a render succeeds.
 func TestUnpinnedPageWhileTheOriginFails(t *testing.T) {
 	for name, unpin := range map[string]func(t *testing.T, p *peer){
 		"unpinned": func(t *testing.T, p *peer) {
@@ -422,8 +421,8 @@ func TestUnpinnedPageWhileTheOriginFails(t *testing.T) {
 	}
 }
 
-// Changes that end a pin are in the log: a node that has the pinned generation in
-// memory does not serve it for as long as the pin was to last.
+// Changes that end a pin are in the log, so that no node serves the pinned generation from
+// memory until the original end of the pin.
 func TestRegenerationOverAPinIsSeenEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -442,7 +441,7 @@ func TestRegenerationOverAPinIsSeenEverywhere(t *testing.T) {
 	})
 }
 
-// An unpin that finds nothing to do is in the log all the same.
+// An unpin of a page that is not pinned is in the log, too.
 func TestUnpinOfAPageThatIsNotPinnedIsSeenEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)

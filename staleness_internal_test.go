@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The monotonic clock stops while a machine sleeps. Times that have a reading of it
-// are compared by that alone.
+// The monotonic clock stops while the machine sleeps, and times with a monotonic reading are
+// compared by that alone: a moment has the wall clock without one.
 func TestMomentsHaveTheWallClock(t *testing.T) {
 	c := &Cache{now: time.Now}
 	m := c.moment()

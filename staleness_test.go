@@ -14,8 +14,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A heldLog is a log whose answers are held back until they are released, or the
-// context ends.
+// A heldLog delays reads of the log until they are released, or the context ends.
 type heldLog struct {
 	store.MetaStore
 	held  atomic.Pointer[chan struct{}] // nil: answers are not
@@ -44,8 +43,8 @@ func (l *heldLog) Changes(ctx context.Context, after int64) ([]store.Change, err
 	return changes, err
 }
 
-// A node that was frozen while a page was rolled back does not serve what it has in
-// memory, not even to the first request after that.
+// A node that was frozen while a page was rolled back does not serve the page from memory,
+// not even to the first request after that.
 func TestThawedNodePollsFirst(t *testing.T) {
 	for name, thaw := range map[string]func(b http.Handler, log *heldLog, ahead *atomic.Int64, rollback func()) answer{
 		"the machine slept": func(b http.Handler, _ *heldLog, ahead *atomic.Int64, rollback func()) answer {
@@ -90,8 +89,8 @@ func TestThawedNodePollsFirst(t *testing.T) {
 	}
 }
 
-// A node that cannot read the log serves what it has, marked, and waits for nothing
-// where that is known.
+// A node that cannot read the log serves pages from memory, with a detail, and without
+// waiting once that is known.
 func TestCutOffNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -123,7 +122,7 @@ func TestCutOffNode(t *testing.T) {
 		if !marked("/other") {
 			t.Error("a page is not marked that was read before the bound")
 		}
-		if n := strings.Count(tb.log.String(), "pages are served from memory though"); n != 1 {
+		if n := strings.Count(tb.log.String(), "pages are served from memory although"); n != 1 {
 			t.Errorf("%d lines of the outage, want 1", n)
 		}
 		b.store.changes.Store(nil)
@@ -134,8 +133,8 @@ func TestCutOffNode(t *testing.T) {
 	})
 }
 
-// Where the log hangs, visitors wait for one poll, together and not for long; and as
-// long as that lasts, one of them in a while.
+// While reads of the log hang, all visitors wait for one poll, for a short time; after that
+// one request per bound waits.
 func TestHangingLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -186,7 +185,7 @@ func TestHangingLog(t *testing.T) {
 	})
 }
 
-// A process that is alone on its stores has no log to read.
+// A process that does not poll has no staleness bound.
 func TestNoBoundWithoutTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := twoGenerations(t, newTable(t), 1, func(cfg *isr.Config) { cfg.Poll = -1 })[0]
@@ -197,8 +196,8 @@ func TestNoBoundWithoutTheLog(t *testing.T) {
 	})
 }
 
-// A node that starts while SEQ cannot be read keeps what it reads for a short time,
-// and reads META again then; bodies it keeps.
+// A node that starts while SEQ cannot be read serves what it reads for a short time, then
+// reads META again. It keeps bodies.
 func TestStartWithoutTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -246,7 +245,7 @@ func TestStartWithoutTheLog(t *testing.T) {
 	})
 }
 
-// Should META fail as well, the page is served on, marked.
+// If META cannot be read either, the page is served, with a detail.
 func TestStartWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)

@@ -12,14 +12,14 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A flight may be under way for longer than the stale window of the page that it
-// offered at its beginning. Package isrtest/simulator found each of these.
+// A flight may last longer than the stale window of the page that it offered when it began.
+// Package isrtest/simulator found each of these bugs.
 
-// patient lets renders take longer than the stale window.
+// patient allows renders that take longer than the stale window.
 func patient(cfg *isr.Config) { cfg.RenderTimeout = time.Minute }
 
-// onLongFlight has a page expire during the flight that was begun while it was
-// stale, asks for it again in the second given, and returns the answer.
+// onLongFlight makes a page expire during a flight that began while it was stale, requests
+// it again in the given second, and returns the answer.
 func onLongFlight(t *testing.T, h http.Handler, site *site, second time.Duration) answer {
 	t.Helper()
 	get(h, "/") // fresh for a minute, stale for 20 seconds
@@ -41,7 +41,7 @@ func TestExpiredDuringItsFlight(t *testing.T) {
 	})
 }
 
-// A losingStore says that the lease is lost once so many refreshes went well.
+// A losingStore returns ErrLeaseLost after a number of successful refreshes.
 type losingStore struct {
 	store.MetaStore
 	good int
@@ -65,7 +65,7 @@ func TestExpiredBeforeItsFlightHadToWait(t *testing.T) {
 	})
 }
 
-// A slowShelf takes its time to open a body.
+// A slowShelf delays opening a body.
 type slowShelf struct{ store.BodyStore }
 
 func (s slowShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
@@ -73,7 +73,7 @@ func (s slowShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, 
 	return s.BodyStore.Open(ctx, key)
 }
 
-func TestExpiredOnItsWayToWhoJoined(t *testing.T) {
+func TestExpiredBeforeItIsServedToAJoiner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		route := isr.Route{Stale: -1, Jitter: -1}
@@ -91,7 +91,7 @@ func TestExpiredOnItsWayToWhoJoined(t *testing.T) {
 	})
 }
 
-// A dawdlingStore takes its time to record the end of a request.
+// A dawdlingStore delays recording the end of a request.
 type dawdlingStore struct {
 	store.MetaStore
 	delay time.Duration
@@ -102,9 +102,9 @@ func (s *dawdlingStore) EndRequest(ctx context.Context, l store.Lease, end store
 	return s.MetaStore.EndRequest(ctx, l, end)
 }
 
-// What a flight found for want of a new page is judged again for who came later: a
-// process may freeze between finding it and serving it.
-func TestExpiredBeforeItsFlightToldOfIt(t *testing.T) {
+// The fallback of a flight is judged again for requests that joined later: the process may
+// have been frozen between finding it and serving it.
+func TestExpiredBeforeItsFlightEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		store := &dawdlingStore{MetaStore: tb.store("a"), delay: 30 * time.Second}

@@ -14,8 +14,8 @@ import (
 
 func minUses(n int) func(*isr.Config) { return func(cfg *isr.Config) { cfg.MinUses = n } }
 
-// A page is stored from its third request on. Until then it is rendered, and shared
-// for a few seconds, by this process alone.
+// A page is stored from its third request on. Until then this process renders it, and serves
+// it for a few seconds.
 func TestMinUses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -27,7 +27,7 @@ func TestMinUses(t *testing.T) {
 		}
 		expect(t, get(h, "/"), "/ rendered 2", "isr; fwd=miss; fwd-status=200; stored")
 		expect(t, get(h, "/"), "/ rendered 2", "isr; hit; ttl=")
-		// Uses that are long ago do not count, and what is stored is served at once.
+		// Old uses do not count, and a stored page is served at once.
 		get(h, "/rare")
 		get(h, "/rare")
 		time.Sleep(2 * time.Hour)
@@ -40,8 +40,8 @@ func TestMinUses(t *testing.T) {
 	})
 }
 
-// Invented URLs store nothing, whatever their number, and do not keep a page that is
-// asked for from being stored.
+// Any number of invented URLs store nothing, and do not prevent a requested page from being
+// stored.
 func TestMinUsesAgainstInventedURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable(t)
@@ -57,13 +57,13 @@ func TestMinUsesAgainstInventedURLs(t *testing.T) {
 		get(h, "/")
 		get(h, "/")
 		if n := len(tb.bodyKeys(t)); n != before+1 {
-			t.Errorf("a page that was asked for twice is not stored: %d bodies, %d before", n, before)
+			t.Errorf("a page that was requested twice is not stored: %d bodies, %d before", n, before)
 		}
 	})
 }
 
-// While there is no room, pages that are not stored are served without being stored.
-// Those that are stored are regenerated, and a page is stored once there is room.
+// While there is no room, missing pages are served without being stored. Stored pages are
+// regenerated, and a missing page is stored once there is room.
 func TestNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, uses := range []int{0, 2} {
@@ -105,7 +105,7 @@ func TestNoRoom(t *testing.T) {
 	})
 }
 
-// quick is a site whose renders take no time.
+// quick makes the renders of a site take no time.
 func quick(s *site) *site {
 	s.delay = 0
 	return s

@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// rendered is what a recorder makes of a body that comes in small parts.
+// rendered returns the rendering of a body that is written in small parts.
 func rendered(t *testing.T, coding string, body []byte) *response {
 	t.Helper()
 	rec := &recorder{
@@ -36,7 +36,7 @@ func rendered(t *testing.T, coding string, body []byte) *response {
 	return got.response
 }
 
-// A body that is kept for long does not hold the room that its buffer grew to.
+// A kept body does not hold the spare capacity of its buffer.
 func TestBodiesHoldNoMoreThanTheirContent(t *testing.T) {
 	plain := make([]byte, 1<<20+1) // a buffer that doubles has nearly twice that
 	random := rand.NewChaCha8([32]byte{})
@@ -62,7 +62,7 @@ func TestBodiesHoldNoMoreThanTheirContent(t *testing.T) {
 	}
 }
 
-// The weight of a page counts what its slices hold, not only what is in them.
+// The weight of a page counts the capacity of its slices, not their length.
 func TestWeightCountsCapacity(t *testing.T) {
 	body := make([]byte, 10_000, 30_000)
 	p := newPage(store.Key{Text: "h/"}, store.Entry{Tags: []string{string(make([]byte, 5_000))}}, store.PurgeState{}, reading{}, body)

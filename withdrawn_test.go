@@ -14,7 +14,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// answerOf answers with a status and a header line, "Name: value" or empty.
+// answerOf answers with a status and a header line "Name: value", or none if empty.
 func answerOf(status int, line string) func(http.ResponseWriter, *http.Request, int64) {
 	return func(w http.ResponseWriter, _ *http.Request, n int64) {
 		if name, value, ok := strings.Cut(line, ": "); ok {
@@ -29,14 +29,13 @@ func broken(w http.ResponseWriter, _ *http.Request, _ int64) {
 	w.WriteHeader(http.StatusInternalServerError)
 }
 
-// lasting is a page that may be served for long after its freshness window, also
-// because the origin fails.
+// lasting is a page with a long stale window and a long stale-if-error.
 func lasting(w http.ResponseWriter, r *http.Request, n int64) {
 	w.Header().Set("Cache-Control", "s-maxage=60, stale-if-error=86400")
 	fmt.Fprintf(w, "%s rendered %d", r.URL.Path, n)
 }
 
-// notOld checks that an answer is not the page as it was before it was withdrawn.
+// notOld checks that an answer is not the page from before the withdrawal.
 func notOld(t *testing.T, when string, a answer) {
 	t.Helper()
 	if a.Code == http.StatusOK && strings.Contains(a.Body.String(), "rendered 1") {
@@ -44,9 +43,9 @@ func notOld(t *testing.T, when string, a answer) {
 	}
 }
 
-// An answer that says that a page is gone, or not to be shared any more, ends the
-// stored copy: no node serves it again, whatever happens, until a render succeeds.
-func TestWithdrawnPageDoesNotReturn(t *testing.T) {
+// A response that withdraws a page ends the stored copy: no node serves it again, whatever
+// happens, until a render succeeds.
+func TestWithdrawnPageIsNotServedAgain(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
 		"401":                        answerOf(http.StatusUnauthorized, ""),
 		"403":                        answerOf(http.StatusForbidden, ""),
@@ -105,8 +104,7 @@ func withdraw(t *testing.T, answer func(http.ResponseWriter, *http.Request, int6
 	}
 }
 
-// What is refused for other reasons leaves the copy as it is: an origin that is busy
-// has said nothing about the page.
+// Other refusals do not end the stored copy: a busy origin says nothing about the page.
 func TestOtherRefusalsWithdrawNothing(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int64){
 		"400, not to be stored": answerOf(http.StatusBadRequest, "Cache-Control: private, no-store"),
@@ -130,7 +128,7 @@ func TestOtherRefusalsWithdrawNothing(t *testing.T) {
 	}
 }
 
-// What the origin answers does not end a pin.
+// No response of the origin ends a pin.
 func TestPinnedPageIsNotWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -154,8 +152,8 @@ func TestPinnedPageIsNotWithdrawn(t *testing.T) {
 	})
 }
 
-// A regeneration by request that is refused ends the copy, its request has failed,
-// and may be made again. The page cannot be pinned, but rolled back.
+// A forced regeneration that is refused ends the copy. Its request has failed, and may be
+// repeated. The page cannot be pinned, but rolled back.
 func TestForcedRegenerationWithdraws(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
@@ -186,8 +184,8 @@ func TestForcedRegenerationWithdraws(t *testing.T) {
 	})
 }
 
-// Only the holder of the lease ends a copy, and what was published since stays.
-func TestWithdrawalUndoesNothing(t *testing.T) {
+// Only the holder of the lease withdraws a page, and a newer publish stays.
+func TestWithdrawalDoesNotUndoANewerPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		store := &faultyStore{MetaStore: tb.store("a")}
@@ -228,7 +226,7 @@ func (tb *table) breakLease(t *testing.T) {
 	}
 }
 
-// A withdrawal that cannot be stored holds in this process, and is stored once the
+// A withdrawal that cannot be stored takes effect in this process, and is stored once the
 // store answers.
 func TestWithdrawalDuringAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -259,9 +257,9 @@ func TestWithdrawalDuringAnOutage(t *testing.T) {
 	})
 }
 
-// A withdrawn page is rendered no more often than any that is refused, and leaves one
-// row as it was.
-func TestWithdrawnPageIsQuiet(t *testing.T) {
+// A withdrawn page is rendered no more often than other refused pages, and its row is not
+// written again.
+func TestWithdrawnPageIsNotWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		site.delay = 0
@@ -285,8 +283,8 @@ func TestWithdrawnPageIsQuiet(t *testing.T) {
 	})
 }
 
-// Visitors of a page that was withdrawn in the very render they waited for get what
-// the origin answers each of them.
+// Visitors who waited for the render that withdrew the page each get their own response of
+// the origin.
 func TestWithdrawnWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
