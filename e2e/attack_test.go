@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// An attacker at 100 requests a second from one address, for broken, slow and unknown
-// URLs, leaves other visitors their first visits to healthy pages: 95 of 100 are
-// answered within twice the time that they take without him.
+// An attacker sends 100 requests a second from one address, for broken, slow and unknown
+// URLs. First visits of other clients to healthy pages still succeed: 95 of 100 within twice
+// the time that they take without the attack.
 func TestAttackFromOneAddress(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -36,8 +36,8 @@ func TestAttackFromOneAddress(t *testing.T) {
 	t.Logf("95 of 100 within %s, the last in %s; without the attacker within %s", late, with[99], usual)
 }
 
-// firstVisits are visits to pages that were never requested, each from an address of its
-// own. It returns how long they took, in order; an hour, if the page did not come.
+// firstVisits requests pages that were never requested before, each from its own address. It
+// returns the durations in order; an hour stands for a failure.
 func firstVisits(t *testing.T, g *gateway, name string, n int) []time.Duration {
 	t.Helper()
 	client, took := browsers(t), make([]time.Duration, n)
@@ -58,7 +58,7 @@ func firstVisits(t *testing.T, g *gateway, name string, n int) []time.Duration {
 	return took
 }
 
-// attack begins one, until stop is called.
+// attack starts an attack that ends when stop is called.
 func attack(t *testing.T, g *gateway) (stop func()) {
 	t.Helper()
 	client := browsers(t)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what needs no time of its own, on a
-// machine that is busy with other things.
+// patience is how long a test waits, on a busy machine, for something that takes no time
+// by itself.
 const patience = 20 * time.Second
 
-// await polls until done says so, and returns how long that took. It is the one
-// place in which tests wait; it fails the test after the given time.
+// await polls until done returns true and returns how long that took. It fails the test after
+// the timeout. Tests wait nowhere else.
 func await(t testing.TB, what string, within time.Duration, done func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -23,7 +23,7 @@ func await(t testing.TB, what string, within time.Duration, done func() bool) ti
 	return time.Since(began)
 }
 
-// awaitClock waits until a moment has passed.
+// awaitClock waits until a time has passed.
 func awaitClock(t testing.TB, what string, at time.Time) {
 	t.Helper()
 	await(t, what, time.Until(at)+patience, func() bool { return time.Now().After(at) })

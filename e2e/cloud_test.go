@@ -25,7 +25,7 @@ type cloud struct {
 
 const region = "us-east-1"
 
-// newCloud makes the bucket; the table is left to --create-table.
+// newCloud creates the bucket; --create-table creates the table.
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
 	name := "isr-e2e-" + strings.ToLower(rand.Text())
@@ -48,7 +48,7 @@ func newCloud(t *testing.T) *cloud {
 	return c
 }
 
-// settings are those of one more process of the fleet, with a folder of its own.
+// settings returns the settings of another process of the fleet, with its own folder.
 func (c *cloud) settings(t *testing.T, args ...string) settings {
 	t.Helper()
 	return settings{
@@ -70,8 +70,7 @@ func (c *cloud) flags() []string {
 	}
 }
 
-// foreignTable has the test's table made beforehand, with keys that are not
-// those of a cache.
+// foreignTable creates the test's table first, with another key schema than the cache uses.
 func foreignTable(t *testing.T, _ *settings, c *cloud) {
 	t.Helper()
 	client := dynamodb.New(dynamodb.Options{BaseEndpoint: &c.dynamodb, Region: region, Credentials: c.credentials()})

@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/e2e/internal/process"
 )
 
-// settings are how the binary is called.
+// settings are the arguments and environment of the binary.
 type settings struct {
 	dir   string   // the working directory; the data folder is "data" in it
 	store []string // flags that say where pages are kept, beside --data
@@ -24,20 +24,20 @@ type settings struct {
 	race  bool     // the binary has the race detector
 }
 
-// embedded are the settings of a site that keeps its pages in a folder of the test.
+// embedded returns the settings of a server with the embedded store in a folder of the test.
 func embedded(t *testing.T, args ...string) settings {
 	t.Helper()
 	return settings{dir: t.TempDir(), args: args}
 }
 
-// raced are the same settings for a binary with the race detector.
+// raced returns the same settings for the binary with the race detector.
 func (s settings) raced() settings {
 	s.race = true
 	return s
 }
 
-// command makes the call of a subcommand with the store's flags and the given
-// ones. Nothing of the test's own environment configures it.
+// command returns a subcommand with the flags of the store and the given ones. The test's own
+// environment does not configure it.
 func (s settings) command(ctx context.Context, t *testing.T, subcommand string, args ...string) *exec.Cmd {
 	t.Helper()
 	binary := process.Binary
@@ -51,14 +51,14 @@ func (s settings) command(ctx context.Context, t *testing.T, subcommand string, 
 		"HOME=" + s.dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"AWS_EC2_METADATA_DISABLED=true",
 		"GORACE=atexit_sleep_ms=0",
-		// The store of a busy machine is slow, and not down: pages are not to be
-		// rendered without it.
+		// On a busy machine the store is slow but not down: pages must not be rendered
+		// without it.
 		"ISR_STORE_TIMEOUT=10s",
 	}, s.env...)
 	return cmd
 }
 
-// A listed page is what isr ls and isr get say of it.
+// A listed page is the JSON of isr ls and isr get.
 type listed struct {
 	Key           string    `json:"key"`
 	State         string    `json:"state"`
@@ -73,7 +73,7 @@ type listed struct {
 	Malformed     string    `json:"malformed"`
 }
 
-// ls asks isr ls for all partitions, those without a page (a lease alone) included.
+// ls returns all partitions that isr ls lists, including those without a page (only a lease).
 func (s settings) ls(t *testing.T) []listed {
 	t.Helper()
 	in := json.NewDecoder(bytes.NewReader(s.output(t, "ls", "--json")))
@@ -91,7 +91,7 @@ func (s settings) ls(t *testing.T) []listed {
 	}
 }
 
-// stored are the pages that isr ls shows with a body, by key.
+// stored returns the pages with a body that isr ls lists, by key.
 func (s settings) stored(t *testing.T) map[string]listed {
 	t.Helper()
 	pages := make(map[string]listed)
@@ -106,7 +106,7 @@ func (s settings) stored(t *testing.T) map[string]listed {
 	return pages
 }
 
-// get asks isr get for a page that is stored.
+// get returns what isr get shows of a stored page.
 func (s settings) get(t *testing.T, key string) listed {
 	t.Helper()
 	var p listed

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// kill -9 under load and a restart, several times, on the embedded store: every
-// page that a visitor was told is stored is there, and is served without a
-// render; no page has lost its body.
+// kill -9 under load and a restart, several times, on the embedded store: every page that a
+// visitor was told is stored exists and is served without a render; no page has lost its
+// body.
 func TestKillUnderLoad(t *testing.T) {
 	t.Parallel()
 	const rounds, perRound = 3, 60
@@ -35,9 +35,8 @@ func TestKillUnderLoad(t *testing.T) {
 	}
 }
 
-// expectPublished starts a server on the folder and asks it for every page that
-// must be there and every page that isr ls shows. It has no memory tier, so that
-// every body comes from its file.
+// expectPublished starts a server on the folder and requests every page that must exist and
+// every page that isr ls lists. It has no memory tier, so that every body comes from its file.
 func expectPublished(t *testing.T, s settings, o *origin, published map[string]int) {
 	t.Helper()
 	s.args = append(slices.Clone(s.args), "--memory", "0")
@@ -68,8 +67,8 @@ func expectPublished(t *testing.T, s settings, o *origin, published map[string]i
 	}
 }
 
-// A load is visitors who ask for new pages, and between them for one that
-// expires every second, until the server is gone.
+// A load is a group of clients that request new pages, and in between one that expires every
+// second, until the server is gone.
 type load struct {
 	wg sync.WaitGroup
 
@@ -96,7 +95,7 @@ func newLoad(t *testing.T, g *gateway, round int) *load {
 	return l
 }
 
-// ask is one visitor's GET; false once there is nobody to ask.
+// ask sends one GET; it is false once the server is gone.
 func (l *load) ask(ctx context.Context, c *http.Client, url, path string) bool {
 	r := visit(ctx, c, http.MethodGet, url+path)
 	l.mu.Lock()

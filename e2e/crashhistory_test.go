@@ -14,8 +14,8 @@ import (
 	"github.com/facetheory/isr/dirbody"
 )
 
-// kill -9 in mid-render of a request that has a name: for as long as its lease may
-// live, nobody repeats it; then the next one to ask carries it out, once.
+// kill -9 during the render of a request with an idempotency key: until its lease expires the
+// request is not repeated; then the next attempt executes it, once.
 func TestKillNamedRequest(t *testing.T) {
 	t.Parallel()
 	fleet := newCloud(t)
@@ -57,9 +57,8 @@ type regenerated struct {
 	Replayed   bool   `json:"replayed"`
 }
 
-// kill -9 under load on a site that keeps history: whatever step it hits, every
-// generation that isr versions shows has its body, and what nothing names goes
-// with isr gc, and nothing else.
+// kill -9 under load on a site with history: whichever step it hits, every generation that isr
+// versions shows has its body, and isr gc deletes exactly the bodies without references.
 func TestCollectAfterKills(t *testing.T) {
 	t.Parallel()
 	const rounds, perRound = 3, 20
@@ -77,7 +76,7 @@ func TestCollectAfterKills(t *testing.T) {
 	s.age(t, 48*time.Hour)
 	bodies := s.bodies(t)
 	needed := s.named(t)
-	// A page whose lease the dead left behind is left alone until that has expired.
+	// Garbage collection skips a page until the lease of the killed process expires.
 	var out []byte
 	await(t, "what nothing needs to be removed", lease+leaseSlack, func() bool {
 		out = append(out, s.output(t, "gc")...)
@@ -89,7 +88,7 @@ func TestCollectAfterKills(t *testing.T) {
 	t.Logf("%d bodies after %d kills, %d of them needed; isr gc:\n%s", len(bodies), rounds, len(needed), out)
 }
 
-// age makes the bodies of an embedded store older.
+// age sets the modification times of the bodies of an embedded store back.
 func (s settings) age(t *testing.T, by time.Duration) {
 	t.Helper()
 	then := time.Now().Add(-by)
@@ -104,7 +103,7 @@ func (s settings) age(t *testing.T, by time.Duration) {
 	}
 }
 
-// bodies are the keys of all bodies of an embedded store.
+// bodies returns the keys of all bodies of an embedded store.
 func (s settings) bodies(t *testing.T) map[string]bool {
 	t.Helper()
 	store, err := dirbody.Open(filepath.Join(s.dir, "data", "bodies"))
@@ -124,7 +123,7 @@ func (s settings) bodies(t *testing.T) map[string]bool {
 	return found
 }
 
-// named are the bodies of all generations of all pages.
+// named returns the bodies of all generations of all pages.
 func (s settings) named(t *testing.T) map[string]bool {
 	t.Helper()
 	bodies := make(map[string]bool)

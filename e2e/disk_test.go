@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Invented URLs do not fill the disk: the least recently used pages go, and those that
-// visitors ask for stay, as do pinned ones.
+// Invented URLs do not fill the disk: the least recently used pages are evicted, and pages in
+// use and pinned pages stay.
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	const bound = 2 << 20
@@ -52,7 +52,7 @@ func TestDisk(t *testing.T) {
 	g.awaitExit(t, patience)
 }
 
-// diskUse is what the bodies of a gateway take, in blocks, with their folders.
+// diskUse returns the disk space of the bodies of a gateway, in blocks, with their folders.
 func diskUse(t *testing.T, g *gateway) (bytes int64) {
 	t.Helper()
 	_ = filepath.WalkDir(filepath.Join(g.dir, "data", "bodies"), func(_ string, e fs.DirEntry, err error) error {

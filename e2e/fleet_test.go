@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Three processes on one table and one bucket, 600 visitors at once: one render
-// while the page is cold, and one per expiry, for which nobody waits.
+// Three processes on one table and one bucket, 600 concurrent visitors: one render while the
+// page is cold, and one per expiry, for which no visitor waits.
 func TestFleet(t *testing.T) {
 	const (
 		visitors = 600
@@ -44,8 +44,8 @@ func TestFleet(t *testing.T) {
 	expectApart(t, o.times("/"), window*time.Second)
 }
 
-// expectApart fails the test for a render that began while the one before it was
-// fresh. A window begins with the whole second in which its render did.
+// expectApart fails the test if a render began while the result of the previous one was fresh.
+// A freshness window begins with the whole second in which its render began.
 func expectApart(t *testing.T, renders []time.Time, window time.Duration) {
 	t.Helper()
 	for i := 1; i < len(renders); i++ {

@@ -32,14 +32,13 @@ func serve(t *testing.T, s settings, origin *origin) *gateway {
 // kill is kill -9.
 func (g *gateway) kill() { g.process.Kill() }
 
-// terminate sends the signal of an orderly stop.
+// terminate sends SIGTERM.
 func (g *gateway) terminate(t *testing.T) {
 	t.Helper()
 	g.process.Terminate(t)
 }
 
-// awaitExit waits for the end of a process that was told to stop, and returns
-// how long that took.
+// awaitExit waits for the end of a terminated process and returns how long that took.
 func (g *gateway) awaitExit(t *testing.T, within time.Duration) time.Duration {
 	t.Helper()
 	return g.process.AwaitEnd(t, within)

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// lease is how long a killed process holds up a page in these tests.
+// lease is the lease duration in these tests: how long a killed process blocks a page.
 const lease = 2 * time.Second
 
-// leaseSlack is what may pass beyond the lease until another process renders:
-// the row counts in whole seconds, and others look again about once a second.
+// leaseSlack is the time that may pass after the lease until another process renders: the row
+// has whole seconds, and other processes poll about once a second.
 const leaseSlack = 5 * time.Second
 
-// The process that regenerates a page is killed in mid-render. Others serve the
-// stale copy meanwhile, and regenerate as soon as the lease has expired.
+// The process that regenerates a page is killed during the render. Others serve the stale copy
+// meanwhile, and regenerate the page as soon as the lease has expired.
 func TestKillHolderStale(t *testing.T) {
 	t.Parallel()
 	fleet := newCloud(t)
@@ -47,8 +47,7 @@ func TestKillHolderStale(t *testing.T) {
 		time.Since(killed).Round(time.Millisecond), lease, asked)
 }
 
-// The same with a page that nobody has a copy of: whoever waits on another
-// process gets the page.
+// The same for a page without a copy: a visitor who waits at another process gets the page.
 func TestKillHolderCold(t *testing.T) {
 	t.Parallel()
 	fleet := newCloud(t)

@@ -1,14 +1,13 @@
-// Package e2e starts the real isr binary as processes and behaves towards it as
-// users do: many visitors at once, a fleet on one table, kill -9, an origin in
-// trouble, a command line that cannot work.
+// Package e2e tests the real isr binary as its users run it: many concurrent visitors, a fleet
+// on one table, kill -9, a failing origin, an invalid command line.
 //
 //	visitors (storm) -> isr serve (gateway, one process or several) -> origin
 //	                         |
 //	               data folder, or DynamoDB and S3 (cloud)
 //
-// Visitors and origin live in the test process; everything between them is the
-// binary. Figures are printed with -v. Nothing fails for
-// being slow, only for waiting where nobody may wait.
+// Visitors and origin run in the test process; everything between them is the binary. Figures
+// are printed with -v. No test fails because it is slow, only because a visitor waits who must
+// not wait.
 package e2e
 
 import (
@@ -29,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(process.Main(m))
 }
 
-// waitTogether lets more tests run in parallel than there are processors, unless
-// the command line says how many: they spend their time waiting.
+// waitTogether sets -parallel higher than the number of processors, unless the command line
+// does: these tests spend their time waiting.
 func waitTogether() error {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		return f.Value.Set("6")

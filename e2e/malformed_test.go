@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// What no browser sends gets 400, or another sane answer, or a closed
-// connection; and the server goes on. The log is checked at the end: no panic.
+// Requests that no browser sends get 400, or another defined status, or a closed connection,
+// and the server goes on. At the end the log must not contain a panic.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -41,8 +41,8 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// A malformedRequest is what is sent, and the statuses of which any will do; 0
-// is a connection closed without an answer.
+// A malformedRequest is a request and its acceptable statuses; 0 is a connection closed
+// without a response.
 type malformedRequest struct {
 	name, request string
 	want          []int
@@ -89,8 +89,8 @@ func malformedRequests() []malformedRequest {
 	}
 }
 
-// raw sends bytes and returns the status of the answer, 0 if the connection was
-// closed without one.
+// raw sends bytes and returns the status of the response, 0 if the connection was closed
+// without one.
 func raw(t *testing.T, g *gateway, request string) (int, error) {
 	t.Helper()
 	conn := dial(t, g)

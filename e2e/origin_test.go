@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// An origin is the site behind the gateway. It counts what it is asked, and
-// behaves per path as it is told.
+// An origin is the site behind the gateway. It counts requests and has a behaviour for each
+// path.
 type origin struct {
 	server *httptest.Server
 	quit   chan struct{} // closed at the end of the test; ends what hangs
@@ -25,7 +25,7 @@ type origin struct {
 // A behaviour answers the n-th request for a path, n being 1 for the first.
 type behaviour func(w http.ResponseWriter, r *http.Request, n int)
 
-// newOrigin starts an origin that knows no pages yet.
+// newOrigin starts an origin without pages.
 func newOrigin(t *testing.T) *origin {
 	t.Helper()
 	o := &origin{quit: make(chan struct{}), pages: make(map[string]behaviour), visits: make(map[string][]time.Time)}
@@ -56,18 +56,17 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b(w, r, n)
 }
 
-// set makes a path behave in a way from now on; a path that ends in a slash
-// stands for all below it.
+// set changes the behaviour of a path; a path that ends in a slash includes all paths below.
 func (o *origin) set(path string, b behaviour) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pages[path] = b
 }
 
-// count is the number of requests for a path so far.
+// count returns the number of requests for a path.
 func (o *origin) count(path string) int { return len(o.times(path)) }
 
-// times are when the requests for a path began.
+// times returns when the requests for a path began.
 func (o *origin) times(path string) []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,8 +79,7 @@ func (o *origin) awaitVisit(t *testing.T, path string, n int, within time.Durati
 	return await(t, fmt.Sprintf("request %d for %s at the origin", n, path), within, func() bool { return o.count(path) >= n })
 }
 
-// page is a good page, fresh for a window of whole seconds, that takes a delay
-// to render.
+// page is a valid page with a freshness window of whole seconds that takes delay to render.
 func page(window int, delay time.Duration) behaviour {
 	return func(w http.ResponseWriter, r *http.Request, n int) {
 		if !pause(r, delay) {
@@ -93,7 +91,7 @@ func page(window int, delay time.Duration) behaviour {
 	}
 }
 
-// pause is the time a page takes; false if the request ends before.
+// pause waits for the delay of a page; it is false if the request ends first.
 func pause(r *http.Request, d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -121,8 +119,8 @@ func bodyOf(path string, n int) string {
 	return fmt.Sprintf("<!doctype html><title>%s</title><p>rendering %d\n", path, n) + strings.Repeat(path+" lorem ipsum\n", 4096/(len(path)+13))
 }
 
-// renderingOf is the number of the rendering that a body of bodyOf is; 0 if it
-// is none of that path, or not whole.
+// renderingOf returns the number of the rendering of a body made by bodyOf; 0 if it belongs to
+// another path or is incomplete.
 func renderingOf(path, body string) int {
 	_, rest, _ := strings.Cut(body, "<p>rendering ")
 	digits, _, _ := strings.Cut(rest, "\n")

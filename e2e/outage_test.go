@@ -27,8 +27,8 @@ import (
 	"github.com/facetheory/isr/localdynamo/wire"
 )
 
-// A switched server can be stopped, so that connections to its address are refused,
-// and started again.
+// A switched server can be stopped and started again. While it is stopped, connections to its
+// address are refused.
 type switched struct {
 	handler http.Handler
 	address string
@@ -74,8 +74,7 @@ func (s *switched) stop() {
 	}
 }
 
-// A weather is a DynamoDB and an S3 that can be stopped, and a DynamoDB whose calls
-// can be interfered with.
+// A weather is a DynamoDB and an S3 that can be stopped, with faults in calls to DynamoDB.
 type weather struct {
 	dynamodb, s3 *switched
 	bucket       string
@@ -142,9 +141,9 @@ func (w *weather) down() {
 	w.s3.stop()
 }
 
-// storeBound is how long a visitor may take whose page takes no time to render:
-// --store-timeout, and what a busy machine adds. A visitor who waited for the stores
-// would take longer: the SDK takes 8 s for refused connections, and a slow call slowCall.
+// storeBound is how long a visit may take if rendering takes no time: --store-timeout and the
+// delays of a busy machine. Waiting for the stores would take longer: the SDK retries refused
+// connections for 8 s, and a slow call takes slowCall.
 const (
 	storeBound = 3 * time.Second
 	slowCall   = 4 * time.Second // less than the SDK waits for an answer
@@ -154,7 +153,7 @@ func within(d time.Duration) func(reply) bool {
 	return func(r reply) bool { return r.status == http.StatusOK && r.took < d }
 }
 
-// ready asks for /readyz.
+// ready requests /readyz.
 func ready(t *testing.T, g *gateway) (code int, status, reasons string) {
 	t.Helper()
 	found := regexp.MustCompile(`msg="health on (http://[^"]+)"`).FindStringSubmatch(g.process.Log())
@@ -169,8 +168,8 @@ func ready(t *testing.T, g *gateway) (code int, status, reasons string) {
 	return r.status, report.Status, strings.Join(report.Reasons, "; ")
 }
 
-// A server that starts during an outage of its stores serves without them, says so
-// once, makes the table when they answer, and stores pages from then on.
+// A server that starts during an outage of its stores serves without them, logs that once,
+// creates the table when they answer, and stores pages from then on.
 func TestStartsWithoutStores(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -200,8 +199,7 @@ func TestStartsWithoutStores(t *testing.T) {
 	})
 }
 
-// Stores that answer with a mistake of ours when the outage is over are told of, and
-// not used.
+// Stores that are configured incorrectly when the outage ends are reported and not used.
 func TestStartsWithoutStoresThatAreWrong(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -220,8 +218,8 @@ func TestStartsWithoutStoresThatAreWrong(t *testing.T) {
 	}
 }
 
-// An outage costs each visitor the bound at most, and two lines of the log for each
-// store: that it began, and that it ended, with the number of requests affected.
+// An outage costs each visitor at most the bound, and two log lines for each store: that it
+// began, and that it ended, with the number of affected requests.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -259,7 +257,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// To look at pages writes nothing to the bucket, and does not even ask it.
+// Inspecting pages neither writes to the bucket nor reads from it.
 func TestListNeedsNoBucket(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -275,8 +273,8 @@ func TestListNeedsNoBucket(t *testing.T) {
 	}
 }
 
-// Brown-outs: every tenth call of DynamoDB takes seconds, or is throttled. No
-// visitor waits beyond the bound, and no page is rendered twice.
+// Brown-outs: every tenth call to DynamoDB takes seconds or is throttled. No visitor waits
+// longer than the bound, and no page is rendered twice.
 func TestBrownOuts(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]func(ctx context.Context) error{
@@ -313,7 +311,7 @@ func TestBrownOuts(t *testing.T) {
 				expectAll(t, "a page in a brown-out", storm(t, pages, coldPages(g.url, pages)...), within(storeBound))
 			}
 			w.intercept.Store(nil)
-			// A flight may run out of attempts: its page is stored when it is asked for next.
+			// A flight may run out of attempts: its page is stored on the next request.
 			await(t, "nearly all pages to be stored", 3*patience, func() bool { return len(g.stored(t)) >= pages*9/10 })
 			twice := 0
 			for i := range pages {

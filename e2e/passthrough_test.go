@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What is not a page passes through to the origin as it is.
+// Requests that are not for pages pass through to the origin unchanged.
 
 func TestPost(t *testing.T) {
 	t.Parallel()
@@ -95,8 +95,8 @@ func dial(t *testing.T, g *gateway) net.Conn {
 	return conn
 }
 
-// Events arrive one by one while the response goes on: the origin sends each
-// only when the visitor has seen the one before.
+// Events arrive one by one while the response goes on: the origin sends each only after the
+// visitor has received the previous one.
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)

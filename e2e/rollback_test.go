@@ -8,24 +8,22 @@ import (
 	"time"
 )
 
-// here are the settings of commands that ask the running process through the
-// socket in its folder, and not the store.
+// here returns the settings of commands that use the socket of the running process, and not
+// the store.
 func (g *gateway) here() settings {
 	s := g.settings
 	s.store = nil
 	return s
 }
 
-// serves says whether a process answers with the n-th rendering of the front page,
-// from the cache.
+// serves reports whether a process serves the n-th rendering of the front page from the cache.
 func (g *gateway) serves(t *testing.T, n int) bool {
 	t.Helper()
 	r := get(t, g.url+"/")
 	return r.hit() && r.body == bodyOf("/", n)
 }
 
-// versions are what isr versions shows of the front page, the one published last
-// first.
+// versions returns what isr versions shows of the front page, newest first.
 func (s settings) versions(t *testing.T) []version {
 	t.Helper()
 	var all struct{ Versions []version }
@@ -42,8 +40,7 @@ type version struct {
 	PinnedUntil time.Time `json:"pinned_until"`
 }
 
-// twoGenerations starts two servers that keep history, and has the first publish a
-// page twice.
+// twoGenerations starts two servers with history and publishes a page twice through the first.
 func twoGenerations(t *testing.T, fleet *cloud, o *origin) (a, b *gateway) {
 	t.Helper()
 	o.set("/", page(600, 0))
@@ -54,8 +51,8 @@ func twoGenerations(t *testing.T, fleet *cloud, o *origin) (a, b *gateway) {
 	return a, b
 }
 
-// Two processes on one table, and the commands: what is rolled back through one,
-// or on the table itself, the other serves within a poll.
+// Two processes on one table, and the commands: a rollback through one process, or on the
+// table itself, is served by the other within a poll.
 func TestRollbackOnAFleet(t *testing.T) {
 	t.Parallel()
 	fleet, o := newCloud(t), newOrigin(t)
@@ -93,7 +90,7 @@ func TestRollbackOnAFleet(t *testing.T) {
 	}
 }
 
-// refused runs a command that must fail, and returns what it says.
+// refused runs a command that must fail and returns its error output.
 func (g *gateway) refused(t *testing.T, s settings, subcommand string, args ...string) string {
 	t.Helper()
 	out, err := s.command(t.Context(), t, subcommand, args...).CombinedOutput()

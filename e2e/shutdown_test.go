@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Told to stop, a server is not ready any more, serves on for --drain, and then takes
-// no more requests.
+// After SIGTERM a server is no longer ready, serves for --drain, and then accepts no more
+// requests.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -41,8 +41,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// SIGTERM while visitors wait for renders, read pages and post forms: nobody is
-// cut off, and the regeneration that nobody waits for is published too.
+// SIGTERM while visitors wait for renders, read pages and post forms: no request is cut off,
+// and a regeneration in the background is published too.
 func TestShutdownUnderLoad(t *testing.T) {
 	t.Parallel()
 	const waiting, delay = 40, 1500 * time.Millisecond
@@ -72,7 +72,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	g.terminate(t)
 
 	expectAll(t, "a cold page", <-slow, func(r reply) bool {
-		// On a busy machine the store may take longer than a visitor waits for it.
+		// On a busy machine the store may take longer than --store-timeout.
 		stored := strings.Contains(r.cache(), "; stored") || strings.HasSuffix(r.cache(), "detail=unpublished")
 		return r.status == http.StatusOK && stored && strings.HasSuffix(r.body, " lorem ipsum\n")
 	})
@@ -94,7 +94,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	}
 }
 
-// coldPages are n pages, so that the origin sees a render of each.
+// coldPages returns the URLs of n cold pages; each costs the origin a render.
 func coldPages(base string, n int) []string {
 	pages := make([]string, n)
 	for i := range pages {
@@ -103,8 +103,8 @@ func coldPages(base string, n int) []string {
 	return pages
 }
 
-// A render that does not end is cancelled when the grace is over, and its lease
-// is given back: the next server regenerates the page at once, not after 30 s.
+// A render that does not end is cancelled after the grace period and its lease is released:
+// the next server regenerates the page at once, not after 30 s.
 func TestShutdownReleases(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -133,8 +133,8 @@ func TestShutdownReleases(t *testing.T) {
 		took.Round(time.Millisecond), again.Round(time.Millisecond))
 }
 
-// A gateway that shares its store goes on doing so until its own requests are
-// finished: the site may keep there what it needs to answer them.
+// A gateway that shares its store does so until its own requests are finished: the site may
+// need the store to answer them.
 func TestShutdownSharesToTheEnd(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -171,8 +171,7 @@ func TestShutdownSharesToTheEnd(t *testing.T) {
 	g.awaitExit(t, patience)
 }
 
-// readers are visitors who ask for one page again and again until nobody
-// listens any more.
+// readers are clients that request one page repeatedly until the server is gone.
 type readers struct {
 	wg sync.WaitGroup
 
@@ -198,9 +197,9 @@ func keepReading(t *testing.T, url string) *readers {
 	return rd
 }
 
-// read is one visitor's GET; false once nobody listens. A browser that finds its
-// idle connection closed dials again, as the client here does; to be refused
-// then is to find no server, not to be cut off by one.
+// read sends one GET; it is false once the server is gone. Like a browser, the client dials
+// again if its idle connection was closed; if that is refused the server is gone, and the
+// request was not cut off.
 func (rd *readers) read(ctx context.Context, c *http.Client, url string) bool {
 	r := visit(ctx, c, http.MethodGet, url)
 	rd.mu.Lock()
@@ -222,7 +221,8 @@ func (rd *readers) served() int {
 	return rd.count
 }
 
-// end waits until all have found nobody, and reports who was cut off.
+// end waits until all readers have found the server gone, and reports requests that were cut
+// off.
 func (rd *readers) end(t *testing.T) {
 	t.Helper()
 	rd.wg.Wait()

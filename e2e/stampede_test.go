@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A page that nobody has asked for yet: one render, and everybody gets it.
+// A cold page: one render, which all visitors get.
 func TestStampedeCold(t *testing.T) {
 	const visitors, delay = 200, time.Second
 	o := newOrigin(t)
@@ -23,7 +23,7 @@ func TestStampedeCold(t *testing.T) {
 	t.Logf("%d visitors on a cold page of %s: %d render, p50 %s, p99 %s", visitors, delay, o.count("/"), percentile(replies, 50), percentile(replies, 99))
 }
 
-// The same after it has expired: one render, for which nobody waits.
+// The same after it has expired: one render, for which no visitor waits.
 func TestStampedeExpired(t *testing.T) {
 	const visitors, delay = 200, 2 * time.Second
 	o := newOrigin(t)

@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// A badStart is a serve that cannot work: how it is called, and what its one
-// line says.
+// A badStart is a call of isr serve that must fail, and its one line of output.
 type badStart struct {
 	name string
 	call func(t *testing.T) *exec.Cmd
 	says []string
 }
 
-// Bad input ends the start with one line that says what to do.
+// Invalid input ends the start with one line that says what to do.
 func TestBadStart(t *testing.T) {
 	t.Parallel()
 	for _, b := range append(badFolders(), badAddresses()...) {
@@ -30,7 +29,7 @@ func TestBadStart(t *testing.T) {
 	}
 }
 
-// The same where table, bucket or credentials are not what they should be.
+// The same for an invalid table, bucket or credentials.
 func TestBadStartCloud(t *testing.T) {
 	t.Parallel()
 	for _, b := range badClouds() {
@@ -62,7 +61,7 @@ func (b badStart) run(t *testing.T) {
 	t.Logf("after %s, code %d: %s", took.Round(10*time.Millisecond), cmd.ProcessState.ExitCode(), text)
 }
 
-// start is a serve that must not come up; it is killed if it does.
+// start runs a server that must fail to start; it is killed if it starts.
 func (s settings) start(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
@@ -119,8 +118,7 @@ func writeFile(t *testing.T, path string) {
 	}
 }
 
-// asNobody has a command run by a user whom permissions hold back, which root
-// is not.
+// asNobody runs a command as the user nobody, to whom permissions apply, unlike root.
 func asNobody(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -155,7 +153,7 @@ func badAddresses() []badStart {
 }
 
 func badClouds() []badStart {
-	// with calls serve on a cloud with something changed.
+	// with runs isr serve on a cloud with changed settings.
 	with := func(change func(t *testing.T, s *settings, c *cloud)) func(t *testing.T) *exec.Cmd {
 		return func(t *testing.T) *exec.Cmd {
 			c := newCloud(t)
@@ -167,7 +165,7 @@ func badClouds() []badStart {
 	flag := func(name string, value func(t *testing.T) string) func(t *testing.T) *exec.Cmd {
 		return with(func(t *testing.T, s *settings, _ *cloud) { s.args = append(s.args, name, value(t)) })
 	}
-	// Without --require-store it would start, and serve without them.
+	// Without --require-store it would start and serve without the stores.
 	refusing := func(name string, value func(t *testing.T) string) func(t *testing.T) *exec.Cmd {
 		return with(func(t *testing.T, s *settings, _ *cloud) { s.args = append(s.args, "--require-store", name, value(t)) })
 	}
@@ -189,7 +187,7 @@ func badClouds() []badStart {
 	}
 }
 
-// closedAddress is one at which nobody listens.
+// closedAddress returns an address on which no process listens.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -200,7 +198,7 @@ func closedAddress(t *testing.T) string {
 	return fmt.Sprintf("http://%s", l.Addr())
 }
 
-// hangingAddress is one that takes connections and never answers.
+// hangingAddress returns an address that accepts connections and never answers.
 func hangingAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A server that was stopped while a page was rolled back elsewhere reads the log before
-// it serves the page from memory: the first request that it finds when it goes on gets
-// what was rolled back to, or an older page that is marked so.
+// A server that is frozen (SIGSTOP) while another one rolls a page back reads the log before it
+// serves the page from memory again: the first request after SIGCONT gets the rolled-back
+// generation, or an older page that is marked as such.
 func TestThawedServer(t *testing.T) {
 	t.Parallel()
 	fleet, o := newCloud(t), newOrigin(t)

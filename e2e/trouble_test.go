@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// A trouble is a way in which an origin fails, or answers what must not be
-// shared, and what visitors get of it: the status, whose body, and Cache-Status
-// without its ttl.
+// A trouble is a way in which an origin fails or sends a response that must not be shared, and
+// what visitors get: the status, the body, and Cache-Status without its ttl.
 type trouble struct {
 	name      string
 	behave    func(*origin) behaviour // nil: the origin is down
@@ -68,8 +67,7 @@ func troubles() []trouble {
 	}
 }
 
-// What each kind of trouble gets, with a stale copy and without; and that
-// nothing of it is stored.
+// Each kind of trouble, with a stale copy and without one; nothing of it is stored.
 func TestOriginTrouble(t *testing.T) {
 	t.Parallel()
 	for _, tr := range troubles() {
@@ -98,7 +96,7 @@ func TestOriginTrouble(t *testing.T) {
 	}
 }
 
-// visitors are four, each with a connection of its own.
+// visitors are four clients, each with its own connection.
 func (tr trouble) visitors(t *testing.T, g *gateway) []reply {
 	t.Helper()
 	kept := get(t, g.url+"/kept")
@@ -133,7 +131,7 @@ func expectReplies(t *testing.T, tr trouble, got []reply) {
 	}
 }
 
-// describe tells a reply in the words of the table.
+// describe returns a reply in the words of the table.
 func describe(r reply) string {
 	whose := plain
 	switch {
@@ -151,8 +149,8 @@ func describe(r reply) string {
 	return fmt.Sprintf("%d %s | %s", r.status, whose, ttl.ReplaceAllString(r.cache(), ""))
 }
 
-// expectWithdrawn fails the test unless the page with a copy has none any more, and no
-// other page is stored.
+// expectWithdrawn fails the test unless the stored copy is withdrawn and no other page is
+// stored.
 func expectWithdrawn(t *testing.T, g *gateway) {
 	t.Helper()
 	after := g.stored(t)
@@ -161,8 +159,7 @@ func expectWithdrawn(t *testing.T, g *gateway) {
 	}
 }
 
-// expectStoredAsBefore fails the test if the store has other pages, or other
-// generations of them, than it had.
+// expectStoredAsBefore fails the test if the stored pages or their generations have changed.
 func expectStoredAsBefore(t *testing.T, g *gateway, before map[string]listed) {
 	t.Helper()
 	after := g.stored(t)
@@ -176,8 +173,8 @@ func expectStoredAsBefore(t *testing.T, g *gateway, before map[string]listed) {
 	}
 }
 
-// A visitor with a cookie is served alone by the origin, one without never gets
-// what was made for another.
+// A visitor with a cookie is served by the origin directly; a visitor without one never gets
+// that response.
 func TestVaryCookie(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -198,8 +195,8 @@ func TestVaryCookie(t *testing.T) {
 	expectNothingStored(t, g)
 }
 
-// When the origin is well again, a page that failed is rendered after a back-off
-// of a second or two, and one that was stale all the while is renewed.
+// After the origin recovers, a page that failed is rendered after a back-off of a second or
+// two, and a stale page is regenerated.
 func TestOriginRecovers(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -223,8 +220,8 @@ func TestOriginRecovers(t *testing.T) {
 	}
 }
 
-// A response that breaks off while it passes through breaks off for the visitor
-// too: half an answer is never taken for a whole one.
+// A response that is truncated while it passes through is truncated for the visitor too: it
+// must not look complete.
 func TestCutOffPassesOn(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -238,7 +235,7 @@ func TestCutOffPassesOn(t *testing.T) {
 	}
 }
 
-// originMark begins what a troubled origin answers.
+// originMark is the prefix of the responses of a failing origin.
 const originMark = "origin: "
 
 func (o *origin) down() {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// host is what every visitor takes the site for, whichever process answers.
+// host is the site's host in every request, whichever process answers.
 const host = "site.test"
 
-// A reply is what a visitor got.
+// A reply is the response that a visitor got.
 type reply struct {
 	status int
 	header http.Header
@@ -24,10 +24,10 @@ type reply struct {
 	err    error // the request or its body failed
 }
 
-// cache is the reply's Cache-Status.
+// cache returns the Cache-Status of the reply.
 func (r reply) cache() string { return r.header.Get("Cache-Status") }
 
-// hit says whether the reply came from the cache, fresh or stale.
+// hit reports whether the reply came from the cache, fresh or stale.
 func (r reply) hit() bool { return strings.HasPrefix(r.cache(), "isr; hit") }
 
 func (r reply) String() string {
@@ -37,7 +37,8 @@ func (r reply) String() string {
 	return fmt.Sprintf("%d, %d bytes, %q, in %s", r.status, len(r.body), r.cache(), r.took.Round(time.Millisecond))
 }
 
-// browsers is the connections of many visitors. Nothing is decoded or followed.
+// browsers returns a client with the connections of many visitors. It neither decodes nor
+// follows redirects.
 func browsers(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 1000}
@@ -49,7 +50,7 @@ func browsers(t *testing.T) *http.Client {
 	}
 }
 
-// visit asks for a page, with header fields given as name and value in turn.
+// visit requests a page. Header fields are given as alternating names and values.
 func visit(ctx context.Context, c *http.Client, method, url string, fields ...string) reply {
 	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
@@ -73,7 +74,7 @@ func do(c *http.Client, req *http.Request) reply {
 	return reply{status: res.StatusCode, header: res.Header, body: string(body), took: time.Since(began), err: err}
 }
 
-// get is one visitor's GET, which must be answered.
+// get sends one GET, which must be answered.
 func get(t *testing.T, url string, fields ...string) reply {
 	t.Helper()
 	r := visit(t.Context(), browsers(t), http.MethodGet, url, fields...)
@@ -83,7 +84,7 @@ func get(t *testing.T, url string, fields ...string) reply {
 	return r
 }
 
-// storm is n visitors at once, spread over the urls.
+// storm sends n concurrent requests, spread over the URLs.
 func storm(t *testing.T, n int, urls ...string) []reply {
 	t.Helper()
 	client, ctx := browsers(t), t.Context()
@@ -101,7 +102,7 @@ func storm(t *testing.T, n int, urls ...string) []reply {
 	return replies
 }
 
-// percentile is the time within which p of 100 replies came.
+// percentile returns the time within which p of 100 replies arrived.
 func percentile(replies []reply, p int) time.Duration {
 	times := make([]time.Duration, len(replies))
 	for i, r := range replies {
@@ -111,8 +112,7 @@ func percentile(replies []reply, p int) time.Duration {
 	return times[min(len(times)-1, len(times)*p/100)].Round(100 * time.Microsecond)
 }
 
-// expectAll fails the test for replies that are not as expected, showing the
-// first few.
+// expectAll fails the test for unexpected replies and shows the first few.
 func expectAll(t *testing.T, what string, replies []reply, good func(reply) bool) {
 	t.Helper()
 	bad := 0
