@@ -23,8 +23,11 @@ from theorydb_py.errors import (
     TransactionConflictError,
     UnknownOutcomeError,
 )
-from theorydb_py.isr import FaceTheoryIsrMetaStore
+from theorydb_py.isr import FaceTheoryIsrMetaStore, ReloadTarget
+from theorydb_py.isr.advance import advance
 from theorydb_py.isr.items import child, text
+from theorydb_py.isr.pages import read_sequence
+from theorydb_py.isr.transaction import Transaction
 
 UNANSWERED = [Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.LAST, Fault.CONFLICT]
 PLANS = [[], *([fault] for fault in Fault), *map(list, itertools.product(UNANSWERED, repeat=2))]
@@ -249,6 +252,14 @@ def publish_two(fleet: Fleet) -> None:
     fleet.rival.publish(other, other.record, new_entry("other", key="another"))
 
 
+def append_to_log(store: FaceTheoryIsrMetaStore, page: str) -> None:
+    """Commit a log entry alone, with two requests in place of the six of a pin."""
+    connection = store._connection
+    target = ReloadTarget(tenant="", key=page)
+    entry = advance(read_sequence(connection), connection.new_token(), [target], connection.now())
+    Transaction(connection, entry).send()
+
+
 def test_rollback(client: Any, table_name: str, plans: Plans, subtests: pytest.Subtests) -> None:
     begin = prepared(client, table_name, publish_two)
     for scenario in scenarios(15, plans):
@@ -277,7 +288,7 @@ def test_rollback_while_others_write_the_log(
 
             def rival(call: int, fleet: Fleet = fleet) -> None:
                 if call in (READS_OF_ROLLBACK + 1, READS_OF_ROLLBACK + 3):  # after SEQ was read
-                    fleet.rival.pin("another", pin_seconds=call)
+                    append_to_log(fleet.rival, "another")
 
             scenario.begin(fleet, rival, ahead=READS_OF_ROLLBACK)
             error = outcome(fleet, fleet.store.rollback, KEY, "g1", record=record)
