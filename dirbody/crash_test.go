@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/dirbody"
 )
 
-// crashDir names, in the environment, the folder that a child process writes to
+// crashDir is the environment variable that makes a child process write to a folder
 // until it is killed.
 const crashDir = "DIRBODY_TEST_CRASH_DIR"
 
@@ -26,9 +26,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestKilledWriter kills a process that is putting bodies. Every body that it
-// reported as put is whole, no body is there in part, and nothing is left over.
+// TestKilledWriter kills a process that puts bodies. Every acknowledged body is whole,
+// no body is partial, and no temporary file is left.
 func TestKilledWriter(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	total := 0
 	for round := range 6 {
@@ -39,13 +40,13 @@ func TestKilledWriter(t *testing.T) {
 		}
 		for _, key := range acknowledged {
 			if got := read(t, store, key); got != crashBody(key) {
-				t.Errorf("round %d: the acknowledged body %q has %d bytes, or others than were put", round, key, len(got))
+				t.Errorf("round %d: the acknowledged body %q is wrong: %d bytes", round, key, len(got))
 			}
 		}
 		keys := list(t, store, "")
 		for _, key := range keys {
 			if got := read(t, store, key); got != crashBody(key) {
-				t.Errorf("round %d: the body %q is there in part: %d bytes", round, key, len(got))
+				t.Errorf("round %d: the body %q is partial: %d bytes", round, key, len(got))
 			}
 		}
 		total += len(acknowledged)
@@ -53,7 +54,7 @@ func TestKilledWriter(t *testing.T) {
 			t.Errorf("round %d: %d bodies are listed, %d were acknowledged", round, len(keys), total)
 		}
 		if left := glob(t, dir, ".tmp/*"); len(left) != 1 {
-			t.Errorf("round %d: left over beside the lock: %q", round, left)
+			t.Errorf("round %d: left over besides the lock: %q", round, left)
 		}
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
@@ -62,7 +63,7 @@ func TestKilledWriter(t *testing.T) {
 }
 
 // runUntil starts a writer, kills it once it has acknowledged count bodies, and
-// returns all that it acknowledged.
+// returns all keys that it acknowledged.
 func runUntil(t *testing.T, dir string, count int) []string {
 	t.Helper()
 	command := exec.Command(os.Args[0])
@@ -79,7 +80,7 @@ func runUntil(t *testing.T, dir string, count int) []string {
 	for lines := bufio.NewReader(out); ; {
 		line, err := lines.ReadString('\n')
 		if err == io.EOF {
-			break // a line that the kill cut off acknowledges nothing
+			break // an incomplete line acknowledges nothing
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -91,15 +92,15 @@ func runUntil(t *testing.T, dir string, count int) []string {
 			}
 		}
 	}
-	_ = command.Wait() // it says that the process was killed
+	_ = command.Wait() // the error is that the process was killed
 	if len(keys) < count {
 		t.Fatalf("the writer ended after %d bodies", len(keys))
 	}
 	return keys
 }
 
-// putUntilKilled puts ever new bodies from several goroutines at once, and
-// writes each key to standard output when its Put has returned.
+// putUntilKilled puts new bodies from several goroutines and writes each key to
+// standard output once its Put has returned.
 func putUntilKilled(dir string) {
 	store, err := dirbody.Open(dir)
 	if err != nil {
@@ -114,14 +115,14 @@ func putUntilKilled(dir string) {
 					fmt.Fprintln(os.Stderr, err)
 					os.Exit(1)
 				}
-				_, _ = os.Stdout.WriteString(key + "\n") // one write, so lines do not mix
+				_, _ = os.Stdout.WriteString(key + "\n") // one write, so that lines do not interleave
 			}
 		}()
 	}
 	select {}
 }
 
-// crashBody is the content of a key: up to 192 KiB that only this key has.
+// crashBody returns the content of a key: up to 192 KiB, unique to the key.
 func crashBody(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return string(bytes.Repeat(sum[:], 1+int(sum[0])*24))

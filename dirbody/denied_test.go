@@ -13,8 +13,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A file that may not be read is denied, and not missing.
+// A file that may not be read is denied, not missing.
 func TestDenied(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	bodies := open(t, dir)
 	if err := bodies.Put(t.Context(), "bodies/page/1", []byte("x")); err != nil {
@@ -40,13 +41,13 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// unprivileged runs f as a user whom file permissions apply to: root's thread
-// takes another user's rights, and ends with its goroutine.
+// unprivileged runs f as a user that file permissions apply to: a thread of root takes
+// another user's id and ends with its goroutine.
 func unprivileged(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: nobody else gets the thread
+		runtime.LockOSThread() // never unlocked: the thread is not reused
 		var err error
 		if os.Geteuid() == 0 {
 			const nobody = 65534

@@ -1,29 +1,26 @@
-// Package dirbody keeps response bodies as files in a directory of this
-// machine. It is the [store.BodyStore] of a site that needs nothing but a disk.
+// Package dirbody stores response bodies as files in a local directory. It is the
+// [store.BodyStore] for a site that runs on one machine.
 //
-// The problem: a body must be whole or not there at all, for every reader and
-// after every crash, and a key must never get a second content.
+// The problem: for every reader, and after every crash, a body must exist completely
+// or not exist, and the content of a key must never change.
 //
-// The model: a body is written to a temporary file, forced to disk, and then
-// given its name by a hard link, which POSIX makes atomic and which fails if the
-// name is taken:
+// The model: a body is written to a temporary file, synced, and then hard-linked to
+// its name. POSIX makes the link atomic, and it fails if the name exists:
 //
 //	Put ──> .tmp/<random>  write, fsync
 //	             │ link: the commit point
 //	             v
-//	        bodies/<hex>/<generation>.body, then fsync of its folder and all above
+//	        bodies/<hex>/<generation>.body, then fsync of its folder and all parents
 //
-// The guarantees: a body whose Put returned nil is there, whole, after a crash
-// of the process, of the kernel, or of the power supply, as far as the disk does
-// what fsync asks. A crash before that leaves at most a temporary file, which
-// the next Open removes, empty folders, and a body that was not acknowledged
-// but is whole. No name leads out of the directory, through symbolic links
-// neither (see [os.Root]).
+// The guarantees: a body whose Put returned nil survives a crash of the process or the
+// kernel, and a power failure if the disk honours fsync. A crash during Put leaves at
+// most a temporary file, which the next Open removes, empty folders, and a complete
+// body that was not acknowledged. No name leads outside the directory, not even through
+// symbolic links (see [os.Root]).
 //
-// Several processes may have the directory open at once. It needs a file
-// system with hard links, flock and case-preserving names of 255 bytes, as on
-// Linux and macOS; Windows is not supported. Folders and files are made
-// readable to their owner alone (modes 0700 and 0600).
+// Several processes may open the directory at once. It needs a file system with hard
+// links, flock and case-preserving names of 255 bytes, as on Linux and macOS; Windows
+// is not supported. Folders and files have the modes 0700 and 0600.
 package dirbody
 
 import (
@@ -37,29 +34,29 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Modes of what the store makes.
+// Modes of created folders and files.
 const (
 	folderMode = 0o700
 	fileMode   = 0o600
 )
 
-// A Store is an [store.BodyStore] in a directory. It is safe for concurrent use.
+// A Store is a [store.BodyStore] in a directory. It is safe for concurrent use.
 type Store struct {
 	dir     string // as given, for messages
 	root    *os.Root
-	writers *os.File // holds the shared lock of the live writers
+	writers *os.File // holds the writers' shared lock
 }
 
 var _ store.BodyStore = (*Store)(nil)
 
-// Open opens the directory, and makes it if there is none. It removes what
-// crashed writers left unfinished, unless another process has the directory
-// open too, and tries once whether a body can be placed at all, so that an
-// unfit file system is found at the start. The caller closes the store.
+// Open opens the directory, and creates it if it does not exist. It removes what
+// crashed writers left, unless another process has the directory open, and links one
+// test file, so that an unsuitable file system is an error at startup. The caller must
+// close the store.
 func Open(dir string) (*Store, error) {
 	s, err := open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("dirbody: cannot use %s as the folder of bodies: %w", dir, err)
+		return nil, fmt.Errorf("dirbody: cannot store bodies in %s: %w", dir, err)
 	}
 	return s, nil
 }
@@ -82,16 +79,16 @@ func open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Close gives the directory back. Bodies that are still open stay readable.
+// Close releases the directory. Bodies that are open stay readable.
 func (s *Store) Close() error {
 	var err error
 	if s.writers != nil {
-		err = s.writers.Close() // and so unlocked
+		err = s.writers.Close() // releases the lock
 	}
 	return errors.Join(err, s.root.Close())
 }
 
-// tryLink places a temporary file beside itself, as Put would place a body.
+// tryLink links a temporary file next to itself, as Put links a body.
 func (s *Store) tryLink() error {
 	temp, err := s.writeTemp(nil)
 	if err != nil {
@@ -100,19 +97,18 @@ func (s *Store) tryLink() error {
 	defer s.removeTemp(temp)
 	linked := temp + "-linked"
 	if err := s.root.Link(temp, linked); err != nil {
-		return fmt.Errorf("the file system must have hard links: %w", err)
+		return fmt.Errorf("the file system must support hard links: %w", err)
 	}
 	s.removeTemp(linked)
 	return nil
 }
 
-// makeFolder makes a folder with all that is missing above it, and forces each
-// new name to disk.
+// makeFolder creates a folder and its missing parents, and syncs each new name.
 func makeFolder(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil {
 		if !info.IsDir() {
-			return fmt.Errorf("%s is not a folder", dir)
+			return fmt.Errorf("%s exists and is not a folder", dir)
 		}
 		return nil
 	}
@@ -133,17 +129,17 @@ func makeFolder(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// syncFolders forces a folder and all above it, up to the root, to disk.
+// syncFolders syncs a folder and its parents up to the root.
 //
-// All, and not only those that this Put has made: another writer may have made
-// one a moment ago, or just before it crashed, and not have forced it yet. What
-// is on disk already costs little.
+// It syncs all, not only those that this Put created: another writer may have created
+// one and not synced it yet, or crashed before it did. Syncing a clean folder is
+// cheap.
 func (s *Store) syncFolders(folder string) error {
 	for {
 		f, err := s.root.Open(folder)
 		if errors.Is(err, fs.ErrNotExist) {
-			// Only Delete removes folders, and only empty ones: the body has
-			// been deleted since it was placed, and needs to survive nothing.
+			// Only Delete removes folders, and only empty ones: the body was deleted after
+			// it was placed, so nothing is left to sync.
 			return nil
 		}
 		if err != nil {
@@ -159,7 +155,7 @@ func (s *Store) syncFolders(folder string) error {
 	}
 }
 
-// failed says which operation failed, on which key and which file.
+// failed adds the operation, the key and the file to an error.
 func (s *Store) failed(operation, key string, err error) error {
 	return fmt.Errorf("dirbody: %s body %q at %s: %w", operation, key, filepath.Join(s.dir, filepath.FromSlash(fileName(key))), contract(err))
 }

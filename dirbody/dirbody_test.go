@@ -20,6 +20,7 @@ import (
 )
 
 func TestBodyStore(t *testing.T) {
+	t.Parallel()
 	isrtest.BodyStore(t, func(t *testing.T) store.BodyStore { return open(t, t.TempDir()) })
 }
 
@@ -37,10 +38,11 @@ func open(t *testing.T, dir string) *dirbody.Store {
 	return store
 }
 
-// Keys that other stores could confuse are told apart here: a key that is
-// another's folder, keys that differ in letter case or in Unicode form alone,
-// and an element that is longer than a file name may be.
+// Keys that a file system could confuse stay distinct: a key that is another's folder,
+// keys that differ only in letter case or Unicode form, and an element that is longer
+// than a file name may be.
 func TestKeysThatFileSystemsConfuse(t *testing.T) {
+	t.Parallel()
 	store := open(t, t.TempDir())
 	keys := []string{
 		"a", "a/b", "a/b/c", "A", "A/B", "a.body", "a.body/b", "\u00e9", "e\u0301", "%61", "a%", "a%/b",
@@ -75,7 +77,8 @@ func TestKeysThatFileSystemsConfuse(t *testing.T) {
 	}
 }
 
-func TestBodiesAreFilesWhereOneExpectsThem(t *testing.T) {
+func TestFileNamesFollowKeys(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	store := open(t, dir)
 	if err := store.Put(t.Context(), "bodies/03ab/0192-f0c1", []byte("page")); err != nil {
@@ -86,11 +89,12 @@ func TestBodiesAreFilesWhereOneExpectsThem(t *testing.T) {
 		t.Errorf("the file holds %q, %v", got, err)
 	}
 	if left := glob(t, dir, ".tmp/*"); len(left) != 1 {
-		t.Errorf("beside the lock there is %q", left)
+		t.Errorf("left besides the lock: %q", left)
 	}
 }
 
-func TestDeleteTidiesUp(t *testing.T) {
+func TestDeleteRemovesEmptyFolders(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	store := open(t, dir)
 	for _, key := range []string{"bodies/a/1", "bodies/a/2", "bodies/b/1"} {
@@ -107,20 +111,21 @@ func TestDeleteTidiesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Join(glob(t, dir, "bodies/*"), " "); got != step.left {
-			t.Errorf("after the end of %s there is %q, want %q", step.key, got, step.left)
+			t.Errorf("after deleting %s: %q, want %q", step.key, got, step.left)
 		}
 	}
 	if left := glob(t, dir, "*"); !slices.Equal(left, []string{".tmp"}) {
-		t.Errorf("at the end there is %q", left)
+		t.Errorf("left at the end: %q", left)
 	}
 }
 
-// TestDeleteTakesNoFolderFromAPut lets bodies come and go in folders that become
-// empty all the time: a Put whose folder goes away makes it again, and a List that
-// is reading it goes on elsewhere.
-func TestDeleteTakesNoFolderFromAPut(t *testing.T) {
+// TestPutRecreatesDeletedFolders puts and deletes bodies in folders that become empty
+// all the time: a Put whose folder disappears creates it again, and a List that reads
+// the folder continues with the next.
+func TestPutRecreatesDeletedFolders(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	stores := []*dirbody.Store{open(t, dir), open(t, dir)} // as two processes
+	stores := []*dirbody.Store{open(t, dir), open(t, dir)} // like two processes
 	group, ctx := errgroup.WithContext(t.Context())
 	for worker := range 8 {
 		store := stores[worker%2]
@@ -158,11 +163,12 @@ func TestDeleteTakesNoFolderFromAPut(t *testing.T) {
 		t.Error(err)
 	}
 	if left := glob(t, dir, "*"); !slices.Equal(left, []string{".tmp"}) {
-		t.Errorf("at the end there is %q", left)
+		t.Errorf("left at the end: %q", left)
 	}
 }
 
-func TestForeignFilesArePassedOver(t *testing.T) {
+func TestListSkipsForeignFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	bodies := open(t, dir)
 	if err := bodies.Put(t.Context(), "bodies/1", []byte("1")); err != nil {
@@ -184,7 +190,8 @@ func TestForeignFilesArePassedOver(t *testing.T) {
 	}
 }
 
-func TestSymbolicLinksDoNotLeadOut(t *testing.T) {
+func TestSymbolicLinksStayInside(t *testing.T) {
+	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
 	store := open(t, dir)
 	if err := os.WriteFile(filepath.Join(outside, "secret.body"), []byte("secret"), 0o600); err != nil {
@@ -198,21 +205,22 @@ func TestSymbolicLinksDoNotLeadOut(t *testing.T) {
 	}
 	for _, key := range []string{"out/secret", "link"} {
 		if r, _, err := store.Open(t.Context(), key); err == nil {
-			t.Errorf("Open(%q) leads out: %v", key, r.Close())
+			t.Errorf("Open(%q) leaves the directory: %v", key, r.Close())
 		}
 	}
 	if err := store.Put(t.Context(), "out/new", []byte("x")); err == nil {
-		t.Error("Put leads out")
+		t.Error("Put leaves the directory")
 	}
 	if err := store.Delete(t.Context(), "out/secret"); err == nil {
-		t.Error("Delete leads out")
+		t.Error("Delete leaves the directory")
 	}
 	if left := glob(t, outside, "*"); !slices.Equal(left, []string{"secret.body"}) {
-		t.Errorf("outside there is %q", left)
+		t.Errorf("outside the directory: %q", left)
 	}
 }
 
-func TestLeftoversAreRemovedOnlyWithoutLiveWriters(t *testing.T) {
+func TestOpenKeepsTemporaryFilesOfLiveWriters(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	leftover := filepath.Join(dir, ".tmp", "LEFTOVER")
 	first, err := dirbody.Open(dir)
@@ -230,7 +238,7 @@ func TestLeftoversAreRemovedOnlyWithoutLiveWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(leftover); err != nil {
-		t.Errorf("a file that could be a live writer's was removed: %v", err)
+		t.Errorf("a file that may belong to a live writer was removed: %v", err)
 	}
 	if err := errors.Join(first.Close(), second.Close()); err != nil {
 		t.Fatal(err)
@@ -245,7 +253,8 @@ func TestLeftoversAreRemovedOnlyWithoutLiveWriters(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenNamesTheFolder(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -258,7 +267,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestOpenMakesMissingFolders(t *testing.T) {
+func TestOpenCreatesMissingFolders(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "isr-data", "deep", "bodies")
 	store := open(t, dir)
 	if err := store.Put(t.Context(), "a/b", []byte("x")); err != nil {
@@ -267,6 +277,7 @@ func TestOpenMakesMissingFolders(t *testing.T) {
 }
 
 func TestErrorsNameTheFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	store := open(t, dir)
 	_, err := store.Stat(t.Context(), "bodies/1")

@@ -9,8 +9,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// What the file system says is a missing file, a denial, or neither.
+// contract classifies the file system's errors as missing, denied, or neither.
 func TestContractOfErrors(t *testing.T) {
+	t.Parallel()
 	for errno, want := range map[syscall.Errno]error{
 		syscall.ENOENT: store.ErrNotFound, syscall.EACCES: store.ErrDenied, syscall.EPERM: store.ErrDenied,
 		syscall.EIO: nil, syscall.ESTALE: nil, syscall.ENOTDIR: nil, syscall.EMFILE: nil, syscall.ENOSPC: nil,
@@ -22,7 +23,7 @@ func TestContractOfErrors(t *testing.T) {
 			}
 		}
 		if !errors.Is(err, errno) {
-			t.Errorf("%v has lost its cause: %v", errno, err)
+			t.Errorf("contract(%v) does not wrap it: %v", errno, err)
 		}
 	}
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// listBatch is how many names are read from a folder at a time.
+// listBatch is the number of names per read of a folder.
 const listBatch = 256
 
-// List yields the bodies whose keys begin with prefix, which may end within an
-// element. See [store.BodyStore]. It reads only the folders that can hold such
-// keys. A body that is put or deleted meanwhile may or may not be
-// listed. Files that the store did not make are passed over.
+// List yields the bodies whose keys begin with prefix, which may end within an element.
+// See [store.BodyStore]. It reads only folders that can hold such keys. A body that is
+// put or deleted during the listing may or may not be listed. Foreign files are
+// skipped.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
 	return func(yield func(store.BodyInfo, error) bool) {
 		start, startKey := ".", ""
 		if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 			if store.ValidBodyKey(prefix[:i]) != nil {
-				return // no key begins so
+				return // no key has this prefix
 			}
 			start, startKey = folderName(prefix[:i]), prefix[:i+1]
 		}
@@ -36,7 +36,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInf
 	}
 }
 
-// A lister is one run over a List.
+// A lister is one iteration of a List.
 type lister struct {
 	store  *Store
 	ctx    context.Context
@@ -44,12 +44,12 @@ type lister struct {
 	yield  func(store.BodyInfo, error) bool
 }
 
-// walk lists the folder at name, whose keys begin with key. It says whether
-// the consumer wants more.
+// walk lists the folder name, whose keys begin with key. It reports whether the
+// consumer wants more.
 func (l *lister) walk(name, key string) (more bool, err error) {
 	f, err := l.store.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // there never was one, or a Delete has emptied it
+		return true, nil // never created, or removed by a Delete
 	}
 	if err != nil {
 		return false, err
@@ -66,7 +66,7 @@ func (l *lister) walk(name, key string) (more bool, err error) {
 			}
 		}
 		if readErr == io.EOF || errors.Is(readErr, fs.ErrNotExist) {
-			return true, nil // the end, or a Delete has emptied the folder meanwhile
+			return true, nil // the end, or a Delete has removed the folder
 		}
 		if readErr != nil {
 			return false, readErr
@@ -97,7 +97,7 @@ func (l *lister) visit(name, key string) (more bool, err error) {
 func (l *lister) yieldBody(name, key string) (more bool, err error) {
 	info, err := l.store.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // deleted since the folder was read
+		return true, nil // deleted after the folder was read
 	}
 	if err != nil {
 		return false, err

@@ -4,17 +4,17 @@ import (
 	"strings"
 )
 
-// File names. A key becomes a path element by element, so that a body is found
-// by hand where one expects it:
+// File names. A key becomes a path, element by element, so that people find a body
+// where they expect it:
 //
 //	bodies/03ab/0192f0c1  ->  bodies/03ab/0192f0c1.body
 //
-// Bytes other than a-z, 0-9, '_' and '-' are written as %xx. So names never
-// differ in letter case or Unicode form alone, which some file systems ignore;
-// a folder never has the name of a body ("a" and "a/b" live side by side); and
-// no name begins with a dot, which leaves ".tmp" free. An element longer
-// than maxChunk is cut into chunks, all but the last being folders whose names
-// end in '%', because file systems bound a name to 255 bytes.
+// Bytes other than a-z, 0-9, '_' and '-' are written as %xx. So two names never differ
+// only in letter case or Unicode form, which some file systems ignore; a folder never
+// has the name of a body ("a" and "a/b" can both exist); and no name begins with a
+// dot, which reserves ".tmp". File systems limit names to 255 bytes, so an element
+// longer than maxChunk is split into chunks: all but the last are folders whose names
+// end in '%'.
 const (
 	bodySuffix  = ".body"
 	chunkSuffix = "%"
@@ -23,12 +23,12 @@ const (
 
 const lowerHex = "0123456789abcdef"
 
-// fileName is the path of a key's file, relative to the root.
+// fileName returns the path of a key's file, relative to the root.
 func fileName(key string) string {
 	return folderName(key) + bodySuffix
 }
 
-// folderName is the path of a folder that holds the keys below key.
+// folderName returns the path of the folder for the keys below key.
 func folderName(key string) string {
 	var b strings.Builder
 	inChunk := 0
@@ -59,17 +59,17 @@ func isPlain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }
 
-// A nameKind says what a name in the directory stands for.
+// A nameKind is what a name in the directory represents.
 type nameKind int
 
 const (
 	foreign nameKind = iota // not made by this package
 	folder                  // a whole element, with keys below it
-	chunk                   // the beginning of a long element
+	chunk                   // a part of a long element, not the last
 	body                    // the last element of a key
 )
 
-// parseName undoes folderName and fileName for one name of a directory.
+// parseName reverses folderName and fileName for one name in a directory.
 func parseName(name string) (part string, kind nameKind) {
 	escaped, isBody := strings.CutSuffix(name, bodySuffix)
 	escaped, isChunk := strings.CutSuffix(escaped, chunkSuffix)

@@ -26,7 +26,7 @@ func FuzzFileName(f *testing.F) {
 	})
 }
 
-// keyOf puts a key together from the names on its path, as a listing does.
+// keyOf joins the names on a path to a key, as a listing does.
 func keyOf(t *testing.T, name string) string {
 	t.Helper()
 	key := ""
@@ -41,7 +41,7 @@ func keyOf(t *testing.T, name string) string {
 			key += "/"
 		case chunk, body:
 		case foreign:
-			t.Fatalf("%q is not taken for a name of ours", element)
+			t.Fatalf("%q is parsed as foreign", element)
 		}
 	}
 	return key

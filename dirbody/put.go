@@ -12,13 +12,12 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// placeAttempts bounds how often a Put starts again because a Delete in the
-// same folder got in between. Each time some other call has made progress.
+// placeAttempts bounds the attempts of a Put that races with Deletes in the same
+// folder. In each lost attempt another call has made progress.
 const placeAttempts = 100
 
-// Put stores a body under a new key, and returns once it is on disk. See
-// [store.BodyStore]. A context that ends is noticed between the steps, not
-// while the disk works.
+// Put stores a body under a new key and returns once it is on disk. See
+// [store.BodyStore]. It checks the context between steps, not during disk I/O.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("dirbody: %w", err)
@@ -38,26 +37,26 @@ func (s *Store) put(ctx context.Context, name string, body []byte) error {
 		return err
 	}
 	defer s.removeTemp(temp)
-	// A crash here leaves a temporary file: no name leads to it.
+	// A crash here leaves a temporary file that no name refers to.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.place(temp, name, body); err != nil {
 		return err
 	}
-	// A crash here leaves the whole body under its name, or, if the power fails,
-	// perhaps no name: it was not acknowledged yet.
+	// A crash here leaves the whole body under its name; a power failure may lose the
+	// name. The body is not acknowledged yet.
 	return s.syncFolders(path.Dir(name))
 }
 
-// place gives the temporary file its name, or finds that the name already has
-// the same content.
+// place links the temporary file to its name, or compares the content if the name
+// exists.
 func (s *Store) place(temp, name string, body []byte) error {
 	var err error
 	for range placeAttempts {
 		if err = s.root.MkdirAll(path.Dir(name), folderMode); err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-				continue // a Delete removed a folder between two looks at it
+				continue // a Delete removed a folder during MkdirAll
 			}
 			return err
 		}
@@ -71,15 +70,14 @@ func (s *Store) place(temp, name string, body []byte) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		// A Delete removed the folder before the link, or the body before the
-		// comparison.
+		// A Delete removed the folder before Link, or the body before compare.
 	}
-	return fmt.Errorf("not placed in %d attempts: %w", placeAttempts, err)
+	return fmt.Errorf("gave up after %d attempts: %w", placeAttempts, err)
 }
 
 // compare returns nil if the file holds exactly body, store.ErrExists if it holds
-// anything else, and fs.ErrNotExist if it is gone. Whoever placed the file had
-// forced its content to disk before.
+// anything else, and fs.ErrNotExist if it is gone. A file is synced before it is
+// linked, so an equal one is on disk.
 func (s *Store) compare(name string, body []byte) error {
 	f, length, err := s.openFile(name)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// usedEvery is how exactly the use of a body is noted.
+// usedEvery is the resolution of the recorded time of use.
 const usedEvery = 10 * time.Minute
 
-// Open opens a body. See [store.BodyStore]. The reader is an [*os.File], which
-// net/http sends without copying; it outlives a Delete, and Close of the store.
+// Open opens a body. See [store.BodyStore]. The reader is an [*os.File], which net/http
+// sends without copying. It stays readable after a Delete and after the store's Close.
 //
-// It notes the use as the body's time of modification, every ten minutes at most:
-// [gc.Evict] goes by it, after a restart too.
+// Open records the use in the file's modification time, at most every ten minutes.
+// [gc.Evict] evicts by that time, also after a restart.
 func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := store.ValidBodyKey(key); err != nil {
 		return nil, 0, fmt.Errorf("dirbody: %w", err)
@@ -32,7 +32,7 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 		return nil, 0, s.failed("open", key, err)
 	}
 	if info, err := f.Stat(); err == nil && time.Since(info.ModTime()) > usedEvery {
-		_ = s.root.Chtimes(fileName(key), time.Time{}, time.Now()) // it may be read-only to us
+		_ = s.root.Chtimes(fileName(key), time.Time{}, time.Now()) // fails if the directory is read-only for this process
 	}
 	return f, length, nil
 }
@@ -72,14 +72,14 @@ func (s *Store) openFile(name string) (*os.File, int64, error) {
 
 func mustBeRegular(info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("not a regular file but %s", info.Mode().Type())
+		return fmt.Errorf("expected a regular file, found %s", info.Mode().Type())
 	}
 	return nil
 }
 
-// contract wraps the file system's word for a missing file, and for one that this
-// process may not touch, in the contract's. Other failures, such as EIO or a stale
-// mount, say nothing about the file.
+// contract wraps the file system's errors for missing and inaccessible files in the
+// contract's. Other failures, such as EIO or a stale mount, do not tell whether the
+// file exists.
 func contract(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

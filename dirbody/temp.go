@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// Unfinished bodies, and the lock that tells whether one can still belong to a
-// live writer. No key's file name begins with a dot.
+// Unfinished bodies, and the lock that tells whether a live writer may own them. No
+// key's file name begins with a dot.
 const (
 	tempFolder = ".tmp"
 	lockFile   = tempFolder + "/lock"
 )
 
-// joinWriters takes the shared lock that every open store holds. If nobody
-// holds it, all temporary files are of writers that crashed, and are removed.
+// joinWriters takes the shared lock that every open store holds. If no other store holds
+// it, all temporary files belong to crashed writers and are removed.
 //
-// The kernel gives up a lock (flock(2), of this open file alone) when its
-// process ends, however it ends.
+// The kernel releases the lock (flock(2), per open file) when the process ends for any
+// reason.
 func (s *Store) joinWriters() error {
 	if err := s.root.Mkdir(tempFolder, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -34,13 +34,13 @@ func (s *Store) joinWriters() error {
 	if err == nil {
 		err = s.removeLeftovers()
 	} else if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = nil // others are writing: their files are theirs
+		err = nil // another store is open: the files may belong to it
 	}
 	if err != nil {
 		return err
 	}
-	// Going from exclusive to shared lets go for a moment. Another Open may then
-	// clean up in between, and finds nothing of ours, since we have not begun.
+	// flock releases the exclusive lock before it takes the shared one. Another Open may
+	// clean up in between; this store has no temporary files yet.
 	return flock(lock, syscall.LOCK_SH)
 }
 
@@ -67,13 +67,13 @@ func (s *Store) removeLeftovers() error {
 			continue
 		}
 		if err := s.root.Remove(name); err != nil {
-			return fmt.Errorf("removing what a crashed writer left: %w", err)
+			return fmt.Errorf("removing a crashed writer's file: %w", err)
 		}
 	}
 	return nil
 }
 
-// writeTemp writes a body to a new temporary file and forces it to disk.
+// writeTemp writes a body to a new temporary file and syncs it.
 func (s *Store) writeTemp(body []byte) (name string, err error) {
 	name = tempFolder + "/" + rand.Text()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
@@ -82,8 +82,8 @@ func (s *Store) writeTemp(body []byte) (name string, err error) {
 	}
 	_, err = f.Write(body)
 	if err == nil {
-		// A name must never lead to content that is not on disk yet, so this
-		// comes before the link.
+		// A name must never refer to content that is not on disk, so sync before the
+		// link.
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -93,8 +93,8 @@ func (s *Store) writeTemp(body []byte) (name string, err error) {
 	return name, nil
 }
 
-// removeTemp removes a temporary file. What stays behind for any reason is a
-// file that nothing reads, until an Open removes it.
+// removeTemp removes a temporary file. A remaining file is never read, and the next
+// Open removes it.
 func (s *Store) removeTemp(name string) {
 	_ = s.root.Remove(name)
 }

@@ -172,11 +172,11 @@ func badClouds() []badStart {
 	return []badStart{
 		{"no such table", with(func(_ *testing.T, s *settings, _ *cloud) { s.args = nil }), []string{"isr-e2e-", "isr table create", "--create-table"}},
 		{"a table that is another's", with(foreignTable), []string{"expected pk (string, hash), sk (string, range)", "use another table name"}},
-		{"no such bucket", flag("--bucket", func(*testing.T) string { return "isr-e2e-no-such-bucket" }), []string{"isr-e2e-no-such-bucket", "there is no such bucket; create it"}},
+		{"no such bucket", flag("--bucket", func(*testing.T) string { return "isr-e2e-no-such-bucket" }), []string{"isr-e2e-no-such-bucket", "the bucket does not exist; create it"}},
 		{"no credentials", with(func(_ *testing.T, s *settings, _ *cloud) { s.env = nil }), []string{"no AWS credentials", "AWS_ACCESS_KEY_ID"}},
 		{"wrong credentials", with(func(_ *testing.T, s *settings, _ *cloud) {
 			s.env = []string{"AWS_ACCESS_KEY_ID=nobody", "AWS_SECRET_ACCESS_KEY=nothing"}
-		}), []string{"the AWS credentials are refused"}},
+		}), []string{"AWS refused the credentials"}},
 		{"no region", with(func(_ *testing.T, s *settings, c *cloud) {
 			s.store = []string{"--table", c.table, "--bucket", c.bucket, "--dynamodb-endpoint", c.dynamodb, "--s3-endpoint", c.s3}
 		}), []string{"--region", "AWS_REGION"}},

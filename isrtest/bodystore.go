@@ -17,14 +17,15 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// BodyStore checks the whole contract of [store.BodyStore] on one implementation.
+// BodyStore checks the contract of [store.BodyStore] on one implementation.
 //
-// open is called once in each subtest and returns a store that holds nothing
-// and that no other subtest uses; what it opens, it closes with t.Cleanup.
+// open is called once per subtest, from several goroutines at once, because the
+// subtests run in parallel. It returns an empty store that no other subtest uses,
+// and closes what it opens with t.Cleanup.
 //
-// Stores that keep keys as paths cannot hold a key that is another key's folder
-// ("a" beside "a/b"), and those on a case-insensitive file system cannot tell
-// "a" from "A"; the cache writes no such keys, and the suite does not either.
+// The suite never uses a key that is another key's folder ("a" and "a/b") or that
+// differs in letter case alone ("a" and "A"): stores that keep keys as paths cannot
+// hold them, and the cache writes none.
 func BodyStore(t *testing.T, open func(t *testing.T) store.BodyStore) {
 	for _, test := range []struct {
 		name string
@@ -47,7 +48,10 @@ func BodyStore(t *testing.T, open func(t *testing.T) store.BodyStore) {
 		{"ConcurrentPutsOfOneBody", testConcurrentSamePuts},
 		{"ConcurrentPutsAndDeletes", testConcurrentPutsAndDeletes},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, open(t))
+		})
 	}
 }
 
@@ -56,7 +60,7 @@ func testRoundTrip(t *testing.T, store store.BodyStore) {
 	mustPut(t, store, key, body)
 	mustHold(t, store, key, body)
 
-	// Another generation of the same page does not disturb the first.
+	// Another generation of the page does not affect the first.
 	mustPut(t, store, "bodies/0123abcd/generation-2", []byte("<html>hello again</html>"))
 	mustHold(t, store, key, body)
 }
@@ -77,7 +81,7 @@ func testLargeBody(t *testing.T, bodies store.BodyStore) {
 	mustPut(t, bodies, "bodies/large", body)
 	mustHold(t, bodies, "bodies/large", body)
 
-	// The difference is in the last byte only.
+	// The bodies differ in the last byte only.
 	other := slices.Clone(body)
 	other[len(other)-1]++
 	if err := bodies.Put(t.Context(), "bodies/large", other); !errors.Is(err, store.ErrExists) {
@@ -112,7 +116,7 @@ func testOddKeys(t *testing.T, store store.BodyStore) {
 }
 
 func testInvalidKeys(t *testing.T, bodies store.BodyStore) {
-	// A refusal needs no I/O, so it comes even when the context has ended.
+	// Keys are checked before any I/O, so an ended context makes no difference.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, key := range []string{
@@ -142,7 +146,7 @@ func testNotFound(t *testing.T, store store.BodyStore) {
 	for _, key := range []string{"nothing", "bodies/page/gone", "bodies/page", "bodies/other/gone"} {
 		mustMiss(t, store, key)
 		if err := store.Delete(t.Context(), key); err != nil {
-			t.Errorf("deleting %q, which is not there: %v", key, err)
+			t.Errorf("deleting the missing body %q: %v", key, err)
 		}
 	}
 	mustList(t, store, "", []string{"bodies/page/there"})
@@ -178,7 +182,7 @@ func testDelete(t *testing.T, store store.BodyStore) {
 	mustPut(t, store, "bodies/page/1", []byte("one"))
 	mustPut(t, store, "bodies/page/2", []byte("two"))
 	mustPut(t, store, "bodies/page/10", []byte("ten"))
-	for range 2 { // the second finds nothing and is no error
+	for range 2 { // deleting a missing body is no error
 		if err := store.Delete(t.Context(), "bodies/page/1"); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +192,7 @@ func testDelete(t *testing.T, store store.BodyStore) {
 	mustHold(t, store, "bodies/page/10", []byte("ten"))
 	mustList(t, store, "bodies/", []string{"bodies/page/2", "bodies/page/10"})
 
-	// The last body of a folder leaves nothing that would stand in the way.
+	// Deleting the last body of a folder leaves nothing that blocks a new one.
 	for _, key := range []string{"bodies/page/2", "bodies/page/10"} {
 		if err := store.Delete(t.Context(), key); err != nil {
 			t.Fatal(err)
@@ -269,7 +273,7 @@ func testEndedContext(t *testing.T, bodies store.BodyStore) {
 			t.Errorf("%s under an ended context: %v, want context.Canceled", call, err)
 		}
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrDenied) {
-			t.Errorf("%s under an ended context: %v, which says more than is known", call, err)
+			t.Errorf("%s under an ended context: %v, which claims a result that is unknown", call, err)
 		}
 	}
 	steps := 0
@@ -279,7 +283,7 @@ func testEndedContext(t *testing.T, bodies store.BodyStore) {
 		}
 	}
 	if steps != 1 {
-		t.Errorf("List under an ended context has %d steps, want the error alone", steps)
+		t.Errorf("List under an ended context yields %d times, want one error", steps)
 	}
 	mustList(t, bodies, "", []string{"bodies/there"})
 }
@@ -291,7 +295,7 @@ func mustPut(t *testing.T, store store.BodyStore, key string, body []byte) {
 	}
 }
 
-// mustHold checks Open, Stat and List of a body that is there.
+// mustHold checks Open, Stat and List of an existing body.
 func mustHold(t *testing.T, store store.BodyStore, key string, want []byte) {
 	t.Helper()
 	got, err := readBody(t.Context(), store, key)
@@ -357,7 +361,7 @@ func mustList(t *testing.T, store store.BodyStore, prefix string, want []string)
 	}
 }
 
-// readBody reads a body to its end and checks it against the stated length.
+// readBody reads a body to its end and checks the length that Open returned.
 func readBody(ctx context.Context, store store.BodyStore, key string) ([]byte, error) {
 	r, length, err := store.Open(ctx, key)
 	if err != nil {
@@ -373,7 +377,7 @@ func readBody(ctx context.Context, store store.BodyStore, key string) ([]byte, e
 	return body, nil
 }
 
-// randomBody makes a body that does not compress and is the same in every run.
+// randomBody returns a body that does not compress and is the same in every run.
 func randomBody(length int) []byte {
 	body := make([]byte, length)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(body) // it never fails

@@ -12,13 +12,13 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// raceBodyLength is large enough that a body that is written in place, and not
-// at once, is seen in part.
+// raceBodyLength is large enough that readers would see part of a body that is
+// written in place.
 const raceBodyLength = 256 << 10
 
-// testConcurrentDifferentPuts lets writers race for one key while readers read
-// it: one writer wins, the others are told so, and nobody sees anything but
-// nothing or the winner's whole body.
+// testConcurrentDifferentPuts: writers race for one key while readers read it.
+// One writer wins and the others get ErrExists. Readers see either nothing or the
+// winner's complete body.
 func testConcurrentDifferentPuts(t *testing.T, store store.BodyStore) {
 	for round := range 8 {
 		raceForKey(t, store, fmt.Sprintf("bodies/race/%d", round))
@@ -43,7 +43,7 @@ func raceForKey(t *testing.T, bodies store.BodyStore, key string) {
 			return nil
 		})
 	}
-	_ = writing.Wait() // the results tell
+	_ = writing.Wait() // the errors are in results
 	stop()
 	if err := reading.Wait(); err != nil {
 		t.Error(err)
@@ -66,8 +66,8 @@ func raceForKey(t *testing.T, bodies store.BodyStore, key string) {
 	mustHold(t, bodies, key, raceBody(winner))
 }
 
-// watchKey reads a key until ctx ends. The reads themselves run under
-// another context, so that the end does not look like a fault.
+// watchKey reads a key until ctx ends. The reads use another context, so that
+// the end of ctx does not fail them.
 func watchKey(ctx, read context.Context, bodies store.BodyStore, key string) error {
 	var first []byte
 	for ctx.Err() == nil {
@@ -75,15 +75,15 @@ func watchKey(ctx, read context.Context, bodies store.BodyStore, key string) err
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			if first != nil {
-				return fmt.Errorf("%q was seen and is gone", key)
+				return fmt.Errorf("%q disappeared after it was read", key)
 			}
 			continue
 		case err != nil:
 			return err
 		case len(body) != raceBodyLength || bytes.Count(body, body[:1]) != raceBodyLength:
-			return fmt.Errorf("%q was seen in part: %d bytes", key, len(body))
+			return fmt.Errorf("%q was read incomplete: %d bytes", key, len(body))
 		case first != nil && !bytes.Equal(first, body):
-			return fmt.Errorf("%q has changed", key)
+			return fmt.Errorf("%q changed", key)
 		}
 		first = body
 	}
@@ -94,7 +94,7 @@ func raceBody(writer int) []byte {
 	return bytes.Repeat([]byte{byte('a' + writer)}, raceBodyLength)
 }
 
-// testConcurrentSamePuts is a retry that overtakes the first attempt.
+// testConcurrentSamePuts: a retry runs concurrently with the first attempt.
 func testConcurrentSamePuts(t *testing.T, store store.BodyStore) {
 	body := randomBody(raceBodyLength)
 	for round := range 4 {
@@ -110,8 +110,8 @@ func testConcurrentSamePuts(t *testing.T, store store.BodyStore) {
 	}
 }
 
-// testConcurrentPutsAndDeletes lets neighbours come and go beside bodies that
-// stay, and that every listing meanwhile has.
+// testConcurrentPutsAndDeletes: every listing includes the bodies that stay while
+// others in the same folder are put and deleted.
 func testConcurrentPutsAndDeletes(t *testing.T, store store.BodyStore) {
 	stays := []string{"bodies/shared/0/stays", "bodies/shared/1/stays"}
 	for _, key := range stays {
@@ -139,7 +139,7 @@ func testConcurrentPutsAndDeletes(t *testing.T, store store.BodyStore) {
 			}
 			for _, key := range stays {
 				if !seen[key] {
-					return fmt.Errorf("%q, which stays, is not listed", key)
+					return fmt.Errorf("the listing omits %q, which was not deleted", key)
 				}
 			}
 		}
@@ -166,7 +166,7 @@ func comeAndGo(ctx context.Context, bodies store.BodyStore, key string) error {
 		return fmt.Errorf("deleting %q: %w", key, err)
 	}
 	if _, err := bodies.Stat(ctx, key); !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("%q was deleted, and Stat says %w", key, err)
+		return fmt.Errorf("stat after deleting %q: %w", key, err)
 	}
 	return nil
 }

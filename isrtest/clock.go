@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Clock is a wall clock that moves only when it is told to. It is safe for
+// A Clock is a wall clock that moves only when a test moves it. It is safe for
 // concurrent use.
 type Clock struct {
 	mu  sync.Mutex
@@ -17,7 +17,7 @@ func NewClock(start time.Time) *Clock {
 	return &Clock{now: start}
 }
 
-// Now is the time that the clock shows; the method value is what stores want.
+// Now returns the clock's time. Stores take the method value c.Now.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

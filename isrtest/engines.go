@@ -5,13 +5,12 @@ import (
 	"testing"
 )
 
-// Engine returns the address of a real server that tests are run against, from
-// the environment variable env; what names the server for people, as in
+// Engine returns the address of a real server to test against, from the
+// environment variable env. what names the server in messages, such as
 // "S3 server". The script ./test starts the servers and sets the variables.
 //
-// Without the variable the test is skipped, with a message that says why. In CI
-// (CI=true) it fails instead, so that a server that is missing there is never
-// taken for one that was tested.
+// If the variable is not set, Engine skips the test and logs why. In CI (CI=true)
+// it fails the test, so that a missing server cannot pass unnoticed.
 func Engine(t testing.TB, env, what string) string {
 	t.Helper()
 	address := os.Getenv(env)

@@ -14,16 +14,16 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A MetaStoreOpener returns one node's view of a storage: a store that signs its
-// leases with owner and tells the time by now. All views of one opener share
-// everything that is stored. It is called from the test's own goroutine.
+// A MetaStoreOpener returns one node's view of a storage: a store that writes
+// owner into its leases and takes the time from now. All views of one opener
+// share the stored data. It is called from the subtest's goroutine.
 type MetaStoreOpener func(owner string, now func() time.Time) store.MetaStore
 
-// MetaStore checks the whole contract of [store.MetaStore] on one implementation.
+// MetaStore checks the contract of [store.MetaStore] on one implementation.
 //
-// storage is called once in each subtest and returns the opener of a storage
-// that holds nothing and that no other subtest uses; what it opens, it closes
-// with t.Cleanup.
+// storage is called once per subtest, from several goroutines at once, because
+// the subtests run in parallel. It returns the opener of an empty storage that no
+// other subtest uses, and closes what it opens with t.Cleanup.
 func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 	for _, test := range []struct {
 		name string
@@ -87,9 +87,10 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 		{"RaceForRequest", testRaceForRequest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			open := storage(t)
-			// Near the real time, because stores collect what is long past. With
-			// a fraction of a second, so that rounding shows.
+			// Stores delete rows that expired long ago, so the clock starts near
+			// the real time. The fraction of a second reveals rounding.
 			clock := NewClock(time.Now().Truncate(time.Second).Add(600 * time.Millisecond))
 			test.run(t, &fleet{
 				t: t, open: open, clock: clock,
@@ -99,14 +100,14 @@ func MetaStore(t *testing.T, storage func(t *testing.T) MetaStoreOpener) {
 	}
 }
 
-// The page that most tests are about, and the lifetime of their leases.
+// The page of most tests, and the duration of their leases.
 const (
 	testPK    = "CACHE#5f1c"
 	testLease = 30 * time.Second
 )
 
-// A fleet is what one subtest works with: two nodes on one storage and one
-// clock. Its methods fail the test on errors.
+// A fleet is two nodes on one storage and one clock. Its methods fail the test on
+// errors.
 type fleet struct {
 	t     *testing.T
 	open  MetaStoreOpener
@@ -135,7 +136,7 @@ func (f *fleet) acquire(store store.MetaStore, pk string) store.Lease {
 	return l
 }
 
-// held checks that nobody can acquire the lease, and returns why.
+// held checks that the lease cannot be acquired, and returns the lock that holds it.
 func (f *fleet) held(meta store.MetaStore, pk string) store.Lock {
 	f.t.Helper()
 	_, err := meta.Acquire(f.t.Context(), pk, testLease, nil)
@@ -167,7 +168,7 @@ func (f *fleet) backOff(store store.MetaStore, l store.Lease, d time.Duration) {
 	}
 }
 
-// lost checks that a lease is good for nothing any more.
+// lost checks that a lease can neither be refreshed nor publish.
 func (f *fleet) lost(meta store.MetaStore, l store.Lease) {
 	f.t.Helper()
 	if err := meta.Refresh(f.t.Context(), l); !errors.Is(err, store.ErrLeaseLost) {
@@ -192,13 +193,13 @@ func (f *fleet) publish(meta store.MetaStore, pk string, next store.Entry) store
 	return got
 }
 
-// holds checks what every node reads of a page.
+// holds checks the entry that every node reads.
 func (f *fleet) holds(pk string, want store.Entry) {
 	f.t.Helper()
 	for _, store := range []store.MetaStore{f.a, f.b} {
 		record := f.read(store, pk)
 		if record.Entry == nil {
-			f.t.Fatalf("Read(%s): there is no entry", pk)
+			f.t.Fatalf("Read(%s): no entry", pk)
 		}
 		if diff := diffEntries(want, *record.Entry); diff != "" {
 			f.t.Fatalf("Read(%s): the entry differs (-want +got):\n%s", pk, diff)
@@ -206,7 +207,7 @@ func (f *fleet) holds(pk string, want store.Entry) {
 	}
 }
 
-// same checks that two reads saw the same content.
+// same checks that two reads returned the same entry.
 func (f *fleet) same(want, got store.Record) {
 	f.t.Helper()
 	if diff := cmp.Diff(want.Entry, got.Entry, cmpopts.EquateEmpty()); diff != "" {
@@ -214,7 +215,7 @@ func (f *fleet) same(want, got store.Record) {
 	}
 }
 
-// entry is an ordinary next entry; everything in it can be told from id.
+// entry returns a typical entry. All its fields derive from id and the clock.
 func (f *fleet) entry(id string) store.Entry {
 	return entryAt(id, f.clock.Now())
 }
@@ -243,7 +244,7 @@ func diffEntries(want, got store.Entry) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
-// testMetaEmpty: what was never written is zero.
+// testMetaEmpty: rows that were never written read as zero values.
 func testMetaEmpty(t *testing.T, f *fleet) {
 	record := f.read(f.a, testPK)
 	if record.Entry != nil || record.Lock != nil || record.Purges != (store.PurgeState{}) {
@@ -255,8 +256,8 @@ func testMetaEmpty(t *testing.T, f *fleet) {
 	}
 }
 
-// testMetaEndedContext: a caller that is gone gets an error, and nothing that it
-// asked for happens behind its back.
+// testMetaEndedContext: calls with an ended context return an error and change
+// nothing.
 func testMetaEndedContext(t *testing.T, f *fleet) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// keep publishes the entry, and keeps it as a version.
+// keep publishes the entry and keeps it as a version.
 func (f *fleet) keep(meta store.MetaStore, next store.Entry) store.Entry {
 	f.t.Helper()
 	return f.publishAs(meta, next, store.PublishOptions{History: true})
@@ -29,7 +29,7 @@ func (f *fleet) publishAs(store store.MetaStore, next store.Entry, how store.Pub
 	return got
 }
 
-// assertion is a plain one.
+// assertion returns an assertion without options.
 func (f *fleet) assertion() store.Assertion {
 	return store.Assertion{
 		Key: store.Key{Tenant: "t1", Text: "example.com/news"}, At: f.clock.Now(),
@@ -46,7 +46,7 @@ func (f *fleet) rollback(store store.MetaStore, to string, a store.Assertion) st
 	return got
 }
 
-// kept are the ids of the versions.
+// kept returns the ids of the versions.
 func (f *fleet) kept(store store.MetaStore) []string {
 	f.t.Helper()
 	versions, err := store.Versions(f.t.Context(), testPK)
@@ -87,7 +87,7 @@ func testVersions(t *testing.T, f *fleet) {
 	if err != nil || len(versions) != len(want) {
 		t.Fatalf("Versions: %d, %v; want %d", len(versions), err, len(want))
 	}
-	slices.Reverse(want) // the newest first
+	slices.Reverse(want) // newest first
 	for i, got := range versions {
 		if current := i == 0; got.Expires.IsZero() != current {
 			t.Errorf("version %s expires %v, and is current=%t", got.GenerationID, got.Expires, current)
@@ -102,8 +102,8 @@ func testVersions(t *testing.T, f *fleet) {
 	}
 }
 
-// testVersionsOnDemand: generations are kept if asked for, and those that are not
-// leave the others alone.
+// testVersionsOnDemand: only publishes that ask for history write a version, and
+// the others do not affect existing versions.
 func testVersionsOnDemand(_ *testing.T, f *fleet) {
 	f.publish(f.a, testPK, f.entry("1"))
 	f.wantKept()
@@ -125,10 +125,10 @@ func testRollback(t *testing.T, f *fleet) {
 	want.Version, want.PurgeSeq = got.Version, before
 	want.AssertedAt, want.Expires = a.At.Truncate(time.Second).UTC(), a.Expires
 	if got.Version <= second.Version {
-		t.Errorf("version %d was followed by %d", second.Version, got.Version)
+		t.Errorf("version %d follows %d, want a greater one", second.Version, got.Version)
 	}
 	if diff := diffEntries(want, got); diff != "" {
-		t.Errorf("Rollback returned another entry (-want +got):\n%s", diff)
+		t.Errorf("Rollback returned a different entry (-want +got):\n%s", diff)
 	}
 	f.holds(testPK, want)
 	f.wantKept("2", "1")
@@ -138,15 +138,15 @@ func testRollback(t *testing.T, f *fleet) {
 	a.PinnedUntil = store.Forever()
 	back := f.rollback(f.b, "2", a)
 	if back.GenerationID != "2" || !back.PinnedUntil.Equal(store.Forever()) || back.Version <= got.Version {
-		t.Errorf("rolled forth to %+v", back)
+		t.Errorf("rolled forward to %+v", back)
 	}
 	f.holds(testPK, back)
 	if after := f.sequence(); after != before+2 {
-		t.Errorf("two rollbacks brought the sequence from %d to %d", before, after)
+		t.Errorf("two rollbacks moved the sequence from %d to %d", before, after)
 	}
 }
 
-// testRollbackRefused: what rollbacks cannot do changes nothing, and is no event.
+// testRollbackRefused: a refused rollback changes nothing and writes no log row.
 func testRollbackRefused(t *testing.T, f *fleet) {
 	f.keep(f.a, f.entry("1"))
 	old := f.read(f.a, testPK)
@@ -172,12 +172,12 @@ func testRollbackRefused(t *testing.T, f *fleet) {
 	}
 	f.holds(testPK, second)
 	if n := f.sequence(); n != 0 {
-		t.Errorf("the sequence became %d", n)
+		t.Errorf("the sequence is %d after refused rollbacks", n)
 	}
 }
 
-// testRollbackBeatsRegeneration: whoever began to render before a rollback does
-// not undo it.
+// testRollbackBeatsRegeneration: a render that began before a rollback cannot
+// undo it.
 func testRollbackBeatsRegeneration(t *testing.T, f *fleet) {
 	f.keep(f.a, f.entry("1"))
 	f.keep(f.a, f.entry("2"))
@@ -198,7 +198,8 @@ func testRollbackBeatsRegeneration(t *testing.T, f *fleet) {
 	f.wantKept("3", "2", "1")
 }
 
-// testRollbackToCurrent: it is a pin, and needs no version.
+// testRollbackToCurrent: a rollback to the current generation is a pin and needs
+// no version.
 func testRollbackToCurrent(t *testing.T, f *fleet) {
 	first := f.publish(f.a, testPK, f.entry("1"))
 	a := f.assertion()
@@ -214,11 +215,11 @@ func testRollbackToCurrent(t *testing.T, f *fleet) {
 
 func testPin(t *testing.T, f *fleet) {
 	if _, err := f.a.Pin(t.Context(), f.read(f.a, testPK), f.assertion()); !errors.Is(err, store.ErrNoVersion) {
-		t.Errorf("Pin of nothing: %v, want ErrNoVersion", err)
+		t.Errorf("Pin without an entry: %v, want ErrNoVersion", err)
 	}
 	want := f.keep(f.a, f.entry("1"))
 	old := f.read(f.b, testPK)
-	// The last two unpin: the pin ends now, and has ended then.
+	// The last two unpin: the pin ends now, or has ended already.
 	unpinned := f.clock.Now().Truncate(time.Second).UTC()
 	for i, test := range []struct{ until, want time.Time }{
 		{f.clock.Now().Add(time.Hour), f.clock.Now().Add(time.Hour).Truncate(time.Second).UTC()},
@@ -234,7 +235,7 @@ func testPin(t *testing.T, f *fleet) {
 		}
 		want.Version, want.PinnedUntil, want.Expires = want.Version+1, test.want, a.Expires
 		if diff := diffEntries(want, got); diff != "" {
-			t.Errorf("Pin until %v returned another entry (-want +got):\n%s", test.until, diff)
+			t.Errorf("Pin until %v returned a different entry (-want +got):\n%s", test.until, diff)
 		}
 		f.holds(testPK, want)
 		if n := f.sequence(); n != int64(i)+1 {
@@ -246,10 +247,10 @@ func testPin(t *testing.T, f *fleet) {
 	}
 	f.wantKept("1")
 	f.keep(f.b, f.entry("2"))
-	f.wantKept("2", "1") // the pin left the entry in step with its version
+	f.wantKept("2", "1") // the entry still matches its version
 }
 
-// testUnpinOfUnpinned: it is carried out, and told, and the entry has no pin.
+// testUnpinOfUnpinned: it executes, is logged, and leaves the entry without a pin.
 func testUnpinOfUnpinned(t *testing.T, f *fleet) {
 	want := f.publish(f.a, testPK, f.entry("1"))
 	a := f.assertion()
@@ -265,8 +266,8 @@ func testUnpinOfUnpinned(t *testing.T, f *fleet) {
 	f.wantChanges(store.Change{Seq: 1, Reload: []store.Key{a.Key}})
 }
 
-// testPublishOverPinIsLogged: a publish that ends a pin is in the log, in the same
-// step, and one that does not is not.
+// testPublishOverPinIsLogged: a publish that ends a pin writes its log row in the
+// same transaction; other publishes write none.
 func testPublishOverPinIsLogged(t *testing.T, f *fleet) {
 	unpinning := store.PublishOptions{Unpin: true, Key: store.Key{Tenant: "t2", Text: "example.com/a"}}
 	f.publishAs(f.a, f.entry("1"), unpinning)
@@ -278,7 +279,7 @@ func testPublishOverPinIsLogged(t *testing.T, f *fleet) {
 	pinned := store.Change{Seq: 1, Reload: []store.Key{a.Key}}
 	f.wantChanges(pinned)
 
-	// Without the page's key nodes could not be told: refused, and nothing is written.
+	// Without the page's key the log row could not name the page: refused.
 	l, read := f.acquire(f.b, testPK), f.read(f.b, testPK)
 	if _, err := f.b.Publish(t.Context(), l, read, f.entry("2"), store.PublishOptions{Unpin: true}); !errors.Is(err, store.ErrInvalidKey) {
 		t.Errorf("Publish over a pin without a key: %v, want ErrInvalidKey", err)
@@ -296,8 +297,8 @@ func testPublishOverPinIsLogged(t *testing.T, f *fleet) {
 	f.wantChanges(pinned, store.Change{Seq: 2, Reload: []store.Key{unpinning.Key}})
 }
 
-// testWithdrawal: it is a publish under the lease, which the log tells all nodes of,
-// and no result of the request that it was rendered for.
+// testWithdrawal: it is a publish under the lease, is logged, and does not complete
+// the request record that it was rendered for.
 func testWithdrawal(t *testing.T, f *fleet) {
 	f.publish(f.a, testPK, f.entry("1"))
 	l, err := f.a.Acquire(t.Context(), testPK, testLease, newClaim("r1", "a"))
@@ -326,7 +327,7 @@ func testWithdrawal(t *testing.T, f *fleet) {
 	}
 	f.holds(testPK, f.publish(f.b, testPK, f.entry("3")))
 	if _, err := f.a.Publish(t.Context(), f.acquire(f.a, testPK), read, next, how); !errors.Is(err, store.ErrMoved) {
-		t.Errorf("a withdrawal of what was replaced: %v, want ErrMoved", err)
+		t.Errorf("a withdrawal of a replaced entry: %v, want ErrMoved", err)
 	}
 }
 
@@ -343,7 +344,7 @@ func testPinHolds(t *testing.T, f *fleet) {
 		t.Fatalf("Publish over a pin: %v, want ErrPinned", err)
 	}
 	f.holds(testPK, pinned)
-	f.refresh(f.b, l) // a refused publish does not cost the lease
+	f.refresh(f.b, l) // a refused publish keeps the lease
 	third, err := f.b.Publish(t.Context(), l, read, f.entry("3"), store.PublishOptions{Unpin: true, Key: a.Key})
 	if err != nil || !third.PinnedUntil.IsZero() {
 		t.Fatalf("Publish that unpins: %+v, %v", third, err)
@@ -354,10 +355,10 @@ func testPinHolds(t *testing.T, f *fleet) {
 	a.PinnedUntil = f.clock.Now().Add(time.Minute)
 	f.rollback(f.a, "3", a)
 	f.clock.Advance(time.Minute)
-	f.holds(testPK, f.publish(f.a, testPK, f.entry("4"))) // the pin is over
+	f.holds(testPK, f.publish(f.a, testPK, f.entry("4"))) // the pin has expired
 }
 
-// testKeep: of the superseded versions only the newest stay.
+// testKeep: only the newest superseded versions are kept.
 func testKeep(_ *testing.T, f *fleet) {
 	keep := func(id string, n int) {
 		f.publishAs(f.a, f.entry(id), store.PublishOptions{History: true, Keep: n})
@@ -376,8 +377,8 @@ func testKeep(_ *testing.T, f *fleet) {
 	f.wantKept("7")
 }
 
-// testRaceOfRollbacks: publishes and rollbacks at once form one chain, and each
-// rollback is in the log.
+// testRaceOfRollbacks: concurrent publishes and rollbacks form one chain, and
+// each rollback is logged.
 func testRaceOfRollbacks(t *testing.T, f *fleet) {
 	first := f.keep(f.a, f.entry("0"))
 	f.keep(f.a, f.entry("1"))
@@ -408,7 +409,7 @@ func testRaceOfRollbacks(t *testing.T, f *fleet) {
 	}
 	last := f.read(f.a, testPK)
 	if want := first.Version + 1 + publishes.Load() + rollbacks.Load(); last.Entry.Version != want {
-		t.Errorf("%d publishes and %d rollbacks were acknowledged, and the version grew from %d to %d",
+		t.Errorf("%d publishes and %d rollbacks were acknowledged, but the version went from %d to %d",
 			publishes.Load(), rollbacks.Load(), first.Version+1, last.Entry.Version)
 	}
 	if err := checkWhole(last); err != nil {
@@ -423,8 +424,8 @@ func testRaceOfRollbacks(t *testing.T, f *fleet) {
 	}
 }
 
-// testRaceOfChanges: many changes of the log at once, of different pages and through
-// several nodes, are all made, and each is in the log once.
+// testRaceOfChanges: concurrent changes of different pages through several nodes
+// all succeed, and each is logged once.
 func testRaceOfChanges(t *testing.T, f *fleet) {
 	const each = 25
 	var group errgroup.Group
@@ -453,7 +454,7 @@ func testRaceOfChanges(t *testing.T, f *fleet) {
 	for changes := f.changes(0); len(changes) > 0; changes = f.changes(seen) {
 		for _, change := range changes {
 			if seen++; change.Seq != seen {
-				t.Fatalf("sequence %d follows %d", change.Seq, seen-1)
+				t.Fatalf("sequence %d after %d", change.Seq, seen-1)
 			}
 			for _, k := range change.Reload {
 				told[k.Text]++
@@ -463,7 +464,7 @@ func testRaceOfChanges(t *testing.T, f *fleet) {
 	for node := range raceNodes {
 		for i := range each {
 			if text := fmt.Sprintf("example.com/%d-%d", node, i); told[text] != 1 {
-				t.Errorf("%s is in the log %d times", text, told[text])
+				t.Errorf("%s is logged %d times, want once", text, told[text])
 			}
 		}
 	}
@@ -497,11 +498,11 @@ func (f *fleet) tryRollback(store store.MetaStore, to string) error {
 	return err
 }
 
-// An unchanged generation takes the place of the current one's version, and of no
-// other, be that a version that was rolled back to.
+// testUnchangedVersion: an unchanged generation replaces the current version and no
+// other, even if that version was rolled back to.
 func testUnchangedVersion(t *testing.T, f *fleet) {
 	unchanged := store.PublishOptions{History: true, Unchanged: true}
-	f.publishAs(f.a, f.entry("g1"), unchanged) // in the place of none
+	f.publishAs(f.a, f.entry("g1"), unchanged) // replaces none
 	f.keep(f.a, f.entry("g2"))
 	f.publishAs(f.a, f.entry("g3"), unchanged)
 	f.wantKept("g3", "g1")
@@ -509,6 +510,6 @@ func testUnchangedVersion(t *testing.T, f *fleet) {
 	f.publishAs(f.a, f.entry("g4"), unchanged)
 	f.wantKept("g4", "g3")
 	if _, err := f.b.Rollback(t.Context(), f.read(f.b, testPK), "g1", f.assertion()); !errors.Is(err, store.ErrNoVersion) {
-		t.Errorf("to a version that was replaced: %v, want ErrNoVersion", err)
+		t.Errorf("Rollback to a replaced version: %v, want ErrNoVersion", err)
 	}
 }

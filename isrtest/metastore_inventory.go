@@ -10,11 +10,11 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// testBreakLease: the lease that was seen is freed, whoever holds it, and no
-// other one.
+// testBreakLease: BreakLease frees the lease that was read, whichever node holds
+// it, and no later one.
 func testBreakLease(t *testing.T, f *fleet) {
 	if err := f.a.BreakLease(t.Context(), f.read(f.a, testPK)); err != nil {
-		t.Errorf("BreakLease where there is none: %v", err)
+		t.Errorf("BreakLease without a lease: %v", err)
 	}
 	if err := f.a.BreakLease(t.Context(), store.Record{}); err == nil {
 		t.Error("BreakLease without a record: no error")
@@ -22,17 +22,17 @@ func testBreakLease(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	seen := f.read(f.b, testPK)
 	f.clock.Advance(testLease / 2)
-	f.refresh(f.a, l) // it is the same lease
+	f.refresh(f.a, l) // still the same lease
 	if err := f.b.BreakLease(t.Context(), seen); err != nil {
 		t.Fatalf("BreakLease: %v", err)
 	}
 	f.lost(f.a, l)
 	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, store.ErrMoved) {
-		t.Errorf("BreakLease of one that is gone: %v, want ErrMoved", err)
+		t.Errorf("BreakLease of a released lease: %v, want ErrMoved", err)
 	}
 	next := f.acquire(f.a, testPK)
 	if err := f.b.BreakLease(t.Context(), seen); !errors.Is(err, store.ErrMoved) {
-		t.Errorf("BreakLease of the one before: %v, want ErrMoved", err)
+		t.Errorf("BreakLease of an earlier lease: %v, want ErrMoved", err)
 	}
 	f.refresh(f.a, next)
 
@@ -43,8 +43,8 @@ func testBreakLease(t *testing.T, f *fleet) {
 	f.acquire(f.b, testPK)
 }
 
-// testNamedBodies: every page is listed that has a row which could name a body, or
-// could become one that does, with the bodies that its rows name.
+// testNamedBodies: the inventory lists every page that has a row which names a
+// body or may come to name one, with the bodies that its rows name.
 func testNamedBodies(t *testing.T, f *fleet) {
 	const other = "TENANT#t1#" + testPK
 	f.wantNamedBodies(nil)
@@ -57,13 +57,13 @@ func testNamedBodies(t *testing.T, f *fleet) {
 		t.Fatal(err)
 	}
 	f.release(f.a, l)
-	f.rollback(f.a, "1", f.assertion()) // which writes the log, that is no page
+	f.rollback(f.a, "1", f.assertion()) // writes log rows, which are not pages
 	f.wantNamedBodies(map[string][]string{
 		testPK: {"bodies/5f1c/1", "bodies/5f1c/2"}, other: {"bodies/5f1c/3"},
 		testPK + "leased": nil, testPK + "requested": nil,
 	})
 	for range f.a.ReferencedBodies(t.Context()) {
-		break // a caller may stop
+		break // callers may stop early
 	}
 }
 
@@ -83,7 +83,7 @@ func (f *fleet) wantNamedBodies(want map[string][]string) {
 	}
 }
 
-// testBodyKeys: a body is named by the entry, by versions and by requests.
+// testBodyKeys: the entry, versions and request records name bodies.
 func testBodyKeys(t *testing.T, f *fleet) {
 	f.wantBodyKeys()
 	l := f.claim(f.a, "r1")

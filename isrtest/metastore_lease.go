@@ -19,7 +19,7 @@ func testLeaseIsExclusive(t *testing.T, f *fleet) {
 		t.Errorf("held by %q after %d failures, want node-a, 0", lock.Owner, lock.Failures)
 	}
 	if left := lock.ExpiresAt.Sub(start); left < testLease || left > testLease+time.Second {
-		t.Errorf("held for %v, want %v and at most a second more", left, testLease)
+		t.Errorf("held for %v, want %v and at most one second more", left, testLease)
 	}
 	seen := f.read(f.b, testPK).Lock
 	if seen == nil || seen.Owner != "node-a" || !seen.ExpiresAt.Equal(lock.ExpiresAt) {
@@ -27,7 +27,7 @@ func testLeaseIsExclusive(t *testing.T, f *fleet) {
 	}
 }
 
-// testLeaseOfOneOwner: a lease is not the node's but the acquisition's.
+// testLeaseOfOneOwner: a second acquisition by the same node is refused too.
 func testLeaseOfOneOwner(t *testing.T, f *fleet) {
 	f.acquire(f.a, testPK)
 	f.held(f.a, testPK)
@@ -84,8 +84,8 @@ func testRefreshExtends(t *testing.T, f *fleet) {
 	f.refresh(f.a, l)
 }
 
-// testRefreshTooLate: a lease that has expired is lost even if nobody took it,
-// and a clock that goes back does not bring it back.
+// testRefreshTooLate: an expired lease is lost even if no other node took it, and
+// stays lost if the clock goes back.
 func testRefreshTooLate(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
@@ -101,10 +101,10 @@ func testRelease(_ *testing.T, f *fleet) {
 	f.release(f.a, l)
 	f.lost(f.a, l)
 	second := f.acquire(f.b, testPK)
-	f.release(f.a, l) // again, when it is another's
+	f.release(f.a, l) // repeated, while another holder has it
 	f.held(f.a, testPK)
 	f.release(f.b, second)
-	f.release(f.b, second) // again, when it is nobody's
+	f.release(f.b, second) // repeated, while it is free
 	f.acquire(f.a, testPK)
 }
 
@@ -116,7 +116,7 @@ func testBackOff(t *testing.T, f *fleet) {
 	for _, store := range []store.MetaStore{f.a, f.b} {
 		lock := f.held(store, testPK)
 		if lock.Owner != "" || lock.Failures != 1 {
-			t.Errorf("back-off of %q after %d failures, want nobody's, 1", lock.Owner, lock.Failures)
+			t.Errorf("back-off of %q after %d failures, want no owner, 1", lock.Owner, lock.Failures)
 		}
 		if left := lock.ExpiresAt.Sub(start); left < 10*time.Second || left > 11*time.Second {
 			t.Errorf("back-off for %v, want 10s and at most a second more", left)
@@ -131,8 +131,8 @@ func testBackOff(t *testing.T, f *fleet) {
 	f.acquire(f.b, testPK)
 }
 
-// testBackOffCountsFailures: failures in a row are counted across nodes, and
-// forgotten after a success.
+// testBackOffCountsFailures: consecutive failures are counted across nodes; a
+// success resets the count.
 func testBackOffCountsFailures(t *testing.T, f *fleet) {
 	nodes := []store.MetaStore{f.a, f.b}
 	for failures := range 5 {
@@ -151,8 +151,8 @@ func testBackOffCountsFailures(t *testing.T, f *fleet) {
 	}
 }
 
-// testLostLeaseIsHarmless: what a holder does after it has lost the lease does
-// not touch the lease of the next.
+// testLostLeaseIsHarmless: calls with a lost lease do not affect the next holder's
+// lease.
 func testLostLeaseIsHarmless(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
@@ -166,7 +166,7 @@ func testLostLeaseIsHarmless(t *testing.T, f *fleet) {
 	f.refresh(f.b, next)
 }
 
-// imposter is a lease that no store made.
+// imposter is a lease that no store returned.
 type imposter struct{ store.Lease }
 
 func testForeignLease(t *testing.T, f *fleet) {

@@ -17,7 +17,7 @@ func (f *fleet) changes(after int64) []store.Change {
 	return changes
 }
 
-// wantChanges compares the whole log.
+// wantChanges checks the complete log.
 func (f *fleet) wantChanges(want ...store.Change) {
 	f.t.Helper()
 	if diff := cmp.Diff(want, f.changes(0)); diff != "" {
@@ -25,7 +25,7 @@ func (f *fleet) wantChanges(want ...store.Change) {
 	}
 }
 
-// testChanges: rollbacks, pins and unpins are told to whoever asks, in order.
+// testChanges: the log returns rollbacks, pins and unpins in order.
 func testChanges(t *testing.T, f *fleet) {
 	if changes := f.changes(0); len(changes) != 0 {
 		t.Errorf("the log of nothing: %+v", changes)
@@ -55,7 +55,7 @@ func testChanges(t *testing.T, f *fleet) {
 	}
 }
 
-// testManyChanges: a reader that is far behind gets there, page by page.
+// testManyChanges: a reader that is far behind catches up page by page.
 func testManyChanges(t *testing.T, f *fleet) {
 	const events = 30
 	f.publish(f.a, testPK, f.entry("1"))
@@ -67,7 +67,7 @@ func testManyChanges(t *testing.T, f *fleet) {
 		changes := f.changes(seen)
 		for _, change := range changes {
 			if seen++; change.Seq != seen {
-				t.Fatalf("sequence %d follows %d", change.Seq, seen-1)
+				t.Fatalf("sequence %d after %d", change.Seq, seen-1)
 			}
 		}
 		if len(changes) == 0 {

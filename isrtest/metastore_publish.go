@@ -22,11 +22,11 @@ func testPublishFirst(t *testing.T, f *fleet) {
 	}
 	next.Version = got.Version
 	if diff := diffEntries(next, got); diff != "" {
-		t.Errorf("Publish returned another entry (-want +got):\n%s", diff)
+		t.Errorf("Publish returned a different entry (-want +got):\n%s", diff)
 	}
 	f.holds(testPK, next)
 	if lock := f.read(f.b, testPK).Lock; lock != nil {
-		t.Errorf("after a publish there is a lease: %+v", lock)
+		t.Errorf("the lease is still held after a publish: %+v", lock)
 	}
 	f.acquire(f.b, testPK)
 }
@@ -36,7 +36,7 @@ func testPublishAgain(t *testing.T, f *fleet) {
 	for i, store := range []store.MetaStore{f.a, f.b, f.b, f.a} {
 		got := f.publish(store, testPK, f.entry(string(rune('1'+i))))
 		if got.Version <= last.Version {
-			t.Errorf("version %d was followed by %d", last.Version, got.Version)
+			t.Errorf("version %d follows %d, want a greater one", last.Version, got.Version)
 		}
 		f.holds(testPK, got)
 		last = got
@@ -46,10 +46,10 @@ func testPublishAgain(t *testing.T, f *fleet) {
 	f.holds(testPK, last)
 }
 
-// testPublishReplacesAll: no generation inherits anything from the one before.
+// testPublishReplacesAll: a generation inherits nothing from the one before.
 func testPublishReplacesAll(_ *testing.T, f *fleet) {
 	rich := f.entry("1")
-	rich.PinnedUntil = f.clock.Now().Add(-time.Hour).Truncate(time.Second) // over, or it could not be replaced
+	rich.PinnedUntil = f.clock.Now().Add(-time.Hour).Truncate(time.Second) // expired, so that it can be replaced
 	rich.AssertedAt = f.clock.Now().Truncate(time.Second)
 	f.publish(f.a, testPK, rich)
 	poor := store.Entry{
@@ -99,15 +99,15 @@ func testPublishRoundTrip(t *testing.T, f *fleet) {
 			got := f.publish(f.a, pk, want)
 			want.Version = got.Version
 			if diff := diffEntries(want, got); diff != "" {
-				t.Errorf("Publish returned another entry (-want +got):\n%s", diff)
+				t.Errorf("Publish returned a different entry (-want +got):\n%s", diff)
 			}
 			f.holds(pk, want)
 		})
 	}
 }
 
-// testPublishKeepsNoReference: what a caller does to its entry afterwards stays
-// with the caller.
+// testPublishKeepsNoReference: the store copies the entry; later changes by the
+// caller have no effect.
 func testPublishKeepsNoReference(_ *testing.T, f *fleet) {
 	next := f.entry("1")
 	want := f.entry("1")
@@ -121,8 +121,8 @@ func testPublishKeepsNoReference(_ *testing.T, f *fleet) {
 	f.holds(testPK, want)
 }
 
-// testPublishByStaleHolder: the holder that slept too long is refused, whatever
-// happened in the meantime.
+// testPublishByStaleHolder: a holder whose lease expired is refused, whatever
+// happened since.
 func testPublishByStaleHolder(t *testing.T, f *fleet) {
 	first := f.publish(f.b, testPK, f.entry("1"))
 
@@ -138,7 +138,7 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 	}
 	f.holds(testPK, first)
 
-	// The same with a lease that this process has not been told is lost.
+	// The same with a lease whose loss this process has not noticed.
 	f.release(f.a, f.acquire(f.a, testPK))
 	l = f.acquire(f.a, testPK)
 	f.clock.Set(f.held(f.b, testPK).ExpiresAt)
@@ -159,7 +159,7 @@ func testPublishByStaleHolder(t *testing.T, f *fleet) {
 	f.holds(testPK, second)
 }
 
-// testPublishTwice: a publish uses up the lease.
+// testPublishTwice: a publish ends the lease.
 func testPublishTwice(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	first, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("1"), store.PublishOptions{})
@@ -173,7 +173,7 @@ func testPublishTwice(t *testing.T, f *fleet) {
 	f.acquire(f.b, testPK)
 }
 
-// testPublishMoved: the lease is held, but what was read has been replaced.
+// testPublishMoved: the lease is held, but the entry that was read has been replaced.
 func testPublishMoved(t *testing.T, f *fleet) {
 	f.publish(f.a, testPK, f.entry("1"))
 	old := f.read(f.a, testPK)
@@ -185,7 +185,7 @@ func testPublishMoved(t *testing.T, f *fleet) {
 		t.Fatalf("Publish over another's: %v, want ErrMoved", err)
 	}
 	f.holds(testPK, second)
-	f.refresh(f.a, l) // a refused publish does not cost the lease
+	f.refresh(f.a, l) // a refused publish keeps the lease
 	third, err := f.a.Publish(t.Context(), l, f.read(f.a, testPK), f.entry("3"), store.PublishOptions{})
 	if err != nil {
 		t.Fatalf("Publish after reading again: %v", err)
@@ -198,12 +198,12 @@ func testPublishMovedFromNothing(t *testing.T, f *fleet) {
 	first := f.publish(f.b, testPK, f.entry("1"))
 	l := f.acquire(f.a, testPK)
 	if _, err := f.a.Publish(t.Context(), l, nothing, f.entry("2"), store.PublishOptions{}); !errors.Is(err, store.ErrMoved) {
-		t.Fatalf("Publish where there was nothing: %v, want ErrMoved", err)
+		t.Fatalf("Publish over an entry after reading none: %v, want ErrMoved", err)
 	}
 	f.holds(testPK, first)
 }
 
-// testPublishWithoutRead: a record that is not of this page is no fence.
+// testPublishWithoutRead: the record of another page is not accepted as a fence.
 func testPublishWithoutRead(t *testing.T, f *fleet) {
 	first := f.publish(f.a, testPK, f.entry("1"))
 	l := f.acquire(f.a, testPK)

@@ -22,8 +22,8 @@ const (
 	raceRounds = 12
 )
 
-// testRaceForLease: with a clock that stands still no lease expires, and then
-// never are there two holders. Every publish of a holder is accepted.
+// testRaceForLease: while the clock stands still no lease expires, so there are
+// never two holders, and every publish of a holder succeeds.
 func testRaceForLease(t *testing.T, f *fleet) {
 	var holders, publishes atomic.Int64
 	var group errgroup.Group
@@ -36,7 +36,7 @@ func testRaceForLease(t *testing.T, f *fleet) {
 					return err
 				}
 				if n := holders.Add(1); n != 1 {
-					return fmt.Errorf("there are %d holders", n)
+					return fmt.Errorf("%d holders, want 1", n)
 				}
 				record, err := meta.Read(t.Context(), testPK)
 				if err != nil {
@@ -69,7 +69,7 @@ func testRaceForLease(t *testing.T, f *fleet) {
 	}
 }
 
-// contend tries for the lease of the page until it has it.
+// contend retries Acquire until it holds the page's lease.
 func (f *fleet) contend(meta store.MetaStore) (store.Lease, error) {
 	for {
 		l, err := meta.Acquire(f.t.Context(), testPK, testLease, nil)
@@ -79,14 +79,14 @@ func (f *fleet) contend(meta store.MetaStore) (store.Lease, error) {
 	}
 }
 
-// A history is the accepted publishes of a race: by version, the generation.
+// A history is the acknowledged publishes of a race: generation ids by version.
 type history struct {
 	mu       sync.Mutex
 	accepted map[int64]string // guarded by mu
 }
 
-// testRaceWithExpiry: holders are overtaken all the time, and still the accepted
-// publishes form one chain, in which each replaced the one before it.
+// testRaceWithExpiry: leases expire during publishes, and the acknowledged
+// publishes still form one chain, in which each replaced its predecessor.
 func testRaceWithExpiry(t *testing.T, f *fleet) {
 	first := f.publish(f.a, testPK, f.entry("first"))
 	h := &history{accepted: map[int64]string{first.Version: "first"}}
@@ -108,11 +108,11 @@ func testRaceWithExpiry(t *testing.T, f *fleet) {
 	last := f.read(f.a, testPK).Entry
 	for version := first.Version; version <= last.Version; version++ {
 		if h.accepted[version] == "" {
-			t.Errorf("version %d was published and not acknowledged, or skipped", version)
+			t.Errorf("version %d was skipped, or published without an acknowledgment", version)
 		}
 	}
 	if got := int64(len(h.accepted)); got != last.Version-first.Version+1 {
-		t.Errorf("%d publishes were acknowledged, and the version grew from %d to %d", got, first.Version, last.Version)
+		t.Errorf("%d publishes were acknowledged, but the version went from %d to %d", got, first.Version, last.Version)
 	}
 	if h.accepted[last.Version] != last.GenerationID {
 		t.Errorf("current is %s, version %d was acknowledged to %s", last.GenerationID, last.Version, h.accepted[last.Version])
@@ -153,7 +153,7 @@ func (f *fleet) overtake(meta store.MetaStore, h *history, id string) error {
 	return err
 }
 
-// testRaceOfReaders: readers see whole entries only, and never an older one
+// testRaceOfReaders: readers see complete entries only, and never an older one
 // after a newer one.
 func testRaceOfReaders(t *testing.T, f *fleet) {
 	f.publish(f.a, testPK, f.entry("0"))
@@ -189,11 +189,11 @@ func testRaceOfReaders(t *testing.T, f *fleet) {
 	}
 }
 
-// checkWhole checks that all parts of an entry are of one generation.
+// checkWhole checks that all parts of an entry belong to one generation.
 func checkWhole(record store.Record) error {
 	e := record.Entry
 	if e == nil {
-		return fmt.Errorf("there is no entry: %v", record.Malformed)
+		return fmt.Errorf("no entry: %v", record.Malformed)
 	}
 	id := e.GenerationID
 	if e.BodyKey != "bodies/5f1c/"+id || e.ETag != fmt.Sprintf("%q", id) || e.Header.Get("X-Generation") != id ||

@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// newClaim is one whose hash can be told from what is asked for.
+// newClaim returns a claim whose hash derives from inputs.
 func newClaim(key, inputs string) *store.Claim {
 	return &store.Claim{Key: key, Hash: strings.Repeat(inputs, 64/len(inputs)), Keep: time.Hour}
 }
@@ -27,7 +27,7 @@ func (f *fleet) claim(store store.MetaStore, key string) store.Lease {
 	return l
 }
 
-// refused checks that a claim is not granted, and returns the record of the request.
+// refused checks that a claim is refused with want, and returns the request record.
 func (f *fleet) refused(meta store.MetaStore, c *store.Claim, want error) store.RequestRecord {
 	f.t.Helper()
 	_, err := meta.Acquire(f.t.Context(), testPK, testLease, c)
@@ -38,7 +38,7 @@ func (f *fleet) refused(meta store.MetaStore, c *store.Claim, want error) store.
 	return refused.Record
 }
 
-// recorded is the record of a request, which there must be.
+// recorded returns a request record, which must exist.
 func (f *fleet) recorded(key string) store.RequestRecord {
 	f.t.Helper()
 	r, ok, err := f.b.RequestRecord(f.t.Context(), testPK, key)
@@ -91,7 +91,8 @@ func testRequest(t *testing.T, f *fleet) {
 	f.release(f.b, f.claim(f.b, "r2"))
 }
 
-// testRequestWithoutLease: whoever does not get the lease leaves no trace.
+// testRequestWithoutLease: an Acquire that does not get the lease writes no request
+// record.
 func testRequestWithoutLease(_ *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	for _, key := range []string{"r1", "r2"} {
@@ -126,7 +127,7 @@ func testRequestKeys(t *testing.T, f *fleet) {
 	}
 }
 
-// testRequestFails: what has failed may be tried again, by anybody.
+// testRequestFails: a failed request may be retried by any node.
 func testRequestFails(t *testing.T, f *fleet) {
 	l := f.claim(f.a, "r1")
 	f.endRequest(f.a, l, store.RequestEnd{Failure: "the origin said 500 " + strings.Repeat("é", 1024) + "\xff"})
@@ -135,7 +136,7 @@ func testRequestFails(t *testing.T, f *fleet) {
 	if got.State != store.RequestFailed || !strings.HasPrefix(got.Failure, "the origin said 500 éé") || len(got.Failure) != 1024 {
 		t.Errorf("a failed request: %s, %q of %d bytes", got.State, got.Failure, len(got.Failure))
 	}
-	f.refresh(f.a, l) // it goes on without the request
+	f.refresh(f.a, l) // the lease outlives the request
 	f.backOff(f.a, l, 0)
 	f.clock.Advance(time.Second)
 	f.refused(f.b, newClaim("r1", "b"), store.ErrRequestMismatch)
@@ -148,7 +149,7 @@ func testRequestFails(t *testing.T, f *fleet) {
 	}
 }
 
-// testRequestAnswered: a request that needs no regeneration is completed by the
+// testRequestAnswered: a request that needs no regeneration is completed with the
 // entry that answers it.
 func testRequestAnswered(t *testing.T, f *fleet) {
 	e := f.publish(f.a, testPK, f.entry("1"))
@@ -159,7 +160,7 @@ func testRequestAnswered(t *testing.T, f *fleet) {
 		t.Errorf("an answered request: %+v", got)
 	}
 	f.holds(testPK, e)
-	f.endRequest(f.a, f.acquire(f.a, testPK), store.RequestEnd{}) // of no request
+	f.endRequest(f.a, f.acquire(f.a, testPK), store.RequestEnd{}) // a lease without a request
 	for name, foreign := range map[string]store.Lease{"another store's": l, "nil": nil} {
 		if err := f.b.EndRequest(t.Context(), foreign, store.RequestEnd{}); !errors.Is(err, store.ErrForeignLease) {
 			t.Errorf("EndRequest with %s lease: %v, want ErrForeignLease", name, err)
@@ -167,8 +168,8 @@ func testRequestAnswered(t *testing.T, f *fleet) {
 	}
 }
 
-// testRequestIsKept: a record is kept as asked, and while somebody is at it; after
-// that its key is a new one's.
+// testRequestIsKept: a record is kept for Claim.Keep, and while it is in progress.
+// After that, its key is free.
 func testRequestIsKept(_ *testing.T, f *fleet) {
 	c := newClaim("r1", "a")
 	c.Keep = 20 * time.Minute
@@ -187,15 +188,15 @@ func testRequestIsKept(_ *testing.T, f *fleet) {
 	if err != nil {
 		f.t.Fatalf("Acquire for a request whose record is over: %v", err)
 	}
-	for range 10 { // for longer than it was to be kept
+	for range 10 { // longer than Claim.Keep
 		f.clock.Advance(long / 2)
 		f.refresh(f.b, l)
 	}
 	f.refused(f.a, newClaim("r1", "b"), store.ErrRequestInProgress)
 }
 
-// testRequestTakenOver: the request of a holder that is gone is another's, and
-// the first one can do nothing about it any more.
+// testRequestTakenOver: when a lease expires, another node can take its request
+// over, and the first node can no longer change it.
 func testRequestTakenOver(t *testing.T, f *fleet) {
 	l := f.claim(f.a, "r1")
 	f.clock.Advance(testLease / 2)
@@ -217,7 +218,7 @@ func testRequestTakenOver(t *testing.T, f *fleet) {
 	}
 }
 
-// testRequestOfReleasedLease: giving the lease up says nothing of the request.
+// testRequestOfReleasedLease: releasing the lease does not end the request.
 func testRequestOfReleasedLease(_ *testing.T, f *fleet) {
 	l := f.claim(f.a, "r1")
 	f.release(f.a, l)
@@ -229,8 +230,8 @@ func testRequestOfReleasedLease(_ *testing.T, f *fleet) {
 	f.claim(f.b, "r1")
 }
 
-// testRaceForRequest: of many who make the same request, while its holders die
-// all the time, one completes it.
+// testRaceForRequest: many nodes make the same request, some die during it, and
+// exactly one completes it.
 func testRaceForRequest(t *testing.T, f *fleet) {
 	for round := range raceRounds / 2 {
 		key := fmt.Sprintf("r%d", round)
@@ -265,8 +266,8 @@ func testRaceForRequest(t *testing.T, f *fleet) {
 	}
 }
 
-// tryRequest makes the request once, and dies over it if told so. The error is
-// ErrRequestCompleted once it is done.
+// tryRequest makes the request once; if dies is set, it stops after Acquire. The
+// error is ErrRequestCompleted once the request is completed.
 func (f *fleet) tryRequest(meta store.MetaStore, key, id string, dies bool) (done bool, err error) {
 	l, err := meta.Acquire(f.t.Context(), testPK, testLease, newClaim(key, "a"))
 	_, held := errors.AsType[*store.HeldError](err)

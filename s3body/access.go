@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// access remembers what was found out about the permissions on the bucket. It is
-// safe for concurrent use.
+// access caches what is known about the permissions on the bucket. It is safe for
+// concurrent use.
 type access struct {
 	mu            sync.Mutex
 	deniedUntil   time.Time
 	unlistedUntil time.Time
-	latest, next  *look // the one that began last, and the one that is to begin
+	latest, next  *look // the look that began last, and the next one, nil if no caller waits for it
 }
 
-// A look is one that several callers wait for.
+// A look is a request that several callers share.
 type look struct {
 	done chan struct{} // closed when err is set
 	err  error
 }
 
-// deny remembers that reads are denied, and isDenied reports that they were
+// deny records that reads are denied; isDenied reports whether that was recorded
 // within deniedFor.
 func (a *access) deny()          { a.remember(&a.deniedUntil) }
 func (a *access) isDenied() bool { return a.remembers(&a.deniedUntil) }
 
-// refuseList remembers that the bucket may not be listed, and mayList reports
-// that this is not known.
+// refuseList records that the bucket may not be listed; mayList reports whether that
+// was not recorded within deniedFor.
 func (a *access) refuseList()   { a.remember(&a.unlistedUntil) }
 func (a *access) mayList() bool { return !a.remembers(&a.unlistedUntil) }
 
@@ -43,9 +43,9 @@ func (a *access) remembers(until *time.Time) bool {
 	return time.Now().Before(*until)
 }
 
-// look waits for a call of do that begins after look was called. Calls come one
-// after the other; all who wait for the next one share it. It outlives its
-// callers, and do bounds its time.
+// look waits for a call of do that begins after look was called. Calls run one at a
+// time, and all waiters for the next call share it. A call outlives its callers; do
+// must bound its duration.
 func (a *access) look(ctx context.Context, do func(context.Context) error) error {
 	a.mu.Lock()
 	l := a.next
@@ -68,7 +68,7 @@ func (a *access) run(ctx context.Context, l, before *look, do func(context.Conte
 		<-before.done
 	}
 	a.mu.Lock()
-	a.latest, a.next = l, nil // a caller from here on comes too late for it
+	a.latest, a.next = l, nil // callers from here on need the next look
 	a.mu.Unlock()
 	l.err = do(ctx)
 	close(l.done)

@@ -22,10 +22,11 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Answers that the real server cannot be made to give come from a small HTTP
-// server, and are understood by the real SDK.
+// Responses that the real server does not give come from a small HTTP server and are
+// parsed by the real SDK.
 
-func TestAnswersToReads(t *testing.T) {
+func TestErrorCodesOfReads(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		status  int
 		code    string
@@ -48,7 +49,7 @@ func TestAnswersToReads(t *testing.T) {
 			}
 		})
 	}
-	// An answer to HEAD has no body, and so no code.
+	// A response to HEAD has no body, so no error code.
 	for status, missing := range map[int]bool{403: false, 404: true, 400: false, 301: false} {
 		bodies := answering(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
 		_, err := bodies.Stat(t.Context(), "bodies/1")
@@ -59,9 +60,10 @@ func TestAnswersToReads(t *testing.T) {
 }
 
 func TestShortBody(t *testing.T) {
+	t.Parallel()
 	store := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "100")
-		_, _ = io.WriteString(w, "half of it") // the server then cuts the connection
+		_, _ = io.WriteString(w, "half of it") // the server then closes the connection
 	})
 	r, length, err := store.Open(t.Context(), "bodies/1")
 	if err != nil || length != 100 {
@@ -77,9 +79,10 @@ func TestShortBody(t *testing.T) {
 	}
 }
 
-func TestLengthIsStatedOrRefused(t *testing.T) {
+func TestOpenRequiresALength(t *testing.T) {
+	t.Parallel()
 	store := answering(t, func(w http.ResponseWriter, r *http.Request) {
-		w.(http.Flusher).Flush() // and so chunked
+		w.(http.Flusher).Flush() // the response becomes chunked
 		_, _ = io.WriteString(w, "endless")
 	})
 	if _, _, err := store.Open(t.Context(), "bodies/1"); err == nil {
@@ -88,6 +91,7 @@ func TestLengthIsStatedOrRefused(t *testing.T) {
 }
 
 func TestLongBody(t *testing.T) {
+	t.Parallel()
 	for _, stated := range []int64{0, 4} {
 		store := newStore(t, fakeAPI{get: func() (*s3.GetObjectOutput, error) {
 			return &s3.GetObjectOutput{ContentLength: aws.Int64(stated), Body: io.NopCloser(strings.NewReader("body and more"))}, nil
@@ -106,7 +110,8 @@ func TestLongBody(t *testing.T) {
 	}
 }
 
-func TestConflictIsTriedAgain(t *testing.T) {
+func TestConflictIsRetried(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		conflicts int
 		code      string
@@ -134,17 +139,18 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A put whose answer is lost is settled by what is there.
-func TestUnansweredPut(t *testing.T) {
+// A Put whose reply is lost is settled by reading the object.
+func TestPutWithLostReply(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
-		there string // what a GET finds; nothing if empty
+		there string // what a GET returns; empty: 404
 		want  error  // nil for success; errors.ErrUnsupported for any other error
 	}{
-		{"the body is there", "mine", nil},
-		{"another body is there", "not mine", store.ErrExists},
-		{"another body of the same length is there", "mind", store.ErrExists},
-		{"nothing is there", "", errors.ErrUnsupported},
+		{"the same body exists", "mine", nil},
+		{"another body exists", "not mine", store.ErrExists},
+		{"another body of the same length exists", "mind", store.ErrExists},
+		{"no body exists", "", errors.ErrUnsupported},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bodies := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +176,8 @@ func TestUnansweredPut(t *testing.T) {
 	}
 }
 
-func TestWaitingForAConflictEndsWithTheContext(t *testing.T) {
+func TestConflictRetryStopsWithTheContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -183,9 +190,10 @@ func TestWaitingForAConflictEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// TestTakenKeyThatCannotBeRead: after a 412 a 403 is a denial, not a missing body,
-// and a 404 means that it was deleted meanwhile.
-func TestTakenKeyThatCannotBeRead(t *testing.T) {
+// After a 412, a 403 to the read means denied, not missing; a 404 means that the
+// object was deleted in between.
+func TestUnreadableExistingBodyIsDenied(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		puts := 0
 		api := fakeAPI{
@@ -204,12 +212,13 @@ func TestTakenKeyThatCannotBeRead(t *testing.T) {
 		puts = 0
 		api.get = func() (*s3.GetObjectOutput, error) { return nil, answer(http.StatusNotFound, "NoSuchKey") }
 		if err := newStore(t, api, "bucket").Put(t.Context(), "bodies/1", []byte("x")); err != nil || puts != 3 {
-			t.Errorf("a body that is gone again: %v after %d requests", err, puts)
+			t.Errorf("a body that was deleted again: %v after %d requests", err, puts)
 		}
 	})
 }
 
-func TestListingThatDoesNotEnd(t *testing.T) {
+func TestTruncatedListingWithoutToken(t *testing.T) {
+	t.Parallel()
 	store := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>a</Key></Contents></ListBucketResult>`)
 	})
@@ -220,7 +229,7 @@ func TestListingThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// answering is a store on a server that answers every request by handler.
+// answering returns a store whose server answers every request with handler.
 func answering(t *testing.T, handler http.HandlerFunc) *s3body.Store {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -236,7 +245,7 @@ func writeError(w http.ResponseWriter, r *http.Request, status int, code string)
 	}
 }
 
-// answer is an error as the SDK returns it.
+// answer returns an error as the SDK does.
 func answer(status int, code string) error {
 	return &awshttp.ResponseError{ResponseError: &smithyhttp.ResponseError{
 		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}},
@@ -244,7 +253,7 @@ func answer(status int, code string) error {
 	}}
 }
 
-// A fakeAPI answers what a test scripts; other calls are faults of the test.
+// A fakeAPI answers with the test's functions; other calls panic.
 type fakeAPI struct {
 	s3body.API
 	put func() (*s3.PutObjectOutput, error)

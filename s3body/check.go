@@ -13,19 +13,17 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// CheckBucket makes sure of the bucket with one object of its own, which it
-// leaves there. The content never changes, so that every version of this
-// program finds what it expects.
+// CheckBucket writes this object and leaves it in the bucket. The content never
+// changes, so that every version of isr accepts it.
 const (
 	checkKey     = "isr-check"
 	checkContent = "Written by isr to see that it can write to and read from this bucket.\n"
 	checkTimeout = 30 * time.Second
 )
 
-// CheckBucket finds out, before anything depends on it, whether bodies can be
-// written, read back, and not overwritten. It takes three requests, at most 30 s,
-// and leaves the object "isr-check" in the bucket. Its error is one line that
-// says what is wrong and what to do.
+// CheckBucket checks that bodies can be written, read back, and not overwritten. It
+// makes three requests, takes at most 30 s, and leaves the object "isr-check" in the
+// bucket. Its error is one line that names the fault and the remedy.
 func (s *Store) CheckBucket(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -39,7 +37,7 @@ func (s *Store) checkBucket(ctx context.Context) error {
 	content := []byte(checkContent)
 	err := s.put(ctx, checkKey, content)
 	if errors.Is(err, store.ErrExists) {
-		return fmt.Errorf("the object %s there is not this program's; delete it", checkKey)
+		return fmt.Errorf("the object %s has content that isr did not write; delete it", checkKey)
 	}
 	if err != nil {
 		return advise(err)
@@ -57,17 +55,17 @@ func (s *Store) checkBucket(ctx context.Context) error {
 	return advise(err)
 }
 
-// advise says in one line what a failure means and what to do about it.
+// advise returns err in one line, with its meaning and the remedy.
 func advise(err error) error {
 	status, code := statusOf(err), codeOf(err)
 	var send *url.Error
 	switch {
 	case strings.Contains(err.Error(), "get identity:"):
-		return fmt.Errorf("there are no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role: %w", oneLine{err})
+		return fmt.Errorf("no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role: %w", oneLine{err})
 	case code == noSuchBucket:
-		return fmt.Errorf("there is no such bucket; create it, or correct its name, region or endpoint: %w", oneLine{err})
+		return fmt.Errorf("the bucket does not exist; create it, or correct its name, region or endpoint: %w", oneLine{err})
 	case slices.Contains(refusedCredentials(), code):
-		return fmt.Errorf("the AWS credentials are refused; correct or renew them: %w", oneLine{err})
+		return fmt.Errorf("AWS refused the credentials; correct or renew them: %w", oneLine{err})
 	case code == "RequestTimeTooSkewed":
 		return fmt.Errorf("the clock of this machine is wrong; set it: %w", oneLine{err})
 	case code == "PermanentRedirect", code == "AuthorizationHeaderMalformed", code == "IllegalLocationConstraintException", status == http.StatusMovedPermanently:
@@ -80,13 +78,13 @@ func advise(err error) error {
 	return oneLine{err}
 }
 
-// refusedCredentials are the codes for keys, signatures and session tokens that
-// are not accepted; the last one is versitygw's for an unknown access key.
+// refusedCredentials are the codes for refused keys, signatures and session tokens.
+// The last one is versitygw's for an unknown access key.
 func refusedCredentials() []string {
 	return []string{"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired", "XAdminUserNotFound"}
 }
 
-// oneLine is an error whose text has no line breaks.
+// oneLine removes line breaks from an error's text.
 type oneLine struct{ err error }
 
 func (e oneLine) Error() string { return strings.Join(strings.Fields(e.err.Error()), " ") }

@@ -16,16 +16,18 @@ import (
 )
 
 func TestCheckBucket(t *testing.T) {
+	t.Parallel()
 	client := realClient(t, nil)
 	bucket := makeBucket(t, client)
-	for range 2 { // the second finds the object of the first
+	for range 2 { // the second call finds the object of the first
 		if err := newStore(t, client, bucket).CheckBucket(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestCheckBucketFindsWhatIsWrong(t *testing.T) {
+func TestCheckBucketNamesTheFault(t *testing.T) {
+	t.Parallel()
 	client := realClient(t, nil)
 	bucket := makeBucket(t, client)
 	endpoint := isrtest.Engine(t, "ISR_TEST_S3", "S3 server")
@@ -33,7 +35,7 @@ func TestCheckBucketFindsWhatIsWrong(t *testing.T) {
 
 	taken := makeBucket(t, client)
 	if _, err := client.PutObject(t.Context(), &s3.PutObjectInput{
-		Bucket: &taken, Key: aws.String("isr-check"), Body: strings.NewReader("somebody else's"),
+		Bucket: &taken, Key: aws.String("isr-check"), Body: strings.NewReader("written by another program"),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +44,8 @@ func TestCheckBucketFindsWhatIsWrong(t *testing.T) {
 		client             *s3.Client
 	}{
 		{"no bucket", "there-is-no-such-bucket", "create it, or correct its name", client},
-		{"wrong secret", bucket, "credentials are refused", newClient(endpoint, access, secret+"x", nil)},
-		{"unknown access key", bucket, "credentials are refused", newClient(endpoint, access+"x", secret, nil)},
+		{"wrong secret", bucket, "AWS refused the credentials", newClient(endpoint, access, secret+"x", nil)},
+		{"unknown access key", bucket, "AWS refused the credentials", newClient(endpoint, access+"x", secret, nil)},
 		{"no server", bucket, "cannot connect to S3", newClient("http://127.0.0.1:1", access, secret, nil)},
 		{"object not ours", taken, "delete it", client},
 	} {
@@ -53,7 +55,8 @@ func TestCheckBucketFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestCheckBucketUnderstandsAnswers(t *testing.T) {
+func TestCheckBucketExplainsErrorCodes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		code   string
 		status int
@@ -73,19 +76,20 @@ func TestCheckBucketUnderstandsAnswers(t *testing.T) {
 }
 
 func TestCheckBucketWithoutCredentials(t *testing.T) {
+	t.Parallel()
 	store := newStore(t, s3.New(s3.Options{
 		Region:       "us-east-1",
 		BaseEndpoint: aws.String("http://127.0.0.1:1"),
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{}, errors.New("none found")
+			return aws.Credentials{}, errors.New("no provider")
 		}),
 	}), "bucket")
 	mustAdvise(t, store, "bucket", "set AWS_ACCESS_KEY_ID")
 }
 
-// TestCheckBucketFindsAServerThatOverwrites: without conditional writes, bodies
-// would not be immutable.
-func TestCheckBucketFindsAServerThatOverwrites(t *testing.T) {
+// Without conditional writes, bodies would not be immutable.
+func TestCheckBucketRequiresConditionalWrites(t *testing.T) {
+	t.Parallel()
 	var content []byte
 	store := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
@@ -101,10 +105,10 @@ func mustAdvise(t *testing.T, store *s3body.Store, bucket, want string) {
 	t.Helper()
 	err := store.CheckBucket(t.Context())
 	if err == nil {
-		t.Fatal("nothing was found wrong")
+		t.Fatal("CheckBucket: no error")
 	}
 	if message := err.Error(); !strings.Contains(message, want) || !strings.Contains(message, bucket) || strings.Contains(message, "\n") {
-		t.Errorf("the message should be one line, name %s and say %q: %s", bucket, want, message)
+		t.Errorf("the error is not one line that names %s and contains %q: %s", bucket, want, message)
 	}
 	t.Log(err)
 }

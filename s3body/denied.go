@@ -12,10 +12,10 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A 403 is S3's answer to a read of a key that is not there, if the caller may
-// not list the bucket, and also its answer to whoever may not read. A body that
-// is taken for missing is rendered again, and its pin is overridden, so the
-// difference is settled by a second look.
+// S3 answers 403 to a read of a missing key if the caller may not list the bucket,
+// and also to a caller that may not read. A body that is taken for missing is
+// rendered again and its pin is overridden, so a second request, the "look",
+// tells the two cases apart.
 //
 //	403 ──► ListObjectsV2 of the key ──► there: denied, not there: missing
 //	          │ 403
@@ -23,17 +23,17 @@ import (
 //	        GET isr-check ──► 403: denied
 //	          │ reads are permitted
 //	          ▼
-//	        the read again ──► 403: missing
+//	        the same read again ──► 403: missing
 //
-// Looks at isr-check are shared, and only by reads that were refused before the
-// look began: an earlier look says nothing about a permission that was withdrawn since.
+// Reads that were refused before a look of isr-check began share its result. An
+// earlier look proves nothing: the permission may have been revoked since.
 
-// deniedFor is how long a 403 counts as denied without a second look, once one
-// has found that it meant that, and how long the bucket counts as one that may not be listed.
+// deniedFor is how long a denial is cached: until then a 403 counts as denied without
+// a second look, or the bucket as one that may not be listed.
 const deniedFor = 2 * time.Second
 
-// isDenied reports whether S3 refused access. A 403 with another code is about
-// the credentials. An answer to HEAD has no code.
+// isDenied reports whether S3 refused access. A 403 with another code concerns the
+// credentials. A response to HEAD has no code.
 func isDenied(err error) bool {
 	if statusOf(err) != http.StatusForbidden {
 		return false
@@ -42,8 +42,8 @@ func isDenied(err error) bool {
 	return code == accessDenied || code == forbidden || code == ""
 }
 
-// resolve returns the contract's error for a read of an object that failed.
-// again repeats the read. After a nil error the repetition has succeeded.
+// resolve classifies the failed read of an object as the contract's error. again
+// repeats the read; if that succeeds, resolve returns nil.
 func (s *Store) resolve(ctx context.Context, object string, err error, again func() error) error {
 	if isGone(err) {
 		return store.ErrNotFound
@@ -60,14 +60,15 @@ func (s *Store) resolve(ctx context.Context, object string, err error, again fun
 		case listErr == nil:
 			return store.ErrNotFound
 		case !isDenied(listErr):
-			return fmt.Errorf("%w; looking whether it is there: %w", err, listErr)
+			return fmt.Errorf("%w; listing the key to see whether it exists: %w", err, listErr)
 		}
 		s.access.refuseList()
 	}
 	if lookErr := s.access.look(ctx, s.readCheckObject); lookErr != nil {
-		return fmt.Errorf("%w; reading %s, to see whether reads are permitted: %w", err, checkKey, lookErr)
+		return fmt.Errorf("%w; reading %s, to check whether reads are permitted: %w", err, checkKey, lookErr)
 	}
-	// Without this, a refusal that ended before the look would count as a missing body.
+	// The permission may have been restored before the look: without this repetition, the
+	// refusal would count as a missing body.
 	switch err := again(); {
 	case err == nil:
 		return nil
@@ -78,8 +79,8 @@ func (s *Store) resolve(ctx context.Context, object string, err error, again fun
 	}
 }
 
-// exists looks for an object in the listing, where it comes first of all keys that
-// begin with its own.
+// exists lists the object's key, which sorts first among all keys that it is a prefix
+// of.
 func (s *Store) exists(ctx context.Context, object string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -92,7 +93,7 @@ func (s *Store) exists(ctx context.Context, object string) (bool, error) {
 	return len(out.Contents) > 0 && aws.ToString(out.Contents[0].Key) == object, nil
 }
 
-// readCheckObject reads what CheckBucket left.
+// readCheckObject reads the object that CheckBucket wrote.
 func (s *Store) readCheckObject(ctx context.Context) error {
 	st, _, err := s.get(ctx, checkKey)
 	if err != nil {

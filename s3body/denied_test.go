@@ -17,7 +17,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A permission is what a policy lets the store do, and what is there.
+// A permission is the responses of a bucket under a policy, and whether the body
+// exists.
 type permission struct {
 	list   int // status of ListObjectsV2
 	check  int // status of a read of isr-check
@@ -59,8 +60,9 @@ func (p *permission) serve(reads *atomic.Int32) http.HandlerFunc {
 	}
 }
 
-// A 403 is an absence only if a second look says so.
+// A 403 means missing only if a second look confirms it.
 func TestDeniedIsNotNotFound(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		permission
 		want error // nil: the body is read; context.Canceled: any other error
@@ -104,8 +106,9 @@ func TestDeniedIsNotNotFound(t *testing.T) {
 	}
 }
 
-// Writes, deletions and listings that are refused are denied as well.
+// Refused writes, deletions and listings are denied as well.
 func TestOtherCallsAreDenied(t *testing.T) {
+	t.Parallel()
 	bodies := answering(t, func(w http.ResponseWriter, r *http.Request) { writeError(w, r, 403, "AccessDenied") })
 	var listed error
 	for _, err := range bodies.List(t.Context(), "") {
@@ -120,7 +123,7 @@ func TestOtherCallsAreDenied(t *testing.T) {
 	}
 }
 
-// A slowBucket is scripted beneath the SDK, where each call takes 10 ms.
+// A slowBucket replaces the SDK; each call takes 10 ms.
 type slowBucket struct {
 	s3body.API
 	reads, lists, checks atomic.Int32
@@ -146,8 +149,9 @@ func (b *slowBucket) ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...f
 	return nil, answer(http.StatusForbidden, "AccessDenied")
 }
 
-// Many reads that are refused at once do not each look a second time.
+// Concurrent refused reads share their second look.
 func TestSecondLooksAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bucket := &slowBucket{}
 		bodies := newStore(t, bucket, "bucket")
@@ -169,17 +173,17 @@ func TestSecondLooksAreBounded(t *testing.T) {
 		if got := bucket.checks.Load(); got > 2 {
 			t.Errorf("%d looks at the check object for 100 reads", got)
 		}
-		// The verdict is remembered.
+		// The verdict is cached.
 		lists, checks := bucket.lists.Load(), bucket.checks.Load()
 		storm(store.ErrDenied)
 		if l, c := bucket.lists.Load(), bucket.checks.Load(); l != lists || c != checks {
 			t.Errorf("%d listings and %d looks within the life of the verdict", l-lists, c-checks)
 		}
-		// And forgotten: then reads are permitted, and the body is missing.
+		// After deniedFor it is not: now reads are permitted, and the body is missing.
 		time.Sleep(3 * time.Second)
 		bucket.readable.Store(true)
 		storm(store.ErrNotFound)
-		// That reads are permitted is never remembered: it may have ended since.
+		// Permission is never cached: it may have been revoked since.
 		bucket.readable.Store(false)
 		storm(store.ErrDenied)
 		if got := bucket.checks.Load(); got > 8 {
@@ -188,9 +192,10 @@ func TestSecondLooksAreBounded(t *testing.T) {
 	})
 }
 
-// TestPolicies asks a real server, by an anonymous client whom a bucket policy
+// TestPolicies asks a real server through an anonymous client that a bucket policy
 // permits some actions.
 func TestPolicies(t *testing.T) {
+	t.Parallel()
 	client := realClient(t, nil)
 	for name, test := range map[string]struct {
 		actions         []string
@@ -212,7 +217,7 @@ func TestPolicies(t *testing.T) {
 			}
 			permit(t, client, bucket, test.actions)
 			for key, want := range map[string]error{"bodies/there": test.present, "bodies/gone": test.absent} {
-				// One store for each: that reads are denied is remembered for a while.
+				// A new store for each: it caches denials.
 				r, _, err := newStore(t, anonymousClient(t), bucket).Open(t.Context(), key)
 				if err == nil {
 					err = r.Close()

@@ -12,28 +12,28 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 )
 
-// maxResumes is how often a download goes on after its connection was cut or
-// has stalled.
+// maxResumes bounds how often a download is resumed after a lost or stalled
+// connection.
 const maxResumes = 2
 
 // A download delivers exactly the stated length of an object, or an error.
 //
-// An answer that is cut off is replaced by another one of the whole object, of
-// which what was delivered already is read again and compared: a ranged answer
-// would be shorter, and would come without the checksum that the SDK verifies.
+// After a lost connection it reads the whole object again and compares the checksum
+// of the part that it has delivered already. A range request would be shorter, but
+// its response lacks the checksum that the SDK verifies.
 type download struct {
 	store   *Store
 	ctx     context.Context // the caller's
 	object  string
-	stream  *stream // nil after one that was cut off
+	stream  *stream // nil after a lost connection
 	length  int64
-	left    int64       // not yet delivered
+	left    int64       // bytes not yet delivered
 	sum     hash.Hash32 // of what was delivered
 	resumes int         // so far
-	end     error       // what every Read returns from now on, nil while there is more
+	end     error       // sticky error of Read; nil while bytes are left
 }
 
-// download begins to read an object.
+// download starts to read an object.
 func (s *Store) download(ctx context.Context, object string) (*download, error) {
 	st, length, err := s.get(ctx, object)
 	if err != nil {
@@ -53,13 +53,13 @@ func (d *download) Read(p []byte) (int, error) {
 		err = d.expectEnd()
 	}
 	if n > 0 && d.canResume(err) {
-		err = nil // the next Read goes on
+		err = nil // the next Read resumes
 	}
 	d.end = d.explain(err)
 	return n, d.end
 }
 
-// next reads what comes next, from another answer if this one ends early.
+// next reads from the stream, and resumes on another one if it fails early.
 func (d *download) next(p []byte) (int, error) {
 	if d.left == 0 {
 		return 0, nil
@@ -81,30 +81,29 @@ func (d *download) next(p []byte) (int, error) {
 	}
 }
 
-// canResume reports whether an error only ends the answer at hand, and then
-// closes that. An error behind the last byte is about all of them, such as a
-// checksum that is wrong.
+// canResume reports whether another response may help, and then closes the stream. An
+// error behind the last byte, such as a wrong checksum, concerns the whole object.
 func (d *download) canResume(err error) bool {
 	if err == nil || d.left == 0 || d.resumes == maxResumes || d.ctx.Err() != nil || isDefinite(err) {
 		return false
 	}
 	d.resumes++
 	if d.stream != nil {
-		_ = d.stream.Close() // cut off
+		_ = d.stream.Close() // its error is known
 		d.stream = nil
 	}
 	return true
 }
 
-// isDefinite reports whether another answer would be the same: S3 gave one that
-// does not blame the server, or the object is another one.
+// isDefinite reports whether another response would fail alike: S3 answered with an
+// error that is not a server error, or the object has changed.
 func isDefinite(err error) bool {
 	return errors.Is(err, errChanged) || errors.Is(err, errNoLength) || !isUnanswered(err)
 }
 
-var errChanged = errors.New("the object is another one than at the beginning")
+var errChanged = errors.New("the object changed during the download")
 
-// resume makes sure of a stream that stands behind what was delivered.
+// resume opens a stream, if there is none, and skips what was delivered.
 func (d *download) resume() error {
 	if d.stream != nil {
 		return nil
@@ -127,12 +126,12 @@ func (d *download) resume() error {
 	return nil
 }
 
-// expectEnd reads on behind the last byte. It is at the end that the SDK
-// compares the checksum, so a caller that stops at the length must not miss it.
+// expectEnd reads past the last byte: the SDK verifies the checksum at EOF, and a
+// caller that stops at the length must not miss a mismatch.
 func (d *download) expectEnd() error {
 	n, err := io.ReadFull(d.stream, make([]byte, 1))
 	if n > 0 {
-		return errors.New("more follows")
+		return errors.New("the response has more bytes than stated")
 	}
 	return err
 }
@@ -149,7 +148,7 @@ func (d *download) explain(err error) error {
 	return fmt.Errorf("s3body: reading s3://%s/%s, after %d of %d bytes: %w", d.store.bucket, d.object, d.length-d.left, d.length, contract(err))
 }
 
-// Close ends the download.
+// Close closes the download.
 func (d *download) Close() error {
 	if d.stream == nil {
 		return nil

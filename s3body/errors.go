@@ -14,14 +14,14 @@ import (
 const (
 	noSuchBucket        = "NoSuchBucket"
 	noSuchKey           = "NoSuchKey"
-	notFound            = "NotFound" // the SDK's word for a 404 to HEAD, which has no body
+	notFound            = "NotFound" // the SDK's code for a 404 to HEAD, which has no body
 	accessDenied        = "AccessDenied"
-	forbidden           = "Forbidden" // the SDK's word for a 403 to HEAD
+	forbidden           = "Forbidden" // the SDK's code for a 403 to HEAD
 	conditionalConflict = "ConditionalRequestConflict"
 	operationAborted    = "OperationAborted"
 )
 
-// statusOf is the HTTP status that S3 answered with, 0 if it did not answer.
+// statusOf returns the HTTP status of S3's response, 0 if there was no response.
 func statusOf(err error) int {
 	var answer interface{ HTTPStatusCode() int }
 	if errors.As(err, &answer) {
@@ -30,7 +30,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// codeOf is the code of the error that S3 answered with, empty if it gave none.
+// codeOf returns the code of S3's error, empty if it has none.
 func codeOf(err error) string {
 	var answer smithy.APIError
 	if errors.As(err, &answer) {
@@ -39,15 +39,15 @@ func codeOf(err error) string {
 	return ""
 }
 
-// isUnanswered says that nobody can tell from err whether the request was
-// carried out: there was no answer, or one that blames the server.
+// isUnanswered reports whether the outcome of the request is unknown: no response
+// arrived, or a server error.
 func isUnanswered(err error) bool {
 	status := statusOf(err)
 	return status == 0 || status >= http.StatusInternalServerError
 }
 
-// isConflict says that the write lost to another one that was under way, and
-// should be repeated.
+// isConflict reports whether the write conflicted with a concurrent one and should be
+// retried.
 func isConflict(err error) bool {
 	if statusOf(err) != http.StatusConflict {
 		return false
@@ -56,8 +56,8 @@ func isConflict(err error) bool {
 	return code == conditionalConflict || code == operationAborted
 }
 
-// contract wraps S3's refusal of access in the contract's error, and its word for
-// an object that is gone.
+// contract wraps S3's errors for refused access and missing objects in the
+// contract's.
 func contract(err error) error {
 	switch {
 	case isDenied(err):
@@ -68,8 +68,8 @@ func contract(err error) error {
 	return err
 }
 
-// isGone says that S3 told that there is no object under the key. It says 404 of a missing
-// bucket too, which is a failure, or every page would count as lost.
+// isGone reports whether S3 said that the object does not exist. S3 also answers 404 if
+// the bucket is missing. That is a failure: otherwise every page would count as lost.
 func isGone(err error) bool {
 	if statusOf(err) != http.StatusNotFound {
 		return false

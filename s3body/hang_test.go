@@ -16,9 +16,10 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A bucket that accepts connections and never answers is an error in bounded
-// time, also for a caller without a deadline.
+// A bucket that accepts connections but does not respond causes an error in bounded
+// time, even if the caller has no deadline.
 func TestBucketThatHangs(t *testing.T) {
+	t.Parallel()
 	silent := roundTripper(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
@@ -46,7 +47,7 @@ func TestBucketThatHangs(t *testing.T) {
 				if took := time.Since(began); took > 30*time.Second {
 					t.Errorf("it took %v", took)
 				}
-				// The caller's own end is told as such.
+				// The caller's cancellation is reported as such.
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Second, cancel)
 				if err := do(ctx, bodies); !errors.Is(err, context.Canceled) {
@@ -57,7 +58,7 @@ func TestBucketThatHangs(t *testing.T) {
 	}
 }
 
-// cutBody delivers a part of a body, and then ends or hangs.
+// A cutBody delivers part of a body, then fails or hangs.
 type cutBody struct {
 	io.Reader
 	ctx   context.Context
@@ -78,12 +79,13 @@ func (b *cutBody) Read(p []byte) (int, error) {
 
 func (b *cutBody) Close() error { return nil }
 
-// A download that is cut off, or stalls, goes on with another answer, and not for
-// ever.
-func TestDownloadGoesOn(t *testing.T) {
+// A download that is cut off or stalls resumes with another response, a bounded number
+// of times.
+func TestDownloadResumes(t *testing.T) {
+	t.Parallel()
 	body := bytes.Repeat([]byte("0123456789"), 10_000)
 	for name, test := range map[string]struct {
-		cuts    []int // after so many bytes; the answers beyond are whole
+		cuts    []int // bytes per response; later responses are complete
 		hangs   bool
 		changed bool
 		whole   bool
@@ -123,7 +125,7 @@ func TestDownloadGoesOn(t *testing.T) {
 				defer r.Close()
 				got, err := io.ReadAll(r)
 				if !bytes.HasPrefix(body, got) {
-					t.Error("other bytes were delivered than the body has")
+					t.Error("the delivered bytes are not the body's")
 				}
 				if whole := err == nil && len(got) == len(body); whole != test.whole || err == nil && !whole {
 					t.Errorf("%d of %d bytes, %v", len(got), len(body), err)
@@ -139,8 +141,9 @@ func TestDownloadGoesOn(t *testing.T) {
 	}
 }
 
-// A reader that takes its time is not a bucket that stalls.
+// A slow reader is not a stalled bucket.
 func TestSlowReaderIsNotAStall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		transport := roundTripper(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{

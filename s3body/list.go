@@ -25,23 +25,23 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		Key:                 &key,
 		ExpectedBucketOwner: s.owner,
 	})
-	// S3 itself says nothing of a key that is not there; some servers do.
+	// S3 reports no error for a missing key; some servers do.
 	if err != nil && !isGone(err) {
 		return s.failed("delete", key, err)
 	}
 	return nil
 }
 
-// List yields the bodies whose keys begin with prefix, by requests for at most
-// 1,000 each. See [store.BodyStore]. Objects whose keys cannot be those of bodies
-// (the "folders" that some tools make) are passed over.
+// List yields the bodies whose keys begin with prefix, at most 1,000 per request. See
+// [store.BodyStore]. It skips objects whose keys are not valid for bodies, such as
+// the "folders" that some tools create.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.BodyInfo, error] {
 	return func(yield func(store.BodyInfo, error) bool) {
 		in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: &prefix, ExpectedBucketOwner: s.owner}
 		for {
 			out, err := s.listPage(ctx, in)
 			if err == nil && aws.ToBool(out.IsTruncated) && aws.ToString(out.NextContinuationToken) == "" {
-				err = errors.New("the listing has more, and the server does not say where")
+				err = errors.New("the listing is truncated, but the server sent no continuation token")
 			}
 			if err != nil {
 				yield(store.BodyInfo{}, s.failed("list", prefix, err))

@@ -20,20 +20,20 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Puts that S3 refuses only because another write to the key is under way are
-// tried again, after pauses whose mean doubles: 8 s in all at most.
+// Puts that conflict with a concurrent write to the key are retried with exponential
+// backoff, for at most 8 s in total.
 const (
 	putAttempts  = 8
 	firstPause   = 50 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// Put stores a body under a new key. See [store.BodyStore]. When it fails for any
-// reason but ErrExists, the body may be there all the same.
+// Put stores a body under a new key. See [store.BodyStore]. After an error other than
+// ErrExists the body may exist nevertheless.
 //
-// It begins no further attempt once it has taken as long as one may,
-// [Config.CallTimeout] and a second for each MiB, so that a bucket that hangs
-// holds it for three times that at most.
+// Put starts no further attempt after [Config.CallTimeout] plus one second per MiB,
+// the time that one attempt may take. So a bucket that hangs blocks Put for at most
+// three times that.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 	if err := store.ValidBodyKey(key); err != nil {
 		return fmt.Errorf("s3body: %w", err)
@@ -52,17 +52,16 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 		case err == nil:
 			return nil // the commit point: S3 has the whole body, durably
 		case statusOf(err) == http.StatusPreconditionFailed:
-			// Another writer's body, or ours: the SDK repeats a request whose
-			// reply was lost, and finds what it wrote itself.
+			// Another writer's body, or ours: the SDK retries a request whose reply was
+			// lost, and then meets its own write.
 			err = s.compare(ctx, key, body)
 			if !isGone(err) {
 				return err
 			}
-			// It was deleted between the two requests.
+			// Deleted between the two requests.
 		case isUnanswered(err) && ctx.Err() == nil:
-			// The body may be there with the reply lost; or the server refused,
-			// and closed the connection on the rest of a large body, before its
-			// refusal could be read. What is there tells.
+			// The reply was lost, or the server refused a large body and closed the
+			// connection before its response could be read. Reading the object tells.
 			if there := s.compare(ctx, key, body); there == nil || errors.Is(there, store.ErrExists) {
 				return there
 			}
@@ -80,10 +79,10 @@ func (s *Store) put(ctx context.Context, key string, body []byte) error {
 	}
 }
 
-// putOnce makes the object if there is none under the key.
+// putOnce creates the object unless the key exists.
 //
-// The checksum stands in a header of its own. Left to itself, the SDK would send
-// it in a trailer after the body, which not every S3-compatible server reads.
+// The checksum is sent as a header. By default the SDK sends it in a trailer, which
+// not every S3-compatible server reads.
 func (s *Store) putOnce(ctx context.Context, key string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.putTimeout(body))
 	defer cancel()
@@ -102,18 +101,18 @@ func (s *Store) putOnce(ctx context.Context, key string, body []byte) error {
 	return err
 }
 
-// putTimeout bounds the upload of a body.
+// putTimeout returns the time limit for uploading a body.
 func (s *Store) putTimeout(body []byte) time.Duration {
 	return s.timeout + time.Duration(len(body)>>20)*time.Second
 }
 
-// compare returns nil if the object holds exactly body, and store.ErrExists if it
-// holds anything else. Here, where S3 has just said that there is an object, only
-// a 404 means that it is gone, and a 403 that it must not be read.
+// compare returns nil if the object holds exactly body, and store.ErrExists if it holds
+// anything else. S3 has just reported that the object exists, so only a 404 means
+// that it was deleted, and a 403 that it may not be read.
 func (s *Store) compare(ctx context.Context, key string, body []byte) error {
 	r, err := s.download(ctx, key)
 	if err != nil {
-		return fmt.Errorf("comparing with the body that is there: %w", err)
+		return fmt.Errorf("comparing with the existing body: %w", err)
 	}
 	defer r.Close()
 	if r.length != int64(len(body)) {
@@ -122,7 +121,7 @@ func (s *Store) compare(ctx context.Context, key string, body []byte) error {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buffer)
-		// The reader is bounded by the length, so body is long enough.
+		// The stream delivers exactly length bytes, so body is long enough.
 		if !bytes.Equal(buffer[:n], body[:n]) {
 			return store.ErrExists
 		}
@@ -131,7 +130,7 @@ func (s *Store) compare(ctx context.Context, key string, body []byte) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("comparing with the body that is there: %w", err)
+			return fmt.Errorf("comparing with the existing body: %w", err)
 		}
 	}
 }

@@ -16,10 +16,9 @@ import (
 // "s3://bucket/key" in the store's bucket.
 //
 // Open takes at most [Config.CallTimeout], or four times that if S3 refuses access.
-// If the connection is cut, or nothing arrives for CallTimeout while a Read waits, the
-// reader asks for the body again, twice at most, and goes on where it was. Reading ends with an
-// error when that is no use, when ctx ends, and, at the end, when the body does
-// not match the checksum that S3 keeps of it.
+// If the connection is lost, or a Read receives nothing for CallTimeout, the reader
+// requests the body again and resumes, at most twice. Read returns an error if that
+// fails, if ctx ends, and, at the end, if the body does not match its checksum in S3.
 func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	object, err := s.objectKey(key)
 	if err != nil {
@@ -39,7 +38,7 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 }
 
 // Stat describes a body. See [store.BodyStore]. The key may also be an address
-// "s3://bucket/key" in the store's bucket. It takes as long as Open, at most.
+// "s3://bucket/key" in the store's bucket. Stat takes at most as long as Open.
 func (s *Store) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	object, err := s.objectKey(key)
 	if err != nil {
@@ -69,7 +68,7 @@ func (s *Store) head(ctx context.Context, object string) (*s3.HeadObjectOutput, 
 
 var errNoLength = errors.New("the server does not state the length")
 
-// failed says which operation failed, on which key and bucket.
+// failed adds the operation, the key and the bucket to an error.
 func (s *Store) failed(operation, key string, err error) error {
 	return fmt.Errorf("s3body: %s body %q in bucket %s: %w", operation, key, s.bucket, contract(err))
 }

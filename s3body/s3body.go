@@ -1,30 +1,29 @@
-// Package s3body keeps response bodies as objects in one S3 bucket, or in one of
-// any server that speaks S3 and has conditional writes.
+// Package s3body stores response bodies as objects in one bucket of S3, or of a
+// compatible server with conditional writes.
 //
-// The problem: several machines render the same page, retries follow replies that
-// were lost, and a body must nevertheless be written once and never change.
+// The problem: several machines render the same page and retry after lost replies,
+// yet a body must be written once and never change.
 //
-// The model: the key of a body is the key of its object. An object is made by
-// one PutObject with "If-None-Match: *", which S3 carries out at most once per
-// key (Amazon S3 User Guide, "Conditional writes"). A refusal may be the echo of
-// our own earlier attempt, so it is settled by comparing what is there.
+// The model: a body's key is its object's key. One PutObject with "If-None-Match: *"
+// creates the object; S3 executes it at most once per key (Amazon S3 User Guide,
+// "Conditional writes"). A refusal may be caused by our own earlier attempt, so Put
+// compares the existing object.
 //
-// The guarantees are those of S3: strong consistency of reads and listings after
-// a write, durability once a write is acknowledged, and no partial objects. A
-// checksum (CRC-32) goes with each write, which S3 verifies and keeps, and
-// which the SDK verifies when it reads; no read delivers more or less than
-// the length that S3 stated.
+// The guarantees are those of S3: strongly consistent reads and listings, durability
+// once a write is acknowledged, and no partial objects. Each write carries a CRC-32
+// checksum, which S3 verifies and stores, and which the SDK verifies on reads. A read
+// delivers exactly the length that S3 stated, or an error.
 //
-// The policy needs s3:PutObject and s3:GetObject on the bucket's objects; garbage
+// The policy needs s3:PutObject and s3:GetObject on the bucket's objects. Garbage
 // collection also needs s3:DeleteObject, and s3:ListBucket on the bucket. Without
-// s3:ListBucket, S3 answers 403 and not 404 for a key that is not there. A
-// second look tells the two apart (see denied.go): grant s3:ListBucket where you
-// can, for then it is a definite one. Without it, the look is at the object that
-// [Store.CheckBucket] leaves: if that can be read, a body whose read
-// is still refused counts as missing; so permissions must not differ between objects.
+// s3:ListBucket, S3 answers a missing key with 403 instead of 404, and a second
+// request tells the two cases apart (see denied.go). Grant s3:ListBucket if you can:
+// then that request is conclusive. Otherwise it reads the object that
+// [Store.CheckBucket] wrote: if that succeeds, a body whose read is still refused
+// counts as missing, so permissions must not differ between objects.
 //
-// Every call of S3 has a deadline of its own, so that a bucket that accepts
-// connections and does not answer is an error in bounded time.
+// Every S3 call has its own deadline, so a bucket that accepts connections but does
+// not respond causes an error in bounded time.
 package s3body
 
 import (
@@ -38,10 +37,10 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// API is what the store needs of an S3 client; [*s3.Client] has it. It is used
-// concurrently. Retries of single requests, endpoint and credentials are the
-// client's; [Config.CallTimeout] bounds a call with all of its retries. Calls and
-// bodies must end when their context does.
+// API is the part of [*s3.Client] that the store uses, concurrently. The client is
+// responsible for retries of single requests, endpoint and credentials;
+// [Config.CallTimeout] bounds a call including its retries. Calls and response bodies
+// must end when their context does.
 type API interface {
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
@@ -52,19 +51,19 @@ type API interface {
 
 var _ API = (*s3.Client)(nil)
 
-// Config has what a store may be told. The zero value is useful.
+// Config has optional settings. The zero value is useful.
 type Config struct {
-	// ExpectedBucketOwner is the 12-digit number of the AWS account that must
-	// own the bucket; S3 refuses every request if another does. Empty: any.
+	// ExpectedBucketOwner is the 12-digit id of the AWS account that must own the
+	// bucket; S3 refuses every request if another account does. Empty: any account.
 	ExpectedBucketOwner string
 
-	// CallTimeout bounds one call of the API, with the retries that the client
-	// makes in it, and how long a download may deliver nothing. A Put has a second more
-	// for each MiB of its body. Default: 10 seconds.
+	// CallTimeout bounds one call of the API including the client's retries, and how
+	// long a download may receive nothing. A Put has one more second per MiB of its
+	// body. Default: 10 seconds.
 	CallTimeout time.Duration
 }
 
-// A Store is an [store.BodyStore] in an S3 bucket. It is safe for concurrent use.
+// A Store is a [store.BodyStore] in an S3 bucket. It is safe for concurrent use.
 type Store struct {
 	api    API
 	bucket string
@@ -79,10 +78,10 @@ var _ store.BodyStore = (*Store)(nil)
 // New returns a store in the bucket. It makes no request; see [Store.CheckBucket].
 func New(api API, bucket string, config Config) (*Store, error) {
 	if api == nil {
-		return nil, fmt.Errorf("s3body: the S3 client is nil")
+		return nil, fmt.Errorf("s3body: the S3 client must not be nil")
 	}
 	if bucket == "" || strings.ContainsAny(bucket, "/ ") {
-		return nil, fmt.Errorf("s3body: %q cannot be the name of a bucket", bucket)
+		return nil, fmt.Errorf("s3body: invalid bucket name %q", bucket)
 	}
 	s := &Store{api: api, bucket: bucket, timeout: config.CallTimeout}
 	if s.timeout <= 0 {
@@ -94,16 +93,15 @@ func New(api API, bucket string, config Config) (*Store, error) {
 	return s, nil
 }
 
-// objectKey is the key of the object that a reader asks for: a body key as it
-// is, or what follows the bucket in "s3://bucket/key", which is how other services
-// write their addresses.
+// objectKey returns the key of an object to read: a body key, or the part after the
+// bucket of "s3://bucket/key", the form in which other services store addresses.
 func (s *Store) objectKey(key string) (string, error) {
 	object := key
 	if address, ok := strings.CutPrefix(key, "s3://"); ok {
 		var bucket string
 		bucket, object, _ = strings.Cut(address, "/")
 		if bucket != s.bucket {
-			return "", fmt.Errorf("s3body: %w: %q is not in the bucket %q", store.ErrInvalidKey, key, s.bucket)
+			return "", fmt.Errorf("s3body: %w: %q is not in bucket %q", store.ErrInvalidKey, key, s.bucket)
 		}
 	}
 	if err := store.ValidBodyKey(object); err != nil {

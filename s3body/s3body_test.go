@@ -23,21 +23,23 @@ import (
 )
 
 func TestBodyStore(t *testing.T) {
+	t.Parallel()
 	client := realClient(t, nil)
 	isrtest.BodyStore(t, func(t *testing.T) store.BodyStore {
 		return newStore(t, client, makeBucket(t, client))
 	})
 }
 
-// TestLostReply repeats, as the SDK does, a request whose first reply was lost:
-// once the server has carried it out, and once it has not.
+// TestLostReply: the SDK retries a request whose first reply was lost, once with the
+// request executed and once without.
 func TestLostReply(t *testing.T) {
+	t.Parallel()
 	plain := realClient(t, nil)
 	bucket := makeBucket(t, plain)
 	for _, test := range []struct {
 		name    string
 		applied bool
-		there   string // put before by somebody else
+		there   string // content that another writer put before
 		want    error
 	}{
 		{"applied", true, "", nil},
@@ -73,8 +75,8 @@ func TestLostReply(t *testing.T) {
 
 // A lossyTransport loses the replies to the first PUTs.
 type lossyTransport struct {
-	applied bool // whether the server sees the request all the same
-	lose    int  // how many more; the tests put one at a time
+	applied bool // the server receives the request nevertheless
+	lose    int  // replies still to lose; the tests put one body at a time
 }
 
 func (l *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -94,14 +96,15 @@ func (l *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errors.New("connection reset by peer")
 }
 
-// TestDamagedUpload changes a byte on the way: the server compares the checksum
-// and stores nothing.
+// TestDamagedUpload changes a byte of an upload: the server verifies the checksum and
+// stores nothing.
 func TestDamagedUpload(t *testing.T) {
+	t.Parallel()
 	plain := realClient(t, nil)
 	bucket := makeBucket(t, plain)
 	damaging := roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Header.Get("X-Amz-Checksum-Crc32") == "" || strings.Contains(r.Header.Get("Content-Encoding"), "aws-chunked") {
-			t.Errorf("the checksum is not in a header of its own: %v", r.Header)
+			t.Errorf("the checksum is not in a header: %v", r.Header)
 		}
 		r.Body = io.NopCloser(strings.NewReader("bady"))
 		return http.DefaultTransport.RoundTrip(r)
@@ -114,8 +117,9 @@ func TestDamagedUpload(t *testing.T) {
 	}
 }
 
-// TestDamagedDownload changes a byte on the way back.
+// TestDamagedDownload changes a byte of a download.
 func TestDamagedDownload(t *testing.T) {
+	t.Parallel()
 	plain := realClient(t, nil)
 	bucket := makeBucket(t, plain)
 	if err := newStore(t, plain, bucket).Put(t.Context(), "bodies/1", []byte("body")); err != nil {
@@ -138,15 +142,16 @@ func TestDamagedDownload(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	// The reader stops at the stated length, as one would who trusts it.
+	// A reader that trusts the stated length stops there.
 	if _, err := io.ReadFull(r, make([]byte, length)); err == nil {
 		if _, err = r.Read(make([]byte, 1)); err == io.EOF {
-			t.Error("a damaged body was delivered as whole")
+			t.Error("a damaged body was delivered without an error")
 		}
 	}
 }
 
 func TestForeignAddresses(t *testing.T) {
+	t.Parallel()
 	client := realClient(t, nil)
 	bucket := makeBucket(t, client)
 	bodies := newStore(t, client, bucket)
@@ -185,18 +190,19 @@ func TestForeignAddresses(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatCannotBeABucket(t *testing.T) {
+func TestNewRejectsInvalidBuckets(t *testing.T) {
+	t.Parallel()
 	for _, bucket := range []string{"", "a/b", "a b", "s3://bucket"} {
 		if _, err := s3body.New(s3.New(s3.Options{}), bucket, s3body.Config{}); err == nil {
-			t.Errorf("the bucket %q is accepted", bucket)
+			t.Errorf("New accepts the bucket %q", bucket)
 		}
 	}
 	if _, err := s3body.New(nil, "bucket", s3body.Config{}); err == nil {
-		t.Error("a missing client is accepted")
+		t.Error("New accepts a nil client")
 	}
 }
 
-// realClient speaks to the real S3 server that ./test starts.
+// realClient returns a client of the real S3 server that ./test starts.
 func realClient(t *testing.T, transport http.RoundTripper) *s3.Client {
 	t.Helper()
 	endpoint := isrtest.Engine(t, "ISR_TEST_S3", "S3 server")
@@ -217,8 +223,8 @@ func newClient(endpoint, access, secret string, transport http.RoundTripper) *s3
 	})
 }
 
-// makeBucket makes a bucket of its own for a test. The server and all that it
-// holds end with ./test.
+// makeBucket creates a bucket for one test. The server and its data end with
+// ./test.
 func makeBucket(t *testing.T, client *s3.Client) string {
 	t.Helper()
 	bucket := "bodies-" + strings.ToLower(rand.Text())
@@ -255,14 +261,14 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// anonymousClient speaks to the real S3 server without credentials.
+// anonymousClient returns a client of the real S3 server without credentials.
 func anonymousClient(t *testing.T) *s3.Client {
 	t.Helper()
 	endpoint := isrtest.Engine(t, "ISR_TEST_S3", "S3 server")
 	return s3.New(s3.Options{BaseEndpoint: &endpoint, UsePathStyle: true, Region: "us-east-1", Credentials: aws.AnonymousCredentials{}})
 }
 
-// permit lets everybody do some actions in a bucket.
+// permit allows everyone some actions in a bucket.
 func permit(t *testing.T, client *s3.Client, bucket string, actions []string) {
 	t.Helper()
 	if len(actions) == 0 {

@@ -11,18 +11,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// A stream is one answer to a GET. It ends with an error if S3 sends nothing for
-// the store's timeout, to the request or while a Read waits; the time between
-// Reads is the caller's own.
+// A stream is one response to a GET. It fails if S3 sends nothing for the store's
+// timeout, either in response to the request or while a Read waits. Time between Reads
+// does not count.
 type stream struct {
-	ctx     context.Context // of the request; its cause tells a stall
+	ctx     context.Context // of the request; its cause reveals a stall
 	cancel  context.CancelCauseFunc
 	timeout time.Duration
 	timer   *time.Timer // cancels
 	body    io.ReadCloser
 }
 
-// get begins to read an object.
+// get starts to read an object.
 func (s *Store) get(ctx context.Context, object string) (*stream, int64, error) {
 	st := &stream{timeout: s.timeout}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
@@ -59,8 +59,8 @@ func (st *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// explain returns why the request was ended, if it was, and err otherwise. The
-// SDK's error would be that the context was cancelled, as if by the caller.
+// explain returns the cause if the request was cancelled, and err otherwise. The SDK's
+// own error would look as if the caller had cancelled.
 func (st *stream) explain(err error) error {
 	if cause := context.Cause(st.ctx); cause != nil && !errors.Is(err, io.EOF) {
 		return cause
@@ -68,7 +68,8 @@ func (st *stream) explain(err error) error {
 	return err
 }
 
-// Close closes the connection, or gives it back if the answer was read to its end.
+// Close closes the connection, or returns it to the pool if the response was read to
+// its end.
 func (st *stream) Close() error {
 	st.timer.Stop()
 	var err error
