@@ -39,7 +39,7 @@ func (c *Cache) read(ctx context.Context, k store.Key, pk string) (store.Record,
 const maxLookUps = 128
 
 // lookUp calls read once fewer than maxLookUps are in progress. Waiting for that counts
-// as waiting for the store: the patience of visitors runs, and the wait is bounded by the
+// as waiting for the store: the countdown of visitors runs, and the wait is bounded by the
 // deadline of a read.
 func (s *search) lookUp(ctx context.Context) (store.Record, error) {
 	timer := time.NewTimer(tableTimeout)

@@ -210,9 +210,9 @@ type Cache struct {
 	unstored    flights       // those that call no store
 	follower    *follower
 
-	table, shelf *breaker // of the two stores
-	complaints   *complaints
-	uses         *frequency.Counter[store.Key] // nil: every page is stored
+	tableBreaker, bodiesBreaker *breaker
+	complaints                  *complaints
+	uses                        *frequency.Counter[store.Key] // nil: every page is stored
 
 	// ctx is the context of all flights; it ends when the context of Close does.
 	ctx   context.Context
@@ -252,21 +252,21 @@ func New(meta store.MetaStore, bodies store.BodyStore, cfg Config) (*Cache, erro
 		return nil, err
 	}
 	c := &Cache{
-		cfg:        cfg,
-		now:        cfg.Now,
-		log:        cfg.Logger,
-		flights:    newFlights(),
-		lookUps:    make(chan struct{}, maxLookUps),
-		unstored:   newFlights(),
-		table:      &breaker{store: "table", log: cfg.Logger},
-		shelf:      &breaker{store: "bodies", log: cfg.Logger},
-		complaints: &complaints{logger: cfg.Logger},
-		routes:     make(map[string]*boundRoute),
+		cfg:           cfg,
+		now:           cfg.Now,
+		log:           cfg.Logger,
+		flights:       newFlights(),
+		lookUps:       make(chan struct{}, maxLookUps),
+		unstored:      newFlights(),
+		tableBreaker:  &breaker{store: "table", log: cfg.Logger},
+		bodiesBreaker: &breaker{store: "bodies", log: cfg.Logger},
+		complaints:    &complaints{logger: cfg.Logger},
+		routes:        make(map[string]*boundRoute),
 	}
 	if cfg.MinUses > 1 {
 		c.uses = frequency.New[store.Key](useWindow)
 	}
-	c.meta, c.bodies = &watchedTable{meta, c}, &watchedShelf{bodies, c}
+	c.meta, c.bodies = &watchedTable{meta, c}, &watchedBodies{bodies, c}
 	var err error
 	if c.unpublished, err = newUnpublishedPages(cfg.Memory/unpublishedShare, &c.floor); err != nil {
 		return nil, err

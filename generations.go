@@ -24,7 +24,7 @@ type Version struct {
 }
 
 // Versions returns the generations of a page that are kept (see Route.History), and the
-// current one even if it is not kept, newest publish first.
+// current one even if it is not kept, most recently published first.
 func (c *Cache) Versions(ctx context.Context, k store.Key) ([]Version, error) {
 	pk, err := c.partition(k)
 	if err != nil {

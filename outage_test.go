@@ -94,13 +94,13 @@ func (b *brokenStore) Sequence(ctx context.Context) (store.Sequence, error) {
 	return b.MetaStore.Sequence(ctx)
 }
 
-// A hangingShelf makes calls wait until their contexts end, on demand.
-type hangingShelf struct {
+// A hangingBodies makes calls wait until their contexts end, on demand.
+type hangingBodies struct {
 	store.BodyStore
 	hangs atomic.Bool
 }
 
-func (b *hangingShelf) ask(ctx context.Context) error {
+func (b *hangingBodies) ask(ctx context.Context) error {
 	if b.hangs.Load() {
 		<-ctx.Done()
 		return ctx.Err()
@@ -108,21 +108,21 @@ func (b *hangingShelf) ask(ctx context.Context) error {
 	return nil
 }
 
-func (b *hangingShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+func (b *hangingBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := b.ask(ctx); err != nil {
 		return nil, 0, err
 	}
 	return b.BodyStore.Open(ctx, key)
 }
 
-func (b *hangingShelf) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
+func (b *hangingBodies) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	if err := b.ask(ctx); err != nil {
 		return store.BodyInfo{}, err
 	}
 	return b.BodyStore.Stat(ctx, key)
 }
 
-func (b *hangingShelf) Put(ctx context.Context, key string, body []byte) error {
+func (b *hangingBodies) Put(ctx context.Context, key string, body []byte) error {
 	if err := b.ask(ctx); err != nil {
 		return err
 	}
@@ -348,9 +348,9 @@ func TestSlowStoreAndPurge(t *testing.T) {
 func TestHangingBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, site := newTable(t), newSite()
-		shelf := &hangingShelf{BodyStore: tb.bodies}
-		cut := tb.nodeOn(tb.store("cut"), shelf, nil).Handler(isr.Route{}, site)
-		shelf.hangs.Store(true)
+		bodies := &hangingBodies{BodyStore: tb.bodies}
+		cut := tb.nodeOn(tb.store("cut"), bodies, nil).Handler(isr.Route{}, site)
+		bodies.hangs.Store(true)
 		for _, a := range crowd(20, []http.Handler{cut}, "/") {
 			expectUnstored(t, a, "/ rendered 1")
 			if a.took > site.delay+isr.DefaultStoreTimeout {
@@ -403,35 +403,35 @@ func TestRollbackRemovesUnpublishedPage(t *testing.T) {
 	})
 }
 
-// A deniedShelf denies access to all bodies, or to one, on demand.
-type deniedShelf struct {
+// A deniedBodies denies access to all bodies, or to one, on demand.
+type deniedBodies struct {
 	store.BodyStore
 	all atomic.Bool
 	one atomic.Pointer[string] // its key
 }
 
-func (d *deniedShelf) check(key string) error {
+func (d *deniedBodies) check(key string) error {
 	if one := d.one.Load(); d.all.Load() || one != nil && *one == key {
 		return fmt.Errorf("%w: %s", store.ErrDenied, key)
 	}
 	return nil
 }
 
-func (d *deniedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+func (d *deniedBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	if err := d.check(key); err != nil {
 		return nil, 0, err
 	}
 	return d.BodyStore.Open(ctx, key)
 }
 
-func (d *deniedShelf) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
+func (d *deniedBodies) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	if err := d.check(key); err != nil {
 		return store.BodyInfo{}, err
 	}
 	return d.BodyStore.Stat(ctx, key)
 }
 
-func (d *deniedShelf) Put(ctx context.Context, key string, body []byte) error {
+func (d *deniedBodies) Put(ctx context.Context, key string, body []byte) error {
 	if err := d.check(key); err != nil {
 		return err
 	}
@@ -456,8 +456,8 @@ func TestDeniedBodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shelf := &deniedShelf{BodyStore: tb.bodies}
-		b := tb.peerOn(shelf, "b", withHistory, site, nil)
+		bodies := &deniedBodies{BodyStore: tb.bodies}
+		b := tb.peerOn(bodies, "b", withHistory, site, nil)
 		expectUnstored := func(path string) {
 			t.Helper()
 			if got := get(b, path); got.Code != http.StatusOK || strings.Contains(got.status(), "stored") && !strings.Contains(got.status(), "unpublished") {
@@ -466,7 +466,7 @@ func TestDeniedBodies(t *testing.T) {
 		}
 		opened := func() bool { return strings.Contains(tb.log.String(), "circuit breaker opens") }
 
-		shelf.one.Store(&pinned.BodyKey)
+		bodies.one.Store(&pinned.BodyKey)
 		for range 20 {
 			expectUnstored("/")
 			time.Sleep(6 * time.Second) // longer than what was rendered is served
@@ -476,7 +476,7 @@ func TestDeniedBodies(t *testing.T) {
 		}
 		expect(t, get(b, "/3"), "/3 rendered 6", "isr; hit")
 
-		shelf.all.Store(true)
+		bodies.all.Store(true)
 		for _, path := range []string{"/", "/0", "/1"} {
 			expectUnstored(path)
 		}
@@ -490,8 +490,8 @@ func TestDeniedBodies(t *testing.T) {
 		}
 		expect(t, get(b, "/3"), "/3 rendered 6", "isr; hit") // memory is served on
 
-		shelf.one.Store(nil)
-		shelf.all.Store(false)
+		bodies.one.Store(nil)
+		bodies.all.Store(false)
 		time.Sleep(20 * time.Second)
 		expect(t, get(b, "/"), "/ rendered 1", "isr; hit")
 		expect(t, get(b, "/2"), "/2 rendered 5", "isr; hit")

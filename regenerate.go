@@ -38,8 +38,8 @@ type search struct {
 	claim *store.Claim // the request record that this search completes; may be nil
 	early *page        // render even if this page, the current one, is fresh; may be nil
 
-	known    bool      // the page had rendered before, when the turn was requested
-	patience *patience // of waiting requests with the store; nil: unlimited
+	known     bool       // the page had rendered before, when the turn was requested
+	storeWait *countdown // how much longer waiting requests wait for the store; nil: unlimited
 
 	mu   sync.Mutex
 	turn *budget.Turn // guarded by mu: the turn at the origin, or the place in its queue; nil without
@@ -65,9 +65,9 @@ const maxLosses = 3
 func (s *search) run(ctx context.Context) outcome {
 	defer s.leave(budget.ErrNoVerdict)
 	s.since = time.Now()
-	s.patience = &patience{left: s.c.cfg.StoreTimeout, spent: s.overdue}
-	defer s.patience.rest()
-	s.patience.run()
+	s.storeWait = &countdown{left: s.c.cfg.StoreTimeout, expired: s.overdue}
+	defer s.storeWait.stop()
+	s.storeWait.start()
 	select {
 	case <-s.c.follower.begun:
 	case <-ctx.Done():
@@ -187,7 +187,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 		s.leave(budget.ErrNoVerdict)
 		return s.store(ctx, held, stop, lease, rec, made{entry: p.entry, body: p.body, at: timing{began: p.read.began, took: p.entry.RenderTime}})
 	}
-	s.patience.rest()
+	s.storeWait.stop()
 	if s.currentTurn() == nil { // the store was slow, and overdue gave up the turn
 		s.release(ctx, lease)
 		return nil
@@ -197,7 +197,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 		got = rendering{failure: errEmpty} // a blank page never replaces a good one
 	}
 	s.leave(s.verdict(held, lease.Failures(), got))
-	s.patience.run()
+	s.storeWait.start()
 	switch took := at.took; {
 	case held.Err() != nil && errors.Is(context.Cause(held), store.ErrLeaseLost):
 		s.c.log.Warn("lost the lease while rendering", "key", s.key.String(), "after", took)

@@ -84,7 +84,7 @@ func (c *Cache) rollback(ctx context.Context, k store.Key, r rollback) (store.En
 		return store.Entry{}, err
 	}
 	return c.assert(ctx, k, func(rec store.Record) (store.Entry, error) {
-		return c.meta.Rollback(ctx, rec, target.GenerationID, c.lasting(a, target.Entry))
+		return c.meta.Rollback(ctx, rec, target.GenerationID, c.withExpiry(a, target.Entry))
 	})
 }
 
@@ -126,7 +126,7 @@ func (c *Cache) repin(ctx context.Context, k store.Key, a store.Assertion) (stor
 		if rec.Entry.Withdrawn {
 			return store.Entry{}, errWithdrawn()
 		}
-		return c.meta.Pin(ctx, rec, c.lasting(a, *rec.Entry))
+		return c.meta.Pin(ctx, rec, c.withExpiry(a, *rec.Entry))
 	})
 }
 
@@ -168,8 +168,8 @@ func (c *Cache) assertion(k store.Key, d time.Duration) (store.Assertion, error)
 	return a, nil
 }
 
-// lasting sets when the table may delete the entry of an assertion.
-func (c *Cache) lasting(a store.Assertion, e store.Entry) store.Assertion {
+// withExpiry sets when the table may delete the entry of an assertion.
+func (c *Cache) withExpiry(a store.Assertion, e store.Entry) store.Assertion {
 	e.PinnedUntil = a.PinnedUntil
 	a.Expires = expiry(e, a.At, c.cfg.Retention)
 	return a

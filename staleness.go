@@ -141,9 +141,9 @@ func (s *staleness) want(next <-chan struct{}) {
 // are served as they are. A recent failure is enough to know that, unless its poll began
 // before the process was frozen.
 func (s *staleness) await(ctx context.Context) (cutOff bool) {
-	patience := s.c.cfg.StoreTimeout
+	timeout := s.c.cfg.StoreTimeout
 	asked, again := s.c.moment(), true
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
 		next := s.nextPoll()
@@ -162,10 +162,10 @@ func (s *staleness) await(ctx context.Context) (cutOff bool) {
 		case <-s.c.ctx.Done():
 			return true // closed: there are no more polls
 		case <-timer.C:
-			if again && asked.before(s.c.now()) > 2*patience {
+			if again && asked.before(s.c.now()) > 2*timeout {
 				// The process was frozen while it waited: the store had no time to answer.
 				asked, again = s.c.moment(), false
-				timer.Reset(patience)
+				timer.Reset(timeout)
 				continue
 			}
 			s.noteSilence(asked)

@@ -65,10 +65,10 @@ func TestExpiredBeforeItsFlightHadToWait(t *testing.T) {
 	})
 }
 
-// A slowShelf delays opening a body.
-type slowShelf struct{ store.BodyStore }
+// A lateBodies delays opening a body.
+type lateBodies struct{ store.BodyStore }
 
-func (s slowShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+func (s lateBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	time.Sleep(10 * time.Second)
 	return s.BodyStore.Open(ctx, key)
 }
@@ -78,7 +78,7 @@ func TestExpiredBeforeItIsServedToAJoiner(t *testing.T) {
 		tb, site := newTable(t), newSite()
 		route := isr.Route{Stale: -1, Jitter: -1}
 		get(tb.node(tb.store("a"), nil).Handler(route, site), "/")
-		cold, err := isr.New(tb.store("b"), slowShelf{tb.bodies}, isr.Config{StoreTimeout: 24 * time.Hour})
+		cold, err := isr.New(tb.store("b"), lateBodies{tb.bodies}, isr.Config{StoreTimeout: 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -130,7 +130,7 @@ func unreachable(err error) bool {
 
 // storeDown returns the breaker of a store that is not to be called, or nil.
 func (c *Cache) storeDown() *breaker {
-	for _, b := range []*breaker{c.table, c.shelf} {
+	for _, b := range []*breaker{c.tableBreaker, c.bodiesBreaker} {
 		if b.isOpen.Load() {
 			return b
 		}
@@ -142,7 +142,7 @@ func (c *Cache) storeDown() *breaker {
 // Visitors are served without them.
 func (c *Cache) StoresDown() []string {
 	var down []string
-	for _, b := range []*breaker{c.table, c.shelf} {
+	for _, b := range []*breaker{c.tableBreaker, c.bodiesBreaker} {
 		if b.isOpen.Load() {
 			down = append(down, b.store)
 		}
@@ -200,14 +200,14 @@ const probeRequest = "isr-probe"
 // answered probes a partition by reading a request record that does not exist: a probe
 // that read the page would have to obey what it read, such as a purge.
 func (t *watchedTable) answered(ctx context.Context, pk string, err error) {
-	t.c.answered(ctx, t.c.table, pk, err, func(ctx context.Context) error {
+	t.c.answered(ctx, t.c.tableBreaker, pk, err, func(ctx context.Context) error {
 		_, _, err := t.MetaStore.RequestRecord(ctx, pk, probeRequest)
 		return err
 	})
 }
 
 func (t *watchedTable) logAnswered(ctx context.Context, err error) {
-	t.c.answered(ctx, t.c.table, "the log", err, func(ctx context.Context) error {
+	t.c.answered(ctx, t.c.tableBreaker, "the log", err, func(ctx context.Context) error {
 		_, err := t.MetaStore.Sequence(ctx)
 		return err
 	})
@@ -254,45 +254,45 @@ func (t *watchedTable) Changes(ctx context.Context, after int64) ([]store.Change
 	return changes, err
 }
 
-// A watchedShelf adds deadlines and the circuit breaker to a BodyStore. The deadline of
+// A watchedBodies adds deadlines and the circuit breaker to a BodyStore. The deadline of
 // Open includes reading the body.
-type watchedShelf struct {
+type watchedBodies struct {
 	store.BodyStore
 	c *Cache
 }
 
-func (s *watchedShelf) answered(ctx context.Context, key string, err error) {
-	s.c.answered(ctx, s.c.shelf, key, err, func(ctx context.Context) error {
-		_, err := s.BodyStore.Stat(ctx, key)
+func (b *watchedBodies) answered(ctx context.Context, key string, err error) {
+	b.c.answered(ctx, b.c.bodiesBreaker, key, err, func(ctx context.Context) error {
+		_, err := b.BodyStore.Stat(ctx, key)
 		return err
 	})
 }
 
-func (s *watchedShelf) Put(ctx context.Context, key string, body []byte) error {
+func (b *watchedBodies) Put(ctx context.Context, key string, body []byte) error {
 	call, cancel := context.WithTimeout(ctx, bodyTime(int64(len(body))))
 	defer cancel()
-	err := s.BodyStore.Put(call, key, body)
-	s.answered(ctx, key, err)
+	err := b.BodyStore.Put(call, key, body)
+	b.answered(ctx, key, err)
 	return err
 }
 
-func (s *watchedShelf) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
+func (b *watchedBodies) Stat(ctx context.Context, key string) (store.BodyInfo, error) {
 	call, cancel := context.WithTimeout(ctx, bodyTimeout)
 	defer cancel()
-	info, err := s.BodyStore.Stat(call, key)
-	s.answered(ctx, key, err)
+	info, err := b.BodyStore.Stat(call, key)
+	b.answered(ctx, key, err)
 	return info, err
 }
 
-func (s *watchedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	call, cancel := context.WithTimeout(ctx, bodyTime(s.c.cfg.MaxBody))
-	rd, n, err := s.BodyStore.Open(call, key)
+func (b *watchedBodies) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
+	call, cancel := context.WithTimeout(ctx, bodyTime(b.c.cfg.MaxBody))
+	rd, n, err := b.BodyStore.Open(call, key)
 	if err != nil {
 		cancel()
-		s.answered(ctx, key, err)
+		b.answered(ctx, key, err)
 		return nil, 0, err
 	}
-	return &watchedBody{ReadCloser: rd, cancel: cancel, answered: func(err error) { s.answered(ctx, key, err) }}, n, nil
+	return &watchedBody{ReadCloser: rd, cancel: cancel, answered: func(err error) { b.answered(ctx, key, err) }}, n, nil
 }
 
 // A watchedBody reports to the circuit breaker how reading a body ended.

@@ -122,7 +122,7 @@ func (s *search) runUnstored(ctx context.Context, detail string) outcome {
 			return failure{cause: err, detail: admissionDetail(err)}
 		}
 	}
-	s.patience.rest()                    // no store is called
+	s.storeWait.stop()                   // no store is called
 	seq, known := s.c.follower.applied() // before the render: a later purge has a higher number
 	got, at := s.render(ctx)
 	s.leave(s.verdict(ctx, 0, got))

@@ -35,8 +35,8 @@ const (
 // has come, META was just read, and the page may be rendered. The error is a
 // *budget.Error, or the reason for which the cache closes.
 func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
-	s.patience.rest() // so that only this goroutine uses the turn
-	defer s.patience.run()
+	s.storeWait.stop() // so that only this goroutine uses the turn
+	defer s.storeWait.start()
 	turn := s.currentTurn()
 	if turn == nil {
 		s.known = s.isKnown(rec)
@@ -182,9 +182,9 @@ func (s *search) wait(ctx context.Context, rec store.Record) outcome {
 		return s.unavailable(ctx, rec, fmt.Errorf("waited %s: %w", s.c.cfg.Wait, held), detailTimeout)
 	}
 	s.waited = true
-	s.patience.rest()
-	defer s.patience.run()
-	s.patience.refill(s.c.cfg.StoreTimeout)
+	s.storeWait.stop()
+	defer s.storeWait.start()
+	s.storeWait.reset(s.c.cfg.StoreTimeout)
 	if err := backoff.Wait(ctx, s.poll(rec)); err != nil {
 		return failure{cause: err, detail: detailClosing}
 	}
@@ -253,69 +253,68 @@ func (s *search) overdue() {
 	}
 }
 
-// A patience is how much longer the visitors of a flight wait for the stores. It
-// decreases only while it runs, which is while a store is being called. A nil patience
-// is unlimited.
-type patience struct {
-	spent func() // called once, when nothing is left
+// A countdown is how much longer the visitors of a flight wait for the stores. It runs
+// only while a store is being called. A nil countdown never expires.
+type countdown struct {
+	expired func() // called once, when nothing is left
 
 	mu    sync.Mutex
 	left  time.Duration // guarded by mu
-	since time.Time     // guarded by mu: when it began to run; zero while it rests
+	since time.Time     // guarded by mu: when it was started; zero while it is stopped
 	timer *time.Timer   // guarded by mu
 }
 
-// run starts the countdown: a store is being called.
-func (p *patience) run() {
-	if p == nil {
+// start runs the countdown: a store is being called.
+func (c *countdown) start() {
+	if c == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.since.IsZero() || p.left <= 0 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.since.IsZero() || c.left <= 0 {
 		return
 	}
-	p.since = time.Now()
-	p.timer = time.AfterFunc(p.left, p.runOut)
+	c.since = time.Now()
+	c.timer = time.AfterFunc(c.left, c.expire)
 }
 
-func (p *patience) runOut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.since.IsZero() || time.Since(p.since) < p.left {
-		return // rest was called at the same moment
+func (c *countdown) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.IsZero() || time.Since(c.since) < c.left {
+		return // stop was called at the same moment
 	}
-	p.since, p.left = time.Time{}, 0
-	p.spent()
+	c.since, c.left = time.Time{}, 0
+	c.expired()
 }
 
-// rest stops the countdown: the flight waits for something other than a store.
-func (p *patience) rest() {
-	if p == nil {
+// stop pauses the countdown: the flight waits for something other than a store.
+func (c *countdown) stop() {
+	if c == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.since.IsZero() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.since.IsZero() {
 		return
 	}
-	p.timer.Stop()
-	p.left -= time.Since(p.since)
-	p.since = time.Time{}
-	if p.left <= 0 {
-		p.left = 0
-		p.spent()
+	c.timer.Stop()
+	c.left -= time.Since(c.since)
+	c.since = time.Time{}
+	if c.left <= 0 {
+		c.left = 0
+		c.expired()
 	}
 }
 
-// refill starts over with d, unless nothing is left: the store has answered.
-func (p *patience) refill(d time.Duration) {
-	if p == nil {
+// reset starts over with d, unless nothing is left: the store has answered.
+func (c *countdown) reset(d time.Duration) {
+	if c == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.left > 0 {
-		p.left = d
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left > 0 {
+		c.left = d
 	}
 }
