@@ -13,6 +13,7 @@ import (
 
 // TestBreakForeignLease: rows of other services, and malformed ones, can be freed.
 func TestBreakForeignLease(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		for name, test := range map[string]struct {
@@ -46,6 +47,7 @@ func TestBreakForeignLease(t *testing.T) {
 // TestBreakLeaseUnderFaults: a break whose reply is lost is repeated, and is no
 // failure for that.
 func TestBreakLeaseUnderFaults(t *testing.T) {
+	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		l, _ := begin(t, r.store, pk)
 		read := r.readPage(t, pk)
@@ -63,6 +65,7 @@ func TestBreakLeaseUnderFaults(t *testing.T) {
 // TestBreakLeaseThatIsTaken: the lease is freed, and taken by another, before it is
 // known that it was freed. The other's stands.
 func TestBreakLeaseThatIsTaken(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		begin(t, r.store, pk)
@@ -98,6 +101,7 @@ func (a eagerAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactW
 
 // TestBreakLeaseThatTheSDKRepeats: what was freed is said to be.
 func TestBreakLeaseThatTheSDKRepeats(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.acquire()

@@ -9,6 +9,7 @@ import (
 // A claim whose worker freezes after it has looked: failures that others have made
 // up for meanwhile are not its own, and those that they have left are.
 func TestClaimCountsFailuresOfWhatItReplaces(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for _, c := range []struct {
 			name           string
@@ -56,6 +57,7 @@ func TestClaimCountsFailuresOfWhatItReplaces(t *testing.T) {
 // An end that no lease can have, such as one in milliseconds, holds nothing: not
 // the page, and not the request.
 func TestImpossibleEndsAreFree(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		milliseconds := num(strconv.FormatInt(f.clock.Now().UnixMilli()+30_000, 10))

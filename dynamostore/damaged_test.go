@@ -16,6 +16,7 @@ import (
 // A publish that can never succeed is refused at once, and not repeated until its
 // lease ends; so is all else that is asked of a damaged table.
 func TestDamagedTableFailsFast(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := localdynamo.Open(path, localdynamo.Options{NoSync: true, SweepInterval: -1})
 	if err != nil {

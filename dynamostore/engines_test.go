@@ -92,6 +92,7 @@ func newStore(t *testing.T, api dynamostore.API, table string, config dynamostor
 }
 
 func TestMetaStore(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		isrtest.MetaStore(t, func(t *testing.T) isrtest.MetaStoreOpener {
 			table := newTable(t, db)

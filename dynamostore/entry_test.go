@@ -12,6 +12,7 @@ import (
 
 // TestWholeSeconds: Publish returns what a reader will find.
 func TestWholeSeconds(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		next := f.entry("g1")
@@ -36,6 +37,7 @@ func TestWholeSeconds(t *testing.T) {
 // TestHeaderNames: names are stored in lower case, and are one field if they
 // differ in nothing else.
 func TestHeaderNames(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		next := f.entry("g1")
@@ -53,6 +55,7 @@ func milliseconds(t time.Time) time.Time { return time.Unix(t.UnixMilli(), 0) }
 
 // TestInvalidCalls: what cannot be meant is refused before any I/O, by a sentinel.
 func TestInvalidCalls(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, localDynamo(t))
 	ctx := t.Context()
 	acquire := func(pk string, d time.Duration, c *store.Claim) error {
@@ -106,6 +109,7 @@ func (f *fixture) published() store.Record {
 // TestUnpublishable: what no row can say is refused and costs neither the lease
 // nor the entry.
 func TestUnpublishable(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		want := f.publish(f.entry("g1"))

@@ -11,6 +11,7 @@ import (
 // TestForget: an entry and its versions go under the lease that is held, and only if the
 // entry is still what was read.
 func TestForget(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.publish(f.entry("1"))

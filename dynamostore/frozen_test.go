@@ -80,6 +80,7 @@ func (f *freezer) wantNoRepetition(t *testing.T, lost int) {
 // later is judged anew, and refused for what it has done itself: the repetition is
 // not sent, be it ours (after the SDK's three) or the SDK's own.
 func TestFrozenProcessDoesNotRepeatTokens(t *testing.T) {
+	t.Parallel()
 	for name, lost := range map[string]int{"the SDK would repeat it": 1, "the store would repeat it": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -103,6 +104,7 @@ func TestFrozenProcessDoesNotRepeatTokens(t *testing.T) {
 
 // A publish whose fate only its token could tell is unknown once that is too old.
 func TestFrozenPublish(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		lost       int
 		overwrites bool // another service writes META during the freeze

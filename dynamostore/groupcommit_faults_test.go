@@ -38,6 +38,7 @@ func (r *rig) together(t *testing.T, store *dynamostore.Store, pages int, until 
 // TestGroupUnderFaults: whatever becomes of the requests, each of several changes is
 // told the truth, and is in the log once if it was made.
 func TestGroupUnderFaults(t *testing.T) {
+	t.Parallel()
 	shared := 0
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		const pages = 5
@@ -75,6 +76,7 @@ func TestGroupUnderFaults(t *testing.T) {
 // TestGroupInOutage: if no answer comes any more, the members are told that the
 // outcome is unknown, and what then comes through does so as a whole.
 func TestGroupInOutage(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for _, f := range []fault{lostRequest, lostReply, lastRequest} {
 			r := newRig(t, db)
@@ -113,6 +115,7 @@ func TestGroupInOutage(t *testing.T) {
 // TestSettledNeverHappens: a request that was not answered, and could not be repeated,
 // cannot happen any more once its change was said not to have been made.
 func TestSettledNeverHappens(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.keep("g1")
@@ -172,6 +175,7 @@ func (c *crowd) start(ctx context.Context, store *dynamostore.Store, page int) <
 // TestCallerLeavesQueue: a change that waits behind another is not made if its caller
 // leaves; one that was sent is, and its caller is told so.
 func TestCallerLeavesQueue(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, store, gate := heldUp(t, 3)
 		ctx, leave := context.WithCancel(t.Context())
@@ -205,6 +209,7 @@ func TestCallerLeavesQueue(t *testing.T) {
 // after SettleTimeout, and those that were sent after that and as much to settle them.
 // The goroutine that commits ends, as the bubble demands.
 func TestQueueIsBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, meta, _ := heldUp(t, 4)
 		began := time.Now()
@@ -233,6 +238,7 @@ func TestQueueIsBounded(t *testing.T) {
 // TestBadChangeInGroup: a change whose page has moved gets its answer, and the others
 // of its transaction are made; and so with two changes of one page.
 func TestBadChangeInGroup(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, meta, gate := heldUp(t, 4)
 		first := c.start(t.Context(), meta, 0)
@@ -261,6 +267,7 @@ func TestBadChangeInGroup(t *testing.T) {
 // TestTooLargeChangeInGroup: a change that DynamoDB refuses, together with the whole
 // transaction, fails alone.
 func TestTooLargeChangeInGroup(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		pks := func(page int) string { return fmt.Sprintf("CACHE#%d", page) }
@@ -326,6 +333,7 @@ func (c *contestedAPI) TransactWriteItems(ctx context.Context, in *dynamodb.Tran
 // not hold up the changes of other pages, and is made in the end. Conflicts on SEQ
 // itself are waited for by all.
 func TestContestedChangeInGroup(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const busy = 5 * time.Second
 		c := newCrowd(t, 0)
@@ -364,6 +372,7 @@ func TestContestedChangeInGroup(t *testing.T) {
 // slept for longer than DynamoDB knows its token is not repeated. The log tells what
 // became of it.
 func TestForgottenTokenAfterFreeze(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for _, f := range []fault{lostRequest, lostReply} {
 			r := newRig(t, db)
@@ -394,6 +403,7 @@ func TestForgottenTokenAfterFreeze(t *testing.T) {
 // TestPublishOverPinUnderFaults: a publish that ends a pin gets through, and is told
 // to the nodes once.
 func TestPublishOverPinUnderFaults(t *testing.T) {
+	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		how := store.PublishOptions{Unpin: true, Key: r.assertion().Key}
 		for i, id := range []string{"g3", "g4"} {
@@ -423,6 +433,7 @@ func TestPublishOverPinUnderFaults(t *testing.T) {
 // TestPublishOverPinAmidOthers: other changes of the log cost a publish over a pin
 // another attempt, for which SEQ is read after the pause.
 func TestPublishOverPinAmidOthers(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.publish(r.entry("g1"))

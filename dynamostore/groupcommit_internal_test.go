@@ -44,6 +44,7 @@ func (p *tagPurge) judge(refusal) error     { return nil }
 // transaction advances to. One that cannot be stated, because what it has to read is
 // malformed, fails alone.
 func TestGroupOfPurges(t *testing.T) {
+	t.Parallel()
 	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 	defer func() {
 		if err := db.Close(); err != nil {

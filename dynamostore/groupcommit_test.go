@@ -149,6 +149,7 @@ func (c *crowd) wantLogged(pages int) (rows int) {
 // TestThousandChangesAtOnce: changes of the log that one store makes at the same
 // time do not refuse each other, and share transactions.
 func TestThousandChangesAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const pages = 1000
 		c := newCrowd(t, 1)
@@ -172,6 +173,7 @@ func TestThousandChangesAtOnce(t *testing.T) {
 
 // TestSustainedChanges: a stream of 150 changes a second does not build up a queue.
 func TestSustainedChanges(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const pages = 1500
 		c := newCrowd(t, 1)
@@ -193,6 +195,7 @@ func TestSustainedChanges(t *testing.T) {
 // TestChangesOfSeveralStores: stores that contend for the sequence all get their
 // turn.
 func TestChangesOfSeveralStores(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const each = 100
 		c := newCrowd(t, 3)
@@ -213,6 +216,7 @@ func TestChangesOfSeveralStores(t *testing.T) {
 // TestStreamsOfSeveralStores: a store that makes a change now and then gets it through
 // beside two that make them all the time.
 func TestStreamsOfSeveralStores(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const pages = 1200
 		c := newCrowd(t, 3)

@@ -17,6 +17,7 @@ import (
 // each refuses its own, whatever others are switched on, and three of them cannot
 // be switched off.
 func TestStaleWriters(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		for name, writer := range staleWriters() {
@@ -120,6 +121,7 @@ func staleWriters() map[string]staleWriter {
 // TestGuardVersion: the number counts our writes of every kind, whatever it was,
 // and is left alone without the guard.
 func TestGuardVersion(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		guarded := newStore(t, db, f.raw.name, dynamostore.Config{Now: f.clock.Now, Guards: dynamostore.Guards{Version: true}})
@@ -176,6 +178,7 @@ func (f *fixture) setVersion(n types.AttributeValue) {
 // TestGuardMonotonic: what a rollback made current is followed by anything newer;
 // and rows that say no time, or no number, stand in nobody's way.
 func TestGuardMonotonic(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.store = newStore(t, db, f.raw.name, dynamostore.Config{Now: f.clock.Now, Guards: dynamostore.Guards{Monotonic: true}})

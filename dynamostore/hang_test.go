@@ -52,6 +52,7 @@ func (d deafAPI) TransactWriteItems(context.Context, *dynamodb.TransactWriteItem
 
 // TestHang: a database that never answers holds nobody for longer than is said.
 func TestHang(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		meta := newStore(t, hangingAPI{}, "pages", dynamostore.Config{})
 		started := time.Now()
@@ -74,6 +75,7 @@ func TestHang(t *testing.T) {
 // TestPublishHang: requests are repeated until the lease ends on the monotonic
 // clock, although the wall clock stands still, and settled for SettleTimeout.
 func TestPublishHang(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		frozen := time.Now()
 		meta := newStore(t, deafAPI{silent: time.Second}, "pages", dynamostore.Config{Now: func() time.Time { return frozen }})

@@ -12,6 +12,7 @@ import (
 // TestInventoryOfOthers: rows that no version of ours has written, on many pages
 // of a scan and of a query.
 func TestInventoryOfOthers(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		filler := str(strings.Repeat("x", 300<<10))

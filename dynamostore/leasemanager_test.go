@@ -55,6 +55,7 @@ func newLeases(t *testing.T, db engine, table string, config dynamostore.Config)
 
 // TestLeaseManager: leases of jobs are leases, and no pages.
 func TestLeaseManager(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		a := newLeases(t, db, f.raw.name, dynamostore.Config{Owner: "node-a", Now: f.clock.Now})
@@ -120,6 +121,7 @@ func inBubble(t *testing.T, test func(t *testing.T, db *localdynamo.DB)) {
 // TestRunKeepsLease: however long a job takes, nobody else runs it meanwhile; and
 // after it whoever likes does at once.
 func TestRunKeepsLease(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, db *localdynamo.DB) {
 		leases := newLeases(t, db, "jobs", dynamostore.Config{})
 		var running atomic.Bool
@@ -155,6 +157,7 @@ func TestRunKeepsLease(t *testing.T) {
 // TestRunLosesLease: a job whose lease is lost is told, and so is its caller,
 // whatever the job says.
 func TestRunLosesLease(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, db *localdynamo.DB) {
 		leases := newLeases(t, db, "jobs", dynamostore.Config{})
 		for _, says := range []error{nil, errReset} {
@@ -175,6 +178,7 @@ func TestRunLosesLease(t *testing.T) {
 
 // TestRunEnds: a job that panics, or whose caller leaves, holds nobody up.
 func TestRunEnds(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, db *localdynamo.DB) {
 		leases := newLeases(t, db, "jobs", dynamostore.Config{})
 		func() {

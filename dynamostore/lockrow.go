@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/facetheory/isr/store"
 	"github.com/facetheory/isr/tabletheory"
 )
@@ -21,45 +19,6 @@ type lockRow struct {
 	TTL       laxNumber `theorydb:"ttl,attr:ttl"`
 	Owner     laxText   `theorydb:"attr:lease_owner,omitempty"`
 	Failures  laxNumber `theorydb:"attr:failures,omitempty"`
-}
-
-type (
-	// laxText is empty where there is no string.
-	laxText string
-	// laxNumber is an integer, rounded down, and 0 where there is no number.
-	laxNumber int64
-	// leaseEnd is a time in epoch seconds, and 0, which is long ago, where there
-	// is no number. It is rounded up: `lease_expires_at <= :now` compares a whole
-	// :now.
-	leaseEnd int64
-)
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (t *laxText) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	if s, ok := av.(*types.AttributeValueMemberS); ok {
-		*t = laxText(s.Value)
-	}
-	return nil
-}
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (n *laxNumber) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	if floor, ok := floorOf(av); ok {
-		*n = laxNumber(floor)
-	}
-	return nil
-}
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (e *leaseEnd) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	n, ok := av.(*types.AttributeValueMemberN)
-	if !ok {
-		return nil
-	}
-	if seconds, err := ceilNumber(n.Value); err == nil {
-		*e = leaseEnd(min(max(seconds, 0), maxMoment))
-	}
-	return nil
 }
 
 // newLockRow is a row that demands to be left alone until a time in epoch

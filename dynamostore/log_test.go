@@ -14,6 +14,7 @@ const logKey = "LOG#00000000000000000007"
 
 // TestLogRows: rows of later versions are understood as far as they go.
 func TestLogRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		page := func(more attrs) attrs {
@@ -58,6 +59,7 @@ func TestLogRows(t *testing.T) {
 // TestMalformedLogRows: what cannot be read is named, and stands in its place: it
 // may be what a node has to know.
 func TestMalformedLogRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		target := func(m attrs) attrs { return attrs{"targets": list(obj(m))} }
@@ -101,6 +103,7 @@ func TestMalformedLogRows(t *testing.T) {
 // TestRollbackWithoutSequence: where the sequence cannot be read there is no
 // rollback, and the page stays.
 func TestRollbackWithoutSequence(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.keep("g1")
@@ -124,6 +127,7 @@ func TestRollbackWithoutSequence(t *testing.T) {
 
 // TestManyLogRows: one read has so many rows and no more, and the next goes on.
 func TestManyLogRows(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, localDynamo(t))
 	const rows = 450
 	for seq := range rows {

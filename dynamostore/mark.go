@@ -30,7 +30,7 @@ type markRow struct {
 }
 
 var requiredOfMark = []required{
-	{attrValue, expectedText}, {attrSeq, expectedNumber(0, maxCount)}, {attrAt, expectedInstant},
+	{attrValue, expectedText}, {attrSeq, expectedCount}, {attrAt, expectedInstant},
 }
 
 // Kinds of marks.

@@ -22,6 +22,7 @@ func (f *fixture) mark(tenant, kind, value string, hard int64) {
 // TestRollbackOfMarked: a page of a tenant is covered by that tenant's marks, and by
 // those of sites, which are the empty tenant's. A pin looks at the same ones.
 func TestRollbackOfMarked(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for _, test := range []struct {
 			tenant, kind, value string
@@ -70,6 +71,7 @@ func TestRollbackOfMarked(t *testing.T) {
 // TestMarksOfManyTags: more tags than one BatchGetItem may ask for, and the mark of
 // the last one.
 func TestMarksOfManyTags(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		first := f.entry("g1")

@@ -84,10 +84,10 @@ var (
 		{attrBodyKey, expectedText}, {attrGeneratedAt, expectedInstant}, {attrRevalidate, expectedPeriod},
 	}
 	requiredOfISR = []required{
-		{attrVersion, expectedNumber(0, maxCount)},
+		{attrVersion, expectedCount},
 		{attrGenerationID, expectedText},
-		{attrStatus, expectedNumber(minStatus, maxStatus)},
-		{attrLength, expectedNumber(0, maxCount)},
+		{attrStatus, expectedStatusCode},
+		{attrLength, expectedCount},
 	}
 )
 

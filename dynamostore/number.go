@@ -79,6 +79,16 @@ func floorOf(av types.AttributeValue) (n int64, ok bool) {
 	return 0, isNull(av)
 }
 
+// ceilOf is ceilNumber of an attribute; not ok if it is not a number.
+func ceilOf(av types.AttributeValue) (n int64, ok bool) {
+	number, ok := av.(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, false
+	}
+	n, err := ceilNumber(number.Value)
+	return n, err == nil
+}
+
 // isNull says that an attribute is NULL, which mappers of other languages write
 // for a field without a value: it means the same as no attribute.
 func isNull(av types.AttributeValue) bool {

@@ -3,6 +3,7 @@ package dynamostore
 import "testing"
 
 func TestNumbers(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		digits      string
 		floor, ceil int64

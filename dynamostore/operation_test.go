@@ -15,6 +15,7 @@ import (
 // TestPauses: the pauses between attempts double, and Config.Random alone decides
 // their jitter.
 func TestPauses(t *testing.T) {
+	t.Parallel()
 	const mean = 100 * time.Millisecond // of the first; the others are 200 and 400 ms
 	for name, test := range map[string]struct {
 		bits uint64

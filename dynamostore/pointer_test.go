@@ -12,6 +12,7 @@ import (
 
 // TestPointers: META rows that name a version row.
 func TestPointers(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		generated := f.clock.Now().Truncate(time.Second)
@@ -63,6 +64,7 @@ func TestPointers(t *testing.T) {
 
 // TestBrokenPointers: a pointer to nothing, and to a row that is malformed.
 func TestBrokenPointers(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.raw.put(pk, "VER#bad", attrs{"s3_key": str("pages/v2.html")})
@@ -82,6 +84,7 @@ func TestBrokenPointers(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		want := f.publish(f.entry("g1"))
@@ -118,6 +121,7 @@ func TestList(t *testing.T) {
 
 // TestListMany: partitions that straddle the pages of a scan.
 func TestListMany(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		const pages = 40

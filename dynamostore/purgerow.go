@@ -24,8 +24,8 @@ type sequenceRow struct {
 }
 
 var (
-	requiredOfPurge    = []required{{attrSeq, expectedNumber(0, maxCount)}, {attrAt, expectedInstant}}
-	requiredOfSequence = []required{{attrSeq, expectedNumber(0, maxCount)}}
+	requiredOfPurge    = []required{{attrSeq, expectedCount}, {attrAt, expectedInstant}}
+	requiredOfSequence = []required{{attrSeq, expectedCount}}
 )
 
 // readPurge reads the purge of a page, strongly; zero if there is none.

@@ -38,6 +38,7 @@ func (f *fixture) requestRow(key string) attrs {
 
 // TestRequestRows: what other services find of a request.
 func TestRequestRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		hash, now := str(strings.Repeat("a", 64)), f.clock.Now()
@@ -86,6 +87,7 @@ func TestRequestRows(t *testing.T) {
 
 // TestReferenceRequests: rows of services that know the reference schema alone.
 func TestReferenceRequests(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		hash, now := str(strings.Repeat("a", 64)), f.clock.Now()
@@ -127,6 +129,7 @@ func TestReferenceRequests(t *testing.T) {
 
 // TestMalformedRequests: a request that cannot be read may have been carried out.
 func TestMalformedRequests(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		hash := str(strings.Repeat("a", 64))
@@ -154,6 +157,7 @@ func TestMalformedRequests(t *testing.T) {
 // TestTakeoverOfAnother: whatever became of a request between the look at it and
 // the step is seen.
 func TestTakeoverOfAnother(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		hash, later := str(strings.Repeat("a", 64)), num(seconds(time.Now().Add(time.Hour)))
 		for name, test := range map[string]struct {
@@ -203,6 +207,7 @@ func TestTakeoverOfAnother(t *testing.T) {
 // TestLostRequest: a holder whose request is another's has no right to publish,
 // even if its lease still stands.
 func TestLostRequest(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		for name, spoil := range map[string]func(row attrs){
@@ -244,6 +249,7 @@ func TestLostRequest(t *testing.T) {
 // TestClaimUnderFaults: whoever is told that it has the lease has the request too,
 // carries it out once, and is told so.
 func TestClaimUnderFaults(t *testing.T) {
+	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		for skip := range 3 { // reads, then the transaction
 			c := newClaim(fmt.Sprint(skip))
@@ -289,6 +295,7 @@ func TestClaimUnderFaults(t *testing.T) {
 // TestClaimByCallerWhoLeaves: a request that was given up can be made again at
 // once, whatever replies were lost.
 func TestClaimByCallerWhoLeaves(t *testing.T) {
+	t.Parallel()
 	for leaves := 1; leaves <= 5; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
 			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -321,6 +328,7 @@ func TestClaimByCallerWhoLeaves(t *testing.T) {
 // TestClaimOvertaken: of two who make a request at once one gets it, and nobody
 // is told so in vain.
 func TestClaimOvertaken(t *testing.T) {
+	t.Parallel()
 	for when := 1; when <= 5; when++ {
 		t.Run(fmt.Sprint(when), func(t *testing.T) {
 			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {

@@ -30,6 +30,7 @@ func (a unloggedAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o .
 // by itself, gives up after SettleTimeout, whatever patience its caller has, and
 // does not say that it has not happened.
 func TestRollbackHang(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})
 		defer func() {

@@ -39,6 +39,7 @@ func (f *fixture) rollback(to string, a store.Assertion) store.Entry {
 
 // TestRollbackRows: what a rollback leaves in the table, for everybody.
 func TestRollbackRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.keep("g1")
@@ -95,6 +96,7 @@ func TestRollbackRows(t *testing.T) {
 
 // TestRollbackOfPurged: what a hard purge covers stays gone, whoever knows of it.
 func TestRollbackOfPurged(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.keep("g1") // at sequence 3
@@ -128,6 +130,7 @@ func TestRollbackOfPurged(t *testing.T) {
 // TestRollbackAmidPurge: a hard purge that comes while a rollback goes on, at
 // whatever moment, is never undone by it.
 func TestRollbackAmidPurge(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for when := 1; when <= rollbackReads+2; when++ {
 			t.Run(fmt.Sprint(when), func(t *testing.T) {
@@ -159,6 +162,7 @@ func TestRollbackAmidPurge(t *testing.T) {
 // TestRollbackAmidOthers: what else is written to the log meanwhile costs another
 // attempt; the entry keeps the sequence from before.
 func TestRollbackAmidOthers(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.keep("g1")
@@ -193,6 +197,7 @@ func TestRollbackAmidOthers(t *testing.T) {
 
 // TestRollbackFromBadRow: a rollback is a way out of a broken page.
 func TestRollbackFromBadRow(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		want := f.keep("g1")
@@ -221,6 +226,7 @@ func TestRollbackFromBadRow(t *testing.T) {
 // TestRollbackToCollected: the version goes, or becomes another's, between the look
 // at it and the step.
 func TestRollbackToCollected(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.keep("g1")
@@ -245,6 +251,7 @@ func TestRollbackToCollected(t *testing.T) {
 
 // TestPinOfOthers: there is no place for a pin in a row of another service.
 func TestPinOfOthers(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.raw.put(pk, "META", reference(f.clock.Now(), nil))

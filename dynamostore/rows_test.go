@@ -18,6 +18,7 @@ func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
 // TestStoredRows: what other services and other languages find in the table.
 func TestStoredRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		now := f.clock.Now()
@@ -86,6 +87,7 @@ func storedMeta(e store.Entry, version int64) attrs {
 
 // TestReferenceRows: rows of services that know the reference schema alone.
 func TestReferenceRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		generated := f.clock.Now().Truncate(time.Second).UTC()
@@ -188,6 +190,7 @@ func ours(generated time.Time, more attrs) attrs {
 }
 
 func TestMalformedRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		generated := f.clock.Now()
@@ -256,6 +259,7 @@ func TestMalformedRows(t *testing.T) {
 
 // TestOtherWriters: ours and another service's writes in turns.
 func TestOtherWriters(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		first := f.publish(f.entry("g1"))
@@ -301,6 +305,7 @@ func TestOtherWriters(t *testing.T) {
 
 // TestFence: a publish fails after any change of content that it did not read.
 func TestFence(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		for name, change := range map[string]func(row attrs){
@@ -336,6 +341,7 @@ func TestFence(t *testing.T) {
 
 // TestFenceOfOthers: the same for rows that have no version of ours.
 func TestFenceOfOthers(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		generated := f.clock.Now()
@@ -366,6 +372,7 @@ func TestFenceOfOthers(t *testing.T) {
 }
 
 func TestLockRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		now, later := seconds(f.clock.Now()), seconds(f.clock.Now().Add(time.Hour))
@@ -413,6 +420,7 @@ func TestLockRows(t *testing.T) {
 }
 
 func TestPurgeRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.publish(f.entry("g1"))
@@ -438,6 +446,7 @@ func TestPurgeRows(t *testing.T) {
 }
 
 func TestSequenceRow(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.raw.put("PURGE", "SEQ", attrs{"seq": num("41"), "mark_lifetime": num("86400")})
@@ -456,6 +465,7 @@ func TestSequenceRow(t *testing.T) {
 
 // TestNeighbours: rows of others between ours are passed over, however many.
 func TestNeighbours(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		want := f.publish(f.entry("g1"))

@@ -78,6 +78,7 @@ func (r *rig) sequence(t *testing.T) int64 {
 // TestHistoryUnderFaults: a publish with history, and a rollback, get through
 // while the store answers at last, and happen once.
 func TestHistoryUnderFaults(t *testing.T) {
+	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		l, read := begin(t, r.faulty, pk)
 		r.api.arm(plan, false, nil)
@@ -107,6 +108,7 @@ func TestHistoryUnderFaults(t *testing.T) {
 // TestRollbackByCallerWhoLeaves: the answer is the truth, and stays it; and the
 // log tells of a rollback if and only if there was one.
 func TestRollbackByCallerWhoLeaves(t *testing.T) {
+	t.Parallel()
 	for leaves := rollbackReads + 1; leaves <= rollbackReads+3; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
 			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -136,6 +138,7 @@ func TestRollbackByCallerWhoLeaves(t *testing.T) {
 // same generation and at the same moment, comes through. Only the log tells whose
 // it was.
 func TestRollbackOvertaken(t *testing.T) {
+	t.Parallel()
 	for when := rollbackReads + 1; when <= rollbackReads+4; when++ {
 		t.Run(fmt.Sprint(when), func(t *testing.T) {
 			onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -173,6 +176,7 @@ func TestRollbackOvertaken(t *testing.T) {
 
 // TestRollbackInOutage: without an answer the outcome is unknown, in time.
 func TestRollbackInOutage(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for _, f := range []fault{lostRequest, lostReply, lateRequest, serverError} {
 			r := newRig(t, db)
@@ -199,6 +203,7 @@ func TestRollbackInOutage(t *testing.T) {
 // TestUnsettled: rows that show no change yet are no proof that none will come,
 // where requests that were sent cannot be made impossible.
 func TestUnsettled(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.keep("g1")
@@ -223,6 +228,7 @@ func TestUnsettled(t *testing.T) {
 // TestForgottenTokenOfRollback: the log itself says that a refused rollback had
 // been carried out.
 func TestForgottenTokenOfRollback(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.keep("g1")

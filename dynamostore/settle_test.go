@@ -102,6 +102,7 @@ func begin(t *testing.T, store *dynamostore.Store, pk string) (store.Lease, stor
 
 // TestPublishUnderFaults: as long as the lease lasts, a publish gets through.
 func TestPublishUnderFaults(t *testing.T) {
+	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		for _, id := range []string{"g1", "g2"} {
 			l, read := begin(t, r.faulty, pk)
@@ -120,6 +121,7 @@ func TestPublishUnderFaults(t *testing.T) {
 // TestPublishByCallerWhoLeaves: the caller's context ends during the k-th call.
 // The answer is the truth all the same, and stays it.
 func TestPublishByCallerWhoLeaves(t *testing.T) {
+	t.Parallel()
 	for leaves := 1; leaves <= 3; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
 			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -152,6 +154,7 @@ func TestPublishByCallerWhoLeaves(t *testing.T) {
 // expires, and another node publishes. The truth is whether that node saw the
 // publisher's generation.
 func TestPublishOvertaken(t *testing.T) {
+	t.Parallel()
 	for when := 2; when <= 4; when++ {
 		t.Run(fmt.Sprint(when), func(t *testing.T) {
 			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -189,6 +192,7 @@ func TestPublishOvertaken(t *testing.T) {
 // TestPublishLosesLease: while the publisher waits for an answer, its lease goes
 // to another node, which has not published yet.
 func TestPublishLosesLease(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		l, read := begin(t, r.faulty, pk)
@@ -209,6 +213,7 @@ func TestPublishLosesLease(t *testing.T) {
 
 // TestDeniedLater: a definite refusal says nothing of the request before it.
 func TestDeniedLater(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		for i, first := range []fault{lostReply, lateRequest} {
@@ -232,6 +237,7 @@ func TestDeniedLater(t *testing.T) {
 // TestPublishInOutage: the store never answers again. Then, and only then, the
 // outcome is unknown; it is said in time, and no lie is told.
 func TestPublishInOutage(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for f := range faults {
 			t.Run(f.String(), func(t *testing.T) {
@@ -259,6 +265,7 @@ func TestPublishInOutage(t *testing.T) {
 // TestAcquireUnderFaults: whoever is told that it holds the lease holds it, and
 // whoever is not leaves nothing behind.
 func TestAcquireUnderFaults(t *testing.T) {
+	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		r.api.arm(plan, false, nil)
 		l, err := r.faulty.Acquire(t.Context(), pk, 30*time.Second, nil)
@@ -276,6 +283,7 @@ func TestAcquireUnderFaults(t *testing.T) {
 }
 
 func TestAcquireByCallerWhoLeaves(t *testing.T) {
+	t.Parallel()
 	for leaves := 1; leaves <= 2; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
 			onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -305,6 +313,7 @@ func TestAcquireByCallerWhoLeaves(t *testing.T) {
 
 // TestHeldUnderFaults: a lease that somebody else has stays theirs.
 func TestHeldUnderFaults(t *testing.T) {
+	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		l, _ := begin(t, r.store, pk)
 		r.api.arm(plan, false, nil)
@@ -326,6 +335,7 @@ func isHeld(err error) bool {
 // TestHoldUnderFaults: a refresh, a back-off and a release whose replies are lost
 // are repeated, and have their effect once.
 func TestHoldUnderFaults(t *testing.T) {
+	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		l, _ := begin(t, r.faulty, pk)
 		r.clock.Advance(20 * time.Second)
@@ -362,6 +372,7 @@ func TestHoldUnderFaults(t *testing.T) {
 
 // TestAcquireInOutage: the outcome is unknown, and the lease expires.
 func TestAcquireInOutage(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.faulty = newStore(t, r.api, r.raw.name, dynamostore.Config{
@@ -384,6 +395,7 @@ func TestAcquireInOutage(t *testing.T) {
 // TestRepetitions: an unanswered request is repeated as it is; after a definite
 // cancellation there is a new one, with a new client token and a new :now.
 func TestRepetitions(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		l, read := begin(t, r.faulty, pk)
@@ -433,6 +445,7 @@ func (f forgetfulAPI) TransactWriteItems(ctx context.Context, in *dynamodb.Trans
 
 // TestForgottenToken: META itself says that a refused publish had been carried out.
 func TestForgottenToken(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.store = newStore(t, forgetfulAPI{db}, f.raw.name, dynamostore.Config{Now: f.clock.Now})

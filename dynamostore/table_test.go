@@ -27,6 +27,7 @@ func timeToLive(t *testing.T, db engine, table string) *types.TimeToLiveDescript
 }
 
 func TestCreateTable(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := newTable(t, db)
 		if err := dynamostore.CheckTable(t.Context(), db, name, nil); err != nil {
@@ -51,6 +52,7 @@ func TestCreateTable(t *testing.T) {
 
 // TestCreateTableAtOnce: several processes start with --create-table.
 func TestCreateTableAtOnce(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := "isr-" + rand.Text()
 		var group errgroup.Group
@@ -89,6 +91,7 @@ func rangeKey(name string) types.KeySchemaElement {
 }
 
 func TestCreateTableSwitchesTTLOn(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
 		wantMessage(t, dynamostore.CheckTable(t.Context(), db, name, nil), name, "TTL is off", "isr table create --table "+name)
@@ -105,6 +108,7 @@ func TestCreateTableSwitchesTTLOn(t *testing.T) {
 }
 
 func TestTTLOnAnotherAttribute(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
 		_, err := db.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
@@ -120,6 +124,7 @@ func TestTTLOnAnotherAttribute(t *testing.T) {
 }
 
 func TestWrongTables(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for found, keys := range map[string][]types.KeySchemaElement{
 			"found pk (string, hash);":                                 {hashKey("pk")},
@@ -138,6 +143,7 @@ func TestWrongTables(t *testing.T) {
 }
 
 func TestNoTable(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		err := dynamostore.CheckTable(t.Context(), db, "isr-not-there", nil)
 		wantMessage(t, err, "isr-not-there", "isr table create", "--create-table")
@@ -167,6 +173,7 @@ func (c *creatingTable) DescribeTable(ctx context.Context, in *dynamodb.Describe
 }
 
 func TestCreateTableWaits(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := newTable(t, db)
 		slow := &creatingTable{engine: db, looks: 1}
@@ -188,6 +195,7 @@ func TestCreateTableWaits(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
+	t.Parallel()
 	if _, err := dynamostore.New(nil, "pages", dynamostore.Config{}); err == nil {
 		t.Error("New without a client: no error")
 	}
@@ -237,6 +245,7 @@ func (d *describedTable) DescribeTimeToLive(ctx context.Context, in *dynamodb.De
 
 // Global tables are refused, with the reason and what to do.
 func TestGlobalTables(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := newTable(t, db)
 		replicas := []types.ReplicaDescription{{RegionName: aws.String("eu-west-1")}, {RegionName: aws.String("us-east-1")}}
@@ -259,6 +268,7 @@ func TestGlobalTables(t *testing.T) {
 
 // That TTL cannot be looked at is a warning.
 func TestTTLThatCannotBeSeen(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := newTable(t, db)
 		log := new(strings.Builder)

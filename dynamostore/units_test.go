@@ -95,6 +95,7 @@ func (f *fixture) regenerate(id string, claim *store.Claim, how store.PublishOpt
 // write units and three read units for a regeneration without history and
 // idempotency are the law.
 func TestUnits(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f, b := metered(t, db)
 		want := func(what string, sum units, items map[string]units) {
@@ -175,6 +176,7 @@ func TestUnits(t *testing.T) {
 
 // TestUnitsOfTheRest: the other calls, one by one.
 func TestUnitsOfTheRest(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f, b := metered(t, db)
 		f.keep("g1")
@@ -241,6 +243,7 @@ func TestUnitsOfTheRest(t *testing.T) {
 // TestUnitsOfRepetition: a transaction that is repeated because its reply was lost
 // is told as what it then is, a read of the rows, and not as a second write.
 func TestUnitsOfRepetition(t *testing.T) {
+	t.Parallel()
 	db := localDynamo(t)
 	f, b := metered(t, db)
 	api := &faultyAPI{API: db}

@@ -7,27 +7,134 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Numbers of rows, and how they are read. They are written as integers; those of
-// other writers may be fractions, which are rounded down, and of any size. NULL
-// is 0, as no attribute is.
+// A number is a number attribute, written as an integer. K decides how it is read.
+// Other writers may store fractions, and numbers of any size. NULL is 0, like a missing
+// attribute.
+type number[K numberKind] int64
+
+// A numberKind has the rule by which a number is read.
+type numberKind interface{ rule() numberRule }
+
+// A numberRule is how a number is read.
+type numberRule struct {
+	lowest, highest int64
+	clamp           bool // a number out of bounds is the nearest bound; otherwise it is malformed
+	lax             bool // a value that is not a number is 0; otherwise it is malformed
+	ceil            bool // fractions are rounded up; otherwise down
+	expected        expectation
+}
+
 type (
 	// count is a sequence, a version or a length: 0 to maxCount.
-	count int64
+	count = number[countKind]
 	// statusCode is an HTTP status: 100 to 999.
-	statusCode int64
+	statusCode = number[statusKind]
 	// instant is a time in epoch seconds, up to the year 9999.
-	instant int64
+	instant = number[instantKind]
 	// horizon is a time in epoch seconds, clamped to what a time can be: for
-	// attributes that say "at least until".
-	horizon int64
+	// attributes that mean "at least until".
+	horizon = number[horizonKind]
 	// period is a duration in seconds, clamped to [0, ten years].
-	period int64
-	// flag is a boolean.
-	flag bool
+	period = number[periodKind]
+	// laxNumber is an integer, rounded down, and 0 if there is no number.
+	laxNumber = number[laxKind]
+	// leaseEnd is a time in epoch seconds, and 0, which is long ago, if there is no
+	// number. It is rounded up, because `lease_expires_at <= :now` compares with a :now
+	// in whole seconds.
+	leaseEnd = number[leaseEndKind]
+
+	countKind    struct{}
+	statusKind   struct{}
+	instantKind  struct{}
+	horizonKind  struct{}
+	periodKind   struct{}
+	laxKind      struct{}
+	leaseEndKind struct{}
 )
 
-// expectation is the error of a value that is not what it should be, and says
-// what that is.
+func (countKind) rule() numberRule {
+	return numberRule{highest: maxCount, expected: expectedCount}
+}
+
+func (statusKind) rule() numberRule {
+	return numberRule{lowest: minStatus, highest: maxStatus, expected: expectedStatusCode}
+}
+
+func (instantKind) rule() numberRule {
+	return numberRule{highest: maxMoment, expected: expectedInstant}
+}
+
+func (horizonKind) rule() numberRule {
+	return numberRule{highest: maxMoment, clamp: true, expected: expectedHorizon}
+}
+
+func (periodKind) rule() numberRule {
+	return numberRule{highest: maxInterval, clamp: true, expected: expectedPeriod}
+}
+
+func (laxKind) rule() numberRule {
+	return numberRule{lowest: -saturation, highest: saturation, lax: true}
+}
+
+func (leaseEndKind) rule() numberRule {
+	return numberRule{highest: maxMoment, clamp: true, lax: true, ceil: true}
+}
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (n *number[K]) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	var kind K
+	r := kind.rule()
+	read := floorOf
+	if r.ceil {
+		read = ceilOf
+	}
+	v, ok := read(av)
+	switch {
+	case !ok && r.lax:
+		return nil
+	case !ok, !r.clamp && (v < r.lowest || v > r.highest):
+		return r.expected
+	}
+	*n = number[K](min(max(v, r.lowest), r.highest))
+	return nil
+}
+
+// time returns a number of epoch seconds as a time; the zero time for nil.
+func (n *number[K]) time() time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	return moment(int64(*n))
+}
+
+// duration returns a number of seconds as a duration.
+func (n number[K]) duration() time.Duration { return time.Duration(n) * time.Second }
+
+// laxText is a string, empty if the attribute is not a string.
+type laxText string
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (t *laxText) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	if s, ok := av.(*types.AttributeValueMemberS); ok {
+		*t = laxText(s.Value)
+	}
+	return nil
+}
+
+// flag is a boolean.
+type flag bool
+
+// UnmarshalDynamoDBAttributeValue is for package tabletheory.
+func (f *flag) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
+	b, ok := av.(*types.AttributeValueMemberBOOL)
+	if !ok && !isNull(av) {
+		return expectedFlag
+	}
+	*f = flag(ok && b.Value)
+	return nil
+}
+
+// An expectation is the error of a malformed value: it describes a valid one.
 type expectation string
 
 func (e expectation) Error() string { return "expected " + string(e) }
@@ -40,84 +147,11 @@ const (
 	expectedText    = expectation("a string that is not empty")
 )
 
+var (
+	expectedCount      = expectedNumber(0, maxCount)
+	expectedStatusCode = expectedNumber(minStatus, maxStatus)
+)
+
 func expectedNumber(lowest, highest int64) expectation {
 	return expectation(fmt.Sprintf("a number from %d to %d", lowest, highest))
 }
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (c *count) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	n, ok := floorOf(av)
-	if !ok || n < 0 || n > maxCount {
-		return expectedNumber(0, maxCount)
-	}
-	*c = count(n)
-	return nil
-}
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (c *statusCode) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	n, ok := floorOf(av)
-	if !ok || n < minStatus || n > maxStatus {
-		return expectedNumber(minStatus, maxStatus)
-	}
-	*c = statusCode(n)
-	return nil
-}
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (f *flag) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	b, ok := av.(*types.AttributeValueMemberBOOL)
-	if !ok && !isNull(av) {
-		return expectedFlag
-	}
-	*f = flag(ok && b.Value)
-	return nil
-}
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (i *instant) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	n, ok := floorOf(av)
-	if !ok || n < 0 || n > maxMoment {
-		return expectedInstant
-	}
-	*i = instant(n)
-	return nil
-}
-
-// time is the time, zero if there is none.
-func (i *instant) time() time.Time {
-	if i == nil {
-		return time.Time{}
-	}
-	return moment(int64(*i))
-}
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (h *horizon) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	n, ok := floorOf(av)
-	if !ok {
-		return expectedHorizon
-	}
-	*h = horizon(min(max(n, 0), maxMoment))
-	return nil
-}
-
-// time is the time, zero if there is none.
-func (h *horizon) time() time.Time {
-	if h == nil {
-		return time.Time{}
-	}
-	return moment(int64(*h))
-}
-
-// UnmarshalDynamoDBAttributeValue is for package tabletheory.
-func (p *period) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error {
-	n, ok := floorOf(av)
-	if !ok {
-		return expectedPeriod
-	}
-	*p = period(min(max(n, 0), maxInterval))
-	return nil
-}
-
-func (p period) duration() time.Duration { return time.Duration(p) * time.Second }

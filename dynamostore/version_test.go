@@ -45,6 +45,7 @@ func (f *fixture) wantTTL(sk string, want *time.Time) {
 
 // TestVersionRows: what pointer swaps leave in the table.
 func TestVersionRows(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		next := f.entry("g1")
@@ -89,6 +90,7 @@ func TestVersionRows(t *testing.T) {
 
 // TestSupersededIsGone: a version that was collected early is no obstacle.
 func TestSupersededIsGone(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
 		r.keep("g1")
@@ -111,6 +113,7 @@ func TestSupersededIsGone(t *testing.T) {
 // TestVersionTwice: the id of a generation is used once, and a publish that does
 // not know changes nothing.
 func TestVersionTwice(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.keep("g1")
@@ -132,6 +135,7 @@ func TestVersionTwice(t *testing.T) {
 
 // TestOtherVersions: the rows of other services are no generations of ours.
 func TestOtherVersions(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		f.keep("g1")
@@ -162,6 +166,7 @@ func TestOtherVersions(t *testing.T) {
 // TestPointerToUnkept: a pointer of another service is superseded as well, if it
 // names a version.
 func TestPointerToUnkept(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		generated := f.clock.Now()
@@ -182,6 +187,7 @@ func TestPointerToUnkept(t *testing.T) {
 
 // TestPruneKeepsCurrent: whatever ids say, the current version stays.
 func TestPruneKeepsCurrent(t *testing.T) {
+	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
 		for _, id := range []string{"g3", "g2", "g1"} { // by clocks that run backwards
