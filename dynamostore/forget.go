@@ -16,8 +16,8 @@ import (
 var _ gc.Forgetter = (*Store)(nil)
 
 // Forget implements [gc.Forgetter]. It costs four write units, and one for each
-// version. If the reply to the deletion is lost, the error may be ErrMoved though the
-// entry is gone.
+// version. If the reply to the deletion is lost, the error may be ErrMoved although the
+// entry was deleted.
 func (s *Store) Forget(ctx context.Context, l store.Lease, read store.Record) error {
 	ctx = s.metered(ctx, "forget")
 	held, err := s.own(l)
@@ -31,7 +31,7 @@ func (s *Store) Forget(ctx context.Context, l store.Lease, read store.Record) er
 	if err == nil && f.meta != nil {
 		err = s.deleteMeta(ctx, held, f)
 	}
-	// If we crash here, the versions are those of a page that is not there: they expire.
+	// If we crash here, the versions of the deleted page stay until they expire.
 	if err == nil {
 		err = s.deleteVersions(ctx, held.pk)
 	}
@@ -41,8 +41,7 @@ func (s *Store) Forget(ctx context.Context, l store.Lease, read store.Record) er
 	return nil
 }
 
-// deleteMeta deletes META, if it is still what was read, under a lease that is still
-// held.
+// deleteMeta deletes META if it is still what was read and the lease is still held.
 func (s *Store) deleteMeta(ctx context.Context, l *lease, f fence) error {
 	meta, same := &metaRow{contentRow: contentRow{location: s.at(l.pk, skMeta)}}, f.condition()
 	lock, isOurs := &lockRow{location: s.at(l.pk, skLock)}, tabletheory.ConditionExpression(isHeld, l.heldAt(s.config.Now()))
@@ -57,8 +56,8 @@ func (s *Store) deleteMeta(ctx context.Context, l *lease, f fence) error {
 	}})
 }
 
-// deleteVersions deletes the versions that there are now. A rollback to one of them
-// has happened before its row went, or demands in vain that it is there.
+// deleteVersions deletes all version rows. A rollback to one of them was committed
+// before its row was deleted, or is refused because it requires the row.
 func (s *Store) deleteVersions(ctx context.Context, pk string) error {
 	rows, err := s.query(ctx, &dynamodb.QueryInput{
 		TableName:              &s.table,

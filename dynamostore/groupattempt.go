@@ -13,17 +13,17 @@ import (
 
 // A groupAttempt is one transaction of a group commit. The next one has another
 // client token and another id in the log, and is not made before it is certain that
-// this one has not happened and cannot happen any more.
+// this one was not committed and cannot be committed later.
 type groupAttempt struct {
 	group       *groupCommit
 	members     []*queuedChange
-	seen        seenSequence // from which it advances
-	id          string       // in the log, which tells whether it happened
+	seen        seenSequence // which it advances
+	id          string       // of the log row, which tells whether it was committed
 	transaction *transaction // its parts are those of the members, in order, and the one on SEQ and LOG
 }
 
-// newGroupAttempt has the changes state what they write after the seen sequence.
-// Those that cannot, and those whose callers have left, are answered.
+// newGroupAttempt collects the writes of the changes after the seen sequence. Changes
+// that return an error, or whose callers have left, are answered.
 func newGroupAttempt(ctx context.Context, g *groupCommit, batch []*queuedChange, seen seenSequence) *groupAttempt {
 	a := &groupAttempt{group: g, seen: seen, id: rand.Text()}
 	var parts [][]action
@@ -33,12 +33,12 @@ func newGroupAttempt(ctx context.Context, g *groupCommit, batch []*queuedChange,
 			q.done <- q.overdue()
 			continue
 		}
-		writes, told, err := q.write(ctx, seen.Seq+1)
+		writes, reloads, err := q.write(ctx, seen.Seq+1)
 		if err != nil {
 			q.done <- err
 			continue
 		}
-		parts, targets = append(parts, writes), append(targets, told...)
+		parts, targets = append(parts, writes), append(targets, reloads...)
 		a.members = append(a.members, q)
 	}
 	a.transaction = g.store.newTransaction(append(parts, g.store.advance(seen, a.id, targets))...)
@@ -87,8 +87,8 @@ func (a *groupAttempt) committed() {
 	answer(a.members, nil)
 }
 
-// refused deals with conditions that were false: the changes that they belong to are
-// answered, and the others are sent again.
+// refused handles failed conditions: the changes that they belong to are answered, and
+// the others are sent again.
 func (a *groupAttempt) refused(ctx context.Context, err error, lost bool) (contended bool) {
 	why := make([]refusal, len(a.members))
 	suspect := lost
@@ -112,8 +112,8 @@ func (a *groupAttempt) refused(ctx context.Context, err error, lost bool) (conte
 	return a.transaction.refusal(err, len(a.members)).has(onSequence)
 }
 
-// answered asks the log whether it was an earlier delivery of this very request that
-// made conditions false. If so, or if that cannot be told, all members are answered.
+// answered reads from the log whether an earlier delivery of this transaction made the
+// conditions fail. If so, or if that stays unknown, all members are answered.
 func (a *groupAttempt) answered(ctx context.Context, cause error) bool {
 	s := a.group.store
 	ctx, cancel := settling(ctx, s.config.SettleTimeout)
@@ -128,10 +128,10 @@ func (a *groupAttempt) answered(ctx context.Context, cause error) bool {
 	return err != nil || committed
 }
 
-// conflicted deals with a transaction that was cancelled because of something that
-// passes. Changes whose own items that is about are delayed, so that one item that
-// others write, or that is throttled, does not hold up the other changes. Anything
-// else is about SEQ, where all changes of all processes meet.
+// conflicted handles a transaction that was cancelled for a transient reason. Changes
+// whose own items are the reason are delayed, so that one hot or throttled item does
+// not hold up the other changes. Otherwise the reason is SEQ, which the changes of all
+// processes write.
 func (a *groupAttempt) conflicted(err error) (contended bool) {
 	contended = true
 	for i, q := range a.members {
@@ -146,8 +146,8 @@ func (a *groupAttempt) conflicted(err error) (contended bool) {
 	return contended
 }
 
-// split deals with a transaction that DynamoDB refuses as it is, for something that
-// one of the changes has, or because it is too large: each is sent by itself.
+// split handles a transaction that DynamoDB rejects because of one of the changes, or
+// because it is too large: each change is sent by itself.
 func (a *groupAttempt) split(err error) {
 	if len(a.members) == 1 {
 		answer(a.members, err)
@@ -159,9 +159,10 @@ func (a *groupAttempt) split(err error) {
 	a.group.putBack(a.members...)
 }
 
-// settle finds out what became of a request that was not answered. SEQ is advanced,
-// with nothing to tell, unless it has moved: from then on the request cannot happen
-// any more, and the log says whether it has. All members share the answer.
+// settle finds out whether a transaction without a reply was committed. It advances
+// SEQ with an empty log row, unless SEQ has advanced already. After that the
+// transaction cannot be committed, and the log tells whether it was. All members get
+// the same answer.
 func (a *groupAttempt) settle(ctx context.Context, cause error) {
 	s := a.group.store
 	ctx, cancel := settling(ctx, s.config.SettleTimeout)

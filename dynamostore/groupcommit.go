@@ -11,49 +11,48 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 )
 
-// A loggedChange is a change that the log tells of: a rollback, a pin or an unpin.
+// A loggedChange is a change with an entry in the log: a rollback, a pin or an unpin.
 // It is one member of a transaction that other changes may share.
 //
-// What a change demands does not come back once it is false, so that a request
-// which was refused can never happen later.
+// A condition of a change never becomes true again, so that a refused transaction
+// cannot be committed later.
 type loggedChange interface {
-	// items are the items that the change writes, one action each.
+	// items returns the items that the change writes, one action each.
 	items() []itemKey
-	// write states what the change writes at the sequence next, and what the log
-	// tells of it. SEQ has been read by then: whatever must not be older than that
-	// is read here. An error ends this change alone.
+	// write returns the actions of the change at the sequence next, and its targets in
+	// the log. SEQ was read before, so write reads what must not be older than SEQ. An
+	// error ends only this change.
 	write(ctx context.Context, next int64) ([]action, []logTarget, error)
-	// recognizes reports whether a condition that was false looks as if the change
-	// had been carried out already.
+	// recognizes reports whether a failed condition looks as if the change had been
+	// committed already.
 	recognizes(why refusal) bool
-	// judge says what conditions of the change that were false mean: an error ends
-	// it, nil has it sent again.
+	// judge classifies failed conditions of the change: an error ends it, and after nil
+	// it is sent again.
 	judge(why refusal) error
 }
 
 // An itemKey is the primary key of an item.
 type itemKey struct{ pk, sk string }
 
-// maxGroup bounds the actions of one transaction beside those on SEQ and LOG: DynamoDB
-// takes 100.
+// maxGroup bounds the actions of one transaction, of which DynamoDB allows 100,
+// without the two on SEQ and LOG.
 const maxGroup = 98
 
-// errOverdue: other writers, or conflicts, kept a change from being committed.
-var errOverdue = errors.New("the change of the log could not be committed in time; nothing was written")
+// errOverdue: conflicts with other writers kept a change from being committed in time.
+var errOverdue = errors.New("the change was not committed in time because of other writers; nothing was written")
 
 // A groupCommit commits the changes of the log that one store makes. Each of them
-// advances SEQ, so that transactions that are sent at the same time refuse each
-// other. So there is one at a time, and it has everything that waits:
+// advances SEQ, so concurrent transactions would refuse each other. Therefore there is
+// one transaction at a time, with all changes that wait:
 //
 //	callers ──► queue ──► take ──► read SEQ ──► write ──► transaction ──► answers
 //	              ▲       up to 98 actions,                  │
 //	              │       one change per item                │ SEQ moved: after a pause
 //	              └──────────────────────────────────────────┘ another failed: at once
 //
-// A change leaves the queue when its caller's context ends, or when it has waited
-// for SettleTimeout: it was not sent, and is not made. Once it is sent, its caller
-// waits for the answer, which takes SettleTimeout, and another one to settle it, at
-// most.
+// A change leaves the queue, unsent, when its caller's context ends or when it has
+// waited for SettleTimeout. Once it is sent, its caller waits for the reply, for at most
+// SettleTimeout, and for the settlement, for at most another SettleTimeout.
 type groupCommit struct {
 	store *Store
 	// arrived wakes the committer while it waits for delayed changes.
@@ -61,7 +60,7 @@ type groupCommit struct {
 
 	mu        sync.Mutex
 	queue     []*queuedChange // guarded by mu
-	running   bool            // there is a committer; guarded by mu
+	running   bool            // run is running; guarded by mu
 	committed int64           // the latest sequence of a commit; guarded by mu
 }
 
@@ -71,25 +70,25 @@ type queuedChange struct {
 
 	// waiting ends when the change is to leave the queue.
 	waiting context.Context
-	// done takes the answer. It has room for it.
+	// done receives the answer; it is buffered.
 	done chan error
-	// seen is SEQ as the caller has just read it, nil if it has not.
+	// seen is SEQ as the caller has just read it; nil if it has not.
 	seen *seenSequence
 
-	// The rest belongs to whoever has taken the change out of the queue.
+	// The goroutine that took the change out of the queue owns the other fields.
 
-	last      error     // why the latest attempt was in vain
+	last      error     // why the latest attempt failed
 	conflicts int       // with other writers, on items of the change
-	notBefore time.Time // it is delayed until then, because of these
-	alone     bool      // it is sent by itself, since it may be why others were refused
+	notBefore time.Time // it is delayed until then because of conflicts
+	alone     bool      // it is sent by itself, because it may be why DynamoDB rejected others
 }
 
 func newGroupCommit(s *Store) *groupCommit {
 	return &groupCommit{store: s, arrived: make(chan struct{}, 1)}
 }
 
-// commit carries a change out, with others that are made at the same time. seen may
-// be SEQ as the caller has read it before anything else; nil: it has not.
+// commit commits a change, together with concurrent ones. seen is SEQ if the caller
+// has read it before anything else, otherwise nil.
 func (g *groupCommit) commit(ctx context.Context, c loggedChange, seen *seenSequence) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -106,14 +105,14 @@ func (g *groupCommit) commit(ctx context.Context, c loggedChange, seen *seenSequ
 	if g.leave(q) {
 		return q.overdue()
 	}
-	return <-q.done // it was sent, and the answer says what became of it
+	return <-q.done // it was sent: wait for its outcome
 }
 
 func (g *groupCommit) add(q *queuedChange) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running || q.seen != nil && q.seen.Seq < g.committed {
-		q.seen = nil // it has been overtaken, or will be
+		q.seen = nil // it is out of date, or will be
 	}
 	g.queue = append(g.queue, q)
 	if !g.running {
@@ -127,7 +126,7 @@ func (g *groupCommit) add(q *queuedChange) {
 	}
 }
 
-// leave takes a change out of the queue, if it is there.
+// leave removes a change from the queue. It reports false if the change was taken.
 func (g *groupCommit) leave(q *queuedChange) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,7 +138,7 @@ func (g *groupCommit) leave(q *queuedChange) bool {
 	return true
 }
 
-// overdue is the answer to a change that leaves the queue.
+// overdue returns the error of a change that leaves the queue unsent.
 func (q *queuedChange) overdue() error {
 	err := context.Cause(q.waiting)
 	if q.last != nil {
@@ -148,7 +147,7 @@ func (q *queuedChange) overdue() error {
 	return err
 }
 
-// run commits until nothing waits. There is one at a time.
+// run commits until the queue is empty. At most one goroutine runs it.
 func (g *groupCommit) run() {
 	for refused := 0; ; {
 		batch, delay, more := g.take()
@@ -158,9 +157,9 @@ func (g *groupCommit) run() {
 		case len(batch) == 0:
 			g.sleep(delay)
 		case g.round(batch):
-			// Another process advanced SEQ. The pause comes before SEQ is read again:
-			// what is read before a pause is out of date after it. Whatever arrives
-			// meanwhile is in the next transaction.
+			// Another process advanced SEQ. The pause comes before SEQ is read again,
+			// because what is read before a pause is out of date after it. Changes that
+			// arrive meanwhile join the next transaction.
 			_ = backoff.Wait(context.Background(), g.backoff(refused)) // it cannot end early
 			refused++
 		default:
@@ -169,13 +168,13 @@ func (g *groupCommit) run() {
 	}
 }
 
-// backoff is a pause after so many others, exponential and with full jitter.
+// backoff returns the pause after so many others: exponential backoff with full jitter.
 func (g *groupCommit) backoff(before int) time.Duration {
 	first := g.store.config.RetryDelay
 	return backoff.FullJitter(backoff.Exponential(first, longestPause*first, before), g.store.config.Random())
 }
 
-// sleep waits for a delayed change, or for one that arrives.
+// sleep waits until a delayed change is due, or another one arrives.
 func (g *groupCommit) sleep(delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -185,10 +184,9 @@ func (g *groupCommit) sleep(delay time.Duration) {
 	}
 }
 
-// take takes the changes that go into the next transaction out of the queue: those
-// that came first, but no two of one item. If all that wait are delayed there are
-// none, and delay is when the first of them may go. If nothing waits there is no
-// committer any more.
+// take removes the changes of the next transaction from the queue: the oldest ones,
+// but no two that write one item. If all are delayed, batch is empty and delay is the
+// time until the first is due. If the queue is empty, more is false and run must return.
 func (g *groupCommit) take() (batch []*queuedChange, delay time.Duration, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -219,8 +217,8 @@ func (g *groupCommit) take() (batch []*queuedChange, delay time.Duration, more b
 	return batch, delay, true
 }
 
-// putBack has changes sent again, before those that came later. A change whose
-// caller has left meanwhile is not.
+// putBack returns changes to the front of the queue. Those whose callers have left are
+// answered instead.
 func (g *groupCommit) putBack(changes ...*queuedChange) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -233,11 +231,11 @@ func (g *groupCommit) putBack(changes ...*queuedChange) {
 	}
 }
 
-// round sends one transaction, and answers the changes in it or puts them back. It
-// reports whether another process has advanced SEQ, or is about to.
+// round sends one transaction, and answers its changes or puts them back. It reports
+// whether another process has advanced SEQ, or is about to.
 func (g *groupCommit) round(batch []*queuedChange) (contended bool) {
 	s := g.store
-	// Neither the callers' contexts nor their ends, but the values of the first.
+	// Detached from the callers' contexts, with the values of the first.
 	ctx, cancel := settling(meteredBatch(s, batch), s.config.SettleTimeout)
 	defer cancel()
 	seen, err := g.sequence(ctx, batch)
@@ -252,7 +250,7 @@ func (g *groupCommit) round(batch []*queuedChange) (contended bool) {
 	return a.execute(ctx)
 }
 
-// meteredBatch is the context of a batch, by which the meter knows what it is.
+// meteredBatch returns the context of a batch, which names the operation for the meter.
 func meteredBatch(s *Store, batch []*queuedChange) context.Context {
 	first := batch[0].waiting
 	for _, q := range batch[1:] {
@@ -263,9 +261,8 @@ func meteredBatch(s *Store, batch []*queuedChange) context.Context {
 	return first
 }
 
-// sequence reads SEQ, unless there is a single change whose caller has just done
-// so: a change by itself costs no more than it has to. Should it be out of date,
-// the transaction is refused.
+// sequence reads SEQ, unless there is a single change whose caller has just read it,
+// which saves a read unit. If that is out of date, the transaction is refused.
 func (g *groupCommit) sequence(ctx context.Context, batch []*queuedChange) (seenSequence, error) {
 	first := batch[0]
 	if seen := first.seen; len(batch) == 1 && seen != nil {
@@ -275,7 +272,7 @@ func (g *groupCommit) sequence(ctx context.Context, batch []*queuedChange) (seen
 	return g.store.readSequence(ctx)
 }
 
-// answer ends changes.
+// answer sends the outcome to the callers of changes.
 func answer(changes []*queuedChange, err error) {
 	for _, q := range changes {
 		q.done <- err

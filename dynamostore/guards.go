@@ -9,41 +9,41 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// Guards are checks against stale writers that the reference documents offer
-// beside those that this package never goes without: the lease's token and its
-// expiry, and the fence, by which a publish names what it replaces. Whoever these
-// refuse gets [store.ErrMoved].
+// Guards are optional checks against stale writers, from the reference documents. They
+// come in addition to the checks that this package always makes: the token and the
+// expiry of the lease, and the fence. A refused write is [store.ErrMoved].
 //
-// They make this package's writes agree with those of services that rely on
-// them; all writers of a table should use the same ones.
+// They are for tables that other services write to and that rely on them; all writers
+// of a table should use the same ones.
 type Guards struct {
 	// Monotonic refuses to publish a generation whose rendering began in the
-	// same second as that of the current one, or before. What was rolled back can
-	// still be followed by any newer one; and rollbacks are not refused. Two
-	// regenerations within a second, as after a purge, are: the second one fails.
+	// same second as that of the current one, or before. After a rollback any newer
+	// generation can be published, and rollbacks are not refused. Of two regenerations
+	// within a second, as after a purge, the second one fails.
 	Monotonic bool
-	// Version demands that META's number `version` is what was read, and makes it
-	// one more with every publish, rollback and pin. It is another service's
-	// writes of that number alone which the fence does not notice.
+	// Version requires that META's number `version` is what was read, and increments
+	// it with every publish, rollback and pin. It detects writes of other services
+	// that change only that number, which the fence does not.
 	Version bool
 }
 
-// isNewer demands that the current generation is older than one generated at a
-// time; what says no time is older.
+// isNewer requires that the current generation is older than generatedAt, or has no
+// time.
 func isNewer(generatedAt time.Time) tabletheory.Precondition {
 	return tabletheory.ConditionExpression("NOT attribute_type(generated_at, :number) OR generated_at < :new_generated_at",
 		map[string]any{":number": "N", ":new_generated_at": generatedAt.Unix()})
 }
 
-// countedMetaRow is META with the version of the reference, which counts writes.
+// countedMetaRow is META with the attribute `version` of the reference, which counts
+// writes.
 type countedMetaRow struct {
 	metaRow
 
 	Count count `theorydb:"attr:version"`
 }
 
-// counted is META with the count after the one that was read. What is no number
-// counts as none.
+// counted returns META with the count after the one that was read. A value that is not
+// a number counts as 0.
 func (f fence) counted(r *metaRow) *countedMetaRow {
 	n, ok := floorOf(f.meta[attrCount])
 	if !ok {
@@ -52,14 +52,15 @@ func (f fence) counted(r *metaRow) *countedMetaRow {
 	return &countedMetaRow{metaRow: *r, Count: count(min(max(n, 0)+1, maxCount))}
 }
 
-// sameCount demands that META's count is as it was read.
+// sameCount requires that META's count is as it was read.
 func (f fence) sameCount() tabletheory.Precondition {
 	var same sameness
-	same.demand("version", ":old_version", f.meta[attrCount])
+	same.require("version", ":old_version", f.meta[attrCount])
 	return same.condition()
 }
 
-// notNewer tells people what Monotonic has found, if it is that.
+// notNewer describes the failed condition of Monotonic for an error message; empty if
+// another condition failed.
 func notNewer(found map[string]types.AttributeValue, generatedAt time.Time) string {
 	current, ok := found[attrGeneratedAt].(*types.AttributeValueMemberN)
 	if !ok {

@@ -15,7 +15,7 @@ const (
 	expectedHeader = expectation("a map of lists of strings")
 )
 
-// tagList is a list of strings, which may be missing.
+// tagList is an optional list of strings.
 type tagList []string
 
 // UnmarshalDynamoDBAttributeValue is for package tabletheory.
@@ -31,13 +31,13 @@ func (l *tagList) UnmarshalDynamoDBAttributeValue(av types.AttributeValue) error
 	return nil
 }
 
-// header is the header of a response: a map of lower-case names to lists of
-// strings, which may be missing.
+// header is the optional header of a response: a map of lower-case names to lists of
+// strings.
 type header http.Header
 
 // MarshalDynamoDBAttributeValue is for package tabletheory. It writes names in
-// lower case. Names that differ in case alone are one field: their values are
-// joined, in the order of the names' bytes.
+// lower case. The values of names that differ only in case are joined, in the byte
+// order of the names.
 func (h header) MarshalDynamoDBAttributeValue() (types.AttributeValue, error) {
 	fields := make(row, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -54,8 +54,8 @@ func (h header) MarshalDynamoDBAttributeValue() (types.AttributeValue, error) {
 	return &types.AttributeValueMemberM{Value: fields}, nil
 }
 
-// headerValue is the value of a header field: a string, or binary where its
-// bytes are not UTF-8 (HTTP allows any above 0x7F).
+// headerValue returns the value of a header field as a string, or as binary if it is
+// not UTF-8 (HTTP allows any bytes above 0x7F).
 func headerValue(s string) types.AttributeValue {
 	if !utf8.ValidString(s) {
 		return &types.AttributeValueMemberB{Value: []byte(s)}

@@ -17,20 +17,20 @@ import (
 
 var _ store.Inventory = (*Store)(nil)
 
-// scanSegments is in how many parts the table is scanned at once. A part takes what
-// one partition of DynamoDB can give, 3,000 read units a second, at most.
+// scanSegments is the number of parallel segments of a scan. A segment consumes at
+// most the 3,000 read units a second of one DynamoDB partition.
 const scanSegments = 8
 
-// NamedBodies implements [store.MetaStore]. It scans the table strongly, in parallel:
-// the whole of it is paid for, though only keys and names are sent.
+// ReferencedBodies implements [store.Inventory]. It scans the table in parallel segments
+// with strongly consistent reads: all rows are billed, though only keys are returned.
 func (s *Store) ReferencedBodies(ctx context.Context) iter.Seq2[store.ReferencedBodies, error] {
 	ctx = s.metered(ctx, "named bodies")
 	return func(yield func(store.ReferencedBodies, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		found := make(chan namedOrError)
+		found := make(chan pageOrError)
 		var scanning sync.WaitGroup
 		for segment := range int32(scanSegments) {
-			scanning.Go(func() { s.scanNames(ctx, segment, found) })
+			scanning.Go(func() { s.scanReferences(ctx, segment, found) })
 		}
 		go func() {
 			scanning.Wait()
@@ -38,12 +38,12 @@ func (s *Store) ReferencedBodies(ctx context.Context) iter.Seq2[store.Referenced
 		}()
 		defer func() {
 			cancel()
-			for range found { // until all have ended
+			for range found { // until all segments have ended
 			}
 		}()
 		for next := range found {
 			if next.err != nil {
-				yield(store.ReferencedBodies{}, fmt.Errorf("scan the table %s for the bodies that its rows name: %w", s.table, next.err))
+				yield(store.ReferencedBodies{}, fmt.Errorf("scan the table %s for referenced bodies: %w", s.table, next.err))
 				return
 			}
 			if !yield(next.page, nil) {
@@ -53,15 +53,15 @@ func (s *Store) ReferencedBodies(ctx context.Context) iter.Seq2[store.Referenced
 	}
 }
 
-type namedOrError struct {
+type pageOrError struct {
 	page store.ReferencedBodies
 	err  error
 }
 
-// scanNames sends the pages of a segment, or an error, until ctx ends. The rows of a
-// partition are in one segment, one after the other.
-func (s *Store) scanNames(ctx context.Context, segment int32, found chan<- namedOrError) {
-	send := func(next namedOrError) (more bool) {
+// scanReferences sends the pages of a segment, or an error, until ctx ends. The rows of
+// a partition are consecutive in one segment.
+func (s *Store) scanReferences(ctx context.Context, segment int32, found chan<- pageOrError) {
+	send := func(next pageOrError) (more bool) {
 		select {
 		case found <- next:
 			return true
@@ -70,28 +70,29 @@ func (s *Store) scanNames(ctx context.Context, segment int32, found chan<- named
 		}
 	}
 	var page store.ReferencedBodies
-	for row, err := range s.scan(ctx, ofNames(segment)) {
+	for row, err := range s.scan(ctx, referenceScan(segment)) {
 		if err != nil {
-			send(namedOrError{err: err})
+			send(pageOrError{err: err})
 			return
 		}
 		if pk := row.text(attrPK); pk != page.PK {
-			if page.PK != "" && !send(namedOrError{page: page}) {
+			if page.PK != "" && !send(pageOrError{page: page}) {
 				return
 			}
 			page = store.ReferencedBodies{PK: pk}
 		}
-		if name := row.names(); name != "" {
+		if name := row.bodyKey(); name != "" {
 			page.Keys = append(page.Keys, name)
 		}
 	}
 	if page.PK != "" {
-		send(namedOrError{page: page})
+		send(pageOrError{page: page})
 	}
 }
 
-// ofNames are the rows that make a partition a page's, with the bodies that they name.
-func ofNames(segment int32) *dynamodb.ScanInput {
+// referenceScan returns the scan of the rows of pages, with the bodies that they refer
+// to.
+func referenceScan(segment int32) *dynamodb.ScanInput {
 	return &dynamodb.ScanInput{
 		Segment: &segment, TotalSegments: aws.Int32(scanSegments),
 		FilterExpression:     aws.String("(sk IN (:lock, :meta) OR begins_with(sk, :version) OR begins_with(sk, :request)) AND NOT begins_with(pk, :job)"),
@@ -104,9 +105,8 @@ func ofNames(segment int32) *dynamodb.ScanInput {
 	}
 }
 
-// BodyKeys implements [store.MetaStore]. The keys are sorted, as the rows have them:
-// those of other services may be URLs. Whatever a row of another kind names is
-// none of the page's.
+// BodyKeys implements [store.Inventory]. The keys are sorted, and unchanged: those of
+// other services may be URLs. Rows of unknown kinds are ignored.
 func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	ctx = s.metered(ctx, "body keys")
 	if err := checkPartition(pk); err != nil {
@@ -124,7 +124,7 @@ func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	}
 	var keys []string
 	for _, found := range rows {
-		if key := found.names(); key != "" {
+		if key := found.bodyKey(); key != "" {
 			keys = append(keys, key)
 		}
 	}
@@ -132,8 +132,8 @@ func (s *Store) BodyKeys(ctx context.Context, pk string) ([]string, error) {
 	return slices.Compact(keys), nil
 }
 
-// names is the body that a row of a page keeps, empty if it keeps none.
-func (r row) names() string {
+// bodyKey returns the body that a row of a page refers to; empty for none.
+func (r row) bodyKey() string {
 	switch sk := r.text(attrSK); {
 	case sk == skMeta, strings.HasPrefix(sk, versionPrefix):
 		return r.text(attrBodyKey)

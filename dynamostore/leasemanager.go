@@ -12,18 +12,18 @@ import (
 )
 
 // A LeaseManager gives leases to other jobs of a service, such as a nightly import
-// that one of many processes is to run. The leases are kept in the table of the
-// pages, or in one of their own, as those of pages are, with the same guarantees:
-// at most one unexpired lease per key, whose holder finds out when it has lost
-// it. It is safe for concurrent use, and need not be closed.
+// that only one process may run. The leases are stored like those of pages, in the
+// same table or in another, with the same guarantees: at most one unexpired lease per
+// key, and its holder learns when it has lost it. It is safe for concurrent use, and
+// need not be closed.
 //
-// A lease does not stop a holder that was frozen from writing elsewhere after it
-// has expired: what a job writes should be made conditional as well.
+// A lease does not prevent a holder that was frozen from writing elsewhere after the
+// lease has expired: make the writes of a job conditional as well.
 type LeaseManager struct {
 	store *Store
 }
 
-// jobPrefix begins the partition keys of jobs, whose rows are no page's.
+// jobPrefix is the prefix of the partition keys of jobs.
 const jobPrefix = "JOB#"
 
 // NewLeaseManager returns the manager of the jobs of a table; see [New].
@@ -36,36 +36,35 @@ func NewLeaseManager(api API, table string, config Config) (*LeaseManager, error
 }
 
 // Acquire takes the lease of a key, text of 1 to 1,024 bytes, for d, which is
-// rounded up to whole seconds. It does not wait: if somebody else holds the lease,
-// the error is a [*store.HeldError]. Errors wrap [store.ErrInvalidKey] if the key is
-// none; others are those of [Store.Acquire].
+// rounded up to whole seconds. It does not wait: if the lease is held by another
+// process, the error is a [*store.HeldError]. The error wraps [store.ErrInvalidKey] if
+// the key is invalid; others are those of [Store.Acquire].
 func (m *LeaseManager) Acquire(ctx context.Context, key string, d time.Duration) (store.Lease, error) {
 	const longest = 1024
 	if key == "" || len(key) > longest || !utf8.ValidString(key) {
-		return nil, fmt.Errorf("%w: the key of a lease is text of 1 to %d bytes, not %.60q of %d", store.ErrInvalidKey, longest, key, len(key))
+		return nil, fmt.Errorf("%w: the key of a lease must be UTF-8 of 1 to %d bytes (got %d bytes, %.60q)", store.ErrInvalidKey, longest, len(key), key)
 	}
 	return m.store.Acquire(ctx, jobPrefix+key, d, nil)
 }
 
 // Refresh extends a held lease by the duration it was acquired for, counted from
-// now. [store.ErrLeaseLost]: it expired or was taken, and cannot come back.
+// now. [store.ErrLeaseLost]: it expired or was taken, which is final.
 func (m *LeaseManager) Refresh(ctx context.Context, l store.Lease) error {
 	return m.store.Refresh(ctx, l)
 }
 
-// Release gives a lease up. Releasing one that is already lost does nothing and
-// is no error.
+// Release ends a lease. Releasing a lost lease does nothing and returns nil.
 func (m *LeaseManager) Release(ctx context.Context, l store.Lease) error {
 	return m.store.Release(ctx, l)
 }
 
-// Run acquires the lease of a key, runs the job, extending the lease at a third of
-// d meanwhile, and releases it. The job's context ends with ctx, and with the
-// cause [store.ErrLeaseLost] when the lease is lost.
+// Run acquires the lease of a key, runs the job with a heartbeat every third of d, and
+// releases the lease. The job's context ends with ctx, and with the cause
+// [store.ErrLeaseLost] when the lease is lost.
 //
-// Errors: that of Acquire, if the job was not run; one that wraps
-// store.ErrLeaseLost, and the job's, if the lease was lost before the job ended,
-// whatever the job made of that; else what the job returned.
+// It returns the error of Acquire if the job was not run; one that wraps
+// store.ErrLeaseLost and the job's error if the lease was lost before the job returned;
+// otherwise the job's error.
 func (m *LeaseManager) Run(ctx context.Context, key string, d time.Duration, job func(context.Context) error) error {
 	acquiredAt := time.Now()
 	l, err := m.Acquire(ctx, key, d)
@@ -81,13 +80,13 @@ func (m *LeaseManager) Run(ctx context.Context, key string, d time.Duration, job
 	return err
 }
 
-// finish ends the heartbeat and releases the lease, whether or not the caller is
-// still there. If that fails, it expires.
+// finish ends the heartbeat and releases the lease, independently of ctx. If that
+// fails, the lease expires.
 func (m *LeaseManager) finish(ctx context.Context, l store.Lease, stop func()) {
 	stop()
 	ctx, cancel := settling(ctx, m.store.config.CallTimeout)
 	defer cancel()
 	if err := m.store.Release(ctx, l); err != nil {
-		m.store.config.Logger.Warn("isr: a lease could not be released and is left to expire", slog.String("pk", l.PK()), slog.Any("err", err))
+		m.store.config.Logger.Warn("isr: failed to release a lease; it stays until it expires", slog.String("pk", l.PK()), slog.Any("err", err))
 	}
 }

@@ -16,14 +16,14 @@ import (
 type Listed struct {
 	// PK is its partition key.
 	PK string
-	// Record is what Read would have returned when the listing came by. It has
-	// no Entry where a page is leased or purged and has no content.
+	// Record is what Read would have returned when the scan reached the page. It has
+	// no Entry if the page is leased or purged and has no content.
 	Record store.Record
 }
 
-// List yields all pages of the table in no given order, and ends after the first
-// error. It scans the table strongly: the whole of it is paid for, so it is for
-// people and for tools. Pages that appear meanwhile may be missing.
+// List yields all pages of the table in no defined order, and ends after the first
+// error. It scans the whole table with strongly consistent reads, all of which are
+// billed. Pages that are created meanwhile may be missing.
 func (s *Store) List(ctx context.Context) iter.Seq2[Listed, error] {
 	ctx = s.metered(ctx, "list")
 	return func(yield func(Listed, error) bool) {
@@ -51,11 +51,11 @@ type partition struct {
 }
 
 // partitions groups the rows of a scan by partition. A scan returns the rows of
-// a partition one after the other, across its own pages too.
+// a partition consecutively, also across its result pages.
 func (s *Store) partitions(ctx context.Context) iter.Seq2[partition, error] {
 	return func(yield func(partition, error) bool) {
 		var current partition
-		for attrs, err := range s.scan(ctx, ofList()) {
+		for attrs, err := range s.scan(ctx, listScan()) {
 			if err != nil {
 				yield(partition{}, err)
 				return
@@ -74,9 +74,9 @@ func (s *Store) partitions(ctx context.Context) iter.Seq2[partition, error] {
 	}
 }
 
-// ofList are the rows that a Record is made of. The leases of other jobs are none
-// of a page's.
-func ofList() *dynamodb.ScanInput {
+// listScan returns the scan of the rows that a Record is made of, without the leases
+// of jobs.
+func listScan() *dynamodb.ScanInput {
 	return &dynamodb.ScanInput{
 		FilterExpression: aws.String("sk IN (:lock, :meta, :purge) AND NOT begins_with(pk, :job)"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
@@ -85,8 +85,8 @@ func ofList() *dynamodb.ScanInput {
 	}
 }
 
-// scan yields the rows of the table that the input, which becomes its own, asks
-// for, read strongly.
+// scan yields the rows that match the input, with strongly consistent reads. It takes
+// ownership of the input.
 func (s *Store) scan(ctx context.Context, input *dynamodb.ScanInput) iter.Seq2[row, error] {
 	return func(yield func(row, error) bool) {
 		input.TableName, input.ConsistentRead = &s.table, aws.Bool(true)

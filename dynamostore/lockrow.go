@@ -8,9 +8,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// lockRow is a lease, or the pause after a failure. It is read as the condition
-// of Acquire judges it: whatever other writers left there is a lease or is none,
-// and never an error.
+// lockRow is a lease, or the back-off row after a failure. It is read as the condition
+// of Acquire reads it: a row of another writer is a lease or free, and never an error.
 type lockRow struct {
 	location
 
@@ -21,30 +20,30 @@ type lockRow struct {
 	Failures  laxNumber `theorydb:"attr:failures,omitempty"`
 }
 
-// newLockRow is a row that demands to be left alone until a time in epoch
-// seconds, and may be collected some time after that.
+// newLockRow returns a row that blocks acquisitions until a time in epoch seconds. Its
+// TTL is lockLinger later.
 func newLockRow(at location, until int64) *lockRow {
 	return &lockRow{location: at, ExpiresAt: leaseEnd(until), TTL: laxNumber(until + lockLinger)}
 }
 
-// lockRow is the LOCK row of the lease.
+// lockRow returns the LOCK row of the lease.
 func (l *lease) lockRow(expiresAt int64) *lockRow {
 	lock := newLockRow(l.store.at(l.pk, skLock), expiresAt)
 	lock.Token, lock.Owner = laxText(l.token), laxText(l.store.config.Owner)
 	return lock
 }
 
-// isFree is true of a LOCK row whose lease is free. A row without a number cannot
-// say when it ends, and one that ends later than any lease can, such as in
-// milliseconds, was not written by a holder: both are free.
+// isFree is true of a LOCK row whose lease is free. That includes a row without a
+// numeric expiry, and one that expires later than any lease can, such as one in
+// milliseconds: a holder has written neither.
 const isFree = "attribute_not_exists(pk) OR NOT attribute_type(lease_expires_at, :number) OR lease_expires_at <= :now OR lease_expires_at > :longest"
 
-// freeAt are the values of isFree.
+// freeAt returns the values of isFree.
 func freeAt(now time.Time) map[string]any {
 	return map[string]any{":number": "N", ":now": floorSeconds(now), ":longest": longestEnd(now)}
 }
 
-// longestEnd is the latest end, in epoch seconds, that a lease can have: one of
+// longestEnd returns the latest expiry that a lease can have, in epoch seconds: that of
 // the longest duration, by a clock that is a day ahead. [store.Lock.HeldAt] has the
 // same bound.
 func longestEnd(now time.Time) int64 {
@@ -52,9 +51,9 @@ func longestEnd(now time.Time) int64 {
 	return floorSeconds(now) + maxInterval + skew
 }
 
-// isFreeAfter demands besides that the row counts as many failures as one that was
-// read: a transaction does not tell what it replaces, and a worker that froze after
-// it had looked must not take over failures that others have made up for.
+// isFreeAfter also requires that the row has as many failures as the one that was read:
+// a transaction does not return what it replaces, and a process that froze after its
+// read must not restore a count that others have reset.
 func (l *lease) isFreeAfter(read row, now time.Time) tabletheory.Precondition {
 	values := freeAt(now)
 	failures := "attribute_not_exists(failures)"
@@ -64,8 +63,8 @@ func (l *lease) isFreeAfter(read row, now time.Time) tabletheory.Precondition {
 	return tabletheory.ConditionExpression("("+isFree+") AND "+failures, values)
 }
 
-// readLock reads the LOCK row, strongly: as it is stored, and what it says; nil and
-// zero if there is none.
+// readLock reads the LOCK row with a strongly consistent read, as stored and decoded;
+// nil and zero if there is none.
 func (s *Store) readLock(ctx context.Context, pk string) (row, lockRow, error) {
 	var lock lockRow
 	found, err := s.readRow(ctx, true, pk, skLock)
@@ -75,11 +74,11 @@ func (s *Store) readLock(ctx context.Context, pk string) (row, lockRow, error) {
 	return found, lock, err
 }
 
-// lockLinger is how many seconds a LOCK row outlives its lease before DynamoDB
-// may collect it: longer than clocks differ.
+// lockLinger is how many seconds after its expiry TTL may delete a LOCK row: more than
+// clocks differ.
 const lockLinger = 3600
 
-// lock is what isr is told of the row.
+// lock returns the row as a [store.Lock].
 func (r *lockRow) lock() store.Lock {
 	lock := store.Lock{Owner: string(r.Owner), Failures: r.failures()}
 	if r.ExpiresAt > 0 {
@@ -88,8 +87,8 @@ func (r *lockRow) lock() store.Lock {
 	return lock
 }
 
-// failures is how many there were in a row, none if the count makes no sense: it
-// only shapes a back-off.
+// failures returns the count of consecutive failures, limited to 0 to 2^20. It only
+// determines the length of a back-off.
 func (r *lockRow) failures() int {
 	const enough = 1 << 20
 	return int(min(max(r.Failures, 0), enough))

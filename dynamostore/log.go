@@ -30,9 +30,8 @@ func (s *Store) Sequence(ctx context.Context) (store.Sequence, error) {
 }
 
 // Changes implements [store.MetaStore]. It costs one strongly consistent Query of
-// at most 200 rows, which are small: one read unit, mostly. Changes of kinds that
-// this version does not know are returned without what they are about; one that
-// is Malformed holds a *[MalformedError].
+// at most 200 small rows: usually one read unit. Changes of kinds that this version
+// does not know are returned without their targets. Malformed is a *[MalformedError].
 func (s *Store) Changes(ctx context.Context, after int64) ([]store.Change, error) {
 	ctx = s.metered(ctx, "changes")
 	var page *dynamodb.QueryOutput
@@ -58,40 +57,40 @@ func (s *Store) Changes(ctx context.Context, after int64) ([]store.Change, error
 	return changes, nil
 }
 
-// logKey is the sort key of what happened at a sequence. Sequences have 20 digits
-// so that they sort.
+// logKey returns the sort key of the log row of a sequence, with 20 digits so that the
+// rows sort by sequence.
 func logKey(seq int64) string { return fmt.Sprintf("%s%020d", logPrefix, seq) }
 
-// logRow is what happened at a sequence. Others may say more than we know.
+// logRow is the log row of a sequence. Other writers may add attributes.
 type logRow struct {
 	location
 
-	// ID tells the requests apart that tried for this sequence.
+	// ID distinguishes the transactions that tried to advance SEQ to this sequence.
 	ID      string      `theorydb:"attr:id,omitempty"`
 	Targets []logTarget `theorydb:"attr:targets"`
 	TTL     horizon     `theorydb:"ttl,attr:ttl"`
 }
 
-// logTarget is a page, or whatever Kind says.
+// logTarget is a page, or another target, by Kind.
 type logTarget struct {
 	Kind   string `theorydb:"attr:kind"`
 	Tenant string `theorydb:"attr:tenant,omitempty"`
 	Key    string `theorydb:"attr:key,omitempty"`
 }
 
-// kindReload: nodes are to read the page again.
+// kindReload: nodes must read the page again.
 const kindReload = "reload"
 
-// reloadOf is the target of a page that nodes are to read again.
+// reloadOf returns the target of a page that nodes must read again.
 func reloadOf(k store.Key) logTarget {
 	return logTarget{Kind: kindReload, Tenant: k.Tenant, Key: k.Text}
 }
 
-// checkPage refuses a page that the log cannot name. The error wraps
+// checkPage refuses a key that a log row cannot have. The error wraps
 // [store.ErrInvalidKey].
 func checkPage(k store.Key) error {
 	if err := store.ValidKey(k); err != nil {
-		return fmt.Errorf("the page's key, for the log: %w", err)
+		return fmt.Errorf("page key for the log: %w", err)
 	}
 	return nil
 }
@@ -107,8 +106,8 @@ func (s *Store) change(ctx context.Context, found row) store.Change {
 	return store.Change{Seq: seq, Reload: pages, Malformed: err}
 }
 
-// reloaded are the pages that a LOG row has nodes read again. The error is a
-// *[MalformedError]; there are no pages with it.
+// reloaded returns the pages that nodes must read again by a LOG row, or a
+// *[MalformedError].
 func (s *Store) reloaded(ctx context.Context, found row) ([]store.Key, error) {
 	if _, isList := found[attrTargets].(*types.AttributeValueMemberL); !isList {
 		return nil, found.malformed(attrTargets, "a list of maps")
@@ -129,15 +128,15 @@ func (s *Store) reloaded(ctx context.Context, found row) ([]store.Key, error) {
 	return pages, nil
 }
 
-// A seenSequence is the SEQ row as it was read, to be advanced from there.
+// A seenSequence is the SEQ row as it was read; a change advances it.
 type seenSequence struct {
 	store.Sequence
 	stored types.AttributeValue // seq as it is stored; nil: there is no row
 }
 
-// readSequence reads the SEQ row, strongly. One that cannot be read is an error,
-// a *[MalformedError], and never zero: everything rendered from there on would
-// look older than every purge, or newer.
+// readSequence reads the SEQ row with a strongly consistent read. A malformed row is a
+// *[MalformedError], never zero: by a wrong sequence everything that is rendered from
+// now on would look older than every purge, or newer.
 func (s *Store) readSequence(ctx context.Context) (seenSequence, error) {
 	found, err := s.readRow(ctx, true, pkPurgeLog, skSequence)
 	if err != nil || found == nil {
@@ -147,8 +146,8 @@ func (s *Store) readSequence(ctx context.Context) (seenSequence, error) {
 	return seenSequence{Sequence: sequence, stored: found[attrSeq]}, err
 }
 
-// advance states that the sequence after the seen one is this change's, and what
-// it is about.
+// advance returns the actions that advance SEQ from the seen sequence and write the
+// log row of the next one.
 func (s *Store) advance(seen seenSequence, id string, targets []logTarget) []action {
 	next := seen.Seq + 1
 	sequence := &sequenceRow{location: s.at(pkPurgeLog, skSequence), Seq: count(next)}

@@ -13,13 +13,13 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// A MalformedError says which attribute of a stored row cannot be what it is
-// there for. [store.Record.Malformed] holds one.
+// A MalformedError names an attribute of a stored row that is missing, or has a wrong
+// type or value. [store.Record.Malformed] has one.
 type MalformedError struct {
 	PK, SK string
-	// Attribute is the name, with a dot before the name of a map's member.
+	// Attribute is the name; a dot precedes the name of a map member.
 	Attribute string
-	// Expected and Found are for people.
+	// Expected and Found are descriptions for people.
 	Expected, Found string
 }
 
@@ -27,8 +27,7 @@ func (e *MalformedError) Error() string {
 	return fmt.Sprintf("row pk=%s sk=%s is malformed: %s: expected %s, found %s", e.PK, e.SK, e.Attribute, e.Expected, e.Found)
 }
 
-// malformed is the error of an attribute, or of a member of a map, that is not
-// what was expected.
+// malformed returns the error of an attribute, or of a member of a map.
 func (r row) malformed(attribute, expected string) *MalformedError {
 	found := r
 	names := strings.Split(attribute, ".")
@@ -41,17 +40,17 @@ func (r row) malformed(attribute, expected string) *MalformedError {
 	}
 }
 
-// required is an attribute that must be there, of the right type. A model cannot
-// tell: to it, an attribute that is missing is one that is zero.
+// required is an attribute that must exist and have the right type. A model cannot
+// check that, because it decodes a missing attribute as zero.
 type required struct {
 	name     string
 	expected expectation
 }
 
-// check demands attributes of a map in the row, or of the row itself: a prefix is
-// its name, with a dot.
-func (r row) check(prefix string, attrs row, demanded []required) error {
-	for _, d := range demanded {
+// check returns an error unless attrs, the row itself or a map in it, has the
+// attributes. prefix is the name of the map and a dot, or empty.
+func (r row) check(prefix string, attrs row, attributes []required) error {
+	for _, d := range attributes {
 		_, isNumber := attrs[d.name].(*types.AttributeValueMemberN)
 		if d.expected == expectedText && attrs.text(d.name) == "" || d.expected != expectedText && !isNumber {
 			return r.malformed(prefix+d.name, string(d.expected))
@@ -60,22 +59,22 @@ func (r row) check(prefix string, attrs row, demanded []required) error {
 	return nil
 }
 
-// decode reads a row into dest, a pointer to its model. If an attribute does not
-// fit, the error is a *[MalformedError].
+// decode decodes a row into dest, a pointer to its model. If an attribute has a wrong
+// type or value, the error is a *[MalformedError].
 func (s *Store) decode(ctx context.Context, found row, dest any) error {
 	err := s.db.UnmarshalItem(ctx, found, dest)
-	unfit, ok := errors.AsType[*tabletheory.DecodeError](err)
+	malformed, ok := errors.AsType[*tabletheory.DecodeError](err)
 	if !ok {
 		return err
 	}
-	expected, ok := unfit.Err.(expectation)
+	expected, ok := malformed.Err.(expectation)
 	if !ok {
-		expected = "a string" // which is all that has no type of its own
+		expected = "a string" // the only type without an expectation
 	}
-	return found.malformed(unfit.Path, string(expected))
+	return found.malformed(malformed.Path, string(expected))
 }
 
-// describe is an attribute for an error message: its type, and its value if it
+// describe returns an attribute for an error message: its type, and its value if it
 // is short.
 func describe(value types.AttributeValue) string {
 	switch v := value.(type) {
@@ -99,7 +98,7 @@ func describe(value types.AttributeValue) string {
 	return "a set"
 }
 
-// shorten cuts a text that would make a message unreadable.
+// shorten truncates a text for an error message.
 func shorten(s string) string {
 	const longest = 48
 	if len(s) <= longest {
@@ -108,7 +107,7 @@ func shorten(s string) string {
 	return cut(s, longest) + "…"
 }
 
-// cut returns so many bytes of a text at most, and no part of a character.
+// cut returns at most longest bytes of a text, without splitting a character.
 func cut(s string, longest int) string {
 	if len(s) <= longest {
 		return s

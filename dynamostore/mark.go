@@ -15,8 +15,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// markRow is the newest purge of everything that a tag, a prefix, a tenant or a
-// site covers. It is the row MARK#<tenant>#<kind>#<hex sha256 of Value> in the
+// markRow is a purge mark: the newest purge of a tag, a prefix, a tenant or a site. It is the row MARK#<tenant>#<kind>#<hex sha256 of Value> in the
 // partition of the purge log.
 type markRow struct {
 	location
@@ -40,19 +39,18 @@ const (
 	kindSite   = "site"
 )
 
-// lastRune sorts behind everything that follows a prefix.
+// lastRune sorts after everything that follows a prefix.
 const lastRune = "\U0010FFFF"
 
-// maxBatchGet is DynamoDB's bound of the keys in one BatchGetItem.
+// maxBatchGet is DynamoDB's limit of keys in one BatchGetItem.
 const maxBatchGet = 100
 
-// hardMark returns the sequence of the newest hard purge by a mark that covers
-// the page k with these tags, 0 if there is none. All reads are strong. A mark
-// that is malformed is a *[MalformedError]: it stands for a purge that cannot be
-// known.
+// hardMark returns the sequence of the newest hard purge by a mark that covers the
+// page k with these tags; 0 if there is none. All reads are strongly consistent. A
+// malformed mark is a *[MalformedError], because it stands for an unknown purge.
 //
-// The marks of tags are read by their keys, since a tenant may have any number
-// of them. Those of other kinds are few, and are read whole.
+// Tag marks are read by key, because a tenant may have any number of them. Marks of
+// other kinds are few, and all are read.
 func (s *Store) hardMark(ctx context.Context, k store.Key, tags []string) (int64, error) {
 	marks, err := s.tagMarks(ctx, k.Tenant, tags)
 	if err != nil {
@@ -73,7 +71,7 @@ func (s *Store) hardMark(ctx context.Context, k store.Key, tags []string) (int64
 	return s.newestHard(ctx, marks, k, tags)
 }
 
-// markPrefix is what the sort keys of a tenant's marks begin with, or those of
+// markPrefix returns the prefix of the sort keys of a tenant's marks, or of those of
 // one kind.
 func markPrefix(tenant string, kind ...string) string {
 	return markKeyPrefix + strings.Join(append([]string{tenant}, kind...), "#") + "#"
@@ -98,8 +96,8 @@ func (s *Store) tagMarks(ctx context.Context, tenant string, tags []string) ([]r
 	return marks, nil
 }
 
-// batchGet reads at most maxBatchGet rows strongly. DynamoDB may answer with a
-// part of them, for the others to be asked again.
+// batchGet reads at most maxBatchGet rows with strongly consistent reads. It repeats
+// the request for the keys that DynamoDB leaves unprocessed.
 func (s *Store) batchGet(ctx context.Context, keys []map[string]types.AttributeValue) ([]row, error) {
 	var rows []row
 	for attempt := 1; len(keys) > 0; attempt++ {
@@ -154,9 +152,9 @@ func (s *Store) newestHard(ctx context.Context, marks []row, k store.Key, tags [
 	return newest, nil
 }
 
-// covers says whether the mark is about a page. It is one of the page's tenant,
-// or of a site. Kinds that this version does not know cover everything: a purge
-// that cannot be judged is not to be undone.
+// covers reports whether the mark covers a page. The mark is of the page's tenant or
+// of a site. A mark of an unknown kind covers everything, so that a purge that this
+// version does not know is not undone.
 func (m *markRow) covers(k store.Key, tags []string) bool {
 	switch kind := strings.Split(m.SK, "#")[2]; kind {
 	case kindTag:
@@ -167,8 +165,8 @@ func (m *markRow) covers(k store.Key, tags []string) bool {
 	return true
 }
 
-// hard is the sequence of the mark's newest hard purge at a moment: an
-// expire_seq counts once its time has come.
+// hard returns the sequence of the mark's newest hard purge at now: expire_seq counts
+// from expire_at on.
 func (m *markRow) hard(now time.Time) int64 {
 	if int64(m.ExpireAt) <= floorSeconds(now) {
 		return int64(max(m.HardSeq, m.ExpireSeq))

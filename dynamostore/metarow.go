@@ -10,8 +10,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// contentRow is what every writer says of content: the attributes of the
-// reference schema, in META and in VER# rows.
+// contentRow has the attributes of the reference schema, which every writer writes, in
+// META and in VER# rows.
 type contentRow struct {
 	location
 
@@ -23,14 +23,14 @@ type contentRow struct {
 	Current     string   `theorydb:"attr:current_sk,omitempty"`
 }
 
-// metaRow is what this package says of content.
+// metaRow is a META or VER# row of this package.
 type metaRow struct {
 	contentRow
 
 	ISR isrMap `theorydb:"attr:isr"`
 }
 
-// isrMap is the map of ours in a row. BodyKey and GeneratedAt say which content
+// isrMap is this package's map in a row. BodyKey and GeneratedAt name the content that
 // it describes.
 type isrMap struct {
 	Version      count      `theorydb:"attr:v"`
@@ -52,7 +52,7 @@ type isrMap struct {
 	Withdrawn    flag       `theorydb:"attr:withdrawn,omitempty"`
 }
 
-// newMetaRow is the META row of a normalized entry.
+// newMetaRow returns the META row of a normalized entry.
 func newMetaRow(at location, e store.Entry) *metaRow {
 	content := contentRow{
 		location: at,
@@ -77,8 +77,8 @@ func newMetaRow(at location, e store.Entry) *metaRow {
 	return &metaRow{contentRow: content, ISR: ours}
 }
 
-// What a page cannot be served without. What is missing otherwise has the value
-// that promises least.
+// Attributes without which a page cannot be served. Other missing attributes have
+// their zero value.
 var (
 	requiredOfContent = []required{
 		{attrBodyKey, expectedText}, {attrGeneratedAt, expectedInstant}, {attrRevalidate, expectedPeriod},
@@ -91,15 +91,15 @@ var (
 	}
 )
 
-// content reads the entry that a META row or a VER# row carries. If it is
-// malformed, the error is a *[MalformedError].
+// content decodes the entry in a META or VER# row. If it is malformed, the error is a
+// *[MalformedError].
 func (s *Store) content(ctx context.Context, found row) (*store.Entry, error) {
 	if err := found.check("", found, requiredOfContent); err != nil {
 		return nil, err
 	}
 	if !found.isOurs() {
-		// Another service wrote this row, or wrote over one of ours: nothing
-		// that we knew of the earlier content may be said of this one.
+		// Another service wrote or overwrote this row: what the map says describes
+		// earlier content.
 		var r contentRow
 		if err := s.decode(ctx, found, &r); err != nil {
 			return nil, err
@@ -108,9 +108,8 @@ func (s *Store) content(ctx context.Context, found row) (*store.Entry, error) {
 		e.Foreign, e.Status = true, http.StatusOK
 		return e, nil
 	}
-	// The map claims this very content, so that its status and its headers are
-	// what the page is: serving it with guessed ones would be worse than
-	// rendering it again.
+	// The map describes this content. If its status or its headers are malformed, a new
+	// render is better than serving the content with guessed ones.
 	if err := found.check(attrISR+".", found.child(attrISR), requiredOfISR); err != nil {
 		return nil, err
 	}
@@ -123,8 +122,8 @@ func (s *Store) content(ctx context.Context, found row) (*store.Entry, error) {
 	return e, nil
 }
 
-// isOurs says whether our map is about the content that the row points at. A map
-// that does not say so in the right types is none of ours.
+// isOurs reports whether the map describes the content that the row refers to, with
+// attributes of the right types.
 func (r row) isOurs() bool {
 	ours := r.child(attrISR)
 	if ours == nil || ours.text(attrBodyKey) == "" || ours.text(attrBodyKey) != r.text(attrBodyKey) {
@@ -132,8 +131,8 @@ func (r row) isOurs() bool {
 	}
 	mine, ok := ours[attrGeneratedAt].(*types.AttributeValueMemberN)
 	theirs, ok2 := r[attrGeneratedAt].(*types.AttributeValueMemberN)
-	// Compared as text: DynamoDB returns equal numbers as equal texts, and a
-	// fraction is another number than the whole seconds that we write.
+	// Compared as text: DynamoDB normalizes numbers, and a fraction differs from the
+	// whole seconds that this package writes.
 	return ok && ok2 && mine.Value == theirs.Value
 }
 
@@ -144,7 +143,7 @@ func (r *contentRow) entry() *store.Entry {
 	}
 }
 
-// describe adds to an entry what only we know of it.
+// describe adds the map's attributes to an entry.
 func (m *isrMap) describe(e *store.Entry) {
 	e.Version, e.GenerationID = int64(m.Version), m.GenerationID
 	e.Key, e.Route = m.Key, m.Route

@@ -8,9 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// A meteredAPI asks of every call what it consumes, and counts it for the
-// operation that its context says the call is made for. It has a method for every
-// call that a store makes.
+// A meteredAPI requests the consumed capacity of every call, and counts it for the
+// operation in the call's context. It overrides all methods that a store calls.
 type meteredAPI struct {
 	API
 	count func(operation string, read, write float64)
@@ -19,7 +18,7 @@ type meteredAPI struct {
 // operationKey is the key of the operation in a context.
 type operationKey struct{}
 
-// metered says what calls are made for, if somebody counts.
+// metered returns a context that names the operation for the meter.
 func (s *Store) metered(ctx context.Context, operation string) context.Context {
 	if s.config.Meter == nil {
 		return ctx
@@ -27,7 +26,7 @@ func (s *Store) metered(ctx context.Context, operation string) context.Context {
 	return context.WithValue(ctx, operationKey{}, operation)
 }
 
-// read counts what a read has consumed, and write what a write has.
+// read counts the capacity of a read, and write that of a write.
 func (m meteredAPI) read(ctx context.Context, c *types.ConsumedCapacity) {
 	if c != nil {
 		operation, _ := ctx.Value(operationKey{}).(string)
@@ -40,7 +39,7 @@ func (m meteredAPI) write(ctx context.Context, c *types.ConsumedCapacity) {
 		return
 	}
 	operation, _ := ctx.Value(operationKey{}).(string)
-	// The repetition of a transaction that had been carried out reads.
+	// The repetition of a committed transaction consumes read units.
 	if c.ReadCapacityUnits != nil || c.WriteCapacityUnits != nil {
 		m.count(operation, aws.ToFloat64(c.ReadCapacityUnits), aws.ToFloat64(c.WriteCapacityUnits))
 		return

@@ -12,10 +12,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// normalize returns the entry as a reader will find it, its times and intervals
-// in whole seconds, or an error that wraps store.ErrInvalidInput if no row can say
-// it, or if it cannot be meant. Intervals of more than ten years are those: they
-// say "as long as possible".
+// normalize returns the entry as a reader will find it, with times and intervals in
+// whole seconds, or an error that wraps store.ErrInvalidInput if a row cannot store it.
+// Intervals of more than ten years, which mean "as long as possible", become ten years.
 func normalize(e store.Entry) (store.Entry, error) {
 	if err := checkEntry(e); err != nil {
 		return e, fmt.Errorf("%w: %w", store.ErrInvalidInput, err)
@@ -40,11 +39,11 @@ func checkEntry(e store.Entry) error {
 	case e.GeneratedAt.IsZero():
 		return fmt.Errorf("the entry has no GeneratedAt")
 	case e.Status < minStatus || e.Status > maxStatus:
-		return fmt.Errorf("the status %d is none of HTTP's: expected %d to %d", e.Status, minStatus, maxStatus)
+		return fmt.Errorf("the HTTP status must be between %d and %d (got %d)", minStatus, maxStatus, e.Status)
 	case e.Length < 0 || e.PurgeSeq < 0 || e.Length > maxCount || e.PurgeSeq > maxCount:
-		return fmt.Errorf("the length %d and the purge sequence %d: expected 0 to %d", e.Length, e.PurgeSeq, maxCount)
+		return fmt.Errorf("the length and the purge sequence must be between 0 and %d (got %d and %d)", int64(maxCount), e.Length, e.PurgeSeq)
 	case e.Revalidate < 0 || e.Stale < 0 || e.RenderTime < 0:
-		return fmt.Errorf("the windows %v and %v, and the render time %v, may not be negative", e.Revalidate, e.Stale, e.RenderTime)
+		return fmt.Errorf("the freshness window, the stale window and the render time must not be negative (got %v, %v and %v)", e.Revalidate, e.Stale, e.RenderTime)
 	}
 	return cmp.Or(
 		checkMoment("GeneratedAt", e.GeneratedAt), checkMoment("Expires", e.Expires),
@@ -53,13 +52,13 @@ func checkEntry(e store.Entry) error {
 	)
 }
 
-// checkMoment refuses a time that no row can say; the zero time is none. Seconds
-// that were milliseconds to begin with lie beyond the calendar.
+// checkMoment refuses a time that a row cannot store, such as milliseconds that were
+// taken for seconds. The zero time is valid: it means no time.
 func checkMoment(name string, t time.Time) error {
 	if t.IsZero() || t.Unix() >= 0 && t.Unix() <= maxMoment {
 		return nil
 	}
-	return fmt.Errorf("%s is %d in epoch seconds: expected 0 to %d, the end of the year 9999; divide milliseconds by 1,000", name, t.Unix(), maxMoment)
+	return fmt.Errorf("%s must be between 0 and %d epoch seconds, the end of the year 9999 (got %d); divide milliseconds by 1,000", name, int64(maxMoment), t.Unix())
 }
 
 // wholeMoment floors a time to the second; the zero time, which stands for an
@@ -71,9 +70,9 @@ func wholeMoment(t time.Time) time.Time {
 	return moment(floorSeconds(t))
 }
 
-// checkTexts refuses what DynamoDB's strings cannot hold, which the SDK would
-// alter without a word. Values of header fields are not checked: they may be any
-// bytes, and headerValue keeps them.
+// checkTexts refuses text that is not valid UTF-8, which DynamoDB's strings cannot
+// store and the SDK would alter silently. Values of header fields may be any bytes;
+// headerValue preserves them.
 func checkTexts(e store.Entry) error {
 	named := map[string]string{
 		"BodyKey": e.BodyKey, "ETag": e.ETag, "GenerationID": e.GenerationID,

@@ -10,15 +10,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Bounds of what the table's numbers may say.
+// Bounds of the numbers in the table.
 const (
-	// maxMoment is the last second of the year 9999, in epoch seconds: the
-	// moment that stands for "never" in pinned_until.
+	// maxMoment is the last second of the year 9999, in epoch seconds. In
+	// pinned_until it means "never ends".
 	maxMoment = 253402300799
 	// maxInterval bounds every stored interval: ten years, in seconds.
 	maxInterval = 10 * 365 * 24 * 3600
-	// saturation is what numbers beyond it are read as, in both directions. It
-	// leaves room to add to.
+	// saturation and -saturation are the bounds to which numbers are clamped. They
+	// leave room for additions.
 	saturation = int64(1) << 62
 	// maxCount bounds sequences, versions and lengths.
 	maxCount = saturation - 1
@@ -26,12 +26,12 @@ const (
 	minStatus, maxStatus = 100, 999
 )
 
-// floorNumber returns the integral part, towards minus infinity, of a number as
-// DynamoDB writes it, saturated to ±saturation. DynamoDB's numbers have 38 digits
-// and may be fractions, and other writers' clocks give fractions.
+// floorNumber parses a DynamoDB number and rounds it down, clamped to ±saturation.
+// DynamoDB's numbers have 38 digits and may be fractions, such as times of other
+// writers.
 func floorNumber(digits string) (int64, error) {
 	if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
-		return min(max(n, -saturation), saturation), nil // as nearly all are
+		return min(max(n, -saturation), saturation), nil // the usual case
 	}
 	f, err := strconv.ParseFloat(digits, 64)
 	if math.IsNaN(f) || (err != nil && !math.IsInf(f, 0)) {
@@ -50,7 +50,7 @@ func floorNumber(digits string) (int64, error) {
 	return n, nil
 }
 
-// ceilNumber is floorNumber towards plus infinity.
+// ceilNumber is floorNumber, but rounds up.
 func ceilNumber(digits string) (int64, error) {
 	if positive, ok := strings.CutPrefix(digits, "-"); ok {
 		n, err := floorNumber(positive)
@@ -70,7 +70,7 @@ func saturate(f float64) int64 {
 	return int64(f)
 }
 
-// floorOf is floorNumber of an attribute. NULL is 0, what is no number is not ok.
+// floorOf is floorNumber of an attribute; NULL is 0. ok is false if it is not a number.
 func floorOf(av types.AttributeValue) (n int64, ok bool) {
 	if number, is := av.(*types.AttributeValueMemberN); is {
 		n, err := floorNumber(number.Value)
@@ -79,7 +79,7 @@ func floorOf(av types.AttributeValue) (n int64, ok bool) {
 	return 0, isNull(av)
 }
 
-// ceilOf is ceilNumber of an attribute; not ok if it is not a number.
+// ceilOf is ceilNumber of an attribute. ok is false if it is not a number.
 func ceilOf(av types.AttributeValue) (n int64, ok bool) {
 	number, ok := av.(*types.AttributeValueMemberN)
 	if !ok {
@@ -89,22 +89,22 @@ func ceilOf(av types.AttributeValue) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// isNull says that an attribute is NULL, which mappers of other languages write
-// for a field without a value: it means the same as no attribute.
+// isNull reports whether an attribute is NULL, which mappers of other languages write
+// for a field without a value. It means the same as a missing attribute.
 func isNull(av types.AttributeValue) bool {
 	_, null := av.(*types.AttributeValueMemberNULL)
 	return null
 }
 
-// moment is the time of so many epoch seconds.
+// moment returns the time of a number of epoch seconds.
 func moment(seconds int64) time.Time {
 	return time.Unix(seconds, 0).UTC()
 }
 
-// floorSeconds is the second that t lies in.
+// floorSeconds returns t in epoch seconds, rounded down.
 func floorSeconds(t time.Time) int64 { return t.Unix() }
 
-// ceilSeconds is the first whole second that is not before t.
+// ceilSeconds returns t in epoch seconds, rounded up.
 func ceilSeconds(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1
@@ -112,8 +112,8 @@ func ceilSeconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// interval is d in whole seconds, rounded up so that a window that was asked for
-// is never empty, and clamped to [0, ten years].
+// interval returns d in whole seconds, rounded up so that a positive window is never
+// empty, and clamped to [0, ten years].
 func interval(d time.Duration) int64 {
 	seconds := int64(d / time.Second)
 	if d%time.Second > 0 {

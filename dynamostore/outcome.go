@@ -7,12 +7,12 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// OutcomeOf judges the error of a method of [Store] that writes: what it says
-// about the write. It is [tabletheory.OutcomeOf] for errors that are not this
-// package's own; spec/vectors/outcomes.json has all of them.
+// OutcomeOf classifies the error of a method of [Store] that writes. Errors that are
+// not of this package are classified by [tabletheory.OutcomeOf].
+// spec/vectors/outcomes.json lists all of them.
 func OutcomeOf(err error) tabletheory.Outcome {
 	if errors.Is(err, store.ErrUnknownOutcome) {
-		return tabletheory.Unknown // whatever it wraps
+		return tabletheory.Unknown // regardless of what it wraps
 	}
 	if _, held := errors.AsType[*store.HeldError](err); held || isAny(err, store.ErrLeaseLost, store.ErrMoved) {
 		return tabletheory.ConditionFailed

@@ -11,16 +11,16 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// maxPruned is how many versions one publish deletes at most. Where one is
-// published one is to go; what was left earlier goes little by little.
+// maxPruned bounds how many versions one publish deletes. Usually it is one; surplus
+// versions of earlier publishes are deleted over several publishes.
 const maxPruned = 25
 
-// prune deletes superseded versions beyond the newest few, as far as that
-// succeeds: what stays is collected at its time. Ids sort by time, of clocks that
-// may differ; whatever they say, the current version stays, as it has no ttl.
+// prune deletes superseded versions beyond the newest keep. After an error the rest
+// stays until it expires. Ids sort by the time of clocks that may differ; the current
+// version is never deleted, because it has no ttl.
 //
-// It costs a read of the sort keys of those versions, eventually consistent (half
-// a unit for 4 KB of rows), and one write unit for each that is deleted.
+// It costs an eventually consistent read of the version rows (half a unit for 4 KB),
+// and one write unit for each deleted row.
 func (s *Store) prune(ctx context.Context, pk string, keep int) {
 	ctx = s.metered(ctx, "prune")
 	var page *dynamodb.QueryOutput
@@ -41,15 +41,15 @@ func (s *Store) prune(ctx context.Context, pk string, keep int) {
 		err = s.call(ctx, func(ctx context.Context) error { return s.deleteSuperseded(ctx, pk, page.Items[keep:]) })
 	}
 	if err != nil {
-		s.config.Logger.Warn("isr: versions beyond those to be kept are left to expire", slog.String("pk", pk), slog.Any("err", err))
+		s.config.Logger.Warn("isr: failed to delete surplus versions; they stay until they expire", slog.String("pk", pk), slog.Any("err", err))
 	}
 }
 
 // maxKept bounds how many versions are counted.
 const maxKept = 10_000
 
-// deleteSuperseded deletes version rows, but not one that is current, or that has
-// become current again since it was found: those have no ttl.
+// deleteSuperseded deletes version rows, except one that is current, or that has
+// become current again since the read: those have no ttl.
 func (s *Store) deleteSuperseded(ctx context.Context, pk string, found []map[string]types.AttributeValue) error {
 	for _, item := range found {
 		err := s.db.WithContext(ctx).Model(&contentRow{location: s.at(pk, row(item).text(attrSK))}).

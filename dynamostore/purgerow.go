@@ -15,7 +15,7 @@ type purgeRow struct {
 	At      instant `theorydb:"attr:at"`
 }
 
-// sequenceRow is the state of the purge log.
+// sequenceRow is the SEQ row: the state of the purge log.
 type sequenceRow struct {
 	location
 
@@ -28,7 +28,8 @@ var (
 	requiredOfSequence = []required{{attrSeq, expectedCount}}
 )
 
-// readPurge reads the purge of a page, strongly; zero if there is none.
+// readPurge reads the purge of a page with a strongly consistent read; zero if there
+// is none.
 func (s *Store) readPurge(ctx context.Context, pk string) (store.PurgeState, error) {
 	found, err := s.readRow(ctx, true, pk, skPurge)
 	if err != nil || found == nil {
@@ -37,9 +38,8 @@ func (s *Store) readPurge(ctx context.Context, pk string) (store.PurgeState, err
 	return s.purgeState(ctx, found)
 }
 
-// purgeState reads a PURGE row. One that is malformed is an error, a
-// *[MalformedError], and not an absence: it stands for a purge, and no purge may
-// be lost.
+// purgeState decodes a PURGE row. A malformed row is a *[MalformedError], not an
+// absent purge, because no purge may be lost.
 func (s *Store) purgeState(ctx context.Context, found row) (store.PurgeState, error) {
 	if err := found.check("", found, requiredOfPurge); err != nil {
 		return store.PurgeState{}, err
@@ -51,7 +51,7 @@ func (s *Store) purgeState(ctx context.Context, found row) (store.PurgeState, er
 	return store.PurgeState{Seq: int64(r.Seq), HardSeq: int64(r.HardSeq), At: r.At.time()}, nil
 }
 
-// sequence reads the SEQ row. One that is malformed is a *[MalformedError].
+// sequence decodes the SEQ row. A malformed row is a *[MalformedError].
 func (s *Store) sequence(ctx context.Context, found row) (store.Sequence, error) {
 	if err := found.check("", found, requiredOfSequence); err != nil {
 		return store.Sequence{}, err

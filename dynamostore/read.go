@@ -14,8 +14,8 @@ import (
 )
 
 // Read implements [store.MetaStore]. It costs one strongly consistent Query of
-// three small rows; a META row that names a version which it does not carry
-// costs one GetItem more.
+// three small rows, and one GetItem if META points to a version row that has the
+// content.
 func (s *Store) Read(ctx context.Context, pk string) (store.Record, error) {
 	ctx = s.metered(ctx, "read")
 	if err := checkPartition(pk); err != nil {
@@ -32,8 +32,8 @@ func (s *Store) Read(ctx context.Context, pk string) (store.Record, error) {
 	return record, nil
 }
 
-// readRows reads LOCK, META and PURGE. Rows of other services that sort between
-// them are passed over, on further pages if they are many.
+// readRows reads LOCK, META and PURGE. It reads past rows of other services that sort
+// between them, on further result pages if necessary.
 func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error) {
 	found, err := s.query(ctx, &dynamodb.QueryInput{
 		TableName:              &s.table,
@@ -50,7 +50,7 @@ func (s *Store) readRows(ctx context.Context, pk string) (map[string]row, error)
 	return rows, err
 }
 
-// query returns the rows of all pages.
+// query returns the rows of all result pages.
 func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, error) {
 	var rows []row
 	for {
@@ -72,7 +72,8 @@ func (s *Store) query(ctx context.Context, input *dynamodb.QueryInput) ([]row, e
 	}
 }
 
-// readRow reads one row strongly, nil if there is none. bounded is as in repeat.
+// readRow reads one row with a strongly consistent read; nil if there is none. bounded
+// is as in [operation].
 func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, error) {
 	var out *dynamodb.GetItemOutput
 	err := s.execute(ctx, operation{bounded: bounded, send: func(ctx context.Context) (err error) {
@@ -91,8 +92,8 @@ func (s *Store) readRow(ctx context.Context, bounded bool, pk, sk string) (row, 
 	return out.Item, nil
 }
 
-// record makes what isr is told of a page out of its rows. The error is that of
-// following a pointer; malformed rows are no error.
+// record returns the record of a page from its rows. A malformed row is reported in the
+// record; an error is that of reading the version row that META points to.
 func (s *Store) record(ctx context.Context, pk string, rows map[string]row) (store.Record, error) {
 	meta := rows[skMeta]
 	record := store.Record{Fence: newFence(pk, meta, rows[skLock])}
@@ -113,7 +114,7 @@ func (s *Store) fill(ctx context.Context, record *store.Record, rows map[string]
 		record.Lock = new(r.lock())
 	}
 	if purge, ok := rows[skPurge]; ok {
-		// If it is malformed, it may cover whatever META has.
+		// A malformed PURGE row may cover the entry in META.
 		if record.Purges, err = s.purgeState(ctx, purge); err != nil {
 			return err
 		}
@@ -124,8 +125,8 @@ func (s *Store) fill(ctx context.Context, record *store.Record, rows map[string]
 	return err
 }
 
-// entry reads the entry of a META row, from the version row it points at if it
-// does not carry the content itself.
+// entry returns the entry of a META row, from the version row that it points to if it
+// does not have the content itself.
 func (s *Store) entry(ctx context.Context, meta row) (*store.Entry, error) {
 	current, err := meta.pointer()
 	if err != nil {
@@ -134,8 +135,8 @@ func (s *Store) entry(ctx context.Context, meta row) (*store.Entry, error) {
 	if current == "" {
 		return s.content(ctx, meta)
 	}
-	// A version row never changes what it says of its content, so that this
-	// second read belongs to the moment of the first.
+	// The content in a version row never changes, so this second read is consistent with
+	// the first.
 	version, err := s.readRow(ctx, true, meta.text(attrPK), current)
 	if err != nil {
 		return nil, fmt.Errorf("version %s: %w", current, err)
@@ -149,7 +150,7 @@ func (s *Store) entry(ctx context.Context, meta row) (*store.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Version and garbage collection are the pointer's own.
+	// Version and expiry are those of META.
 	entry.Version = 0
 	if !entry.Foreign {
 		entry.Version, _ = meta.version()
@@ -158,12 +159,12 @@ func (s *Store) entry(ctx context.Context, meta row) (*store.Entry, error) {
 	return entry, nil
 }
 
-// pointer returns the sort key of the row that has the content of a META row,
-// empty if META has it itself.
+// pointer returns the sort key of the row that has the content of a META row; empty if
+// META has it itself.
 //
-// Every publish of ours leaves current_sk in step with isr.generation_id. If
-// they differ, a service that swaps pointers was here after us, and what META
-// carries beside the pointer is the content of before.
+// Every publish of this package writes current_sk and isr.generation_id of the same
+// generation. If they differ, a service that swaps pointers has written since, and the
+// other attributes of META describe the previous content.
 func (r row) pointer() (string, error) {
 	current := r.text(attrCurrent)
 	if current == "" {
@@ -171,7 +172,7 @@ func (r row) pointer() (string, error) {
 	}
 	generation := r.child(attrISR).text(attrGenerationID)
 	if generation == "" && r.text(attrBodyKey) != "" {
-		return "", nil // written by another service, content and all
+		return "", nil // another service wrote the content
 	}
 	if current == versionPrefix+generation {
 		return "", nil
@@ -179,7 +180,7 @@ func (r row) pointer() (string, error) {
 	return current, nil
 }
 
-// checkPointer demands that a pointer which is no text is none at all.
+// checkPointer returns an error for a current_sk that is neither a string nor absent.
 func (r row) checkPointer() error {
 	switch r[attrCurrent].(type) {
 	case nil, *types.AttributeValueMemberS, *types.AttributeValueMemberNULL:
@@ -188,8 +189,8 @@ func (r row) checkPointer() error {
 	return r.malformed(attrCurrent, "a string")
 }
 
-// expires reads when a META row may be collected: the zero time for never. What
-// makes no sense there does not keep a pointer from being followed.
+// expires returns the expiry of a META row; the zero time for never, or if the ttl is
+// malformed, which does not prevent reading the version row.
 func (r row) expires() time.Time {
 	found, ok := r[attrTTL]
 	if !ok || isNull(found) {

@@ -13,8 +13,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// requestRow is a request with an idempotency key. What says how far it has come
-// is required; what other services do not write is read as leniently as a lease.
+// requestRow is a request record. Its hash and status are required; attributes that
+// other services do not write are read as leniently as a lease.
 type requestRow struct {
 	location
 
@@ -23,14 +23,14 @@ type requestRow struct {
 	Result string        `theorydb:"attr:result_s3_key,omitempty"`
 	TTL    laxNumber     `theorydb:"ttl,attr:ttl"`
 
-	// Attempt is the right to say what became of the request.
+	// Attempt is the token of the claim.
 	Attempt      laxText  `theorydb:"attr:attempt_token,omitempty"`
 	Until        leaseEnd `theorydb:"attr:in_progress_until,omitempty"`
 	Failure      laxText  `theorydb:"attr:error,omitempty"`
 	GenerationID laxText  `theorydb:"attr:generation_id,omitempty"`
 }
 
-// requestStatus is a state in the table's words.
+// requestStatus is a state as the table stores it.
 type requestStatus string
 
 const expectedStatus = expectation("STARTED, COMPLETED or FAILED")
@@ -59,9 +59,9 @@ func (s requestStatus) state() (store.RequestState, bool) {
 	return 0, false
 }
 
-// findRequestRecord reads the record of a request: the row as it is stored, and what
-// it says; nil if there is none, or its time is over. One that is malformed is a
-// *[MalformedError]: what cannot be read may have been carried out.
+// findRequestRecord reads a request record, as stored and decoded; the decoded one is
+// nil if there is none or it has expired. A malformed row is a *[MalformedError],
+// because its request may have been executed.
 func (s *Store) findRequestRecord(ctx context.Context, pk, key string) (row, *store.RequestRecord, error) {
 	found, err := s.readRow(ctx, true, pk, requestPrefix+key)
 	if err != nil || found == nil {
@@ -72,7 +72,7 @@ func (s *Store) findRequestRecord(ctx context.Context, pk, key string) (row, *st
 		return nil, nil, err
 	}
 	if end > 0 && int64(end) <= floorSeconds(s.config.Now()) {
-		return found, nil, nil // DynamoDB collects it when it likes
+		return found, nil, nil // expired, but not yet deleted by TTL
 	}
 	if found.text(attrRequestHash) == "" {
 		return nil, nil, found.malformed(attrRequestHash, string(expectedText))
@@ -99,18 +99,18 @@ func (r *requestRow) record(key string) *store.RequestRecord {
 	return request
 }
 
-// unchangedRequest demands that a REQ# row is as it was read: nobody has moved
-// its end, taken it over or finished it.
+// unchangedRequest requires that a REQ# row is as it was read: it was not extended,
+// taken over or ended.
 func unchangedRequest(found row) tabletheory.Precondition {
 	if found == nil {
 		return tabletheory.IfNotExists()
 	}
 	var same sameness
-	same.demand("request_hash", ":old_hash", found[attrRequestHash])
-	same.demand("#Status", ":old_status", found[attrStatus])
-	same.demand("attempt_token", ":old_attempt", found[attrAttempt])
-	same.demand("in_progress_until", ":old_until", found[attrUntil])
-	same.demand("#TTL", ":old_ttl", found[attrTTL])
+	same.require("request_hash", ":old_hash", found[attrRequestHash])
+	same.require("#Status", ":old_status", found[attrStatus])
+	same.require("attempt_token", ":old_attempt", found[attrAttempt])
+	same.require("in_progress_until", ":old_until", found[attrUntil])
+	same.require("#TTL", ":old_ttl", found[attrTTL])
 	return same.condition()
 }
 
@@ -118,7 +118,7 @@ func unchangedRequest(found row) tabletheory.Precondition {
 type claim struct {
 	sk    string
 	token string
-	keep  int64 // until when the record is kept at least, in epoch seconds
+	keep  int64 // the earliest ttl of the record, in epoch seconds
 }
 
 // newClaim returns a claim that is not yet in the table.
@@ -127,10 +127,10 @@ func (s *Store) newClaim(c *store.Claim) (*claim, error) {
 		return nil, err
 	}
 	if c.Hash == "" || !utf8.ValidString(c.Hash) || len(c.Hash) > maxHash {
-		return nil, fmt.Errorf("%w: the hash %.60q of the request %q is none: expected the hex sha256 of its inputs", store.ErrInvalidKey, c.Hash, c.Key)
+		return nil, fmt.Errorf("%w: the hash of request %q must be the hex sha256 of its inputs, 1 to %d bytes (got %.60q)", store.ErrInvalidKey, c.Key, maxHash, c.Hash)
 	}
 	if c.Keep < 0 {
-		return nil, fmt.Errorf("%w: the record of the request %q cannot be kept for %v: expected a duration that is not negative", store.ErrInvalidInput, c.Key, c.Keep)
+		return nil, fmt.Errorf("%w: Keep of request %q must not be negative (got %v)", store.ErrInvalidInput, c.Key, c.Keep)
 	}
 	keep := moment(floorSeconds(s.config.Now())).Add(time.Duration(interval(c.Keep)) * time.Second)
 	return &claim{sk: requestPrefix + c.Key, token: s.config.NewToken(), keep: floorSeconds(keep) + 1}, nil
@@ -139,8 +139,8 @@ func (s *Store) newClaim(c *store.Claim) (*claim, error) {
 // maxHash bounds the hash of a request, in bytes.
 const maxHash = 256
 
-// row is the REQ# row of the attempt, in a state. It is kept as long as was
-// asked for, and longer than somebody is at it.
+// row returns the REQ# row of the claim in a state. Its ttl is at least keep, and later
+// than the end of the claim.
 func (c *claim) row(s *Store, pk string, state store.RequestState, until int64) *requestRow {
 	return &requestRow{
 		location: s.at(pk, c.sk), Status: statusOf(state), Attempt: laxText(c.token),
@@ -148,8 +148,7 @@ func (c *claim) row(s *Store, pk string, state store.RequestState, until int64) 
 	}
 }
 
-// isMine demands that nobody has taken the request over, and that it has not been
-// finished.
+// isMine requires that the claim was neither taken over nor ended.
 func (c *claim) isMine() []tabletheory.Precondition {
 	return []tabletheory.Precondition{
 		tabletheory.Condition("Attempt", "=", c.token),
@@ -157,14 +156,14 @@ func (c *claim) isMine() []tabletheory.Precondition {
 	}
 }
 
-// extend states that the request is in progress until a time in epoch seconds.
+// extend returns the action that extends the claim to a time in epoch seconds.
 func (c *claim) extend(s *Store, pk string, until int64) action {
 	r := c.row(s, pk, store.RequestStarted, until)
 	return update(onRequest, r, []string{"Until", "TTL"}, c.isMine()...)
 }
 
-// finished is the REQ# row of the attempt at its end, and the fields of it that
-// then change. Its ttl stays.
+// finished returns the REQ# row of the ended claim, and the fields that change. Its
+// ttl stays.
 func (c *claim) finished(s *Store, pk string, end store.RequestEnd) (r *requestRow, fields []string) {
 	r = c.row(s, pk, store.RequestFailed, 0)
 	r.Failure = laxText(cut(strings.ToValidUTF8(end.Failure, "\uFFFD"), maxFailure))
@@ -175,10 +174,10 @@ func (c *claim) finished(s *Store, pk string, end store.RequestEnd) (r *requestR
 	return r, []string{"Status", "Result", "GenerationID", "Until", "Failure"}
 }
 
-// maxFailure bounds the reason of a failure in the table, in bytes.
+// maxFailure bounds the stored reason of a failure, in bytes.
 const maxFailure = 1024
 
-// Request implements [store.MetaStore].
+// RequestRecord implements [store.MetaStore].
 func (s *Store) RequestRecord(ctx context.Context, pk, key string) (store.RequestRecord, bool, error) {
 	ctx = s.metered(ctx, "request")
 	if err := checkPartition(pk); err != nil {
@@ -189,7 +188,7 @@ func (s *Store) RequestRecord(ctx context.Context, pk, key string) (store.Reques
 	}
 	_, request, err := s.findRequestRecord(ctx, pk, key)
 	if err != nil {
-		return store.RequestRecord{}, false, fmt.Errorf("read the request %s of %s: %w", key, pk, err)
+		return store.RequestRecord{}, false, fmt.Errorf("read request record %s of %s: %w", key, pk, err)
 	}
 	if request == nil {
 		return store.RequestRecord{}, false, nil
@@ -197,17 +196,17 @@ func (s *Store) RequestRecord(ctx context.Context, pk, key string) (store.Reques
 	return *request, true, nil
 }
 
-// EndRequest implements [store.MetaStore]. The lease may be lost or released by
-// then. Like Release, it uses ctx as it is. After an error other than
-// [store.ErrForeignLease] the request may be ended or not; it may be called again.
+// EndRequest implements [store.MetaStore]. The lease may be lost or released before.
+// Like Release, it does not detach ctx. An error other than [store.ErrForeignLease]
+// leaves open whether the record was ended; EndRequest may be called again.
 func (s *Store) EndRequest(ctx context.Context, l store.Lease, end store.RequestEnd) error {
 	ctx = s.metered(ctx, "end request")
 	held, err := s.own(l)
 	if err != nil {
-		return fmt.Errorf("end a request: %w", err)
+		return fmt.Errorf("end a request record: %w", err)
 	}
 	if err := s.endClaim(ctx, true, held, end); err != nil {
-		return fmt.Errorf("end the request of the lease of %s: %w", held.pk, err)
+		return fmt.Errorf("end the request record of the lease of %s: %w", held.pk, err)
 	}
 	return nil
 }
@@ -236,5 +235,5 @@ func (s *Store) endClaim(ctx context.Context, bounded bool, l *lease, end store.
 // failClaim fails a claim that will not be executed, so that it can be made again.
 // Callers must have revoked the lease.
 func (l *lease) failClaim(ctx context.Context, cause error) error {
-	return l.store.endClaim(ctx, false, l, store.RequestEnd{Failure: fmt.Sprintf("it was not begun: %v", cause)})
+	return l.store.endClaim(ctx, false, l, store.RequestEnd{Failure: fmt.Sprintf("not started: %v", cause)})
 }

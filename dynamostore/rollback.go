@@ -10,17 +10,17 @@ import (
 )
 
 // Rollback implements [store.MetaStore]. A generation that is current already is
-// pinned, or unpinned, as by Pin, whether it is kept or not. It costs eight
+// pinned, or unpinned, as by Pin, even if it has no version row. It costs eight
 // write units if the rows have at most 1 KB, two more if a version is superseded,
-// and five read units or more: SEQ, PURGE, the version, and the marks, which are two
-// queries (three for a tenant's page), and one read for each tag.
+// and five read units or more: SEQ, PURGE, the version, two queries for the marks
+// (three for a tenant's page), and one read for each tag.
 //
-// Rollbacks and pins that are made at the same time share a transaction. One that
-// waits to be sent is not made if ctx ends, or after SettleTimeout. One that was
-// sent is carried through, whatever becomes of ctx: a request without an answer is
-// repeated for SettleTimeout at most. If there is no answer even then, the matter
-// is settled as by Publish, but by means of the log: the sequence is advanced,
-// after which the transaction can no longer land, and the log says whose it was.
+// Concurrent rollbacks and pins share a transaction. One that waits to be sent fails,
+// without effect, if ctx ends or after SettleTimeout. One that was sent is completed
+// independently of ctx: a transaction whose reply was lost is repeated for at most
+// SettleTimeout. If there is still no reply, the outcome is settled by the log: SEQ is
+// advanced, after which the transaction can no longer commit, and the log row tells
+// which transaction wrote it.
 func (s *Store) Rollback(ctx context.Context, read store.Record, to string, a store.Assertion) (store.Entry, error) {
 	ctx = s.metered(ctx, "rollback")
 	f, err := fenceOf(read)
@@ -43,9 +43,9 @@ func (s *Store) Rollback(ctx context.Context, read store.Record, to string, a st
 }
 
 func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, to string, a store.Assertion) (*store.Entry, error) {
-	// In this order: a hard purge that is not on PURGE or a mark when it is read
-	// here has a higher sequence than this one, and so covers what the rollback
-	// makes.
+	// SEQ is read first: a hard purge that is not yet in PURGE or a mark when they are
+	// read has a higher sequence than this one, and so covers the result of the
+	// rollback.
 	seen, err := s.readSequence(ctx)
 	if err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 		return nil, err
 	}
 	if version.OutlivesMarks(seen.MarkLifetime, s.config.Now()) {
-		return nil, fmt.Errorf("%w, as far as can be known: it was rendered at %s, and purges by tag are remembered for %s",
-			store.ErrPurged, version.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
+		return nil, fmt.Errorf("%w: version %s was rendered at %s, and marks are only kept for %s, so a purge may have covered it",
+			store.ErrPurged, version.GenerationID, version.GeneratedAt.UTC().Format(time.RFC3339), seen.MarkLifetime)
 	}
 	if err := s.checkPurged(ctx, version, known.Merge(purged), a.Key); err != nil {
 		return nil, err
@@ -75,13 +75,12 @@ func (s *Store) rollback(ctx context.Context, f fence, known store.PurgeState, t
 	return r.commit(ctx, &seen)
 }
 
-// Pin implements [store.MetaStore]. Neither the purge sequence of the entry moves
-// nor the time at which it was asserted: what was purged stays so. An entry of
-// another service has no place for a pin: regenerate it first. Errors of its own:
-// store.ErrNoVersion, if there is no entry that could be pinned, and store.ErrPurged,
-// if a hard purge covers it, but never of unpinning. It costs six write units if
-// META has at most 1 KB, and a read unit; pinning reads the marks as well, which
-// is two units more, and one for each tag of the entry.
+// Pin implements [store.MetaStore]. It does not change the purge sequence of the entry
+// or AssertedAt, so a purged entry stays purged. A foreign entry cannot store a pin:
+// regenerate it first. Errors: store.ErrNoVersion, if there is no entry that can be
+// pinned, and store.ErrPurged, if a hard purge covers it (never for unpinning). It
+// costs six write units if META has at most 1 KB, and a read unit; pinning also reads
+// the marks, which costs two read units, and one for each tag of the entry.
 func (s *Store) Pin(ctx context.Context, read store.Record, a store.Assertion) (store.Entry, error) {
 	ctx = s.metered(ctx, "pin")
 	f, err := fenceOf(read)
@@ -121,22 +120,22 @@ func (s *Store) pin(ctx context.Context, f fence, read store.Record, a store.Ass
 	return r.commit(ctx, nil)
 }
 
-// checkPurged refuses a generation of the page k that a hard purge covers: one of
-// the page itself, or a mark.
+// checkPurged returns store.ErrPurged for a generation of the page k that a hard purge
+// covers: of the page, or by a mark.
 func (s *Store) checkPurged(ctx context.Context, e *store.Entry, known store.PurgeState, k store.Key) error {
 	marked, err := s.hardMark(ctx, k, e.Tags)
 	if err != nil {
 		return err
 	}
 	if hard := max(known.HardSeq, marked); hard > e.PurgeSeq {
-		return fmt.Errorf("%w: it was rendered at sequence %d, and purged at %d", store.ErrPurged, e.PurgeSeq, hard)
+		return fmt.Errorf("%w: %s was rendered at sequence %d, and purged at %d", store.ErrPurged, e.GenerationID, e.PurgeSeq, hard)
 	}
 	return nil
 }
 
-// unpinned is the end of an entry's pin once it is unpinned: now, unless it ended
-// before. It stays on META, so that readers can tell an entry that outlived its
-// windows because of a pin: it may be served in place of a failure.
+// unpinned returns the end of an entry's pin when it is unpinned: now, unless it ended
+// before. It stays on META, so that readers recognize an entry that outlived its
+// windows because of a pin: it may be served instead of an error.
 func (s *Store) unpinned(e *store.Entry) time.Time {
 	now := moment(floorSeconds(s.config.Now()))
 	if e.PinnedUntil.Before(now) {
@@ -145,8 +144,8 @@ func (s *Store) unpinned(e *store.Entry) time.Time {
 	return now
 }
 
-// A reassertion is a rollback or a pin: a person's word that a generation is to be
-// current, which all nodes learn of by the log.
+// A reassertion is a rollback or a pin: an operator makes a generation current, and
+// all nodes learn of it from the log.
 type reassertion struct {
 	swap
 	page     store.Key
@@ -182,15 +181,15 @@ func (r *reassertion) items() []itemKey {
 	return items
 }
 
-// write states the same at any sequence. The entry of a rollback keeps the one that
-// was read when the rollback began: a purge in between came after it was asked for.
+// write returns the same actions at any sequence. The entry of a rollback has the
+// sequence that was read when the rollback began, so that a purge since then covers it.
 func (r *reassertion) write(context.Context, int64) ([]action, []logTarget, error) {
 	actions := append([]action{r.updateMeta()}, r.restoreVersion()...)
 	return append(actions, r.retireVersion()...), []logTarget{reloadOf(r.page)}, nil
 }
 
-// restoreVersion keeps the version that returns from being collected, on
-// condition that it has not been: META must not point at what may be gone.
+// restoreVersion removes the ttl of the version that returns, if its row still exists:
+// META must not point to a deleted version.
 func (r *reassertion) restoreVersion() []action {
 	if r.restored == nil {
 		return nil
@@ -199,8 +198,8 @@ func (r *reassertion) restoreVersion() []action {
 	return []action{update(onRestored, row, []string{"Expires"}, tabletheory.IfExists(), tabletheory.Condition("BodyKey", "=", r.restored.BodyKey))}
 }
 
-// recognizes reports whether META has the number that it was to get: perhaps by us,
-// if DynamoDB had forgotten our token.
+// recognizes reports whether META has the version that this change writes, perhaps by
+// an earlier delivery whose client token DynamoDB has forgotten.
 func (r *reassertion) recognizes(why refusal) bool {
 	v, ok := row(why[onMeta].Item).version()
 	return why.has(onMeta) && ok && v == r.next.Version

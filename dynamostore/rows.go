@@ -9,7 +9,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Sort keys of a page's rows, and where the purge sequence and its log are.
+// Sort keys of a page's rows, and the keys of the purge sequence, its log and its marks.
 const (
 	skLock  = "LOCK"
 	skMeta  = "META"
@@ -24,8 +24,8 @@ const (
 	markKeyPrefix = "MARK#"
 )
 
-// Names of attributes that rows are looked at for before, or without, being
-// decoded. The models have all of them.
+// Names of attributes that are read before, or without, decoding a row. The models
+// have all of them.
 const (
 	attrPK = "pk"
 	attrSK = "sk"
@@ -40,7 +40,7 @@ const (
 
 	attrVersion      = "v"
 	attrGenerationID = "generation_id"
-	attrStatus       = "status" // of an HTTP response, in the map; of a request
+	attrStatus       = "status" // of the HTTP response, in the map; of a request record
 	attrLength       = "content_length"
 
 	attrSeq     = "seq"
@@ -59,21 +59,21 @@ const (
 	attrUntil       = "in_progress_until"
 )
 
-// maxPartition is DynamoDB's bound of a partition key, in bytes.
+// maxPartition is DynamoDB's limit of a partition key, in bytes.
 const maxPartition = 2048
 
-// checkPartition refuses a partition key that no page can have, before any I/O.
-// The error wraps store.ErrInvalidKey. What Lease and Record name has been checked.
+// checkPartition refuses an invalid partition key before any I/O. The error wraps
+// store.ErrInvalidKey. The keys in a Lease or a Record have been checked.
 func checkPartition(pk string) error {
 	if pk == "" || len(pk) > maxPartition || !utf8.ValidString(pk) {
-		return fmt.Errorf("%w: a partition key is text of 1 to %d bytes, not %.60q of %d; hash long cache keys, as store.HashedPartition does",
-			store.ErrInvalidKey, maxPartition, pk, len(pk))
+		return fmt.Errorf("%w: a partition key must be UTF-8 of 1 to %d bytes (got %d bytes, %.60q); hash long cache keys, as store.HashedPartition does",
+			store.ErrInvalidKey, maxPartition, len(pk), pk)
 	}
 	return nil
 }
 
-// A location is where a row is. Every model begins with one: the table is the
-// store's, and is known only when the program runs.
+// A location is the table and the primary key of a row. Every model begins with one,
+// because the name of the table is known only at run time.
 type location struct {
 	table string
 
@@ -81,15 +81,15 @@ type location struct {
 	SK string `theorydb:"sk"`
 }
 
-// TableName is for package tabletheory.
+// TableName returns the table, for package tabletheory.
 func (l location) TableName() string { return l.table }
 
 func (s *Store) at(pk, sk string) location { return location{table: s.table, PK: pk, SK: sk} }
 
-// stringOf is the attribute of a string.
+// stringOf returns the attribute of a string.
 func stringOf(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
-// A row is one item of the table as it was found, whoever wrote it.
+// A row is one item of the table as stored, of any writer.
 type row map[string]types.AttributeValue
 
 // text returns the string attribute of that name, or the empty string.

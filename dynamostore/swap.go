@@ -9,26 +9,26 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// A swap is what every change does to META and to the versions it names.
+// A swap is a compare-and-swap of META, with the version rows that it affects.
 type swap struct {
 	store *Store
 	fence fence
 	next  store.Entry // normalized
-	// current is the sort key of the version that META names afterwards, empty
-	// for none.
+	// current is the sort key of the version that META names afterwards; empty for
+	// none.
 	current string
-	// superseded is that of the version that META names now, empty for none, or
-	// if it stays; supersededAt is when it may be collected, in epoch seconds.
+	// superseded is that of the version that META names now; empty for none, or
+	// if it stays current. supersededAt is its ttl, in epoch seconds.
 	superseded   string
 	supersededAt int64
-	// replaced: the superseded version goes now, as another takes its place.
+	// replaced: the superseded version is deleted now.
 	replaced bool
-	// newer demands, by the guard Monotonic, that the next entry is newer.
+	// newer requires that the next entry is newer, for the guard Monotonic.
 	newer bool
 }
 
-// newSwap prepares to replace what a record shows by an entry. kept says that
-// the entry has a version row; superseded is as in [store.Publishing].
+// newSwap returns the swap that replaces the row of a fence by an entry. kept: the
+// entry has a version row. superseded is as in [store.PublishOptions].
 func (s *Store) newSwap(f fence, next store.Entry, kept bool, superseded time.Time) (swap, error) {
 	next, err := normalize(next)
 	if err != nil {
@@ -49,10 +49,10 @@ func (s *Store) newSwap(f fence, next store.Entry, kept bool, superseded time.Ti
 	return w, nil
 }
 
-// longestSuperseded is how long a superseded version is kept if nobody says, at most.
+// longestSuperseded bounds the default lifetime of a superseded version.
 const longestSuperseded = 30 * 24 * time.Hour
 
-// retirement is when a superseded version may be collected, in epoch seconds.
+// retirement returns the ttl of a superseded version, in epoch seconds.
 func retirement(now, asked, expires time.Time) int64 {
 	if asked.IsZero() {
 		asked = now.Add(longestSuperseded)
@@ -63,7 +63,7 @@ func retirement(now, asked, expires time.Time) int64 {
 	return floorSeconds(wholeMoment(asked))
 }
 
-// fenceOf is the fence of a record that this package has read.
+// fenceOf returns the fence of a record that this package has read.
 func fenceOf(read store.Record) (fence, error) {
 	f, ok := read.Fence.(fence)
 	if !ok {
@@ -72,9 +72,9 @@ func fenceOf(read store.Record) (fence, error) {
 	return f, nil
 }
 
-// updateMeta updates META, on condition that it is what was read. The update sets
-// or removes every attribute of the reference, so that no generation inherits
-// from another, and leaves those alone that we do not know.
+// updateMeta updates META if it is what was read. The update sets or removes every
+// attribute of the reference schema, so that no generation inherits from another, and
+// preserves unknown attributes.
 func (w *swap) updateMeta() action {
 	row := newMetaRow(w.store.at(w.fence.pk, skMeta), w.next)
 	row.Current = w.current
@@ -92,8 +92,8 @@ func (w *swap) updateMeta() action {
 	return update(onMeta, counted, nil, conditions...)
 }
 
-// retireVersion lets the superseded version be collected, some day or, if it is
-// replaced, now, if it is still there: nothing if there is none.
+// retireVersion sets the ttl of the superseded version, or deletes it if it is
+// replaced, on condition that its row exists.
 func (w *swap) retireVersion() []action {
 	if w.superseded == "" {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// TableAPI is what [CreateTable] and [CheckTable] need of DynamoDB.
-// *dynamodb.Client satisfies it, and so does the embedded engine.
+// TableAPI is the part of DynamoDB that [CreateTable] and [CheckTable] use.
+// *dynamodb.Client implements it, and so does the embedded engine.
 type TableAPI interface {
 	tabletheory.API
 	tabletheory.TableAPI
@@ -24,17 +24,17 @@ type TableAPI interface {
 // ErrNoTable: the table does not exist.
 var ErrNoTable = tabletheory.ErrTableNotFound
 
-// wantedKeys is the key schema of the table, in the words of describeKeys.
-const wantedKeys = "pk (string, hash), sk (string, range)"
+// wantKeys is the key schema of the table, as describeKeys formats it.
+const wantKeys = "pk (string, hash), sk (string, range)"
 
-// CreateTable makes the table: string keys pk and sk, on-demand billing, and TTL
-// on the attribute ttl. It returns when the table can be used. A table of that
-// shape that exists is left as it is, and gets TTL switched on if it is off; a
-// table with other keys, or with replicas in other regions, is an error. Bound the wait by ctx: AWS takes some
-// seconds. Safe for concurrent use, from several processes too.
+// CreateTable creates the table: string keys pk and sk, on-demand billing, and TTL
+// on the attribute ttl. It returns when the table can be used, which takes some
+// seconds on AWS and is bounded by ctx. If a table with these keys exists, CreateTable
+// only enables its TTL; a table with other keys, or with replicas in other regions, is
+// an error. It is safe for concurrent use, also by several processes.
 func CreateTable(ctx context.Context, api TableAPI, name string) error {
-	// A table that is there is looked at first, for an error that speaks of this
-	// package's tables, not of models.
+	// An existing table is checked first, because these errors are clearer than those of
+	// package tabletheory.
 	table, err := describeTable(ctx, api, name)
 	if err == nil {
 		err = checkKeys(table)
@@ -55,9 +55,9 @@ func CreateTable(ctx context.Context, api TableAPI, name string) error {
 // other regions, and TTL on the attribute ttl, and can be used; otherwise an error
 // of one line that says what to do. If there is no table, it wraps [ErrNoTable].
 //
-// If DynamoDB does not tell about TTL, because dynamodb:DescribeTimeToLive is not
-// granted for example, log gets a warning, and there is no error: without TTL
-// the table grows, and nothing else is wrong. A nil log gets nothing.
+// If the state of TTL cannot be read, for example because dynamodb:DescribeTimeToLive
+// is not granted, CheckTable only logs a warning: without TTL the table grows, but works.
+// log may be nil.
 func CheckTable(ctx context.Context, api TableAPI, name string, log *slog.Logger) error {
 	table, err := describeTable(ctx, api, name)
 	if err == nil {
@@ -79,7 +79,7 @@ func CheckTable(ctx context.Context, api TableAPI, name string, log *slog.Logger
 	return nil
 }
 
-// modelOf is a model of the table. All of them have its keys and its ttl.
+// modelOf returns a model of the table. All models have its keys and its ttl.
 func modelOf(table string) *lockRow { return &lockRow{location: location{table: table}} }
 
 func describeTable(ctx context.Context, api TableAPI, name string) (*types.TableDescription, error) {
@@ -90,20 +90,22 @@ func describeTable(ctx context.Context, api TableAPI, name string) (*types.Table
 	return table, err
 }
 
-// checkKeys compares the key schema with that of this package.
+// checkKeys refuses a table with another key schema.
 func checkKeys(table *types.TableDescription) error {
-	if found := describeKeys(table); found != wantedKeys {
-		return fmt.Errorf("its keys are of another shape: expected %s, found %s; use another table name", wantedKeys, found)
+	if found := describeKeys(table); found != wantKeys {
+		return fmt.Errorf("its keys must be %s (found %s); use another table name", wantKeys, found)
 	}
 	return nil
 }
 
-// checkRegions refuses global tables, whose replicas break what all else rests on.
+// checkRegions refuses global tables, which do not provide the guarantees that this
+// package requires.
 //
-// With eventual consistency a condition is judged by the replica that it is sent
-// to: two regions grant one lease, both advance SEQ to the same number, and of two LOG rows of that
-// number, and of two writes of META, the later one silently replaces the other.
-// With strong consistency DynamoDB has no transactions, and TTL deletes nothing.
+// With eventual consistency, conditions are evaluated by the replica that gets the
+// write: two regions grant the same lease and advance SEQ to the same number, and the
+// later of two LOG rows of that number, or of two writes of META, silently replaces the
+// other. With multi-region strong consistency, DynamoDB has no transactions, and TTL
+// deletes nothing.
 func checkRegions(table *types.TableDescription) error {
 	var where []string
 	for _, replica := range table.Replicas {
@@ -116,22 +118,22 @@ func checkRegions(table *types.TableDescription) error {
 	if len(where) > 0 {
 		replicas = ", with replicas in " + strings.Join(where, ", ")
 	}
-	why := "leases exclude nobody across regions, the purge sequence forks, and the last writer wins, which loses rows of the purge log"
+	why := "leases do not exclude other regions, the purge sequence forks, and the last writer wins, which loses rows of the purge log"
 	if table.MultiRegionConsistency == types.MultiRegionConsistencyStrong {
 		why = "with multi-region strong consistency it has no transactions, which every publish needs"
 	}
 	return fmt.Errorf("it is a global table%s: %s; remove the replicas, or use a table and a bucket of its own in each region", replicas, why)
 }
 
-// checkTTL demands that DynamoDB removes what has expired.
+// checkTTL returns an error unless TTL deletes expired rows.
 func checkTTL(ctx context.Context, api TableAPI, name string, log *slog.Logger) error {
 	out, err := api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &name})
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("see whether TTL is on: %w", err)
+		return fmt.Errorf("read the state of TTL: %w", err)
 	case err != nil:
 		if log != nil {
-			log.WarnContext(ctx, "isr: cannot see whether TTL is on for the attribute ttl; without it the table grows for ever. Grant dynamodb:DescribeTimeToLive",
+			log.WarnContext(ctx, "isr: cannot check that TTL is enabled for the attribute ttl; without it the table grows forever; grant dynamodb:DescribeTimeToLive",
 				slog.String("table", name), slog.Any("err", err))
 		}
 		return nil
@@ -143,9 +145,9 @@ func checkTTL(ctx context.Context, api TableAPI, name string, log *slog.Logger) 
 	on := ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabled || ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabling
 	switch found := aws.ToString(ttl.AttributeName); {
 	case !on:
-		return fmt.Errorf("TTL is off, so rows that have expired would stay for ever: switch it on for the attribute %q with `isr table create --table %s`", attrTTL, name)
+		return fmt.Errorf("TTL is disabled, so expired rows would stay forever: enable it for the attribute %q with `isr table create --table %s`", attrTTL, name)
 	case found != attrTTL:
-		return fmt.Errorf("TTL is on for the attribute %q, not %q: switch it off there (update-time-to-live), and an hour later on with `isr table create --table %s`", found, attrTTL, name)
+		return fmt.Errorf("TTL is enabled for the attribute %q, not %q: disable it there (update-time-to-live), and an hour later enable it with `isr table create --table %s`", found, attrTTL, name)
 	}
 	return nil
 }

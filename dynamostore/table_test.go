@@ -94,7 +94,7 @@ func TestCreateTableSwitchesTTLOn(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
-		wantMessage(t, dynamostore.CheckTable(t.Context(), db, name, nil), name, "TTL is off", "isr table create --table "+name)
+		wantMessage(t, dynamostore.CheckTable(t.Context(), db, name, nil), name, "TTL is disabled", "isr table create --table "+name)
 		if err := dynamostore.CreateTable(t.Context(), db, name); err != nil {
 			t.Fatal(err)
 		}
@@ -127,16 +127,16 @@ func TestWrongTables(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for found, keys := range map[string][]types.KeySchemaElement{
-			"found pk (string, hash);":                                 {hashKey("pk")},
-			"found id (number, hash), sk (string, range);":             {hashKey("id"), rangeKey("sk")},
-			"found sk (string, hash), pk (string, range); use another": {hashKey("sk"), rangeKey("pk")},
+			"(found pk (string, hash));":                                 {hashKey("pk")},
+			"(found id (number, hash), sk (string, range));":             {hashKey("id"), rangeKey("sk")},
+			"(found sk (string, hash), pk (string, range)); use another": {hashKey("sk"), rangeKey("pk")},
 		} {
 			name := plainTable(t, db, keys...)
 			for _, err := range []error{
 				dynamostore.CheckTable(t.Context(), db, name, nil),
 				dynamostore.CreateTable(t.Context(), db, name),
 			} {
-				wantMessage(t, err, name, "expected pk (string, hash), sk (string, range)", found)
+				wantMessage(t, err, name, "must be pk (string, hash), sk (string, range)", found)
 			}
 		}
 	})

@@ -8,13 +8,13 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// errTokenExpired: DynamoDB may have forgotten the token of a request, which alone
-// could tell what became of it.
-var errTokenExpired = errors.New("the client token of a request is too old to ask what became of it")
+// errTokenExpired: DynamoDB may have forgotten the client token of a transaction, so a
+// repetition would not return the outcome of the first attempt.
+var errTokenExpired = errors.New("the client token of the transaction is too old to repeat it")
 
-// A tokenAPI keeps the SDK from repeating a transaction under a token that has
-// become too old between two of its attempts: a process can freeze anywhere. It
-// knows the request by the context; see [transaction.send].
+// A tokenAPI keeps the SDK from repeating a transaction whose client token has expired
+// between two attempts of the SDK: a process can freeze anywhere. The context has the
+// transaction; see [transaction.send].
 type tokenAPI struct{ API }
 
 // transactionKey is the key of the *transaction in a context.
@@ -27,7 +27,7 @@ func (a tokenAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactW
 	return a.API.TransactWriteItems(ctx, in, o...)
 }
 
-// guard has the request's age checked before each attempt of the SDK.
+// guard checks the age of the transaction before each attempt of the SDK.
 func (t *transaction) guard(o *dynamodb.Options) {
 	check := middleware.FinalizeMiddlewareFunc("isr:token-age",
 		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {

@@ -13,9 +13,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Versions implements [store.MetaStore]. The versions of other services, which
-// have no generation id, are passed over like those that are malformed: Rollback
-// has no use for them.
+// Versions implements [store.MetaStore]. It skips malformed versions and those of other
+// services, which have no generation id: Rollback cannot use them.
 func (s *Store) Versions(ctx context.Context, pk string) ([]store.Entry, error) {
 	ctx = s.metered(ctx, "versions")
 	if err := checkPartition(pk); err != nil {
@@ -45,8 +44,8 @@ func (s *Store) Versions(ctx context.Context, pk string) ([]store.Entry, error) 
 	return versions, nil
 }
 
-// version reads a version row. The error is a *[MalformedError], or wraps
-// store.ErrNoVersion if it is none that this package has written.
+// version decodes a version row. The error is a *[MalformedError], or wraps
+// store.ErrNoVersion if another service has written the row.
 func (s *Store) version(ctx context.Context, found row) (*store.Entry, error) {
 	e, err := s.content(ctx, found)
 	if err != nil {
@@ -58,9 +57,9 @@ func (s *Store) version(ctx context.Context, found row) (*store.Entry, error) {
 	return e, nil
 }
 
-// findVersion reads the version row of a generation, strongly.
+// findVersion reads the version row of a generation with a strongly consistent read.
 func (s *Store) findVersion(ctx context.Context, pk, id string) (*store.Entry, error) {
-	// A text that no sort key can have names no version.
+	// DynamoDB would reject a read of such a sort key.
 	const longest = 1000
 	if id == "" || len(id) > longest || !utf8.ValidString(id) {
 		return nil, store.ErrNoVersion
