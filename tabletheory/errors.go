@@ -262,20 +262,20 @@ func (t *target) failure(op string, key model.Item, err error) error {
 
 // failureAt is failure for a write that requires a version of the item; nil:
 // none.
-func (t *target) failureAt(op string, key model.Item, demanded *int64, err error) error {
+func (t *target) failureAt(op string, key model.Item, wantVersion *int64, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("tabletheory: %s %s in table %s: %w", op, t.describe(key), t.table, t.classify(key, demanded, err))
+	return fmt.Errorf("tabletheory: %s %s in table %s: %w", op, t.describe(key), t.table, t.classify(key, wantVersion, err))
 }
 
 // classify wraps an error of DynamoDB in the sentinel errors. wantVersion is the
 // version that the write required; nil: none.
-func (t *target) classify(key model.Item, demanded *int64, err error) error {
+func (t *target) classify(key model.Item, wantVersion *int64, err error) error {
 	if item, failed := failedCondition(err); failed {
 		return &ConditionError{
 			Table: t.table, Key: key, Item: item, stored: stored{t},
-			conflict: t.conflicts(item, demanded), unknown: errors.Is(err, ErrUnknownOutcome), cause: err,
+			conflict: t.conflicts(item, wantVersion), unknown: errors.Is(err, ErrUnknownOutcome), cause: err,
 		}
 	}
 	if sentinel := sentinelOf(err); sentinel != nil {
@@ -300,12 +300,12 @@ func failedCondition(err error) (stored model.Item, failed bool) {
 }
 
 // conflicts reports whether a stored item has another version than required.
-func (t *target) conflicts(item model.Item, demanded *int64) bool {
-	if demanded == nil {
+func (t *target) conflicts(item model.Item, wantVersion *int64) bool {
+	if wantVersion == nil {
 		return false
 	}
 	version, ok := versionOf(t.model, item)
-	return !ok || version != *demanded
+	return !ok || version != *wantVersion
 }
 
 // sentinelOf returns the sentinel error for an error of DynamoDB, or nil.
@@ -331,7 +331,7 @@ type action struct {
 	label       any    // see Reason.Label
 	kind        string // see Reason.Kind
 	key         model.Item
-	wantVersion *int64 // the version that it demands; nil: none
+	wantVersion *int64 // the version that the action requires; nil: none
 }
 
 // transactionFailure returns the error of a transaction, or nil if err is nil.

@@ -14,7 +14,7 @@ import (
 // Query is not safe for concurrent use and runs once.
 //
 // Methods that return the Query can be chained. The Query keeps the first
-// mistake; the method that ends the chain returns it and sends nothing.
+// error; the method that ends the chain returns it and sends nothing.
 //
 // Fields are named by the Go name or by the attribute name. A path into a
 // document (address.city, lines[2].price) begins with either. Values are Go
@@ -26,7 +26,7 @@ import (
 type Query struct {
 	*target // nil if Model failed; the error is in err
 	ctx     context.Context
-	err     error // the first mistake; nothing is sent if there is one
+	err     error // the first error; nothing is sent if there is one
 	called  calls // the calls that built the query
 	partial bool  // it is an argument of a callback, and cannot be executed
 	used    bool  // it was executed
@@ -127,7 +127,7 @@ func invalid(format string, args ...any) error {
 }
 
 // begin starts op, which executes the query and supports the calls in takes. It
-// returns the first mistake.
+// returns the first error.
 func (q *Query) begin(op string, takes calls) error {
 	switch refused := q.called &^ takes; {
 	case q.err != nil:
@@ -238,7 +238,7 @@ func (q *Query) Cursor(cursor string) *Query {
 	return q
 }
 
-// path resolves a field for a call; it returns nil after a mistake.
+// path resolves a field for a call; it returns nil after an error.
 func (q *Query) path(call, field string) *model.Path {
 	if q.err != nil {
 		return nil

@@ -45,12 +45,12 @@ func (db *DB) TransactWrite(ctx context.Context, build func(tx *TransactionBuild
 // key, Delete only its key and version. Versions and times are handled as by
 // [Query]. A precondition [AtVersion] replaces the version of the model.
 //
-// The builder keeps the first mistake; [DB.TransactWrite] returns it and sends
+// The builder keeps the first error; [DB.TransactWrite] returns it and sends
 // nothing.
 type TransactionBuilder struct {
 	*mapper
 	ctx    context.Context
-	err    error // the first mistake; nothing is sent if there is one
+	err    error // the first error; nothing is sent if there is one
 	writes []*write
 	token  string // empty: a random one
 }

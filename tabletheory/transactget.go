@@ -34,7 +34,7 @@ type TransactionReader struct {
 	*mapper
 	reads []transactionRead
 	items map[string]bool // identities of the items
-	err   error           // the first mistake
+	err   error           // the first error
 }
 
 type transactionRead struct {

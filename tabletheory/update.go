@@ -25,7 +25,7 @@ import (
 type UpdateBuilder struct {
 	*write   // incomplete if err is not nil
 	ctx      context.Context
-	err      error  // the first mistake; nothing is sent if there is one
+	err      error  // the first error; nothing is sent if there is one
 	executor string // executes the update, "a transaction"; empty: the caller, by Execute
 	used     bool   // it was executed
 
@@ -319,7 +319,7 @@ func (b *UpdateBuilder) ExecuteWithResult(dest any) error {
 	return b.read(item, into)
 }
 
-// begin starts the execution and returns the first mistake.
+// begin starts the execution and returns the first error.
 func (b *UpdateBuilder) begin(call string) error {
 	switch {
 	case b.err != nil:
@@ -351,7 +351,7 @@ func (b *UpdateBuilder) read(item model.Item, into reflect.Value) error {
 	return b.failure(b.model.DecodeSelected(item, into))
 }
 
-// change resolves the path of a change; it returns nil after a mistake.
+// change resolves the path of a change; it returns nil after an error.
 func (b *UpdateBuilder) change(call, field string) *model.Path {
 	if b.err != nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 )
 
 // fieldCodec returns the codec of a field: that of its type, unless the tag
-// demands another form.
+// selects another form.
 func (k *compiler) fieldCodec(t reflect.Type, tag tag, n naming) (*codec, error) {
 	switch {
 	case tag.json:
