@@ -29,7 +29,7 @@ type follower struct {
 	// The following fields belong to the goroutine of run.
 
 	cursor    int64     // the last sequence of the log that this node has applied
-	nextAudit time.Time // when SEQ is to be read again
+	nextAudit time.Time // when SEQ is read next
 	failing   bool      // the last poll failed
 	stray     bool      // the last poll found a row beyond the end of the log
 }

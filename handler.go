@@ -127,7 +127,7 @@ func (h *handler) find(w http.ResponseWriter, r *http.Request, k store.Key, old 
 	if h.answerKnown(w, r, k, old, fwd) {
 		return
 	}
-	// A page that is requested often enough is to be stored.
+	// A page that is requested often enough is stored.
 	due := h.c.uses != nil && h.c.uses.Add(k) >= h.c.cfg.MinUses && !h.c.full()
 	if p := h.c.unpublished.get(k); p != nil && !due {
 		p.serve(w, r, h.c.now(), httpcache.Status{Hit: true, Detail: detailUnpublished})

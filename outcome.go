@@ -75,10 +75,10 @@ type reply struct {
 	state   store.State // of the page of a storedPage, or of the fallback of a failure
 }
 
-// judge is the only place where a handler decides what a page is worth: its freshness,
-// and whether it may be served in place of a failure. It considers all purges that this
-// process knows: those read with the page, those that the flight f has read since (f may
-// be nil), and the lifetime of purge marks.
+// judge is the only place where a handler judges a page: its freshness, and whether it may
+// be served in place of a failure. It considers all purges that this process knows: those
+// read with the page, those that the flight f has read since (f may be nil), and the
+// lifetime of purge marks.
 func (h *handler) judge(f *flight, p *page, now time.Time) (state store.State, onError bool) {
 	purges := h.c.marks.lasting(f.known(p.cover))
 	state = store.Freshness(&p.entry, purges, now)

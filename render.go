@@ -234,7 +234,7 @@ func (r *recorder) result() rendering {
 	case r.err != nil:
 		return rendering{failure: r.err, outage: errors.Is(r.err, errRenderTime)}
 	case r.verdict.Failed:
-		return rendering{failure: fmt.Errorf("%w with status %d", errRenderStatus, r.status), failed: r.failedLocked()}
+		return rendering{failure: fmt.Errorf("%w: status %d", errRenderStatus, r.status), failed: r.failedLocked()}
 	}
 	body, err := httpcache.Decode(r.sent.Get("Content-Encoding"), r.body.Bytes(), r.limit)
 	switch {

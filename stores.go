@@ -128,7 +128,7 @@ func unreachable(err error) bool {
 	return !errors.As(err, &held) && !errors.As(err, &earlier)
 }
 
-// storeDown returns the breaker of a store that is not to be called, or nil.
+// storeDown returns the breaker of a store whose breaker is open, or nil.
 func (c *Cache) storeDown() *breaker {
 	for _, b := range []*breaker{c.tableBreaker, c.bodiesBreaker} {
 		if b.isOpen.Load() {

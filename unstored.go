@@ -201,7 +201,7 @@ func (s *search) failedUnstored(got rendering, at timing) outcome {
 
 // notWorthStoring returns the reason for which a page that is not stored is rendered
 // without being stored: it was not requested often enough, or there is no room. Empty:
-// it is to be stored.
+// it is stored.
 func (s *search) notWorthStoring(rec store.Record) (detail string) {
 	switch {
 	case rec.Entry != nil || s.force:

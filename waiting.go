@@ -30,8 +30,8 @@ const (
 	maxPayers = 8
 )
 
-// awaitTurn enters the origin's queue, and sleeps until the turn has come, or until META
-// is to be read again because another process may have rendered the page. come: the turn
+// awaitTurn enters the origin's queue, and sleeps until the turn has come, or until it is
+// time to read META again because another process may have rendered the page. come: the turn
 // has come, META was just read, and the page may be rendered. The error is a
 // *budget.Error, or the reason for which the cache closes.
 func (s *search) awaitTurn(ctx context.Context, rec store.Record) (come bool, err error) {
@@ -166,7 +166,7 @@ func (s *search) background() bool {
 }
 
 // wait handles a lease held by another process, or a back-off: it ends the search, or
-// sleeps until the store is to be read again, and returns nil.
+// sleeps until it is time to read the store again, and returns nil.
 func (s *search) wait(ctx context.Context, rec store.Record) outcome {
 	held := &store.HeldError{Lock: *rec.Lock}
 	switch backOff := rec.Lock.IsBackOff(); {
@@ -191,9 +191,8 @@ func (s *search) wait(ctx context.Context, rec store.Record) outcome {
 	return nil
 }
 
-// postponed ends a search that is not to be repeated for a while. Visitors who are
-// served the page meanwhile do not notice; one of their requests after that searches
-// again.
+// postponed ends a search, and delays the next one. Visitors are served the stale page
+// meanwhile, if there is one; after the delay one of their requests searches again.
 func (s *search) postponed(ctx context.Context, rec store.Record, wait time.Duration, cause error, detail string) outcome {
 	stale := s.f.stale.Load()
 	switch {
