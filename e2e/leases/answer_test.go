@@ -8,47 +8,48 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// judged is what an error says. One that is none of package isr's says nothing.
-func judged(err error) answer {
+// answerOf maps an error of package store to the answer that it carries. Any other error is
+// outcomeUnknown: the outcome is unknown.
+func answerOf(err error) answer {
 	if err == nil {
-		return answer{Said: saidOK}
+		return answer{Outcome: outcomeOK}
 	}
 	if earlier, ok := errors.AsType[*store.RequestError](err); ok {
-		return answer{Said: saidOf(earlier.Err), Request: requestOf(earlier.Record)}
+		return answer{Outcome: outcomeOf(earlier.Err), Request: requestOf(earlier.Record)}
 	}
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
-		return answer{Said: saidHeld, Lock: lockOf(store.Record{Lock: &held.Lock})}
+		return answer{Outcome: outcomeHeld, Lock: lockOf(store.Record{Lock: &held.Lock})}
 	}
-	return answer{Said: saidOf(err), Text: err.Error()}
+	return answer{Outcome: outcomeOf(err), Text: err.Error()}
 }
 
-// settled is judged for calls that find out what became of them: unless they say
-// that they do not know, they did not happen.
-func settled(err error) answer {
-	got := judged(err)
-	if got.Said == saidNothing && !errors.Is(err, store.ErrUnknownOutcome) {
-		got.Said = saidNot
+// settledAnswer is answerOf for calls that resolve an unknown outcome themselves: an error other than
+// ErrUnknownOutcome means that nothing was committed.
+func settledAnswer(err error) answer {
+	got := answerOf(err)
+	if got.Outcome == outcomeUnknown && !errors.Is(err, store.ErrUnknownOutcome) {
+		got.Outcome = outcomeNotCommitted
 	}
 	return got
 }
 
-func saidOf(err error) said {
+func outcomeOf(err error) outcome {
 	lost, moved := errors.Is(err, store.ErrLeaseLost), errors.Is(err, store.ErrMoved)
 	switch {
 	case lost && moved:
-		return saidBoth
+		return outcomeLostAndMoved
 	case lost:
-		return saidLost
+		return outcomeLost
 	case moved:
-		return saidMoved
+		return outcomeMoved
 	case errors.Is(err, store.ErrRequestCompleted):
-		return saidCompleted
+		return outcomeCompleted
 	case errors.Is(err, store.ErrRequestInProgress):
-		return saidInProgress
+		return outcomeInProgress
 	case errors.Is(err, store.ErrRequestMismatch):
-		return saidMismatch
+		return outcomeMismatch
 	}
-	return saidNothing
+	return outcomeUnknown
 }
 
 func lockOf(r store.Record) lock {

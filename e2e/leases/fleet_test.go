@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	pages   = 6 // that all workers fight for
+	pages   = 6 // contended by all workers
 	workers = 3 // in each process
 )
 
-// A fleet is processes on one table, and what becomes of them.
+// A fleet runs processes on one table and collects their history.
 type fleet struct {
 	t        *testing.T
 	endpoint string
@@ -33,8 +33,8 @@ type fleet struct {
 	frozen  int                   // guarded by mu
 }
 
-// run has processes work for a time, and for further ones on a machine that is too
-// busy for all kinds of answers to be given in one.
+// run runs the processes for d, and repeats that on a busy machine until every expected kind of
+// answer has occurred, at most six times.
 func (f *fleet) run(d time.Duration) {
 	const most = 6
 	for times := 0; times < most && len(f.missing()) > 0 && !f.t.Failed(); times++ {
@@ -43,10 +43,10 @@ func (f *fleet) run(d time.Duration) {
 	}
 }
 
-// runOnce has processes work until a moment: some are killed and replaced, one is
-// frozen for longer than its leases last, and one lives in peace.
+// runOnce runs processes until f.until. Two slots kill and replace their process, one freezes
+// its process for longer than a lease, and one does not disturb it.
 func (f *fleet) runOnce() {
-	lives := []func(*process, time.Duration){f.killSoon, f.killSoon, f.freezeOften, f.leaveAlone}
+	lives := []func(*process, time.Duration){f.killSoon, f.killSoon, f.freezeOften, f.runToEnd}
 	var group sync.WaitGroup
 	for _, live := range lives {
 		group.Go(func() {
@@ -58,13 +58,13 @@ func (f *fleet) runOnce() {
 	group.Wait()
 }
 
-// live is the life of one process.
+// live starts one process, subjects it to live, and adds its events to the history.
 func (f *fleet) live(left time.Duration, live func(*process, time.Duration)) {
 	f.mu.Lock()
 	f.clients++
 	client := f.clients
 	f.mu.Unlock()
-	p, err := start(order{Name: fmt.Sprintf("p%d", client), Endpoint: f.endpoint, Table: f.table, Workers: workers, For: left})
+	p, err := start(workerConfig{Name: fmt.Sprintf("p%d", client), Endpoint: f.endpoint, Table: f.table, Workers: workers, For: left})
 	if err != nil {
 		f.t.Error(err)
 		return
@@ -80,9 +80,9 @@ func (f *fleet) live(left time.Duration, live func(*process, time.Duration)) {
 	f.history = append(f.history, history...)
 }
 
-func (f *fleet) leaveAlone(p *process, _ time.Duration) { f.expectEnd(p) }
+func (f *fleet) runToEnd(p *process, _ time.Duration) { f.expectEnd(p) }
 
-// expectEnd waits for a process to end by itself.
+// expectEnd waits for a process to exit without being killed.
 func (f *fleet) expectEnd(p *process) {
 	const patience = time.Minute // for its last calls
 	select {
@@ -91,7 +91,7 @@ func (f *fleet) expectEnd(p *process) {
 		p.kill()
 	}
 	if p.err != nil {
-		f.t.Errorf("a process of workers: %v", p.err)
+		f.t.Errorf("worker process: %v", p.err)
 	}
 }
 
@@ -105,7 +105,7 @@ func (f *fleet) killSoon(p *process, left time.Duration) {
 	}
 	select {
 	case <-p.done:
-		f.t.Errorf("a process of workers ended early: %v", p.err)
+		f.t.Errorf("worker process exited before it was killed: %v", p.err)
 	case <-time.After(after):
 		p.kill()
 		f.mu.Lock()
@@ -114,7 +114,7 @@ func (f *fleet) killSoon(p *process, left time.Duration) {
 	}
 }
 
-// freezeOften stops a process for longer than its leases last, again and again.
+// freezeOften repeatedly stops a process for longer than its leases last.
 func (f *fleet) freezeOften(p *process, _ time.Duration) {
 	const awake, asleep = time.Second, 3500 * time.Millisecond
 	for time.Until(f.until) > awake+asleep {
@@ -124,7 +124,7 @@ func (f *fleet) freezeOften(p *process, _ time.Duration) {
 		}{{awake, syscall.SIGSTOP}, {asleep, syscall.SIGCONT}} {
 			<-time.After(next.after)
 			if err := p.cmd.Process.Signal(next.signal); err != nil {
-				f.t.Errorf("%s to a process of workers: %v", next.signal, err)
+				f.t.Errorf("send %s to worker process: %v", next.signal, err)
 			}
 		}
 		f.mu.Lock()
@@ -134,15 +134,15 @@ func (f *fleet) freezeOften(p *process, _ time.Duration) {
 	f.expectEnd(p)
 }
 
-// lookAround ends the history by reading every row that it knows of.
-func (f *fleet) lookAround() {
+// readAll ends the history with a read of every row that the history names.
+func (f *fleet) readAll() {
 	var events []event
 	w := newWorker("last", f.endpoint, f.table, 0)
 	w.report = func(e event) { events = append(events, e) }
 	w.prepare()
 	requests := make(map[int][]string)
 	for _, o := range f.history {
-		c := o.Input.(asked)
+		c := o.Input.(modelInput)
 		if c.Request != "" && !slices.Contains(requests[c.Page], c.Request) {
 			requests[c.Page] = append(requests[c.Page], c.Request)
 		}

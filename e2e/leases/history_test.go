@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A verb is what is asked of a store.
+// A verb names a store operation.
 type verb string
 
 const (
@@ -26,59 +26,58 @@ const (
 	verbEnd      verb = "end"
 )
 
-// A call is what somebody asked.
+// A call is one store operation and its arguments.
 type call struct {
 	Verb verb `json:"verb"`
 	Page int  `json:"page"`
-	// Lease is the name of the lease that it is about, or asks for: the owner that
-	// the row shows. No two acquisitions have one name.
+	// Lease names the lease that the call uses or requests: the owner in the lock row. Every
+	// acquisition has a unique name.
 	Lease string `json:"lease,omitempty"`
-	// Seconds is how long the lease is to last, or the pause after a failure.
+	// Seconds is the lease duration, or the back-off after a failure.
 	Seconds int64 `json:"seconds,omitempty"`
-	// Failures is what a failure is to leave on the row.
+	// Failures is the failure count that a back-off writes to the row.
 	Failures int `json:"failures,omitempty"`
-	// Request is the request that the lease is acquired for, or was.
+	// Request is the idempotency key of the acquisition.
 	Request string `json:"request,omitempty"`
 	Hash    string `json:"hash,omitempty"`
-	// Meta and Lock are what an earlier read saw, and the call insists on.
+	// Meta and Lock are the values of an earlier read that the call is conditional on.
 	Meta meta `json:"meta,omitzero"`
 	Lock lock `json:"lock,omitzero"`
-	// Generation is what is to be current, or the result of a request that has
-	// succeeded.
+	// Generation is the generation to make current, or the result of a completed request.
 	Generation string `json:"generation,omitempty"`
 }
 
-// said is what an answer comes down to.
-type said string
+// outcome is the result of a call.
+type outcome string
 
 const (
-	saidOK         said = "ok"
-	saidHeld       said = "held"
-	saidLost       said = "lost"
-	saidMoved      said = "moved"
-	saidBoth       said = "lost and moved"
-	saidCompleted  said = "completed"
-	saidInProgress said = "in progress"
-	saidMismatch   said = "mismatch"
-	saidNot        said = "did not happen"
-	saidNothing    said = "no answer"
+	outcomeOK           outcome = "ok"
+	outcomeHeld         outcome = "held"
+	outcomeLost         outcome = "lost"
+	outcomeMoved        outcome = "moved"
+	outcomeLostAndMoved outcome = "lost and moved"
+	outcomeCompleted    outcome = "completed"
+	outcomeInProgress   outcome = "in progress"
+	outcomeMismatch     outcome = "mismatch"
+	outcomeNotCommitted outcome = "did not happen"
+	outcomeUnknown      outcome = "no answer"
 )
 
-// An answer is what was said to a call, and what was seen.
+// An answer is the outcome of a call and the rows that it returned.
 type answer struct {
-	Said     said    `json:"said"`
+	Outcome  outcome `json:"said"`
 	Failures int     `json:"failures,omitempty"`
 	Lock     lock    `json:"lock,omitzero"`
 	Meta     meta    `json:"meta,omitzero"`
 	Request  request `json:"request,omitzero"`
-	// Writes is how many requests to write were sent. If several were, an earlier
-	// one may have been carried out, and its reply lost.
+	// Writes counts the write requests sent. With more than one, an earlier one may have been
+	// committed although its reply was lost.
 	Writes int `json:"writes,omitempty"`
-	// Text is the error, for people.
+	// Text is the error message, for failure output only.
 	Text string `json:"text,omitempty"`
 }
 
-// An event is a line that a process writes: a call before it is made, or its answer.
+// An event is one line of a process's output: a call before it is made, or its answer.
 type event struct {
 	Number int     `json:"number"` // of the call, in its process
 	At     instant `json:"at"`
@@ -86,18 +85,17 @@ type event struct {
 	Answer *answer `json:"answer,omitempty"`
 }
 
-// An asked is a call as the judge wants it: with the times that it may have been
-// judged by.
-type asked struct {
+// A modelInput is the input of the model: a call and the clock readings that it may have used.
+type modelInput struct {
 	call
 	moments []moment
 }
 
-// forever is when a call ends that may take effect at any time.
+// forever is the return time of a call that may take effect at any later time.
 const forever = math.MaxInt64
 
-// operations makes a history of the events of one process. What it was not answered
-// may happen until the end; it was asked by a clock that had not passed died.
+// operations builds the history of one process from its events. A call without an answer may
+// take effect until the end of the history; its clock readings lie before died.
 func operations(client int, events []event, died instant) ([]porcupine.Operation, error) {
 	answers := make(map[int]event)
 	for _, e := range events {
@@ -112,7 +110,7 @@ func operations(client int, events []event, died instant) ([]porcupine.Operation
 		}
 		reply, ok := answers[e.Number]
 		if !ok {
-			reply = event{At: died, Answer: &answer{Said: saidNothing, Writes: 1}} // perhaps
+			reply = event{At: died, Answer: &answer{Outcome: outcomeUnknown, Writes: 1}} // perhaps
 		}
 		delete(answers, e.Number)
 		if isGlimpse(*e.Call, *reply.Answer) && reply.At.Mono-e.At.Mono > longestGlimpse.Nanoseconds() {
@@ -120,10 +118,10 @@ func operations(client int, events []event, died instant) ([]porcupine.Operation
 		}
 		for _, c := range parts(*e.Call, *reply.Answer) {
 			o := porcupine.Operation{
-				ClientId: client, Input: asked{c, moments(e.At, reply.At)}, Output: *reply.Answer,
+				ClientId: client, Input: modelInput{c, moments(e.At, reply.At)}, Output: *reply.Answer,
 				Call: e.At.Mono, Return: reply.At.Mono,
 			}
-			if reply.Answer.Said == saidNothing {
+			if reply.Answer.Outcome == outcomeUnknown {
 				o.Return = forever
 			}
 			history = append(history, o)
@@ -135,23 +133,22 @@ func operations(client int, events []event, died instant) ([]porcupine.Operation
 	return history, nil
 }
 
-// longestGlimpse is how long a glimpse may have taken to count. That of a process
-// that was frozen meanwhile proves little, as it may belong to any time between; and
-// the judge, who tries them all, would not come to an end.
+// longestGlimpse is the longest duration of a counted glimpse. A process that was frozen during
+// a read may have read at any time in between: that proves little, and makes the search of the
+// checker too large.
 const longestGlimpse = time.Second
 
-// isGlimpse says whether an answer is of how things were for a moment, and nothing
-// was changed.
+// isGlimpse reports whether a call only observed state and changed nothing.
 func isGlimpse(c call, got answer) bool {
-	return c.Verb == verbRead || c.Verb == verbLookUp || got.Said == saidHeld || got.Said == saidInProgress
+	return c.Verb == verbRead || c.Verb == verbLookUp || got.Outcome == outcomeHeld || got.Outcome == outcomeInProgress
 }
 
-// parts are the steps of a call that may take effect one by one: none, if it was not
-// answered and has sent nothing that could. An acquisition that was not answered is
-// given back, as far as that succeeds, and its request ended.
+// parts splits a call into the steps that may take effect separately. An unanswered call that
+// sent no write has no steps. An unanswered acquisition may be followed by the release of its
+// lease and the end of its request, which the store attempts.
 func parts(c call, got answer) []call {
 	switch {
-	case got.Said != saidNothing:
+	case got.Outcome != outcomeUnknown:
 		return []call{c}
 	case got.Writes == 0, c.Verb == verbRead, c.Verb == verbLookUp:
 		return nil

@@ -19,34 +19,34 @@ import (
 	"github.com/facetheory/isr/isrtest"
 )
 
-// lasting is the time of a run in ./test; the longer, the more chances.
-var lasting = flag.Duration("lasting", 10*time.Second, "how long the processes of TestLeases work")
+// duration is the duration of a run in ./test. A longer run explores more interleavings.
+var duration = flag.Duration("lasting", 10*time.Second, "how long the processes of TestLeases work")
 
-// TestLeases: what processes on one table are told of leases, of what is current,
-// and of requests with idempotency keys, is linearizable.
+// TestLeases checks that the answers of concurrent processes on one table, about leases,
+// current generations and request records, are linearizable.
 func TestLeases(t *testing.T) {
 	for name, serve := range map[string]func(*testing.T) string{
 		"DynamoDBLocal": func(t *testing.T) string {
 			return isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")
 		},
-		"isr dynamodb": serveOurs,
+		"isr dynamodb": serveDynamoDB,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fleet{t: t, endpoint: serve(t)}
 			f.table = newTable(t, f.endpoint)
-			f.run(*lasting)
+			f.run(*duration)
 			if t.Failed() {
 				return
 			}
-			f.lookAround()
-			f.judge()
+			f.readAll()
+			f.check()
 		})
 	}
 }
 
-// serveOurs starts isr dynamodb until the end of the test.
-func serveOurs(t *testing.T) string {
+// serveDynamoDB starts isr dynamodb and stops it at the end of the test.
+func serveDynamoDB(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command(isrprocess.RaceBinary(t, "../.."), "dynamodb", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
 	cmd.Env = []string{"GORACE=atexit_sleep_ms=0"}
@@ -54,7 +54,7 @@ func serveOurs(t *testing.T) string {
 	return url
 }
 
-// newTable makes a table of its own for a test.
+// newTable creates a table for the test and deletes it at the end.
 func newTable(t *testing.T, endpoint string) string {
 	t.Helper()
 	client, _ := newClient(endpoint)
@@ -64,7 +64,7 @@ func newTable(t *testing.T, endpoint string) string {
 	}
 	t.Cleanup(func() {
 		if _, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
-			t.Errorf("delete the table: %v", err)
+			t.Errorf("delete table: %v", err)
 		}
 	})
 	return name

@@ -20,11 +20,12 @@ import (
 	isrprocess "github.com/facetheory/isr/e2e/internal/process"
 )
 
-// orderVariable makes this test binary a process of workers instead.
-const orderVariable = "ISR_LEASES_ORDER"
+// configVariable is the environment variable that makes this test binary run as a worker
+// process.
+const configVariable = "ISR_LEASES_ORDER"
 
-// An order is what a process is told.
-type order struct {
+// A workerConfig is the configuration of a worker process.
+type workerConfig struct {
 	Name     string        `json:"name"`
 	Endpoint string        `json:"endpoint"`
 	Table    string        `json:"table"`
@@ -33,32 +34,31 @@ type order struct {
 }
 
 func TestMain(m *testing.M) {
-	text, ordered := os.LookupEnv(orderVariable)
+	text, ordered := os.LookupEnv(configVariable)
 	if !ordered {
 		os.Exit(isrprocess.Main(m))
 	}
-	var o order
+	var o workerConfig
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", orderVariable, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", configVariable, err)
 		os.Exit(2)
 	}
-	o.carryOut(os.Stdout)
+	o.runWorkers(os.Stdout)
 }
 
-// carryOut has the workers work, and writes what they report. A line is written, in
-// one system call, before its call is made: what a kill leaves unwritten is at most
-// the answers to the last calls.
-func (o order) carryOut(out io.Writer) {
+// runWorkers runs the workers and writes their events to out. Each call is written in one system
+// call before it is made, so a kill loses at most the answers to the last calls.
+func (o workerConfig) runWorkers(out io.Writer) {
 	var mu sync.Mutex
 	report := func(e event) {
 		line, err := json.Marshal(e)
 		if err != nil {
-			panic(err) // events have nothing that JSON has not
+			panic(err) // events consist of JSON types only
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if _, err := out.Write(append(line, '\n')); err != nil {
-			os.Exit(1) // nobody listens
+			os.Exit(1) // the parent has exited
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For)
@@ -81,29 +81,29 @@ func newWorker(name, endpoint, table string, seed uint64) *worker {
 	}
 }
 
-// A process is one that was given an order, and what it has reported.
+// A process is a running worker process and the events that it has written.
 type process struct {
 	cmd    *exec.Cmd
-	done   chan struct{} // closed when it has ended, and events and err are set
+	done   chan struct{} // closed after exit, once events and err are set
 	events []event
 	died   instant
 	err    error
 }
 
-func start(o order) (*process, error) {
+func start(o workerConfig) (*process, error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), orderVariable+"="+string(text))
+	cmd.Env = append(os.Environ(), configVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting a process of workers: %w", err)
+		return nil, fmt.Errorf("start worker process: %w", err)
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
@@ -115,8 +115,8 @@ func start(o order) (*process, error) {
 	return p, nil
 }
 
-// readEvents reads to the end. A kill may cut the last line short, which is none
-// then: nobody has acted on it.
+// readEvents reads events until EOF. It drops an incomplete last line, which a kill may leave:
+// its call was not made yet, or is taken as unanswered.
 func readEvents(from io.Reader) ([]event, error) {
 	var events []event
 	lines := bufio.NewReader(from)
@@ -130,14 +130,14 @@ func readEvents(from io.Reader) ([]event, error) {
 		}
 		var e event
 		if err := json.Unmarshal(line, &e); err != nil {
-			return events, fmt.Errorf("a process of workers wrote %q: %w", line, err)
+			return events, fmt.Errorf("decode event %q of worker process: %w", line, err)
 		}
 		events = append(events, e)
 	}
 }
 
-// kill is kill -9. It waits for the end.
+// kill sends SIGKILL and waits for the process to exit.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have exited
 	<-p.done
 }

@@ -21,37 +21,37 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A worker makes calls, one after the other, as its random numbers will have it,
-// and reports each before it makes it, and its answer.
+// A worker makes random calls, one at a time. It reports each call before it makes it, and then
+// the answer.
 type worker struct {
-	name   string // nobody else's
+	name   string // unique
 	api    dynamostore.API
 	table  string
 	clock  clock
 	random *rand.Rand
-	writes *atomic.Int64 // requests to write that were sent
-	number *atomic.Int64 // of calls, in this process
+	writes *atomic.Int64 // write requests sent
+	number *atomic.Int64 // last call number in this process
 	report func(event)
-	hasty  int // how many of a hundred calls are given up soon
+	hasty  int // percentage of calls with a short deadline
 
-	named   int // leases and generations
-	reader  *dynamostore.Store
-	tenures []*tenure
-	seen    map[int]store.Record // by page
-	kept    map[int][]string     // generations with a version row that it knows of, by page
+	named  int // counts the lease and generation names
+	reader *dynamostore.Store
+	leases []*heldLease
+	seen   map[int]store.Record // by page
+	kept   map[int][]string     // known generations with a version row, by page
 }
 
-// A tenure is a lease, or what the worker takes for one.
-type tenure struct {
+// A heldLease is a lease that the worker holds or has lost.
+type heldLease struct {
 	lease   store.Lease
-	store   *dynamostore.Store // which made it
+	store   *dynamostore.Store // the store that acquired it
 	name    string
 	page    int
 	seconds int64
-	request string // that is still to be ended
+	request string // not ended yet
 }
 
-// newClient is a client as others have it, whose requests to write are counted.
+// newClient returns a client with the default settings that counts write requests.
 func newClient(endpoint string) (*dynamodb.Client, *atomic.Int64) {
 	counted := &counted{client: awshttp.NewBuildableClient()}
 	return dynamodb.New(dynamodb.Options{
@@ -76,16 +76,16 @@ func (c *counted) Do(r *http.Request) (*http.Response, error) {
 	return c.client.Do(r)
 }
 
-// store is one whose leases show this owner.
+// store returns a store whose leases have this owner.
 func (w *worker) store(owner string) *dynamostore.Store {
 	s, err := dynamostore.New(w.api, w.table, dynamostore.Config{Owner: owner, Now: w.clock.wall})
 	if err != nil {
-		panic(err) // neither is missing
+		panic(err) // both arguments are set
 	}
 	return s
 }
 
-// work makes calls until the context ends, and the one that it is at then too.
+// work makes calls until the context is done. The last call is not interrupted.
 func (w *worker) work(ctx context.Context) {
 	w.prepare()
 	for ctx.Err() == nil {
@@ -98,10 +98,10 @@ func (w *worker) prepare() {
 	w.seen, w.kept = make(map[int]store.Record), make(map[int][]string)
 }
 
-// turn is a call, or two.
+// turn makes one or two random calls.
 func (w *worker) turn() {
-	const most = 4 // tenures
-	if n := len(w.tenures); n == most || n > 0 && w.random.IntN(100) < 60 {
+	const most = 4 // held leases
+	if n := len(w.leases); n == most || n > 0 && w.random.IntN(100) < 60 {
 		w.use(w.random.IntN(n))
 		return
 	}
@@ -112,9 +112,9 @@ func (w *worker) turn() {
 	case n < 60:
 		w.acquire(at, "")
 	case n < 80:
-		w.acquire(at, w.aRequest())
+		w.acquire(at, w.sharedRequest())
 	case n < 88:
-		w.lookUp(at, w.aRequest())
+		w.lookUp(at, w.sharedRequest())
 	case n < 92:
 		w.breakLease(at)
 	default:
@@ -122,10 +122,10 @@ func (w *worker) turn() {
 	}
 }
 
-// use makes a call under a lease that may be lost, and often keeps what is: it must
-// be good for nothing.
+// use makes a call under a lease that may be lost. It often keeps a lost lease, since later
+// calls with it must be refused.
 func (w *worker) use(i int) {
-	l := w.tenures[i]
+	l := w.leases[i]
 	over := false
 	switch n := w.random.IntN(100); {
 	case n < 30:
@@ -142,18 +142,18 @@ func (w *worker) use(i int) {
 	case n < 95:
 		w.end(l)
 	default:
-		over = true // it walks away
+		over = true // abandon the lease
 	}
 	if l.request != "" && w.random.IntN(2) == 0 {
 		w.lookUp(l.page, l.request)
 	}
 	if over && w.random.IntN(4) > 0 {
-		w.tenures = slices.Delete(w.tenures, i, i+1)
+		w.leases = slices.Delete(w.leases, i, i+1)
 	}
 }
 
-// aRequest is the name of a request that others are at in these seconds, too.
-func (w *worker) aRequest() string {
+// sharedRequest returns an idempotency key that several workers use within the same seconds.
+func (w *worker) sharedRequest() string {
 	return fmt.Sprintf("r%d-%d", w.clock.wall().Unix()/3, w.random.IntN(3))
 }
 
@@ -162,7 +162,7 @@ func (w *worker) newName() string {
 	return fmt.Sprintf("%s.%d", w.name, w.named)
 }
 
-// do makes a call, and reports it.
+// do makes a call and reports it and its answer.
 func (w *worker) do(c call, ask func(context.Context) answer) answer {
 	number, before := int(w.number.Add(1)), w.writes.Load()
 	w.report(event{Number: number, At: w.clock(), Call: &c})
@@ -185,10 +185,10 @@ func (w *worker) read(at int) {
 	w.do(call{Verb: verbRead, Page: at}, func(ctx context.Context) answer {
 		r, err := w.reader.Read(ctx, pk(at))
 		if err != nil {
-			return judged(err)
+			return answerOf(err)
 		}
 		w.seen[at] = r
-		return answer{Said: saidOK, Lock: lockOf(r), Meta: metaOf(r.Entry)}
+		return answer{Outcome: outcomeOK, Lock: lockOf(r), Meta: metaOf(r.Entry)}
 	})
 }
 
@@ -196,9 +196,9 @@ func (w *worker) lookUp(at int, name string) {
 	w.do(call{Verb: verbLookUp, Page: at, Request: name}, func(ctx context.Context) answer {
 		r, found, err := w.reader.RequestRecord(ctx, pk(at), name)
 		if err != nil || !found {
-			return judged(err)
+			return answerOf(err)
 		}
-		return answer{Said: saidOK, Request: requestOf(r)}
+		return answer{Outcome: outcomeOK, Request: requestOf(r)}
 	})
 }
 
@@ -212,17 +212,17 @@ func (w *worker) acquire(at int, name string) {
 		}
 		claim = &store.Claim{Key: name, Hash: c.Hash, Keep: time.Hour}
 	}
-	l := &tenure{store: w.store(c.Lease), name: c.Lease, page: at, seconds: c.Seconds, request: name}
+	l := &heldLease{store: w.store(c.Lease), name: c.Lease, page: at, seconds: c.Seconds, request: name}
 	got := w.do(c, func(ctx context.Context) answer {
 		var err error
 		l.lease, err = l.store.Acquire(ctx, pk(at), time.Duration(c.Seconds)*time.Second, claim)
 		if err != nil {
-			return judged(err)
+			return answerOf(err)
 		}
-		return answer{Said: saidOK, Failures: l.lease.Failures()}
+		return answer{Outcome: outcomeOK, Failures: l.lease.Failures()}
 	})
-	if got.Said == saidOK {
-		w.tenures = append(w.tenures, l)
+	if got.Outcome == outcomeOK {
+		w.leases = append(w.leases, l)
 	}
 }
 
@@ -232,11 +232,11 @@ func (w *worker) breakLease(at int) {
 		return
 	}
 	w.do(call{Verb: verbBreak, Page: at, Lock: lockOf(r)}, func(ctx context.Context) answer {
-		return judged(w.reader.BreakLease(ctx, r))
+		return answerOf(w.reader.BreakLease(ctx, r))
 	})
 }
 
-// rollback returns to a generation that was published with history, by whomever.
+// rollback rolls back to a generation that any worker published with history.
 func (w *worker) rollback(at int) {
 	r, kept := w.seen[at], w.kept[at]
 	if r.Entry == nil || len(kept) == 0 {
@@ -246,40 +246,40 @@ func (w *worker) rollback(at int) {
 	w.do(call{Verb: verbRollback, Page: at, Meta: metaOf(r.Entry), Generation: to}, func(ctx context.Context) answer {
 		e, err := w.reader.Rollback(ctx, r, to, store.Assertion{Key: store.Key{Text: pk(at)}, At: w.clock.wall()})
 		if err != nil {
-			return settled(err)
+			return settledAnswer(err)
 		}
-		return answer{Said: saidOK, Meta: metaOf(&e)}
+		return answer{Outcome: outcomeOK, Meta: metaOf(&e)}
 	})
 }
 
 // --- Calls under a lease ----------------------------------------------------
 
-func (l *tenure) call(v verb) call {
+func (l *heldLease) call(v verb) call {
 	return call{Verb: v, Page: l.page, Lease: l.name, Seconds: l.seconds, Request: l.request}
 }
 
-func (w *worker) refresh(l *tenure) (over bool) {
-	got := w.do(l.call(verbRefresh), func(ctx context.Context) answer { return judged(l.store.Refresh(ctx, l.lease)) })
-	return got.Said == saidLost
+func (w *worker) refresh(l *heldLease) (over bool) {
+	got := w.do(l.call(verbRefresh), func(ctx context.Context) answer { return answerOf(l.store.Refresh(ctx, l.lease)) })
+	return got.Outcome == outcomeLost
 }
 
-func (w *worker) release(l *tenure) (over bool) {
-	got := w.do(l.call(verbRelease), func(ctx context.Context) answer { return judged(l.store.Release(ctx, l.lease)) })
-	return got.Said == saidOK
+func (w *worker) release(l *heldLease) (over bool) {
+	got := w.do(l.call(verbRelease), func(ctx context.Context) answer { return answerOf(l.store.Release(ctx, l.lease)) })
+	return got.Outcome == outcomeOK
 }
 
-func (w *worker) backOff(l *tenure) (over bool) {
+func (w *worker) backOff(l *heldLease) (over bool) {
 	c := l.call(verbBackOff)
 	c.Seconds, c.Failures = w.random.Int64N(2), l.lease.Failures()+1
 	got := w.do(c, func(ctx context.Context) answer {
-		return judged(l.store.BackOff(ctx, l.lease, time.Duration(c.Seconds)*time.Second))
+		return answerOf(l.store.BackOff(ctx, l.lease, time.Duration(c.Seconds)*time.Second))
 	})
-	return got.Said == saidOK
+	return got.Outcome == outcomeOK
 }
 
-// end ends the request of a lease: by what is current as far as the worker knows,
-// or as failed.
-func (w *worker) end(l *tenure) {
+// end ends the request of a lease: completed by the current generation as far as the worker
+// knows, or failed.
+func (w *worker) end(l *heldLease) {
 	if l.request == "" {
 		return
 	}
@@ -287,14 +287,14 @@ func (w *worker) end(l *tenure) {
 	if e := w.seen[l.page].Entry; e != nil && w.random.IntN(2) == 0 {
 		c.Generation, how = e.GenerationID, store.RequestEnd{Result: e}
 	}
-	got := w.do(c, func(ctx context.Context) answer { return judged(l.store.EndRequest(ctx, l.lease, how)) })
-	if got.Said == saidOK {
+	got := w.do(c, func(ctx context.Context) answer { return answerOf(l.store.EndRequest(ctx, l.lease, how)) })
+	if got.Outcome == outcomeOK {
 		l.request = ""
 	}
 }
 
-// publish publishes over what the worker saw last, be that long ago.
-func (w *worker) publish(l *tenure) (over bool) {
+// publish publishes over the worker's last read, however old it is.
+func (w *worker) publish(l *heldLease) (over bool) {
 	r, ok := w.seen[l.page]
 	if !ok {
 		return false
@@ -305,14 +305,14 @@ func (w *worker) publish(l *tenure) (over bool) {
 	got := w.do(c, func(ctx context.Context) answer {
 		e, err := l.store.Publish(ctx, l.lease, r, entry(c.Generation, w.clock.wall()), how)
 		if err != nil {
-			return settled(err)
+			return settledAnswer(err)
 		}
-		return answer{Said: saidOK, Meta: metaOf(&e)}
+		return answer{Outcome: outcomeOK, Meta: metaOf(&e)}
 	})
-	if got.Said == saidOK && how.History {
+	if got.Outcome == outcomeOK && how.History {
 		w.kept[l.page] = append(w.kept[l.page], c.Generation)
 	}
-	return got.Said != saidMoved
+	return got.Outcome != outcomeMoved
 }
 
 func entry(generation string, now time.Time) store.Entry {

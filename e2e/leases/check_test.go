@@ -16,23 +16,23 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// thinking is how long the judge may take for a history.
-const thinking = time.Minute
+// checkTimeout is the time limit for checking a history.
+const checkTimeout = time.Minute
 
-// judge fails the test unless the fleet's history is linearizable, and tells of all
-// kinds of answers.
-func (f *fleet) judge() {
+// check fails the test unless the fleet's history is linearizable and contains every expected
+// kind of answer.
+func (f *fleet) check() {
 	began := time.Now()
 	linearizable(f.t, f.history)
-	f.t.Logf("%d processes, %d killed, frozen %d times; judged in %s; %s",
+	f.t.Logf("%d processes, %d killed, %d freezes; checked in %s; %s",
 		f.clients, f.killed, f.frozen, time.Since(began).Round(time.Millisecond), overlap(f.history))
 	f.t.Log(tally(f.history))
 	if missing := f.missing(); len(missing) > 0 {
-		f.t.Errorf("no call was answered so, which proves little: %q", missing)
+		f.t.Errorf("the history lacks answers of these kinds, so it proves too little: %q", missing)
 	}
 }
 
-// missing are the answers that nobody was given, of those that a history should have.
+// missing returns the expected kinds of answers that the history does not contain.
 func (f *fleet) missing() []string {
 	counts := tally(f.history)
 	return slices.DeleteFunc([]string{
@@ -41,16 +41,16 @@ func (f *fleet) missing() []string {
 	}, func(happened string) bool { return counts[happened] > 0 })
 }
 
-// linearizable judges a history. If it cannot be explained, a drawing that says how
-// far it can stays behind when the test has ended.
+// linearizable checks a history. If it is not linearizable, it writes a visualization, which is
+// kept after the test, of the longest prefix that is.
 func linearizable(t *testing.T, history []porcupine.Operation) {
 	t.Helper()
-	result, info := porcupine.CheckOperationsVerbose(model(), history, thinking)
+	result, info := porcupine.CheckOperationsVerbose(model(), history, checkTimeout)
 	switch result {
 	case porcupine.Ok:
 		return
 	case porcupine.Unknown:
-		t.Errorf("could not tell within %s whether %d calls are linearizable", thinking, len(history))
+		t.Errorf("the check of %[2]d calls did not finish within %[1]s", checkTimeout, len(history))
 	case porcupine.Illegal:
 		t.Errorf("%d calls are not linearizable", len(history))
 	}
@@ -59,18 +59,18 @@ func linearizable(t *testing.T, history []porcupine.Operation) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(porcupine.Visualize(model(), info, drawing), drawing.Close()); err != nil {
-		t.Errorf("drawing the history: %v", err)
+		t.Errorf("write visualization of history: %v", err)
 	}
-	t.Logf("see %s, in a browser", drawing.Name())
+	t.Logf("visualization (open in a browser): %s", drawing.Name())
 }
 
-// A counts is how often a verb was answered in a way.
+// A counts is the number of answers by verb and outcome.
 type counts map[string]int
 
 func tally(history []porcupine.Operation) counts {
 	c := make(counts)
 	for _, o := range history {
-		c[fmt.Sprintf("%s: %s", o.Input.(asked).Verb, o.Output.(answer).Said)]++
+		c[fmt.Sprintf("%s: %s", o.Input.(modelInput).Verb, o.Output.(answer).Outcome)]++
 	}
 	return c
 }
@@ -83,12 +83,11 @@ func (c counts) String() string {
 	return strings.TrimSuffix(b.String(), "; ")
 }
 
-// overlap says how concurrent a history was: one without overlap would prove
-// little.
+// overlap describes how concurrent a history was: a sequential history would prove little.
 func overlap(history []porcupine.Operation) string {
 	concurrent, end := 0, make(map[int]int64)
 	for _, o := range slices.SortedFunc(slices.Values(history), func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) }) {
-		at := o.Input.(asked).Page
+		at := o.Input.(modelInput).Page
 		if o.Call <= end[at] {
 			concurrent++
 		}
@@ -96,5 +95,5 @@ func overlap(history []porcupine.Operation) string {
 			end[at] = max(end[at], o.Return)
 		}
 	}
-	return fmt.Sprintf("%d calls, of which %d began while another of the page ran", len(history), concurrent)
+	return fmt.Sprintf("%d calls, %d of them concurrent with another call on the same page", len(history), concurrent)
 }

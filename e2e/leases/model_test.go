@@ -11,64 +11,64 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A page is the specification: all rows of a page, served by one call at a time. It
-// is never altered, but replaced.
+// A page is the specification: all rows of one page, with calls applied one at a time. It is
+// immutable; step returns a new one.
 type page struct {
 	lock     lock
 	meta     meta
 	requests map[string]record // shared with earlier pages
 }
 
-// A lock is a lease, or the pause after a failure, which has no owner.
+// A lock is a lease, or the back-off after a failure, which has no owner.
 type lock struct {
 	Owner    string `json:"owner,omitempty"`
-	Ends     int64  `json:"ends,omitempty"` // epoch seconds; 0: there is none
+	Ends     int64  `json:"ends,omitempty"` // epoch seconds; 0: no lock
 	Failures int    `json:"failures,omitempty"`
 }
 
-// same says whether another sight of a row is of the same lease. Pauses of the same
-// look may be two.
+// same reports whether two reads of a lock row saw the same lease. Two back-offs that look the
+// same may be different ones.
 func (l lock) same(other lock) bool {
 	return l == other || l.Owner != "" && l.Owner == other.Owner
 }
 
-// A meta is what is current. Publishes number it.
+// A meta is the current generation and its version, which publishes increment.
 type meta struct {
-	Generation string `json:"generation,omitempty"` // empty: there is none
-	Version    int64  `json:"version,omitempty"`    // 0: not known, of a first publish that was not answered
+	Generation string `json:"generation,omitempty"` // empty: nothing published
+	Version    int64  `json:"version,omitempty"`    // 0: unknown, after an unanswered first publish
 }
 
 func (m meta) is(other meta) bool {
 	return m == other || m.Version == 0 && m.Generation != "" && m.Generation == other.Generation
 }
 
-// A request is the record of a request as it is shown.
+// A request is a request record as the store returns it.
 type request struct {
 	Hash       string `json:"hash,omitempty"`
-	State      string `json:"state,omitempty"` // empty: there is none
-	Until      int64  `json:"until,omitempty"` // of a started one, in epoch seconds
+	State      string `json:"state,omitempty"` // empty: no record
+	Until      int64  `json:"until,omitempty"` // epoch seconds; only if started
 	Generation string `json:"generation,omitempty"`
 	Body       string `json:"body,omitempty"`
 }
 
-// The states of a request, in the table's words.
+// The states of a request record, as stored in the table.
 const (
 	started   = "STARTED"
 	completed = "COMPLETED"
 	failed    = "FAILED"
 )
 
-// A record is a request, and the lease that it is carried out under.
+// A record is a request record and the lease that its holder executes it under.
 type record struct {
 	request
 
 	lease string
 }
 
-// bodyOf is the key of a generation's body.
+// bodyOf returns the body key of a generation.
 func bodyOf(generation string) string { return "bodies/" + generation }
 
-// model judges histories, those of every page by themselves.
+// model checks histories, partitioned by page.
 func model() porcupine.Model {
 	seed := maphash.MakeSeed()
 	m := porcupine.NondeterministicModel{
@@ -77,13 +77,13 @@ func model() porcupine.Model {
 		Equal: func(a, b any) bool { return a.(page).equal(b.(page)) },
 		Hash:  func(p any) uint64 { return p.(page).hash(seed) },
 		DescribeOperation: func(input, output any) string {
-			return fmt.Sprintf("%+v -> %+v", input.(asked).call, output)
+			return fmt.Sprintf("%+v -> %+v", input.(modelInput).call, output)
 		},
 		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 			pages := make(map[int][]porcupine.Operation)
 			for _, o := range history {
-				at := o.Input.(asked).Page
+				at := o.Input.(modelInput).Page
 				pages[at] = append(pages[at], o)
 			}
 			return slices.Collect(maps.Values(pages))
@@ -92,10 +92,9 @@ func model() porcupine.Model {
 	return m.ToModel()
 }
 
-// step is what a page may be after a call that was answered so: nothing, if that
-// answer is wrong.
+// step returns the possible pages after a call with this answer: none if the answer is wrong.
 func step(state, input, output any) []any {
-	p, a, got := state.(page), input.(asked), output.(answer)
+	p, a, got := state.(page), input.(modelInput), output.(answer)
 	var all []any
 	for _, at := range a.moments {
 		for _, next := range p.after(a.call, at, got) {
@@ -107,7 +106,7 @@ func step(state, input, output any) []any {
 	return all
 }
 
-// after is step at one moment.
+// after is step for one clock reading.
 func (p page) after(c call, at moment, got answer) []page {
 	switch c.Verb {
 	case verbRead:
@@ -119,11 +118,11 @@ func (p page) after(c call, at moment, got answer) []page {
 	case verbRefresh:
 		return p.refresh(c, at, got)
 	case verbRelease:
-		return p.certainOr(got, p.without(c.Lease))
+		return p.certainly(got, p.without(c.Lease))
 	case verbBackOff:
-		return p.certainOr(got, p.paused(c, at))
+		return p.certainly(got, p.paused(c, at))
 	case verbEnd:
-		return p.certainOr(got, p.ended(c))
+		return p.certainly(got, p.ended(c))
 	case verbBreak:
 		return p.breakLease(c, got)
 	case verbPublish:
@@ -131,10 +130,10 @@ func (p page) after(c call, at moment, got answer) []page {
 	case verbRollback:
 		return p.rollback(c, got)
 	}
-	panic(fmt.Sprintf("nobody can ask to %q", c.Verb))
+	panic(fmt.Sprintf("unknown verb %q", c.Verb))
 }
 
-// unchanged is the page as it is, if the answer was right.
+// unchanged returns the same page if the answer was right, and none otherwise.
 func (p page) unchanged(right bool) []page {
 	if right {
 		return []page{p}
@@ -142,12 +141,13 @@ func (p page) unchanged(right bool) []page {
 	return nil
 }
 
-// certainOr is what a call that always succeeds makes of the page, or may.
-func (p page) certainOr(got answer, next page) []page {
-	switch got.Said {
-	case saidOK:
+// certainly returns next if the call was answered, and both p and next if its outcome is
+// unknown. It is for calls that always succeed.
+func (p page) certainly(got answer, next page) []page {
+	switch got.Outcome {
+	case outcomeOK:
 		return []page{next}
-	case saidNothing:
+	case outcomeUnknown:
 		return []page{p, next}
 	}
 	return nil
@@ -157,20 +157,20 @@ func (p page) certainOr(got answer, next page) []page {
 
 func (p page) acquire(c call, at moment, got answer) []page {
 	free := p.lock.Ends <= at.down
-	standing := p.requests[c.Request].standing(c, at)
+	claim := p.requests[c.Request].claimOutcome(c, at)
 	next := p.taken(c, at)
-	switch got.Said {
-	case saidOK:
+	switch got.Outcome {
+	case outcomeOK:
 		failures := got.Failures == p.lock.Failures || got.Writes > 1 && got.Failures == 0
-		if free && failures && standing == saidOK {
+		if free && failures && claim == outcomeOK {
 			return []page{next}
 		}
-	case saidHeld:
+	case outcomeHeld:
 		return p.unchanged(!free && p.lock == got.Lock)
-	case saidCompleted, saidInProgress, saidMismatch:
-		return p.unchanged(standing == got.Said && p.requests[c.Request].request == got.Request)
-	case saidNothing:
-		if free && standing == saidOK {
+	case outcomeCompleted, outcomeInProgress, outcomeMismatch:
+		return p.unchanged(claim == got.Outcome && p.requests[c.Request].request == got.Request)
+	case outcomeUnknown:
+		if free && claim == outcomeOK {
 			return []page{p, next}
 		}
 		return []page{p}
@@ -178,7 +178,7 @@ func (p page) acquire(c call, at moment, got answer) []page {
 	return nil
 }
 
-// taken is the page once the lease is acquired, and the request begun.
+// taken returns the page with the lease acquired and the request started.
 func (p page) taken(c call, at moment) page {
 	p.lock = lock{Owner: c.Lease, Ends: at.up + c.Seconds}
 	if c.Request != "" {
@@ -187,8 +187,8 @@ func (p page) taken(c call, at moment) page {
 	return p
 }
 
-// holds says whether a lease, and the request it was acquired for, are still whose
-// they were.
+// holds reports whether the lease, and the request that it was acquired for, still belong to
+// the caller.
 func (p page) holds(c call, at moment) bool {
 	r := p.requests[c.Request]
 	return p.lock.Owner == c.Lease && p.lock.Ends > at.down &&
@@ -204,16 +204,16 @@ func (p page) refresh(c call, at moment, got answer) []page {
 			next = next.with(c.Request, r)
 		}
 	}
-	if got.Said == saidLost {
+	if got.Outcome == outcomeLost {
 		return p.unchanged(!held)
 	}
-	if got.Said == saidOK && !held {
+	if got.Outcome == outcomeOK && !held {
 		return nil
 	}
-	return p.certainOr(got, next)
+	return p.certainly(got, next)
 }
 
-// without is the page without a lease, if that is the present one.
+// without returns the page with the lock deleted, if it is the current one.
 func (p page) without(lease string) page {
 	if p.lock.Owner == lease {
 		p.lock = lock{}
@@ -221,7 +221,7 @@ func (p page) without(lease string) page {
 	return p
 }
 
-// paused is the page with a lease turned into a pause.
+// paused returns the page with the lease replaced by a back-off.
 func (p page) paused(c call, at moment) page {
 	if p.lock.Owner == c.Lease {
 		p.lock = lock{Ends: at.up + c.Seconds, Failures: c.Failures}
@@ -235,34 +235,34 @@ func (p page) breakLease(c call, got answer) []page {
 		next.lock = lock{}
 	}
 	switch {
-	case got.Said == saidNothing || got.Writes > 1:
+	case got.Outcome == outcomeUnknown || got.Writes > 1:
 		return []page{p, next}
-	case got.Said == saidOK && same:
+	case got.Outcome == outcomeOK && same:
 		return []page{next}
-	case got.Said == saidMoved:
-		return p.unchanged(!same || c.Lock.Owner == "") // another pause of the same look
+	case got.Outcome == outcomeMoved:
+		return p.unchanged(!same || c.Lock.Owner == "") // another back-off may look the same
 	}
 	return nil
 }
 
-// --- What is current --------------------------------------------------------
+// --- Current generation -----------------------------------------------------
 
 func (p page) publish(c call, at moment, got answer) []page {
 	held, same := p.holds(c, at), p.meta.is(c.Meta)
-	switch got.Said {
-	case saidOK:
+	switch got.Outcome {
+	case outcomeOK:
 		if held && same && got.Meta.follows(c.Meta) {
 			return []page{p.published(c, got.Meta.Version)}
 		}
-	case saidLost:
+	case outcomeLost:
 		return p.unchanged(!held)
-	case saidMoved:
+	case outcomeMoved:
 		return p.unchanged(held && !same)
-	case saidBoth:
+	case outcomeLostAndMoved:
 		return p.unchanged(!held && !same)
-	case saidNot:
+	case outcomeNotCommitted:
 		return []page{p, p.without(c.Lease)}
-	case saidNothing:
+	case outcomeUnknown:
 		all := []page{p, p.without(c.Lease)}
 		if held && same {
 			all = append(all, p.published(c, c.Meta.next()))
@@ -272,8 +272,8 @@ func (p page) publish(c call, at moment, got answer) []page {
 	return nil
 }
 
-// published is the page once the generation is current, the lease given up, and the
-// request completed.
+// published returns the page with the generation current, the lease released and the request
+// completed.
 func (p page) published(c call, version int64) page {
 	p.meta, p.lock = meta{c.Generation, version}, lock{}
 	return p.ended(c)
@@ -283,21 +283,21 @@ func (p page) rollback(c call, got answer) []page {
 	same, next := p.meta.is(c.Meta), p
 	next.meta = meta{c.Generation, c.Meta.next()}
 	switch {
-	case got.Said == saidOK && same && got.Meta.follows(c.Meta):
+	case got.Outcome == outcomeOK && same && got.Meta.follows(c.Meta):
 		return []page{next}
-	case got.Said == saidMoved:
+	case got.Outcome == outcomeMoved:
 		return p.unchanged(!same)
-	case got.Said == saidNot:
+	case got.Outcome == outcomeNotCommitted:
 		return []page{p}
-	case got.Said == saidNothing && same:
+	case got.Outcome == outcomeUnknown && same:
 		return []page{p, next}
-	case got.Said == saidNothing:
+	case got.Outcome == outcomeUnknown:
 		return []page{p}
 	}
 	return nil
 }
 
-// next is the version of whatever replaces m, 0 if that cannot be known.
+// next is the version of the generation that replaces m; 0 if it cannot be known.
 func (m meta) next() int64 {
 	if m.Version == 0 {
 		return 0
@@ -305,30 +305,30 @@ func (m meta) next() int64 {
 	return m.Version + 1
 }
 
-// follows says whether m may have replaced old: the first one begins anywhere.
+// follows reports whether m may have replaced old. The first version may be any number.
 func (m meta) follows(old meta) bool {
 	return m.Version > 0 && (old.Version == 0 || m.Version == old.Version+1)
 }
 
 // --- Requests ---------------------------------------------------------------
 
-// standing is what somebody is told who makes a claim while this is on record.
-func (r record) standing(c call, at moment) said {
+// claimOutcome is the outcome of a claim while this record exists.
+func (r record) claimOutcome(c call, at moment) outcome {
 	switch {
 	case c.Request == "" || r.State == "":
-		return saidOK
+		return outcomeOK
 	case r.Hash != c.Hash:
-		return saidMismatch
+		return outcomeMismatch
 	case r.State == completed:
-		return saidCompleted
+		return outcomeCompleted
 	case r.State == started && r.Until > at.down:
-		return saidInProgress
+		return outcomeInProgress
 	}
-	return saidOK
+	return outcomeOK
 }
 
-// ended is the page with the request of a lease ended: completed if there is a
-// result, and else failed. One that is another's, or was ended, stays.
+// ended returns the page with the request of a lease ended: completed if there is a result,
+// failed otherwise. A request of another lease, or one that has ended, is unchanged.
 func (p page) ended(c call) page {
 	r := p.requests[c.Request]
 	if c.Request == "" || r.lease != c.Lease || r.State != started {
@@ -341,7 +341,7 @@ func (p page) ended(c call) page {
 	return p.with(c.Request, r)
 }
 
-// with is the page with another record.
+// with returns the page with the record replaced.
 func (p page) with(name string, r record) page {
 	p.requests = maps.Clone(p.requests)
 	if p.requests == nil {
@@ -357,7 +357,7 @@ func (p page) equal(other page) bool {
 	return p.lock == other.lock && p.meta == other.meta && maps.Equal(p.requests, other.requests)
 }
 
-// hash is that of the parts that change with almost every call.
+// hash covers the parts that change with almost every call.
 func (p page) hash(seed maphash.Seed) uint64 {
 	type part struct {
 		lock lock
