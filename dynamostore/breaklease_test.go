@@ -11,7 +11,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// TestBreakForeignLease: rows of other services, and malformed ones, can be freed.
+// TestBreakForeignLease: BreakLease deletes LOCK rows of other services, and
+// malformed ones.
 func TestBreakForeignLease(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -44,8 +45,7 @@ func TestBreakForeignLease(t *testing.T) {
 	})
 }
 
-// TestBreakLeaseUnderFaults: a break whose reply is lost is repeated, and is no
-// failure for that.
+// TestBreakLeaseUnderFaults: BreakLease repeats a lost call, which is no failure.
 func TestBreakLeaseUnderFaults(t *testing.T) {
 	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -62,9 +62,9 @@ func TestBreakLeaseUnderFaults(t *testing.T) {
 	})
 }
 
-// TestBreakLeaseThatIsTaken: the lease is freed, and taken by another, before it is
-// known that it was freed. The other's stands.
-func TestBreakLeaseThatIsTaken(t *testing.T) {
+// TestBreakLeaseTakenMeanwhile: the lease is deleted and acquired by another process
+// before the reply arrives. The new lease stays.
+func TestBreakLeaseTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
@@ -99,8 +99,8 @@ func (a eagerAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactW
 	return a.API.TransactWriteItems(ctx, in)
 }
 
-// TestBreakLeaseThatTheSDKRepeats: what was freed is said to be.
-func TestBreakLeaseThatTheSDKRepeats(t *testing.T) {
+// TestBreakLeaseRepeatedBySDK: a deletion that the SDK repeats is a success.
+func TestBreakLeaseRepeatedBySDK(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

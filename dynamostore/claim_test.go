@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A claim whose worker freezes after it has looked: failures that others have made
-// up for meanwhile are not its own, and those that they have left are.
-func TestClaimCountsFailuresOfWhatItReplaces(t *testing.T) {
+// TestClaimCountsFailuresOfReplacedRow: a worker freezes between its read and its
+// claim. Its failure count is that of the row that the claim replaces.
+func TestClaimCountsFailuresOfReplacedRow(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for _, c := range []struct {
@@ -54,9 +54,9 @@ func TestClaimCountsFailuresOfWhatItReplaces(t *testing.T) {
 	})
 }
 
-// An end that no lease can have, such as one in milliseconds, holds nothing: not
-// the page, and not the request.
-func TestImpossibleEndsAreFree(t *testing.T) {
+// TestImpossibleExpiryIsFree: an expiry that no lease can have, such as one in
+// milliseconds, blocks neither the page nor the request record.
+func TestImpossibleExpiryIsFree(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

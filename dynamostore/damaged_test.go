@@ -13,8 +13,8 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// A publish that can never succeed is refused at once, and not repeated until its
-// lease ends; so is all else that is asked of a damaged table.
+// TestDamagedTableFailsFast: a publish that can never succeed is refused at once, not
+// repeated until its lease ends. The same holds for other calls on a damaged table.
 func TestDamagedTableFailsFast(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")

@@ -34,8 +34,8 @@ func TestWholeSeconds(t *testing.T) {
 	})
 }
 
-// TestHeaderNames: names are stored in lower case, and are one field if they
-// differ in nothing else.
+// TestHeaderNames: names are stored in lower case, and names that differ only in case
+// are one field.
 func TestHeaderNames(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -53,7 +53,7 @@ func TestHeaderNames(t *testing.T) {
 // milliseconds is what becomes of a time whose milliseconds are taken for seconds.
 func milliseconds(t time.Time) time.Time { return time.Unix(t.UnixMilli(), 0) }
 
-// TestInvalidCalls: what cannot be meant is refused before any I/O, by a sentinel.
+// TestInvalidCalls: invalid input is refused before any I/O, with a sentinel error.
 func TestInvalidCalls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, localDynamo(t))
@@ -106,9 +106,9 @@ func (f *fixture) published() store.Record {
 	return f.read()
 }
 
-// TestUnpublishable: what no row can say is refused and costs neither the lease
-// nor the entry.
-func TestUnpublishable(t *testing.T) {
+// TestInvalidEntries: an entry that a row cannot store is refused, and changes
+// neither the lease nor the current entry.
+func TestInvalidEntries(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

@@ -8,8 +8,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// TestForget: an entry and its versions go under the lease that is held, and only if the
-// entry is still what was read.
+// TestForget: an entry and its versions are deleted only under a held lease, and only
+// if the entry is still what was read.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {

@@ -76,9 +76,10 @@ func (f *freezer) wantNoRepetition(t *testing.T, lost int) {
 	}
 }
 
-// DynamoDB forgets client tokens after ten minutes. A transaction that is repeated
-// later is judged anew, and refused for what it has done itself: the repetition is
-// not sent, be it ours (after the SDK's three) or the SDK's own.
+// TestFrozenProcessDoesNotRepeatTokens: DynamoDB forgets client tokens after ten
+// minutes. A later repetition would be evaluated again, and refused because of its
+// own effect, so neither this package (after the three attempts of the SDK) nor the
+// SDK sends it.
 func TestFrozenProcessDoesNotRepeatTokens(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]int{"the SDK would repeat it": 1, "the store would repeat it": 3} {
@@ -102,7 +103,8 @@ func TestFrozenProcessDoesNotRepeatTokens(t *testing.T) {
 	}
 }
 
-// A publish whose fate only its token could tell is unknown once that is too old.
+// TestFrozenPublish: the outcome of a publish is unknown if only its client token
+// could tell it, and the token is too old.
 func TestFrozenPublish(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

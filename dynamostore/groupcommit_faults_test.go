@@ -35,8 +35,8 @@ func (r *rig) together(t *testing.T, store *dynamostore.Store, pages int, until 
 	return errs
 }
 
-// TestGroupUnderFaults: whatever becomes of the requests, each of several changes is
-// told the truth, and is in the log once if it was made.
+// TestGroupUnderFaults: under any faults each change gets its actual outcome, and is
+// in the log once if it was committed.
 func TestGroupUnderFaults(t *testing.T) {
 	t.Parallel()
 	shared := 0
@@ -73,8 +73,8 @@ func TestGroupUnderFaults(t *testing.T) {
 	}
 }
 
-// TestGroupInOutage: if no answer comes any more, the members are told that the
-// outcome is unknown, and what then comes through does so as a whole.
+// TestGroupInOutage: if there are no replies any longer, the members return an
+// unknown outcome, and a transaction that commits later commits as a whole.
 func TestGroupInOutage(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -112,9 +112,9 @@ func TestGroupInOutage(t *testing.T) {
 	})
 }
 
-// TestSettledNeverHappens: a request that was not answered, and could not be repeated,
-// cannot happen any more once its change was said not to have been made.
-func TestSettledNeverHappens(t *testing.T) {
+// TestSettledNeverCommitsLater: a transaction without a reply, which could not be
+// repeated, cannot commit after its change has returned that it was not committed.
+func TestSettledNeverCommitsLater(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
@@ -172,8 +172,8 @@ func (c *crowd) start(ctx context.Context, store *dynamostore.Store, page int) <
 	return done
 }
 
-// TestCallerLeavesQueue: a change that waits behind another is not made if its caller
-// leaves; one that was sent is, and its caller is told so.
+// TestCallerLeavesQueue: a queued change is dropped if its caller leaves. A sent
+// change is committed, and its caller gets the outcome.
 func TestCallerLeavesQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,9 +205,9 @@ func TestCallerLeavesQueue(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded: while no transaction is answered, changes that wait give up
-// after SettleTimeout, and those that were sent after that and as much to settle them.
-// The goroutine that commits ends, as the bubble demands.
+// TestQueueIsBounded: during an outage queued changes fail after SettleTimeout, and
+// sent ones after SettleTimeout and the settlement. The committing goroutine ends, as
+// synctest requires.
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,8 +235,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestBadChangeInGroup: a change whose page has moved gets its answer, and the others
-// of its transaction are made; and so with two changes of one page.
+// TestBadChangeInGroup: a change whose page has moved fails, and the others of its
+// transaction are committed; so it is with two changes of one page.
 func TestBadChangeInGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,8 +264,8 @@ func TestBadChangeInGroup(t *testing.T) {
 	})
 }
 
-// TestTooLargeChangeInGroup: a change that DynamoDB refuses, together with the whole
-// transaction, fails alone.
+// TestTooLargeChangeInGroup: a change that makes DynamoDB reject the whole
+// transaction fails alone.
 func TestTooLargeChangeInGroup(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -329,9 +329,8 @@ func (c *contestedAPI) TransactWriteItems(ctx context.Context, in *dynamodb.Tran
 	return c.API.TransactWriteItems(ctx, in)
 }
 
-// TestContestedChangeInGroup: a change of a page that others write all the time does
-// not hold up the changes of other pages, and is made in the end. Conflicts on SEQ
-// itself are waited for by all.
+// TestContestedChangeInGroup: a change of a hot page does not delay the changes of
+// other pages, and is committed in the end. Conflicts on SEQ delay all.
 func TestContestedChangeInGroup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -368,10 +367,10 @@ func TestContestedChangeInGroup(t *testing.T) {
 	})
 }
 
-// TestForgottenTokenAfterFreeze: a request whose reply was lost before the machine
-// slept for longer than DynamoDB knows its token is not repeated. The log tells what
-// became of it.
-func TestForgottenTokenAfterFreeze(t *testing.T) {
+// TestExpiredTokenAfterFreeze: a transaction whose reply was lost is not repeated if
+// the machine slept for longer than DynamoDB remembers its token. The log tells its
+// outcome.
+func TestExpiredTokenAfterFreeze(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for _, f := range []fault{lostRequest, lostReply} {
@@ -400,8 +399,8 @@ func TestForgottenTokenAfterFreeze(t *testing.T) {
 	})
 }
 
-// TestPublishOverPinUnderFaults: a publish that ends a pin gets through, and is told
-// to the nodes once.
+// TestPublishOverPinUnderFaults: a publish that ends a pin succeeds, and is in the
+// log once.
 func TestPublishOverPinUnderFaults(t *testing.T) {
 	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -430,9 +429,9 @@ func TestPublishOverPinUnderFaults(t *testing.T) {
 	})
 }
 
-// TestPublishOverPinAmidOthers: other changes of the log cost a publish over a pin
-// another attempt, for which SEQ is read after the pause.
-func TestPublishOverPinAmidOthers(t *testing.T) {
+// TestPublishOverPinContended: other changes of the log cost a publish over a pin
+// another attempt, which reads SEQ after the pause.
+func TestPublishOverPinContended(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)

@@ -41,8 +41,7 @@ func (p *tagPurge) recognizes(refusal) bool { return false }
 func (p *tagPurge) judge(refusal) error     { return nil }
 
 // TestGroupOfPurges: changes that depend on their sequence get the one that their
-// transaction advances to. One that cannot be stated, because what it has to read is
-// malformed, fails alone.
+// transaction advances to. One that fails to read a malformed row fails alone.
 func TestGroupOfPurges(t *testing.T) {
 	t.Parallel()
 	db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})

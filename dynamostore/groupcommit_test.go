@@ -146,9 +146,9 @@ func (c *crowd) wantLogged(pages int) (rows int) {
 	return rows
 }
 
-// TestThousandChangesAtOnce: changes of the log that one store makes at the same
-// time do not refuse each other, and share transactions.
-func TestThousandChangesAtOnce(t *testing.T) {
+// TestThousandConcurrentChanges: concurrent changes of one store do not refuse each
+// other, and share transactions.
+func TestThousandConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const pages = 1000
@@ -192,8 +192,7 @@ func TestSustainedChanges(t *testing.T) {
 	})
 }
 
-// TestChangesOfSeveralStores: stores that contend for the sequence all get their
-// turn.
+// TestChangesOfSeveralStores: no store that contends for the sequence starves.
 func TestChangesOfSeveralStores(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +212,8 @@ func TestChangesOfSeveralStores(t *testing.T) {
 	})
 }
 
-// TestStreamsOfSeveralStores: a store that makes a change now and then gets it through
-// beside two that make them all the time.
+// TestStreamsOfSeveralStores: a store with occasional changes makes progress next to
+// two busy ones.
 func TestStreamsOfSeveralStores(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

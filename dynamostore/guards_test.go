@@ -13,9 +13,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// TestStaleWriters is the reference's list of protections against stale writers:
-// each refuses its own, whatever others are switched on, and three of them cannot
-// be switched off.
+// TestStaleWriters: the reference's list of protections against stale writers. Each
+// refuses its own case independently of the others, and three of them cannot be
+// disabled.
 func TestStaleWriters(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -118,8 +118,8 @@ func staleWriters() map[string]staleWriter {
 	}
 }
 
-// TestGuardVersion: the number counts our writes of every kind, whatever it was,
-// and is left alone without the guard.
+// TestGuardVersion: with the guard the number counts all our writes, whatever it was
+// before; without the guard it is preserved.
 func TestGuardVersion(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -175,8 +175,8 @@ func (f *fixture) setVersion(n types.AttributeValue) {
 	f.raw.put(pk, "META", meta)
 }
 
-// TestGuardMonotonic: what a rollback made current is followed by anything newer;
-// and rows that say no time, or no number, stand in nobody's way.
+// TestGuardMonotonic: after a rollback any newer generation can be published, and
+// rows with a missing or malformed time are no obstacle.
 func TestGuardMonotonic(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {

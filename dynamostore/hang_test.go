@@ -50,7 +50,8 @@ func (d deafAPI) TransactWriteItems(context.Context, *dynamodb.TransactWriteItem
 	return nil, errReset
 }
 
-// TestHang: a database that never answers holds nobody for longer than is said.
+// TestHang: a database that never replies delays no caller for longer than
+// documented.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,8 +73,8 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// TestPublishHang: requests are repeated until the lease ends on the monotonic
-// clock, although the wall clock stands still, and settled for SettleTimeout.
+// TestPublishHang: a publish is repeated until the lease ends on the monotonic clock,
+// although the wall clock stands still, and then settled for SettleTimeout.
 func TestPublishHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

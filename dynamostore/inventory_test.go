@@ -9,9 +9,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// TestInventoryOfOthers: rows that no version of ours has written, on many pages
-// of a scan and of a query.
-func TestInventoryOfOthers(t *testing.T) {
+// TestForeignInventory: rows of other services, on many result pages of a scan and of
+// a query.
+func TestForeignInventory(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

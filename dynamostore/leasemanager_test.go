@@ -53,7 +53,7 @@ func newLeases(t *testing.T, db engine, table string, config dynamostore.Config)
 	return leases
 }
 
-// TestLeaseManager: leases of jobs are leases, and no pages.
+// TestLeaseManager: the leases of jobs behave like those of pages, and are not pages.
 func TestLeaseManager(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -118,8 +118,8 @@ func inBubble(t *testing.T, test func(t *testing.T, db *localdynamo.DB)) {
 	})
 }
 
-// TestRunKeepsLease: however long a job takes, nobody else runs it meanwhile; and
-// after it whoever likes does at once.
+// TestRunKeepsLease: no other process runs a job while it runs, however long it
+// takes. Afterwards any process can run it at once.
 func TestRunKeepsLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, db *localdynamo.DB) {
@@ -154,8 +154,8 @@ func TestRunKeepsLease(t *testing.T) {
 	})
 }
 
-// TestRunLosesLease: a job whose lease is lost is told, and so is its caller,
-// whatever the job says.
+// TestRunLosesLease: the job and its caller learn of a lost lease, independently of
+// the job's result.
 func TestRunLosesLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, db *localdynamo.DB) {
@@ -176,7 +176,7 @@ func TestRunLosesLease(t *testing.T) {
 	})
 }
 
-// TestRunEnds: a job that panics, or whose caller leaves, holds nobody up.
+// TestRunEnds: a lease is released if its job panics or its caller leaves.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, db *localdynamo.DB) {

@@ -12,7 +12,7 @@ import (
 
 const logKey = "LOG#00000000000000000007"
 
-// TestLogRows: rows of later versions are understood as far as they go.
+// TestLogRows: rows of later versions are read as far as this version knows them.
 func TestLogRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -56,8 +56,8 @@ func TestLogRows(t *testing.T) {
 	})
 }
 
-// TestMalformedLogRows: what cannot be read is named, and stands in its place: it
-// may be what a node has to know.
+// TestMalformedLogRows: a malformed row is reported in its place, because nodes may
+// have to act on it.
 func TestMalformedLogRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -100,8 +100,8 @@ func TestMalformedLogRows(t *testing.T) {
 	})
 }
 
-// TestRollbackWithoutSequence: where the sequence cannot be read there is no
-// rollback, and the page stays.
+// TestRollbackWithoutSequence: a rollback fails without effect if the sequence cannot
+// be read.
 func TestRollbackWithoutSequence(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -125,8 +125,9 @@ func TestRollbackWithoutSequence(t *testing.T) {
 	})
 }
 
-// TestManyLogRows: one read has so many rows and no more, and the next goes on.
-func TestManyLogRows(t *testing.T) {
+// TestChangesPagination: a read returns a bounded number of rows, and the next read
+// continues after them.
+func TestChangesPagination(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, localDynamo(t))
 	const rows = 450

@@ -19,8 +19,8 @@ func (f *fixture) mark(tenant, kind, value string, hard int64) {
 	})
 }
 
-// TestRollbackOfMarked: a page of a tenant is covered by that tenant's marks, and by
-// those of sites, which are the empty tenant's. A pin looks at the same ones.
+// TestRollbackOfMarked: the marks of a tenant, and those of sites, which have the
+// empty tenant, cover the tenant's pages. Pin reads the same marks.
 func TestRollbackOfMarked(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -68,8 +68,8 @@ func TestRollbackOfMarked(t *testing.T) {
 	})
 }
 
-// TestMarksOfManyTags: more tags than one BatchGetItem may ask for, and the mark of
-// the last one.
+// TestMarksOfManyTags: an entry has more tags than the keys of one BatchGetItem, and
+// a mark of the last tag.
 func TestMarksOfManyTags(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {

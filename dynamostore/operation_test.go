@@ -12,9 +12,9 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 )
 
-// TestPauses: the pauses between attempts double, and Config.Random alone decides
-// their jitter.
-func TestPauses(t *testing.T) {
+// TestExponentialBackoff: the mean pause doubles with each attempt, and only
+// Config.Random determines the jitter.
+func TestExponentialBackoff(t *testing.T) {
 	t.Parallel()
 	const mean = 100 * time.Millisecond // of the first; the others are 200 and 400 ms
 	for name, test := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// TestPointers: META rows that name a version row.
+// TestPointers: META rows that point to a version row.
 func TestPointers(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -62,7 +62,7 @@ func TestPointers(t *testing.T) {
 	})
 }
 
-// TestBrokenPointers: a pointer to nothing, and to a row that is malformed.
+// TestBrokenPointers: pointers to a missing row and to a malformed one.
 func TestBrokenPointers(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -119,7 +119,7 @@ func TestList(t *testing.T) {
 	})
 }
 
-// TestListMany: partitions that straddle the pages of a scan.
+// TestListMany: partitions that span result pages of a scan.
 func TestListMany(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {

@@ -36,7 +36,8 @@ func (f *fixture) requestRow(key string) attrs {
 	return row
 }
 
-// TestRequestRows: what other services find of a request.
+// TestRequestRows: the stored attributes of a request record, which other services
+// read.
 func TestRequestRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -85,7 +86,7 @@ func TestRequestRows(t *testing.T) {
 	})
 }
 
-// TestReferenceRequests: rows of services that know the reference schema alone.
+// TestReferenceRequests: rows of services that know only the reference schema.
 func TestReferenceRequests(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -127,7 +128,8 @@ func TestReferenceRequests(t *testing.T) {
 	})
 }
 
-// TestMalformedRequests: a request that cannot be read may have been carried out.
+// TestMalformedRequests: a malformed request record is an error, because its request
+// may have been executed.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -154,9 +156,9 @@ func TestMalformedRequests(t *testing.T) {
 	})
 }
 
-// TestTakeoverOfAnother: whatever became of a request between the look at it and
-// the step is seen.
-func TestTakeoverOfAnother(t *testing.T) {
+// TestClaimChangedMeanwhile: a claim detects any change of the request record since
+// it was read.
+func TestClaimChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		hash, later := str(strings.Repeat("a", 64)), num(seconds(time.Now().Add(time.Hour)))
@@ -204,9 +206,9 @@ func TestTakeoverOfAnother(t *testing.T) {
 	})
 }
 
-// TestLostRequest: a holder whose request is another's has no right to publish,
-// even if its lease still stands.
-func TestLostRequest(t *testing.T) {
+// TestLostClaim: a holder whose claim was taken over cannot publish, even if its
+// lease has not expired.
+func TestLostClaim(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
@@ -246,8 +248,8 @@ func TestLostRequest(t *testing.T) {
 	})
 }
 
-// TestClaimUnderFaults: whoever is told that it has the lease has the request too,
-// carries it out once, and is told so.
+// TestClaimUnderFaults: a caller that gets the lease has the claim as well, executes
+// the request once, and gets that outcome.
 func TestClaimUnderFaults(t *testing.T) {
 	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -292,9 +294,9 @@ func TestClaimUnderFaults(t *testing.T) {
 	})
 }
 
-// TestClaimByCallerWhoLeaves: a request that was given up can be made again at
-// once, whatever replies were lost.
-func TestClaimByCallerWhoLeaves(t *testing.T) {
+// TestClaimCancelled: an abandoned claim can be made again at once, whatever replies
+// were lost.
+func TestClaimCancelled(t *testing.T) {
 	t.Parallel()
 	for leaves := 1; leaves <= 5; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
@@ -325,9 +327,8 @@ func TestClaimByCallerWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestClaimOvertaken: of two who make a request at once one gets it, and nobody
-// is told so in vain.
-func TestClaimOvertaken(t *testing.T) {
+// TestConcurrentClaims: exactly one of two concurrent claims succeeds.
+func TestConcurrentClaims(t *testing.T) {
 	t.Parallel()
 	for when := 1; when <= 5; when++ {
 		t.Run(fmt.Sprint(when), func(t *testing.T) {

@@ -26,9 +26,9 @@ func (a unloggedAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o .
 	return a.API.GetItem(ctx, in, o...)
 }
 
-// TestRollbackHang: a rollback that was overtaken and cannot ask by whom, perhaps
-// by itself, gives up after SettleTimeout, whatever patience its caller has, and
-// does not say that it has not happened.
+// TestRollbackHang: a rollback that was overtaken, perhaps by itself, and cannot read
+// by which change, fails after SettleTimeout with an unknown outcome, whatever the
+// deadline of its caller.
 func TestRollbackHang(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

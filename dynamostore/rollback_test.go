@@ -37,7 +37,7 @@ func (f *fixture) rollback(to string, a store.Assertion) store.Entry {
 	return got
 }
 
-// TestRollbackRows: what a rollback leaves in the table, for everybody.
+// TestRollbackRows: the rows after a rollback, which other services read.
 func TestRollbackRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -94,7 +94,8 @@ func TestRollbackRows(t *testing.T) {
 	})
 }
 
-// TestRollbackOfPurged: what a hard purge covers stays gone, whoever knows of it.
+// TestRollbackOfPurged: a rollback does not restore what any kind of hard purge
+// covers.
 func TestRollbackOfPurged(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -127,9 +128,9 @@ func TestRollbackOfPurged(t *testing.T) {
 	})
 }
 
-// TestRollbackAmidPurge: a hard purge that comes while a rollback goes on, at
-// whatever moment, is never undone by it.
-func TestRollbackAmidPurge(t *testing.T) {
+// TestRollbackDuringPurge: a rollback never undoes a concurrent hard purge, at any
+// interleaving.
+func TestRollbackDuringPurge(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for when := 1; when <= rollbackReads+2; when++ {
@@ -159,9 +160,9 @@ func TestRollbackAmidPurge(t *testing.T) {
 	})
 }
 
-// TestRollbackAmidOthers: what else is written to the log meanwhile costs another
-// attempt; the entry keeps the sequence from before.
-func TestRollbackAmidOthers(t *testing.T) {
+// TestRollbackContended: other changes of the log cost a rollback another attempt.
+// The entry keeps the sequence that was read first.
+func TestRollbackContended(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
@@ -195,8 +196,8 @@ func TestRollbackAmidOthers(t *testing.T) {
 	})
 }
 
-// TestRollbackFromBadRow: a rollback is a way out of a broken page.
-func TestRollbackFromBadRow(t *testing.T) {
+// TestRollbackFromMalformedRow: a rollback repairs a page with a malformed row.
+func TestRollbackFromMalformedRow(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
@@ -223,9 +224,9 @@ func TestRollbackFromBadRow(t *testing.T) {
 	})
 }
 
-// TestRollbackToCollected: the version goes, or becomes another's, between the look
-// at it and the step.
-func TestRollbackToCollected(t *testing.T) {
+// TestRollbackToDeletedVersion: the version is deleted or replaced between the read
+// and the transaction.
+func TestRollbackToDeletedVersion(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
@@ -249,8 +250,8 @@ func TestRollbackToCollected(t *testing.T) {
 	})
 }
 
-// TestPinOfOthers: there is no place for a pin in a row of another service.
-func TestPinOfOthers(t *testing.T) {
+// TestPinForeignEntry: a row of another service cannot store a pin.
+func TestPinForeignEntry(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

@@ -16,7 +16,7 @@ import (
 // seconds is a time as a number attribute.
 func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// TestStoredRows: what other services and other languages find in the table.
+// TestStoredRows: the stored attributes, which other services and languages read.
 func TestStoredRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -85,7 +85,7 @@ func storedMeta(e store.Entry, version int64) attrs {
 	}
 }
 
-// TestReferenceRows: rows of services that know the reference schema alone.
+// TestReferenceRows: rows of services that know only the reference schema.
 func TestReferenceRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -257,7 +257,7 @@ func TestMalformedRows(t *testing.T) {
 	})
 }
 
-// TestOtherWriters: ours and another service's writes in turns.
+// TestOtherWriters: this package and another service write in turns.
 func TestOtherWriters(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -303,7 +303,7 @@ func TestOtherWriters(t *testing.T) {
 	})
 }
 
-// TestFence: a publish fails after any change of content that it did not read.
+// TestFence: a publish fails after any change of content since its read.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -339,8 +339,8 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// TestFenceOfOthers: the same for rows that have no version of ours.
-func TestFenceOfOthers(t *testing.T) {
+// TestFenceOfForeignRows: the same for rows without a version of this package.
+func TestFenceOfForeignRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
@@ -463,8 +463,8 @@ func TestSequenceRow(t *testing.T) {
 	})
 }
 
-// TestNeighbours: rows of others between ours are passed over, however many.
-func TestNeighbours(t *testing.T) {
+// TestForeignRowsBetweenOurs: Read skips any number of foreign rows between ours.
+func TestForeignRowsBetweenOurs(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

@@ -75,8 +75,8 @@ func (r *rig) sequence(t *testing.T) int64 {
 	return sequence.Seq
 }
 
-// TestHistoryUnderFaults: a publish with history, and a rollback, get through
-// while the store answers at last, and happen once.
+// TestHistoryUnderFaults: a publish with history and a rollback succeed, once, if the
+// store replies in the end.
 func TestHistoryUnderFaults(t *testing.T) {
 	t.Parallel()
 	onFewPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -105,9 +105,9 @@ func TestHistoryUnderFaults(t *testing.T) {
 	})
 }
 
-// TestRollbackByCallerWhoLeaves: the answer is the truth, and stays it; and the
-// log tells of a rollback if and only if there was one.
-func TestRollbackByCallerWhoLeaves(t *testing.T) {
+// TestRollbackCancelled: the returned outcome is the actual one and final, and a
+// rollback is in the log if and only if it was committed.
+func TestRollbackCancelled(t *testing.T) {
 	t.Parallel()
 	for leaves := rollbackReads + 1; leaves <= rollbackReads+3; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
@@ -134,9 +134,8 @@ func TestRollbackByCallerWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestRollbackOvertaken: while a rollback waits for an answer another one, to the
-// same generation and at the same moment, comes through. Only the log tells whose
-// it was.
+// TestRollbackOvertaken: while a rollback waits for a reply, another one to the same
+// generation at the same time commits. Only the log distinguishes them.
 func TestRollbackOvertaken(t *testing.T) {
 	t.Parallel()
 	for when := rollbackReads + 1; when <= rollbackReads+4; when++ {
@@ -174,7 +173,8 @@ func TestRollbackOvertaken(t *testing.T) {
 	}
 }
 
-// TestRollbackInOutage: without an answer the outcome is unknown, in time.
+// TestRollbackInOutage: without a reply the outcome is unknown, within the documented
+// time.
 func TestRollbackInOutage(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -200,8 +200,8 @@ func TestRollbackInOutage(t *testing.T) {
 	})
 }
 
-// TestUnsettled: rows that show no change yet are no proof that none will come,
-// where requests that were sent cannot be made impossible.
+// TestUnsettled: unchanged rows do not prove that a transaction will not commit,
+// unless it was made impossible.
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -225,9 +225,9 @@ func TestUnsettled(t *testing.T) {
 	})
 }
 
-// TestForgottenTokenOfRollback: the log itself says that a refused rollback had
-// been carried out.
-func TestForgottenTokenOfRollback(t *testing.T) {
+// TestExpiredTokenOfRollback: the log shows that a refused rollback had been
+// committed.
+func TestExpiredTokenOfRollback(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

@@ -100,7 +100,7 @@ func begin(t *testing.T, store *dynamostore.Store, pk string) (store.Lease, stor
 	return l, read
 }
 
-// TestPublishUnderFaults: as long as the lease lasts, a publish gets through.
+// TestPublishUnderFaults: a publish succeeds as long as the lease lasts.
 func TestPublishUnderFaults(t *testing.T) {
 	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -118,9 +118,9 @@ func TestPublishUnderFaults(t *testing.T) {
 	})
 }
 
-// TestPublishByCallerWhoLeaves: the caller's context ends during the k-th call.
-// The answer is the truth all the same, and stays it.
-func TestPublishByCallerWhoLeaves(t *testing.T) {
+// TestPublishCancelled: the caller's context ends during the k-th call. The returned
+// outcome is the actual one, and final.
+func TestPublishCancelled(t *testing.T) {
 	t.Parallel()
 	for leaves := 1; leaves <= 3; leaves++ {
 		t.Run(fmt.Sprint(leaves), func(t *testing.T) {
@@ -150,9 +150,9 @@ func TestPublishByCallerWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestPublishOvertaken: while the publisher waits for an answer its lease
-// expires, and another node publishes. The truth is whether that node saw the
-// publisher's generation.
+// TestPublishOvertaken: while the publisher waits for a reply its lease expires, and
+// another node publishes. Whether that node read the publisher's generation decides
+// the outcome.
 func TestPublishOvertaken(t *testing.T) {
 	t.Parallel()
 	for when := 2; when <= 4; when++ {
@@ -189,8 +189,8 @@ func TestPublishOvertaken(t *testing.T) {
 	}
 }
 
-// TestPublishLosesLease: while the publisher waits for an answer, its lease goes
-// to another node, which has not published yet.
+// TestPublishLosesLease: while the publisher waits for a reply, another node acquires
+// its lease, and has not published yet.
 func TestPublishLosesLease(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -211,7 +211,8 @@ func TestPublishLosesLease(t *testing.T) {
 	})
 }
 
-// TestDeniedLater: a definite refusal says nothing of the request before it.
+// TestDeniedLater: a definite refusal does not tell the outcome of the attempt before
+// it.
 func TestDeniedLater(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -234,8 +235,8 @@ func TestDeniedLater(t *testing.T) {
 	})
 }
 
-// TestPublishInOutage: the store never answers again. Then, and only then, the
-// outcome is unknown; it is said in time, and no lie is told.
+// TestPublishInOutage: the outcome is unknown only if the store never replies again.
+// It is returned in time.
 func TestPublishInOutage(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -262,8 +263,7 @@ func TestPublishInOutage(t *testing.T) {
 	})
 }
 
-// TestAcquireUnderFaults: whoever is told that it holds the lease holds it, and
-// whoever is not leaves nothing behind.
+// TestAcquireUnderFaults: Acquire returns a lease if and only if the table has it.
 func TestAcquireUnderFaults(t *testing.T) {
 	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -311,7 +311,7 @@ func TestAcquireByCallerWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestHeldUnderFaults: a lease that somebody else has stays theirs.
+// TestHeldUnderFaults: a lease that is held by another process stays unchanged.
 func TestHeldUnderFaults(t *testing.T) {
 	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
@@ -332,9 +332,9 @@ func isHeld(err error) bool {
 	return held
 }
 
-// TestHoldUnderFaults: a refresh, a back-off and a release whose replies are lost
-// are repeated, and have their effect once.
-func TestHoldUnderFaults(t *testing.T) {
+// TestRefreshBackOffReleaseUnderFaults: a refresh, a back-off and a release whose
+// replies are lost are repeated, and take effect once.
+func TestRefreshBackOffReleaseUnderFaults(t *testing.T) {
 	t.Parallel()
 	onPlans(t, func(t *testing.T, r *rig, pk string, plan []fault) {
 		l, _ := begin(t, r.faulty, pk)
@@ -392,8 +392,8 @@ func TestAcquireInOutage(t *testing.T) {
 	})
 }
 
-// TestRepetitions: an unanswered request is repeated as it is; after a definite
-// cancellation there is a new one, with a new client token and a new :now.
+// TestRepetitions: an attempt without a reply is repeated unchanged. After a definite
+// cancellation a new one follows, with a new client token and a new :now.
 func TestRepetitions(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -443,8 +443,8 @@ func (f forgetfulAPI) TransactWriteItems(ctx context.Context, in *dynamodb.Trans
 	return f.API.TransactWriteItems(ctx, in)
 }
 
-// TestForgottenToken: META itself says that a refused publish had been carried out.
-func TestForgottenToken(t *testing.T) {
+// TestExpiredToken: META shows that a refused publish had been committed.
+func TestExpiredToken(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)

@@ -50,8 +50,8 @@ func TestCreateTable(t *testing.T) {
 	})
 }
 
-// TestCreateTableAtOnce: several processes start with --create-table.
-func TestCreateTableAtOnce(t *testing.T) {
+// TestCreateTableConcurrently: several processes start with --create-table.
+func TestCreateTableConcurrently(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := "isr-" + rand.Text()
@@ -90,7 +90,7 @@ func rangeKey(name string) types.KeySchemaElement {
 	return types.KeySchemaElement{AttributeName: &name, KeyType: types.KeyTypeRange}
 }
 
-func TestCreateTableSwitchesTTLOn(t *testing.T) {
+func TestCreateTableEnablesTTL(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := plainTable(t, db, hashKey("pk"), rangeKey("sk"))
@@ -123,7 +123,7 @@ func TestTTLOnAnotherAttribute(t *testing.T) {
 	})
 }
 
-func TestWrongTables(t *testing.T) {
+func TestWrongKeySchema(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		for found, keys := range map[string][]types.KeySchemaElement{
@@ -243,7 +243,7 @@ func (d *describedTable) DescribeTimeToLive(ctx context.Context, in *dynamodb.De
 	return d.engine.DescribeTimeToLive(ctx, in)
 }
 
-// Global tables are refused, with the reason and what to do.
+// TestGlobalTables: global tables are refused, with the reason and what to do.
 func TestGlobalTables(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -266,8 +266,8 @@ func TestGlobalTables(t *testing.T) {
 	})
 }
 
-// That TTL cannot be looked at is a warning.
-func TestTTLThatCannotBeSeen(t *testing.T) {
+// TestUnreadableTTL: an unreadable state of TTL is only a warning.
+func TestUnreadableTTL(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		name := newTable(t, db)

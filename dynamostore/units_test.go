@@ -91,9 +91,8 @@ func (f *fixture) regenerate(id string, claim *store.Claim, how store.PublishOpt
 	f.clock.Advance(time.Second)
 }
 
-// TestUnits: what a page costs, as it is billed, with rows of at most 1 KB. Five
-// write units and three read units for a regeneration without history and
-// idempotency are the law.
+// TestUnits: the billed units of a page with rows of at most 1 KB. A regeneration
+// without history and idempotency must cost five write units and three read units.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -174,8 +173,8 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// TestUnitsOfTheRest: the other calls, one by one.
-func TestUnitsOfTheRest(t *testing.T) {
+// TestUnitsOfOtherCalls: the billed units of each other call.
+func TestUnitsOfOtherCalls(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f, b := metered(t, db)
@@ -240,8 +239,8 @@ func TestUnitsOfTheRest(t *testing.T) {
 	})
 }
 
-// TestUnitsOfRepetition: a transaction that is repeated because its reply was lost
-// is told as what it then is, a read of the rows, and not as a second write.
+// TestUnitsOfRepetition: the repetition of a committed transaction is metered as a
+// read of the rows, not as a second write.
 func TestUnitsOfRepetition(t *testing.T) {
 	t.Parallel()
 	db := localDynamo(t)

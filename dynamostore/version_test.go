@@ -43,7 +43,7 @@ func (f *fixture) wantTTL(sk string, want *time.Time) {
 	}
 }
 
-// TestVersionRows: what pointer swaps leave in the table.
+// TestVersionRows: the rows after pointer swaps.
 func TestVersionRows(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -88,8 +88,9 @@ func TestVersionRows(t *testing.T) {
 	})
 }
 
-// TestSupersededIsGone: a version that was collected early is no obstacle.
-func TestSupersededIsGone(t *testing.T) {
+// TestSupersededVersionDeleted: a superseded version that was deleted early does not
+// prevent a publish.
+func TestSupersededVersionDeleted(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		r := newRig(t, db)
@@ -110,8 +111,8 @@ func TestSupersededIsGone(t *testing.T) {
 	})
 }
 
-// TestVersionTwice: the id of a generation is used once, and a publish that does
-// not know changes nothing.
+// TestVersionTwice: a generation id can be used once, and a second publish with it
+// changes nothing.
 func TestVersionTwice(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
@@ -133,8 +134,8 @@ func TestVersionTwice(t *testing.T) {
 	})
 }
 
-// TestOtherVersions: the rows of other services are no generations of ours.
-func TestOtherVersions(t *testing.T) {
+// TestForeignVersions: rows of other services are not versions.
+func TestForeignVersions(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
@@ -163,9 +164,9 @@ func TestOtherVersions(t *testing.T) {
 	})
 }
 
-// TestPointerToUnkept: a pointer of another service is superseded as well, if it
-// names a version.
-func TestPointerToUnkept(t *testing.T) {
+// TestPointerOfAnotherService: a version that another service has made current is
+// superseded as well.
+func TestPointerOfAnotherService(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
@@ -185,7 +186,7 @@ func TestPointerToUnkept(t *testing.T) {
 	})
 }
 
-// TestPruneKeepsCurrent: whatever ids say, the current version stays.
+// TestPruneKeepsCurrent: the current version stays, in whatever order the ids sort.
 func TestPruneKeepsCurrent(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
