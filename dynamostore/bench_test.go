@@ -11,9 +11,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// BenchmarkStore measures what each method costs on the embedded engine in
-// memory, which takes up most of the time: what this package adds shows in the
-// allocations. To compare two versions of it, run both in turns.
+// BenchmarkStore measures each method on the embedded engine in memory. The engine takes
+// most of the time; the cost of this package shows in the allocations. To compare two
+// versions, run both in turns.
 func BenchmarkStore(b *testing.B) {
 	b.Run("Read", func(b *testing.B) {
 		store := benchStore(b)
@@ -114,7 +114,7 @@ func benchPublish(b *testing.B, meta *dynamostore.Store, l store.Lease) {
 	}
 }
 
-// benchEntry is an entry as pages have it.
+// benchEntry returns a typical entry.
 func benchEntry() store.Entry {
 	now := time.Now()
 	return store.Entry{

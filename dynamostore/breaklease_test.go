@@ -85,8 +85,8 @@ func TestBreakLeaseTakenMeanwhile(t *testing.T) {
 	})
 }
 
-// An eagerAPI carries every write out twice, and knows the second answer alone: as
-// the SDK does when it repeats a request whose reply was lost.
+// An eagerAPI sends every write twice and returns the second reply, like the SDK when it
+// repeats a call whose reply was lost.
 type eagerAPI struct{ dynamostore.API }
 
 func (a eagerAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {

@@ -44,8 +44,7 @@ func TestDamagedTableFailsFast(t *testing.T) {
 	}
 }
 
-// damage overwrites all pages of an open file but the two that say where the others
-// are.
+// damage overwrites all pages of an open file except the two meta pages.
 func damage(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)

@@ -50,7 +50,7 @@ func TestHeaderNames(t *testing.T) {
 	})
 }
 
-// milliseconds is what becomes of a time whose milliseconds are taken for seconds.
+// milliseconds returns t with its epoch milliseconds taken for seconds.
 func milliseconds(t time.Time) time.Time { return time.Unix(t.UnixMilli(), 0) }
 
 // TestInvalidCalls: invalid input is refused before any I/O, with a sentinel error.
@@ -82,7 +82,7 @@ func TestInvalidCalls(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, tt.err, tt.want)
 		}
 	}
-	// Once the clock is moved, at last: leases of the year 58,000 would never end.
+	// Last, because it moves the clock: leases of the year 58,000 would never expire.
 	good := f.clock.Now()
 	f.clock.Set(milliseconds(good))
 	if err := acquire(pk, time.Second, nil); !errors.Is(err, store.ErrInvalidInput) {
@@ -99,7 +99,7 @@ func second[A any](_ A, err error) error { return err }
 
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// published is the record of a page that has an entry.
+// published returns the record of a page that has an entry.
 func (f *fixture) published() store.Record {
 	f.t.Helper()
 	f.publish(f.entry("g1"))
@@ -140,7 +140,7 @@ func TestInvalidEntries(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), pk) {
 				t.Errorf("Publish: %v, want an error that names %s and %s", err, name, pk)
 			}
-			// What is too large only DynamoDB knows.
+			// Only DynamoDB checks the size.
 			if !errors.Is(err, store.ErrInvalidInput) && name != "maximum allowed size" {
 				t.Errorf("%s: %v, want ErrInvalidInput", name, err)
 			}

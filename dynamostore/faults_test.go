@@ -13,22 +13,22 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 )
 
-// A fault is what becomes of one call.
+// A fault is a failure that is injected into one call.
 type fault int
 
 const (
 	none fault = iota
 	lostRequest
 	lostReply
-	lateRequest // carried out when the next call is made, or after the last one
-	lastRequest // carried out after all others
-	serverError // 500, not carried out
+	lateRequest // executed when the next call is made, or after the last one
+	lastRequest // executed after all others
+	serverError // 500, not executed
 	serverErrorApplied
 	throttled
 	conflict
 	inProgress
-	denied // 400, not carried out, and no use to repeat
-	faults // how many there are
+	denied // 400, not executed; a retry is useless
+	faults // the number of faults
 )
 
 func (f fault) String() string {
@@ -40,12 +40,12 @@ func (f fault) String() string {
 
 var errReset = errors.New("read tcp: connection reset by peer")
 
-// A faultyAPI makes the calls of a real engine fail by plan.
+// A faultyAPI injects planned faults into the calls of a real engine.
 type faultyAPI struct {
 	dynamostore.API
 
 	mu     sync.Mutex
-	plan   []fault  // of the calls to come, then none; guarded by mu
+	plan   []fault  // of the next calls, then none; guarded by mu
 	down   bool     // every call is lost after the plan; guarded by mu
 	late   []func() // guarded by mu
 	last   []func() // guarded by mu
@@ -54,22 +54,22 @@ type faultyAPI struct {
 	sent   []*dynamodb.TransactWriteItemsInput
 }
 
-// arm plans the faults of the calls to come; before, if not nil, runs ahead of
-// each of them, with its number from 1.
+// arm plans the faults of the next calls. before, if not nil, runs before each of them
+// with its number, from 1.
 func (f *faultyAPI) arm(plan []fault, down bool, before func(n int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan, f.down, f.before, f.calls, f.sent = plan, down, before, 0, nil
 }
 
-// made is how many calls were made since arm.
+// made returns the number of calls since arm.
 func (f *faultyAPI) made() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
-// deliver carries out all that is late.
+// deliver executes all delayed calls.
 func (f *faultyAPI) deliver() {
 	f.deliverLate()
 	f.mu.Lock()
@@ -105,7 +105,7 @@ func (f *faultyAPI) next() fault {
 	return now
 }
 
-// inject makes one call, or what its fault leaves of it.
+// inject makes one call with its fault.
 func inject[O any](f *faultyAPI, ctx context.Context, transaction bool, call func(context.Context) (*O, error)) (*O, error) {
 	detached := context.WithoutCancel(ctx)
 	switch f.next() {

@@ -16,7 +16,7 @@ import (
 
 const pk = "CACHE#5f1c"
 
-// A fixture is a store on a table of its own, with the rows laid open.
+// A fixture is a store on its own table, with access to the rows.
 type fixture struct {
 	t     *testing.T
 	raw   rawTable
@@ -61,7 +61,7 @@ func (f *fixture) publish(next store.Entry) store.Entry {
 	return got
 }
 
-// entry is a next entry with every attribute.
+// entry returns an entry with every attribute.
 func (f *fixture) entry(id string) store.Entry {
 	now := f.clock.Now().Truncate(time.Second)
 	return store.Entry{

@@ -19,20 +19,20 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A freezer is an engine whose process loses the replies to its next transactions
-// and then freezes for longer than DynamoDB remembers a token. The monotonic clock
-// stands still meanwhile, as it does on some systems, and the wall clock goes on.
+// A freezer loses the replies to its next transactions, and then the process freezes for
+// longer than DynamoDB remembers a token. Meanwhile the monotonic clock stops, as it
+// does on some systems, and the wall clock continues.
 type freezer struct {
 	clock  *isrtest.Clock
 	client *dynamodb.Client
-	lost   int    // replies to transactions that are lost; the freeze follows the last
-	freeze func() // what others do meanwhile
+	lost   int    // number of lost replies; the freeze follows the last
+	freeze func() // called during the freeze
 	tokens []string
 }
 
 const frozenFor = 11 * time.Minute
 
-// newFreezer is for a bubble of synctest.
+// newFreezer must run in a synctest bubble.
 func newFreezer(t *testing.T) (*freezer, *dynamostore.Store) {
 	t.Helper()
 	f := &freezer{clock: isrtest.NewClock(time.Now())}
@@ -137,8 +137,7 @@ func TestFrozenPublish(t *testing.T) {
 	}
 }
 
-// overwrite publishes over META as a client with a fence would, in the second
-// generation after.
+// overwrite publishes over META twice, as a client with a fence would.
 func overwrite(t *testing.T, client *dynamodb.Client) {
 	_, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 		TableName: aws.String("pages"), Key: attrs{"pk": str(pk), "sk": str("META")},

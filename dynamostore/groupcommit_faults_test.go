@@ -19,8 +19,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// together makes changes of several pages at the same time, and returns their
-// errors. Pins read marks before they are queued; unpins are the same without that.
+// together pins several pages concurrently, and returns the errors. Pins read marks
+// before they are queued; unpins do not.
 func (r *rig) together(t *testing.T, store *dynamostore.Store, pages int, until time.Time, pks func(page int) string) []error {
 	t.Helper()
 	errs := make([]error, pages)
@@ -64,7 +64,7 @@ func TestGroupUnderFaults(t *testing.T) {
 			}
 			r.api.deliver()
 			if n := r.logged(t, from); n != pages {
-				t.Errorf("the log tells of %d changes, want %d", n, pages)
+				t.Errorf("the log has %d changes, want %d", n, pages)
 			}
 		}
 	})
@@ -103,7 +103,7 @@ func TestGroupInOutage(t *testing.T) {
 			}
 			r.api.deliver()
 			if n := r.logged(t, 0); n != 0 && n > unknown {
-				t.Errorf("%v: the log tells of %d changes, and only %d were said to be unknown", f, n, unknown)
+				t.Errorf("%v: the log has %d changes, but only %d outcomes were unknown", f, n, unknown)
 			}
 			if unknown == 0 {
 				t.Errorf("%v: no outcome was unknown", f)
@@ -132,11 +132,11 @@ func TestSettledNeverCommitsLater(t *testing.T) {
 	})
 }
 
-// A slowAPI holds transactions until they are let go.
+// A slowAPI holds transactions until they are released.
 type slowAPI struct {
 	dynamostore.API
 
-	gate chan struct{} // of transactions: each takes one
+	gate chan struct{} // each transaction receives one value
 }
 
 func (s *slowAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
@@ -148,7 +148,7 @@ func (s *slowAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactW
 	return s.API.TransactWriteItems(ctx, in)
 }
 
-// heldUp is a crowd whose first store sends its transactions through a gate.
+// heldUp returns a crowd whose first store sends its transactions through a gate.
 func heldUp(t *testing.T, pages int) (*crowd, *dynamostore.Store, chan struct{}) {
 	c := newCrowd(t, 0)
 	c.publish(pages)
@@ -256,8 +256,8 @@ func TestBadChangeInGroup(t *testing.T) {
 				t.Errorf("change %d: %v, want %v", i, err, want)
 			}
 		}
-		// That of the other process, which refuses the first change, and one of the
-		// three that are then sent together.
+		// One of the other process, which refuses the first change, and one of the three
+		// changes that are then sent together.
 		if rows := c.wantLogged(4); rows != 2 {
 			t.Errorf("the log has %d rows, want 2", rows)
 		}
@@ -277,7 +277,7 @@ func TestTooLargeChangeInGroup(t *testing.T) {
 			next.PinnedUntil = time.Time{}
 			_, err := r.store.Publish(t.Context(), l, read, next, store.PublishOptions{})
 			for size := 409_600; page == 2 && (size == 409_600 || err != nil); size -= 4 {
-				// As large as an item may be: there is no room for a pin.
+				// Of the maximum item size, so that a pin does not fit.
 				next.Header = http.Header{"X-Large": {strings.Repeat("x", size)}}
 				l, read := begin(t, r.store, pks(page))
 				if _, err = r.store.Publish(t.Context(), l, read, next, store.PublishOptions{}); err != nil {
@@ -293,7 +293,7 @@ func TestTooLargeChangeInGroup(t *testing.T) {
 		gate := make(chan struct{})
 		meta := newStore(t, &slowAPI{API: db, gate: gate}, r.raw.name, dynamostore.Config{Now: r.clock.Now})
 		go func() {
-			time.Sleep(100 * time.Millisecond) // so that they wait together, mostly
+			time.Sleep(100 * time.Millisecond) // so that most of them share a transaction
 			close(gate)
 		}()
 		for page, err := range r.together(t, meta, 4, store.Forever(), pks) {
@@ -307,7 +307,7 @@ func TestTooLargeChangeInGroup(t *testing.T) {
 	})
 }
 
-// A contestedAPI has every transaction on an item conflict with others for a while.
+// A contestedAPI makes transactions on an item fail with conflicts for a while.
 type contestedAPI struct {
 	dynamostore.API
 
@@ -362,7 +362,7 @@ func TestContestedChangeInGroup(t *testing.T) {
 			_, err = store.Pin(t.Context(), read, pageAssertion(0))
 		}
 		if d := time.Since(began); err != nil || d < busy {
-			t.Errorf("beside conflicts on SEQ: %v after %v", err, d)
+			t.Errorf("with conflicts on SEQ: %v after %v", err, d)
 		}
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A distantAPI has the latency of a network: 4 to 8 ms, half of it before the
-// engine sees the call.
+// A distantAPI adds network latency: 4 to 8 ms, half of it before the call reaches the
+// engine.
 type distantAPI struct {
 	dynamostore.API
 
@@ -81,7 +81,7 @@ func newCrowd(t *testing.T, stores int) *crowd {
 
 func crowdPK(page int) string { return fmt.Sprintf("CACHE#%d", page) }
 
-// publish makes pages.
+// publish publishes pages.
 func (c *crowd) publish(pages int) {
 	c.t.Helper()
 	now := time.Now()
@@ -97,7 +97,7 @@ func (c *crowd) publish(pages int) {
 	}
 }
 
-// pin pins a page by a store, and reports what does not go as it should.
+// pin pins a page by a store, and checks the result.
 func (c *crowd) pin(store *dynamostore.Store, page int) {
 	read, err := store.Read(c.t.Context(), crowdPK(page))
 	if err == nil {
@@ -112,8 +112,8 @@ func pageAssertion(page int) store.Assertion {
 	return store.Assertion{Key: store.Key{Text: fmt.Sprintf("example.com/%d", page)}, At: time.Now(), PinnedUntil: store.Forever()}
 }
 
-// wantLogged checks that the log tells of every page once, without a gap, and in
-// how many rows. It returns that.
+// wantLogged checks that the log has every page once, without gaps, and returns the
+// number of rows.
 func (c *crowd) wantLogged(pages int) (rows int) {
 	c.t.Helper()
 	told := make(map[string]int)
@@ -240,7 +240,7 @@ func TestStreamsOfSeveralStores(t *testing.T) {
 		slowest := slices.Max(took)
 		t.Logf("the slowest change of the store that makes few took %v", slowest)
 		if slowest > 3*time.Second {
-			t.Errorf("a change of a store beside two busy ones took %v", slowest)
+			t.Errorf("a change of a store next to two busy ones took %v", slowest)
 		}
 	})
 }

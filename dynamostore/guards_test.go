@@ -32,11 +32,11 @@ func TestStaleWriters(t *testing.T) {
 	})
 }
 
-// A staleWriter is the holder of a lease, who has read.
+// A staleWriter holds a lease and has read the page.
 type staleWriter struct {
 	// stale makes it a stale writer.
 	stale func(f *fixture)
-	// generated is when its rendering began, from the current generation's.
+	// generated is the start of its render, relative to that of the current generation.
 	generated time.Duration
 	want      error
 	passes    func(dynamostore.Guards) bool
@@ -133,7 +133,7 @@ func TestGuardVersion(t *testing.T) {
 		}
 		f.keep("g1")
 		if found := f.raw.get(pk, "META")["version"]; found != nil {
-			t.Errorf("without the guard there is a version: %v", found)
+			t.Errorf("version without the guard: %v", found)
 		}
 		plain := f.store
 		f.store = guarded

@@ -13,7 +13,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A hangingAPI answers nothing until the caller gives up.
+// A hangingAPI replies to no call until the caller gives up.
 type hangingAPI struct{ dynamostore.API }
 
 func (hangingAPI) Query(ctx context.Context, _ *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
@@ -31,7 +31,7 @@ func (hangingAPI) DeleteItem(ctx context.Context, _ *dynamodb.DeleteItemInput, _
 	return nil, ctx.Err()
 }
 
-// A deafAPI loses every reply to a publish and answers nothing after it.
+// A deafAPI loses every reply to a publish and does not reply afterwards.
 type deafAPI struct {
 	hangingAPI
 	silent time.Duration // before a publish fails

@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Of all processes that begin the import, one runs it.
+// Only one of all processes runs the import.
 func ExampleLeaseManager() {
 	db := localdynamo.OpenMemory(localdynamo.Options{})
 	defer db.Close()
@@ -102,7 +102,7 @@ func TestLeaseManager(t *testing.T) {
 	})
 }
 
-// inBubble runs a test on a table in memory, with the time of synctest.
+// inBubble runs a test on an in-memory table in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T, db *localdynamo.DB)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := localdynamo.OpenMemory(localdynamo.Options{SweepInterval: -1})

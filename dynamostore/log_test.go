@@ -64,7 +64,7 @@ func TestMalformedLogRows(t *testing.T) {
 		f := newFixture(t, db)
 		target := func(m attrs) attrs { return attrs{"targets": list(obj(m))} }
 		f.raw.put("PURGE", "LOG#00000000000000000008", target(attrs{"kind": str("reload"), "key": str("a")}))
-		// No sequences, nor where those sort that can be reached.
+		// Sort keys that are not sequences, outside the range of sequences.
 		f.raw.put("PURGE", "LOG#8", target(nil))
 		f.raw.put("PURGE", "LOG#99999999999999999999", target(nil))
 		for name, test := range map[string]struct {
@@ -117,7 +117,7 @@ func TestRollbackWithoutSequence(t *testing.T) {
 		if d := diff(&second, f.read().Entry); d != "" {
 			t.Errorf("the page changed:\n%s", d)
 		}
-		f.raw.put("PURGE", "SEQ", attrs{"seq": num("7.5")}) // of another language
+		f.raw.put("PURGE", "SEQ", attrs{"seq": num("7.5")}) // by a client in another language
 		f.rollback("g1", f.assertion())
 		if d := diff(num("8"), f.raw.get("PURGE", "SEQ")["seq"]); d != "" {
 			t.Errorf("seq (-want +got):\n%s", d)

@@ -10,7 +10,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// mark stores what was purged hard at a sequence.
+// mark stores a mark with a hard purge at a sequence.
 func (f *fixture) mark(tenant, kind, value string, hard int64) {
 	f.t.Helper()
 	sum := sha256.Sum256([]byte(value))
@@ -33,7 +33,7 @@ func TestRollbackOfMarked(t *testing.T) {
 			{"t1", "prefix", "example.com/", true},
 			{"t1", "tenant", "t1", true},
 			{"t1", "site", "example.com", true},
-			{"t1", "zone", "de", true},  // unknown, behind the tags in sort order
+			{"t1", "zone", "de", true},  // an unknown kind, after the tags in sort order
 			{"t1", "audio", "de", true}, // and before them
 			{"t1", "tagged", "de", true},
 			{"", "site", "example.com", true},

@@ -26,7 +26,7 @@ func TestExponentialBackoff(t *testing.T) {
 		"most":  {math.MaxUint64, 1050*time.Millisecond - 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			// Refused before it reaches an engine, there need be none.
+			// The calls fail before they reach an engine, so there is none.
 			api := &faultyAPI{plan: []fault{throttled, throttled, throttled, throttled}, down: true}
 			store := newStore(t, api, "pages", dynamostore.Config{RetryDelay: mean, Random: func() uint64 { return test.bits }})
 			started := time.Now()

@@ -25,7 +25,7 @@ func (f *fixture) claim(key string) store.Lease {
 	return l
 }
 
-// requestRow is the REQ# row without its token, which it must have.
+// requestRow returns the REQ# row without its token, which it must have.
 func (f *fixture) requestRow(key string) attrs {
 	f.t.Helper()
 	row := f.raw.get(pk, "REQ#"+key)
@@ -95,7 +95,7 @@ func TestReferenceRequests(t *testing.T) {
 		later, earlier := num(seconds(now.Add(time.Hour))), num(seconds(now.Add(-time.Second)))
 		for name, test := range map[string]struct {
 			row   attrs
-			want  error // nil: it may be carried out
+			want  error // nil: it may be claimed
 			found bool
 		}{
 			"started":          {attrs{"request_hash": hash, "status": str("STARTED"), "ttl": later}, nil, true},
@@ -190,7 +190,7 @@ func TestClaimChangedMeanwhile(t *testing.T) {
 				r.raw.t = t
 				r.raw.set(pk, "REQ#r1", test.before)
 				r.api.arm(nil, false, func(n int) {
-					if n == 3 { // after both looks
+					if n == 3 { // after both reads
 						r.raw.set(pk, "REQ#r1", test.after)
 					}
 				})

@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// An unloggedAPI answers no question about the log.
+// An unloggedAPI does not reply to reads of the log.
 type unloggedAPI struct{ dynamostore.API }
 
 func (a unloggedAPI) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {

@@ -23,7 +23,7 @@ func (f *fixture) assertion() store.Assertion {
 	return store.Assertion{Key: store.Key{Tenant: "t1", Text: "example.com/"}, At: now, Expires: now.Add(40 * 24 * time.Hour)}
 }
 
-// rollbackReads is how many calls a rollback of this file's page makes before its
+// rollbackReads is the number of calls of a rollback of this file's page before its
 // transaction: SEQ, PURGE, the version, and four for the marks: of the page's tags,
 // of other kinds on both sides of those in sort order, and of sites.
 const rollbackReads = 7
@@ -123,7 +123,7 @@ func TestRollbackOfPurged(t *testing.T) {
 		}
 		f.raw.put(pk, "PURGE", attrs{"seq": str("5")})
 		if _, err := f.store.Rollback(t.Context(), before, "g1", f.assertion()); !isMalformed(err) {
-			t.Errorf("Rollback beside a purge that cannot be read: %v, want a MalformedError", err)
+			t.Errorf("Rollback with a malformed purge: %v, want a MalformedError", err)
 		}
 	})
 }
@@ -259,7 +259,7 @@ func TestPinForeignEntry(t *testing.T) {
 		if _, err := f.store.Pin(t.Context(), f.read(), f.assertion()); !errors.Is(err, store.ErrNoVersion) {
 			t.Errorf("Pin: %v, want ErrNoVersion", err)
 		}
-		// One that a service swapped to a version of ours has it.
+		// A row that a service swapped to a version of ours can.
 		f.raw.set(pk, "META", nil)
 		f.keep("g1")
 		f.raw.put(pk, "META", attrs{"current_sk": str("VER#g1")})

@@ -67,7 +67,7 @@ func TestStoredRows(t *testing.T) {
 	})
 }
 
-// storedMeta is the META row of fixture.entry.
+// storedMeta returns the META row of fixture.entry.
 func storedMeta(e store.Entry, version int64) attrs {
 	return attrs{
 		"pk": str(pk), "sk": str("META"),
@@ -132,7 +132,7 @@ func TestReferenceRows(t *testing.T) {
 	})
 }
 
-// reference is a row with the attributes that the reference requires, and some more.
+// reference returns a row with the attributes that the reference requires, and others.
 func reference(generated time.Time, more attrs) attrs {
 	row := attrs{"s3_key": str("pages/a.html"), "generated_at": num(seconds(generated)), "revalidate_seconds": num("60")}
 	maps.Copy(row, more)
@@ -144,15 +144,15 @@ func reference(generated time.Time, more attrs) attrs {
 	return row
 }
 
-// with is the fixture in a subtest.
+// with returns the fixture for a subtest.
 func (f *fixture) with(t *testing.T) *fixture {
 	g := *f
 	g.t, g.raw.t = t, t
 	return &g
 }
 
-// replaceable checks that whatever META is can be recognised: a publish that has
-// read it replaces it, and one that read before another writer came does not.
+// replaceable checks that the fence works for any META row: a publish that has read the
+// row replaces it, and one that read before another writer does not.
 func (f *fixture) replaceable(t *testing.T) {
 	t.Helper()
 	read := f.read()
@@ -174,7 +174,7 @@ func (f *fixture) replaceable(t *testing.T) {
 	}
 }
 
-// ours is an isr map that describes the row of reference.
+// ours returns an isr map that describes the row of reference.
 func ours(generated time.Time, more attrs) attrs {
 	m := attrs{
 		"v": num("7"), "generation_id": str("g1"), "s3_key": str("pages/a.html"), "generated_at": num(seconds(generated)),
@@ -264,7 +264,7 @@ func TestOtherWriters(t *testing.T) {
 		f := newFixture(t, db)
 		first := f.publish(f.entry("g1"))
 
-		// Another service updates what it knows and leaves our map.
+		// Another service updates its attributes and preserves our map.
 		row := f.raw.get(pk, "META")
 		row["s3_key"], row["x_custom"] = str("pages/theirs.html"), set("a", "b")
 		f.raw.put(pk, "META", row)
@@ -279,7 +279,7 @@ func TestOtherWriters(t *testing.T) {
 			t.Errorf("an unknown attribute did not survive:\n%s", d)
 		}
 
-		// The same content asserted at another time is another content.
+		// The same body with another time is other content.
 		row = f.raw.get(pk, "META")
 		row["generated_at"] = num(seconds(f.clock.Now().Add(time.Minute)))
 		f.raw.put(pk, "META", row)
@@ -287,7 +287,7 @@ func TestOtherWriters(t *testing.T) {
 			t.Errorf("our map was applied to another's time: %+v", e)
 		}
 
-		// Another service replaces the row as a whole.
+		// Another service replaces the whole row.
 		f.clock.Advance(time.Hour)
 		f.raw.put(pk, "META", reference(f.clock.Now(), attrs{"etag": str("theirs"), "current_sk": str("VER#9")}))
 		third := f.publish(store.Entry{BodyKey: "b", GenerationID: "g3", GeneratedAt: f.clock.Now(), Status: 200})
@@ -439,7 +439,7 @@ func TestPurgeRows(t *testing.T) {
 			record := f.read()
 			malformed, ok := errors.AsType[*dynamostore.MalformedError](record.Malformed)
 			if !ok || record.Entry != nil || malformed.SK != "PURGE" || malformed.Attribute != attribute {
-				t.Errorf("Read beside a malformed purge: %+v, %v", record.Entry, record.Malformed)
+				t.Errorf("Read with a malformed purge: %+v, %v", record.Entry, record.Malformed)
 			}
 		}
 	})

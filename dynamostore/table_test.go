@@ -65,7 +65,7 @@ func TestCreateTableConcurrently(t *testing.T) {
 	})
 }
 
-// plainTable makes a table of any shape.
+// plainTable creates a table with any key schema.
 func plainTable(t *testing.T, db engine, keys ...types.KeySchemaElement) string {
 	t.Helper()
 	name := "isr-" + rand.Text()
@@ -157,7 +157,7 @@ func TestNoTable(t *testing.T) {
 	})
 }
 
-// A creatingTable is an engine whose tables take some looks to become active.
+// A creatingTable is an engine whose tables become active after some DescribeTable calls.
 type creatingTable struct {
 	engine
 	looks int
@@ -204,7 +204,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// wantMessage checks an error that people see: one line that says these things.
+// wantMessage checks that an error is one line and contains the parts.
 func wantMessage(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -221,7 +221,7 @@ func wantMessage(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// A describedTable is an engine that tells something else of its tables.
+// A describedTable is an engine with another description of its tables.
 type describedTable struct {
 	engine
 	change func(*types.TableDescription)

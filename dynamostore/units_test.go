@@ -12,12 +12,12 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Units are what an operation has consumed.
+// Units are the consumed capacity of an operation.
 type units struct{ Read, Write float64 }
 
-// told is what an engine tells of units as they are billed. DynamoDB Local says of
-// every transaction that it consumed four write units, however many rows it has.
-func told(db engine, items map[string]units) map[string]units {
+// reported returns the units that an engine reports. DynamoDB Local reports at most four
+// write units for a transaction, however many rows it has.
+func reported(db engine, items map[string]units) map[string]units {
 	if _, isLocal := db.(*dynamodb.Client); !isLocal {
 		return items
 	}
@@ -28,7 +28,7 @@ func told(db engine, items map[string]units) map[string]units {
 	return items
 }
 
-// A bill adds up what a store consumes, by operation.
+// A bill adds up the consumed capacity of a store by operation.
 type bill struct {
 	mu    sync.Mutex
 	items map[string]units // guarded by mu
@@ -61,7 +61,7 @@ func total(items map[string]units) (sum units) {
 	return sum
 }
 
-// metered is a fixture whose consumption is billed, on a table in use.
+// metered is a fixture with a bill, on a table in use.
 func metered(t *testing.T, db engine) (*fixture, *bill) {
 	t.Helper()
 	f, b := newFixture(t, db), &bill{}
@@ -72,8 +72,8 @@ func metered(t *testing.T, db engine) (*fixture, *bill) {
 	return f, b
 }
 
-// regenerate is what package isr asks of a store for one regeneration, after the
-// look that found the page stale.
+// regenerate makes the calls of package isr for one regeneration, after the read that
+// found the page stale.
 func (f *fixture) regenerate(id string, claim *store.Claim, how store.PublishOptions) {
 	f.t.Helper()
 	f.read()
@@ -102,7 +102,7 @@ func TestUnits(t *testing.T) {
 			if total := total(items); total != sum {
 				t.Errorf("%s is to cost %+v, and its parts cost %+v", what, sum, total)
 			}
-			if d := diff(told(db, items), b.take()); d != "" {
+			if d := diff(reported(db, items), b.take()); d != "" {
 				t.Errorf("%s (-want +got):\n%s", what, d)
 			}
 		}
@@ -138,7 +138,7 @@ func TestUnits(t *testing.T) {
 		want("one with both", units{5, 12}, map[string]units{
 			"read": {Read: 2}, "acquire with request": {Read: 2, Write: 4}, "sequence": {Read: 1}, "publish with history and request": {Write: 8},
 		})
-		// A mark for each read of them: DynamoDB Local bills nothing for what is not there.
+		// A mark for each read: DynamoDB Local bills nothing for missing items.
 		f.mark("t1", "tag", "news", 1)
 		f.mark("t1", "prefix", "example.com/", 1)
 		f.mark("t1", "tenant", "t1", 1)
@@ -180,7 +180,7 @@ func TestUnitsOfOtherCalls(t *testing.T) {
 		f, b := metered(t, db)
 		f.keep("g1")
 		ctx, none := t.Context(), store.RequestEnd{}
-		scanned := units{Read: 8} // a unit for each segment, be it empty
+		scanned := units{Read: 8} // a unit for each segment, even if empty
 		if _, isLocal := db.(*dynamodb.Client); isLocal {
 			scanned.Read = 2
 		}
@@ -231,7 +231,7 @@ func TestUnitsOfOtherCalls(t *testing.T) {
 		}
 		want := units{Write: 2}
 		if _, isLocal := db.(*dynamodb.Client); isLocal {
-			want.Write = 4 // as it says of every transaction
+			want.Write = 4 // as for every transaction
 		}
 		if d := diff(map[string]units{"break lease": want}, b.take()); d != "" {
 			t.Errorf("break lease (-want +got):\n%s", d)

@@ -26,7 +26,7 @@ func (f *fixture) publishAs(next store.Entry, how store.PublishOptions) store.En
 	return got
 }
 
-// wantTTL checks when a version may be collected: nil for never.
+// wantTTL checks the ttl of a version; nil for none.
 func (f *fixture) wantTTL(sk string, want *time.Time) {
 	f.t.Helper()
 	found := f.raw.get(pk, sk)
@@ -62,8 +62,8 @@ func TestVersionRows(t *testing.T) {
 			t.Errorf("VER#g1 (-want +got):\n%s", d)
 		}
 
-		// The one before may be collected at the time that is given; or with the
-		// entry; or after a month.
+		// The superseded version expires at the given time; or with the entry; or after a
+		// month.
 		at := f.clock.Now().Add(time.Hour)
 		f.publishAs(f.entry("g2"), store.PublishOptions{History: true, Superseded: at})
 		f.wantTTL("VER#g1", &at)
@@ -191,7 +191,7 @@ func TestPruneKeepsCurrent(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, db engine) {
 		f := newFixture(t, db)
-		for _, id := range []string{"g3", "g2", "g1"} { // by clocks that run backwards
+		for _, id := range []string{"g3", "g2", "g1"} { // by clocks that went backwards
 			f.publishAs(f.entry(id), store.PublishOptions{History: true, Keep: 1})
 		}
 		kept := map[string]bool{}

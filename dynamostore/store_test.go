@@ -18,7 +18,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// An engine is what tables are made on.
+// An engine stores tables.
 type engine interface {
 	dynamostore.API
 	dynamostore.TableAPI
@@ -30,7 +30,7 @@ func onEngines(t *testing.T, test func(t *testing.T, db engine)) {
 	t.Run("DynamoDBLocal", func(t *testing.T) { test(t, dynamoDBLocal(t)) })
 }
 
-// localDynamo is the embedded engine on a file of its own.
+// localDynamo returns the embedded engine on its own file.
 func localDynamo(t *testing.T) *localdynamo.DB {
 	t.Helper()
 	db, err := localdynamo.Open(filepath.Join(t.TempDir(), "isr.db"), localdynamo.Options{NoSync: true})
@@ -38,7 +38,7 @@ func localDynamo(t *testing.T) *localdynamo.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended.
+		// The context of the test has ended.
 		if err := db.Check(context.Background()); err != nil {
 			t.Errorf("check the engine's file: %v", err)
 		}
@@ -49,7 +49,7 @@ func localDynamo(t *testing.T) *localdynamo.DB {
 	return db
 }
 
-// dynamoDBLocal is a client of AWS's DynamoDB Local.
+// dynamoDBLocal returns a client of AWS's DynamoDB Local.
 func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 	t.Helper()
 	endpoint := isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")
@@ -60,7 +60,7 @@ func dynamoDBLocal(t *testing.T) *dynamodb.Client {
 	})
 }
 
-// newTable makes a table of its own for a test.
+// newTable creates a table for a test.
 func newTable(t *testing.T, db engine) string {
 	t.Helper()
 	name := "isr-" + rand.Text()
@@ -69,7 +69,7 @@ func newTable(t *testing.T, db engine) string {
 	}
 	client, ok := db.(*dynamodb.Client)
 	if !ok {
-		return name // its file is the test's own
+		return name // the test has its own file
 	}
 	t.Cleanup(func() {
 		if _, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
@@ -123,7 +123,7 @@ func (r rawTable) put(pk, sk string, row attrs) {
 	}
 }
 
-// set is put, or a deletion if the row is nil.
+// set puts the row, or deletes it if it is nil.
 func (r rawTable) set(pk, sk string, row attrs) {
 	r.t.Helper()
 	if row != nil {

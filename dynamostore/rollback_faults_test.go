@@ -12,9 +12,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// onFewPlans runs a test on a page of its own with two generations kept on it,
-// under each of the faults that differ in kind, and in process, where calls are
-// cheap, under every pair of them.
+// onFewPlans runs a test on pages with two kept generations, under each of the faults
+// that differ in kind, and in process, where calls are cheap, under every pair of them.
 func onFewPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
 	onEngines(t, func(t *testing.T, db engine) {
 		faults, length := []fault{none, lostRequest, lostReply, lateRequest, lastRequest, conflict}, 1
@@ -50,7 +49,7 @@ func (r *rig) readPage(t *testing.T, pk string) store.Record {
 	return record
 }
 
-// logged is how often the log, from a sequence on, tells of this rig's page.
+// logged returns how often the log has this rig's page after a sequence.
 func (r *rig) logged(t *testing.T, after int64) (times int) {
 	t.Helper()
 	changes, err := r.store.Changes(t.Context(), after)
@@ -163,10 +162,10 @@ func TestRollbackOvertaken(t *testing.T) {
 					}
 				}
 				if !made {
-					won-- // there was no other
+					won-- // there was no other rollback
 				}
 				if n := r.logged(t, from); won != 1 || n != 1 {
-					t.Errorf("%d of two rollbacks were told that they came through (%v, %v), and the log tells of %d", won, err, other, n)
+					t.Errorf("%d of two rollbacks returned success (%v, %v), and the log has %d", won, err, other, n)
 				}
 			})
 		})

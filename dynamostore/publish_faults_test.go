@@ -17,9 +17,9 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A rig is a node whose calls fail by plan, and one whose calls do not.
+// A rig has a node with planned faults, and one without.
 type rig struct {
-	*fixture // the sound node, as node-a
+	*fixture // the node without faults, as node-a
 
 	api    *faultyAPI
 	faulty *dynamostore.Store
@@ -33,7 +33,7 @@ func newRig(t *testing.T, db engine) *rig {
 	})}
 }
 
-// plans are all sequences of n of the given faults.
+// plans returns all sequences of n of the given faults.
 func plans(n int, of []fault) [][]fault {
 	if n == 0 {
 		return [][]fault{nil}
@@ -49,8 +49,8 @@ func plans(n int, of []fault) [][]fault {
 
 // onPlans runs a test under every single fault; in process, where calls are cheap,
 // under every pair of faults and every triple of those that differ in kind. The
-// faults sit above the engine, so that it makes no difference to their combinations.
-// Each plan has a page of its own.
+// faults are injected above the engine, so the engine does not affect combinations.
+// Each plan has its own page.
 func onPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fault)) {
 	onEngines(t, func(t *testing.T, db engine) {
 		every := []fault{none, lostRequest, lostReply, lateRequest, conflict, lastRequest, throttled, serverError, serverErrorApplied, inProgress}
@@ -73,7 +73,7 @@ func onPlans(t *testing.T, test func(t *testing.T, r *rig, pk string, plan []fau
 	})
 }
 
-// current is the generation that a page has, and its version.
+// current returns the current generation of a page and its version.
 func (r *rig) current(t *testing.T, pk string) (string, int64) {
 	t.Helper()
 	record, err := r.store.Read(t.Context(), pk)
@@ -141,7 +141,7 @@ func TestPublishCancelled(t *testing.T) {
 				if got, _ := r.current(t, pk); (got == "g1") != (err == nil) {
 					t.Errorf("Publish: %v, current is %q", err, got)
 				}
-				// Whatever it was, the lease is not left behind.
+				// The lease is gone in either case.
 				if _, err := r.store.Acquire(t.Context(), pk, time.Second, nil); err != nil {
 					t.Errorf("Acquire afterwards: %v", err)
 				}
@@ -180,8 +180,8 @@ func TestPublishOvertaken(t *testing.T) {
 				}
 				r.api.deliver()
 				got, _ := r.current(t, pk)
-				landed := got == "g1" || seen == "g1"
-				if landed != (err == nil) {
+				committed := got == "g1" || seen == "g1"
+				if committed != (err == nil) {
 					t.Errorf("Publish: %v, current is %q, overtaken=%t by one who saw %q", err, got, overtaken, seen)
 				}
 			})
@@ -222,7 +222,7 @@ func TestDeniedLater(t *testing.T) {
 			l, read := begin(t, r.faulty, pk)
 			r.api.arm([]fault{first, denied}, false, nil)
 			if _, err := r.faulty.Publish(t.Context(), l, read, r.entry("g1"), store.PublishOptions{}); err != nil {
-				t.Errorf("Publish, %v: %v, and it landed", first, err)
+				t.Errorf("Publish, %v: %v, although it was committed", first, err)
 			}
 			r.api.arm([]fault{first, denied}, false, nil)
 			if _, err := r.faulty.Acquire(t.Context(), pk, time.Minute, nil); err == nil {
@@ -351,7 +351,7 @@ func TestRefreshBackOffReleaseUnderFaults(t *testing.T) {
 		}
 		r.api.deliver()
 		r.clock.Advance(11 * time.Second)
-		r.api.arm(nil, false, nil) // a lost reply would take the count with it
+		r.api.arm(nil, false, nil) // a lost reply would lose the count
 		l, err := r.faulty.Acquire(t.Context(), pk, time.Second, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -430,8 +430,8 @@ func TestRepetitions(t *testing.T) {
 	})
 }
 
-// A forgetfulAPI carries every transaction out twice, as if its client token had
-// been forgotten between two attempts that the SDK made within one call.
+// A forgetfulAPI executes every transaction twice, as if DynamoDB had forgotten its
+// client token between two attempts of the SDK within one call.
 type forgetfulAPI struct{ dynamostore.API }
 
 func (f forgetfulAPI) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
