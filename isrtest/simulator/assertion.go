@@ -14,7 +14,7 @@ import (
 // pollTime is how often nodes read the log.
 const pollTime = 10 * time.Second
 
-// assert has somebody roll a page back, pin it or unpin it, by one of the nodes.
+// assert rolls a page back, pins it or unpins it, through one node.
 func (w *world) assert(l *life, p *page) {
 	if w.pace.ordered() && !l.mayAssert(p) {
 		return
@@ -36,8 +36,8 @@ func (w *world) assert(l *life, p *page) {
 	})
 }
 
-// hasten makes one of the changes of the log that come at once, so that they contend:
-// one step each, and none lets the others wait.
+// hasten makes one of several changes of the log that contend. Each is a step of its own
+// and does not wait for the others.
 func (w *world) hasten(l *life) {
 	w.rush--
 	if w.rng.IntN(4) == 0 {
@@ -62,8 +62,8 @@ func (w *world) assertion(l *life, p *page) (what string, do func(context.Contex
 	return "roll back", func(ctx context.Context) (store.Entry, error) { return l.cache.Rollback(ctx, p.key) }
 }
 
-// checkAssertion holds a change of META that makes a known generation current
-// against what rollbacks and pins promise.
+// checkAssertion checks a change of META that makes a known generation current: a
+// rollback or a pin.
 func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *generation) {
 	w.counts["assertion"]++
 	w.checkVersion(p, c, before, g)
@@ -72,25 +72,24 @@ func (w *world) checkAssertion(p *page, c *call, before partition, g, earlier *g
 	w.checkLogged(p, g)
 	w.checkSuperseded(p, before, textOf(p.rows["META"], "current_sk"))
 	if g.bodyKey != earlier.bodyKey || g.sha256 != earlier.sha256 || g.generatedAt != earlier.generatedAt || g.etag != earlier.etag {
-		w.violate("a rollback brings a generation back as it was", "%s of %s is not what %s was", w.generationName(g), p.path, w.generationName(earlier))
+		w.violate("a rollback restores a generation unchanged", "%s of %s is not what %s was", w.generationName(g), p.path, w.generationName(earlier))
 	}
 	if was, hard := earlier.purgeSeq, max(p.hardSeq, w.marks[earlier.tag]); was < hard && g.purgeSeq >= hard {
-		w.violate("what was purged does not return", "%s of %s was purged at %d, and has sequence %d now", w.generationName(g), p.path, hard, g.purgeSeq)
+		w.violate("no rollback restores a purged generation", "%s of %s was purged at %d, and has sequence %d now", w.generationName(g), p.path, hard, g.purgeSeq)
 	}
 	if a, b := before.lock(), p.rows.lock(); (a == nil) != (b == nil) || a != nil && *a != *b {
-		w.violate("a rollback takes nobody's lease", "LOCK of %s changed", p.path)
+		w.violate("a rollback does not change the lease", "LOCK of %s changed", p.path)
 	}
 	if w.isRendering(p) {
 		w.counts["rollback during a render"]++
 	}
 }
 
-// checkLogged: all nodes are told of the end of a pin, or its beginning, in the very
-// step.
+// checkLogged: the start or end of a pin is logged in the same step.
 func (w *world) checkLogged(p *page, g *generation) {
 	seq, targets := w.readLog()
 	if seq != w.seqBefore+1 {
-		w.violate("a change of a pin advances the log by one", "it was %d, and is %d", w.seqBefore, seq)
+		w.violate("a change of a pin advances the log by one", "the sequence went from %d to %d", w.seqBefore, seq)
 		return
 	}
 	if len(targets) > 1 {
@@ -100,10 +99,10 @@ func (w *world) checkLogged(p *page, g *generation) {
 		p.told = append(p.told, telling{seq: seq, index: g.index, at: time.Now()})
 		return
 	}
-	w.violate("all nodes are told of a change of a pin", "row %d of the log does not name %s", seq, p.path)
+	w.violate("a change of a pin is logged", "row %d of the log does not name %s", seq, p.path)
 }
 
-// checkAsserted: who is told of a rollback finds it from then on, at that node.
+// checkAsserted: an acknowledged rollback is visible to its node from then on.
 func (w *world) checkAsserted(e event) {
 	e.life.asking--
 	e.life.pages[e.page].asserting--
@@ -122,7 +121,7 @@ func (w *world) checkAsserted(e event) {
 			return
 		}
 	}
-	w.violate("an acknowledged rollback is never lost", "%s was told of one of %s, and META never was that", e.life.name, e.page.path)
+	w.violate("an acknowledged rollback is never lost", "%s acknowledged one of %s that META never was", e.life.name, e.page.path)
 }
 
 // checkPin: a pinned page is not replaced because of its age.
@@ -144,6 +143,6 @@ func (w *world) checkPin(p *page, c *call, before partition, g *generation) {
 		return
 	}
 	if purge := numberOf(p.rows["PURGE"], "seq"); was.purgeSeq >= purge {
-		w.violate("a pinned page is not replaced", "%s of %s replaced one that is pinned for %d s more", w.generationName(g), p.path, was.pinned-w.clockOf(c))
+		w.violate("a pinned page is not replaced", "%s of %s replaced a generation that is pinned for %d s more", w.generationName(g), p.path, was.pinned-w.clockOf(c))
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A shelf holds all bodies of a world, in memory. It is touched by the driver
-// alone, which carries out the calls of nodes.
+// A shelf is the in-memory body store of a world. Only the driver, which executes the
+// nodes' calls, accesses it.
 type shelf struct {
 	bodies map[string]storedBody
-	// rewritten names a key under which other content was put, which nobody may
-	// try: keys are used once.
+	// rewritten is a key under which different content was put. Keys are used once, so
+	// this is a violation.
 	rewritten string
-	deleted   bool            // since it was looked at last
+	deleted   bool            // a body was deleted since the last check
 	lost      map[string]bool // keys of bodies that were deleted by mistake
 }
 
@@ -35,7 +35,7 @@ func newShelf() *shelf {
 	return &shelf{bodies: make(map[string]storedBody), lost: make(map[string]bool)}
 }
 
-// loseBody deletes the body of a page, as a mistaken operator does.
+// loseBody deletes the body of a page, as an operator may by mistake.
 func (w *world) loseBody(p *page) {
 	g := p.current()
 	if g == nil {
@@ -70,12 +70,12 @@ func (s *shelf) get(key string) (storedBody, error) {
 	return b, nil
 }
 
-// A gatedShelf is the shelf as one life of a node reaches it.
+// A gatedShelf is the shelf as seen by one life of a node.
 type gatedShelf struct{ life *life }
 
 var _ store.BodyStore = (*gatedShelf)(nil)
 
-// passBody is pass for what has no row. The key is not told: it is random.
+// passBody is pass for bodies. The trace omits the key, which is random.
 func passBody[T any](ctx context.Context, l *life, op string, do func(*shelf) (T, error)) (T, error) {
 	c := &call{life: l, op: op, kind: body, errand: storing, aside: isAside(ctx)}
 	return pass(ctx, l.w.gate, c, func() (T, error) { return do(l.w.shelf) })
@@ -97,7 +97,7 @@ func (g *gatedShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64
 	}
 	if !isAside(ctx) {
 		for _, p := range g.life.w.pages {
-			g.life.w.noteReload(g.life, p) // it may be found to be purged
+			g.life.w.noteReload(g.life, p) // Open may find it purged
 		}
 		g.life.w.happened(event{kind: bodyOpened, life: g.life, page: g.life.w.pages[0], body: key})
 	}
@@ -143,10 +143,10 @@ func (s *shelf) list(prefix string) []store.BodyInfo {
 	return found
 }
 
-// checkShelf is true of every step.
+// checkShelf checks the invariants of bodies after each step.
 func (w *world) checkShelf() {
 	if w.shelf.rewritten != "" {
-		w.violate("a body is immutable", "other content was put under the key %s", w.shelf.rewritten)
+		w.violate("a body is immutable", "different content was put under the key %s", w.shelf.rewritten)
 	}
 	if w.shelf.deleted {
 		w.shelf.deleted = false
@@ -159,7 +159,7 @@ func (w *world) checkShelf() {
 	}
 }
 
-// checkWhole: META points at a body that is there, whole, and what META says.
+// checkWhole: META points at an existing, complete body that matches META.
 func (w *world) checkWhole(p *page, g *generation) {
 	const invariant = "META points at a whole body"
 	b, err := w.shelf.get(g.bodyKey)
@@ -167,13 +167,13 @@ func (w *world) checkWhole(p *page, g *generation) {
 	case err != nil && w.shelf.lost[g.bodyKey]:
 		return
 	case errors.Is(err, store.ErrNotFound):
-		w.violate(invariant, "the body of %s of %s is not there", w.generationName(g), p.path)
+		w.violate(invariant, "the body of %s of %s does not exist", w.generationName(g), p.path)
 		return
 	}
 	if !g.ours {
 		return
 	}
 	if int64(len(b.content)) != g.length || digest(b.content) != g.sha256 {
-		w.violate(invariant, "the body of %s of %s has %d bytes and another hash than META says, or another length than %d", w.generationName(g), p.path, len(b.content), g.length)
+		w.violate(invariant, "the body of %s of %s has %d bytes, and META states another hash, or not the length %d", w.generationName(g), p.path, len(b.content), g.length)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/facetheory/isr/gc"
 )
 
-// collect has a node collect garbage. Its clock is far ahead, so that every body
-// is old enough: that nothing goes which is needed rests on more than its age.
+// collect starts a garbage collection on a node. Its clock is far ahead, so that every
+// body is old enough: references alone must protect the bodies in use.
 func (w *world) collect(l *life) {
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: w.pages[0]}
@@ -40,7 +40,7 @@ func (w *world) noteCollected(e event) {
 	w.counts["collected"]++
 }
 
-// checkNamed: every body that a version or the result of a request names is there.
+// checkNamed: every body that a version or a request record names exists.
 func (w *world) checkNamed(p *page) {
 	for _, sk := range slices.Sorted(maps.Keys(p.rows)) {
 		var key string
@@ -51,7 +51,7 @@ func (w *world) checkNamed(p *page) {
 			key = textOf(p.rows[sk], "result_s3_key")
 		}
 		if _, err := w.shelf.get(key); key != "" && err != nil && !w.shelf.lost[key] {
-			w.violate("a body is kept as long as a row names it", "that of %s is not there", w.rowName(p.pk, sk))
+			w.violate("a body is kept as long as a row names it", "the body of %s does not exist", w.rowName(p.pk, sk))
 		}
 	}
 }

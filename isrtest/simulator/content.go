@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Contents name themselves: each line of a body says of which page and which
-// content it is, so that no mixture of two can be taken for either.
+// Contents identify themselves: each line of a body names its page and content, so that
+// a mixture of two cannot pass for either.
 
-// contentName names one content of a page that the origin made.
+// contentName names one content of a page that the origin rendered.
 func contentName(path string, n int) string { return fmt.Sprintf("%s@%d", path, n) }
 
-// bodyOf is the body of a content; they differ in length too.
+// bodyOf returns the body of a content; bodies differ in length too.
 func bodyOf(content string) []byte {
 	var b strings.Builder
 	lines := 3 + int(digest([]byte(content))[0])%7
@@ -23,20 +23,20 @@ func bodyOf(content string) []byte {
 	return []byte(b.String())
 }
 
-// contentOf is the content that a body claims to be of by its first line, and
-// whether it is that and nothing else.
+// contentOf returns the content that the first line of a body names, and whether the
+// body is exactly that content's.
 func contentOf(body []byte) (content string, whole bool) {
 	content, _, _ = strings.Cut(string(body), " ")
 	return content, content != "" && string(bodyOf(content)) == string(body)
 }
 
-// etagOf is the entity tag that the renderer gives a content.
+// etagOf returns the entity tag of a content.
 func etagOf(content string) string { return `"` + content + `"` }
 
-// tags are those that contents have, one each.
+// tags are the tags of contents; each content has one.
 func tags() []string { return []string{"even", "odd"} }
 
-// tagOf is the tag that the renderer gives a content.
+// tagOf returns the tag of a content.
 func tagOf(content string) string { return tags()[digest([]byte(content))[0]%2] }
 
 func digest(b []byte) string {

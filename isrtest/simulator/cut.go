@@ -7,16 +7,16 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A cut is what a machine cannot reach, and until when: calls are not refused, they
-// hang. What it is denied is refused.
+// A cut is a network partition of a machine: until it ends, calls hang. While bodies are
+// denied, calls are refused.
 type cut struct {
 	table, bodies time.Time
-	denied        time.Time // the bodies
+	denied        time.Time // until then, calls for bodies are refused
 }
 
-// cut has a machine lose the table, the bodies, or both, or its permission to use the
-// bodies, for a while. Some of the times are longer than a lease, and than any timeout, and some begin when a page is
-// about to be published.
+// cut cuts a machine off from the table, the bodies, or both, or revokes its permission to
+// use the bodies, for a while. Some cuts last longer than a lease or any timeout, and
+// some begin when a page is about to be published.
 func (w *world) cut(n *node) {
 	longest := []time.Duration{4 * time.Second, 20 * time.Second, 100 * time.Second, 240 * time.Second}[w.rng.IntN(4)]
 	d := w.pace.of(time.Second + time.Duration(w.rng.Int64N(int64(longest))))
@@ -59,18 +59,18 @@ func (w *world) mend() {
 	}
 }
 
-// isDenied says that a call is refused for lack of a permission.
+// isDenied reports whether a call is refused for a missing permission.
 func (w *world) isDenied(c *call) bool {
 	w.gate.mu.Lock()
 	defer w.gate.mu.Unlock()
 	return c.kind == body && c.life.node.cut.denied.After(time.Now())
 }
 
-// errDenied is the answer to such a call.
+// errDenied is the response to a denied call.
 var errDenied = fmt.Errorf("simulator: %w", store.ErrDenied)
 
-// hangsUntilLocked is until when a call cannot get anywhere; the zero time if it can.
-// It has to be called under gate.mu.
+// hangsUntilLocked returns when a hanging call can continue; the zero time if it does not
+// hang. Callers must hold gate.mu.
 func (c *call) hangsUntilLocked() time.Time {
 	if c.kind == body {
 		return c.life.node.cut.bodies

@@ -11,14 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// damage has something happen that no process does: rows of the log whose time is
-// over are trimmed, one is lost or made unreadable, one appears behind the end, or
-// the body of a page is lost.
+// damage does what no process does: it trims expired rows of the log, loses a row or
+// makes one unreadable, adds one behind the end, or loses the body of a page.
 func (w *world) damage() {
 	if w.rng.IntN(3) == 0 {
 		w.loseBody(w.somePage())
 		if w.rng.IntN(2) == 0 {
-			w.crash(pick(w.rng, w.nodes)) // so that somebody needs it
+			w.crash(pick(w.rng, w.nodes)) // so that a process needs it
 		}
 		return
 	}
@@ -32,7 +31,7 @@ func (w *world) damage() {
 			w.loseRow(seq)
 		}
 	case 1:
-		// A gap, and nothing else that tells of the page.
+		// A gap, and no other change of the page.
 		w.purge(w.keptPage())
 		w.loseRow(w.seq)
 		w.purgePages(nil, false)
@@ -45,7 +44,7 @@ func (w *world) damage() {
 		seq := w.seq + 1 + int64(w.rng.IntN(3))
 		w.log("a row appears behind the end of the log: %d", seq)
 		w.counts["log row behind SEQ"]++
-		w.putLog(seq, text("stray")) // a readable one would be taken for a change
+		w.putLog(seq, text("stray")) // unreadable: a readable row would count as a change
 	}
 }
 
@@ -55,13 +54,13 @@ func (w *world) loseRow(seq int64) {
 	w.external(func() error { return w.deleteRow("PURGE", logKey(seq)) })
 }
 
-// someSequence is one of the last of the log; 0 if there is none.
+// someSequence returns one of the log's last sequences; 0 if the log is empty.
 func (w *world) someSequence() int64 {
 	return w.seq - int64(w.rng.IntN(int(min(max(w.seq, 1), 3))))
 }
 
-// trim deletes the rows of the log whose ttl is over, as DynamoDB does, and says how
-// many.
+// trim deletes the expired rows of the log, as DynamoDB's TTL does, and returns their
+// number.
 func (w *world) trim() (trimmed int) {
 	now := trueNow()
 	var rows partition

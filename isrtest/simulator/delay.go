@@ -2,22 +2,22 @@ package simulator
 
 import "time"
 
-// delays tell how long this machine keeps a world waiting, beyond what the driver
-// wants: in real time a busy one does, for as long as it likes.
+// delays measure how long this machine delays a world beyond what the driver intends:
+// in real time, a busy machine may for any time.
 type delays struct {
-	turn    time.Time     // when the driver looked last
-	slept   time.Duration // as long as it meant to, since then
+	turn    time.Time     // of the last measurement
+	slept   time.Duration // intentional sleep since then
 	worst   time.Duration
-	lost    time.Duration // in all, of the time until the latest deadline
-	excused bool          // it recovered too late for that reason
+	lost    time.Duration // total delay before the latest deadline
+	excused bool          // a late recovery was excused for that reason
 }
 
-// meant notes that the driver sleeps on purpose.
+// meant records intentional sleep of the driver.
 func (d *delays) meant(slept time.Duration) { d.slept += slept }
 
-// noteDelays looks for delays since the last time. A world that was held up for
-// long is not prompt any more, whatever its profile says: leases may have run out
-// in it, and calls timed out, that nothing went wrong with.
+// noteDelays measures delays since the last call. A world with a long delay is no longer
+// prompt, whatever its profile: leases may have expired and calls timed out without
+// any fault.
 func (w *world) noteDelays() {
 	now, d := time.Now(), &w.delays
 	if !d.turn.IsZero() {
@@ -36,8 +36,8 @@ func (w *world) noteDelays() {
 	}
 }
 
-// tooLate is violate for what has not come by its time; unless the driver had more
-// calls to carry out than it could, and spent most of that time on them.
+// tooLate is violate for a missed deadline, unless the driver had more calls to execute
+// than it could, and spent most of the time on them.
 func (w *world) tooLate(invariant, format string, args ...any) {
 	if w.delays.lost > w.pace.recovery/2 {
 		w.log("this machine is too slow for a world to recover: the driver lost %.3fs", w.delays.lost.Seconds())

@@ -1,92 +1,89 @@
-// Package simulator runs a fleet of caches on one table through every kind of
-// misfortune, and checks after every step that the promises hold.
+// Package simulator runs a fleet of caches on one table, injects faults, and checks
+// the invariants of the fleet after every step.
 //
 // # Problem
 //
-// What a fleet promises (one regeneration per expiry, no page lost, none mixed
-// of two generations) has to hold in every order in which the requests of its
-// nodes can reach the table, with every reply that can be lost between. No test
-// that is written by hand comes by more than a few of these orders.
+// The promises of a fleet (one regeneration per expiry, no lost page, no mixture of
+// two generations) must hold in every order in which requests of its nodes reach the
+// table, and for every lost reply. Tests that are written by hand cover only a few of
+// these orders.
 //
 // # Model
 //
-// A world has real parts: isr.Cache, dynamostore.Store and the embedded engine,
-// inside a bubble of testing/synctest, where time passes only when everybody
-// waits. Every call of the table and of the bodies stops at a gate:
+// A world has real parts: isr.Cache, dynamostore.Store and the embedded engine, inside
+// a bubble of testing/synctest, where time passes only when all goroutines are
+// blocked. Every call of the table and of the bodies stops at a gate:
 //
 //	visitor ─► isr.Cache ─► dynamostore ─► gate ─┐ the driver picks one, by
 //	           node n1, its own clock            │ the seed, and its fate
 //	visitor ─► isr.Cache ─► dynamostore ─► gate ─┼──────────► localdynamo
-//	           node n2                           │ what it changed is read raw,
+//	           node n2                           │ the changed rows are read raw,
 //	external writers, purges ────────────────────┘ and every invariant checked
 //
-// When all goroutines are blocked the driver chooses the next step by the seed:
-// it lets a call through, with one of the faults or none; lets time pass; sends
-// a visitor; asks for a regeneration; lets another service write; purges;
-// crashes, freezes or thaws a node. There is one step at a time and each has an
-// instant of its own, so that the same seed gives the same history, to the byte
-// of its trace.
+// When all goroutines are blocked, the driver chooses the next step by the seed: it
+// lets a call proceed, with or without a fault; lets time pass; sends a visitor; forces
+// a regeneration; lets another service write; purges; crashes, freezes or thaws a node.
+// Steps run one at a time, each at its own instant, so the same seed produces the same
+// history, down to the bytes of its trace.
 //
-// # What is promised under skewed clocks
+// # Promises under clock skew
 //
-// Clocks of nodes are up to [MaxSkew] off, either way, and leases last
-// [LeaseTime], so that a node may take a lease that its holder still believes
-// in. What holds all the same, and is checked:
+// Clocks of nodes are off by up to [MaxSkew], either way, and leases last [LeaseTime],
+// so a node may take a lease that its holder still considers valid. These invariants
+// hold nevertheless, and are checked:
 //
-//   - A lease is taken only if it had ended by the taker's own clock when it
-//     asked, and refreshed only if it had not by its holder's.
-//   - META is changed only by the holder of the token that is on LOCK at that
-//     very moment, and only by a request made before the lease's end by its
-//     own clock; LOCK is given up in the same step. One token, one publish.
-//   - A generation replaces exactly what was current when its rendering began.
+//   - A lease is taken only if it had expired by the taker's clock when it sent the
+//     request, and refreshed only if it had not by its holder's.
+//   - META is changed only by the holder of the token that is on LOCK at that moment,
+//     and only by a request sent before the lease's end by its own clock; the same
+//     step releases LOCK. One publish per token.
+//   - A generation replaces exactly the one that was current when its render began.
 //
-// What does not hold is that at most one node renders: with clocks that differ
-// by more than two thirds of a lease, two may, and the fence refuses one.
+// It does not hold that at most one node renders: if clocks differ by more than two
+// thirds of a lease, two may, and the fence refuses one publish.
 //
 // A request whose caller is gone may still arrive, up to [Linger] later.
 //
 // # Real time
 //
-// [RunInRealTime] drives the same world without a bubble, fifteen times as fast:
-// with leases of two to three seconds and windows of one to four, a world of a
-// quarter of a minute sees what one of some minutes does in virtual time. The gate
-// stays, and calls are carried out one at a time, so that the table can be read
-// after each. But nobody waits until all goroutines are blocked: they go on as they
-// are scheduled, and the driver looks at what they have seen by the time at which it
-// carries out the next call. So a seed decides what the driver draws, and nothing
-// else. Goroutines meet that virtual time keeps apart, as visitors and those who ask
-// for a regeneration of the same page. All invariants are held, but:
+// [RunInRealTime] drives the same world without a bubble, fifteen times as fast: with
+// leases of two to three seconds and windows of one to four, a world of 15 seconds sees
+// as much as one of a few minutes in virtual time. The gate stays, and calls are executed
+// one at a time, so that the table can be read after each. But goroutines do not wait for
+// each other: they run as they are scheduled, and the driver processes their events
+// before it executes the next call. So a seed determines only what the driver draws.
+// Goroutines can meet that virtual time separates, such as visitors and forced
+// regenerations of the same page. All invariants are checked, with these exceptions:
 //
-//   - Requests made after the end of a lease: those less than a second after it
-//     count as made before, since a node's look at its clock and its call at the
-//     gate are not one instant.
-//   - What follows from a hard purge that a process has read: not in the second
-//     after that, in which some of its goroutines may not have heard of it.
-//   - A lease that is called lost and is not: only where LOCK has not changed since
-//     the process asked.
-//   - The promises of worlds without faults, one render per expiry and the page for
-//     everybody, and that all nodes know of a rollback after a poll: only for as long
-//     as this machine was never slow, see world.noteDelays.
-//   - Origins that answer with an empty page: these are remembered for longer than
+//   - Requests sent after the end of a lease: less than a second late counts as in
+//     time, since a node reads its clock and reaches the gate at different instants.
+//   - The effect of a hard purge that a process has read: not in the second after it,
+//     in which some of its goroutines may not know of it.
+//   - A lease that is reported lost but is not: only if LOCK has not changed since the
+//     process sent the request.
+//   - The promises of worlds without faults (one render per expiry, every visitor gets
+//     the page), and that all nodes know of a rollback after a poll: only while this
+//     machine has never been slow, see world.noteDelays.
+//   - Origins that answer with an empty page: caches remember these for longer than
 //     such a world lives.
 //
 // # Interleavings
 //
-// A check that never had a chance to fail proves nothing. [Interleavings] are what a
-// run has to meet with; TestSimulation reports how often it did, and in how many
-// worlds, and fails from 4,000 seeds on if one never occurred. A name that begins with
-// "judged" counts how often that invariant was applied.
+// A check that could never fail proves nothing. [Interleavings] are the events that a run
+// must include. TestSimulation reports how often each occurred, and in how many worlds;
+// from 4,000 seeds on it fails if one never did. A name that begins with "judged" counts
+// how often that invariant was applied.
 //
 // # Seeded bugs
 //
-// TestBugs and TestMutants break one thing at a time, and demand that an invariant
-// notices within 400 worlds of one kind. A [Bug] sits between two layers of a node; a
-// mutant is an edit of package isr, compiled into a copy of these tests by go's -overlay.
-// Two things are left to tests of their packages: that remembered failures are weighed
-// (package isr), and echoes of versioned writes (package tabletheory), which a world
-// makes only of leases.
+// TestBugs and TestMutants break one thing at a time and require that an invariant
+// detects it within 400 worlds of one profile. A [Bug] sits between two layers of a node;
+// a mutant is an edit of package isr, compiled into a copy of these tests with go's
+// -overlay. Two subjects are tested in their packages instead: the weight
+// of negative cache entries (package isr), and echoes of versioned writes (package
+// tabletheory), which a world makes only of leases.
 //
-// Stores in TypeScript and Python take no part in these worlds. Their own tests have
+// Stores in TypeScript and Python do not take part in these worlds. Their own tests have
 // fault plans (lost requests and replies, throttling, conflicts, echoes) for the same
 // cases, on the same engine.
 //
@@ -98,8 +95,8 @@
 //	go test ./isrtest/simulator -run 'TestSimulation$' -seed 42 -v  one history
 //	go test ./isrtest/simulator -run 'TestRealTime$' -start 100     other worlds
 //
-// The last one, and whatever is to run on DynamoDB Local, finds that at the address
-// in ISR_TEST_DYNAMODB. A failure prints its seed. Another operation of the fleet is a file with its
-// step and its checks, a line in world.choices, a weight in the profiles, and a few
-// bugs of its own in the tests.
+// TestRealTime, and other tests on DynamoDB Local, need its address in ISR_TEST_DYNAMODB.
+// A failure prints its seed. To add an operation of the fleet, write a file with its step
+// and its checks, and add a line to world.choices, a weight to the profiles, and a few
+// seeded bugs to the tests.
 package simulator

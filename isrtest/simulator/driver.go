@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// tick is the grain of time: each step has an instant of its own, a multiple of
-// it, so that timers that were set in different steps end at different instants
-// and what a step sets going does not depend on the order of goroutines.
+// tick is the resolution of time. Each step happens at an instant of its own, a multiple
+// of it. So timers that were set in different steps end at different instants, and the
+// effects of a step do not depend on the order of goroutines.
 const tick = time.Millisecond
 
-// A choice is something that the driver may do next.
+// A choice is a possible next step of the driver.
 type choice struct {
 	name   string
 	weight int // 0: not now
 	take   func()
 }
 
-// choices are all there are. A new operation of the fleet is one more line here,
+// choices are all possible steps. A new operation of the fleet is one more line here,
 // and a file with its step and its checks.
 func (w *world) choices() []choice {
 	calls := w.gate.choosable(time.Now())
@@ -59,7 +59,7 @@ func (w *world) choices() []choice {
 	}
 }
 
-// drive takes one step.
+// drive executes one step.
 func (w *world) drive() {
 	w.nextStep()
 	w.thaw(false)
@@ -78,8 +78,8 @@ func (w *world) drive() {
 	}
 }
 
-// oneOf is any of the calls, which are in the order of their coming. In a prompt
-// world none waits for long because of its lot.
+// oneOf draws one of the calls, which are in order of arrival. A prompt world takes the
+// first once it has waited for an eighth of a lease.
 func (w *world) oneOf(calls []*call) *call {
 	if w.profile.prompt && time.Since(calls[0].at) > w.pace.lease()/8 {
 		return calls[0]
@@ -92,11 +92,11 @@ func (w *world) nextStep() {
 	w.step++
 	w.mu.Unlock()
 	w.align()
-	w.settle()    // timers that ended at this very instant come before the step,
+	w.settle()    // timers that end at this instant come before the step,
 	w.gate.look() // and so do the calls that they cause
 }
 
-// align lets time pass to the next tick.
+// align sleeps until the next tick.
 func (w *world) align() {
 	since := time.Since(w.began)
 	d := since.Truncate(tick) + tick - since
@@ -104,14 +104,14 @@ func (w *world) align() {
 	time.Sleep(d)
 }
 
-// pass lets time pass until something happens, or for as long as is drawn.
+// pass lets time pass until something happens, at most for the drawn duration.
 func (w *world) pass() {
 	longest := []time.Duration{10 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second}[w.rng.IntN(4)]
 	w.idle(w.pace.of(1 + time.Duration(w.rng.Int64N(int64(longest)))))
 }
 
-// idle lets time pass until a call arrives, one may be chosen, or somebody
-// thaws, but not for longer than that.
+// idle lets time pass, at most longest, until a call arrives, becomes choosable, or a
+// process thaws.
 func (w *world) idle(longest time.Duration) {
 	began := time.Now()
 	until := began.Add(longest)
@@ -135,7 +135,7 @@ func (w *world) idle(longest time.Duration) {
 	w.delays.meant(min(time.Since(began), until.Sub(began)))
 }
 
-// somePage is any page, and one that is pinned more often than others.
+// somePage draws a page; pinned pages are more likely.
 func (w *world) somePage() *page {
 	p := pick(w.rng, w.pages)
 	for _, other := range w.pages {

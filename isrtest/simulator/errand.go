@@ -7,8 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// An errand is what a call is for, as its rows tell. Faults aim at errands, and
-// interleavings are counted by them.
+// An errand is the purpose of a call, derived from its rows. Faults are aimed at errands,
+// and interleavings are counted by errand.
 type errand string
 
 const (
@@ -25,8 +25,8 @@ const (
 	other       errand = "other"
 )
 
-// errandOfTransaction tells transactions apart by their actions, each of which is a
-// verb and the sort key of a row.
+// errandOfTransaction classifies a transaction by its actions, each a verb and the sort
+// key of a row.
 func errandOfTransaction(actions map[string]bool) errand {
 	switch {
 	case actions["put LOCK"]:
@@ -43,7 +43,7 @@ func errandOfTransaction(actions map[string]bool) errand {
 	return other
 }
 
-// errandOfUpdate is that of an update of one row.
+// errandOfUpdate classifies an update of one row.
 func errandOfUpdate(in *dynamodb.UpdateItemInput) errand {
 	if textOf(in.Key, "sk") != "LOCK" {
 		return other
@@ -59,7 +59,7 @@ func errandOfUpdate(in *dynamodb.UpdateItemInput) errand {
 	return refreshing
 }
 
-// errandOfRead is that of a read in a partition.
+// errandOfRead classifies a read in a partition.
 func (w *world) errandOfRead(pk string) errand {
 	switch {
 	case pk == "PURGE":

@@ -9,24 +9,24 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// An event is something that a goroutine of a node has seen. The driver looks at
-// it before its next step, so that the world is as it was then.
+// An event is an observation of a node's goroutine. The driver processes it before its
+// next step, so that the world is as it was at the time.
 type event struct {
 	kind  eventKind
 	life  *life
 	page  *page
 	err   error
 	at    time.Time
-	since time.Time // leaseLost, published: when the process asked
+	since time.Time // leaseLost, published: when the process made the call
 
 	render   *rendering  // renderBegan
 	entry    store.Entry // of a publish or regeneration, or what was asserted
-	visitor  *visitor    // who asked
+	visitor  *visitor    // who made the request
 	body     string      // bodyWanted: its key
-	replayed bool        // demanded: the result is that of an earlier time
-	token    string      // leaseLost, published, acquired: of the lease that the process believed in, or asked for
-	seq      int64       // logAsked, logAnswered: after which changes were asked for
-	known    int64       // logAnswered: where the log was when it was asked
+	replayed bool        // demanded: the result was recorded before
+	token    string      // leaseLost, published, acquired: of the lease that the process assumed, or requested
+	seq      int64       // logAsked, logAnswered: of the last known change
+	known    int64       // logAnswered: the log's sequence when the read began
 	changes  []store.Change
 }
 
@@ -50,7 +50,7 @@ const (
 	answered
 )
 
-// happened notes an event, unless its process is dead.
+// happened records an event, unless its process is dead.
 func (w *world) happened(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,8 +60,8 @@ func (w *world) happened(e event) {
 	}
 }
 
-// digestEvents looks at what happened since it did so last, in an order that does
-// not depend on that of goroutines.
+// digestEvents processes the new events, in an order that does not depend on the order of
+// goroutines.
 func (w *world) digestEvents() {
 	w.noteDelays()
 	w.mu.Lock()
@@ -116,16 +116,16 @@ func (w *world) digestEvents() {
 	}
 }
 
-// checkAnswerToPublish: what was acknowledged is there, or was; what was said
-// not to have happened has not, and never will.
+// checkAnswerToPublish: an acknowledged publish is, or was, in META; a publish that was
+// reported as failed is not there, and never will be.
 func (w *world) checkAnswerToPublish(e event) {
 	p, found := e.page, e.page.byID(e.entry.GenerationID)
 	w.log("%s: publishing %s: %s", e.life.name, p.path, summary(e.err))
 	switch {
 	case e.err == nil && found == nil:
-		w.violate("an acknowledged publish is never lost", "%s was told that it had published %s, and META never was that", e.life.name, p.path)
+		w.violate("an acknowledged publish is never lost", "%s published %s with success, and META never was that", e.life.name, p.path)
 	case e.err == nil && (found.version != e.entry.Version || found.bodyKey != e.entry.BodyKey):
-		w.violate("an acknowledged publish is never lost", "%s was told that it had published version %d of %s, and it was %d", e.life.name, e.entry.Version, p.path, found.version)
+		w.violate("an acknowledged publish is never lost", "%s published version %d of %s with success, and META had version %d", e.life.name, e.entry.Version, p.path, found.version)
 	case e.err == nil:
 		e.life.pages[p].kept = ""
 		if g := w.grants[e.token]; g != nil {
@@ -133,7 +133,7 @@ func (w *world) checkAnswerToPublish(e event) {
 		}
 	case errors.Is(e.err, store.ErrUnknownOutcome):
 	case found != nil:
-		w.violate("answers are definite", "%s was told that its publish of %s had not happened (%v), and it had", e.life.name, p.path, e.err)
+		w.violate("answers are definite", "%s was told that its publish of %s failed (%v), but it committed", e.life.name, p.path, e.err)
 	default:
 		p.never[e.entry.GenerationID] = true
 	}
@@ -142,14 +142,14 @@ func (w *world) checkAnswerToPublish(e event) {
 	}
 }
 
-// checkLost: a lease is called lost only if it is. That is known if LOCK is today
-// what it was when the process asked.
+// checkLost: a lease is reported as lost only if it is. That is certain if LOCK has not
+// changed since the process made the call.
 func (w *world) checkLost(e event) {
 	l := e.page.rows.lock()
 	if l == nil || l.token != e.token || e.page.lockMoved.After(e.since) {
 		return
 	}
 	if left := l.expires - e.at.Add(e.life.node.skew).Unix(); left > 0 {
-		w.violate("a lease is called lost only if it is", "%s was told so of %s, which has %d s left and is its own", e.life.name, w.trace.name("lease", l.token), left)
+		w.violate("a lease is reported lost only if it is", "%s was told so of %s, which it holds for %d s more", e.life.name, w.trace.name("lease", l.token), left)
 	}
 }

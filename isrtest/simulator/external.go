@@ -10,12 +10,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// externalAttributes are those that other services keep on META for themselves.
+// externalAttributes are attributes of META that other services own.
 func externalAttributes() []string { return []string{"note"} }
 
-// writeExternally has another service write META, as the reference documents say
-// and no further: new content over the row, or in its place, or an attribute of
-// its own.
+// writeExternally simulates another service that writes META by the reference documents: it
+// updates the row with new content, replaces it, or sets an attribute of its own.
 func (w *world) writeExternally(p *page) {
 	switch w.rng.IntN(3) {
 	case 0:
@@ -28,14 +27,14 @@ func (w *world) writeExternally(p *page) {
 	w.look(p, nil)
 }
 
-// externalContent makes content of another service, with a body under a key that
-// is not one of ours. The clock of such a service may be far off.
+// externalContent returns content of another service, whose body key is not one of isr's.
+// The clock of such a service may be far off.
 func (w *world) externalContent(p *page) item {
 	p.externals++
 	content := fmt.Sprintf("%s@external%d", p.path, p.externals)
 	key := "external/" + rand.Text()
 	if err := w.shelf.put(key, bodyOf(content)); err != nil {
-		w.violate("the engine answers", "%v", err)
+		w.violate("the engine responds", "%v", err)
 	}
 	at := time.Now()
 	if w.rng.IntN(6) == 0 {
@@ -47,7 +46,7 @@ func (w *world) externalContent(p *page) item {
 	}
 }
 
-// replaceExternally puts a row of its own, and with it takes everything of ours.
+// replaceExternally puts a new row, and so deletes isr's attributes.
 func (w *world) replaceExternally(p *page) {
 	row := w.externalContent(p)
 	row["pk"], row["sk"] = text(p.pk), text("META")
@@ -58,7 +57,7 @@ func (w *world) replaceExternally(p *page) {
 	})
 }
 
-// updateExternally sets the attributes of the reference, and leaves ours.
+// updateExternally sets the attributes of the reference, and keeps isr's.
 func (w *world) updateExternally(p *page) {
 	row := w.externalContent(p)
 	w.log("another service updates META of %s", p.path)
@@ -72,7 +71,7 @@ func (w *world) updateExternally(p *page) {
 	})
 }
 
-// annotate sets an attribute that is nobody else's business, where there is a row.
+// annotate sets an attribute of another service on an existing row.
 func (w *world) annotate(p *page) {
 	if p.current() == nil {
 		return
@@ -89,11 +88,11 @@ func (w *world) annotate(p *page) {
 	})
 }
 
-// external carries out what no node asked for.
+// external executes a write that no node requested.
 func (w *world) external(do func() error) {
 	w.outside.do(func() {
 		if err := do(); err != nil {
-			w.violate("the engine answers", "%v", err)
+			w.violate("the engine responds", "%v", err)
 		}
 	})
 }

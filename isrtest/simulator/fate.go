@@ -16,27 +16,27 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A fate is what becomes of a call.
+// A fate is the fault, if any, that a call meets.
 type fate int
 
 const (
 	served      fate = iota
-	lostRequest      // not carried out, and the caller sees the connection break
-	lostReply        // carried out, and the caller sees the connection break
-	slow             // left alone for a time, and chosen again
-	slowReply        // carried out now, and answered later
+	lostRequest      // not executed; the caller gets a connection error
+	lostReply        // executed; the caller gets a connection error
+	slow             // delayed, then chosen again
+	slowReply        // executed now, answered later
 	throttled        // refused for lack of capacity
-	conflict         // refused for another transaction on the row
-	busy             // refused for a transaction of the same token that is under way
-	duplicate        // carried out twice, and answered the second time
-	copied           // answered, and a second copy may arrive later
+	conflict         // refused because of another transaction on the row
+	busy             // refused because a transaction with the same token is in progress
+	duplicate        // executed twice; the caller gets the second response
+	copied           // executed and answered; a second copy may arrive later
 )
 
 func (f fate) String() string {
 	return [...]string{"", " [request lost]", " [reply lost]", " [slow]", " [slow reply]", " [throttled]", " [conflict]", " [in progress]", " [twice]", " [copied]"}[f]
 }
 
-// fates are those that a kind of call may meet beside being served.
+// fates are the faults that a kind of call may meet.
 func (k kind) fates() []fate {
 	switch k {
 	case reading:
@@ -50,7 +50,7 @@ func (k kind) fates() []fate {
 	return []fate{lostRequest, lostReply, slow, slowReply, duplicate}
 }
 
-// deliver lets a call go on.
+// deliver lets a call proceed.
 func (w *world) deliver(c *call) {
 	switch {
 	case c.expired.Load():
@@ -80,8 +80,8 @@ func (w *world) deliver(c *call) {
 	}
 }
 
-// besideSEQ has a page be read, and then purged, while a read of SEQ is under way, which
-// is not given up for that. It says that the read is to wait.
+// besideSEQ lets a page be read and then purged while a read of SEQ is in progress that is
+// not abandoned for it. It reports whether the read must wait.
 func (w *world) besideSEQ(c *call) bool {
 	switch {
 	case !c.ready.IsZero():
@@ -98,7 +98,7 @@ func (w *world) besideSEQ(c *call) bool {
 	return true
 }
 
-// arriveLate carries out, or loses, a request that nobody waits for.
+// arriveLate executes, or loses, a request whose caller is gone.
 func (w *world) arriveLate(c *call) {
 	w.gate.forget(c)
 	if w.rng.IntN(2) == 0 {
@@ -109,7 +109,7 @@ func (w *world) arriveLate(c *call) {
 	w.carryOut(c, " [late]")
 }
 
-// meet is the fate of a call.
+// meet applies a fate to a call.
 func (w *world) meet(c *call, f fate) {
 	if f != served {
 		w.counts["fault"]++
@@ -142,13 +142,13 @@ func (w *world) meet(c *call, f fate) {
 	}
 }
 
-// delay is shorter or longer than a call waits.
+// delay draws a delay, shorter or longer than the timeout of calls.
 func (w *world) delay() time.Duration {
 	return time.Duration(w.rng.Int64N(int64(w.pace.callTimeout * 8 / 5)))
 }
 
-// carryOut does what a call asks for, and checks what it changed. What its caller
-// saw before it called is looked at first: in real time that may be news.
+// carryOut executes a call and checks what it changed. It first processes what the caller
+// saw before the call: in real time that may be new.
 func (w *world) carryOut(c *call, how string) outcome {
 	w.digestEvents()
 	w.checkContention(c)
@@ -160,20 +160,19 @@ func (w *world) carryOut(c *call, how string) outcome {
 	return o
 }
 
-// checkContention: a change of the log that another was faster than is made again of
-// what SEQ is then, read after the pause and not before: in between it moves.
+// checkContention: a change of the log that lost a race is retried with the current SEQ,
+// which is read after the pause, not before: it moves during the pause.
 func (w *world) checkContention(c *call) {
 	if !c.again || c.gone.Load() || !w.pace.ordered() {
 		return
 	}
 	w.counts["judged contended"]++
 	if c.seqAge > 0 {
-		w.violate("SEQ is read after the pause", "%s sends a change %.3fs after it has read SEQ", c.life.name, c.seqAge.Seconds())
+		w.violate("SEQ is read after the back-off", "%s sends a change %.3fs after it read SEQ", c.life.name, c.seqAge.Seconds())
 	}
 }
 
-// countRefusal counts transactions that a condition refused, by what was asked for and
-// the row.
+// countRefusal counts transactions that failed a condition, by errand and row.
 func (w *world) countRefusal(c *call, err error) {
 	for _, sk := range c.refusedBy(err) {
 		if sk == "META" || sk == "LOCK" || sk == "SEQ" {
@@ -182,8 +181,7 @@ func (w *world) countRefusal(c *call, err error) {
 	}
 }
 
-// refusedBy are the sort keys of the rows whose conditions a transaction was refused
-// for.
+// refusedBy returns the sort keys of the rows whose conditions failed.
 func (c *call) refusedBy(err error) []string {
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
@@ -198,10 +196,10 @@ func (c *call) refusedBy(err error) []string {
 	return rows
 }
 
-// errReset is a connection that broke.
+// errReset is a broken connection.
 var errReset = errors.New("simulator: connection reset by peer")
 
-// refusal is the answer to a call that was not carried out.
+// refusal is the response to a call that was not executed.
 func (c *call) refusal(w *world, f fate) error {
 	if f == lostRequest {
 		return errReset
@@ -227,7 +225,7 @@ func (c *call) refusal(w *world, f fate) error {
 	return &types.ProvisionedThroughputExceededException{}
 }
 
-// outcomeIsFault says that an answer is none of the engine's.
+// outcomeIsFault reports whether the error is a fault, not the engine's response.
 func outcomeIsFault(err error) bool {
 	if err == nil {
 		return false
@@ -242,7 +240,7 @@ func outcomeIsFault(err error) bool {
 	return !refused && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrExists)
 }
 
-// summary is an answer in the trace: codes, and no texts.
+// summary describes a result in the trace: codes, not texts.
 func summary(err error) string {
 	if err == nil {
 		return "ok"

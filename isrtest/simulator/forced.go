@@ -8,18 +8,17 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// asideKey marks the calls of somebody who asks for a regeneration, which belong
-// to no flight.
+// asideKey marks calls of a forced regeneration, which belong to no visitor's flight.
 type asideKey struct{}
 
-// aside is the context of somebody who asks, and waits for as long as it takes.
+// aside returns the context of a caller that waits as long as necessary.
 func (w *world) aside() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(context.Background(), asideKey{}, true), w.pace.patience)
 }
 
 func isAside(ctx context.Context) bool { return ctx.Value(asideKey{}) != nil }
 
-// regenerate asks a process to render a page now.
+// regenerate forces a process to render a page.
 func (w *world) regenerate(l *life, p *page) {
 	if !w.mayForce(l, p) {
 		return
@@ -43,7 +42,7 @@ func (w *world) regenerate(l *life, p *page) {
 	})
 }
 
-// checkRegenerated: who is told of a new generation finds it from then on.
+// checkRegenerated: an acknowledged generation is visible to its node from then on.
 func (w *world) checkRegenerated(e event) {
 	seen := e.life.pages[e.page]
 	seen.forcing, seen.unpin = false, false
@@ -57,7 +56,7 @@ func (w *world) checkRegenerated(e event) {
 	}
 	g := e.page.byID(e.entry.GenerationID)
 	if g == nil {
-		w.violate("an acknowledged publish is never lost", "%s was told that it had regenerated %s, and META never was that", e.life.name, e.page.path)
+		w.violate("an acknowledged publish is never lost", "%s regenerated %s with success, and META never was that", e.life.name, e.page.path)
 		return
 	}
 	seen.served = max(seen.served, g.index)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A gate is where every call of every node waits for the driver.
+// A gate holds every call of every node until the driver answers it.
 type gate struct {
-	arrived chan struct{} // holds one element if a call has come since it was read
-	linger  time.Duration // how long after its caller a request may arrive
+	arrived chan struct{} // holds one element if a call has arrived since the last read
+	linger  time.Duration // how long after its caller is gone a request may arrive
 
 	mu      sync.Mutex
 	waiting []*call // guarded by mu
@@ -23,37 +23,37 @@ func newGate(linger time.Duration) *gate {
 	return &gate{arrived: make(chan struct{}, 1), linger: linger}
 }
 
-// A call is one request on its way to the table or to the bodies.
+// A call is one request to the table or to the bodies.
 type call struct {
 	life *life
-	op   string   // for the trace: what is done to which row
+	op   string   // for the trace: verb and row
 	pks  []string // the partitions; none for bodies
 	kind kind
 	errand
 	rows []string // of a transaction: the sort keys of its operations
-	// logged: it may move the log.
+	// logged: it may append to the log.
 	logged bool
-	// values are those of the condition of a deletion.
+	// values are the values of a deletion's condition.
 	values item
 	at     time.Time
-	aside  bool                // it is somebody's who asks for more than a page
-	note   *note               // wants to know; may be nil
-	seqAge time.Duration       // how old what the process knew of SEQ was at that time
-	again  bool                // a rollback is made again that SEQ has refused
-	do     func() (any, error) // carries it out; called by the driver alone
+	aside  bool                // its caller is not a visitor
+	note   *note               // returns what the table knows; may be nil
+	seqAge time.Duration       // age of the process's read of SEQ at that time
+	again  bool                // retry of a rollback that SEQ refused
+	do     func() (any, error) // executes it; called only by the driver
 
 	reply chan outcome // holds one element once the caller is answered
 
-	// The driver's own.
-	ready time.Time // it is left alone until then
-	done  *outcome  // carried out, and the reply is on its way
+	// Owned by the driver.
+	ready time.Time // not choosable before
+	done  *outcome  // executed; the reply is delayed
 
-	gone    atomic.Bool // nobody waits for the reply any more; set once, under gate.mu
-	lingers time.Time   // where gone: it does not arrive after this; guarded by gate.mu
+	gone    atomic.Bool // the caller is gone; set once, under gate.mu
+	lingers time.Time   // if gone: the request does not arrive after this; guarded by gate.mu
 	expired atomic.Bool // its context ended while the process was frozen
 }
 
-// A kind is what a call may meet.
+// A kind determines the faults that a call may meet.
 type kind int
 
 const (
@@ -63,17 +63,16 @@ const (
 	body
 )
 
-// An outcome is the answer to a call.
+// An outcome is the response to a call.
 type outcome struct {
 	value any
 	err   error
 }
 
-// errCrashed is what the goroutines of a dead process are told, which nobody
-// hears.
+// errCrashed ends the calls of a dead process; the world does not see it.
 var errCrashed = errors.New("simulator: this process has crashed")
 
-// pass has a call wait at the gate until the driver answers it or ctx ends.
+// pass makes a call wait at the gate until the driver answers it or ctx ends.
 func pass[T any](ctx context.Context, g *gate, c *call, do func() (T, error)) (T, error) {
 	c.do = func() (any, error) { return do() }
 	c.reply = make(chan outcome, 1)
@@ -87,7 +86,7 @@ func pass[T any](ctx context.Context, g *gate, c *call, do func() (T, error)) (T
 	return value, o.err
 }
 
-// enter queues a call. It is false for a process that is dead.
+// enter queues a call. It returns false if the process is dead.
 func (g *gate) enter(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -102,25 +101,24 @@ func (g *gate) enter(c *call) bool {
 	g.waiting = append(g.waiting, c)
 	select {
 	case g.arrived <- struct{}{}:
-	default: // the driver knows of another
+	default: // the driver already knows of a call
 	}
 	return true
 }
 
-// isOneOf says that a call is for a page of one of these partitions.
+// isOneOf reports whether a call is for a page of one of these partitions.
 func (c *call) isOneOf(pks []string) bool {
 	return slices.ContainsFunc(c.pks, func(pk string) bool { return pk != "PURGE" && slices.Contains(pks, pk) })
 }
 
-// noteAnswered notes that somebody is told what became of a rollback: what is sent next
-// may be another.
+// noteAnswered records that a rollback was answered: the next request is not a retry of it.
 func (l *life) noteAnswered() {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()
 	l.refused = nil
 }
 
-// await is the caller's part.
+// await waits for the driver's response.
 func (g *gate) await(ctx context.Context, c *call) outcome {
 	select {
 	case o := <-c.reply:
@@ -132,9 +130,8 @@ func (g *gate) await(ctx context.Context, c *call) outcome {
 	if g.leave(c) {
 		return outcome{err: ctx.Err()}
 	}
-	// Answered in this very moment, or frozen: a process that does not run
-	// does not notice that its time is up. The driver tells it once it thaws,
-	// one call at a time.
+	// Answered at this instant, or frozen: a frozen process does not notice its deadline.
+	// The driver reports it when the process thaws, one call at a time.
 	select {
 	case o := <-c.reply:
 		return o
@@ -143,7 +140,7 @@ func (g *gate) await(ctx context.Context, c *call) outcome {
 	}
 }
 
-// leave gives a call up. The request may be on its way all the same: it lingers.
+// leave abandons a call. Its request may arrive nevertheless: it lingers.
 func (g *gate) leave(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +161,7 @@ func (g *gate) abandonLocked(c *call) {
 	c.lingers = time.Now().Add(g.linger)
 }
 
-// look takes notice of the calls that wait: what arrives from now on is news.
+// look clears arrived, so that only later calls signal it.
 func (g *gate) look() {
 	select {
 	case <-g.arrived:
@@ -172,7 +169,7 @@ func (g *gate) look() {
 	}
 }
 
-// longest is how long a call has waited by now, of all that do.
+// longest returns the longest time that a call has waited.
 func (g *gate) longest(now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,9 +180,8 @@ func (g *gate) longest(now time.Time) time.Duration {
 	return d
 }
 
-// choosable returns the calls that the driver may let go on, in an order that
-// does not depend on that of goroutines. Those that lingered for too long are
-// forgotten.
+// choosable returns the calls that the driver may let proceed, in an order that does not
+// depend on the order of goroutines. It drops calls that lingered for too long.
 func (g *gate) choosable(now time.Time) []*call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -205,7 +201,7 @@ func (g *gate) choosable(now time.Time) []*call {
 	return calls
 }
 
-// readyLocked is when a call can go on at the earliest.
+// readyLocked returns when a call can proceed at the earliest. Callers must hold gate.mu.
 func (c *call) readyLocked() time.Time {
 	ready := c.ready
 	if until := c.hangsUntilLocked(); until.After(ready) {
@@ -214,8 +210,8 @@ func (c *call) readyLocked() time.Time {
 	return ready
 }
 
-// next is when a call that waits may be chosen at the earliest, if that is a
-// matter of time alone; zero if there is none.
+// next returns the earliest time at which a waiting call becomes choosable by time alone;
+// zero if there is none.
 func (g *gate) next(now time.Time) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -228,7 +224,7 @@ func (g *gate) next(now time.Time) time.Time {
 	return first
 }
 
-// answer ends a call's wait.
+// answer delivers the response to a call.
 func (g *gate) answer(c *call, o outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -247,22 +243,22 @@ func (g *gate) answer(c *call, o outcome) {
 	}
 }
 
-// lastFailure is when a call of the process was answered by no store, or given up,
-// for the last time.
+// lastFailure returns when a call of the process last failed or was abandoned, other than
+// by its condition.
 func (l *life) lastFailure() time.Time {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()
 	return l.failed
 }
 
-// sequenceRead is when a read of SEQ was answered last.
+// sequenceRead returns when a read of SEQ was last answered.
 func (l *life) sequenceRead() time.Time {
 	l.w.gate.mu.Lock()
 	defer l.w.gate.mu.Unlock()
 	return l.seqRead
 }
 
-// expire tells a caller that thawed that its context has ended.
+// expire reports to a caller that thawed that its context has ended.
 func (g *gate) expire(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -271,7 +267,7 @@ func (g *gate) expire(c *call) {
 	c.reply <- outcome{err: context.DeadlineExceeded}
 }
 
-// forget drops a request that nobody waits for.
+// forget drops a request whose caller is gone.
 func (g *gate) forget(c *call) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -293,7 +289,7 @@ func (g *gate) copyOf(c *call) {
 	g.waiting = append(g.waiting, second)
 }
 
-// orphan cuts a dead process off from its calls, which linger.
+// orphan detaches a dead process from its calls, which linger.
 func (g *gate) orphan(l *life) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -305,7 +301,7 @@ func (g *gate) orphan(l *life) {
 	}
 }
 
-// freeze stops or continues a process.
+// freeze stops or resumes a process.
 func (g *gate) freeze(l *life, frozen bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// A generation is one state of a page's META, as it was found after the step
-// that made it.
+// A generation is one state of a page's META, recorded after the step that wrote it.
 type generation struct {
 	*meta
 	index   int
 	step    int
 	at      time.Time // true time
-	content string    // what its body is
-	life    *life     // nil for another service's
+	content string    // of its body
+	life    *life     // nil for another service
 }
 
-// current is what META is now, nil if there is none.
+// current returns the state of META, nil if the row does not exist.
 func (p *page) current() *generation {
 	if len(p.history) == 0 || p.history[len(p.history)-1].meta == nil {
 		return nil
@@ -24,7 +23,7 @@ func (p *page) current() *generation {
 	return p.history[len(p.history)-1]
 }
 
-// carriedOut looks at the table after a call.
+// carriedOut reads the table after a call was executed.
 func (w *world) carriedOut(c *call) {
 	w.noteSequence(c)
 	if c.kind == reading && c.note != nil && !c.gone.Load() {
@@ -48,14 +47,14 @@ func (w *world) carriedOut(c *call) {
 	}
 }
 
-// look reads a page's rows, and holds what changed against the rules. The call
-// is nil for what other services wrote.
+// look reads a page's rows and checks the changes. The call is nil for writes of other
+// services.
 func (w *world) look(p *page, c *call) {
 	before := p.rows
 	w.outside.do(func() { p.rows = w.readPartition(p.pk) })
 	metaChanged := !same(before["META"], p.rows["META"])
 	if c == nil {
-		// An attribute that somebody keeps there is no generation.
+		// Another service's attribute is no generation.
 		if was, is := before.meta(), p.rows.meta(); is != nil && (was == nil || *was != *is) {
 			w.noteGeneration(p, nil)
 		}
@@ -69,8 +68,8 @@ func (w *world) look(p *page, c *call) {
 	w.checkVersions(p, before, p.rows)
 }
 
-// checkChange judges a change of META by a node: a publish, or somebody's word
-// for a generation that META was before.
+// checkChange checks a change of META by a node: a publish, a withdrawal, or an assertion
+// of an earlier generation.
 func (w *world) checkChange(p *page, c *call, before partition) {
 	var earlier *generation
 	if is := p.rows.meta(); is != nil {
@@ -79,7 +78,7 @@ func (w *world) checkChange(p *page, c *call, before partition) {
 	g := w.noteGeneration(p, c.life)
 	switch {
 	case g.meta == nil:
-		w.violate("META stays", "%s deleted that of %s", c.life.name, p.path)
+		w.violate("META is never deleted", "%s deleted META of %s", c.life.name, p.path)
 	case earlier != nil:
 		w.checkAssertion(p, c, before, g, earlier)
 	case g.withdrawn:
@@ -89,7 +88,7 @@ func (w *world) checkChange(p *page, c *call, before partition) {
 	}
 }
 
-// noteGeneration adds what META is now to the history.
+// noteGeneration appends the state of META to the history.
 func (w *world) noteGeneration(p *page, by *life) *generation {
 	g := &generation{meta: p.rows.meta(), index: len(p.history), step: w.step, at: time.Now(), life: by}
 	if g.meta != nil && !g.withdrawn {
@@ -104,8 +103,7 @@ func (w *world) noteGeneration(p *page, by *life) *generation {
 	return g
 }
 
-// checkPublish holds a change of META by a node against all that a publish
-// promises.
+// checkPublish checks all that a publish promises.
 func (w *world) checkPublish(p *page, c *call, before partition, g *generation) {
 	w.counts["publish"]++
 	for _, n := range w.nodes {
@@ -123,12 +121,12 @@ func (w *world) checkPublish(p *page, c *call, before partition, g *generation) 
 	w.checkPin(p, c, before, g)
 	w.checkDone(p, before, g)
 	if p.never[g.generation] {
-		w.violate("answers are definite", "%s of %s was published after its publish had been reported as failed for good", w.generationName(g), p.path)
+		w.violate("answers are definite", "%s of %s was published after its publish had been reported as failed", w.generationName(g), p.path)
 	}
 }
 
-// checkWithdrawal: only the holder of the lease withdraws what it has read, and all
-// nodes are told. From then on nobody is served what was there before (see told).
+// checkWithdrawal: only the holder of the lease withdraws what it has read, and the change
+// is logged. From then on the earlier generations are not served (see told).
 func (w *world) checkWithdrawal(p *page, c *call, before partition, g *generation) {
 	w.counts["withdrawal"]++
 	w.checkRight(p, c, before.lock())
@@ -136,49 +134,49 @@ func (w *world) checkWithdrawal(p *page, c *call, before partition, g *generatio
 	w.checkPin(p, c, before, g)
 	w.checkLogged(p, g)
 	w.checkSuperseded(p, before, "")
-	const invariant = "a withdrawn page is nobody's"
+	const invariant = "a withdrawn page is not served"
 	was := before.meta()
 	switch {
 	case was == nil || was.withdrawn:
-		w.violate(invariant, "%s withdrew %s, and there was none", c.life.name, p.path)
+		w.violate(invariant, "%s withdrew %s, which had no entry", c.life.name, p.path)
 	case !g.ours || g.bodyKey != was.bodyKey:
 		w.violate(invariant, "%s is withdrawn, and has another body", p.path)
 	case g.revalidate != 0 || g.stale != 0 || g.pinned != 0 || textOf(p.rows["META"], "current_sk") != "":
 		w.violate(invariant, "%s is withdrawn, and may be served", p.path)
 	case p.never[g.generation]:
-		w.violate("answers are definite", "%s was withdrawn after that had been reported as failed for good", p.path)
+		w.violate("answers are definite", "%s was withdrawn after the withdrawal had been reported as failed", p.path)
 	}
 }
 
-// checkRight: the publisher holds the lease, once, and gives it up.
+// checkRight: the publisher holds the lease, publishes once, and releases it.
 func (w *world) checkRight(p *page, c *call, held *lock) {
 	const invariant = "only the holder of the lease publishes"
 	if held == nil {
-		w.violate(invariant, "%s published %s, and there was no lease", c.life.name, p.path)
+		w.violate(invariant, "%s published %s, without a lease", c.life.name, p.path)
 		return
 	}
 	g := w.grants[held.token]
 	in := w.intentOf(p)
 	switch {
 	case g == nil, g.pause, g.life != c.life, in == nil, in.token != held.token:
-		w.violate(invariant, "%s published %s, and %s had the lease", c.life.name, p.path, w.holderName(held))
+		w.violate(invariant, "%s published %s, and %s held the lease", c.life.name, p.path, w.holderName(held))
 		return
 	case held.expires <= w.earliestOf(c):
-		w.violate("nobody publishes after the end of the lease", "%s asked to publish %s %d s after it by its own clock", c.life.name, p.path, w.clockOf(c)-held.expires)
+		w.violate("no publish after the lease expired", "%s sent the publish of %s %d s late by its own clock", c.life.name, p.path, w.clockOf(c)-held.expires)
 	case p.rows.lock() != nil:
-		w.violate("a publish gives up the lease", "LOCK of %s is still there", p.path)
+		w.violate("a publish releases the lease", "LOCK of %s still exists", p.path)
 	}
 	if g.published++; g.published > 1 {
 		w.violate("at most one publish per lease", "%s published %s %d times under %s", c.life.name, p.path, g.published, w.trace.name("lease", g.token))
 	}
 }
 
-// checkVersion: the fence grows by one with every write of ours; where another
-// service has replaced the row, it begins anew, with the time of the writer's
-// clock, and no value ever returns.
+// checkVersion: each of isr's writes increments the fence by one. After another service
+// replaced the row, it restarts at the time of the writer's clock. No value occurs
+// twice.
 func (w *world) checkVersion(p *page, c *call, before partition, g *generation) {
 	if other := p.versions[g.version]; other != "" {
-		w.violate("no version is used twice", "version %d of %s was that of another generation", g.version, p.path)
+		w.violate("no version is used twice", "version %d of %s belonged to another generation", g.version, p.path)
 	}
 	p.versions[g.version] = g.generation
 	const invariant = "isr.v never decreases"
@@ -187,16 +185,16 @@ func (w *world) checkVersion(p *page, c *call, before partition, g *generation) 
 			w.violate(invariant, "%s of %s has version %s after %s", w.generationName(g), p.path, w.versionName(g.version), w.versionName(was))
 		}
 	} else if now := w.clockOf(c); g.version/1000 > now {
-		w.violate(invariant, "%s of %s begins with version %s, after its writer's time, %d s", w.generationName(g), p.path, w.versionName(g.version), now)
+		w.violate(invariant, "%s of %s starts with version %s, later than its writer's time, %d s", w.generationName(g), p.path, w.versionName(g.version), now)
 	}
 }
 
-// checkReplaced: a generation replaces what was current when its rendering
-// began, and is stamped with the state of the world then.
+// checkReplaced: a generation replaces what was current when its render began, and carries
+// the sequence of that time.
 func (w *world) checkReplaced(p *page, c *call, g *generation) {
 	rd := c.life.pages[p].renderingOf(g.content)
 	if rd == nil {
-		w.violate("what is published was rendered", "%s published %s and never rendered it", c.life.name, p.path)
+		w.violate("what is published was rendered", "%s published %s without having rendered it", c.life.name, p.path)
 		return
 	}
 	if g.index > 0 {
@@ -205,13 +203,13 @@ func (w *world) checkReplaced(p *page, c *call, g *generation) {
 		}
 	}
 	if began := rd.began.Add(c.life.node.skew).Unix(); g.generatedAt > began {
-		w.violate("generated_at is when rendering began", "%s of %s says %d s later", w.generationName(g), p.path, g.generatedAt-began)
+		w.violate("generated_at is when rendering began", "%s of %s states a time %d s later", w.generationName(g), p.path, g.generatedAt-began)
 	}
 	if g.purgeSeq > rd.seq {
 		w.violate("a purge during a render is not lost", "%s of %s has sequence %d, and its rendering began at %d", w.generationName(g), p.path, g.purgeSeq, rd.seq)
 	}
-	// What was rendered without the lease, for visitors who could not wait for the
-	// store, may become the first generation, with the sequence of its time.
+	// A render without the lease, for visitors who could not wait for the store, may become
+	// the first generation, with the sequence of its time.
 	unstored := g.index == 0 && rd.lease == nil
 	if unstored {
 		w.counts["publish of a render without the lease"]++
@@ -221,7 +219,7 @@ func (w *world) checkReplaced(p *page, c *call, g *generation) {
 	}
 }
 
-// renderingOf is the latest rendering of a content, nil if there was none.
+// renderingOf returns the latest rendering of a content; nil if there is none.
 func (v *view) renderingOf(content string) *rendering {
 	for i := len(v.rendered) - 1; i >= 0; i-- {
 		if v.rendered[i].content == content {
@@ -231,32 +229,32 @@ func (v *view) renderingOf(content string) *rendering {
 	return nil
 }
 
-// intentOf is what the process that published what META is now was about to do;
-// nil if none was.
+// intentOf returns the intent of the process that published the current META; nil if
+// there is none.
 func (w *world) intentOf(p *page) *intent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.intents[p.rows.meta().generation]
 }
 
-// checkUnmixed: all of META is of one generation, but for what other services
-// keep there, which is as it was.
+// checkUnmixed: all of META belongs to one generation, except other services' attributes,
+// which are unchanged.
 func (w *world) checkUnmixed(p *page, before partition, g *generation) {
 	const invariant = "META is of one generation"
 	switch {
 	case !g.ours:
 		w.violate(invariant, "the map isr of %s does not describe its content", p.path)
 	case g.content != g.meta.content || g.etag != etagOf(g.content):
-		w.violate(invariant, "that of %s has the body %s, the header of %s and the etag %s", p.path, g.content, g.meta.content, g.etag)
+		w.violate(invariant, "META of %s has the body %s, the header of %s and the etag %s", p.path, g.content, g.meta.content, g.etag)
 	}
 	for _, name := range externalAttributes() {
 		if was := before["META"][name]; !same(item{name: was}, item{name: p.rows["META"][name]}) {
-			w.violate("attributes of others survive", "%s of %s", name, p.path)
+			w.violate("attributes of other services survive", "%s of %s", name, p.path)
 		}
 	}
 }
 
-// generationName is that of the trace.
+// generationName names a generation in the trace.
 func (w *world) generationName(g *generation) string {
 	if g.meta == nil {
 		return "nothing"
@@ -264,7 +262,7 @@ func (w *world) generationName(g *generation) string {
 	return fmt.Sprintf("generation %d (%s)", g.index, g.content)
 }
 
-// versionName tells the versions that began with a time by that.
+// versionName writes a version that derives from a time relative to the beginning.
 func (w *world) versionName(v int64) string {
 	if ms := v - w.began.UnixMilli(); v > 1e9 {
 		return fmt.Sprintf("%+d ms", ms)

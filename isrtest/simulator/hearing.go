@@ -7,22 +7,22 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A telling is what a row of the log says of a page.
+// A telling is the effect of one row of the log on a page.
 type telling struct {
 	seq   int64
-	index int  // of the generation that is current since; -1 for a purge
+	index int  // of the generation that became current; -1 for a purge
 	hard  bool // a hard purge
 	at    time.Time
 }
 
 // A hearing is what a process knows of the log. The driver owns it.
 type hearing struct {
-	begun  bool      // it has asked for changes
-	cursor int64     // it has done what the log says up to there, by its own word
-	reach  int64     // how far the rows go that it was given
-	asking int       // reads of the log that are under way
-	since  time.Time // when the latest one ended, or the process began
-	heard  time.Time // when it heard of something; guarded by world.mu
+	begun  bool      // it has read changes
+	cursor int64     // it has applied the log up to this sequence, as it reported
+	reach  int64     // the last sequence that it has received
+	asking int       // reads of the log in progress
+	since  time.Time // when the latest read ended, or the process began
+	heard  time.Time // when it may last have received a change; guarded by world.mu
 }
 
 // Changes implements [store.MetaStore].
@@ -38,7 +38,7 @@ func (m *witness) Changes(ctx context.Context, after int64) ([]store.Change, err
 	return changes, err
 }
 
-// Sequence implements [store.MetaStore]. A process asks for it first of all.
+// Sequence implements [store.MetaStore]. A process calls it first.
 func (m *witness) Sequence(ctx context.Context) (store.Sequence, error) {
 	w := m.life.w
 	w.happened(event{kind: sequenceAsked, life: m.life, page: w.pages[0]})
@@ -49,15 +49,15 @@ func (m *witness) Sequence(ctx context.Context) (store.Sequence, error) {
 	return seq, err
 }
 
-// noteHeard notes that a process may hear of changes. It is safe for concurrent use.
+// noteHeard records that a process may receive changes. It is safe for concurrent use.
 func (w *world) noteHeard(l *life) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.log.heard = time.Now()
 }
 
-// noteAsked: a process that asks for the changes after a sequence has done what the
-// log says up to there. From now on it has no excuse for what was before.
+// noteAsked: a process that reads the changes after a sequence has applied the log up to
+// it. From then on it must not serve what was current before.
 func (w *world) noteAsked(e event) {
 	h := &e.life.log
 	if h.begun && e.seq > h.reach {
@@ -68,8 +68,8 @@ func (w *world) noteAsked(e event) {
 	h.asking++
 }
 
-// checkChanges: a strong read of the log tells what was there when it was asked,
-// unless somebody has deleted rows.
+// checkChanges: a strongly consistent read of the log returns the changes that existed when
+// it began, unless rows were deleted.
 func (w *world) checkChanges(e event) {
 	h := &e.life.log
 	h.answered(e)
@@ -88,7 +88,7 @@ func (w *world) checkChanges(e event) {
 		}
 	}
 	if len(e.changes) == 0 && e.seq < e.known && !w.damaged {
-		w.violate("a node hears what the log says", "%s was told of nothing after %d, and the log had %d when it asked", e.life.name, e.seq, e.known)
+		w.violate("a read of the log returns its changes", "%s got nothing after %d, and the log was at %d when it asked", e.life.name, e.seq, e.known)
 	}
 }
 
@@ -97,21 +97,21 @@ func (h *hearing) answered(e event) {
 	h.since = e.at
 }
 
-// checkPolls: a process reads the log again within Config.Poll after it has last
-// done so, whatever came of that. With the check of what it does then, this is the
-// bound on how late a change is heard of: the interval, and the time of an answer.
+// checkPolls: a process reads the log again within Config.Poll after the last read ended,
+// whatever its result. This bounds the delay of a change to the interval plus the time of
+// one response.
 func (w *world) checkPolls() {
 	if !w.pace.ordered() && !w.profile.prompt {
 		return
 	}
 	for _, n := range w.nodes {
 		if h := &n.life.log; h.asking == 0 && time.Since(h.since) > w.pace.poll()+w.pace.pollSlack {
-			w.violate("a node reads the log at its interval", "%s has not for %v", n.life.name, time.Since(h.since))
+			w.violate("a node reads the log at its interval", "%s has not read it for %v", n.life.name, time.Since(h.since))
 		}
 	}
 }
 
-// told is what a process knows of a page by the log: the oldest generation that it
+// told returns what a process knows of a page from the log: the oldest generation that it
 // may serve, and the sequences of the latest purges.
 func (l *life) told(p *page) (floor int, seq, hardSeq int64) {
 	floor = -1

@@ -1,7 +1,7 @@
 package simulator
 
-// Interleavings are the names in [Report.Counts] of what a run of worlds of all kinds
-// has to meet with: an invariant that never had a chance to fail proves nothing.
+// Interleavings are the names in [Report.Counts] that a run of all profiles must count at
+// least once: an invariant that could never fail proves nothing.
 func Interleavings() []string {
 	return []string{
 		// Renders and leases.

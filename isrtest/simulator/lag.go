@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// A laggingEngine answers reads that are not strongly consistent as DynamoDB may:
-// with what an earlier read of the same was told. The driver alone calls it.
+// A laggingEngine answers eventually consistent reads as DynamoDB may: with the result of
+// an earlier read of the same rows. Only the driver calls it.
 type laggingEngine struct {
 	Engine
 	w       *world
@@ -31,13 +31,13 @@ func newLaggingEngine(w *world) *laggingEngine {
 	}
 }
 
-// An answer is what a read was told, and when.
+// An answer is the result of a read, and its time.
 type answer[T any] struct {
 	out *T
 	at  time.Time
 }
 
-// longestLag is how old an answer is at most to a read that is not strong.
+// longestLag bounds the age of the result of an eventually consistent read.
 const longestLag = 5 * time.Second
 
 // GetItem implements [dynamostore.API].
@@ -49,7 +49,7 @@ func (e *laggingEngine) GetItem(ctx context.Context, in *dynamodb.GetItemInput, 
 // Query implements [dynamostore.API].
 func (e *laggingEngine) Query(ctx context.Context, in *dynamodb.QueryInput, o ...options) (*dynamodb.QueryOutput, error) {
 	out, err := e.Engine.Query(ctx, in, o...)
-	// An answer of before must not continue at a place of today.
+	// An old page must not continue with a new one.
 	q := question(in.ExpressionAttributeValues, aws.ToString(in.KeyConditionExpression)+aws.ToString(in.ProjectionExpression)+question(in.ExclusiveStartKey, ""))
 	return lagging(e.w, e.queries, q, in.ConsistentRead, out, err)
 }
@@ -61,7 +61,7 @@ func (e *laggingEngine) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...o
 	return lagging(e.w, e.scans, q, in.ConsistentRead, out, err)
 }
 
-// question tells reads of the same apart from others.
+// question identifies a read by its parameters.
 func question(values item, rest string) string {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch v := values[name].(type) {
@@ -74,8 +74,8 @@ func question(values item, rest string) string {
 	return rest
 }
 
-// lagging is the answer to a read. Every answer of today may be the late one of
-// tomorrow.
+// lagging returns the result of a read. It keeps each result, which a later read may
+// return.
 func lagging[T any](w *world, before map[string]answer[T], question string, strong *bool, now *T, err error) (*T, error) {
 	if err != nil {
 		return now, err

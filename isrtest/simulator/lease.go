@@ -14,19 +14,18 @@ type grant struct {
 	token     string
 	page      *page
 	life      *life
-	pause     bool      // not a lease but what a failure left
-	at        time.Time // when its holder asked for it
+	pause     bool      // a back-off row, not a lease
+	at        time.Time // when its holder sent the Acquire
 	step      int       // in which it was taken
 	late      bool      // by a request whose caller was gone
-	request   string    // the sort key of the request that it is for; empty for none
-	published int       // how often its holder has published
-	acked     bool      // and was told so
-	early     bool      // somebody took it whose clock is ahead of the holder's
-	told      time.Time // when its holder was told that it has it; zero before
+	request   string    // the sort key of its request record; empty if there is none
+	published int       // number of publishes under it
+	acked     bool      // a publish was acknowledged
+	early     bool      // it was taken over by a node whose clock is ahead of the holder's
+	told      time.Time // when its Acquire was acknowledged; zero before
 }
 
-// checkLock holds what became of LOCK against what its rules allow. The call is
-// nil for what other services wrote.
+// checkLock checks a change of LOCK. The call is nil for writes of other services.
 func (w *world) checkLock(p *page, c *call, before, after *lock, metaChanged bool) {
 	now := w.clockOf(c)
 	if changed := (before == nil) != (after == nil) || before != nil && *before != *after; changed {
@@ -43,41 +42,41 @@ func (w *world) checkLock(p *page, c *call, before, after *lock, metaChanged boo
 	default:
 		w.log("  LOCK of %s: %s until %+ds", p.path, w.trace.name("lease", after.token), w.seconds(after.expires))
 		if w.holderOf(before) != c.life {
-			w.violate("a lease is refreshed by its holder", "%s refreshed %s, which is %s's", c.life.name, w.trace.name("lease", before.token), w.holderName(before))
+			w.violate("a lease is refreshed by its holder", "%s refreshed %s, which belongs to %s", c.life.name, w.trace.name("lease", before.token), w.holderName(before))
 		}
 		w.counts["heartbeat"]++
 		w.checkPatience(c, w.grants[before.token])
 		if before.expires <= w.earliestOf(c) {
-			w.violate("a lease that has ended stays so", "%s refreshed %s, which had ended %d s before by its clock", c.life.name, w.trace.name("lease", before.token), now-before.expires)
+			w.violate("an expired lease is not refreshed", "%s refreshed %s, which had expired %d s before by its clock", c.life.name, w.trace.name("lease", before.token), now-before.expires)
 		}
 	}
 }
 
-// checkPatience: a lease is extended for as long as its work may take, and no longer,
-// whatever hangs.
+// checkPatience: a lease is extended for as long as its work may take, and no longer, even
+// if calls hang.
 func (w *world) checkPatience(c *call, g *grant) {
 	longest := w.pace.of(renderTimeout) + storeTime + w.pace.margin
 	if g == nil || g.told.IsZero() || c.at.Sub(g.told) <= longest {
 		return
 	}
-	w.violate("a lease is given up when its work does not get on", "%s extends that of %s, which it has had for %.3fs",
+	w.violate("a lease is released when its work hangs", "%s extends the lease of %s, which it has held for %.3fs",
 		c.life.name, g.page.path, c.at.Sub(g.told).Seconds())
 }
 
-// storeTime is what the calls of the stores under a lease may take, beside the render.
+// storeTime bounds the store's calls under a lease, without the render.
 const storeTime = 30 * time.Second
 
-// checkTaken: a lease is taken if nobody has it, or becomes the pause after a
-// failure by its holder.
+// checkTaken: a lease is taken only if it is free. Its holder may turn it into a back-off
+// after a failure.
 func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 	pause := after.owner == "" && after.failures > 0
 	w.log("  LOCK of %s: %s until %+ds, %d failures", p.path, w.trace.name("lease", after.token), w.seconds(after.expires), after.failures)
 	if pause {
 		if before == nil || w.holderOf(before) != c.life {
-			w.violate("only the holder turns a lease into a back-off", "%s did so to that of %s", c.life.name, w.holderName(before))
+			w.violate("only the holder turns a lease into a back-off", "%s did so to the lease of %s", c.life.name, w.holderName(before))
 		}
 	} else if before != nil && before.expires > now {
-		w.violate("a lease is taken only if it has ended", "%s took that of %s, which had %d s left by its clock", c.life.name, w.holderName(before), before.expires-now)
+		w.violate("a lease is taken only if it has expired", "%s took the lease of %s, which had %d s left by its clock", c.life.name, w.holderName(before), before.expires-now)
 	}
 	if before != nil && !pause && w.holderOf(before) != nil {
 		w.counts["takeover"]++
@@ -89,12 +88,12 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 		w.grants[after.token] = g
 	}
 	if g.life != c.life || g.page != p {
-		w.violate("a token is one lease's", "%s has %s, which is %s's", c.life.name, w.trace.name("lease", after.token), g.life.name)
+		w.violate("a token belongs to one lease", "%s has %s, which belongs to %s", c.life.name, w.trace.name("lease", after.token), g.life.name)
 	}
 }
 
-// checkAcquired: a process that has got the lease is told so, though the reply to its
-// request was lost; and one that is told that it has not leaves nothing behind.
+// checkAcquired: a process that holds the lease is told so even if the reply was lost, and an
+// Acquire that fails leaves no lease.
 func (w *world) checkAcquired(e event) {
 	if g := w.grants[e.token]; g != nil && e.err == nil {
 		g.told = e.at
@@ -107,19 +106,19 @@ func (w *world) checkAcquired(e event) {
 	if e.err == nil || held == nil || e.token == "" || held.token != e.token || w.grants[e.token].late || errors.Is(e.err, store.ErrUnknownOutcome) {
 		return
 	}
-	w.violate("who has the lease is told so", "%s was told that it does not have that of %s (%s), and it has", e.life.name, e.page.path, summary(e.err))
+	w.violate("an Acquire that got the lease succeeds", "the Acquire of %s for %s failed (%s), but it holds the lease", e.life.name, e.page.path, summary(e.err))
 }
 
-// checkGivenUp: LOCK goes with a publish, or by its holder.
+// checkGivenUp: LOCK is deleted by a publish, or by its holder.
 func (w *world) checkGivenUp(p *page, c *call, before *lock) {
 	w.log("  LOCK of %s: gone", p.path)
 	if w.holderOf(before) != c.life {
-		w.violate("a lease is given up by its holder", "%s deleted that of %s", c.life.name, w.holderName(before))
+		w.violate("a lease is released by its holder", "%s deleted the lease of %s", c.life.name, w.holderName(before))
 	}
 }
 
-// checkRelease: nothing is released after a publish that was acknowledged; by
-// then the row may be somebody else's.
+// checkRelease: no release follows an acknowledged publish: by then, another process may
+// hold the lease.
 func (w *world) checkRelease(p *page, c *call) {
 	for _, v := range c.values {
 		token, ok := v.(*types.AttributeValueMemberS)
@@ -132,7 +131,7 @@ func (w *world) checkRelease(p *page, c *call) {
 	}
 }
 
-// holderOf is who took a lease; nil for a pause, which is nobody's.
+// holderOf returns the process that took a lease; nil for a back-off row.
 func (w *world) holderOf(l *lock) *life {
 	if g := w.grants[l.token]; g != nil && !g.pause {
 		return g.life
@@ -150,17 +149,17 @@ func (w *world) holderName(l *lock) string {
 	return "nobody"
 }
 
-// clockOf is what the caller's clock showed when it made the request, in whole
-// seconds. A request that is made again is a call of its own.
+// clockOf returns what the caller's clock showed when it sent the request, in whole
+// seconds. A retry is a call of its own.
 func (w *world) clockOf(c *call) int64 { return c.at.Add(c.life.node.skew).Unix() }
 
-// earliestOf is what the caller's clock showed at least.
+// earliestOf returns the earliest time that the caller's clock may have shown.
 func (w *world) earliestOf(c *call) int64 {
 	return c.at.Add(c.life.node.skew - w.pace.margin).Unix()
 }
 
-// seconds is a time of the table since the beginning, for the trace.
+// seconds converts a time of the table to seconds since the beginning, for the trace.
 func (w *world) seconds(epoch int64) int64 { return epoch - w.began.Unix() }
 
-// trueNow is the time that no clock of a node shows.
+// trueNow is the true time, without any node's skew.
 func trueNow() int64 { return time.Now().Unix() }

@@ -9,10 +9,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// logKey is the sort key of a row of the log.
+// logKey returns the sort key of a row of the log.
 func logKey(seq int64) string { return fmt.Sprintf("LOG#%020d", seq) }
 
-// readLog reads the sequence, and the keys that its row of the log names.
+// readLog reads the sequence and the keys that its log row names.
 func (w *world) readLog() (seq int64, keys []string) {
 	row := w.readRow("PURGE", "SEQ")
 	seq = numberOf(row, "seq")
@@ -39,14 +39,14 @@ func (w *world) readRow(pk, sk string) item {
 		})
 		if err != nil {
 			out = &dynamodb.GetItemOutput{}
-			w.violate("the engine answers", "reading %s %s: %v", pk, sk, err)
+			w.violate("the engine responds", "reading %s %s: %v", pk, sk, err)
 		}
 	})
 	return out.Item
 }
 
-// noteSequence looks where the log is after a call that may have moved it: it
-// only grows, by one at a time.
+// noteSequence checks the log after a call that may append to it: the sequence grows by
+// one at a time.
 func (w *world) noteSequence(c *call) {
 	w.seqBefore = w.seq
 	if !c.logged {
@@ -54,7 +54,7 @@ func (w *world) noteSequence(c *call) {
 	}
 	seq := numberOf(w.readRow("PURGE", "SEQ"), "seq")
 	if seq < w.seq || seq > w.seq+1 {
-		w.violate("the log only grows, by one", "%s moved it from %d to %d", c.life.name, w.seq, seq)
+		w.violate("the sequence grows by one", "%s moved it from %d to %d", c.life.name, w.seq, seq)
 	}
 	if seq != w.seq {
 		w.log("  the log: %d", seq)

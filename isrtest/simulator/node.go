@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A node is a machine: it has a clock, and runs one process after the other.
+// A node is a machine. It has a clock and runs one process at a time.
 type node struct {
 	name string
 	skew time.Duration
@@ -24,7 +24,7 @@ type node struct {
 	cut  cut // guarded by gate.mu
 }
 
-// now is what the node's clock shows.
+// now returns the time of the node's clock.
 func (n *node) now() time.Time { return time.Now().Add(n.skew) }
 
 // A life is one process of a node, from its start to its crash.
@@ -38,48 +38,48 @@ type life struct {
 	bodies  store.BodyStore // as the cache sees it
 	dead    chan struct{}   // closed by a crash
 
-	polled atomic.Bool // the log was read, or could not be
+	polled atomic.Bool // the log was read, or the read failed
 
 	frozen bool      // guarded by gate.mu; written by the driver
-	until  time.Time // the driver's own: when it thaws
-	thawed time.Time // the driver's own: when it did last
-	froze  time.Time // the driver's own: when it last did
-	leased int64     // the driver's own: until when it held a lease when it froze, in epoch seconds
-	failed time.Time // when a call failed last, but for its conditions; guarded by gate.mu
+	until  time.Time // owned by the driver: when it thaws
+	thawed time.Time // owned by the driver: when it last thawed
+	froze  time.Time // owned by the driver: when it last froze
+	leased int64     // owned by the driver: the end of its leases when it froze, in epoch seconds
+	failed time.Time // when a call last failed, other than by its condition; guarded by gate.mu
 
-	log hearing // the driver's own
+	log hearing // owned by the driver
 
-	opening map[string]int // bodies that were asked for, less the answers; the driver's own
+	opening map[string]int // open calls by body key; owned by the driver
 
-	seqRead time.Time // when a read of SEQ was answered last; guarded by gate.mu
-	refused []string  // the partitions of a rollback that SEQ has refused, until somebody is answered; guarded by gate.mu
+	seqRead time.Time // when a read of SEQ was last answered; guarded by gate.mu
+	refused []string  // the partitions of a rollback that SEQ has refused, until a caller is answered; guarded by gate.mu
 
-	collecting int // collections of garbage that are under way; the driver's own
+	collecting int // garbage collections in progress; owned by the driver
 
-	asking  int        // regenerations and assertions that somebody waits for; the driver's own
-	closing chan error // holds the answer to Close
+	asking  int        // regenerations and assertions in progress; owned by the driver
+	closing chan error // receives the result of Close
 
-	pages map[*page]*view // as made by start; the views are guarded by world.mu
+	pages map[*page]*view // made by start; the views are guarded by world.mu
 }
 
-// A view is what one process has to do with one page.
+// A view is the state of one page in one process.
 type view struct {
 	born      int          // the generation that was current when the process started
-	served    int          // the newest generation that a request of it has ended with
-	rendered  []*rendering // as far as the driver has seen
-	purges    []warning    // ascending; the first is what was purged when the process started
-	lease     *grant       // that the process was told last that it has; the driver's own
-	read      int          // the generation that was current when it read the page last
-	readAt    time.Time    // when that was
-	withdrawn bool         // its origin has said that the page is not to be stored; guarded by world.mu
-	reloaded  time.Time    // when it may have had its flights of the page retired last
-	kept      string       // the key of the body that it has in memory, if that is known; the driver's own
-	asked     bool         // somebody has wanted the page
-	unpin     bool         // somebody has asked for a regeneration that unpins
-	waiting   int          // visitors who have no answer yet
-	asserting int          // rollbacks and pins that somebody waits for
-	forcing   bool         // somebody waits for a regeneration
-	forced    int          // how many renderings there were when that began
+	served    int          // the newest generation that it has served
+	rendered  []*rendering // those that the driver has processed
+	purges    []warning    // ascending; the first is the purge state when the process started
+	lease     *grant       // the last lease that the process acquired; owned by the driver
+	read      int          // the generation that was current at its last read
+	readAt    time.Time    // when that read was
+	withdrawn bool         // its origin has answered that the page must not be stored; guarded by world.mu
+	reloaded  time.Time    // when it may last have retired its flights of the page
+	kept      string       // the key of its body in memory, if known; owned by the driver
+	asked     bool         // the page was requested
+	unpin     bool         // a regeneration that unpins was requested
+	waiting   int          // visitors without a response yet
+	asserting int          // rollbacks and pins in progress
+	forcing   bool         // a forced regeneration is in progress
+	forced    int          // number of renderings when that began
 }
 
 // start runs a new process on the node.
@@ -120,7 +120,7 @@ func (w *world) start(n *node) error {
 	l.cache, err = isr.New(l.meta, bodies, isr.Config{
 		Memory: 1 << 20, Lease: w.pace.lease(), RenderTimeout: w.pace.of(renderTimeout), Now: n.now, Logger: quiet, Random: random,
 		Poll: w.pace.poll(),
-		// Calls take as long as the driver likes: only those that fail are given up.
+		// Calls may take any time: only those that fail are abandoned.
 		StoreTimeout: 24 * time.Hour, LogLife: w.pace.logLife,
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func (w *world) start(n *node) error {
 	return nil
 }
 
-// lockedRandom is a source of randomness that is safe for concurrent use.
+// lockedRandom returns a random source that is safe for concurrent use.
 func lockedRandom(seed uint64) func() uint64 {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, seed))
@@ -151,16 +151,16 @@ func (l *life) isDead() bool {
 	}
 }
 
-// mayVisit keeps visitors apart from those who ask for a rollback of the same page before
-// the process has read the log (see mayAssert), too.
+// mayVisit reports whether a visitor may request a page: not together with a rollback of the
+// page before the process has read the log (see mayAssert), or with a forced regeneration.
 func (l *life) mayVisit(p *page) bool {
 	v := l.pages[p]
 	return v.mayVisit() && (l.polled.Load() || v.asserting == 0)
 }
 
-// mayVisit and mayForce keep visitors apart from those who ask for a regeneration
-// of the same page at the same process, until that is under way: of both, who wait
-// for the end of one flight, no seed says who begins the next. In real time it says
+// mayVisit and mayForce separate visitors from forced regenerations of the same page at the
+// same process until the regeneration has begun. Both would wait for the same flight, and
+// the seed does not decide which of them starts the next. In real time the seed decides
 // nothing of the kind anyway.
 func (v *view) mayVisit() bool { return !v.forcing || len(v.rendered) > v.forced }
 
@@ -169,19 +169,19 @@ func (w *world) mayForce(l *life, p *page) bool {
 	return !v.forcing && (v.waiting == 0 || !w.pace.ordered())
 }
 
-// mayAssert: a rollback has the next visitor begin another flight, and all flights
-// wait until the process has read the log for the first time; which of two goes
-// first then is not the seed's to say either.
+// mayAssert: a rollback makes the next visitor start another flight, and all flights wait until
+// the process has read the log for the first time. The seed does not decide which of two
+// goes first then.
 func (l *life) mayAssert(p *page) bool {
 	v := l.pages[p]
 	return l.polled.Load() || !v.asked
 }
 
-// force notes that somebody waits for a regeneration.
+// force records that a forced regeneration is in progress.
 func (v *view) force() { v.asked, v.forcing, v.forced = true, true, len(v.rendered) }
 
-// unheard keeps a goroutine of a dead process until it gives up by itself, or for
-// the afterlife if it never would.
+// unheard blocks a goroutine of a dead process until its context ends, or for the afterlife at
+// most.
 func (l *life) unheard(ctx context.Context) outcome {
 	ctx, cancel := context.WithTimeout(ctx, l.w.pace.afterlife)
 	defer cancel()
@@ -189,8 +189,7 @@ func (l *life) unheard(ctx context.Context) outcome {
 	return outcome{err: errCrashed}
 }
 
-// crash ends a node's process, whose requests may still arrive, and starts the
-// next one.
+// crash ends a node's process, whose requests may still arrive, and starts the next one.
 func (w *world) crash(n *node) {
 	w.log("%s crashes", n.life.name)
 	w.end(n.life)
@@ -199,8 +198,8 @@ func (w *world) crash(n *node) {
 	}
 }
 
-// end kills a process. Its goroutines see nothing of the world any more, and
-// nobody sees anything of them; closing the cache makes them end.
+// end kills a process. Its goroutines and the world no longer affect each other; closing the
+// cache makes the goroutines end.
 func (w *world) end(l *life) {
 	w.gate.orphan(l)
 	gone, cancel := context.WithCancel(context.Background())
@@ -208,10 +207,9 @@ func (w *world) end(l *life) {
 	w.ended.Go(func() { _ = l.cache.Close(gone) })
 }
 
-// freeze stops a process for longer than a lease: all of its goroutines, as far
-// as anybody can tell. Some that have rendered a page, and are about to publish it, take
-// the whole fleet with them, as the machine that they all run on does, so that nobody
-// takes the lease over.
+// freeze stops all goroutines of a process for longer than a lease. A process that has rendered
+// a page and is about to publish it may take all nodes with it, as a shared host does, so
+// that no other process takes the lease over.
 func (w *world) freeze(l *life) {
 	d := w.pace.of(LeaseTime + 2*time.Second + time.Duration(w.rng.Int64N(int64(2*LeaseTime))))
 	if storing := w.storing(); storing != nil && w.rng.IntN(2) == 0 {
@@ -223,8 +221,8 @@ func (w *world) freeze(l *life) {
 	w.stop(l, d)
 }
 
-// storing is a process that has rendered a page and is storing its body, nil if there
-// is none.
+// storing returns a process that has rendered a page and is storing its body; nil if there is
+// none.
 func (w *world) storing() *life {
 	for _, c := range w.gate.choosable(time.Now()) {
 		if c.op == "body put" && !c.gone.Load() {
@@ -234,7 +232,7 @@ func (w *world) storing() *life {
 	return nil
 }
 
-// stop stops a process.
+// stop freezes a process.
 func (w *world) stop(l *life, d time.Duration) {
 	w.log("%s freezes for %.3fs", l.name, d.Seconds())
 	l.until = time.Now().Add(d)
@@ -242,7 +240,7 @@ func (w *world) stop(l *life, d time.Duration) {
 	w.gate.freeze(l, true)
 }
 
-// thaw continues those whose time has come, or all.
+// thaw resumes the processes whose time has come, or all.
 func (w *world) thaw(all bool) {
 	for _, n := range w.nodes {
 		if n.life.frozen && (all || !time.Now().Before(n.life.until)) {
@@ -259,8 +257,7 @@ func (w *world) thaw(all bool) {
 	}
 }
 
-// leaseEnd is when the last lease that a process holds ends, in epoch seconds; 0 if it
-// holds none.
+// leaseEnd returns when the last lease of a process ends, in epoch seconds; 0 if it holds none.
 func (w *world) leaseEnd(l *life) int64 {
 	var end int64
 	for _, p := range w.pages {
@@ -271,7 +268,7 @@ func (w *world) leaseEnd(l *life) int64 {
 	return end
 }
 
-// awake are the nodes whose processes run.
+// awake returns the nodes whose processes run.
 func (w *world) awake() []*node {
 	var awake []*node
 	for _, n := range w.nodes {

@@ -14,7 +14,7 @@ const renderTimeout = 60 * time.Second
 // An origin renders the pages of a world for one process.
 type origin struct{ life *life }
 
-// A rendering is one call of the origin for a page that may be cached.
+// A rendering is one request to the origin for a cacheable page.
 type rendering struct {
 	page    *page
 	life    *life
@@ -23,21 +23,21 @@ type rendering struct {
 	seq     int64 // the purge sequence then
 	content string
 	began   time.Time // true time
-	lease   *grant    // under which it is made, if that is known; the driver's own
+	lease   *grant    // the lease it runs under, if known; owned by the driver
 	over    bool      // guarded by world.mu
 }
 
-// visitorHeader names a visitor. It is in no key, so that the origin sees it in
-// requests that pass through only.
+// visitorHeader names a visitor. It is in no cache key, so the origin sees it only in requests
+// that pass through.
 const visitorHeader = "X-Visitor"
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if visitor := r.Header.Get(visitorHeader); visitor != "" {
 		if world := o.life.w; world.profile.failures && world.pace.grudges && !world.recovering() {
-			w.Header().Set("Cache-Control", "no-store") // it stays uncacheable
+			w.Header().Set("Cache-Control", "no-store") // stays uncacheable
 		}
 		w.Header().Set("X-Content", visitor)
-		_, _ = w.Write(bodyOf(visitor)) // a recorder of ours
+		_, _ = w.Write(bodyOf(visitor)) // a recorder never fails
 		return
 	}
 	world := o.life.w
@@ -46,7 +46,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer world.endRender(rd)
-	if backoff.Wait(r.Context(), world.pace.of(rd.page.renderTime(rng, world.profile.failures && !world.recovering()))) != nil { // given up meanwhile
+	if backoff.Wait(r.Context(), world.pace.of(rd.page.renderTime(rng, world.profile.failures && !world.recovering()))) != nil { // the render was abandoned
 		return
 	}
 	h := w.Header()
@@ -60,21 +60,21 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Surrogate-Key", tagOf(rd.content))
 	content := bodyOf(rd.content)
 	half := len(content) / 2
-	_, _ = w.Write(content[:half]) // an error is of a render that was given up
+	_, _ = w.Write(content[:half]) // fails if the render was abandoned
 	if backoff.Wait(r.Context(), world.pace.of(time.Duration(rng.Int64N(int64(time.Second))))) != nil {
 		return
 	}
 	_, _ = w.Write(content[half:])
 }
 
-// misbehave answers with what must not become a page.
+// misbehave gives a response that must not become a page.
 func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, rd *rendering) {
 	content := rd.content
 	switch rng.IntN(o.life.w.pace.misdeeds) {
 	case 0:
 		w.WriteHeader(http.StatusInternalServerError)
 	case 1:
-		w.Header().Set("Content-Length", "100000") // it ends before
+		w.Header().Set("Content-Length", "100000") // longer than the body
 		_, _ = w.Write(bodyOf(content))
 	case 2:
 		o.life.w.noteWithdrawn(rd)
@@ -84,16 +84,16 @@ func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, rd *rendering)
 	}
 }
 
-// noteWithdrawn notes that a process is told that a page is not to be stored. It may
-// not be able to tell the store so.
+// noteWithdrawn records that a process is told that a page must not be stored. It may fail to
+// tell the store.
 func (w *world) noteWithdrawn(rd *rendering) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	rd.life.pages[rd.page].withdrawn = true
 }
 
-// renderTime is mostly a moment, sometimes longer than a third of a lease, and
-// rarely longer than a lease.
+// renderTime draws a duration: mostly short, sometimes longer than a third of a lease, rarely
+// longer than a lease.
 func (p *page) renderTime(rng *rand.Rand, failures bool) time.Duration {
 	d := time.Duration(rng.Int64N(int64(3 * time.Second)))
 	switch n := rng.IntN(16); {
@@ -107,8 +107,8 @@ func (p *page) renderTime(rng *rand.Rand, failures bool) time.Duration {
 	return d
 }
 
-// beginRender notes that a page is rendered, and draws by what the render does.
-// It is nil for a dead process.
+// beginRender records a rendering, and returns the random source of its behaviour. It returns nil
+// for a dead process.
 func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *world) beginRender(l *life, path string) (*rendering, *rand.Rand) {
 	}
 	p.renders++
 	rng := rand.New(rand.NewPCG(w.seed^uint64(p.renders), digestNumber(path)))
-	if rng.IntN(6) > 0 || p.contents == 0 { // otherwise the page has not changed
+	if rng.IntN(6) > 0 || p.contents == 0 { // otherwise the page is unchanged
 		p.contents++
 	}
 	rd := &rendering{
@@ -135,7 +135,7 @@ func (w *world) endRender(rd *rendering) {
 	rd.over = true
 }
 
-// digestNumber makes a number of a text.
+// digestNumber derives a number from a text.
 func digestNumber(s string) uint64 {
 	var n uint64
 	for _, c := range []byte(digest([]byte(s))[:8]) {

@@ -1,10 +1,10 @@
 package simulator
 
-// An outside carries out calls beyond the bubble, for engines that do I/O. The
-// driver waits for each on a channel that was made out there: for the bubble it
-// is busy, and no time passes.
+// An outside executes calls outside the bubble, for engines that do I/O. The driver waits for
+// each on a channel that was made outside the bubble: that wait does not count as durably
+// blocked, so no time passes.
 type outside struct {
-	engine Engine // nil: there is none, and no goroutine
+	engine Engine // nil: no engine and no goroutine
 	calls  chan func()
 	done   chan struct{}
 }
@@ -23,7 +23,7 @@ func newOutside(engine Engine) *outside {
 	return o
 }
 
-// do returns when call has.
+// do runs call and returns when it is done.
 func (o *outside) do(call func()) {
 	if o.engine == nil {
 		call()

@@ -7,50 +7,46 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A pace is how fast a world lives. What happens in it is told in the durations of
-// virtual time, where a lease lasts half a minute, and nobody has to wait for it;
-// in real time they pass faster. What the table counts in whole seconds, and what a
-// busy machine needs however fast the world is, has durations of its own.
+// A pace is the speed of a world. Its events are specified in durations of virtual time, where a
+// lease lasts half a minute; in real time they pass faster. Durations that the table stores in
+// whole seconds, and those that a busy machine needs at any speed, are separate fields.
 type pace struct {
-	// settle returns when nothing moves any more. It is nil in real time, which
-	// has no such moment: there nothing follows from the seed but the driver's
-	// own lots.
+	// settle returns when all goroutines are blocked. It is nil in real time, which has no such
+	// moment: there the seed decides only the driver's draws.
 	settle func()
-	// speed is how many times faster than told things happen.
+	// speed is the factor by which durations are shortened.
 	speed time.Duration
 
-	skew time.Duration // of a clock, either way, at most
+	skew time.Duration // largest error of a clock, either way
 
 	callTimeout   time.Duration // of the store
 	settleTimeout time.Duration // of the store
 
-	// pollSlack is how much later than after a poll a node may have heard of a
-	// rollback, in a world whose table answers at once.
+	// pollSlack is how long after a poll a node may take to learn of a rollback, in a world whose
+	// table responds at once.
 	pollSlack time.Duration
-	// logLife is how long rows of the log are kept: in virtual time not for longer
-	// than a node may be frozen.
+	// logLife is how long rows of the log are kept: in virtual time at most as long as a node may be
+	// frozen.
 	logLife time.Duration
-	// misdeeds is how many of them origins know (see origin.misbehave). The last
-	// is remembered for two minutes by a cache, whatever comes.
+	// misdeeds is the number of faulty responses of origins (see origin.misbehave). The cache
+	// remembers the last for two minutes.
 	misdeeds int
-	// grudges: a page that was refused stays uncacheable, also for longer than two
-	// minutes.
+	// grudges: a refused page stays uncacheable, even for longer than two minutes.
 	grudges bool
-	// margin is how long a goroutine may take from a look at its clock to the
-	// call at the gate, or from an answer to what follows from it. It is but a
-	// moment, unless the machine is busy.
+	// margin bounds the time of a goroutine from reading its clock to its call at the gate, or from a
+	// response to its consequences. It is short unless the machine is busy.
 	margin time.Duration
 
-	lead      time.Duration // in which the table is made
+	lead      time.Duration // for creating the table
 	steps     int           // before the faults stop
 	life      time.Duration // before the faults stop
-	glance    time.Duration // how long the driver looks away, where it waits for more than calls
+	glance    time.Duration // the driver's interval while it waits for more than calls
 	recovery  time.Duration // see recover.go
-	patience  time.Duration // of those who wait for as long as it takes
-	afterlife time.Duration // how long goroutines of dead processes stay
+	patience  time.Duration // of callers that wait as long as necessary
+	afterlife time.Duration // how long goroutines of dead processes live
 }
 
-// virtual is the pace of a bubble.
+// virtual is the pace in a bubble.
 func virtual(steps int) pace {
 	return pace{
 		settle: synctest.Wait, speed: 1,
@@ -62,8 +58,7 @@ func virtual(steps int) pace {
 	}
 }
 
-// realTime is the pace where time passes by itself: leases of two to three
-// seconds, windows of one to four.
+// realTime is the pace in real time: leases of two to three seconds, windows of one to four.
 func realTime() pace {
 	return pace{
 		speed:       15,

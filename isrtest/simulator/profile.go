@@ -5,29 +5,27 @@ import (
 	"time"
 )
 
-// A profile is the kind of misfortune that a world suffers. Seeds take turns, so
-// that what holds without faults, and is more, is checked as often as what holds
-// under all of them.
+// A profile is the kind of faults of a world. Seeds alternate between profiles, so that the
+// stronger invariants of worlds without faults are checked as often as the others.
 type profile struct {
 	name     string
-	faults   float64 // of a hundred calls, so many meet one
+	faults   float64 // percentage of calls that meet a fault
 	prompt   bool    // no time passes while a call waits
 	skew     bool    // clocks differ
-	failures bool    // renderers fail, refuse, and are slow
-	lasting  bool    // pages stay fresh for minutes, so that memory has many
-	slowSEQ  bool    // reads of SEQ take their time
-	quiet    bool    // few visitors come, so that more time passes
-	lags     bool    // reads that are not strong are answered as of before
-	// lost is how many of a hundred replies are lost, by what was asked for, beside
-	// the faults.
+	failures bool    // renders fail, are refused, and are slow
+	lasting  bool    // pages stay fresh for minutes, so that memory holds many
+	slowSEQ  bool    // reads of SEQ are slow
+	quiet    bool    // few visitors, so that more time passes
+	lags     bool    // eventually consistent reads return old results
+	// lost is the percentage of replies that are lost, by errand, in addition to the faults.
 	lost map[errand]float64
 
-	// Weights of steps, beside those of letting calls through (60), letting
-	// time pass (20) and sending visitors (15).
+	// Weights of steps. Others: letting calls proceed (60), letting time pass (20), sending
+	// visitors (15).
 	crashes, freezes, forces, externals, purges, tagPurges, assertions, demands, collections, cuts, damages, rushes int
 }
 
-// profiles are in the order of the seeds.
+// profiles are in the order of seeds.
 func profiles() []profile {
 	return []profile{
 		{name: "calm", prompt: true},
@@ -53,17 +51,16 @@ func isNamed(name string) func(profile) bool {
 	return func(p profile) bool { return p.name == name }
 }
 
-// profileOf is the profile that a seed stands for.
+// profileOf returns the profile of a seed.
 func profileOf(seed uint64) profile {
 	all := profiles()
 	return all[seed%uint64(len(all))]
 }
 
-// calm says that nothing goes wrong, so that each expiry is worth exactly one
-// render.
+// calm reports whether nothing fails, so that each expiry causes exactly one render.
 func (p profile) calm() bool { return p.name == "calm" && p.prompt }
 
-// skewOf draws the error of a node's clock, which is longest at most.
+// skewOf draws the error of a node's clock, at most longest.
 func (p profile) skewOf(rng *rand.Rand, longest time.Duration) time.Duration {
 	if !p.skew {
 		return 0

@@ -10,16 +10,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// purge purges one page, by the rows that the specification gives a purge of a key:
-// SEQ grows, PURGE of the page remembers it, and a row of the log tells all nodes to
-// drop their copies, in one transaction.
+// purge purges one page as the specification says: one transaction increments SEQ, writes the
+// page's PURGE row, and appends to the log, so that all nodes drop their copies.
 func (w *world) purge(p *page) {
 	hard := w.rng.IntN(2) == 0
 	w.log("%s is purged, hard %t: sequence %d", p.path, hard, w.seq+1)
 	w.purgePages([]*page{p}, hard)
 }
 
-// purgeTag purges all that has a tag: a mark remembers it, for what is not current now.
+// purgeTag purges all pages with a tag. A purge mark covers the entries that are not current now.
 func (w *world) purgeTag(tag string) {
 	hard := w.rng.IntN(2) == 0
 	var covered []*page
@@ -39,11 +38,11 @@ func (w *world) purgeTag(tag string) {
 	}}})
 }
 
-// markLifetime is how long marks are kept, in seconds.
+// markLifetime is the lifetime of purge marks, in seconds.
 const markLifetime = 60 * 24 * 60 * 60
 
-// purgePages advances the log by one, for all these pages, and writes what else
-// belongs to the purge.
+// purgePages appends one row to the log for all these pages, in one transaction with the other
+// rows of the purge.
 func (w *world) purgePages(pages []*page, hard bool, more ...types.TransactWriteItem) {
 	seq := w.seq + 1
 	actions := append(more,
@@ -77,7 +76,7 @@ func (w *world) purgePages(pages []*page, hard bool, more ...types.TransactWrite
 	}
 }
 
-// reloadRow is the row of the log that has nodes read pages again.
+// reloadRow returns the log row that makes nodes reload pages.
 func (w *world) reloadRow(seq int64, pages []*page) item {
 	targets := []types.AttributeValue{}
 	for _, p := range pages {
@@ -90,8 +89,8 @@ func (w *world) reloadRow(seq int64, pages []*page) item {
 	}
 }
 
-// noteRead notes which generation was current when a process read a page last. It is
-// safe for concurrent use.
+// noteRead records which generation was current at a process's last read of a page. It is safe
+// for concurrent use.
 func (w *world) noteRead(l *life, p *page, index int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,8 +109,7 @@ type warning struct {
 	at  time.Time // when it was read
 }
 
-// learn notes that a process has read of a hard purge. It is safe for concurrent
-// use.
+// learn records that a process has read a hard purge. It is safe for concurrent use.
 func (w *world) learn(l *life, p *page, seq int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,8 +119,8 @@ func (w *world) learn(l *life, p *page, seq int64) {
 	}
 }
 
-// knownPurge is the latest hard purge that a process cannot but know of. Of one that
-// it has read in this very moment some goroutine of it may not have heard.
+// knownPurge returns the latest hard purge that a process must know of. It ignores one that was
+// read at this instant: some goroutines may not have it yet.
 func (w *world) knownPurge(l *life, p *page) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

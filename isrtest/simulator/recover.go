@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// recover lets the faults stop, and checks that all comes back to life: every
-// page becomes fresh on every node, everything under way ends, and no goroutine
-// is left. Each of that within pace.recovery: leases and back-offs that were left
-// behind end, by clocks that differ, and renders take their time.
+// recover stops the faults and checks that the fleet recovers: every page becomes fresh on every
+// node, everything in progress ends, and no goroutine is left. Each must happen within
+// pace.recovery: remaining leases and back-offs expire, by skewed clocks, and renders take
+// time.
 func (w *world) recover() {
 	w.log("the faults stop")
 	w.mu.Lock()
@@ -24,7 +24,7 @@ func (w *world) recover() {
 	}
 }
 
-// deadline is when what is to come must have come.
+// deadline returns when the recovery must be complete.
 func (w *world) deadline() time.Time {
 	w.delays.lost = 0
 	return time.Now().Add(w.pace.recovery)
@@ -41,7 +41,7 @@ func (w *world) freshenAll() {
 	}
 }
 
-// freshen sends visitors to a page until one of them gets it fresh.
+// freshen sends visitors to a page until one gets it fresh.
 func (w *world) freshen(l *life, p *page) {
 	deadline := w.deadline()
 	for time.Now().Before(deadline) {
@@ -56,19 +56,18 @@ func (w *world) freshen(l *life, p *page) {
 	w.tooLate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, w.pace.recovery)
 }
 
-// isFresh says that a visitor got a page that was fresh by the node's clock, or is
-// pinned.
+// isFresh reports whether a visitor got a page that was fresh by the node's clock, or pinned.
 func (v *visitor) isFresh() bool {
 	if !v.ended {
 		return false
 	}
 	status := v.header.Get("Cache-Status")
-	late := strings.Contains(status, "; stored") && strings.Contains(status, "; ttl=-") // it took too long
+	late := strings.Contains(status, "; stored") && strings.Contains(status, "; ttl=-") // the render took too long
 	said := strings.Contains(status, "; ttl=") || strings.HasSuffix(status, "detail=pinned")
 	return v.status == 200 && said && isFresh(status) && !late
 }
 
-// until takes steps without faults until it is so, or nothing happens.
+// until takes steps without faults until so returns true, or the deadline passes.
 func (w *world) until(deadline time.Time, so func() bool) {
 	for {
 		w.settle()
@@ -84,7 +83,7 @@ func (w *world) until(deadline time.Time, so func() bool) {
 	}
 }
 
-// closeCaches ends the processes well, as an operator does.
+// closeCaches closes the caches in an orderly way, as an operator does.
 func (w *world) closeCaches() {
 	deadline := w.deadline()
 	closed := 0

@@ -2,9 +2,8 @@ package simulator
 
 import "time"
 
-// checkRender: a page is rendered only when it has to be, and by one process at a
-// time. What excuses a process is decided per rendering: a fault elsewhere does not
-// keep the others from being judged.
+// checkRender: a page is rendered only when necessary, and by one process at a time. Exceptions
+// are decided per rendering: a fault elsewhere does not excuse the others.
 func (w *world) checkRender(rd *rendering) {
 	seen := rd.life.pages[rd.page]
 	seen.rendered = append(seen.rendered, rd)
@@ -12,11 +11,11 @@ func (w *world) checkRender(rd *rendering) {
 	w.log("%s renders %s, the %d. time: %s", rd.life.name, rd.page.path, rd.number, rd.content)
 	rd.lease = w.leaseOf(rd)
 	if w.profile.calm() && rd.lease == nil {
-		w.violate("who renders has the lease", "%s renders %s without", rd.life.name, rd.page.path)
+		w.violate("a render needs the lease", "%s renders %s without it", rd.life.name, rd.page.path)
 	}
 	switch {
 	case !w.pace.ordered() && !w.profile.prompt:
-	case rd.lease == nil && !w.pace.ordered(): // it may be that of a search, or not
+	case rd.lease == nil && !w.pace.ordered(): // it may belong to a search
 	case rd.lease == nil:
 		w.checkUnstored(rd, seen)
 	default:
@@ -27,39 +26,38 @@ func (w *world) checkRender(rd *rendering) {
 	}
 }
 
-// outageTail is how long after its last failure a process may still do without the
-// store: until a probe has been answered, which begins 15 s later at most and takes
-// 5 s at most.
+// outageTail is how long after its last failure a process may still render without the store:
+// until a probe succeeds, which begins at most 15 s later and takes at most 5 s.
 const outageTail = 30 * time.Second
 
-// checkUnstored: only a process that a store has failed renders without the lease, for
-// the visitors who cannot wait, and once for all of them.
+// checkUnstored: only a process whose store has failed renders without the lease, for the visitors
+// that cannot wait, and once for all of them.
 func (w *world) checkUnstored(rd *rendering, seen *view) {
 	w.counts["render without the lease"]++
 	failed := rd.life.lastFailure()
 	if rd.life.thawed.After(failed) {
-		failed = rd.life.thawed // its calls may have run out of time before
+		failed = rd.life.thawed // its calls may have timed out before
 	}
 	if !rd.life.frozen && rd.began.Sub(failed) > outageTail {
-		w.violate("who renders has the lease", "%s renders %s without, and no store has failed it since %s", rd.life.name, rd.page.path, failed.Sub(w.began))
+		w.violate("a render needs the lease", "%s renders %s without it, and no store has failed since %s", rd.life.name, rd.page.path, failed.Sub(w.began))
 	}
 	for _, before := range seen.rendered {
 		if before != rd && before.lease == nil && !w.isOver(before) && w.mayHaveReloaded(rd.life, rd.page).Before(before.began) {
-			w.violate("those who cannot wait for a store share a render", "%s renders %s twice at once without it", rd.life.name, rd.page.path)
+			w.violate("visitors that cannot wait for a store share a render", "%s renders %s twice at once without it", rd.life.name, rd.page.path)
 		}
 	}
 }
 
-// noteReload notes that a process may read a page again, having changed or read it. It
-// is safe for concurrent use.
+// noteReload records that a process may read a page again, because it changed or read it. It is
+// safe for concurrent use.
 func (w *world) noteReload(l *life, p *page) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.pages[p].reloaded = time.Now()
 }
 
-// mayHaveReloaded is when a process heard something last for which it reads a page
-// again, and lets nobody wait for what is under way.
+// mayHaveReloaded returns when a process last received a reason to read a page again and to retire
+// its flights.
 func (w *world) mayHaveReloaded(l *life, p *page) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,8 +71,8 @@ func (w *world) mayHaveReloaded(l *life, p *page) time.Time {
 	return at
 }
 
-// checkDue: META is read again under the lease, so that a page which another process
-// has published before the lease was taken is not rendered once more.
+// checkDue: META is read again under the lease, so a page that another process published before
+// the lease was taken is not rendered again.
 func (w *world) checkDue(rd *rendering, seen *view) {
 	g := rd.page.current()
 	if g == nil || g.step >= rd.lease.step || seen.forcing || rd.life.lastFailure().After(rd.lease.at) {
@@ -87,15 +85,14 @@ func (w *world) checkDue(rd *rendering, seen *view) {
 		return
 	}
 	if left := w.freshFor(rd.page, g, rd.began.Add(rd.life.node.skew)); left > 0 {
-		w.violate("there is one render per expiry", "%s renders %s, of which %s is fresh for %d s, and was there before the lease was taken",
+		w.violate("there is one render per expiry", "%s renders %s, of which %s is fresh for %d s, and was published before the lease was taken",
 			rd.life.name, rd.page.path, w.generationName(g), left)
 	}
 	w.counts["judged due"]++
 }
 
-// checkAlone: the holder of a lease gives its rendering up by its own clock before
-// anybody else can take the lease, unless that was one whose clock is ahead of its own,
-// or it was frozen.
+// checkAlone: the holder of a lease abandons its render, by its own clock, before another process
+// can take the lease, unless that process's clock is ahead of its own or it was frozen.
 func (w *world) checkAlone(rd *rendering) {
 	for _, n := range w.nodes {
 		for _, before := range n.life.pages[rd.page].rendered {
@@ -109,10 +106,10 @@ func (w *world) checkAlone(rd *rendering) {
 	w.counts["judged alone"]++
 }
 
-// leaseOf is the lease under which a page is rendered, nil if there is none. A search
-// renders in the very moment in which it has read SEQ, and no other rendering of its
-// process begins in the step of that answer. In real time, which has no such moment,
-// it is the lease that the process has, unless a store has failed it.
+// leaseOf returns the lease under which a page is rendered, nil if there is none. A search renders at
+// the instant at which it has read SEQ, and no other render of its process begins in that
+// step. In real time, which has no such instant, it is the process's lease, unless a store
+// has failed.
 func (w *world) leaseOf(rd *rendering) *grant {
 	g := rd.life.pages[rd.page].lease
 	switch {
@@ -125,14 +122,14 @@ func (w *world) leaseOf(rd *rendering) *grant {
 	return g
 }
 
-// holds says that a lease is on LOCK.
+// holds reports whether a lease is on LOCK.
 func (w *world) holds(g *grant) bool {
 	held := g.page.rows.lock()
 	return held != nil && held.token == g.token
 }
 
-// freshFor is for how many more seconds a generation is fresh by a clock, or at most
-// zero.
+// freshFor returns for how many more seconds a generation is fresh by a clock; zero or less if it is
+// not.
 func (w *world) freshFor(p *page, g *generation, now time.Time) int64 {
 	if g.withdrawn {
 		return 0
@@ -160,7 +157,7 @@ func (w *world) isOver(rd *rendering) bool {
 	return rd.over
 }
 
-// isRendering says that a process renders a page.
+// isRendering reports whether a process renders a page.
 func (w *world) isRendering(p *page) bool {
 	for _, n := range w.nodes {
 		for _, rd := range n.life.pages[p].rendered {

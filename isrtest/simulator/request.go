@@ -10,16 +10,16 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A demand is one request with an idempotency key, as often as it is made.
+// A demand is one idempotency key of a page and its request record.
 type demand struct {
-	hash       string            // of its inputs, as recorded first
-	generation string            // its result, once it is completed
-	body       string            // that of it
-	attempts   map[string]string // by token, the life that made it
+	hash       string            // of its inputs, as first recorded
+	generation string            // of its result, once completed
+	body       string            // the body key of its result
+	attempts   map[string]string // the life that made it, by token
 }
 
-// demand has somebody ask a node for a regeneration under one of a few names, so
-// that several ask for the same; some by mistake with other inputs.
+// demand makes a request with one of a few idempotency keys, so that keys repeat; some requests
+// reuse a key with other inputs.
 func (w *world) demand(l *life, p *page) {
 	if !w.mayForce(l, p) {
 		return
@@ -43,8 +43,7 @@ func (w *world) demand(l *life, p *page) {
 	})
 }
 
-// checkDemanded: whoever is told that a request was carried out is told of the
-// one result that it has.
+// checkDemanded: every acknowledged request returns the one result that is recorded.
 func (w *world) checkDemanded(e event) {
 	name := e.visitor.name
 	e.life.pages[e.page].forcing = false
@@ -58,19 +57,19 @@ func (w *world) checkDemanded(e event) {
 	}
 	d := e.page.demands["REQ#"+name]
 	if d == nil || d.generation == "" {
-		w.violate("a request has one result", "%s was told of one of %s of %s, which is not on record", e.life.name, name, e.page.path)
+		w.violate("a request has one result", "%s got a result for %s of %s, which has no record", e.life.name, name, e.page.path)
 		return
 	}
 	if hash, err := store.HashInputs(e.visitor.inputs); err != nil || hash != d.hash {
-		w.violate("a request keeps its inputs", "%s carried %s of %s out with others than are on record", e.life.name, name, e.page.path)
+		w.violate("a request keeps its inputs", "%s executed %s of %s with inputs that differ from the record", e.life.name, name, e.page.path)
 	}
-	// An unchanged generation may have taken the place of the one that was made.
+	// An unchanged generation may have replaced the original result.
 	if d.generation != e.entry.GenerationID && d.body != e.entry.BodyKey {
-		w.violate("a request has one result", "%s was told of another of %s of %s than is on record", e.life.name, name, e.page.path)
+		w.violate("a request has one result", "%s got a result for %s of %s that differs from the record", e.life.name, name, e.page.path)
 	}
 }
 
-// checkRequests holds what became of REQ# rows against what idempotency promises.
+// checkRequests checks the changes of request records.
 func (w *world) checkRequests(p *page, c *call, before, after partition) {
 	for _, sk := range slices.Sorted(maps.Keys(after)) {
 		if !strings.HasPrefix(sk, "REQ#") || same(before[sk], after[sk]) {
@@ -92,44 +91,44 @@ func (w *world) checkRequest(p *page, c *call, sk string, before, after partitio
 	case d.generation != "":
 		w.violate("a request completes at most once", "%s of %s was completed, and %s changed it", sk, p.path, c.life.name)
 	case textOf(is, "request_hash") != d.hash:
-		w.violate("a request keeps its inputs", "%s of %s has another hash", sk, p.path)
+		w.violate("a request keeps its inputs", "%s of %s has a different hash", sk, p.path)
 	case is["ttl"] == nil:
-		w.violate("a request is forgotten some day", "%s of %s has no ttl", sk, p.path)
+		w.violate("a request record expires", "%s of %s has no ttl", sk, p.path)
 	}
 	token := textOf(is, "attempt_token")
 	if token != textOf(was, "attempt_token") {
 		w.checkAttempt(p, c, sk, before, after)
 		d.attempts[token] = c.life.name
 	} else if d.attempts[token] != c.life.name {
-		w.violate("a request is the business of who carries it out", "%s of %s is %s's, and %s changed it", sk, p.path, d.attempts[token], c.life.name)
+		w.violate("a request record is changed by its holder", "%s of %s belongs to %s, and %s changed it", sk, p.path, d.attempts[token], c.life.name)
 	}
 	if textOf(is, "status") == "COMPLETED" {
 		d.generation, d.body = textOf(is, "generation_id"), textOf(is, "result_s3_key")
 		if now := after.meta(); same(before["META"], after["META"]) || now == nil || now.generation != d.generation || now.bodyKey != textOf(is, "result_s3_key") {
-			w.violate("a request completes with its publish", "%s of %s did not", sk, p.path)
+			w.violate("a request completes with its publish", "%s of %s was completed without one", sk, p.path)
 		}
 	}
 }
 
-// checkAttempt: a request is begun, or taken over, in the step that takes the
-// lease, and not while another is at it.
+// checkAttempt: a request is started, or taken over, in the transaction that takes the lease, and not
+// while another process executes it.
 func (w *world) checkAttempt(p *page, c *call, sk string, before, after partition) {
 	was, is := before[sk], after[sk]
 	if textOf(is, "status") != "STARTED" {
-		w.violate("a request is begun before it ends", "%s of %s", sk, p.path)
+		w.violate("a request starts before it ends", "%s of %s", sk, p.path)
 	}
 	a, b := before.lock(), after.lock()
 	if b == nil || a != nil && a.token == b.token {
-		w.violate("who begins a request has the lease", "%s began %s of %s without", c.life.name, sk, p.path)
+		w.violate("a request starts with the lease", "%s started %s of %s without it", c.life.name, sk, p.path)
 		return
 	}
 	w.grants[b.token].request = sk
 	if left := numberOf(was, "in_progress_until") - w.clockOf(c); textOf(was, "status") == "STARTED" && left > 0 {
-		w.violate("a request is taken over only from the dead", "%s took %s of %s over, which was in progress for %d s more", c.life.name, sk, p.path, left)
+		w.violate("a request in progress is not taken over", "%s took over %s of %s, which was in progress for %d s more", c.life.name, sk, p.path, left)
 	}
 }
 
-// checkDone: a publish for a request completes it.
+// checkDone: a publish that carries a request completes its record.
 func (w *world) checkDone(p *page, before partition, g *generation) {
 	held := before.lock()
 	if held == nil || w.grants[held.token] == nil || w.grants[held.token].request == "" {

@@ -10,8 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// The rows are read here by the words of the design alone: nothing of the code
-// under test says what they mean.
+// This file parses rows by the specification alone, without the code under test.
 
 type item = map[string]types.AttributeValue
 
@@ -20,7 +19,7 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// textOf is the string attribute of that name, or empty.
+// textOf returns the string attribute of that name; empty if there is none.
 func textOf(row item, name string) string {
 	if s, ok := row[name].(*types.AttributeValueMemberS); ok {
 		return s.Value
@@ -28,7 +27,7 @@ func textOf(row item, name string) string {
 	return ""
 }
 
-// numberOf is the whole number of that name, or 0.
+// numberOf returns the number of that name as an integer; 0 if there is none.
 func numberOf(row item, name string) int64 {
 	if n, ok := row[name].(*types.AttributeValueMemberN); ok {
 		v, err := strconv.ParseInt(n.Value, 10, 64)
@@ -59,7 +58,7 @@ func (w *world) readPartition(pk string) partition {
 	for {
 		out, err := w.engine.Query(context.Background(), in)
 		if err != nil {
-			w.violate("the engine answers", "reading %s: %v", pk, err)
+			w.violate("the engine responds", "reading %s: %v", pk, err)
 			return rows
 		}
 		for _, row := range out.Items {
@@ -71,7 +70,7 @@ func (w *world) readPartition(pk string) partition {
 	}
 }
 
-// A lock is a LOCK row: a lease, or the pause after a failure.
+// A lock is a LOCK row: a lease or a back-off.
 type lock struct {
 	token    string
 	expires  int64 // epoch seconds
@@ -79,7 +78,7 @@ type lock struct {
 	owner    string
 }
 
-// lock is nil if there is no LOCK row.
+// lock parses LOCK; nil if there is no row.
 func (p partition) lock() *lock {
 	row := p["LOCK"]
 	if row == nil {
@@ -99,7 +98,7 @@ type meta struct {
 	etag        string
 	ttl         int64
 
-	// Of the map isr, where it is there and describes this content.
+	// Of the map isr, if it exists and describes this content.
 	ours       bool
 	version    int64
 	generation string
@@ -114,7 +113,7 @@ type meta struct {
 	withdrawn  bool
 }
 
-// meta is nil if there is no META row.
+// meta parses META; nil if there is no row.
 func (p partition) meta() *meta {
 	row := p["META"]
 	if row == nil {
@@ -151,5 +150,5 @@ func (p partition) meta() *meta {
 	return m
 }
 
-// same says whether a row is unchanged.
+// same reports whether a row is unchanged.
 func same(a, b item) bool { return reflect.DeepEqual(a, b) }

@@ -15,63 +15,62 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// Bounds of every world, in virtual time: in real time the durations are shorter.
+// Bounds of every world, in virtual time; in real time the durations are shorter.
 const (
-	// MaxSkew is how far a node's clock may be off.
+	// MaxSkew is the largest error of a node's clock.
 	MaxSkew = 30 * time.Second
-	// LeaseTime is how long a lease lasts without a sign of life.
+	// LeaseTime is how long a lease lasts without a heartbeat.
 	LeaseTime = 30 * time.Second
-	// Linger is how long after its caller gave up, or died, a request may still
-	// be carried out. Connections that are closed in mid-request do that.
+	// Linger is how long after its caller gave up or died a request may still be executed, as
+	// happens when a connection closes during a request.
 	Linger = 2 * time.Second
-	// DefaultSteps is the length of a simulation, without its end.
+	// DefaultSteps is the length of a simulation, without recovery.
 	DefaultSteps = 300
 )
 
-// RealTime is the length of a simulation in real time, without its end, which takes
-// a few seconds more.
+// RealTime is the length of a simulation in real time, without the recovery, which takes a few seconds
+// more.
 const RealTime = 15 * time.Second
 
-// An Engine is where a world keeps its table.
+// An Engine stores the table of a world.
 type Engine interface {
 	dynamostore.API
 	dynamostore.TableAPI
 }
 
-// A Config says what to simulate.
+// A Config describes a simulation.
 type Config struct {
-	// Seed decides everything; in real time, what the driver does.
+	// Seed determines everything; in real time, only what the driver does.
 	Seed uint64
-	// Steps is how many the driver takes before the faults stop. Zero means
-	// DefaultSteps. In real time they stop after RealTime instead.
+	// Steps is the number of steps before the faults stop. Zero means DefaultSteps. In real time the
+	// faults stop after RealTime instead.
 	Steps int
-	// Engine is the engine that the world makes a table of its own on, and
-	// leaves it there; it is called from outside the bubble, so that it may
-	// do I/O. Nil means a localdynamo in memory, which is gone afterwards.
+	// Engine is where the world creates a table of its own and leaves it. It is called outside the
+	// bubble, so it may do I/O. Nil means a localdynamo in memory, which is discarded afterwards.
 	Engine Engine
 	// Bug is what to break. Nil breaks nothing.
 	Bug *Bug
 }
 
-// A Bug breaks one promise on the way between two layers of every node, to see
-// whether an invariant notices. Fields that are nil change nothing.
+// A Bug breaks one promise between two layers of every node, to test that an invariant detects it.
+// Fields that are nil change nothing.
 type Bug struct {
-	// Name says what is broken, for people.
+	// Name describes what is broken.
 	Name string
-	// Profile names the kind of misfortune that shows it. Empty: any.
+	// Profile names the kind of faults that reveals it. Empty: any.
 	Profile string
-	// API changes the requests of a node before they leave it.
+	// API wraps the DynamoDB client of a node.
 	API func(dynamostore.API) dynamostore.API
-	// Meta changes what the cache asks of its store, and is answered.
+	// Meta wraps the cache's metadata store.
 	Meta func(store.MetaStore, store.BodyStore) store.MetaStore
-	// Bodies changes what becomes of bodies.
+	// Bodies wraps the cache's body store.
 	Bodies func(store.BodyStore) store.BodyStore
-	// Collect takes the place of gc.Collect.
+	// Collect replaces gc.Collect.
 	Collect func(context.Context, gc.Store, store.BodyStore, gc.CollectOptions) (gc.Collected, error)
 }
 
-// Seeds are the seeds of one kind of misfortune, ascending from start on; all of them if
-// it has no name. There are none if no kind has that name.
+// Seeds returns the seeds of one profile, ascending from start; all seeds if the name is empty, none if the
+// profile does not exist.
 func Seeds(profile string, start uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		known := profile == "" || slices.ContainsFunc(profiles(), isNamed(profile))
@@ -83,38 +82,37 @@ func Seeds(profile string, start uint64) iter.Seq[uint64] {
 	}
 }
 
-// A Report is what came of a simulation.
+// A Report is the result of a simulation.
 type Report struct {
 	Seed uint64
-	// Profile names the kind of misfortune that the seed stands for.
+	// Profile names the kind of faults of the seed.
 	Profile string
-	// Steps is how many the driver took, those of the end among them.
+	// Steps is the number of steps, including those of the recovery.
 	Steps int
-	// Hash is that of the whole trace: two runs of one seed agree in it, but for
-	// those in real time.
+	// Hash is the hash of the trace: two runs of one seed have the same, except in real time.
 	Hash string
-	// Counts says how often each kind of event happened.
+	// Counts is how often each kind of event happened.
 	Counts map[string]int
-	// Violation is what went wrong, nil if nothing did.
+	// Violation is the first violated invariant; nil if there is none.
 	Violation *Violation
 	// Trace is every line of the history.
 	Trace []string
 }
 
-// A Violation is a promise that was not kept.
+// A Violation is a broken promise.
 type Violation struct {
 	Seed      uint64
 	Profile   string
 	Step      int
 	Invariant string
 	Detail    string
-	// RealTime: the seed does not bring this history back.
+	// RealTime: the seed does not reproduce this history.
 	RealTime bool
 	// Last are the last lines of the trace.
 	Last []string
 }
 
-// tail is how many lines of the trace a violation shows.
+// tail is the number of trace lines in a violation.
 const tail = 50
 
 func (v *Violation) Error() string {
@@ -122,7 +120,7 @@ func (v *Violation) Error() string {
 		v.Seed, v.Profile, v.Step, v.Invariant, v.Detail, v.replay(), strings.Join(v.Last, "\n"))
 }
 
-// replay says how to see it again.
+// replay returns the command that reproduces the violation.
 func (v *Violation) replay() string {
 	if v.RealTime {
 		return fmt.Sprintf("A history in real time does not replay exactly: the trace is all there is of this one. "+
@@ -131,9 +129,8 @@ func (v *Violation) replay() string {
 	return fmt.Sprintf("replay: go test ./isrtest/simulator -run 'TestSimulation$' -seed %d -v", v.Seed)
 }
 
-// Run simulates one seed. It never fails t, which it needs for its bubble: what
-// was violated is in the report. Runs of several goroutines, each with a t of
-// its own, do not disturb each other.
+// Run simulates one seed. It never fails t, which it needs for its bubble: violations are in the report.
+// It may run in several goroutines at once, each with its own t.
 func Run(t *testing.T, cfg Config) Report {
 	t.Helper()
 	if cfg.Steps == 0 {
@@ -146,11 +143,10 @@ func Run(t *testing.T, cfg Config) Report {
 	return report
 }
 
-// RunInRealTime is Run without a bubble: time passes by itself, goroutines run as
-// they are scheduled, and the same seed makes another history each time. It takes
-// about half a minute, and up to some minutes where recovery fails, most of it
-// waiting, so that many may run at once. It is safe for concurrent use if the engine
-// is.
+// RunInRealTime is Run without a bubble: time passes by itself, goroutines run as they are scheduled, and
+// each run of a seed has another history. A run takes about half a minute, mostly waiting, so many may run
+// at once; it takes some minutes if the recovery fails. RunInRealTime is safe for concurrent use if the
+// engine is.
 func RunInRealTime(cfg Config) Report {
 	outside := newOutside(nil) // the engine is called as any other
 	defer outside.close()

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// staleBound is for how long a process serves from memory what others have rolled back
-// or purged, unless it says that it is cut off: by the words of the design, four
-// intervals of reading the log, and 2 s at least.
+// staleBound is how long a process may serve from memory what others have rolled back or purged,
+// unless its response reports a disconnection. By the specification: four poll intervals, and
+// at least 2 s.
 func (p pace) staleBound() time.Duration { return max(4*p.poll(), 2*time.Second) }
 
-// checkBound: what is served from memory was not rolled back or purged longer ago than
-// the bound, though the process was frozen or its machine could reach nothing, unless it
-// says that it is cut off.
+// checkBound: a page served from memory was not rolled back or purged longer ago than the bound, even
+// if the process was frozen or disconnected, unless the response reports that.
 func (w *world) checkBound(v *visitor, g *generation, how string) {
 	stale := strings.HasSuffix(how, "detail=stale")
 	switch {

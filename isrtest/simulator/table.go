@@ -14,10 +14,10 @@ import (
 	"github.com/facetheory/isr/tabletheory"
 )
 
-// A gatedTable is the table as one life of a node reaches it.
+// A gatedTable is the table as seen by one life of a node.
 type gatedTable struct {
 	life   *life
-	engine Engine // the driver alone calls it
+	engine Engine // called only by the driver
 }
 
 var _ tabletheory.API = (*gatedTable)(nil)
@@ -65,7 +65,7 @@ func (g *gatedTable) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInpu
 	})
 }
 
-// Query is of one partition, whose key is the value that names a page.
+// Query reads one partition; the value that names a page is its key.
 func (g *gatedTable) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...options) (*dynamodb.QueryOutput, error) {
 	c := &call{life: g.life, kind: reading, op: "query PURGE", errand: readingLog, aside: isAside(ctx), note: noteOf(ctx)}
 	for _, v := range in.ExpressionAttributeValues {
@@ -80,7 +80,7 @@ func (g *gatedTable) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...op
 }
 
 func (g *gatedTable) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...options) (*dynamodb.ScanOutput, error) {
-	// The segments of a scan are asked for at once.
+	// The segments of a scan run concurrently.
 	c := &call{life: g.life, kind: reading, op: fmt.Sprint("scan ", aws.ToInt32(in.Segment)), errand: other}
 	return pass(ctx, g.life.w.gate, c, func() (*dynamodb.ScanOutput, error) { return g.engine.Scan(context.Background(), in) })
 }
@@ -125,7 +125,7 @@ func (g *gatedTable) TransactWriteItems(ctx context.Context, in *dynamodb.Transa
 	c.errand = errandOfTransaction(actions)
 	c.op = "transact " + strings.Join(parts, ", ")
 	if in.ClientRequestToken == nil {
-		// As the SDK does: its attempts, here the copies of a call, share one.
+		// Like the SDK: all attempts, here the copies of a call, share one token.
 		with := *in
 		with.ClientRequestToken = aws.String(rand.Text())
 		in = &with
@@ -135,14 +135,14 @@ func (g *gatedTable) TransactWriteItems(ctx context.Context, in *dynamodb.Transa
 	})
 }
 
-// noteLease tells who wants to know which lease is asked for.
+// noteLease records in the context's note which lease is requested.
 func noteLease(ctx context.Context, row item) {
 	if n := noteOf(ctx); n != nil && textOf(row, "lease_token") != "" {
 		n.token = textOf(row, "lease_token")
 	}
 }
 
-// actionOf names an action of a transaction and the row that it is for.
+// actionOf returns the verb and the row of a transaction's action.
 func actionOf(action types.TransactWriteItem) (verb string, key item) {
 	switch {
 	case action.Put != nil:

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// A trace is the history of a world, a line per event. Random texts (tokens,
-// generations) appear in it by the order in which they came up, so that it does
-// not depend on what they are.
+// A trace is the history of a world, one line per event. Random texts (tokens, generation ids) are
+// numbered in order of appearance, so that the trace does not depend on their values.
 type trace struct {
 	lines []string
 	sum   hash.Hash
@@ -25,7 +24,7 @@ func newTrace() *trace {
 	return &trace{sum: sha256.New(), names: make(map[string]string), kinds: make(map[string]int)}
 }
 
-// add writes a line.
+// add appends a line.
 func (tr *trace) add(step int, at time.Duration, format string, args ...any) {
 	line := fmt.Sprintf("%4d %9.3fs  ", step, at.Seconds()) + fmt.Sprintf(format, args...)
 	tr.lines = append(tr.lines, line)
@@ -33,8 +32,7 @@ func (tr *trace) add(step int, at time.Duration, format string, args ...any) {
 	tr.sum.Write([]byte{'\n'})
 }
 
-// name is what a random text is called: its kind and a number. It is safe for
-// concurrent use.
+// name returns the name of a random text: its kind and a number. It is safe for concurrent use.
 func (tr *trace) name(kind, text string) string {
 	if text == "" {
 		return kind + "-none"

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// A visitor asks for a page once.
+// A visitor is one request for a page.
 type visitor struct {
 	number  int
 	name    string
 	life    *life
 	page    *page
 	began   time.Time     // true time
-	floor   int           // no generation before this one may be served; -1: any
-	purged  int64         // the hard purge that the process cannot but know
-	silent  time.Duration // for how long the process had not read the log
-	covered int64         // the purge, hard or not, that it knows by the log
+	floor   int           // the oldest generation that may be served; -1: any
+	purged  int64         // the latest hard purge that the process must know of
+	silent  time.Duration // the time since the process had last read the log
+	covered int64         // the latest purge, hard or soft, that it knows from the log
 
-	inputs string // of who asks for more than a page
+	inputs string // of a request with an idempotency key
 
-	ended bool // the driver has seen the answer
+	ended bool // the driver has processed the response
 
-	// Of the answer; the visitor's own until then.
+	// The response; owned by the visitor's goroutine until ended.
 	status int
 	header http.Header
 	body   bytes.Buffer
-	left   bool // and did not wait for one
+	left   bool // it left without a response
 }
 
-// visit sends a visitor to a page of a process. Some do not wait for long.
+// visit sends a visitor to a page of a process. Some leave soon.
 func (w *world) visit(l *life, p *page) *visitor {
 	w.visitors++
 	seen := l.pages[p]
@@ -46,7 +46,7 @@ func (w *world) visit(l *life, p *page) *visitor {
 	v.floor, v.covered, v.purged = max(v.floor, floor), covered, max(v.purged, hard)
 	ctx, cancel := context.WithCancel(context.Background())
 	if w.rng.IntN(20) == 0 {
-		// Never at the very instant at which a call times out.
+		// Never at the instant at which a call times out.
 		ctx, cancel = context.WithTimeout(context.Background(), w.pace.of(time.Duration(1+w.rng.IntN(8))*time.Second)+tick/2)
 	}
 	r := p.request(ctx)
@@ -61,7 +61,7 @@ func (w *world) visit(l *life, p *page) *visitor {
 	return v
 }
 
-// visitIfMay is visit, unless the seed could not tell what comes of it.
+// visitIfMay is visit, unless the seed would not determine the result.
 func (w *world) visitIfMay(l *life, p *page) {
 	if !w.pace.ordered() || l.mayVisit(p) {
 		w.visit(l, p)
@@ -84,9 +84,9 @@ func (v *visitor) Write(b []byte) (int, error) {
 	return v.body.Write(b)
 }
 
-// checkAnswer holds what a visitor got against what it may get.
+// checkAnswer checks the response to a visitor.
 func (w *world) checkAnswer(v *visitor, at time.Time) {
-	// What is said of collapsed requests depends on who of several was first.
+	// Which of several collapsed requests was first is not determined.
 	how := strings.ReplaceAll(v.header.Get("Cache-Status"), "; collapsed", "")
 	v.ended = true
 	v.life.pages[v.page].waiting--
@@ -107,12 +107,12 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 		w.checkPassed(v, content)
 		return
 	case !whole:
-		w.violate("no reader sees a mixture", "%s got a body that begins as %s and is another", v.name, content)
+		w.violate("no reader sees a mixture", "%s got a body that begins like %s and differs", v.name, content)
 	case !strings.HasPrefix(content, v.page.path+"@"):
-		w.violate("a reader gets the page it asked for", "%s asked for %s and got %s", v.name, v.page.path, content)
+		w.violate("a reader gets the requested page", "%s asked for %s and got %s", v.name, v.page.path, content)
 	}
 	if strings.Contains(how, "detail=unpublished") || strings.Contains(how, "fwd=") && strings.Contains(how, "detail=store-error") {
-		return // rendered for those who waited, and not stored
+		return // rendered for the waiters, and not stored
 	}
 	w.checkServed(v, content, how)
 	if at.Equal(v.began) && w.pace.ordered() && !v.life.pages[v.page].forcing && strings.Contains(how, "; hit") && isFresh(how) {
@@ -120,18 +120,18 @@ func (w *world) checkAnswer(v *visitor, at time.Time) {
 	}
 }
 
-// checkPassed: what passes through is rendered for this visitor and nobody else.
+// checkPassed: a response that passes through is rendered for this visitor only.
 func (w *world) checkPassed(v *visitor, content string) {
 	if content != v.name && v.body.Len() > 0 {
-		w.violate("what passes through is the visitor's own", "%s got that of %s", v.name, content)
+		w.violate("what passes through is the visitor's own", "%s got the response to %s", v.name, content)
 	}
 	if w.profile.calm() {
 		w.violate("without faults every visitor gets the page", "%s was passed through", v.name)
 	}
 }
 
-// checkServed: what a cache serves is a generation that META had, not one that
-// the process cannot have from before, and within its windows.
+// checkServed: a cache serves a generation that META had, within its windows, and not one older than
+// the process has seen.
 func (w *world) checkServed(v *visitor, content, how string) {
 	g := v.page.find(content)
 	if g == nil {
@@ -139,38 +139,37 @@ func (w *world) checkServed(v *visitor, content, how string) {
 		return
 	}
 	if header := v.header.Get("X-Content"); g.ours && (header != content || v.header.Get("Etag") != etagOf(content)) {
-		w.violate("no reader sees a mixture", "%s got the body %s with the header of %s and the etag %s", v.name, content, header, v.header.Get("Etag"))
+		w.violate("no reader sees a mixture", "%s got the body %s with the headers of %s and the ETag %s", v.name, content, header, v.header.Get("Etag"))
 	}
 	if g.index < v.floor {
 		w.violate("no reader goes back", "%s got %s, and before it asked, %s had started with, or served, generation %d", v.name, w.generationName(g), v.life.name, v.floor)
 	}
 	w.checkBound(v, g, how)
 	if strings.Contains(how, "; stored") {
-		// Rendered for those who waited, though it may have taken so long that
-		// it had expired when it came.
+		// Rendered for the waiters. It may have expired during a slow render.
 		w.noteServed(v, g)
 		return
 	}
-	now := v.began.Add(v.life.node.skew).Unix() // looking for a page may take it past its end
+	now := v.began.Add(v.life.node.skew).Unix() // a lookup may take longer than the rest of its window
 	if until := w.servableUntil(v.page, content); now > until && !w.replacesFailure(v.page, content, how) {
-		w.violate("no reader gets what is older than its stale window", "%s got %s %d s after that", v.name, w.generationName(g), now-until)
+		w.violate("no page is served after its stale window", "%s got %s %d s late", v.name, w.generationName(g), now-until)
 	}
 	if g.ours && g.purgeSeq < v.purged {
-		w.violate("no reader gets what was purged", "%s got %s of sequence %d, and %s knew that %d had purged it", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.purged)
+		w.violate("no purged page is served", "%s got %s of sequence %d, and %s knew of its purge at %d", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.purged)
 	}
 	if g.ours && g.purgeSeq < v.covered && strings.Contains(how, "; hit") && isFresh(how) {
-		w.violate("what was purged is not served as fresh", "%s got %s of sequence %d, and %s had read in the log that %d has purged it", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.covered)
+		w.violate("a purged page is not served as fresh", "%s got %s of sequence %d, and %s had read of its purge at %d in the log", v.name, w.generationName(g), g.purgeSeq, v.life.name, v.covered)
 	}
 	w.noteServed(v, g)
 }
 
-// isFresh says of a Cache-Status that what was served is nothing less than fresh.
+// isFresh reports whether a Cache-Status says that the response is fresh.
 func isFresh(how string) bool {
 	return !strings.Contains(how, "detail=") || strings.HasSuffix(how, "detail=pinned")
 }
 
-// servableUntil is the end of the stale window of a content: the latest of those
-// of all generations that had it.
+// servableUntil returns the end of the stale window of a content: the latest of all generations that
+// had it.
 func (w *world) servableUntil(p *page, content string) int64 {
 	var until int64
 	for _, g := range p.history {
@@ -186,8 +185,8 @@ func (w *world) servableUntil(p *page, content string) int64 {
 	return until
 }
 
-// replacesFailure: what was pinned is served in place of a failure, and marked so, until
-// a render succeeds, however old it is.
+// replacesFailure: a page that was pinned may replace a failure, and is marked so, however old it is,
+// until a render succeeds.
 func (w *world) replacesFailure(p *page, content, how string) bool {
 	if isFresh(how) || strings.HasSuffix(how, "detail=stale") {
 		return false
@@ -201,8 +200,8 @@ func (w *world) replacesFailure(p *page, content, how string) bool {
 	return false
 }
 
-// noteServed: from now on this process has no excuse for what is older. Of several
-// generations with that content, as after a rollback, it may have been the first.
+// noteServed: from now on this process must not serve older generations. If several have that content,
+// as after a rollback, it may have been the first.
 func (w *world) noteServed(v *visitor, g *generation) {
 	seen := v.life.pages[v.page]
 	for _, first := range v.page.history[max(seen.served, 0):] {

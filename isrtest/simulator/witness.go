@@ -10,8 +10,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A witness stands between a cache and its store, and sees what is asked and
-// answered.
+// A witness stands between a cache and its store and records calls and results.
 type witness struct {
 	store.MetaStore
 	life *life
@@ -20,12 +19,12 @@ type witness struct {
 	tokens map[store.Lease]string // guarded by mu
 }
 
-// A note travels in the context of a call of the store down to the gate, and
-// brings back what only the table can tell.
+// A note travels in a call's context from the store to the gate, and returns what only the table
+// knows.
 type note struct {
 	seq   atomic.Int64 // the purge sequence when the rows were read; set by the driver
 	index atomic.Int64 // the generation that was current then; set by the driver
-	token string       // the lease that was asked for
+	token string       // the token of the requested lease
 }
 
 type noteKey struct{}
@@ -35,20 +34,20 @@ func withNote(ctx context.Context) (context.Context, *note) {
 	return context.WithValue(ctx, noteKey{}, n), n
 }
 
-// noteOf is nil if nobody wants to know.
+// noteOf returns the note of a call; nil if there is none.
 func noteOf(ctx context.Context) *note {
 	n, _ := ctx.Value(noteKey{}).(*note)
 	return n
 }
 
-// An intent is what a process was about to publish, and what it knew.
+// An intent is what a process is about to publish, and what it knew.
 type intent struct {
 	life  *life
 	token string // of its lease
 	seq   int64  // the purge sequence when it read META
 }
 
-// A witnessed fence knows what the purge sequence was when the rows were read.
+// A witnessed fence records the purge sequence at the time of the read.
 type witnessed struct {
 	fence any
 	seq   int64
@@ -66,7 +65,7 @@ func (m *witness) Read(ctx context.Context, pk string) (store.Record, error) {
 	return rec, err
 }
 
-// open gives a record the fence that the store knows.
+// open restores the store's own fence in a record.
 func open(read store.Record) (store.Record, witnessed) {
 	w, _ := read.Fence.(witnessed)
 	read.Fence = w.fence
@@ -76,7 +75,7 @@ func open(read store.Record) (store.Record, witnessed) {
 // Acquire implements [store.MetaStore].
 func (m *witness) Acquire(ctx context.Context, pk string, d time.Duration, claim *store.Claim) (store.Lease, error) {
 	ctx, n := withNote(ctx)
-	// A collection would have its lease outlive a world that is fast.
+	// A collection's lease would outlive a fast world.
 	l, err := m.MetaStore.Acquire(ctx, pk, min(d, m.life.w.pace.lease()), claim)
 	if err == nil {
 		m.mu.Lock()

@@ -16,11 +16,11 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// host is where all pages are.
+// host is the host of all pages.
 const host = "site.test"
 
 // A world is one simulation. The driver, which is the goroutine of run, owns all
-// of it but what is said to be guarded.
+// fields that are not marked as guarded.
 type world struct {
 	seed    uint64
 	pace    pace
@@ -30,28 +30,28 @@ type world struct {
 	began   time.Time
 
 	outside *outside
-	engine  Engine // called by outside.do alone, but in newWorld and close
-	// answering is the engine as nodes meet it.
+	engine  Engine // called only by outside.do, newWorld and close
+	// answering is the engine as the nodes see it.
 	answering Engine
 	closeDB   func() error
 	table     string
 	shelf     *shelf
 	gate      *gate
 	route     isr.Route
-	failing   int // where renderers fail, one of so many renders does
+	failing   int // if renderers fail, one of this many renders does
 	nodes     []*node
 	pages     []*page
 	grants    map[string]*grant // by token
 	marks     map[string]int64  // the newest hard purge of each tag
-	ended     sync.WaitGroup    // all that the driver has set going
+	ended     sync.WaitGroup    // all goroutines that the driver started
 
 	trace     *trace
 	counts    map[string]int
 	violation *Violation
 	visitors  int   // so far
 	seqBefore int64 // the purge sequence before the latest call
-	damaged   bool  // somebody has deleted rows of the log, or made them unreadable
-	rush      int   // how many more changes of the log are to come at once
+	damaged   bool  // rows of the log were deleted or made unreadable
+	rush      int   // changes of the log still to be made at once
 	delays    delays
 
 	mu        sync.Mutex
@@ -59,33 +59,33 @@ type world struct {
 	seq       int64              // the purge sequence of the table; guarded by mu
 	recovered bool               // faults have stopped; guarded by mu
 	intents   map[string]*intent // by generation id; guarded by mu
-	events    []event            // that the driver has not looked at yet; guarded by mu
+	events    []event            // that the driver has not processed yet; guarded by mu
 }
 
-// A page is one cache key, with what is known of it.
+// A page is one cache key and the simulator's knowledge of it.
 type page struct {
 	path      string
 	key       store.Key
 	pk        string
 	rows      partition     // as last read
-	lockMoved time.Time     // when LOCK was found to have changed last
-	history   []*generation // all that META ever was, the current one last
+	lockMoved time.Time     // when LOCK last changed
+	history   []*generation // all states of META, the current one last
 	hardSeq   int64         // of its newest hard purge
 
 	externals int // contents of other services
 
-	declared bool               // somebody has asked for a rollback or a pin
-	told     []telling          // by the log, in its order
-	demands  map[string]*demand // by the sort keys of their rows
+	declared bool               // a rollback or a pin was requested
+	told     []telling          // what the log says of the page, in its order
+	demands  map[string]*demand // by sort key of the request record
 
 	versions map[int64]string // of generations that nodes published
-	never    map[string]bool  // generations whose publish was said not to have happened
+	never    map[string]bool  // generations whose publish was reported as failed
 
 	renders  int // guarded by world.mu
 	contents int // guarded by world.mu
 }
 
-// tableName is that of a table in memory.
+// tableName is the name of a table in memory.
 const tableName = "pages"
 
 func newWorld(cfg Config, pace pace, outside *outside) *world {
@@ -108,14 +108,14 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 		Stale: pace.seconds(time.Duration(30+w.rng.IntN(200)) * time.Second),
 	}
 	if w.profile.lasting || w.profile.freezes > 0 && w.rng.IntN(2) == 0 {
-		w.route.Revalidate *= 10 // so that memory has many when a process thaws
+		w.route.Revalidate *= 10 // so that many are in memory when a process thaws
 	}
 	if w.rng.IntN(4) == 0 {
 		w.route.Stale = -1
 	}
 	w.failing = []int{8, 8, 2}[w.rng.IntN(3)]
 	if !pace.ordered() {
-		w.failing = 8 // such a world is too short for many failures
+		w.failing = 8 // such worlds are too short for many failures
 	}
 	if w.rng.IntN(2) == 0 || w.profile.assertions > 0 {
 		w.route.History = 2 + w.rng.IntN(3)
@@ -139,8 +139,8 @@ func newWorld(cfg Config, pace pace, outside *outside) *world {
 	return w
 }
 
-// open makes the table. How long that takes is random, and the history begins at
-// the same instant all the same.
+// open creates the table. How long that takes is random, so it waits until a fixed
+// instant, at which the history begins.
 func (w *world) open(engine Engine) {
 	w.began = time.Now().Add(w.pace.lead)
 	defer func() { time.Sleep(time.Until(w.began)) }()
@@ -153,12 +153,12 @@ func (w *world) open(engine Engine) {
 	}
 	w.outside.do(func() {
 		if err := dynamostore.CreateTable(context.Background(), w.engine, w.table); err != nil {
-			w.violate("the engine answers", "creating the table: %v", err)
+			w.violate("the engine responds", "creating the table: %v", err)
 		}
 	})
 }
 
-// run is the life of the world: misfortune, recovery, and the end.
+// run is the life of the world: faults, recovery, and the end.
 func (w *world) run() Report {
 	w.log("%s; %d nodes, %d pages, fresh for %v, stale for %v, history of %d", w.profile.name, len(w.nodes), len(w.pages), w.route.Revalidate, w.route.Stale, w.route.History)
 	for _, n := range w.nodes {
@@ -180,7 +180,7 @@ func (w *world) run() Report {
 	return w.report()
 }
 
-// goesOn says that the faults have not lasted long enough.
+// goesOn reports whether the faults continue.
 func (w *world) goesOn(steps int, since time.Duration) bool {
 	if w.profile.quiet && since < w.pace.of(quietLife) {
 		steps /= 4
@@ -188,12 +188,12 @@ func (w *world) goesOn(steps int, since time.Duration) bool {
 	return steps < w.pace.steps && since < w.pace.life
 }
 
-// quietLife is how long the faults of a world with few visitors last, unless that takes
-// four times as many steps as usual.
+// quietLife is how long the faults last in a world with few visitors, unless that takes
+// four times the usual steps.
 const quietLife = 3 * time.Minute
 
-// settle waits until nothing moves, where there is such a moment, and looks at what
-// happened.
+// settle waits until all goroutines are blocked, if the pace has such a moment, and
+// processes the events.
 func (w *world) settle() {
 	if w.pace.ordered() {
 		w.pace.settle()
@@ -202,7 +202,7 @@ func (w *world) settle() {
 	w.checkShelf()
 }
 
-// close ends everything: no goroutine is left, in a bubble or without.
+// close ends all goroutines, in a bubble or without one.
 func (w *world) close() {
 	for _, n := range w.nodes {
 		if !n.life.isDead() {
@@ -213,7 +213,7 @@ func (w *world) close() {
 	time.Sleep(2 * w.pace.afterlife)
 	w.outside.do(func() {
 		if err := w.closeDB(); err != nil {
-			w.violate("the engine answers", "closing it: %v", err)
+			w.violate("the engine responds", "closing it: %v", err)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func (w *world) report() Report {
 	}
 }
 
-// violate notes the first promise that was not kept.
+// violate records the first violated invariant.
 func (w *world) violate(invariant, format string, args ...any) {
 	if w.violation != nil {
 		return
@@ -242,7 +242,7 @@ func (w *world) log(format string, args ...any) {
 	w.trace.add(w.step, time.Since(w.began), format, args...)
 }
 
-// pageOf finds a page by its partition, nil if it is none's.
+// pageOf finds a page by its partition key; nil if there is none.
 func (w *world) pageOf(pk string) *page {
 	for _, p := range w.pages {
 		if p.pk == pk {
@@ -262,7 +262,7 @@ func (w *world) pageAt(path string) *page {
 	return nil
 }
 
-// rowName is what a row is called in the trace.
+// rowName returns the name of a row in the trace.
 func (w *world) rowName(pk, sk string) string {
 	if p := w.pageOf(pk); p != nil {
 		pk = p.path
@@ -273,7 +273,7 @@ func (w *world) rowName(pk, sk string) string {
 	return pk + " " + sk
 }
 
-// recovering says that faults have stopped. It is safe for concurrent use.
+// recovering reports whether the faults have stopped. It is safe for concurrent use.
 func (w *world) recovering() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -284,7 +284,7 @@ func (w *world) recovering() bool {
 func (p *page) request(ctx context.Context) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+p.path, http.NoBody)
 	if err != nil {
-		panic(err) // of constants
+		panic(err) // the URL is constant
 	}
 	return r
 }
