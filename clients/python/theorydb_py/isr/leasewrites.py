@@ -116,7 +116,7 @@ def back_off(connection: Connection, lease: IsrLease, pause_ms: float) -> None:
 
 
 def break_lease(connection: Connection, fence: Fence) -> None:
-    """Delete the lease that a read saw, whoever holds it, unless it was replaced since.
+    """Delete the lease that a read saw, of any holder, unless it was replaced since.
 
     Its holder cannot publish any more. Does nothing if the read saw no lease. A lease
     without a token (of another service) counts as replaced once it is refreshed. Raises

@@ -242,7 +242,7 @@ class FaceTheoryIsrMetaStore:
         self._leases.remove(lease)
 
     def break_lease(self, cache_key: str, *, record: Record | None = None) -> None:
-        """Delete the lease in record (default: the present one), whoever holds it.
+        """Delete the lease in record (default: the present one), of any holder.
 
         Its holder cannot publish any more. Raises MovedError if the lease was replaced
         since.
