@@ -12,32 +12,23 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Listed is one page of the table.
-type Listed struct {
-	// PK is its partition key.
-	PK string
-	// Record is what Read would have returned when the scan reached the page. It has
-	// no Entry if the page is leased or purged and has no content.
-	Record store.Record
-}
-
 // List yields all pages of the table in no defined order, and ends after the first
 // error. It scans the whole table with strongly consistent reads, all of which are
 // billed. Pages that are created meanwhile may be missing.
-func (s *Store) List(ctx context.Context) iter.Seq2[Listed, error] {
+func (s *Store) List(ctx context.Context) iter.Seq2[store.ListedPage, error] {
 	ctx = s.metered(ctx, "list")
-	return func(yield func(Listed, error) bool) {
+	return func(yield func(store.ListedPage, error) bool) {
 		for page, err := range s.partitions(ctx) {
 			if err != nil {
-				yield(Listed{}, fmt.Errorf("list the table %s: %w", s.table, err))
+				yield(store.ListedPage{}, fmt.Errorf("list the table %s: %w", s.table, err))
 				return
 			}
 			record, err := s.record(ctx, page.pk, page.rows)
 			if err != nil {
-				yield(Listed{}, fmt.Errorf("list %s: %w", page.pk, err))
+				yield(store.ListedPage{}, fmt.Errorf("list %s: %w", page.pk, err))
 				return
 			}
-			if !yield(Listed{PK: page.pk, Record: record}, nil) {
+			if !yield(store.ListedPage{PK: page.pk, Record: record}, nil) {
 				return
 			}
 		}

@@ -35,7 +35,7 @@ func TestDisk(t *testing.T) {
 		}
 		await(t, "room on disk", patience, func() bool { return diskUse(t, g) <= bound*6/5 })
 	}
-	g.process.Await(t, "room to be made", patience, func() bool { return strings.Contains(g.process.Log(), "made room on disk") })
+	g.process.Await(t, "room to be made", patience, func() bool { return strings.Contains(g.process.Log(), "evicted least recently used pages from disk") })
 	stored := g.stored(t)
 	if len(stored) < 20 || len(stored) > 250 {
 		t.Errorf("%d pages are stored", len(stored))

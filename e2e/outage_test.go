@@ -183,11 +183,11 @@ func TestStartsWithoutStores(t *testing.T) {
 	if code, status, reasons := ready(t, g); code != 200 || status != "degraded" || !strings.Contains(reasons, "the stores are not used") {
 		t.Errorf("/readyz: %d %s: %s", code, status, reasons)
 	}
-	if n := len(regexp.MustCompile("the stores (cannot be reached|have not answered yet): serving without them").FindAllString(g.process.Log(), -1)); n != 1 {
-		t.Errorf("the log says %d times that the stores cannot be reached", n)
+	if n := len(regexp.MustCompile("(failed to reach stores|stores do not answer yet): serving without them").FindAllString(g.process.Log(), -1)); n != 1 {
+		t.Errorf("the log says %d times that the stores are unreachable", n)
 	}
 	w.up(t)
-	g.process.Await(t, "the stores to be used", patience, func() bool { return strings.Contains(g.process.Log(), "are used from now on") })
+	g.process.Await(t, "the stores to be used", patience, func() bool { return strings.Contains(g.process.Log(), "using them from now on") })
 	await(t, "a page to be stored", patience, func() bool {
 		get(t, g.url+"/")
 		p, err := json.Marshal(g.ls(t))
@@ -209,7 +209,7 @@ func TestStartsWithoutStoresThatAreWrong(t *testing.T) {
 	s.args = s.args[1:] // without --create-table
 	g := serve(t, s, o)
 	w.up(t)
-	g.process.Await(t, "the mistake to be told", patience, func() bool { return strings.Contains(g.process.Log(), "cannot be used") })
+	g.process.Await(t, "the mistake to be told", patience, func() bool { return strings.Contains(g.process.Log(), "fail the check") })
 	if code, status, reasons := ready(t, g); code != 200 || status != "degraded" || !strings.Contains(reasons, "isr table create") {
 		t.Errorf("/readyz: %d %s: %s", code, status, reasons)
 	}

@@ -75,7 +75,7 @@ func badFolders() []badStart {
 		{"a folder in use", func(t *testing.T) *exec.Cmd {
 			g := serve(t, embedded(t), newOrigin(t))
 			return g.start(t)
-		}, []string{"used by another isr (process ", "--data"}},
+		}, []string{"used by another isr process (pid ", "--data"}},
 		{"a file for a folder", func(t *testing.T) *exec.Cmd {
 			s := embedded(t)
 			writeFile(t, filepath.Join(s.dir, "data"))

@@ -19,6 +19,15 @@ type Inventory interface {
 	BodyKeys(ctx context.Context, pk string) ([]string, error)
 }
 
+// A ListedPage is one page of a listing.
+type ListedPage struct {
+	// PK is the page's partition key.
+	PK string
+	// Record is what Read would have returned when the listing reached the page. Its Entry
+	// is nil if the page has a lease or a purge but no content.
+	Record Record
+}
+
 // ReferencedBodies are the bodies that the rows of one page refer to.
 type ReferencedBodies struct {
 	// PK is the page's partition key.

@@ -19,27 +19,26 @@ import (
 )
 
 const (
-	// tokenVariable is the environment variable with the token of the admin API,
-	// for servers and commands alike. There is no flag: others can read command lines.
+	// tokenVariable is the environment variable with the token of the admin API, for
+	// servers and commands. There is no flag, since other users can read command lines.
 	tokenVariable = "ISR_ADMIN_TOKEN"
 
 	defaultAdmin = "127.0.0.1:9180"
 )
 
-// adminFlags say where a server has its admin API.
+// adminFlags configure the address of the admin API.
 type adminFlags struct {
-	Admin *string `placeholder:"ADDR" help:"Address of the admin API (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set); none for none. Its token is that of ISR_ADMIN_TOKEN, else admin.token in the data folder."`
+	Admin *string `placeholder:"ADDR" help:"Address of the admin API, or none (127.0.0.1:9180; with --table only if ISR_ADMIN_TOKEN is set). Its token is ISR_ADMIN_TOKEN, else that of admin.token in the data folder."`
 }
 
-// An adminPlan is where the admin API is to be, and who may use it.
+// An adminPlan is the validated address and token of the admin API.
 type adminPlan struct {
-	address *net.TCPAddr // nil for none over the network
+	address *net.TCPAddr // nil: the socket only
 	chosen  bool         // the operator named the address
-	secret  string       // empty if it is kept in the data folder
+	secret  string       // empty: the token of the data folder
 }
 
-// plan checks the flags and the token against each other. embedded says that the
-// store is.
+// plan validates the flags and the token. embedded reports whether the store is embedded.
 func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
 	p.secret = os.Getenv(tokenVariable)
 	if p.secret != "" {
@@ -62,20 +61,20 @@ func (f adminFlags) plan(embedded bool) (p adminPlan, err error) {
 	}
 	p.address, err = net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return p, usagef("--admin %q cannot be used: %v; expected host:port, like %s, or none", address, err, defaultAdmin)
+		return p, usagef("--admin %q does not resolve: %v; expected host:port, like %s, or none", address, err, defaultAdmin)
 	}
 	switch {
 	case p.secret != "":
 	case !embedded:
-		return p, usagef("--admin needs a token that all servers of the table know; set %s", tokenVariable)
+		return p, usagef("--admin with --table needs a token that all servers share; set %s", tokenVariable)
 	case !p.address.IP.IsLoopback():
-		return p, usagef("--admin %s would let other machines in; set %s to a token of your own, or listen on 127.0.0.1:%d", address, tokenVariable, p.address.Port)
+		return p, usagef("--admin %s is reachable from other machines; set %s to a token of your own, or listen on 127.0.0.1:%d", address, tokenVariable, p.address.Port)
 	}
 	return p, nil
 }
 
-// An administration is the admin API of a server: on the socket of its folder, and
-// over the network if that was planned.
+// An administration is the running admin API of a server: on the socket in its data folder,
+// and over the network if the plan has an address.
 type administration struct {
 	socket  *running
 	network *running // nil for none
@@ -83,9 +82,9 @@ type administration struct {
 	closed  chan struct{}
 }
 
-// administer opens the admin API of a cache.
+// administer starts the admin API of a cache.
 func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, hosts gateway.Hosts, s *streams, log *slog.Logger) (*administration, error) {
-	api, err := admin.New(pages{st.meta}, st.bodies, admin.Config{
+	api, err := admin.New(st.meta, st.bodies, admin.Config{
 		Cache: cache, Serve: hosts.Serve, Hosts: hosts.String(), Version: version(), Place: st.where, Meter: st.meter, Logger: log,
 	})
 	if err != nil {
@@ -105,22 +104,23 @@ func (p adminPlan) administer(f *folder, st *stores, cache *isr.Cache, hosts gat
 	return a, nil
 }
 
-// watch tells of an API that ends by itself. The site goes on without it.
+// watch logs a listener that fails. The server continues without it.
 func (a *administration) watch() {
-	network := make(chan error) // nobody's, if there is no network
+	network := make(chan error) // never ready without a network listener
 	if a.network != nil {
 		network = a.network.failed
 	}
 	select {
 	case err := <-a.socket.failed:
-		a.log.Error("the socket for commands is gone", "error", err)
+		a.log.Error("failed to serve commands on the socket", "error", err)
 	case err := <-network:
-		a.log.Error("the admin API is gone", "error", err)
+		a.log.Error("failed to serve the admin API", "error", err)
 	case <-a.closed:
 	}
 }
 
-// listen serves the API over the network, nil if that is not wanted or cannot be.
+// listen serves the API over the network. It returns nil without an address, and if the
+// default address is in use.
 func (p adminPlan) listen(api *admin.API, f *folder, s *streams, log *slog.Logger) (*running, error) {
 	if p.address == nil {
 		return nil, nil
@@ -128,9 +128,9 @@ func (p adminPlan) listen(api *admin.API, f *folder, s *streams, log *slog.Logge
 	listener, err := net.ListenTCP("tcp", p.address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && !p.chosen:
-		// Nobody asked for this address, and another isr on this machine is likely
-		// to have it. The site is what matters.
-		log.Warn("the admin API is on the socket in the data folder alone: its address is in use, perhaps by another isr; give one with --admin",
+		// The default address is likely used by another isr on this machine. Serve the
+		// site anyway.
+		log.Warn("admin API address in use, perhaps by another isr: serving it on the socket in the data folder only; give one with --admin",
 			"address", p.address.String(), "data", f.path)
 		return nil, nil
 	case err != nil:
@@ -144,7 +144,7 @@ func (p adminPlan) listen(api *admin.API, f *folder, s *streams, log *slog.Logge
 	return start(newServer(api.Guarded(token, p.address.IP.IsLoopback()), log), listener), nil
 }
 
-// token is the operator's, or that which the data folder keeps.
+// token returns the operator's token, else that of the data folder.
 func (p adminPlan) token(f *folder, s *streams, log *slog.Logger) (admin.Token, error) {
 	if p.secret != "" {
 		return admin.NewToken(p.secret)
@@ -157,26 +157,26 @@ func (p adminPlan) token(f *folder, s *streams, log *slog.Logger) (admin.Token, 
 		return admin.NewToken(secret)
 	}
 	if !isTerminal(s.out) {
-		// What is written there may be a log, which is kept, and read by many.
-		log.Info("made a token for the admin API", "file", tokenPath(f))
+		// Standard output may be a log file: do not write the secret to it.
+		log.Info("created admin token", "file", tokenPath(f))
 		return admin.NewToken(secret)
 	}
-	if _, err := fmt.Fprintf(s.out, "The admin token is %s (shown this once; kept in %s).\n", secret, tokenPath(f)); err != nil {
-		return admin.Token{}, fmt.Errorf("the admin token could not be shown: %w", err)
+	if _, err := fmt.Fprintf(s.out, "The admin token is %s (shown only once; stored in %s).\n", secret, tokenPath(f)); err != nil {
+		return admin.Token{}, fmt.Errorf("show admin token: %w", err)
 	}
 	return admin.NewToken(secret)
 }
 
-// isTerminal says whether a person is reading.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// adminGrace is how long answers to operators may take once the cache is closed.
+// adminGrace bounds the admin requests in flight once the cache is closed.
 const adminGrace = time.Second
 
-// close ends the API. What it was asked of the cache has ended before.
+// close stops the API. Callers close the cache first, which ends the operations on it.
 func (a *administration) close() {
 	close(a.closed)
 	ctx, cancel := context.WithTimeout(context.Background(), adminGrace)

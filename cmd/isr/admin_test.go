@@ -112,7 +112,7 @@ func TestTokenIsKept(t *testing.T) {
 	if err := os.Mkdir(tokenPath(f), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := keptToken(f); err == nil || !strings.Contains(err.Error(), "is no file") {
+	if _, _, err := keptToken(f); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("a folder in its place: %v", err)
 	}
 }

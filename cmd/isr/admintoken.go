@@ -13,11 +13,11 @@ import (
 	"github.com/facetheory/isr/gateway/admin"
 )
 
-// tokenPath is where a data folder keeps the token of its admin API.
+// tokenPath returns the path of the admin token in a data folder.
 func tokenPath(f *folder) string { return filepath.Join(f.path, "admin.token") }
 
-// keptToken returns the token of a folder that is ours, made the first time. fresh
-// says that it was.
+// keptToken returns the token of a claimed folder, and creates it the first time; fresh
+// reports whether it did.
 func keptToken(f *folder) (secret string, fresh bool, err error) {
 	secret, err = readToken(tokenPath(f))
 	if errors.Is(err, os.ErrNotExist) {
@@ -27,11 +27,12 @@ func keptToken(f *folder) (secret string, fresh bool, err error) {
 	return secret, false, err
 }
 
-// readToken refuses a file that others could have read or put there.
+// readToken reads a token file. It refuses files that other users could have read or
+// created.
 func readToken(path string) (string, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
-		return "", fmt.Errorf("the admin token %s is a symbolic link; replace it by a file, or set %s", path, tokenVariable)
+		return "", fmt.Errorf("admin token %s is a symbolic link; replace it with a file, or set %s", path, tokenVariable)
 	}
 	if err != nil {
 		return "", fmt.Errorf("the admin token cannot be read: %w", err)
@@ -42,9 +43,9 @@ func readToken(path string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("the admin token cannot be read: %w", err)
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("the admin token %s is no file; remove it for a new one", path)
+		return "", fmt.Errorf("admin token %s is not a regular file; remove it, and isr creates a new one", path)
 	case info.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("the admin token %s has the mode %04o, and others may have read it; remove it for a new one, or make it yours alone: chmod 600 %s",
+		return "", fmt.Errorf("admin token %s has mode %04o and may have been read by others; remove it, and isr creates a new one, or run chmod 600 %s",
 			path, info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, 4<<10))
@@ -53,18 +54,18 @@ func readToken(path string) (string, error) {
 	}
 	secret := string(bytes.TrimSpace(text))
 	if _, err := admin.NewToken(secret); err != nil {
-		return "", fmt.Errorf("%s cannot be used: %w; remove the file for a new one", path, err)
+		return "", fmt.Errorf("%s: %w; remove the file, and isr creates a new one", path, err)
 	}
 	return secret, nil
 }
 
-// writeToken leaves a whole file or none. If we crash here, what remains is a
-// temporary file, and the next start makes another token; the folder's lock keeps
-// others from doing so at the same time.
+// writeToken writes the file atomically, by rename. A crash before the rename leaves a
+// temporary file, and the next start creates another token. The lock of the folder excludes
+// concurrent writers.
 func writeToken(path, secret string) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "admin.token-*") // for its owner alone
+	file, err := os.CreateTemp(filepath.Dir(path), "admin.token-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("the admin token cannot be kept: %w", err)
+		return fmt.Errorf("write admin token: %w", err)
 	}
 	_, err = file.WriteString(secret + "\n")
 	err = errors.Join(err, file.Sync(), file.Close())
@@ -72,7 +73,7 @@ func writeToken(path, secret string) (err error) {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("the admin token cannot be kept: %w", errors.Join(err, os.Remove(file.Name())))
+		return fmt.Errorf("write admin token: %w", errors.Join(err, os.Remove(file.Name())))
 	}
 	return nil
 }

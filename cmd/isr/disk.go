@@ -15,30 +15,30 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A disk keeps the bodies of an embedded store within a bound: it counts what is put
-// and deleted, and makes room when that is too much.
+// A disk bounds the bodies of an embedded store: it counts the bytes that are put and
+// deleted, and evicts pages when they exceed the bound.
 type disk struct {
 	store.BodyStore
-	bytes atomic.Int64 // in footprints; of what this process put and deleted, and once it has counted, of all
-	limit atomic.Int64 // 0 until it is known
+	bytes atomic.Int64 // footprints: of the bodies that this process put and deleted, and after count, of all
+	limit atomic.Int64 // 0 until keep has set it
 	log   *slog.Logger
 
-	// Of keep alone.
-	collected time.Time // when garbage was collected last
-	removed   int       // pages, since the last line of the log about them
-	said      time.Time // when that was
+	// Used by keep only.
+	collected time.Time // last garbage collection
+	removed   int       // pages evicted since the last log line
+	said      time.Time // last log line
 }
 
 var _ store.BodyStore = (*disk)(nil)
 
 const (
-	// leastDisk is the least bound that is chosen by itself.
+	// leastDisk is the minimum of the default bound.
 	leastDisk = 1 << 30
-	// roomEvery is how often a disk is looked at.
+	// roomEvery is the interval between checks of the bound.
 	roomEvery = time.Second
-	// roomPause is how long a disk is left alone that no room could be made on.
+	// roomPause is the pause after a failed eviction.
 	roomPause = time.Minute
-	// garbageEvery is how often garbage is looked for when room is needed.
+	// garbageEvery is the minimum interval between garbage collections for room.
 	garbageEvery  = 10 * time.Minute
 	progressEvery = 10 * time.Second
 )
@@ -66,44 +66,44 @@ func (d *disk) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// full says that the bound is exceeded by an eighth: pages come faster than room is made
-// for them. No new ones are stored until there is.
+// full reports whether the bound is exceeded by an eighth: pages arrive faster than they
+// are evicted. The cache then stores no new pages.
 func (d *disk) full() bool {
 	limit := d.limit.Load()
 	return limit > 0 && d.bytes.Load() > limit+limit/8
 }
 
-// keep makes room whenever there is too little, until ctx ends. A bound of 0 is a tenth
-// of the space in the folder that is free or ours, and at least leastDisk.
+// keep evicts pages whenever the bound is exceeded, until ctx is done. A bound of 0 means a
+// tenth of the space that is free or used by the bodies, and at least leastDisk.
 func (d *disk) keep(ctx context.Context, bound int64, folder string, cache *isr.Cache, meta gc.Forgetter) {
 	if err := d.count(ctx); err != nil {
 		if ctx.Err() == nil {
-			d.log.Error("the bodies on disk could not be counted: --disk is not kept to", "error", err)
+			d.log.Error("failed to count stored bodies: --disk is not enforced", "error", err)
 		}
 		return
 	}
 	if bound == 0 {
 		free, err := freeSpace(folder)
 		if err != nil {
-			d.log.Error("the free space on disk is not known: give a bound with --disk", "error", err)
+			d.log.Error("failed to get free disk space: give a bound with --disk", "error", err)
 			return
 		}
 		bound = max((free+d.bytes.Load())/10, leastDisk)
 	}
 	d.limit.Store(bound)
-	d.log.Debug("bound of the disk", "bytes", bound, "used", d.bytes.Load())
+	d.log.Debug("disk bound", "bytes", bound, "used", d.bytes.Load())
 	for wait := roomEvery; backoff.Wait(ctx, wait) == nil; {
 		wait = roomEvery
 		if d.bytes.Load() > bound {
 			if err := d.makeRoom(ctx, cache, meta); err != nil && ctx.Err() == nil {
-				d.log.Error("no room could be made on disk, trying again later", "error", err)
+				d.log.Error("failed to evict pages from disk, retrying", "error", err, "in", roomPause)
 				wait = roomPause
 			}
 		}
 	}
 }
 
-// count adds what was there before.
+// count adds the bodies of earlier processes.
 func (d *disk) count(ctx context.Context) error {
 	total := int64(0)
 	for info, err := range d.List(ctx, "") {
@@ -112,12 +112,13 @@ func (d *disk) count(ctx context.Context) error {
 		}
 		total += gc.BodyFootprint(info.Length)
 	}
-	// What was put meanwhile may count twice, until the next start.
+	// Bodies that are put during the listing may count twice until the next start.
 	d.bytes.Add(total)
 	return nil
 }
 
-// makeRoom frees a tenth of the disk, garbage first.
+// makeRoom frees space down to nine tenths of the bound: garbage first, then the least
+// recently used pages.
 func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta gc.Forgetter) error {
 	limit := d.limit.Load()
 	goal := limit - limit/10
@@ -135,7 +136,7 @@ func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta gc.Forgetter
 			Report:  func(gc.Evicted) { d.progress(1) },
 		})
 		if err == nil && freed < wanted {
-			err = fmt.Errorf("%s of %s were freed: the rest is in use", bytesText(freed), bytesText(wanted))
+			err = fmt.Errorf("freed %s of %s: the rest is in use", bytesText(freed), bytesText(wanted))
 		}
 		if err != nil {
 			return err
@@ -145,19 +146,18 @@ func (d *disk) makeRoom(ctx context.Context, cache *isr.Cache, meta gc.Forgetter
 	return nil
 }
 
-// progress tells of pages that were removed, in a line now and then: there may be
+// progress counts evicted pages and logs them every progressEvery, as there may be
 // thousands a second.
 func (d *disk) progress(pages int) {
 	if d.removed += pages; d.removed == 0 || time.Since(d.said) < progressEvery {
 		return
 	}
-	d.log.Info("made room on disk: the least recently used pages were removed", "pages", d.removed,
+	d.log.Info("evicted least recently used pages from disk", "pages", d.removed,
 		"used", bytesText(d.bytes.Load()), "bound", bytesText(d.limit.Load()))
 	d.removed, d.said = 0, time.Now()
 }
 
-// freeSpace is how many bytes this user may still write to the file system of a
-// folder.
+// freeSpace returns the bytes that this user may still write to a folder's file system.
 func freeSpace(folder string) (int64, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(folder, &fs); err != nil {

@@ -17,18 +17,18 @@ import (
 
 type dynamodbCommand struct {
 	Listen string `default:"127.0.0.1:8000" placeholder:"ADDR" help:"Address to listen on (${default})."`
-	Data   string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder that keeps the tables (${default}); that of an isr serve that is not running has its table."`
+	Data   string `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the tables; the data folder of an isr serve that is stopped also works (${default})."`
 
 	dynamodbKeys `embed:""`
 	logFlag      `embed:""`
 }
 
 func (c *dynamodbCommand) Help() string {
-	return `Programs in any language use it through their AWS SDK, with another endpoint and any region:
+	return `Programs use it through any AWS SDK, with this endpoint and any region:
 
   AWS_ENDPOINT_URL_DYNAMODB=http://127.0.0.1:8000
 
-What was acknowledged is on disk.`
+Acknowledged writes are on disk.`
 }
 
 func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
@@ -67,44 +67,45 @@ func (c *dynamodbCommand) Run(ctx context.Context, s *streams) (err error) {
 	return nil
 }
 
-// dynamodbKeys are the credentials that programs must have to use the engine over
-// HTTP. Without them it is for this machine alone.
+// dynamodbKeys are the credentials that clients of the DynamoDB endpoint need. Without
+// them the endpoint accepts loopback addresses only.
 type dynamodbKeys struct {
-	AccessKey string `env:"ISR_DYNAMODB_ACCESS_KEY" placeholder:"ID" help:"Accept this access key alone, and verify signatures. Without it any credentials do, and only this machine may connect."`
-	SecretKey string `env:"ISR_DYNAMODB_SECRET_KEY" placeholder:"SECRET" help:"Secret of the access key; better given by the environment, as others can read command lines."`
+	AccessKey string `env:"ISR_DYNAMODB_ACCESS_KEY" placeholder:"ID" help:"Accept only this access key, and verify signatures. Without it any credentials are accepted, from this machine only."`
+	SecretKey string `env:"ISR_DYNAMODB_SECRET_KEY" placeholder:"SECRET" help:"Secret of the access key; better set in the environment, since other users can read command lines."`
 }
 
-// requestTime bounds how long the body of a request may take: 16 MiB, which is
-// the largest, at 60 KB a second. The answer may take as long again.
+// requestTime bounds reading a request: the largest body, 16 MiB, at 60 KB/s. Writing the
+// response may take as long again.
 const requestTime = 5 * time.Minute
 
-// validate checks the address that a flag gives, and the keys.
+// validate checks the keys, and the address that a flag gives.
 func (k dynamodbKeys) validate(flag, address string) error {
 	if (k.AccessKey == "") != (k.SecretKey == "") {
-		return usagef("an access key and its secret go together; set ISR_DYNAMODB_ACCESS_KEY and ISR_DYNAMODB_SECRET_KEY, or neither of them")
+		return usagef("an access key needs a secret key, and vice versa; set both ISR_DYNAMODB_ACCESS_KEY and ISR_DYNAMODB_SECRET_KEY, or neither")
 	}
 	_, err := k.resolve(flag, address)
 	return err
 }
 
-// resolve refuses an address that would let other machines in without keys. Who
-// listens does so at what it returns: the name might lead elsewhere the next time.
+// resolve returns an error for an address that other machines could reach without keys.
+// Callers must listen on the address that it returns: a name could resolve differently the
+// next time.
 func (k dynamodbKeys) resolve(flag, address string) (*net.TCPAddr, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usagef("%s %q is not an address; expected host:port, like 127.0.0.1:8000", flag, address)
 	}
 	at, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return nil, usagef("%s %q cannot be used: %v; expected host:port, like 127.0.0.1:8000", flag, address, err)
+		return nil, usagef("%s %q does not resolve: %v; expected host:port, like 127.0.0.1:8000", flag, address, err)
 	}
 	if k.AccessKey == "" && !at.IP.IsLoopback() {
-		return nil, usagef("%s %s would let other machines in, with any credentials; listen on 127.0.0.1:%d, or set ISR_DYNAMODB_ACCESS_KEY and ISR_DYNAMODB_SECRET_KEY",
+		return nil, usagef("%s %s would accept other machines with any credentials; listen on 127.0.0.1:%d, or set ISR_DYNAMODB_ACCESS_KEY and ISR_DYNAMODB_SECRET_KEY",
 			flag, address, at.Port)
 	}
 	return at, nil
 }
 
-// serve serves the engine, and says on the log how to use it.
+// serve serves the engine, and logs how clients reach it.
 func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.Logger) (*running, error) {
 	at, err := k.resolve(flag, address)
 	if err != nil {
@@ -118,29 +119,28 @@ func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give another address with %s", address, err, flag)
 	}
-	server, credentials := newServer(handler, log), "those of "+k.AccessKey
+	server, credentials := newServer(handler, log), "access key "+k.AccessKey
 	if k.AccessKey == "" {
 		server.Handler, credentials = withoutBrowsers(handler, gateway.LoopbackHosts().WithListener(listener.Addr())), "any"
 	}
-	server.ReadTimeout, server.WriteTimeout = requestTime, 2*requestTime // both from the request's header on
+	server.ReadTimeout, server.WriteTimeout = requestTime, 2*requestTime // both count from the header
 	url := "http://" + displayAddress(listener.Addr())
 	log.Info("serving DynamoDB on "+url, "environment", "AWS_ENDPOINT_URL_DYNAMODB="+url, "region", "any", "credentials", credentials)
 	return start(server, listener), nil
 }
 
-// withoutBrowsers refuses what pages in a browser send, which names their origin or
-// site, and no AWS SDK's requests do; and what is not addressed to this machine by a
-// name of its own. A page from anywhere, whose name was made to lead to this machine
-// (DNS rebinding), could otherwise use tables that ask for no credentials.
+// withoutBrowsers refuses requests of web pages, which have Origin or Sec-Fetch-Site (no
+// AWS SDK sends them), and requests whose Host is not a loopback name. Otherwise any web
+// page could use tables without credentials by DNS rebinding.
 func withoutBrowsers(h http.Handler, hosts gateway.Hosts) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
 		if r.Header.Get("Origin") != "" || site == "cross-site" || site == "same-site" {
-			http.Error(w, "isr: pages in a browser may not use tables that ask for no credentials", http.StatusForbidden)
+			http.Error(w, "isr: web pages may not use tables without credentials", http.StatusForbidden)
 			return
 		}
 		if host, ok := canonical.Host(r.Host); !ok || !hosts.Serve(host) {
-			http.Error(w, "isr: tables that ask for no credentials are for this machine alone; ask for them as 127.0.0.1 or localhost", http.StatusForbidden)
+			http.Error(w, "isr: tables without credentials are served to this machine only; use the host 127.0.0.1 or localhost", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -14,14 +14,14 @@ import (
 	"github.com/facetheory/isr/gateway"
 )
 
-// edgeFlags say which requests from the public are let in, and what they may hold.
+// edgeFlags configure which public requests are accepted, and their limits.
 type edgeFlags struct {
-	Host                 []string `sep:"," placeholder:"NAME" help:"Host that is served: example.com, *.example.com, or * for any; repeatable. Others get 421. Needed beyond this machine; without it only localhost is served."`
-	TrustedProxy         []string `sep:"," placeholder:"CIDR" help:"Network whose X-Forwarded-* and Forwarded headers count, like 10.0.0.0/8; loopback and private are names for theirs; repeatable (none)."`
-	ProxyProtocol        bool     `help:"Expect the PROXY protocol, v1 or v2, on connections from --trusted-proxy."`
-	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme by which visitors reach the site, which renders are told: http or https (${default})."`
-	ClientTimeout        span     `default:"60s" placeholder:"TIME" help:"How long a client may take or send no byte of a body before its connection is closed (${default})."`
-	MaxOriginConnections int      `default:"256" placeholder:"N" help:"How many requests pass through to the origin at once (${default}); a client may have a quarter of them. Renders are bounded by --max-renders."`
+	Host                 []string `sep:"," placeholder:"NAME" help:"Host to serve: example.com, *.example.com, or * for any; repeatable. Requests for other hosts get 421. Required if --listen is reachable from other machines (localhost)."`
+	TrustedProxy         []string `sep:"," placeholder:"CIDR" help:"Network whose X-Forwarded-* and Forwarded headers are trusted: a CIDR like 10.0.0.0/8, loopback or private; repeatable (none)."`
+	ProxyProtocol        bool     `help:"Require the PROXY protocol, v1 or v2, on connections from --trusted-proxy."`
+	PublicScheme         string   `enum:"http,https" default:"http" placeholder:"SCHEME" help:"Scheme of the public URL of the site, sent to the origin as X-Forwarded-Proto: http or https (${default})."`
+	ClientTimeout        span     `default:"60s" placeholder:"TIME" help:"How long a client may neither read nor send a byte of a body before its connection is closed, at least 1s (${default})."`
+	MaxOriginConnections int      `default:"256" placeholder:"N" help:"Concurrent pass-through requests at the origin, 4 to 1048576; a client may use a quarter of them (${default}). Renders are bounded by --max-renders."`
 }
 
 func (f *edgeFlags) validate(listen string) error {
@@ -37,9 +37,9 @@ func (f *edgeFlags) validate(listen string) error {
 	}
 	switch {
 	case len(f.Host) == 0 && !at.IP.IsLoopback():
-		return usagef("--listen %s can be reached from other machines, and any name that leads there would be a site of its own; say which hosts are served, as in --host example.com", listen)
+		return usagef("--listen %s is reachable from other machines and needs --host, since each name would be cached as a site of its own; give the hosts to serve, like --host example.com", listen)
 	case f.ProxyProtocol && len(f.TrustedProxy) == 0:
-		return usagef("--proxy-protocol needs --trusted-proxy CIDR: anybody else could claim any address")
+		return usagef("--proxy-protocol needs --trusted-proxy CIDR: otherwise any client could claim any address")
 	case f.ClientTimeout < span(time.Second):
 		return usagef("--client-timeout must be at least 1s (got %s)", time.Duration(f.ClientTimeout))
 	case f.MaxOriginConnections < 4 || f.MaxOriginConnections > 1<<20:
@@ -48,19 +48,19 @@ func (f *edgeFlags) validate(listen string) error {
 	return nil
 }
 
-// resolveListen is the address that a server listens on.
+// resolveListen resolves the address to listen on.
 func resolveListen(listen string) (*net.TCPAddr, error) {
 	if _, _, err := net.SplitHostPort(listen); err != nil {
 		return nil, usagef("--listen %q is not an address; expected host:port, like 127.0.0.1:8080", listen)
 	}
 	at, err := net.ResolveTCPAddr("tcp", listen)
 	if err != nil {
-		return nil, usagef("--listen %q cannot be used: %v; expected host:port, like 127.0.0.1:8080", listen, err)
+		return nil, usagef("--listen %q does not resolve: %v; expected host:port, like 127.0.0.1:8080", listen, err)
 	}
 	return at, nil
 }
 
-// gateway is how requests are carried to an origin.
+// gateway returns the configuration of the proxy to an origin.
 func (f *edgeFlags) gateway(origin *url.URL, log *slog.Logger) gateway.Config {
 	return gateway.Config{
 		Origin: origin, PublicScheme: f.PublicScheme, MaxConnections: f.MaxOriginConnections,
@@ -68,7 +68,7 @@ func (f *edgeFlags) gateway(origin *url.URL, log *slog.Logger) gateway.Config {
 	}
 }
 
-// hosts are those that are served by a listener.
+// hosts returns the hosts that a listener serves.
 func (f *edgeFlags) hosts(at net.Addr) gateway.Hosts {
 	hosts := gateway.LoopbackHosts()
 	if len(f.Host) > 0 {
@@ -77,7 +77,7 @@ func (f *edgeFlags) hosts(at net.Addr) gateway.Hosts {
 	return hosts.WithListener(at)
 }
 
-// edge lets requests in that came by a listener.
+// edge returns the handler that checks public requests of a listener before next.
 func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *health, log *slog.Logger) http.Handler {
 	trust, _ := gateway.ParseTrust(f.TrustedProxy) // validated
 	return gateway.Edge(gateway.EdgeConfig{
@@ -86,11 +86,11 @@ func (f *edgeFlags) edge(at net.Addr, next http.Handler, healthPath string, h *h
 	}, next)
 }
 
-// headerTime bounds the wait for the header of a request, and of the PROXY protocol.
+// headerTime bounds reading the header of a request, and that of the PROXY protocol.
 const headerTime = 10 * time.Second
 
-// accept wraps a server's listener in the PROXY protocol, if that is wanted: from
-// trusted peers, who must speak it. The connections of others are their own.
+// accept wraps a server's listener in the PROXY protocol if it is enabled. Trusted peers
+// must use it; connections of other peers are taken as they are.
 func (f *edgeFlags) accept(s *http.Server, l net.Listener) net.Listener {
 	if !f.ProxyProtocol {
 		return l
@@ -119,8 +119,8 @@ func (f *edgeFlags) accept(s *http.Server, l net.Listener) net.Listener {
 // proxiedKey is the key of a request's connection in its context.
 type proxiedKey struct{}
 
-// unnamed says that a request came by the PROXY protocol without the address of a
-// client, for a check by the proxy itself, or of one that it does not know.
+// unnamed reports whether the PROXY protocol header of a request's connection names no
+// client: a health check of the proxy (LOCAL), or an unknown client (UNKNOWN).
 func unnamed(r *http.Request) bool {
 	c, _ := r.Context().Value(proxiedKey{}).(*proxyproto.Conn)
 	if c == nil {

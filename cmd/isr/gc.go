@@ -11,22 +11,22 @@ import (
 )
 
 type gcCommand struct {
-	DryRun bool `env:"-" help:"Remove nothing, and show what would be removed."`
-	Grace  span `env:"-" default:"24h" placeholder:"TIME" help:"How old a body must be, at least 1h (${default})."`
-	JSON   bool `name:"json" help:"Write JSON, a body a line, and then the sum."`
+	DryRun bool `env:"-" help:"Show what would be deleted, without deleting it."`
+	Grace  span `env:"-" default:"24h" placeholder:"TIME" help:"Minimum age of a body to be deleted, at least 1h (${default})."`
+	JSON   bool `name:"json" help:"Write JSON: one line for each body, then the sum."`
 
 	askFlags `embed:""`
 }
 
 func (c *gcCommand) Help() string {
-	return `A body is garbage once no row names it: its page was published anew, its generation is not kept
-any more, or the server that wrote it crashed. What is being published is left alone, and so is
-everything that is not this table's. A server with an embedded store does this by itself, daily.`
+	return `A body is garbage once no row refers to it: a newer generation replaced it, its version expired, or
+the server that wrote it crashed. Bodies of pages that are being regenerated are kept, and so are
+objects that do not belong to this table. A server with an embedded store runs gc daily.`
 }
 
 func (c *gcCommand) Run(ctx context.Context, s *streams) error {
 	if time.Duration(c.Grace) < time.Hour {
-		return usagef("--grace %s is too short; give 1h or more: what is being published must not be taken for garbage", time.Duration(c.Grace))
+		return usagef("--grace must be at least 1h (got %s): younger bodies may be about to be published", time.Duration(c.Grace))
 	}
 	in := admin.Collect{DryRun: c.DryRun, GraceSeconds: int64(time.Duration(c.Grace) / time.Second)}
 	return c.ask(ctx, func(client *admin.Client) error {
@@ -46,7 +46,7 @@ func (c *gcCommand) Run(ctx context.Context, s *streams) error {
 				return err
 			}
 		}
-		return errors.New("the collection was cut off before its end; run isr gc again")
+		return errors.New("garbage collection ended early; run isr gc again")
 	})
 }
 
@@ -61,7 +61,7 @@ func (c *gcCommand) writeSum(s *streams, sum admin.Collected) error {
 	}
 	_, err := fmt.Fprintf(s.out, "%s %d of %d bodies, %s%s\n", did, sum.Bodies, sum.Bodies+sum.Kept, bytesText(sum.Bytes), young)
 	if sum.Busy > 0 {
-		fmt.Fprintf(s.err, "%d pages are being regenerated, and were left alone; run isr gc again later\n", sum.Busy)
+		fmt.Fprintf(s.err, "skipped %d pages that are being regenerated; run isr gc again later\n", sum.Busy)
 	}
 	return err
 }

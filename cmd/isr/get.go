@@ -21,8 +21,8 @@ type getCommand struct {
 	askFlags `embed:""`
 }
 
-// errNothingStored makes the exit code tell what the text tells.
-var errNothingStored = errors.New("nothing is stored of this page")
+// errNothingStored sets the exit code if the page is not stored.
+var errNothingStored = errors.New("page is not stored")
 
 func (c *getCommand) Run(ctx context.Context, s *streams) error {
 	k, err := c.key()
@@ -52,7 +52,7 @@ func writeJSON(w io.Writer, v any) error {
 	return out.Encode(v)
 }
 
-// writePage shows a page to people, a line for each thing.
+// writePage writes a page as text, one attribute per line.
 func writePage(w io.Writer, p admin.Page) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
@@ -89,7 +89,7 @@ func writePage(w io.Writer, p admin.Page) error {
 	return t.Flush()
 }
 
-// stateText is the state with the time that is left of it.
+// stateText returns the state of a page, with the time left in it.
 func stateText(p admin.Page) string {
 	switch p.State {
 	case store.Fresh.String():

@@ -7,7 +7,7 @@ import (
 	"github.com/facetheory/isr/dynamostore"
 )
 
-// A guard is the name of a further check of writes to the table.
+// A guard names an additional condition of writes to the table.
 type guard string
 
 const (
@@ -18,12 +18,12 @@ const (
 func (g *guard) UnmarshalText(text []byte) error {
 	*g = guard(text)
 	if *g != guardMonotonic && *g != guardVersion {
-		return fmt.Errorf("%q is no guard; expected %s or %s", text, guardMonotonic, guardVersion)
+		return fmt.Errorf("%q is not a guard; expected %s or %s", text, guardMonotonic, guardVersion)
 	}
 	return nil
 }
 
-// guardsOf are those of the store.
+// guardsOf returns the guards of the store.
 func guardsOf(named []guard) dynamostore.Guards {
 	return dynamostore.Guards{Monotonic: slices.Contains(named, guardMonotonic), Version: slices.Contains(named, guardVersion)}
 }

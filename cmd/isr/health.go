@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// healthFlags say where orchestrators and load balancers ask whether a server is
-// alive and ready, and how it ends.
+// healthFlags configure the health checks of orchestrators and load balancers, and the
+// shutdown.
 type healthFlags struct {
-	Health     string `placeholder:"ADDR" help:"Address of /livez and /readyz, which need no token, like 127.0.0.1:9181 (none)."`
-	HealthPath string `placeholder:"PATH" help:"Path of the site's own address that answers as /readyz does, like /-/ready, without the reasons (none)."`
-	Drain      *span  `placeholder:"TIME" help:"How long to serve on, not ready, when told to stop, so that load balancers notice (5s if --listen can be reached from other machines, else 0)."`
-	Grace      *span  `placeholder:"TIME" help:"How long requests and renders may then take to finish (--render-timeout and 5s)."`
+	Health     string `placeholder:"ADDR" help:"Address of the health checks /livez and /readyz, without a token, like 127.0.0.1:9181 (none)."`
+	HealthPath string `placeholder:"PATH" help:"Path at --listen that answers like /readyz, without the reasons, like /-/ready (none)."`
+	Drain      *span  `placeholder:"TIME" help:"How long to keep serving after SIGTERM while /readyz fails, so that load balancers notice (5s if --listen is reachable from other machines, else 0)."`
+	Grace      *span  `placeholder:"TIME" help:"How long requests and renders may take to finish after that (--render-timeout plus 5s)."`
 }
 
 func (f *healthFlags) validate() error {
@@ -31,7 +31,7 @@ func (f *healthFlags) validate() error {
 	return nil
 }
 
-// drainTime is how long a server that listens on at serves on when told to stop.
+// drainTime returns how long a server that listens on at keeps serving at shutdown.
 func (f *healthFlags) drainTime(at net.Addr) time.Duration {
 	if f.Drain != nil {
 		return time.Duration(*f.Drain)
@@ -42,8 +42,8 @@ func (f *healthFlags) drainTime(at net.Addr) time.Duration {
 	return 5 * time.Second
 }
 
-// graceTime is how long work that is under way may take to finish: a visitor who
-// waits for a render gets an answer, be it that the render took too long.
+// graceTime returns how long work in flight may take to finish: long enough that a request
+// that waits for a render gets a response, even if the render times out.
 func (f *healthFlags) graceTime(render time.Duration) time.Duration {
 	if f.Grace != nil {
 		return time.Duration(*f.Grace)
@@ -51,8 +51,8 @@ func (f *healthFlags) graceTime(render time.Duration) time.Duration {
 	return render + 5*time.Second
 }
 
-// serve answers /livez and /readyz, if that is wanted. Otherwise what it returns never
-// fails and has nothing to stop.
+// serve serves /livez and /readyz. Without --health it returns an idle server, which never
+// fails.
 func (f *healthFlags) serve(h *health, log *slog.Logger) (*running, error) {
 	if f.Health == "" {
 		return &running{server: new(http.Server)}, nil
@@ -65,14 +65,14 @@ func (f *healthFlags) serve(h *health, log *slog.Logger) (*running, error) {
 	return start(newServer(h.handler(), log), listener), nil
 }
 
-// health is what a server says of itself. It is safe for concurrent use.
+// health is the health of a server. It is safe for concurrent use.
 type health struct {
 	mu      sync.Mutex
-	status  string          // guarded by mu: while that is not "ready"
-	reasons func() []string // guarded by mu: why a server that is ready is degraded; nil before it is
+	status  string          // guarded by mu: starting, ready or draining
+	reasons func() []string // guarded by mu: why a ready server is degraded; nil unless ready
 }
 
-// A healthReport is the answer of /livez and /readyz.
+// A healthReport is the response body of /livez and /readyz.
 type healthReport struct {
 	Status  string   `json:"status"` // alive; ready, degraded, starting or draining
 	Reasons []string `json:"reasons,omitempty"`
@@ -80,15 +80,14 @@ type healthReport struct {
 
 func newHealth() *health { return &health{status: "starting"} }
 
-// ready begins the time in which the server is ready. The reasons say what it does
-// without; there are none if all is well.
+// ready marks the server ready. reasons returns why it is degraded, empty if it is not.
 func (h *health) ready(reasons func() []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.status, h.reasons = "ready", reasons
 }
 
-// drain ends it.
+// drain marks the server as shutting down.
 func (h *health) drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,17 +98,17 @@ func (h *health) report() (code int, r healthReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.reasons == nil {
-		why := map[string]string{"starting": "the server has not begun to serve yet", "draining": "the server was told to stop"}
+		why := map[string]string{"starting": "the server is starting", "draining": "the server is shutting down"}
 		return http.StatusServiceUnavailable, healthReport{Status: h.status, Reasons: []string{why[h.status]}}
 	}
 	r = healthReport{Status: h.status, Reasons: h.reasons()}
 	if len(r.Reasons) > 0 {
-		r.Status = "degraded" // and ready: visitors are served without the store, and another server would have no other
+		r.Status = "degraded" // still 200: visitors are served without the store, and other servers have the same one
 	}
 	return http.StatusOK, r
 }
 
-// handler answers /livez and /readyz.
+// handler serves /livez and /readyz.
 func (h *health) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -122,8 +121,7 @@ func (h *health) handler() http.Handler {
 	return mux
 }
 
-// public answers as /readyz does, but tells strangers no reasons: these have the
-// addresses of stores.
+// public answers like /readyz, but without the reasons, which contain addresses of stores.
 func (h *health) public(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -139,5 +137,5 @@ func writeHealth(w http.ResponseWriter, code int, report healthReport) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(report) // a prober that left needs no answer
+	_ = json.NewEncoder(w).Encode(report) // the prober may be gone
 }

@@ -30,13 +30,13 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("/livez: %d", alive.Code)
 		}
 	}
-	expect(503, `{"status":"starting","reasons":["the server has not begun to serve yet"]}`)
+	expect(503, `{"status":"starting","reasons":["the server is starting"]}`)
 	h.ready(func() []string { return reasons })
 	expect(200, `{"status":"ready"}`)
 	reasons = []string{"the store of the table does not answer"}
 	expect(200, `{"status":"degraded","reasons":["the store of the table does not answer"]}`)
 	h.drain()
-	expect(503, `{"status":"draining","reasons":["the server was told to stop"]}`)
+	expect(503, `{"status":"draining","reasons":["the server is shutting down"]}`)
 	w := httptest.NewRecorder()
 	h.public(w, httptest.NewRequest(http.MethodPost, "/-/ready", http.NoBody))
 	if w.Code != http.StatusMethodNotAllowed {

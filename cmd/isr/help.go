@@ -7,7 +7,7 @@ import (
 )
 
 type helpCommand struct {
-	Command []string `arg:"" optional:"" help:"The command to explain."`
+	Command []string `arg:"" optional:"" help:"The command to show the help of."`
 }
 
 func (c *helpCommand) Run(parser *kong.Kong) error {
@@ -16,7 +16,7 @@ func (c *helpCommand) Run(parser *kong.Kong) error {
 		return err
 	}
 	if trace.Error != nil && len(c.Command) > 0 && trace.Selected() == nil {
-		return usagef("there is no command %q (see: isr help)", strings.Join(c.Command, " "))
+		return usagef("unknown command %q (see: isr help)", strings.Join(c.Command, " "))
 	}
 	return trace.PrintUsage(false)
 }

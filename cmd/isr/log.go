@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// logFlag says how a server logs.
+// logFlag configures the log of a server.
 type logFlag struct {
 	Log      string     `enum:"text,json" default:"text" placeholder:"FORMAT" help:"Format of the log, on standard error: text or json (${default})."`
-	LogLevel slog.Level `default:"info" placeholder:"LEVEL" help:"Least important lines that are logged: debug, info, warn or error (${default})."`
+	LogLevel slog.Level `default:"info" placeholder:"LEVEL" help:"Minimum level of the log: debug, info, warn or error (${default})."`
 }
 
-// logger is also the default of the process from then on: net/http and others write
-// some lines to that.
+// logger returns the configured logger, and makes it the default of the process, to which
+// net/http and other packages write.
 func (f logFlag) logger(s *streams) *slog.Logger {
 	s.debug = f.LogLevel <= slog.LevelDebug
 	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -34,7 +34,7 @@ func (f logFlag) logger(s *streams) *slog.Logger {
 	return log
 }
 
-// millisecondsOf gives durations a unit, which slog writes as nanoseconds in JSON:
+// millisecondsOf gives durations a unit, since slog writes nanoseconds in JSON:
 // "took": 1500000 becomes "took_ms": 1.5.
 func millisecondsOf(a slog.Attr) slog.Attr {
 	if a.Value.Kind() != slog.KindDuration {
@@ -43,8 +43,8 @@ func millisecondsOf(a slog.Attr) slog.Attr {
 	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration())/float64(time.Millisecond))
 }
 
-// withoutRequestIDs removes the ids from the text of an AWS error, which are for AWS's
-// support and make a line unreadable: "StatusCode: 403, RequestID: 4Z…, HostID: k7…==,
+// withoutRequestIDs removes from the text of an AWS error the request ids, which only
+// AWS's support needs: "StatusCode: 403, RequestID: 4Z…, HostID: k7…==,
 // api error AccessDenied: …".
 func withoutRequestIDs(text string) string {
 	for _, name := range []string{"RequestID: ", "HostID: "} {

@@ -15,17 +15,17 @@ import (
 )
 
 type lsCommand struct {
-	Sort   string `enum:"key,age,size,none" default:"key" env:"-" placeholder:"ORDER" help:"Order of the pages: key, age (the oldest first), size (the largest first), or none, which shows them as they come (${default})."`
-	Limit  int    `default:"0" env:"-" placeholder:"N" help:"Show so many pages at most (${default}: all)."`
-	Prefix string `env:"-" placeholder:"TEXT" help:"Show the pages whose key begins so, like example.com/news."`
-	JSON   bool   `name:"json" help:"Write JSON, a page a line."`
+	Sort   string `enum:"key,age,size,none" default:"key" env:"-" placeholder:"ORDER" help:"Order: key, age (oldest first), size (largest first), or none, which shows pages as they arrive (${default})."`
+	Limit  int    `default:"0" env:"-" placeholder:"N" help:"Show at most N pages, up to 100000 (${default}: all)."`
+	Prefix string `env:"-" placeholder:"TEXT" help:"Show pages whose key begins with TEXT, like example.com/news."`
+	JSON   bool   `name:"json" help:"Write JSON, one page per line."`
 
 	askFlags `embed:""`
 }
 
 func (c *lsCommand) Help() string {
-	return `The whole store is read, whatever is shown of it. To be sorted, pages are held in memory: up to
-100,000 of them, or --limit. A longer list is shown in no order.`
+	return `Reads the whole store, whatever is shown. Sorting holds pages in memory: up to 100,000, or --limit.
+A longer list is shown unsorted.`
 }
 
 // maxSorted bounds how many pages are held in memory to be sorted.
@@ -44,8 +44,8 @@ func (c *lsCommand) Run(ctx context.Context, s *streams) error {
 	})
 }
 
-// pages are those of a list that are to be shown, in their order. Before an error, what
-// came until then is shown.
+// pages yields the pages to show, in order. Pages that arrived before an error are yielded
+// before it.
 func (c *lsCommand) pages(all iter.Seq2[admin.Page, error], s *streams) iter.Seq2[admin.Page, error] {
 	selected := func(yield func(admin.Page, error) bool) {
 		prefix := keyPrefix(c.Prefix)
@@ -61,7 +61,7 @@ func (c *lsCommand) pages(all iter.Seq2[admin.Page, error], s *streams) iter.Seq
 	return func(yield func(admin.Page, error) bool) { c.sorted(selected, s, yield) }
 }
 
-// sorted yields pages in their order.
+// sorted yields pages in the order of --sort.
 func (c *lsCommand) sorted(pages iter.Seq2[admin.Page, error], s *streams, yield func(admin.Page, error) bool) {
 	var held []admin.Page
 	flush := func() bool {
@@ -97,7 +97,7 @@ func (c *lsCommand) sorted(pages iter.Seq2[admin.Page, error], s *streams, yield
 			slices.SortStableFunc(held, c.compare)
 			held = held[:c.Limit]
 		case c.Limit == 0 && len(held) > maxSorted:
-			fmt.Fprintf(s.err, "there are more than %d pages, which are shown in no order; give --prefix or --limit\n", maxSorted)
+			fmt.Fprintf(s.err, "more than %d pages: shown unsorted; give --prefix or --limit\n", maxSorted)
 			streaming = true
 			for _, p := range held {
 				if !yield(p, nil) {
@@ -120,7 +120,7 @@ func (c *lsCommand) compare(a, b admin.Page) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Partition, b.Partition))
 }
 
-// limited yields so many pages at most; 0 is all.
+// limited yields at most limit pages; 0 means all.
 func limited(pages iter.Seq2[admin.Page, error], limit int) iter.Seq2[admin.Page, error] {
 	if limit == 0 {
 		return pages
@@ -135,7 +135,7 @@ func limited(pages iter.Seq2[admin.Page, error], limit int) iter.Seq2[admin.Page
 	}
 }
 
-// keyPrefix is the beginning of keys that a prefix means, which may be that of a URL.
+// keyPrefix returns the key prefix of a --prefix, which may be that of a URL.
 func keyPrefix(prefix string) string {
 	for _, scheme := range []string{"http://", "https://"} {
 		if rest, ok := strings.CutPrefix(prefix, scheme); ok {
@@ -158,11 +158,11 @@ func writeLines(s *streams, pages iter.Seq2[admin.Page, error]) error {
 	return nil
 }
 
-// listBlock is how many pages a block of the table has. Columns are aligned within
-// a block, so that no more than one is in memory.
+// listBlock is the number of pages whose columns are aligned together. Only one block is in
+// memory.
 const listBlock = 1000
 
-// writeTable shows what was listed before an error too.
+// writeTable also writes the pages that were listed before an error.
 func writeTable(s *streams, list iter.Seq2[admin.Page, error]) error {
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	pages := 0
@@ -182,7 +182,7 @@ func writeTable(s *streams, list iter.Seq2[admin.Page, error]) error {
 		}
 	}
 	if pages == 0 {
-		fmt.Fprintln(s.err, "nothing is stored yet: a page is stored when it is first asked for")
+		fmt.Fprintln(s.err, "no pages are stored yet: a page is stored at its first request")
 	}
 	return t.Flush()
 }

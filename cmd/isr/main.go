@@ -1,5 +1,5 @@
 // Command isr is the ISR cache in one binary: a gateway in front of a site, and
-// the commands that look at what it keeps. Each command has a file of its name.
+// the commands that inspect and change its store. Each command has a file of its name.
 package main
 
 import (
@@ -21,27 +21,27 @@ import (
 // commands is the grammar of the command line.
 type commands struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a site through the cache."`
-	Get        getCommand        `cmd:"" help:"Show what is stored of a page."`
+	Get        getCommand        `cmd:"" help:"Show the stored copy of a page."`
 	Ls         lsCommand         `cmd:"" help:"List the stored pages."`
-	Regenerate regenerateCommand `cmd:"" help:"Have a page rendered now."`
-	Versions   versionsCommand   `cmd:"" help:"List the generations of a page that are kept."`
-	Diff       diffCommand       `cmd:"" help:"Show what changed from one generation of a page to another."`
+	Regenerate regenerateCommand `cmd:"" help:"Regenerate a page now."`
+	Versions   versionsCommand   `cmd:"" help:"List the kept generations of a page."`
+	Diff       diffCommand       `cmd:"" help:"Compare two generations of a page."`
 	Rollback   rollbackCommand   `cmd:"" help:"Make an older generation of a page current again, and pin it."`
-	Pin        pinCommand        `cmd:"" help:"Keep a page as it is."`
-	Unpin      unpinCommand      `cmd:"" help:"Let a pinned page be regenerated again."`
-	Lease      leaseCommand      `cmd:"" help:"Show who is regenerating a page, or break the lease."`
-	Gc         gcCommand         `cmd:"" help:"Remove the bodies that no page needs."`
-	Usage      usageCommand      `cmd:"" help:"Show what a server has consumed of DynamoDB, and what that costs."`
-	Table      tableCommand      `cmd:"" help:"Work on the DynamoDB table."`
-	Dynamodb   dynamodbCommand   `cmd:"" help:"Serve the embedded store alone, as a DynamoDB for programs in any language."`
+	Pin        pinCommand        `cmd:"" help:"Keep the current generation of a page, without regeneration."`
+	Unpin      unpinCommand      `cmd:"" help:"Unpin a page, so that it is regenerated again."`
+	Lease      leaseCommand      `cmd:"" help:"Show or break the lease of a page."`
+	Gc         gcCommand         `cmd:"" help:"Delete stored bodies that no row refers to."`
+	Usage      usageCommand      `cmd:"" help:"Show the DynamoDB capacity that a server has consumed, and its cost."`
+	Table      tableCommand      `cmd:"" help:"Manage the DynamoDB table."`
+	Dynamodb   dynamodbCommand   `cmd:"" help:"Serve the embedded store as a DynamoDB endpoint, without a site."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
-	Help       helpCommand       `cmd:"" help:"Explain isr, or one of its commands."`
+	Help       helpCommand       `cmd:"" help:"Show the help of isr or of a command."`
 }
 
-const description = `isr keeps the rendered pages of a site and has each one rendered once per expiry.
+const description = `isr is a cache in front of a web site: it stores rendered pages, and renders each one once per expiry.
 
   isr serve --demo                           a demonstration site, on http://127.0.0.1:8080
-  isr serve --origin http://127.0.0.1:3000   your own
+  isr serve --origin http://127.0.0.1:3000   your own site
 
 Every flag can also be given as an environment variable: --listen as ISR_LISTEN.`
 
@@ -49,8 +49,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the whole program: 0 for success, 1 for a failure, 2 for a command
-// line that cannot be used.
+// run is the program. It returns the exit code: 0 for success, 1 for a failure, 2 for a
+// usage error.
 func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case len(args) == 0:
@@ -63,7 +63,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 
 	out := &streams{out: stdout, err: stderr}
-	exit := -1 // set when kong has answered by itself, as to --help
+	exit := -1 // set when kong has handled the command line itself, such as --help
 	var cli commands
 	parser, err := kong.New(&cli,
 		kong.Name("isr"),
@@ -138,7 +138,7 @@ type streams struct {
 	debug    bool // details for debugging are written too
 }
 
-// A usageError is a command line that cannot be used.
+// A usageError is an invalid command line; the exit code is 2.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }

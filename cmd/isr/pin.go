@@ -9,15 +9,15 @@ import (
 
 type pinCommand struct {
 	pageFlags `embed:""`
-	For       pin  `env:"-" default:"forever" placeholder:"TIME" help:"For how long, like 2h (${default}: until isr unpin)."`
+	For       pin  `env:"-" default:"forever" placeholder:"TIME" help:"Duration of the pin, like 2h (${default}: until isr unpin)."`
 	JSON      bool `name:"json" help:"Write JSON, as isr get does."`
 
 	askFlags `embed:""`
 }
 
 func (c *pinCommand) Help() string {
-	return `The current generation does not age, and is not regenerated, for so long. An earlier pin is
-replaced.`
+	return `The current generation does not age and is not regenerated until the pin ends. A new pin replaces an
+earlier one.`
 }
 
 func (c *pinCommand) Run(ctx context.Context, s *streams) error {
@@ -46,8 +46,8 @@ type unpinCommand struct {
 }
 
 func (c *unpinCommand) Help() string {
-	return `The page ages again, and is regenerated as others are: if its freshness has passed meanwhile, for
-the next visitor. A page that is not pinned is left as it is.`
+	return `The page ages again: if its freshness window has passed, the next request regenerates it. Without
+effect on a page that is not pinned.`
 }
 
 func (c *unpinCommand) Run(ctx context.Context, s *streams) error {

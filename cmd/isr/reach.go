@@ -18,35 +18,34 @@ import (
 	"github.com/facetheory/isr/internal/backoff"
 )
 
-// A reach says whether the stores of a server may be asked: not before a check has
-// found them to be the right ones. Until then each call fails at once, which the
-// cache takes for an outage:
+// A reach is the gate to the stores of a server on AWS. It opens once a check has passed.
+// Until then each call fails at once, which the cache handles as an outage:
 //
 //	check ──► passed: the gate opens
-//	      ──► the stores cannot be reached: serve without them, and check again
-//	      ──► a mistake (no such table, access denied): refuse to start
+//	      ──► unreachable: serve without the stores, and check again
+//	      ──► misconfigured (no such table, access denied): fail at start
 type reach struct {
-	table, bucket func(context.Context) error // check them
+	table, bucket func(context.Context) error // the checks
 	time          time.Duration               // bounds one check of both
 	log           *slog.Logger
 
 	open atomic.Bool
-	// failure is why the last check failed, "" before the first. It is for people.
+	// failure is the error text of the last check, nil before the first.
 	failure atomic.Pointer[string]
 }
 
 const (
-	// startPatience is how long a start waits for stores that do not answer.
+	// startPatience bounds how long a start waits for stores that do not answer.
 	startPatience = 5 * time.Second
-	// Checks are a second apart, with exponential backoff.
+	// Failed checks are repeated with exponential backoff.
 	firstCheck = time.Second
 	lastCheck  = 10 * time.Second
 )
 
-var errGateClosed = errors.New("the store was not checked yet")
+var errGateClosed = errors.New("the stores have not been checked yet")
 
-// gated returns a configuration whose clients fail at once until the gate is open,
-// before the SDK retries anything.
+// gated returns a configuration whose clients fail until the gate is open, without the
+// retries of the SDK.
 func (r *reach) gated(cfg aws.Config) aws.Config {
 	gate := middleware.InitializeMiddlewareFunc("isr-gate", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 		middleware.InitializeOutput, middleware.Metadata, error,
@@ -63,9 +62,8 @@ func (r *reach) gated(cfg aws.Config) aws.Config {
 	return cfg
 }
 
-// mustRead checks the table once, for a command that writes no body, and opens the
-// gate or fails. The check of the bucket writes to it, which a role that may only read
-// is not allowed to.
+// mustRead checks the table once, for a command that writes no bodies, and opens the gate
+// or fails. It does not check the bucket, which needs permission to write.
 func (r *reach) mustRead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.time)
 	defer cancel()
@@ -90,8 +88,8 @@ func (r *reach) check(ctx context.Context) error {
 	return r.bucket(ctx)
 }
 
-// begin checks until the stores have passed or ctx ends. It returns with the first
-// answer, or after startPatience without one. The error is a mistake.
+// begin checks until the stores have passed or ctx is done. It returns after the first
+// check, or after startPatience. An error means that the stores are misconfigured.
 func (r *reach) begin(ctx context.Context) error {
 	first := make(chan error, 1)
 	go func() { first <- r.check(ctx) }()
@@ -103,10 +101,10 @@ func (r *reach) begin(ctx context.Context) error {
 			r.open.Store(err == nil)
 			return err
 		}
-		r.log.Error("the stores cannot be reached: serving without them until they answer", "error", err)
+		r.log.Error("failed to reach stores: serving without them until they answer", "error", err)
 		go r.settle(ctx, err)
 	case <-timer.C:
-		r.log.Error("the stores have not answered yet: serving without them until they do", "waited", startPatience)
+		r.log.Error("stores do not answer yet: serving without them until they do", "waited", startPatience)
 		go func() { r.settle(ctx, <-first) }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -114,8 +112,8 @@ func (r *reach) begin(ctx context.Context) error {
 	return nil
 }
 
-// settle checks again, after a check that failed with err, until the stores have
-// passed or ctx ends.
+// settle repeats the check, which has failed with err, until the stores have passed or ctx
+// is done.
 func (r *reach) settle(ctx context.Context, err error) {
 	mistake := ""
 	for round := 0; err != nil; round++ {
@@ -123,7 +121,7 @@ func (r *reach) settle(ctx context.Context, err error) {
 		r.failure.Store(&text)
 		if !unreached(err) && text != mistake && ctx.Err() == nil {
 			mistake = text
-			r.log.Error("the stores answer, and cannot be used: serving goes on without them", "error", err)
+			r.log.Error("stores answer but fail the check: still serving without them", "error", err)
 		}
 		if backoff.Wait(ctx, backoff.Exponential(firstCheck, lastCheck, round)) != nil {
 			return
@@ -131,11 +129,11 @@ func (r *reach) settle(ctx context.Context, err error) {
 		err = r.check(ctx)
 	}
 	r.open.Store(true)
-	r.log.Info("the stores answer, and are used from now on")
+	r.log.Info("stores passed the check: using them from now on")
 }
 
-// problem is why the stores are not asked, "" if they are. A nil reach is of stores
-// that are always there.
+// problem returns why the gate is closed, "" if it is open. A nil reach, of embedded stores,
+// is always open.
 func (r *reach) problem() string {
 	if r == nil || r.open.Load() {
 		return ""
@@ -146,8 +144,8 @@ func (r *reach) problem() string {
 	return errGateClosed.Error()
 }
 
-// unreached says that an error of a service is no answer: it cannot be connected to,
-// is late, or has trouble of its own. Any other error is a mistake of ours.
+// unreached reports whether an error means that a service is unavailable: no connection, a
+// timeout, throttling or a 5xx status. Other errors mean that it is misconfigured.
 func unreached(err error) bool {
 	var send *url.Error
 	var network net.Error
@@ -164,11 +162,10 @@ func unreached(err error) bool {
 	}, coded.ErrorCode())
 }
 
-// unanswered adds to the error of a service that could not be reached what to
-// do about it.
+// unanswered adds a hint to the error of a service that is unavailable.
 func unanswered(err error, service, flag string) error {
 	if err != nil && unreached(err) {
-		return fmt.Errorf("%s does not answer; correct %s or --region, or see to the network: %w", service, flag, err)
+		return fmt.Errorf("%s does not answer; check %s, --region and the network: %w", service, flag, err)
 	}
 	return err
 }

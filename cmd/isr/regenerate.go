@@ -10,16 +10,16 @@ import (
 
 type regenerateCommand struct {
 	pageFlags      `embed:""`
-	IdempotencyKey string `env:"-" placeholder:"TEXT" help:"Name the request, so that it is carried out once however often it is made: who makes it again gets what it published."`
-	Unpin          bool   `env:"-" help:"Regenerate the page even if it is pinned, and unpin it."`
+	IdempotencyKey string `env:"-" placeholder:"TEXT" help:"Idempotency key: a repeated request with the same key is not executed again and returns the earlier result."`
+	Unpin          bool   `env:"-" help:"Regenerate a pinned page too, and unpin it."`
 	JSON           bool   `name:"json" help:"Write JSON, as isr get does."`
 
 	askFlags `embed:""`
 }
 
 func (c *regenerateCommand) Help() string {
-	return `The server renders the page, whatever its freshness, and every visitor gets the new one. The
-command waits until it is published. A page that was never asked for is rendered too.`
+	return `The server renders the page, even if it is fresh or was never requested, and the command waits until
+it is published. Other servers may serve their copy in memory until its freshness window ends.`
 }
 
 func (c *regenerateCommand) Run(ctx context.Context, s *streams) error {
@@ -43,7 +43,7 @@ func (c *regenerateCommand) Run(ctx context.Context, s *streams) error {
 		}
 		did := "regenerated"
 		if p.Replayed {
-			did = "carried out before, as asked:"
+			did = "already executed, not repeated:"
 		}
 		_, err = fmt.Fprintf(s.out, "%s %s: %s, status %d, %s, generation %s\n",
 			did, p.Key, p.State, p.Status, bytesText(p.BodyBytes), p.Generation)

@@ -10,16 +10,16 @@ import (
 
 type rollbackCommand struct {
 	pageFlags `embed:""`
-	To        string `env:"-" placeholder:"GENERATION" help:"Generation, as isr versions shows it, or a beginning of it that no other has (the one published before the current)."`
-	Pin       pin    `env:"-" default:"forever" placeholder:"TIME" help:"How long the page stays so, like 2h, before it is regenerated as others are (${default}: until isr unpin)."`
+	To        string `env:"-" placeholder:"GENERATION" help:"Generation, as isr versions shows it, or a unique prefix of it (the one published before the current one)."`
+	Pin       pin    `env:"-" default:"forever" placeholder:"TIME" help:"Duration of the pin, like 2h (${default}: until isr unpin)."`
 	JSON      bool   `name:"json" help:"Write JSON, as isr get does."`
 
 	askFlags `embed:""`
 }
 
 func (c *rollbackCommand) Help() string {
-	return `The page is again as it was, for every visitor of every server, at once; a regeneration that is
-under way does not undo it. It is pinned: it does not age, and is not regenerated, until the pin ends.`
+	return `All servers serve the older generation within one poll of the log, even if a regeneration is in
+progress. It is pinned: it does not age and is not regenerated until the pin ends.`
 }
 
 func (c *rollbackCommand) Run(ctx context.Context, s *streams) error {
@@ -42,7 +42,7 @@ func (c *rollbackCommand) Run(ctx context.Context, s *streams) error {
 	})
 }
 
-// A pin is for how long a page is pinned, on the command line; zero is for ever.
+// A pin is the duration of a pin on the command line; zero means forever.
 type pin time.Duration
 
 func (p *pin) UnmarshalText(text []byte) error {
@@ -53,11 +53,11 @@ func (p *pin) UnmarshalText(text []byte) error {
 	var d span
 	err := d.UnmarshalText(text)
 	if err != nil || time.Duration(d) < time.Second {
-		return fmt.Errorf("%q is no time for a pin; expected one like 2h or 30d, of a second to ten years, or forever", text)
+		return fmt.Errorf("%q is not a duration of a pin; expected one like 2h or 30d, between 1s and ten years, or forever", text)
 	}
 	*p = pin(d)
 	return nil
 }
 
-// seconds are whole ones, rounded up.
+// seconds returns the duration in seconds, rounded up.
 func (p pin) seconds() int64 { return int64((time.Duration(p) + time.Second - 1) / time.Second) }

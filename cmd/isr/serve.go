@@ -22,19 +22,19 @@ import (
 )
 
 type serveCommand struct {
-	Origin string `placeholder:"URL" help:"Address of the site to serve, like http://127.0.0.1:3000."`
+	Origin string `placeholder:"URL" help:"URL of the site behind the cache, like http://127.0.0.1:3000."`
 	Demo   bool   `xor:"origin" help:"Serve the built-in demonstration site."`
 	Listen string `default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on (${default})."`
 
-	Revalidate   span     `default:"0" placeholder:"TIME" help:"Freshness of pages whose origin says nothing (${default}: they are not cached)."`
-	Stale        span     `default:"24h" placeholder:"TIME" help:"How long a page may be served after that, at most (${default})."`
-	Vary         []string `sep:"," placeholder:"NAME" help:"Request header that is part of the key; repeatable."`
-	Query        []string `sep:"," placeholder:"NAME" help:"Query parameter that is part of the key; repeatable."`
-	IgnoreCookie []string `sep:"," placeholder:"NAME" help:"Cookie that does not matter to pages; NAME may end in *, and * is all; repeatable."`
-	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Declare what the pages of a framework vary on: next."`
-	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without are refused."`
+	Revalidate   span     `default:"0" placeholder:"TIME" help:"Freshness window of pages for which the origin sends none (${default}: they are not cached)."`
+	Stale        span     `default:"24h" placeholder:"TIME" help:"Stale window: how long after that a page may be served while it is regenerated, at most (${default})."`
+	Vary         []string `sep:"," placeholder:"NAME" help:"Request header that is part of the cache key; repeatable."`
+	Query        []string `sep:"," placeholder:"NAME" help:"Query parameter that is part of the cache key; repeatable."`
+	IgnoreCookie []string `sep:"," placeholder:"NAME" help:"Cookie that does not affect pages; NAME may end in *, and * means all; repeatable."`
+	Preset       string   `enum:",next" default:"" placeholder:"NAME" help:"Framework whose pages declare what they vary on: next."`
+	TenantHeader string   `placeholder:"NAME" help:"Request header that names the tenant; requests without it are refused."`
 
-	StoreNegative bool `help:"Store 404 and 410 of pages that are not stored yet, for all servers, instead of keeping them in memory."`
+	StoreNegative bool `help:"Store 404 and 410 responses of pages that are not stored yet, for all servers, instead of keeping them in the negative cache."`
 
 	edgeFlags    `embed:""`
 	renderFlags  `embed:""`
@@ -42,21 +42,21 @@ type serveCommand struct {
 
 	adminFlags  `embed:""`
 	storeFlags  `embed:""`
-	CreateTable bool `help:"Make the DynamoDB table if it is not there."`
+	CreateTable bool `help:"Create the DynamoDB table if it does not exist."`
 
-	StoreTimeout span `default:"300ms" placeholder:"TIME" help:"How long a visitor waits for the stores in all, before the page is rendered for him without being stored (${default})."`
-	RequireStore bool `help:"Refuse to start while the stores cannot be reached, instead of serving without them until they answer."`
+	StoreTimeout span `default:"300ms" placeholder:"TIME" help:"Total time that a request waits for the stores, between 1ms and 24h; then the page is rendered without being stored (${default})."`
+	RequireStore bool `help:"Fail at start if the stores do not answer, instead of serving without them until they do."`
 
 	healthFlags `embed:""`
 
-	Lease     span  `default:"30s" placeholder:"TIME" help:"How long a crashed server can hold up a page (${default})."`
-	Retention span  `default:"30d" placeholder:"TIME" help:"How long a page that nobody asks for is kept (${default})."`
-	Memory    size  `default:"256MiB" placeholder:"BYTES" help:"Size of the memory tier (${default}); 0 for no pages."`
-	Disk      *size `placeholder:"BYTES" help:"Size of the embedded store; beyond it the least recently used pages are removed (a tenth of the free space, at least 1GiB)."`
-	MinUses   int   `default:"1" placeholder:"N" help:"Store a page from its Nth request within half an hour on (${default}: from the first)."`
+	Lease     span  `default:"30s" placeholder:"TIME" help:"Duration of a lease, between 1s and 24h: how long a crashed server can delay the regeneration of a page (${default})."`
+	Retention span  `default:"30d" placeholder:"TIME" help:"How long a page without requests is kept (${default})."`
+	Memory    size  `default:"256MiB" placeholder:"BYTES" help:"Size of the page cache in memory (${default}); 0 disables it."`
+	Disk      *size `placeholder:"BYTES" help:"Size of the embedded store, at least 1MiB; beyond it the least recently used pages are evicted (a tenth of the free space, at least 1GiB)."`
+	MinUses   int   `default:"1" placeholder:"N" help:"Store a page only from its Nth request within half an hour, 1 to 100 (${default})."`
 	logFlag   `embed:""`
 
-	DynamodbListen string `placeholder:"ADDR" help:"Address at which other programs use the embedded store as DynamoDB (none); see isr help dynamodb."`
+	DynamodbListen string `placeholder:"ADDR" help:"Address at which to serve the embedded store to other programs as DynamoDB (none); see isr help dynamodb."`
 	dynamodbKeys   `embed:"" prefix:"dynamodb-"`
 }
 
@@ -85,10 +85,10 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	// What was acknowledged is on disk already.
+	// Acknowledged writes are already on disk.
 	defer func() {
 		if err := st.close(); err != nil {
-			log.Error("the store did not close well", "error", err)
+			log.Error("failed to close store", "error", err)
 		}
 	}()
 	cache, err := isr.New(st.meta, st.bodies, c.config(st, log))
@@ -120,15 +120,15 @@ func (c *serveCommand) Run(ctx context.Context, s *streams) error {
 	return c.attend(ctx, attended{start(server, listener), shared, probed, cache, health, c.drainTime(at)}, log)
 }
 
-// warnOfOrigin looks once whether anybody listens at an origin, nil for none, and says so
-// if not: the site may be started later, and be meant to be elsewhere.
+// warnOfOrigin connects once to an origin, nil for none, and logs a warning if that fails:
+// the site is not started yet, or --origin is wrong.
 func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
 	if origin == nil {
 		return
 	}
 	port := origin.Port()
 	if port == "" {
-		port = origin.Scheme // a name for the port, too
+		port = origin.Scheme // also a service name
 	}
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(origin.Hostname(), port))
@@ -137,11 +137,12 @@ func warnOfOrigin(ctx context.Context, origin *url.URL, log *slog.Logger) {
 		return
 	}
 	if ctx.Err() == nil {
-		log.Warn("the origin cannot be connected to: start the site, or correct --origin", "origin", origin.String(), "error", err)
+		log.Warn("failed to connect to origin: start the site, or correct --origin", "origin", origin.String(), "error", err)
 	}
 }
 
-// openStores opens the stores. Those that do not answer are served without.
+// openStores opens the stores. Without --require-store, stores that do not answer are
+// no error: the server starts without them.
 func (c *serveCommand) openStores(ctx context.Context, log *slog.Logger) (*stores, error) {
 	st, err := c.open(ctx, c.CreateTable || c.Table == "", log)
 	switch {
@@ -160,8 +161,7 @@ func (c *serveCommand) openStores(ctx context.Context, log *slog.Logger) (*store
 	return st, nil
 }
 
-// keepDisk keeps an embedded store within its bound, until the function that it
-// returns is called.
+// keepDisk keeps the embedded store within its bound until stop is called.
 func (c *serveCommand) keepDisk(ctx context.Context, st *stores, cache *isr.Cache, log *slog.Logger) (stop func()) {
 	if st.disk == nil {
 		return func() {}
@@ -179,7 +179,7 @@ func (c *serveCommand) keepDisk(ctx context.Context, st *stores, cache *isr.Cach
 	}
 }
 
-// degraded says what a server does without.
+// degraded returns the stores that a server does without, and why.
 func degraded(st *stores, cache *isr.Cache) (reasons []string) {
 	if problem := st.reach.problem(); problem != "" {
 		reasons = append(reasons, "the stores are not used: "+problem)
@@ -196,7 +196,7 @@ func (c *serveCommand) validate() (*url.URL, error) {
 	}
 	switch {
 	case c.Disk != nil && c.Table != "":
-		return nil, usagef("--disk bounds the embedded store, and --table has none; use a lifecycle rule of the bucket, and --retention")
+		return nil, usagef("--disk bounds the embedded store and cannot be combined with --table; use a lifecycle rule of the bucket, and --retention")
 	case c.MinUses < 1 || c.MinUses > 100:
 		return nil, usagef("--min-uses must be between 1 and 100 (got %d)", c.MinUses)
 	case c.Disk != nil && *c.Disk < 1<<20:
@@ -221,13 +221,13 @@ func (c *serveCommand) validate() (*url.URL, error) {
 		return nil, err
 	}
 	if c.Demo && c.Origin != "" {
-		return nil, usagef("--demo and the origin %s are both given; use one of --demo and --origin, and see whether ISR_ORIGIN or ISR_DEMO is set", c.Origin)
+		return nil, usagef("--demo and --origin %s exclude each other; give one of them, and check whether ISR_ORIGIN or ISR_DEMO is set", c.Origin)
 	}
 	if c.Demo {
 		return nil, nil
 	}
 	if c.Origin == "" {
-		return nil, usagef("which site? give --origin http://127.0.0.1:3000, or --demo for the demonstration site")
+		return nil, usagef("no site given; use --origin http://127.0.0.1:3000, or --demo for the demonstration site")
 	}
 	origin, err := gateway.ParseOrigin(c.Origin)
 	if err != nil {
@@ -239,11 +239,11 @@ func (c *serveCommand) validate() (*url.URL, error) {
 func (c *serveCommand) validateSharing() error {
 	switch {
 	case c.DynamodbListen == "" && c.dynamodbKeys != dynamodbKeys{}:
-		return usagef("--dynamodb-access-key and --dynamodb-secret-key go with --dynamodb-listen, which is not given")
+		return usagef("--dynamodb-access-key and --dynamodb-secret-key need --dynamodb-listen ADDR")
 	case c.DynamodbListen == "":
 		return nil
 	case c.Table != "":
-		return usagef("--dynamodb-listen shares the embedded store, and --table has none; other programs can use the table %s on DynamoDB itself", c.Table)
+		return usagef("--dynamodb-listen serves the embedded store and cannot be combined with --table; other programs can use the table %s on DynamoDB itself", c.Table)
 	}
 	return c.dynamodbKeys.validate("--dynamodb-listen", c.DynamodbListen)
 }
@@ -261,7 +261,7 @@ func (c *serveCommand) route() isr.Route {
 		StoreNegative: c.StoreNegative,
 	})
 	if rt.Stale == 0 {
-		rt.Stale = -1 // on the command line, zero is none
+		rt.Stale = -1 // 0 disables it on the command line, and means the default in the library
 	}
 	if c.Preset == "next" {
 		rt = gateway.Next(rt)
@@ -308,8 +308,8 @@ func (c *serveCommand) originText() string {
 	return c.Origin
 }
 
-// share lets other programs use the embedded store as DynamoDB, if that is wanted.
-// Otherwise what it returns never fails and has nothing to stop.
+// share serves the embedded store to other programs as DynamoDB. Without --dynamodb-listen
+// it returns an idle server, which never fails.
 func (c *serveCommand) share(engine *localdynamo.DB, log *slog.Logger) (*running, error) {
 	if c.DynamodbListen == "" {
 		return &running{server: new(http.Server)}, nil
@@ -317,7 +317,7 @@ func (c *serveCommand) share(engine *localdynamo.DB, log *slog.Logger) (*running
 	return c.dynamodbKeys.serve("--dynamodb-listen", c.DynamodbListen, engine, log)
 }
 
-// attended is what a server runs.
+// attended are the parts of a running server.
 type attended struct {
 	gateway, shared, probed *running
 	cache                   *isr.Cache
@@ -325,10 +325,11 @@ type attended struct {
 	drain                   time.Duration
 }
 
-// attend waits until ctx ends; then the server is not ready any more and serves on for
-// a while, until load balancers have noticed. After that no more requests are taken,
-// those in hand and the regenerations finish, and the leases of the rest are given
-// back. The shared store is stopped last: the site may need it for its pages.
+// attend serves until ctx is done, then shuts down in this order: /readyz fails while the
+// server still serves (--drain), so that load balancers remove it; the gateway accepts no
+// more requests; requests and regenerations in flight finish within the grace period, and
+// the leases of the others are released. The shared store stops last, because the site may
+// need it to render.
 func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger) error {
 	select {
 	case err := <-a.gateway.failed:
@@ -341,7 +342,7 @@ func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger)
 	}
 	a.health.drain()
 	if a.drain > 0 {
-		log.Info("draining: not ready, and serving on", "for", a.drain)
+		log.Info("draining: not ready, still serving", "for", a.drain)
 		_ = backoff.Wait(context.WithoutCancel(ctx), a.drain)
 	}
 	graceful := c.graceTime(time.Duration(c.RenderTimeout))
@@ -350,24 +351,24 @@ func (c *serveCommand) attend(ctx context.Context, a attended, log *slog.Logger)
 	defer cancel()
 	a.gateway.stop(grace, log)
 	if err := a.cache.Close(grace); err != nil {
-		log.Warn("regenerations were cut off", "error", err)
+		log.Warn("regenerations canceled at shutdown", "error", err)
 	}
-	grace, cancel = withGrace(ctx, graceTime) // whoever uses it has not been told until now
+	grace, cancel = withGrace(ctx, graceTime) // a grace period of its own: its clients learn of the shutdown only now
 	defer cancel()
 	a.shared.stop(grace, log)
 	log.Info("stopped")
 	return nil
 }
 
-// limitMemory keeps the room that relaxCollector gives from doubling a large
-// memory tier. GOMEMLIMIT, where set, is the operator's word.
+// limitMemory sets a soft memory limit, because the GC percentage of relaxCollector would
+// let the heap of a large memory tier grow several times. GOMEMLIMIT takes precedence.
 func limitMemory(tier int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(tier + tier/2 + 256<<20)
 	}
 }
 
-// displayAddress is an address that a browser on this machine can open.
+// displayAddress returns an address that a browser on this machine can open.
 func displayAddress(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// graceTime is how long a DynamoDB that is told to stop lets its work finish.
+// graceTime bounds the requests in flight when a DynamoDB server stops.
 const graceTime = 10 * time.Second
 
-// newServer is an HTTP server that clients cannot hold up for nothing.
+// newServer returns an HTTP server with timeouts against slow and idle clients.
 func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -28,7 +28,7 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 // A running server answers requests until it is stopped.
 type running struct {
 	server *http.Server
-	failed chan error // gets the error of a server that ends by itself
+	failed chan error // receives the error of a server that fails
 }
 
 func start(server *http.Server, listener net.Listener) *running {
@@ -41,25 +41,23 @@ func start(server *http.Server, listener net.Listener) *running {
 	return r
 }
 
-// stop takes no more requests, lets those in hand finish, and cuts them off when
-// ctx ends.
+// stop accepts no more requests and lets those in flight finish. When ctx is done it closes
+// their connections.
 func (r *running) stop(ctx context.Context, log *slog.Logger) {
 	if err := r.server.Shutdown(ctx); err != nil {
-		log.Warn("requests were cut off", "error", err)
-		_ = r.server.Close() // the listener is closed already
+		log.Warn("requests canceled at shutdown", "error", err)
+		_ = r.server.Close() // the listener is already closed
 	}
 }
 
-// withGrace returns the context of an orderly stop. That ctx has ended, which is
-// why there is a stop, does not matter to it.
+// withGrace returns the context of a graceful shutdown. It ignores that ctx is done, which
+// is what caused the shutdown.
 func withGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), d)
 }
 
-// relaxCollector lets the heap of a server grow further between collections than
-// Go would: what lives long in it is small or has a bound of its own, and what
-// requests leave behind is collected all the time. GOGC, where set, is the
-// operator's word.
+// relaxCollector raises the GC percentage of a server: its long-lived heap is small or
+// bounded, and most garbage comes from requests. GOGC takes precedence.
 func relaxCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

@@ -12,23 +12,21 @@ import (
 	"syscall"
 )
 
-// socketName is the name, in the data folder, of the socket by which commands reach
-// the admin API of a running server. Nobody but the folder's owner can use it, and
-// so it asks for no token.
+// socketName is the name of the socket in the data folder by which commands reach the admin
+// API of a running server. It needs no token, since only the folder's owner can connect.
 const socketName = "isr.sock"
 
-// listenSocket serves the commands on the socket of a folder that is ours.
+// listenSocket serves commands on the socket of a claimed folder.
 func listenSocket(f *folder, h http.Handler, log *slog.Logger) (*running, error) {
 	path, err := socketPath(f.path)
 	if err != nil {
 		return nil, err
 	}
-	// A socket that a crashed server left behind: nobody listens on it, since we
-	// hold the folder.
+	// Remove the socket of a crashed server. None listens on it, since we hold the folder.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the socket for commands: %w", err)
 	}
-	// Nobody else may reach the socket, not even for the moment before a chmod.
+	// A umask, because other users could connect before a chmod.
 	mask := syscall.Umask(0o177)
 	listener, err := net.Listen("unix", path)
 	syscall.Umask(mask)
@@ -38,8 +36,8 @@ func listenSocket(f *folder, h http.Handler, log *slog.Logger) (*running, error)
 	return start(newServer(h, log), listener), nil
 }
 
-// socketPath is the socket's path, short enough for the kernel: about 100 bytes
-// on every system. A folder deep down is named from the working directory.
+// socketPath returns a path of the socket that fits the kernel's limit, about 100 bytes on
+// every system: relative to the working directory if the absolute path is too long.
 func socketPath(dir string) (string, error) {
 	const longest = 100
 	path := filepath.Join(dir, socketName)
@@ -52,11 +50,10 @@ func socketPath(dir string) (string, error) {
 			return rel, nil
 		}
 	}
-	return "", fmt.Errorf("the path of the data folder %s is too long for a socket in it; give a shorter one with --data", dir)
+	return "", fmt.Errorf("path of data folder %s is too long for a socket; give a shorter one with --data", dir)
 }
 
-// dialSocket returns a transport that leads to the server of a folder, nil if none
-// listens there.
+// dialSocket returns a transport to the server of a folder, nil if no server listens there.
 func dialSocket(ctx context.Context, dir string) http.RoundTripper {
 	path, err := socketPath(dir)
 	if err != nil {
@@ -67,7 +64,7 @@ func dialSocket(ctx context.Context, dir string) http.RoundTripper {
 	if err != nil {
 		return nil
 	}
-	_ = conn.Close() // it was only to see
+	_ = conn.Close() // only a probe
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", path) },
 	}

@@ -23,21 +23,21 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// storeFlags say where pages are kept: in a folder, or on DynamoDB and S3.
+// storeFlags configure the stores: embedded in a folder, or DynamoDB and S3.
 type storeFlags struct {
-	Data             string  `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket by which commands reach a running server (${default})."`
-	Table            string  `placeholder:"NAME" help:"DynamoDB table that keeps the metadata, instead of the embedded store; needs --bucket."`
-	Region           string  `placeholder:"NAME" help:"AWS region of table and bucket (the SDK's own configuration)."`
-	DynamodbEndpoint string  `name:"dynamodb-endpoint" placeholder:"URL" help:"Address of DynamoDB, where it is not AWS's own."`
-	Bucket           string  `placeholder:"NAME" help:"S3 bucket that keeps the bodies; needs --table."`
-	S3Endpoint       string  `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"Address of S3, where it is not AWS's own."`
-	Guard            []guard `sep:"," placeholder:"NAME" help:"Further check of writes, where other services write to the table: monotonic (generated_at grows) or version (the attribute version counts writes); repeatable."`
+	Data             string  `default:"./isr-data" type:"path" placeholder:"DIR" help:"Folder of the embedded store, and of the socket that commands use to reach a running server (${default})."`
+	Table            string  `placeholder:"NAME" help:"DynamoDB table for the metadata, instead of the embedded store; needs --bucket."`
+	Region           string  `placeholder:"NAME" help:"AWS region of table and bucket (from the AWS configuration)."`
+	DynamodbEndpoint string  `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than that of AWS."`
+	Bucket           string  `placeholder:"NAME" help:"S3 bucket for the stored bodies; needs --table."`
+	S3Endpoint       string  `name:"s3-endpoint" env:"ISR_S3_ENDPOINT" placeholder:"URL" help:"URL of an S3 endpoint other than that of AWS."`
+	Guard            []guard `sep:"," placeholder:"NAME" help:"Additional condition of writes, for tables that other services write to: monotonic (generated_at grows) or version (the attribute version counts writes); repeatable."`
 }
 
-// startTime bounds the checks of a store before it is used.
+// startTime bounds opening and checking the stores.
 const startTime = 20 * time.Second
 
-// tableTime bounds the making of a table, which AWS takes its time for.
+// tableTime bounds the creation of a table, which takes AWS up to minutes.
 const tableTime = 3 * time.Minute
 
 // embeddedTable is the name of the one table of an embedded store.
@@ -46,32 +46,32 @@ const embeddedTable = "isr"
 func (f *storeFlags) validate() error {
 	switch {
 	case f.Table != "" && f.Bucket == "":
-		return usagef("--table needs --bucket as well: bodies must be where every server can read them")
+		return usagef("--table needs --bucket NAME for the stored bodies, which all servers read")
 	case f.Bucket != "" && f.Table == "":
-		return usagef("--bucket needs --table as well: metadata must be where every server can read it")
+		return usagef("--bucket needs --table NAME for the metadata, which all servers read")
 	case f.Table == "" && (f.DynamodbEndpoint != "" || f.S3Endpoint != "" || f.Region != ""):
-		return usagef("--region, --dynamodb-endpoint and --s3-endpoint go with --table and --bucket, which are not given")
+		return usagef("--region, --dynamodb-endpoint and --s3-endpoint need --table and --bucket")
 	case f.Data == "":
 		return usagef("--data is empty; expected a folder, as in --data ./isr-data")
 	}
 	return nil
 }
 
-// stores are the open stores of a command. Close them.
+// stores are the open stores of a command. The command must call close.
 type stores struct {
 	meta   *dynamostore.Store
 	bodies store.BodyStore
 	meter  *admin.Meter    // of meta
 	engine *localdynamo.DB // nil on AWS
-	reach  *reach          // nil where the stores are in this process
-	disk   *disk           // the bodies where they are in a folder, else nil
-	where  string          // for people
+	reach  *reach          // nil if the stores are embedded
+	disk   *disk           // the bodies of an embedded store; nil on AWS
+	where  string          // shown to operators
 	close  func() error
 }
 
-// open opens the stores that validated flags name, and with create also makes the
-// table: the embedded one in a data folder that is there, or the one on DynamoDB.
-// Those on AWS cannot be asked before their reach allows it.
+// open opens the stores. The flags must be validated. With create it also creates the
+// table, on DynamoDB or in the data folder, which must exist. Requests to AWS fail until
+// the reach of the stores has opened.
 func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -83,7 +83,7 @@ func (f *storeFlags) open(ctx context.Context, create bool, log *slog.Logger) (*
 
 func (f *storeFlags) openEmbedded(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
 	if _, err := os.Stat(engineFile(f.Data)); !create && errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no store in %s; name the folder of a server with --data, or start one: isr serve --demo", f.Data)
+		return nil, fmt.Errorf("no store in %s; give the data folder of a server with --data, or start a server: isr serve --demo", f.Data)
 	}
 	db, err := openEngine(f.Data)
 	if err != nil {
@@ -96,18 +96,17 @@ func (f *storeFlags) openEmbedded(ctx context.Context, create bool, log *slog.Lo
 	return st, nil
 }
 
-// engineFile is the engine's file in a data folder.
+// engineFile returns the path of the engine's file in a data folder.
 func engineFile(dir string) string { return filepath.Join(dir, "table.db") }
 
-// openEngine opens the engine of a data folder that is there, and makes its file,
-// if need be.
+// openEngine opens the engine in an existing data folder, and creates its file if needed.
 func openEngine(dir string) (*localdynamo.DB, error) {
 	db, err := localdynamo.Open(engineFile(dir), localdynamo.Options{})
 	switch {
 	case errors.Is(err, localdynamo.ErrLocked):
-		return nil, fmt.Errorf("the data folder %s is used by another isr; stop that one, or give another folder with --data", dir)
+		return nil, fmt.Errorf("data folder %s is used by another isr process; stop it, or give another folder with --data", dir)
 	case err != nil:
-		return nil, fmt.Errorf("the store in %s cannot be opened: %w", dir, err)
+		return nil, fmt.Errorf("open store in %s: %w", dir, err)
 	}
 	return db, nil
 }
@@ -130,7 +129,7 @@ func newEmbedded(ctx context.Context, f *storeFlags, db *localdynamo.DB, log *sl
 	return &stores{meta: meta, bodies: counted, disk: counted, meter: meter, engine: db, where: "embedded, in " + f.Data, close: closeAll}, nil
 }
 
-// openAWS makes no request but for credentials.
+// openAWS sends no request except for credentials.
 func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger) (*stores, error) {
 	cfg, err := f.awsConfig(ctx, log)
 	if err != nil {
@@ -157,8 +156,7 @@ func (f *storeFlags) openAWS(ctx context.Context, create bool, log *slog.Logger)
 	return &stores{meta: meta, bodies: bodies, meter: meter, reach: r, where: where, close: func() error { return nil }}, nil
 }
 
-// tableCheck returns what finds out whether the table is as it must be, and with
-// create makes it.
+// tableCheck returns a function that checks the table, and with create creates it.
 func (f *storeFlags) tableCheck(cfg aws.Config, create bool, log *slog.Logger) func(context.Context) error {
 	ddb := f.dynamoDB(cfg)
 	return func(ctx context.Context) (err error) {
@@ -181,12 +179,11 @@ func (f *storeFlags) s3Bodies(cfg aws.Config) (*s3body.Store, error) {
 	return s3body.New(client, f.Bucket, s3body.Config{})
 }
 
-// awsConfig is the SDK's ordinary configuration, with its own credentials chain.
+// awsConfig loads the default configuration of the AWS SDK, with its credentials chain.
 func (f *storeFlags) awsConfig(ctx context.Context, log *slog.Logger) (aws.Config, error) {
-	// Left alone, the SDK writes to standard error as it likes, about no more
-	// than a failed condition: of use only to those who debug it.
+	// By default the SDK logs to standard error, even for a failed condition.
 	sdkLog := logging.LoggerFunc(func(_ logging.Classification, format string, v ...any) {
-		log.Debug("the AWS SDK says", "text", fmt.Sprintf(format, v...))
+		log.Debug("AWS SDK", "text", fmt.Sprintf(format, v...))
 	})
 	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithLogger(sdkLog)}
 	if f.Region != "" {
@@ -194,13 +191,13 @@ func (f *storeFlags) awsConfig(ctx context.Context, log *slog.Logger) (aws.Confi
 	}
 	cfg, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return aws.Config{}, fmt.Errorf("the AWS configuration cannot be used: %w", err)
+		return aws.Config{}, fmt.Errorf("load AWS configuration: %w", err)
 	}
 	if cfg.Region == "" {
-		return aws.Config{}, usagef("no AWS region is known; give --region, or set AWS_REGION")
+		return aws.Config{}, usagef("no AWS region configured; give --region, or set AWS_REGION")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return aws.Config{}, fmt.Errorf("no AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role: %w", err)
+		return aws.Config{}, fmt.Errorf("no AWS credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role: %w", err)
 	}
 	return cfg, nil
 }

@@ -9,13 +9,13 @@ import (
 )
 
 type tableCommand struct {
-	Create tableCreateCommand `cmd:"" help:"Make the table, with expiry (TTL) enabled; one that is there is checked."`
+	Create tableCreateCommand `cmd:"" help:"Create the table, with time to live (TTL) enabled; an existing table is checked."`
 }
 
 type tableCreateCommand struct {
 	Table            string `required:"" placeholder:"NAME" help:"Name of the table."`
-	Region           string `placeholder:"NAME" help:"AWS region (the SDK's own configuration)."`
-	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"Address of DynamoDB, where it is not AWS's own."`
+	Region           string `placeholder:"NAME" help:"AWS region (from the AWS configuration)."`
+	DynamodbEndpoint string `name:"dynamodb-endpoint" placeholder:"URL" help:"URL of a DynamoDB endpoint other than that of AWS."`
 }
 
 func (c *tableCreateCommand) Run(ctx context.Context, s *streams) error {
@@ -29,6 +29,6 @@ func (c *tableCreateCommand) Run(ctx context.Context, s *streams) error {
 	if err := dynamostore.CreateTable(ctx, f.dynamoDB(cfg), c.Table); err != nil {
 		return unanswered(err, "DynamoDB", "--dynamodb-endpoint")
 	}
-	_, err = fmt.Fprintf(s.out, "table %s is ready: keys pk and sk, expiry on ttl\n", c.Table)
+	_, err = fmt.Fprintf(s.out, "table %s is ready: keys pk and sk, TTL attribute ttl\n", c.Table)
 	return err
 }

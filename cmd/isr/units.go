@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A span is a duration on the command line: as Go writes one, and in days.
+// A span is a duration on the command line: a Go duration, or days (30d).
 type span time.Duration
 
 func (s *span) UnmarshalText(text []byte) error {
@@ -20,7 +20,7 @@ func (s *span) UnmarshalText(text []byte) error {
 	}
 	d, err := time.ParseDuration(string(text))
 	if string(text) != "0" && (err != nil || d < 0 || d > 3650*24*time.Hour) {
-		return fmt.Errorf("%q is not a duration; expected one like 90s, 10m, 24h or 30d, of at most ten years", text)
+		return fmt.Errorf("%q is not a duration; expected one like 90s, 10m, 24h or 30d, at most ten years", text)
 	}
 	*s = span(d)
 	return nil
@@ -49,7 +49,7 @@ func (s *size) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is not a size; expected one like 256MiB or 1GiB, or 0", text)
 }
 
-// bytesText writes a number of bytes for people.
+// bytesText formats a number of bytes for output.
 func bytesText(n int64) string {
 	switch {
 	case n >= 1<<20:
@@ -60,7 +60,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// spanText writes a duration for people: its two largest units.
+// spanText formats a duration for output: its two largest units.
 func spanText(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -78,5 +78,5 @@ func spanText(d time.Duration) string {
 	return fmt.Sprintf("%s%ds", sign, d/time.Second)
 }
 
-// seconds writes a number of seconds as spanText does.
+// seconds formats a number of seconds as spanText does.
 func seconds(n int64) string { return spanText(time.Duration(n) * time.Second) }

@@ -10,22 +10,22 @@ import (
 )
 
 type usageCommand struct {
-	ReadPrice  float64 `default:"0.125" placeholder:"USD" help:"Price of a million read units (${default}: on demand in us-east-1)."`
-	WritePrice float64 `default:"0.625" placeholder:"USD" help:"Price of a million write units (${default}: on demand in us-east-1)."`
+	ReadPrice  float64 `default:"0.125" placeholder:"USD" help:"Price of a million read units in dollars (${default}: on demand in us-east-1)."`
+	WritePrice float64 `default:"0.625" placeholder:"USD" help:"Price of a million write units in dollars (${default}: on demand in us-east-1)."`
 	JSON       bool    `name:"json" help:"Write JSON."`
 
 	askFlags `embed:""`
 }
 
 func (c *usageCommand) Help() string {
-	return `Shows the capacity units of DynamoDB that a running server has consumed since its start, by the
-kind of operation, and what they cost. Other servers of the table count their own. An embedded store
-costs nothing: it counts what DynamoDB would. S3 is not counted.`
+	return `Shows the DynamoDB capacity units that a running server has consumed since its start, by kind of
+operation, and their cost. Each server counts its own requests. An embedded store costs nothing: the
+numbers are what DynamoDB would consume. S3 is not counted.`
 }
 
 func (c *usageCommand) Run(ctx context.Context, s *streams) error {
-	if !(c.ReadPrice >= 0 && c.WritePrice >= 0) { // as NaN is not
-		return usagef("a price is not negative; give dollars for a million units, like --read-price 0.125")
+	if !(c.ReadPrice >= 0 && c.WritePrice >= 0) { // also refuses NaN
+		return usagef("--read-price and --write-price must be at least 0, in dollars for a million units (got %v and %v)", c.ReadPrice, c.WritePrice)
 	}
 	return c.ask(ctx, func(client *admin.Client) error {
 		u, err := client.Usage(ctx)
@@ -63,7 +63,7 @@ func (c *usageCommand) writeRow(t *tabwriter.Writer, op admin.OperationUsage) {
 	fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t$%.6f\n", op.Operation, op.Answers, op.ReadUnits, op.WriteUnits, c.cost(op))
 }
 
-// cost is in dollars.
+// cost returns the cost of an operation in dollars.
 func (c *usageCommand) cost(op admin.OperationUsage) float64 {
 	const million = 1e6
 	return (op.ReadUnits*c.ReadPrice + op.WriteUnits*c.WritePrice) / million

@@ -13,7 +13,7 @@ func (versionCommand) Run(s *streams) error {
 	return err
 }
 
-// version is that of the module, or the commit for a build from a checkout.
+// version returns the module's version, or the commit of a build from a checkout.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

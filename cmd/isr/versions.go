@@ -19,8 +19,8 @@ type versionsCommand struct {
 }
 
 func (c *versionsCommand) Help() string {
-	return `The one published last is first. Older generations are kept where the server was started with
---history N; isr rollback makes one of them current again, and isr diff compares two.`
+	return `Lists the kept generations of a page, the last published first. Servers started with --history N keep
+older generations; isr rollback makes one of them current again, and isr diff compares two.`
 }
 
 func (c *versionsCommand) Run(ctx context.Context, s *streams) error {
@@ -59,7 +59,7 @@ func writeVersions(s *streams, versions []admin.Version) error {
 		return err
 	}
 	if len(versions) == 1 && versions[0].Current {
-		fmt.Fprintln(s.err, "no older generation is kept; they are from when isr serve is started with --history N")
+		fmt.Fprintln(s.err, "no older generation is kept; start isr serve with --history N to keep them")
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func yesOrNo(is bool) string {
 	return "no"
 }
 
-// pinText says of a pin how long it holds.
+// pinText describes how long a pin holds.
 func pinText(until time.Time) string {
 	switch {
 	case until.IsZero():

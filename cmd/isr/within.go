@@ -10,9 +10,9 @@ import (
 	"github.com/facetheory/isr/gateway/admin"
 )
 
-// A within is a server that this process alone can reach, over pipes in memory. It
-// is its own listener. A command that finds no server asks this one, so that what
-// it shows is made by the same code.
+// A within is an HTTP server that only this process can reach, over pipes in memory. It is
+// its own listener. A command that finds no running server uses it, so that both cases run
+// the same code.
 type within struct {
 	server *http.Server
 	conns  chan net.Conn
@@ -25,13 +25,13 @@ var _ net.Listener = (*within)(nil)
 func serveWithin(h http.Handler) *within {
 	w := &within{server: newServer(h, slog.New(slog.DiscardHandler)), conns: make(chan net.Conn), closed: make(chan struct{})}
 	w.end = sync.OnceFunc(func() { close(w.closed) })
-	go func() { _ = w.server.Serve(w) }() // ends with close
+	go func() { _ = w.server.Serve(w) }() // returns after close
 	return w
 }
 
 func (w *within) close() { _ = w.server.Close() }
 
-// transport reaches the server, whatever address is asked for.
+// transport returns a transport that connects to the server for any address.
 func (w *within) transport() http.RoundTripper {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -65,8 +65,7 @@ func (w *within) Close() error {
 // Addr implements net.Listener.
 func (w *within) Addr() net.Addr { return &net.UnixAddr{Name: "within", Net: "pipe"} }
 
-// askThrough calls do with a client whose transport decides where it leads, and
-// which needs no token there.
+// askThrough calls do with a client over a transport that needs no token.
 func askThrough(transport http.RoundTripper, do func(*admin.Client) error) error {
 	client, err := admin.NewClient("http://localhost", "", transport)
 	if err != nil {

@@ -17,13 +17,7 @@ import (
 type Store interface {
 	store.MetaStore
 	// List yields all pages in no given order, and ends after the first error.
-	List(ctx context.Context) iter.Seq2[Listed, error]
-}
-
-// A Listed is one page of a list.
-type Listed struct {
-	PK     string // its partition key
-	Record store.Record
+	List(ctx context.Context) iter.Seq2[store.ListedPage, error]
 }
 
 // Config adjusts an [API]. Its zero value is useful.

@@ -288,15 +288,15 @@ func (s *faultyStore) Read(ctx context.Context, pk string) (store.Record, error)
 	return s.Store.Read(ctx, pk)
 }
 
-func (s *faultyStore) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
-	return func(yield func(admin.Listed, error) bool) {
+func (s *faultyStore) List(ctx context.Context) iter.Seq2[store.ListedPage, error] {
+	return func(yield func(store.ListedPage, error) bool) {
 		pages := 0
 		for listed, err := range s.Store.List(ctx) {
 			if pages++; s.failAfter > 0 && pages > s.failAfter {
-				yield(admin.Listed{}, errFault)
+				yield(store.ListedPage{}, errFault)
 				return
 			}
-			if !yield(admin.Listed(listed), err) {
+			if !yield(listed, err) {
 				return
 			}
 		}

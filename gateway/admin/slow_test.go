@@ -62,17 +62,17 @@ func (s slow) Read(ctx context.Context, _ string) (store.Record, error) {
 	}
 }
 
-func (s slow) List(ctx context.Context) iter.Seq2[admin.Listed, error] {
-	return func(yield func(admin.Listed, error) bool) {
+func (s slow) List(ctx context.Context) iter.Seq2[store.ListedPage, error] {
+	return func(yield func(store.ListedPage, error) bool) {
 		if s.ended != nil {
 			defer close(s.ended)
 		}
 		for range s.pages {
 			if _, err := s.Read(ctx, ""); err != nil {
-				yield(admin.Listed{}, err)
+				yield(store.ListedPage{}, err)
 				return
 			}
-			if !yield(admin.Listed{PK: "CACHE#1"}, nil) {
+			if !yield(store.ListedPage{PK: "CACHE#1"}, nil) {
 				return
 			}
 		}
