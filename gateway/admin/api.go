@@ -12,35 +12,34 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Store is the cache's store of pages, which can also list them. Implementations
-// must be safe for concurrent use.
+// A Store is the metadata store of the cache, which can also list its pages.
+// Implementations must be safe for concurrent use.
 type Store interface {
 	store.MetaStore
-	// List yields all pages in no given order, and ends after the first error.
+	// List yields all pages in no particular order, and ends after the first error.
 	List(ctx context.Context) iter.Seq2[store.ListedPage, error]
 }
 
 // Config adjusts an [API]. Its zero value is useful.
 type Config struct {
-	// Cache renders pages anew, and carries out what else changes them. Without one,
-	// nothing can be regenerated.
+	// Cache executes regenerations and other changes. Nil: the API reads and changes the
+	// store, but cannot regenerate.
 	Cache *isr.Cache
-	// Serve says whether visitors can ask for a host, with its port if it has one; pages
-	// of others are not regenerated. Hosts lists those that they can, for people. Nil:
-	// any host.
+	// Serve reports whether the gateway serves a host, with its port if it has one; pages
+	// of other hosts are not regenerated. Nil: any host. Hosts lists the served hosts in
+	// error messages.
 	Serve func(host string) bool
 	Hosts string
-	// Partition derives partition keys, as the cache does. Nil means
+	// Partition derives partition keys; it must be that of the cache. Nil means
 	// store.HashedPartition.
 	Partition store.Partition
 	// Now is the wall clock. Nil means time.Now.
 	Now func() time.Time
-	// Version and Place are shown by GET /-/health: which program this is, and
-	// where its store is.
+	// Version (of the program) and Place (of its store) are returned by GET /-/health.
 	Version, Place string
-	// Meter counts what the store consumes. Nil: nobody does.
+	// Meter has the consumed capacity of the store. Nil: GET /-/usage is an error.
 	Meter *Meter
-	// Logger gets a line per change. Nil means slog.Default().
+	// Logger receives one line for each change. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -57,7 +56,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// An API answers operators. It is safe for concurrent use.
+// An API serves the operations. It is safe for concurrent use.
 type API struct {
 	store  Store
 	bodies store.BodyStore
@@ -68,17 +67,16 @@ type API struct {
 	began    time.Time
 	routes   map[string]map[string]operation // by path, then method
 	document []byte                          // of GET /-/openapi.json
-	slots    chan struct{}                   // one for each operation under way
+	slots    chan struct{}                   // semaphore of concurrent operations
 }
 
-// maxConcurrent bounds the operations under way at once: they are people's and
-// scripts', and must leave the store to the visitors.
+// maxConcurrent bounds concurrent operations, so that scripts leave the store to visitors.
 const maxConcurrent = 32
 
 // New returns the API of a store and its bodies.
 func New(store Store, bodies store.BodyStore, cfg Config) (*API, error) {
 	if store == nil || bodies == nil {
-		return nil, errors.New("admin: no store was given")
+		return nil, errors.New("admin: New needs a store and a body store")
 	}
 	cfg = cfg.withDefaults()
 	cache := cfg.Cache
@@ -105,13 +103,13 @@ func New(store Store, bodies store.BodyStore, cfg Config) (*API, error) {
 	return a, err
 }
 
-// changesOnly is a cache that serves nothing and renders nothing. It keeps nothing
-// in memory and has nothing under way, so that it need not be closed.
+// changesOnly returns a cache without routes, memory or background work, which need not be
+// closed.
 func changesOnly(store Store, bodies store.BodyStore, cfg Config) (*isr.Cache, error) {
 	return isr.New(store, bodies, isr.Config{Memory: -1, Poll: -1, Partition: cfg.Partition, Now: cfg.Now, Logger: cfg.Logger})
 }
 
-// operations are all there are, in the order of the document.
+// operations returns all operations, in the order of the OpenAPI document.
 func (a *API) operations() []operation {
 	return []operation{
 		a.listPages(),
@@ -131,15 +129,15 @@ func (a *API) operations() []operation {
 	}
 }
 
-// Handler returns the API for those who need no token, because nobody else can
-// reach it: a socket that belongs to its user, or this very process.
+// Handler returns the API without authentication, for connections that only trusted callers
+// can open: a Unix socket with mode 0600, or a pipe in this process.
 func (a *API) Handler() http.Handler {
 	return a.bounded(func(w http.ResponseWriter, r *http.Request) error {
 		return a.answer(w, r, visitor{remote: "this machine", admitted: true})
 	})
 }
 
-// answer is one request of a visitor who is known.
+// answer serves one request of an identified visitor.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, v visitor) error {
 	op, err := a.find(r)
 	if !v.admitted && !op.public {
@@ -148,14 +146,14 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, v visitor) error {
 	if err != nil {
 		return err
 	}
-	// Operations differ in how long they take.
+	// Each operation has its own time limit.
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(op.limit + writeTime)); err != nil {
 		return err
 	}
 	return a.perform(w, r, op, v)
 }
 
-// find returns the operation that a request names. HEAD is GET, without a body.
+// find returns the operation of a request. HEAD is GET without a body.
 func (a *API) find(r *http.Request) (operation, error) {
 	methods := a.routes[r.URL.Path]
 	method := r.Method
@@ -167,18 +165,18 @@ func (a *API) find(r *http.Request) (operation, error) {
 	}
 	if methods == nil {
 		return operation{}, &Error{
-			Status: http.StatusNotFound, Code: "not_found", Message: "there is nothing at " + r.URL.Path,
-			Hint: "GET /-/openapi.json describes what there is",
+			Status: http.StatusNotFound, Code: "not_found", Message: "no operation at " + r.URL.Path,
+			Hint: "GET /-/openapi.json describes all operations",
 		}
 	}
-	e := &Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: r.URL.Path + " cannot be asked with " + r.Method}
+	e := &Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: r.URL.Path + " does not support the method " + r.Method}
 	for method := range methods {
 		e.allow = append(e.allow, method)
 	}
 	return operation{}, e
 }
 
-// perform carries an operation out, with the time and the room that it may take.
+// perform executes an operation, within its time limit and the bound on concurrency.
 func (a *API) perform(w http.ResponseWriter, r *http.Request, op operation, v visitor) (err error) {
 	select {
 	case a.slots <- struct{}{}:
@@ -186,7 +184,7 @@ func (a *API) perform(w http.ResponseWriter, r *http.Request, op operation, v vi
 	default:
 		return &Error{
 			Status: http.StatusTooManyRequests, Code: "busy", RetryAfter: time.Second,
-			Message: "too many operations are under way", Hint: "try again in a moment",
+			Message: "too many concurrent operations", Hint: "retry after a second",
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), op.limit)
@@ -199,14 +197,14 @@ func (a *API) perform(w http.ResponseWriter, r *http.Request, op operation, v vi
 	return op.serve(x)
 }
 
-// Time that clients may take, beside what an operation does.
+// Timeouts of clients, in addition to the limit of an operation.
 const (
-	bodyTime  = 10 * time.Second // to send a request
-	writeTime = 20 * time.Second // to take an answer, or a part of a long one
+	bodyTime  = 10 * time.Second // to read a request
+	writeTime = 20 * time.Second // to write a response, or one line of a list
 )
 
-// bounded keeps a client that sends or reads slowly from holding a connection,
-// whoever it is, and answers with the error of serve.
+// bounded sets deadlines against clients that send or read slowly, and responds with the
+// error of serve.
 func (a *API) bounded(serve func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, now := http.NewResponseController(w), time.Now()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// audit leaves a line for a change, whether it succeeded or not.
+// audit logs a change, whether it succeeded or failed.
 func (a *API) audit(ctx context.Context, v visitor, op operation, target string, err error, took time.Duration) {
 	result := "ok"
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A Client asks an [API]. Errors that the API answers with are of type [*Error];
-// others mean that it could not be asked. A Client is safe for concurrent use.
+// A Client calls an [API]. Errors of the API are of type [*Error]; others mean that no
+// response of the API arrived. A Client is safe for concurrent use.
 type Client struct {
 	http  http.Client
 	base  string // without a slash at its end
@@ -26,16 +26,16 @@ type Client struct {
 }
 
 // NewClient returns the client of a server: its URL, such as
-// "http://127.0.0.1:9180", and its token, empty where none is needed. A nil
-// transport means http.DefaultTransport. It follows no redirects, which might carry
-// the token elsewhere.
+// "http://127.0.0.1:9180", and its token, empty if it needs none. A nil transport means
+// http.DefaultTransport. It follows no redirects, which could send the token to another
+// server.
 func NewClient(server, token string, transport http.RoundTripper) (*Client, error) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("the server %q is not an address; expected one like http://127.0.0.1:9180", server)
 	case u.User != nil:
-		return nil, fmt.Errorf("the server %q has a user name, which is not sent; remove it", u.Redacted())
+		return nil, fmt.Errorf("the server %q has a user name; remove it and set a token instead", u.Redacted())
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("the server %q has a path or query; expected only scheme and host, as in %s://%s", server, u.Scheme, u.Host)
 	}
@@ -49,13 +49,13 @@ func NewClient(server, token string, transport http.RoundTripper) (*Client, erro
 	}, nil
 }
 
-// Bounds of an answer, in bytes.
+// Bounds of a response, in bytes.
 const (
-	maxAnswer = 32 << 20 // two bodies of 1 MiB, every sign of which is escaped
+	maxAnswer = 32 << 20 // a diff of two bodies of 1 MiB whose characters are all escaped
 	maxLine   = 1 << 20
 )
 
-// ask sends a request, and returns the answer.
+// ask sends a request and returns the decoded response.
 func ask[Out any](ctx context.Context, c *Client, method, path string, in any) (out Out, err error) {
 	res, err := c.send(ctx, method, path, in)
 	if err != nil {
@@ -63,12 +63,12 @@ func ask[Out any](ctx context.Context, c *Client, method, path string, in any) (
 	}
 	defer func() { _ = res.Body.Close() }()
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&out); err != nil {
-		return out, fmt.Errorf("reading what %s answers: %w", c.base, err)
+		return out, fmt.Errorf("read response of %s: %w", c.base, err)
 	}
 	return out, nil
 }
 
-// askLines sends a request, and yields the lines of the answer.
+// askLines sends a request and yields the decoded lines of the response.
 func askLines[Out any](ctx context.Context, c *Client, method, path string, in any) iter.Seq2[Out, error] {
 	return func(yield func(Out, error) bool) {
 		var none Out
@@ -91,24 +91,24 @@ func askLines[Out any](ctx context.Context, c *Client, method, path string, in a
 			}
 		}
 		if err := lines.Err(); err != nil {
-			yield(none, fmt.Errorf("reading what %s answers: %w", c.base, err))
+			yield(none, fmt.Errorf("read response of %s: %w", c.base, err))
 		}
 	}
 }
 
-// decodeLine reads a line of an answer, which may be the error that ends it.
+// decodeLine decodes a line of a response. The last line may be an error.
 func decodeLine[Out any](line []byte) (out Out, err error) {
 	var failed failure
 	if err := json.Unmarshal(line, &failed); err == nil && failed.Error != nil {
 		return out, failed.Error
 	}
 	if err := json.Unmarshal(line, &out); err != nil {
-		return out, fmt.Errorf("reading a line of the answer: %w", err)
+		return out, fmt.Errorf("decode a line of the response: %w", err)
 	}
 	return out, nil
 }
 
-// send sends a request and returns the answer if it is a success.
+// send sends a request and returns the response; other statuses than 200 are errors.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	req, err := c.request(ctx, method, path, in)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the server cannot be asked: %w", err)
+		return nil, fmt.Errorf("request to server failed: %w", err)
 	}
 	if res.StatusCode == http.StatusOK {
 		return res, nil
@@ -134,7 +134,7 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	if method == http.MethodGet {
 		var parameters map[string]string
 		if err := json.Unmarshal(text, &parameters); err != nil {
-			return nil, fmt.Errorf("the parameters of %s are not all texts: %w", path, err)
+			return nil, fmt.Errorf("parameters of %s must be strings: %w", path, err)
 		}
 		values := make(url.Values)
 		for name, value := range parameters {
@@ -162,13 +162,12 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (*htt
 	return req, nil
 }
 
-// failure is the error that an answer tells. An answer that tells none is not the
-// API's.
+// failure returns the error of a response. A response without one is not from an admin API.
 func (c *Client) failure(res *http.Response) error {
 	var failed failure
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxInput))
 	if err := errors.Join(err, json.Unmarshal(text, &failed)); err != nil || failed.Error == nil {
-		return fmt.Errorf("%s is no admin API of isr: it answers %s", c.base, res.Status)
+		return fmt.Errorf("%s is not an admin API of isr: it returned %s", c.base, res.Status)
 	}
 	failed.Error.Status = res.StatusCode
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds < 1<<31 {

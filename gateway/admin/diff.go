@@ -22,21 +22,21 @@ type Diff struct {
 	From   Version     `json:"from"`
 	To     Version     `json:"to"`
 	Fields []FieldDiff `json:"fields" doc:"Attributes and header fields that differ, by name."`
-	Body   string      `json:"body,omitempty" doc:"Unified diff of the bodies, if they are text of at most 1 MiB each. Missing if they are the same."`
-	Note   string      `json:"note,omitempty" doc:"What there is to say of the bodies beside that."`
+	Body   string      `json:"body,omitempty" doc:"Unified diff of the bodies, if they are text of at most 1 MiB each. Missing if they are equal."`
+	Note   string      `json:"note,omitempty" doc:"Remark on the bodies, such as why they are not compared."`
 }
 
 // A FieldDiff is an attribute, or a header field, that differs.
 type FieldDiff struct {
-	Name string `json:"name" doc:"Such as status, or header content-type."`
-	From string `json:"from" doc:"Empty where there is none."`
-	To   string `json:"to" doc:"Empty where there is none."`
+	Name string `json:"name" doc:"For example status, or header content-type."`
+	From string `json:"from" doc:"Empty if absent."`
+	To   string `json:"to" doc:"Empty if absent."`
 }
 
 func (a *API) compareVersions() operation {
 	return replying(operation{
 		method: http.MethodGet, path: "/-/diff", name: "compareVersions", limit: lookTime,
-		summary:  "What changed from one generation of a page to another.",
+		summary:  "Compare two generations of a page.",
 		problems: []int{http.StatusNotFound},
 	}, func(r *http.Request, in Comparison) (Diff, error) {
 		k, err := in.key()
@@ -58,7 +58,7 @@ func (a *API) compareVersions() operation {
 	})
 }
 
-// String is the comparison as text for a terminal, as that of package isr.
+// String returns the comparison as text for a terminal, as isr.Diff does.
 func (d Diff) String() string {
 	whole := isr.Diff{From: d.From.named(), To: d.To.named(), Body: d.Body, Note: d.Note}
 	for _, f := range d.Fields {
@@ -67,7 +67,7 @@ func (d Diff) String() string {
 	return whole.String()
 }
 
-// named is the version, with no more than names it.
+// named returns a version with only the fields that identify it.
 func (v Version) named() isr.Version {
 	return isr.Version{Entry: store.Entry{GenerationID: v.Generation, GeneratedAt: v.GeneratedAt}}
 }

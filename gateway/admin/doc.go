@@ -1,17 +1,16 @@
-// Package admin is the operator's way into a cache: an HTTP API in JSON, and its
-// client. Whoever may use it can see what is stored of every page, and change it.
+// Package admin is the admin API of a cache: HTTP and JSON, and its client. Its callers can
+// read and change everything that is stored of every page.
 //
 //	isr command ── socket in the data folder ──┐
 //	isr command ── pipe, no server runs ───────┼─► API ─► isr.Cache, stores
-//	anybody ────── TCP, bearer token ──► guard ┘
+//	any client ─── TCP, bearer token ──► guard ┘
 //
-// There is one [API] behind all three; [API.Handler] trusts whoever reaches it, and
-// [API.Guarded] asks for a token and keeps browsers out. Every answer is JSON, and
-// every one that is not a success is an [Error]. What an operation is, what it takes
-// and what it answers stands in one file per operation, from which GET
-// /-/openapi.json is made too, so that the document cannot fall behind. A change
-// leaves one line in the log, whoever made it and whatever became of it.
+// All three use one [API]. [API.Handler] trusts all of its callers; [API.Guarded] requires a
+// token and refuses web pages. Every response is JSON, and every error is an [Error]. Each
+// operation has a file with its input, output and handler. GET /-/openapi.json is generated
+// from the same types, so that it is always up to date. Every change is logged with its
+// caller and result.
 //
-// An operation is added by writing its file (a handler, a method of [Client]) and
-// naming it in operations.
+// To add an operation, write its file (a handler and a method of [Client]) and add it to
+// operations.
 package admin

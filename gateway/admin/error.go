@@ -15,22 +15,21 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// An Error is an answer that is not a success. On the wire it is the one field
-// "error" of an object.
+// An Error is an error response. On the wire it is the only field, "error", of an object.
 type Error struct {
-	// Status is the HTTP status, 0 where the error came as the end of a list.
+	// Status is the HTTP status; 0 for an error that ends a list.
 	Status int `json:"-"`
-	// RetryAfter is when another attempt may fare better, 0 for unknown.
+	// RetryAfter is how long to wait before a retry; 0 if unknown.
 	RetryAfter time.Duration `json:"-"`
 
-	Code    string `json:"code" doc:"What programs branch on, such as held or invalid_request."`
-	Message string `json:"message" doc:"What happened, for people."`
-	Hint    string `json:"hint,omitempty" doc:"What to do about it."`
+	Code    string `json:"code" doc:"Error code for programs, such as held or invalid_request."`
+	Message string `json:"message" doc:"Human-readable error message."`
+	Hint    string `json:"hint,omitempty" doc:"How to resolve the error."`
 
-	allow []string // the methods that a path has
+	allow []string // supported methods, for 405
 }
 
-// Error is the message, with the hint.
+// Error returns the message and the hint.
 func (e *Error) Error() string {
 	if e.Hint == "" {
 		return e.Message
@@ -38,12 +37,12 @@ func (e *Error) Error() string {
 	return e.Message + "; " + e.Hint
 }
 
-// failure is how an error is sent.
+// failure is the wire format of an error.
 type failure struct {
 	Error *Error `json:"error"`
 }
 
-// refuse answers with an error.
+// refuse responds with an error.
 func (a *API) refuse(w http.ResponseWriter, err error) {
 	e := describe(err)
 	h := w.Header()
@@ -57,12 +56,12 @@ func (a *API) refuse(w http.ResponseWriter, err error) {
 		h.Set("WWW-Authenticate", e.challenge())
 	}
 	if err := reply(w, e.Status, failure{e}); err != nil {
-		a.log.Error("an error could not be answered", "error", err)
+		a.log.Error("failed to write error response", "error", err)
 	}
 }
 
-// describe makes of any error what the client is told: of those that package isr
-// names, its code; others are the store's.
+// describe maps an error to the response: the codes of the errors of package isr; others
+// are errors of the store.
 func describe(err error) *Error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e
@@ -72,9 +71,9 @@ func describe(err error) *Error {
 	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrInvalidInput):
 		status, code, hint = http.StatusBadRequest, "invalid_request", ""
 	case errors.Is(err, isr.ErrClosed):
-		status, code, hint = http.StatusServiceUnavailable, "closing", "the server is stopping; ask another"
+		status, code, hint = http.StatusServiceUnavailable, "closing", "the server is shutting down; use another server"
 	case errors.Is(err, context.DeadlineExceeded):
-		status, code, hint = http.StatusGatewayTimeout, "timeout", "what was begun may still be done; look, or try again"
+		status, code, hint = http.StatusGatewayTimeout, "timeout", "the operation may still complete; check its result, or retry"
 	case errors.Is(err, context.Canceled):
 		status, code, hint = http.StatusServiceUnavailable, "cancelled", ""
 	}
@@ -85,7 +84,7 @@ func invalid(format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: "invalid_request", Message: fmt.Sprintf(format, args...)}
 }
 
-// until is the time that is left to a moment, at least a second, for RetryAfter.
+// until returns the time until t, at least a second, for RetryAfter.
 func (a *API) until(t time.Time) time.Duration {
 	return max(t.Sub(a.cfg.Now()), time.Second)
 }

@@ -10,30 +10,30 @@ import (
 	"github.com/facetheory/isr/gc"
 )
 
-// A Collect is a collection of garbage.
+// A Collect is the input of a garbage collection.
 type Collect struct {
-	DryRun       bool  `json:"dry_run,omitempty" doc:"Delete nothing, and say what would be deleted."`
-	GraceSeconds int64 `json:"grace_seconds,omitempty" doc:"How old a body must be before it is deleted: at least 3600. 0 or missing: a day."`
+	DryRun       bool  `json:"dry_run,omitempty" doc:"Report what would be deleted, without deleting it."`
+	GraceSeconds int64 `json:"grace_seconds,omitempty" doc:"Minimum age of a body to be deleted, at least 3600. 0 or missing: a day."`
 }
 
 func (Collect) target() string { return "all pages" }
 
-// A Garbage is one line of the answer: a body, or the sum at the end.
+// A Garbage is one line of the response: a body, or the sum in the last line.
 type Garbage struct {
-	Body       string     `json:"body,omitempty" doc:"Key of a body that no row names, and that was deleted, or would be."`
+	Body       string     `json:"body,omitempty" doc:"Key of a body that no row refers to; it was deleted, or would be."`
 	Bytes      int64      `json:"bytes,omitempty" doc:"Its size."`
 	ModifiedAt time.Time  `json:"modified_at,omitzero" doc:"When it was written."`
-	Partition  string     `json:"pk,omitempty" doc:"The partition key of its page. Missing if no row of that is left."`
-	Sum        *Collected `json:"sum,omitempty" doc:"What the collection came to. In the last line alone."`
+	Partition  string     `json:"pk,omitempty" doc:"Partition key of its page. Missing if the page has no rows."`
+	Sum        *Collected `json:"sum,omitempty" doc:"Result of the collection, only in the last line."`
 }
 
-// Collected is what a collection came to.
+// Collected is the result of a garbage collection.
 type Collected struct {
 	Bodies int   `json:"bodies" doc:"Bodies that were deleted, or would be."`
-	Bytes  int64 `json:"bytes" doc:"Their size."`
-	Kept   int   `json:"kept" doc:"Bodies old enough that rows name."`
-	Young  int   `json:"young" doc:"Bodies that are not old enough to be looked at."`
-	Busy   int   `json:"busy" doc:"Pages with garbage that were left alone, since they are being regenerated."`
+	Bytes  int64 `json:"bytes" doc:"Their total size."`
+	Kept   int   `json:"kept" doc:"Bodies past the grace period that rows refer to."`
+	Young  int   `json:"young" doc:"Bodies within the grace period, which were not checked."`
+	Busy   int   `json:"busy" doc:"Pages with garbage that were skipped because they are being regenerated."`
 }
 
 // collectTime bounds a collection, which lists all bodies and reads the whole table.
@@ -42,9 +42,9 @@ const collectTime = time.Hour
 func (a *API) collectGarbage() operation {
 	return streaming(operation{
 		method: http.MethodPost, path: "/-/gc", name: "collectGarbage", limit: collectTime,
-		summary: "Delete the bodies that no row names.",
-		details: "Lists all bodies and reads the whole table, and on DynamoDB costs as much. What is being published is not deleted: " +
-			"the lease of the page is taken first. A client that leaves ends it. An answer without a sum is not whole.",
+		summary: "Delete stored bodies that no row refers to.",
+		details: "Lists all bodies and reads the whole table, which costs as much on DynamoDB. Bodies that are being published are not deleted: " +
+			"the lease of the page is acquired first. It ends if the client disconnects. A response without a sum is incomplete.",
 		problems: []int{http.StatusConflict},
 	}, func(r *http.Request, in Collect) iter.Seq2[Garbage, error] {
 		return func(yield func(Garbage, error) bool) {
@@ -60,11 +60,12 @@ func (a *API) collectGarbage() operation {
 	})
 }
 
-// collect collects garbage, and ends when the client has left, as report says.
+// collect collects garbage, and stops when report returns false, because the client has
+// disconnected.
 func (a *API) collect(ctx context.Context, in Collect, report func(Garbage) bool) (sum Collected, left bool, err error) {
 	const least, most = int64(time.Hour / time.Second), int64(maxPin / time.Second)
 	if in.GraceSeconds != 0 && (in.GraceSeconds < least || in.GraceSeconds > most) {
-		return sum, false, invalid("a grace period of %d seconds is not possible: %d to %d are", in.GraceSeconds, least, most)
+		return sum, false, invalid("grace_seconds must be between %d and %d (got %d)", least, most, in.GraceSeconds)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,13 +85,13 @@ func collectError(err error) error {
 	if errors.Is(err, gc.ErrForeignBodies) {
 		return &Error{
 			Status: http.StatusConflict, Code: "foreign_bodies", Message: err.Error(),
-			Hint: "see that the table and the bucket belong together; nothing was deleted",
+			Hint: "nothing was deleted; check that the table and the bucket belong together",
 		}
 	}
 	return err
 }
 
-// Collect deletes the bodies that no row names, and yields them, and then the sum.
+// Collect deletes the bodies that no row refers to, and yields them and then the sum.
 func (c *Client) Collect(ctx context.Context, in Collect) iter.Seq2[Garbage, error] {
 	return askLines[Garbage](ctx, c, http.MethodPost, "/-/gc", in)
 }

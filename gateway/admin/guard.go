@@ -17,41 +17,40 @@ const (
 	maxToken = 512
 )
 
-// A Token is the secret of those who may use the API over the network. It does not
-// keep the text, and shows only its fingerprint: it may be logged.
+// A Token is the bearer token of the API. It stores only a digest and prints as a
+// fingerprint, so that it may be logged.
 type Token struct {
 	digest [sha256.Size]byte
 }
 
-// NewToken takes a secret: at least [MinToken] visible ASCII characters, at most
-// 512. The error does not repeat it.
+// NewToken returns the token of a secret: [MinToken] to 512 visible ASCII characters. The
+// error does not contain the secret.
 func NewToken(secret string) (Token, error) {
 	if len(secret) < MinToken || len(secret) > maxToken {
-		return Token{}, fmt.Errorf("the token has %d characters; expected between %d and %d, like those of: openssl rand -hex 32", len(secret), MinToken, maxToken)
+		return Token{}, fmt.Errorf("the token has %d characters; expected between %d and %d, like the output of: openssl rand -hex 32", len(secret), MinToken, maxToken)
 	}
 	for _, c := range []byte(secret) {
 		if c <= ' ' || c > '~' {
-			return Token{}, fmt.Errorf("the token has a character that is a space or not ASCII; expected visible ones, like those of: openssl rand -hex 32")
+			return Token{}, fmt.Errorf("the token has a space or a character that is not visible ASCII; expected one like the output of: openssl rand -hex 32")
 		}
 	}
 	return Token{sha256.Sum256([]byte(secret))}, nil
 }
 
-// String is the fingerprint: enough to tell tokens apart, of no use to guess one.
+// String returns the fingerprint: the first four bytes of the digest, in hex.
 func (t Token) String() string { return hex.EncodeToString(t.digest[:4]) }
 
-// admits compares digests, in constant time: neither the place of the first
-// difference nor the length of the token can be measured.
+// admits reports whether a secret is that of the token. It compares digests in constant
+// time, which reveals neither the first difference nor the length.
 func (t Token) admits(secret string) bool {
 	digest := sha256.Sum256([]byte(secret))
 	return subtle.ConstantTimeCompare(digest[:], t.digest[:]) == 1
 }
 
-// Guarded returns the API for a network: whoever asks bears the token. loopback
-// says that it listens for this machine alone; then a request must also be
-// addressed to this machine, by its address or as localhost. Pages in a browser are
-// refused in any case, whatever they know: they have no business here, and a name
-// that was made to lead to this machine (DNS rebinding) would let them in.
+// Guarded returns the API for a network: requests need the bearer token. If loopback, the
+// listener is on a loopback address, and the Host of a request must be a loopback address
+// or localhost too. Requests of web pages are refused even with the token, against DNS
+// rebinding.
 func (a *API) Guarded(t Token, loopback bool) http.Handler {
 	return a.bounded(func(w http.ResponseWriter, r *http.Request) error {
 		if err := foreign(r, loopback); err != nil {
@@ -59,32 +58,32 @@ func (a *API) Guarded(t Token, loopback bool) http.Handler {
 		}
 		v := t.identify(r)
 		if v.wrong() {
-			a.log.Warn("the admin API was asked with a wrong token", "remote", v.remote)
+			a.log.Warn("admin request with wrong token", "remote", v.remote)
 			return v.refusal
 		}
 		return a.answer(w, r, v)
 	})
 }
 
-// foreign refuses what a page in a browser sends.
+// foreign returns an error for requests of web pages.
 func foreign(r *http.Request, loopback bool) error {
 	site := r.Header.Get("Sec-Fetch-Site")
 	if r.Header.Get("Origin") != "" || site == "cross-site" || site == "same-site" {
 		return &Error{
-			Status: http.StatusForbidden, Code: "browser", Message: "pages in a browser may not use the admin API",
-			Hint: "ask from a program, or with the commands of isr",
+			Status: http.StatusForbidden, Code: "browser", Message: "web pages may not use the admin API",
+			Hint: "use another HTTP client, or the commands of isr",
 		}
 	}
 	if loopback && !isLoopback(r.Host) {
 		return &Error{
-			Status: http.StatusForbidden, Code: "wrong_host", Message: fmt.Sprintf("this API is for its machine alone, and was asked as %q", r.Host),
-			Hint: "ask it as 127.0.0.1 or localhost; a proxy in front must send such a Host",
+			Status: http.StatusForbidden, Code: "wrong_host", Message: fmt.Sprintf("the API listens on a loopback address and does not serve the host %q", r.Host),
+			Hint: "use the host 127.0.0.1 or localhost; a proxy in front must send such a Host",
 		}
 	}
 	return nil
 }
 
-// isLoopback says whether the host of a request is this machine's own.
+// isLoopback reports whether the host of a request is localhost or a loopback address.
 func isLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -94,15 +93,15 @@ func isLoopback(hostport string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// A visitor is who asks.
+// A visitor is the caller of a request.
 type visitor struct {
 	remote   string // an address
-	token    string // the fingerprint, empty where none is needed
+	token    string // fingerprint; empty if no token is needed
 	admitted bool
-	refusal  *Error // why not
+	refusal  *Error // why it is not admitted
 }
 
-// wrong says that a token was given, and is none of ours.
+// wrong reports whether the request has a wrong token, rather than none.
 func (v visitor) wrong() bool { return v.refusal != nil && v.refusal.Code == "wrong_token" }
 
 func (t Token) identify(r *http.Request) visitor {
@@ -111,13 +110,13 @@ func (t Token) identify(r *http.Request) visitor {
 	switch {
 	case r.Header.Get("Authorization") == "":
 		v.refusal = &Error{
-			Status: http.StatusUnauthorized, Code: "no_token", Message: "a token is needed",
-			Hint: "send Authorization: Bearer TOKEN; the commands of isr take it from ISR_ADMIN_TOKEN",
+			Status: http.StatusUnauthorized, Code: "no_token", Message: "the request has no token",
+			Hint: "send Authorization: Bearer TOKEN; the commands of isr read it from ISR_ADMIN_TOKEN",
 		}
 	case !strings.EqualFold(scheme, "Bearer") || !t.admits(strings.TrimLeft(secret, " ")):
 		v.refusal = &Error{
-			Status: http.StatusUnauthorized, Code: "wrong_token", Message: "the token is not that of this server",
-			Hint: "it is in admin.token in the data folder, or in the server's ISR_ADMIN_TOKEN",
+			Status: http.StatusUnauthorized, Code: "wrong_token", Message: "wrong token",
+			Hint: "the token is in admin.token in the data folder of the server, or in its ISR_ADMIN_TOKEN",
 		}
 	default:
 		v.admitted, v.token = true, t.String()
@@ -125,7 +124,7 @@ func (t Token) identify(r *http.Request) visitor {
 	return v
 }
 
-// challenge is the WWW-Authenticate of a refusal, RFC 6750.
+// challenge returns the WWW-Authenticate header of a 401 (RFC 6750).
 func (e *Error) challenge() string {
 	if e.Code == "wrong_token" {
 		return `Bearer realm="isr", error="invalid_token"`
@@ -133,14 +132,14 @@ func (e *Error) challenge() string {
 	return `Bearer realm="isr"`
 }
 
-// visitorKey is the context's, for the visitor.
+// visitorKey is the context key of the visitor.
 type visitorKey struct{}
 
 func withVisitor(ctx context.Context, v visitor) context.Context {
 	return context.WithValue(ctx, visitorKey{}, v)
 }
 
-// admitted says that whoever made a request may see everything.
+// admitted reports whether the caller of a request is authorized.
 func admitted(r *http.Request) bool {
 	v, ok := r.Context().Value(visitorKey{}).(visitor)
 	return ok && v.admitted

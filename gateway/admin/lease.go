@@ -8,28 +8,28 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// What a lease can be.
+// States of a lease.
 const (
-	LeaseFree    = "free"     // anybody may regenerate the page
-	LeaseHeld    = "held"     // somebody does
-	LeaseBackOff = "back_off" // nobody does for a while, after failures
+	LeaseFree    = "free"     // any server may acquire it
+	LeaseHeld    = "held"     // a server is regenerating the page
+	LeaseBackOff = "back_off" // no server regenerates the page until the back-off expires
 )
 
-// A Lease is the right to regenerate a page, as it stands.
+// A Lease is the state of the lease of a page.
 type Lease struct {
 	Key         string    `json:"key" doc:"The page's key."`
 	Partition   string    `json:"pk" doc:"The partition key of its rows."`
-	State       string    `json:"state" doc:"free, held, or back_off: left alone for a while, after failures."`
-	Owner       string    `json:"owner,omitempty" doc:"Who holds it, as it named itself."`
-	ExpiresAt   time.Time `json:"expires_at,omitzero" doc:"When anybody may take it. Missing if it is free."`
+	State       string    `json:"state" doc:"free, held, or back_off (after failed renders)."`
+	Owner       string    `json:"owner,omitempty" doc:"Name of its holder."`
+	ExpiresAt   time.Time `json:"expires_at,omitzero" doc:"When it expires. Missing if it is free."`
 	SecondsLeft int64     `json:"seconds_left" doc:"Time until then."`
-	Failures    int       `json:"failures" doc:"Failed regenerations in a row."`
+	Failures    int       `json:"failures" doc:"Consecutive failed regenerations."`
 }
 
 func (a *API) showLease() operation {
 	return replying(operation{
 		method: http.MethodGet, path: "/-/lease", name: "showLease", limit: lookTime,
-		summary: "Who may regenerate a page.",
+		summary: "Show the lease of a page.",
 	}, func(r *http.Request, t Target) (Lease, error) {
 		k, err := t.key()
 		if err != nil {
@@ -63,7 +63,7 @@ func (a *API) lease(k store.Key, lock *store.Lock) Lease {
 	return l
 }
 
-// Lease returns who may regenerate a page.
+// Lease returns the lease of a page.
 func (c *Client) Lease(ctx context.Context, t Target) (Lease, error) {
 	return ask[Lease](ctx, c, http.MethodGet, "/-/lease", t)
 }

@@ -22,8 +22,8 @@ func (a *API) showDocument() operation {
 // object is a JSON object of the document.
 type object = map[string]any
 
-// document describes operations by OpenAPI 3.1. Inputs and outputs are described by
-// the very types that are decoded and encoded.
+// document describes operations in OpenAPI 3.1. The schemas of inputs and outputs are
+// generated from the Go types.
 func document(operations []operation, version string) ([]byte, error) {
 	if version == "" {
 		version = "unknown"
@@ -43,7 +43,7 @@ func document(operations []operation, version string) ([]byte, error) {
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "isr admin API", "version": version, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
-			"description": "What is stored of the pages of a site, and changes to it. Errors are objects with the one field error.",
+			"description": "Inspect and change the stored pages of a site. Errors are objects with a single field, error.",
 		},
 		"paths":    paths,
 		"security": []object{{"token": []string{}}},
@@ -56,10 +56,10 @@ func document(operations []operation, version string) ([]byte, error) {
 
 func (op operation) describe(schemas, errorSchema object) object {
 	kind := "application/json"
-	description := "The answer."
+	description := "Success."
 	if op.lines {
 		kind = "application/x-ndjson"
-		description = "A line of JSON for each. After an error in mid-list the last line is one with the field error."
+		description = "One line of JSON for each. If an error ends the list early, the last line has the field error."
 	}
 	responses := object{"200": object{"description": description, "content": object{kind: object{"schema": schema(op.output, schemas)}}}}
 	for _, status := range op.statuses() {
@@ -86,7 +86,7 @@ func (op operation) describe(schemas, errorSchema object) object {
 	return d
 }
 
-// statuses are all that an operation may answer with, beside success.
+// statuses returns the error statuses of an operation.
 func (op operation) statuses() []int {
 	all := []int{
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
@@ -114,8 +114,8 @@ func queryParameters(input reflect.Type) []object {
 	return all
 }
 
-// schema describes a type as JSON Schema. Named structures are put into schemas,
-// and referred to.
+// schema returns the JSON Schema of a type. Structs are added to schemas and returned as
+// references.
 func schema(t reflect.Type, schemas object) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -141,7 +141,7 @@ func schema(t reflect.Type, schemas object) object {
 	case reflect.Struct:
 		return structure(t, schemas)
 	}
-	panic(fmt.Sprintf("admin: a %s cannot be described", t)) // a mistake in the program, which every test finds
+	panic(fmt.Sprintf("admin: no schema for type %s", t)) // a programming error, which every test finds
 }
 
 func structure(t reflect.Type, schemas object) object {
@@ -162,7 +162,7 @@ func structure(t reflect.Type, schemas object) object {
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// A field is one of a structure, as JSON has it.
+// A field is a field of a struct in JSON.
 type field struct {
 	name, doc string
 	kind      reflect.Type

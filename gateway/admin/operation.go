@@ -15,41 +15,40 @@ import (
 	"time"
 )
 
-// An operation is one route of the API: what it does, and what the document says
-// of it.
+// An operation is one route of the API, with its documentation.
 type operation struct {
 	method, path string
 	name         string // unique: operationId, and the action of an audit line
 	summary      string // one line
 	details      string // may be empty
-	// limit bounds the work.
+	// limit bounds its execution.
 	limit time.Duration
-	// problems are the statuses of the errors that are this operation's own.
+	// problems are the error statuses specific to this operation.
 	problems []int
-	// headers are the request headers that it heeds, and what they are for.
+	// headers are the request headers that it reads, with their descriptions.
 	headers map[string]string
-	// public: anybody may ask, though what is answered may differ.
+	// public operations need no token, but may return less without one.
 	public bool
 
 	input, output reflect.Type
-	lines         bool // the answer is a line for each output
+	lines         bool // the response is NDJSON, a line for each output
 	serve         func(*exchange) error
 }
 
-// changes says that an operation does more than look.
+// changes reports whether an operation may change the store.
 func (op operation) changes() bool { return op.method != http.MethodGet }
 
-// An exchange is one request and its answer.
+// An exchange is one request and its response.
 type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
-	// target names what the operation is about, for the audit line.
+	// target is the page of the operation, for the audit log.
 	target string
 }
 
-// replying completes an operation that has one answer. do is given the request,
-// whose context ends with the operation's time, and its input: the parameters of a
-// GET, the JSON body of a POST.
+// replying completes an operation with one JSON response. do receives the request, whose
+// context has the operation's deadline, and its input: the query parameters of a GET, or
+// the JSON body of a POST.
 func replying[In, Out any](op operation, do func(*http.Request, In) (Out, error)) operation {
 	op.input, op.output = reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	op.serve = func(x *exchange) error {
@@ -66,9 +65,8 @@ func replying[In, Out any](op operation, do func(*http.Request, In) (Out, error)
 	return op
 }
 
-// streaming completes an operation that answers with a line of JSON (NDJSON) for
-// each thing there is. An error after the first line is the last line: that of an
-// [Error], which no other line looks like.
+// streaming completes an operation that responds with lines of JSON (NDJSON). An error after
+// the first line becomes the last line, an [Error]; no other line has its field.
 func streaming[In, Out any](op operation, do func(*http.Request, In) iter.Seq2[Out, error]) operation {
 	op.input, op.output, op.lines = reflect.TypeFor[In](), reflect.TypeFor[Out](), true
 	op.serve = func(x *exchange) error {
@@ -94,9 +92,10 @@ func stream[Out any](w http.ResponseWriter, things iter.Seq2[Out, error]) error 
 			began = true
 			writeHeader(w, "application/x-ndjson", http.StatusOK)
 		}
-		// The list may be long; a client that no longer reads it ends it.
+		// Each line has its own deadline: the list may be long, and a client that does not
+		// read it ends it.
 		if err := errors.Join(c.SetWriteDeadline(time.Now().Add(writeTime)), lines.Encode(thing)); err != nil {
-			return nil //nolint:nilerr // the client is gone, nobody is left to be told
+			return nil //nolint:nilerr // the client has disconnected
 		}
 	}
 	if !began {
@@ -108,8 +107,8 @@ func stream[Out any](w http.ResponseWriter, things iter.Seq2[Out, error]) error 
 // maxInput bounds the body of a request, in bytes.
 const maxInput = 64 << 10
 
-// decode reads the input of a request, and takes nothing that it does not know:
-// a parameter that is misspelt must not be one that is left out.
+// decode reads the input of a request. It refuses unknown fields, so that a misspelled
+// parameter is not ignored.
 func decode[In any](x *exchange) (in In, err error) {
 	text, err := x.input()
 	if err != nil {
@@ -118,27 +117,28 @@ func decode[In any](x *exchange) (in In, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return in, invalid("the input cannot be used: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return in, invalid("invalid input: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return in, invalid("the input goes on after its end")
+		return in, invalid("invalid input: data after the JSON value")
 	}
 	if named, ok := any(in).(interface{ target() string }); ok {
 		x.target = named.target()
 	}
-	// The request is here. From now on only a client that leaves is of interest.
+	// The request has been read: remove the deadline. The server keeps reading only to
+	// notice a disconnect.
 	return in, http.NewResponseController(x.w).SetReadDeadline(time.Time{})
 }
 
-// input is the input of a request, as JSON.
+// input returns the input of a request as JSON.
 func (x *exchange) input() ([]byte, error) {
 	if x.r.Method == http.MethodGet || x.r.Method == http.MethodHead {
 		return parameters(x.r.URL.RawQuery)
 	}
-	// A form in a browser cannot send this type to another site unasked.
+	// HTML forms cannot send this content type to another site without a CORS preflight.
 	if kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, &Error{
-			Status: http.StatusUnsupportedMediaType, Code: "not_json", Message: "the request is not JSON",
+			Status: http.StatusUnsupportedMediaType, Code: "not_json", Message: "the Content-Type of the request is not application/json",
 			Hint: "send the header Content-Type: application/json",
 		}
 	}
@@ -146,36 +146,36 @@ func (x *exchange) input() ([]byte, error) {
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, &Error{
 			Status: http.StatusRequestEntityTooLarge, Code: "too_large",
-			Message: fmt.Sprintf("the request has more than %d bytes", maxInput),
+			Message: fmt.Sprintf("the request body is larger than %d bytes", maxInput),
 		}
 	}
 	if err != nil {
-		return nil, invalid("the request did not arrive: %v", err)
+		return nil, invalid("read request body: %v", err)
 	}
 	return text, nil
 }
 
-// parameters are those of a URL, as a JSON object of texts.
+// parameters returns the query parameters of a URL as a JSON object of strings.
 func parameters(query string) ([]byte, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, invalid("the parameters cannot be read: %v", err)
+		return nil, invalid("invalid query parameters: %v", err)
 	}
 	single := make(map[string]string, len(values))
 	for name, all := range values {
 		if len(all) > 1 {
-			return nil, invalid("the parameter %q is there more than once", name)
+			return nil, invalid("query parameter %q is repeated", name)
 		}
 		single[name] = all[0]
 	}
 	return json.Marshal(single)
 }
 
-// reply writes an answer. It is made as a whole before any of it is sent.
+// reply encodes v completely before it writes the response.
 func reply(w http.ResponseWriter, status int, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("answering: %w", err)
+		return fmt.Errorf("encode response: %w", err)
 	}
 	writeHeader(w, "application/json", status)
 	_, _ = w.Write(append(text, '\n')) // fails if the client is gone

@@ -10,34 +10,34 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Page is what is stored of one page.
+// A Page is the stored state of one page.
 type Page struct {
-	Key       string `json:"key,omitempty" doc:"The page's key. Missing where a row says nothing of it."`
+	Key       string `json:"key,omitempty" doc:"Cache key of the page. Missing if no row has it."`
 	Partition string `json:"pk" doc:"The partition key of its rows."`
 	State     string `json:"state" doc:"fresh, stale, expired, purged, withdrawn (by the origin) or missing."`
 
 	Status      int         `json:"status,omitempty" doc:"HTTP status of the page."`
 	GeneratedAt time.Time   `json:"generated_at,omitzero" doc:"When its rendering began."`
 	AgeSeconds  int64       `json:"age_seconds" doc:"Time since then."`
-	FreshFor    int64       `json:"fresh_for_seconds" doc:"What is left of the freshness window; negative after it."`
-	StaleFor    int64       `json:"stale_for_seconds" doc:"What is left of the stale window; negative after it."`
+	FreshFor    int64       `json:"fresh_for_seconds" doc:"Time left in the freshness window; negative after it."`
+	StaleFor    int64       `json:"stale_for_seconds" doc:"Time left in the stale window; negative after it."`
 	PinnedUntil time.Time   `json:"pinned_until,omitzero" doc:"Until when the page does not age, if it is pinned. 9999-12-31T23:59:59Z: until it is unpinned."`
-	KeptUntil   time.Time   `json:"kept_until,omitzero" doc:"When the store may forget the page."`
-	Generation  string      `json:"generation_id,omitempty" doc:"The generation that is current."`
+	KeptUntil   time.Time   `json:"kept_until,omitzero" doc:"When the store may delete the page."`
+	Generation  string      `json:"generation_id,omitempty" doc:"Id of the current generation."`
 	ETag        string      `json:"etag,omitempty" doc:"Entity tag, with its quotes."`
-	Body        string      `json:"body,omitempty" doc:"Key of the body in the store of bodies."`
+	Body        string      `json:"body,omitempty" doc:"Key of the stored body."`
 	BodyBytes   int64       `json:"body_bytes" doc:"Size of the body."`
-	BodyProblem string      `json:"body_problem,omitempty" doc:"Why the body cannot be served. Not looked at in lists."`
+	BodyProblem string      `json:"body_problem,omitempty" doc:"Why the body cannot be served. Not checked in lists."`
 	Foreign     bool        `json:"written_by_another_service,omitempty" doc:"Another service wrote the page."`
 	Route       string      `json:"route,omitempty" doc:"Name of the route that rendered it."`
 	Tags        []string    `json:"tags,omitempty" doc:"Purge tags."`
 	Header      http.Header `json:"header,omitempty" doc:"Header fields that are replayed. Not in lists."`
 
-	LeaseOwner    string    `json:"lease_owner,omitempty" doc:"Who regenerates the page."`
-	LeaseUntil    time.Time `json:"lease_until,omitzero" doc:"Until when nobody else does. Missing if anybody may."`
-	LeaseFailures int       `json:"lease_failures,omitempty" doc:"Failed regenerations in a row."`
+	LeaseOwner    string    `json:"lease_owner,omitempty" doc:"Name of the lease holder."`
+	LeaseUntil    time.Time `json:"lease_until,omitzero" doc:"When the lease expires. Missing if it is free."`
+	LeaseFailures int       `json:"lease_failures,omitempty" doc:"Consecutive failed regenerations."`
 
-	Malformed string `json:"malformed,omitempty" doc:"Why what is stored cannot be used."`
+	Malformed string `json:"malformed,omitempty" doc:"Why the stored row cannot be used."`
 }
 
 // lookTime bounds an operation that reads a page.
@@ -46,8 +46,8 @@ const lookTime = 30 * time.Second
 func (a *API) showPage() operation {
 	return replying(operation{
 		method: http.MethodGet, path: "/-/page", name: "showPage", limit: lookTime,
-		summary: "What is stored of a page.",
-		details: "A page of which nothing is stored is one with the state missing, not an error.",
+		summary: "Show the stored state of a page.",
+		details: "A page that is not stored has the state missing; it is not an error.",
 	}, func(r *http.Request, t Target) (Page, error) {
 		k, err := t.key()
 		if err != nil {
@@ -78,12 +78,12 @@ func (a *API) page(ctx context.Context, k store.Key) (Page, error) {
 	case rec.Entry.Foreign:
 		p.BodyBytes = info.Length
 	case info.Length != rec.Entry.Length:
-		p.BodyProblem = fmt.Sprintf("it has %d bytes, %d were published", info.Length, rec.Entry.Length)
+		p.BodyProblem = fmt.Sprintf("it has %d bytes, expected %d as published", info.Length, rec.Entry.Length)
 	}
 	return p, nil
 }
 
-// describe says of a page what its rows tell.
+// describe returns the state of a page from its rows.
 func (a *API) describe(pk string, rec store.Record) Page {
 	now := a.cfg.Now()
 	p := Page{Partition: pk, State: store.Freshness(rec.Entry, rec.Purges, now).String()}
@@ -110,7 +110,7 @@ func (a *API) describe(pk string, rec store.Record) Page {
 	return p
 }
 
-// Page returns what is stored of a page.
+// Page returns the stored state of a page.
 func (c *Client) Page(ctx context.Context, t Target) (Page, error) {
 	return ask[Page](ctx, c, http.MethodGet, "/-/page", t)
 }

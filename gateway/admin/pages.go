@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// listTime bounds a list, which reads the whole table, page by page, as fast as the
-// client takes them.
+// listTime bounds a list, which reads the whole table as fast as the client reads the
+// response.
 const listTime = time.Hour
 
 func (a *API) listPages() operation {
 	return streaming(operation{
 		method: http.MethodGet, path: "/-/pages", name: "listPages", limit: listTime,
-		summary: "All pages, in no given order.",
-		details: "Reads the whole table, and on DynamoDB costs as much. A list that ends with an error is not whole.",
+		summary: "List all pages, in no particular order.",
+		details: "Reads the whole table, which costs as much on DynamoDB. A list that ends with an error is incomplete.",
 	}, func(r *http.Request, _ struct{}) iter.Seq2[Page, error] {
 		return func(yield func(Page, error) bool) {
 			failing := a.cache.FailingKeys()
@@ -26,7 +26,7 @@ func (a *API) listPages() operation {
 				}
 				p := a.describe(listed.PK, listed.Record)
 				if k, ok := failing[listed.PK]; ok && p.Key == "" {
-					p.Key = k.String() // its back-off does not name it
+					p.Key = k.String() // its back-off row has no key
 				}
 				if !yield(p, nil) {
 					return
@@ -36,7 +36,7 @@ func (a *API) listPages() operation {
 	})
 }
 
-// Pages yields all pages in no given order, and ends after the first error.
+// Pages yields all pages in no particular order, and ends after the first error.
 func (c *Client) Pages(ctx context.Context) iter.Seq2[Page, error] {
 	return askLines[Page](ctx, c, http.MethodGet, "/-/pages", struct{}{})
 }

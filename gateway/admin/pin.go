@@ -8,17 +8,17 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Pin keeps a page as it is.
+// A Pin is the input of a pin.
 type Pin struct {
 	Target
-	Seconds int64 `json:"seconds,omitempty" doc:"For how long. 0 or missing: until it is unpinned."`
+	Seconds int64 `json:"seconds,omitempty" doc:"Duration of the pin. 0 or missing: until it is unpinned."`
 }
 
 func (a *API) pinPage() operation {
 	return replying(operation{
 		method: http.MethodPost, path: "/-/pin", name: "pinPage", limit: lookTime,
-		summary:  "Keep the current generation of a page from ageing, and from being regenerated.",
-		details:  "An earlier pin is replaced. A purge is stronger than a pin.",
+		summary:  "Pin the current generation of a page: it does not age and is not regenerated.",
+		details:  "Replaces an earlier pin. A purge overrides a pin.",
 		problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(r *http.Request, in Pin) (Page, error) {
 		k, d, err := in.pinning(in.Seconds)
@@ -33,8 +33,8 @@ func (a *API) pinPage() operation {
 func (a *API) unpinPage() operation {
 	return replying(operation{
 		method: http.MethodPost, path: "/-/unpin", name: "unpinPage", limit: lookTime,
-		summary:  "Let the current generation of a page age again, and be replaced.",
-		details:  "A page that is not pinned is left as it is: no error.",
+		summary:  "Unpin a page: its current generation ages again and is regenerated.",
+		details:  "No effect, and no error, if the page is not pinned.",
 		problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(r *http.Request, t Target) (Page, error) {
 		k, err := t.key()
@@ -50,18 +50,18 @@ func (a *API) pinned(k store.Key, e store.Entry, err error) (Page, error) {
 	if errors.Is(err, store.ErrNoVersion) {
 		return Page{}, &Error{
 			Status: http.StatusNotFound, Code: "no_version", Message: err.Error(),
-			Hint: "only a page that isr has rendered can be pinned; have it rendered: isr regenerate",
+			Hint: "only a page that isr has rendered can be pinned; render it first: isr regenerate",
 		}
 	}
 	return a.asserted(k, e, err)
 }
 
-// Pin keeps a page as it is, and returns it.
+// Pin pins the current generation of a page, and returns the page.
 func (c *Client) Pin(ctx context.Context, in Pin) (Page, error) {
 	return ask[Page](ctx, c, http.MethodPost, "/-/pin", in)
 }
 
-// Unpin lets a page age again, and returns it.
+// Unpin removes the pin of a page, and returns the page.
 func (c *Client) Unpin(ctx context.Context, t Target) (Page, error) {
 	return ask[Page](ctx, c, http.MethodPost, "/-/unpin", t)
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Released is the outcome of breaking a lease.
+// A Released is the result of breaking a lease.
 type Released struct {
 	Released bool  `json:"released" doc:"Whether there was a lease, or a back-off, to break."`
-	Lease    Lease `json:"lease" doc:"The lease as it was."`
+	Lease    Lease `json:"lease" doc:"The lease before the operation."`
 }
 
 func (a *API) releaseLease() operation {
 	return replying(operation{
 		method: http.MethodPost, path: "/-/lease/release", name: "releaseLease", limit: lookTime,
 		summary:  "Break the lease of a page, or end its back-off.",
-		details:  "Whoever holds the lease goes on rendering in vain: its publish is refused. If it changes hands meanwhile, the new one stands.",
+		details:  "The publish of a holder that is still rendering is refused. If another holder acquires the lease meanwhile, it is not broken.",
 		problems: []int{http.StatusConflict},
 	}, func(r *http.Request, t Target) (Released, error) {
 		k, err := t.key()
@@ -35,10 +35,10 @@ func (a *API) releaseLease() operation {
 		}
 		err = a.store.BreakLease(r.Context(), rec)
 		if errors.Is(err, store.ErrMoved) {
-			// Whoever has the lease now is not the one that was meant.
+			// The current holder is not the one that was read.
 			return Released{}, &Error{
 				Status: http.StatusConflict, Code: "changed_hands", Message: "the lease changed hands before it could be broken",
-				Hint: "see who has it now: isr lease",
+				Hint: "show the current holder: isr lease",
 			}
 		}
 		if err != nil {
@@ -48,7 +48,7 @@ func (a *API) releaseLease() operation {
 	})
 }
 
-// ReleaseLease breaks the lease of a page, whoever holds it, or ends its back-off.
+// ReleaseLease breaks the lease of a page, whichever server holds it, or ends its back-off.
 func (c *Client) ReleaseLease(ctx context.Context, t Target) (Released, error) {
 	return ask[Released](ctx, c, http.MethodPost, "/-/lease/release", t)
 }

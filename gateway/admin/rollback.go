@@ -10,19 +10,19 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A Rollback is what to roll a page back to.
+// A Rollback is the input of a rollback.
 type Rollback struct {
 	Target
-	To         string `json:"to,omitempty" doc:"Generation, or a beginning of its id that no other version has. Missing: the one published last before the current."`
-	PinSeconds int64  `json:"pin_seconds,omitempty" doc:"How long it is pinned: it does not age, and is not regenerated. 0 or missing: until it is unpinned."`
+	To         string `json:"to,omitempty" doc:"Generation, or a unique prefix of its id. Missing: the one published last before the current one."`
+	PinSeconds int64  `json:"pin_seconds,omitempty" doc:"Duration of the pin, in which the page does not age and is not regenerated. 0 or missing: until it is unpinned."`
 }
 
 func (a *API) rollBackPage() operation {
 	return replying(operation{
 		method: http.MethodPost, path: "/-/rollback", name: "rollBackPage", limit: lookTime,
 		summary: "Make an older generation of a page current again, and pin it.",
-		details: "Every server of the table follows within its poll of the log. A regeneration that is under way does not undo it. " +
-			"Rolling back to the current generation pins that.",
+		details: "All servers follow within one poll of the log. A regeneration in progress does not undo it. " +
+			"A rollback to the current generation pins it.",
 		problems: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(r *http.Request, in Rollback) (Page, error) {
 		k, pin, err := in.pinning(in.PinSeconds)
@@ -40,26 +40,26 @@ func (a *API) rollBackPage() operation {
 func errNoVersion(err error) *Error {
 	return &Error{
 		Status: http.StatusNotFound, Code: "no_version", Message: err.Error(),
-		Hint: "isr versions shows what is kept; older generations are kept from when isr serve is started with --history N",
+		Hint: "isr versions shows the kept generations; isr serve --history N keeps older ones",
 	}
 }
 
-// maxPin bounds a pin that ends by itself, as package isr does.
+// maxPin bounds the duration of a pin, as in package isr.
 const maxPin = 10 * 365 * 24 * time.Hour
 
-// pinning is the page that is meant, and for how long it is to be pinned.
+// pinning returns the page, and the validated duration of its pin.
 func (t Target) pinning(pinSeconds int64) (store.Key, time.Duration, error) {
 	k, err := t.key()
 	if err != nil {
 		return store.Key{}, 0, err
 	}
 	if pinSeconds < 0 || pinSeconds > int64(maxPin/time.Second) {
-		return store.Key{}, 0, invalid("a pin of %d seconds is not possible: 1 to %d are, or 0 for one that does not end", pinSeconds, int64(maxPin/time.Second))
+		return store.Key{}, 0, invalid("the duration of a pin must be between 1 and %d seconds, or 0 for no end (got %d)", int64(maxPin/time.Second), pinSeconds)
 	}
 	return k, time.Duration(pinSeconds) * time.Second, nil
 }
 
-// asserted is the answer to who has declared something of a page.
+// asserted returns the result of a rollback or pin.
 func (a *API) asserted(k store.Key, e store.Entry, err error) (Page, error) {
 	if err != nil {
 		return Page{}, assertionError(err)
@@ -69,23 +69,23 @@ func (a *API) asserted(k store.Key, e store.Entry, err error) (Page, error) {
 	return p, nil
 }
 
-// assertionError says which of the ways of a rollback or a pin to fail it was.
+// assertionError maps an error of a rollback or pin to the response.
 func assertionError(err error) error {
 	switch {
 	case errors.Is(err, isr.ErrNoBody):
 		return &Error{
 			Status: http.StatusConflict, Code: "no_body", Message: err.Error(),
-			Hint: "choose another generation; isr versions shows what is kept",
+			Hint: "choose another generation; isr versions shows the kept ones",
 		}
 	case errors.Is(err, store.ErrPurged):
 		return &Error{
 			Status: http.StatusConflict, Code: "purged", Message: err.Error(),
-			Hint: "what was purged hard is never served again; choose a generation from after the purge, or regenerate the page",
+			Hint: "hard-purged generations are never served again; choose a newer generation, or regenerate the page",
 		}
 	case errors.Is(err, store.ErrUnknownOutcome):
 		return &Error{
 			Status: http.StatusBadGateway, Code: "unknown_outcome", Message: err.Error(),
-			Hint: "it may have happened; see what is current: isr versions",
+			Hint: "it may have succeeded; check the current generation: isr versions",
 		}
 	case errors.Is(err, store.ErrMoved):
 		return errOvertaken(err)
@@ -96,7 +96,7 @@ func assertionError(err error) error {
 func errOvertaken(err error) *Error {
 	return &Error{
 		Status: http.StatusConflict, Code: "overtaken", Message: err.Error(), RetryAfter: time.Second,
-		Hint: "look at what is stored now, or try again",
+		Hint: "check the stored page, or retry",
 	}
 }
 

@@ -145,9 +145,9 @@ func TestRollbackFails(t *testing.T) {
 	made := f.generations("example.com/", 2)
 	refused("/-/rollback", `{`+page+`,"to":"2020"}`, 404, "no_version", "isr versions")
 	refused("/-/rollback", `{`+page+`,"to":"2"}`, 404, "no_version", "isr versions") // both begin so
-	refused("/-/rollback", `{`+page+`,"pin_seconds":-1}`, 400, "invalid_request", "pin of -1 seconds")
+	refused("/-/rollback", `{`+page+`,"pin_seconds":-1}`, 400, "invalid_request", "between 1 and 315360000 seconds")
 	refused("/-/pin", `{`+page+`,"seconds":315360001}`, 400, "invalid_request", "315360000")
-	refused("/-/rollback", `{}`, 400, "invalid_request", "which page")
+	refused("/-/rollback", `{}`, 400, "invalid_request", "either url or key")
 	refused("/-/unpin", `{`+page+`,"seconds":1}`, 400, "invalid_request", "seconds")
 
 	if err := f.bodies.Delete(t.Context(), made[0].Body); err != nil {

@@ -7,7 +7,7 @@ import (
 // A Target names one page, by its URL or by its key.
 type Target struct {
 	URL    string `json:"url,omitempty" doc:"URL of the page, with the query parameters that are part of its key."`
-	Key    string `json:"key,omitempty" doc:"Key of the page, as the list of pages has it; instead of url."`
+	Key    string `json:"key,omitempty" doc:"Cache key of the page, as in the list of pages; instead of url."`
 	Tenant string `json:"tenant,omitempty" doc:"Tenant of the page, on a site with tenants."`
 }
 
@@ -16,12 +16,12 @@ func TargetOf(k store.Key) Target { return Target{Key: k.Text, Tenant: k.Tenant}
 
 func (t Target) key() (store.Key, error) {
 	if (t.URL == "") == (t.Key == "") {
-		return store.Key{}, invalid("which page? give one of url and key")
+		return store.Key{}, invalid("give either url or key")
 	}
 	return store.ParseKey(t.Tenant, t.URL+t.Key)
 }
 
-// target is the key, for audit lines; what is none is shown as it came.
+// target returns the key for the audit log; an invalid one is returned as received.
 func (t Target) target() string {
 	k, err := t.key()
 	if err != nil {

@@ -13,30 +13,30 @@ import (
 type Versions struct {
 	Key       string    `json:"key" doc:"The page's key."`
 	Partition string    `json:"pk" doc:"The partition key of its rows."`
-	Versions  []Version `json:"versions" doc:"The one published last first. Empty if the page is not stored."`
+	Versions  []Version `json:"versions" doc:"The last published first. Empty if the page is not stored."`
 }
 
 // A Version is one generation of a page.
 type Version struct {
-	Generation  string    `json:"generation_id,omitempty" doc:"Its name. Missing where another service wrote the page."`
-	Current     bool      `json:"current" doc:"Whether it is what visitors get."`
+	Generation  string    `json:"generation_id,omitempty" doc:"Id of the generation. Missing if another service wrote the page."`
+	Current     bool      `json:"current" doc:"Whether it is the current generation."`
 	GeneratedAt time.Time `json:"generated_at" doc:"When its rendering began."`
 	Status      int       `json:"status,omitempty" doc:"HTTP status of the page."`
 	ETag        string    `json:"etag,omitempty" doc:"Entity tag, with its quotes."`
-	Body        string    `json:"body" doc:"Key of the body in the store of bodies. Generations with the same content share one."`
+	Body        string    `json:"body" doc:"Key of the stored body. Generations with the same content share one."`
 	BodyBytes   int64     `json:"body_bytes" doc:"Size of the body."`
 	SHA256      string    `json:"sha256,omitempty" doc:"Hex digest of the body."`
 	Route       string    `json:"route,omitempty" doc:"Name of the route that rendered it."`
 	Tags        []string  `json:"tags,omitempty" doc:"Purge tags."`
 	PinnedUntil time.Time `json:"pinned_until,omitzero" doc:"Until when it does not age, if it is pinned. 9999-12-31T23:59:59Z: until it is unpinned."`
-	KeptUntil   time.Time `json:"kept_until,omitzero" doc:"When the store may forget it. Missing for never."`
+	KeptUntil   time.Time `json:"kept_until,omitzero" doc:"When the store may delete it. Missing if never."`
 }
 
 func (a *API) listVersions() operation {
 	return replying(operation{
 		method: http.MethodGet, path: "/-/versions", name: "listVersions", limit: lookTime,
-		summary: "The generations of a page that are kept, and the current one.",
-		details: "Generations are kept where the server of the page was started with --history N.",
+		summary: "List the current and the kept generations of a page.",
+		details: "Servers started with --history N keep older generations.",
 	}, func(r *http.Request, t Target) (Versions, error) {
 		k, err := t.key()
 		if err != nil {
@@ -62,7 +62,7 @@ func (a *API) version(v isr.Version) Version {
 	}
 }
 
-// pin is the end of a pin that holds, zero for none.
+// pin returns the end of a pin in force, zero without one.
 func (a *API) pin(until time.Time) time.Time {
 	if !until.After(a.cfg.Now()) {
 		return time.Time{}
@@ -70,7 +70,7 @@ func (a *API) pin(until time.Time) time.Time {
 	return until.UTC()
 }
 
-// moment is a time in UTC; zero stays zero.
+// moment returns a time in UTC; zero stays zero.
 func moment(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -78,7 +78,7 @@ func moment(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// Versions returns the generations of a page that are kept, and the current one.
+// Versions returns the current and the kept generations of a page.
 func (c *Client) Versions(ctx context.Context, t Target) (Versions, error) {
 	return ask[Versions](ctx, c, http.MethodGet, "/-/versions", t)
 }
