@@ -20,16 +20,16 @@ import (
 
 const region = "us-east-1"
 
-// An engine is a server that speaks DynamoDB's protocol.
+// An engine is a server that implements the DynamoDB API.
 type engine struct {
 	name, url string
-	// Credentials, which any engine takes; those of the S3 server, as isr serve has
-	// but one pair.
+	// Credentials: those of the S3 server, since isr serve has one pair for both. The engines
+	// accept any.
 	access, secret string
 }
 
-// onEngines runs a test on each engine. Changes of the sources of any language are
-// changes of the test.
+// onEngines runs a test on each engine. The sources of all languages count as inputs of the
+// test for the go command's test cache.
 func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Helper()
 	process.ReadSources(t, "../..")
@@ -40,7 +40,7 @@ func onEngines(t *testing.T, test func(t *testing.T, e engine)) {
 	for named := range strings.SplitSeq(isrtest.Engine(t, "ISR_TEST_ENGINES", "DynamoDB (name=URL, separated by commas)"), ",") {
 		name, url, ok := strings.Cut(named, "=")
 		if !ok {
-			t.Fatalf("ISR_TEST_ENGINES has %q: expected name=URL", named)
+			t.Fatalf("ISR_TEST_ENGINES: got %q, expected name=URL", named)
 		}
 		t.Run(name, func(t *testing.T) { test(t, engine{name, url, access, secret}) })
 	}
@@ -53,7 +53,8 @@ func (e engine) client() *dynamodb.Client {
 	})
 }
 
-// environment is what a process is told of the engine, and of this machine.
+// environment returns the environment of a process: the engine, and what it needs of this
+// machine.
 func (e engine) environment() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + os.TempDir(),
@@ -62,7 +63,7 @@ func (e engine) environment() []string {
 	}
 }
 
-// A crew is one worker of each language, or several, on one table.
+// A crew is one or more workers of each language on one table.
 type crew struct {
 	engine
 	workers []*worker
@@ -70,7 +71,7 @@ type crew struct {
 	table   string
 }
 
-// newCrew starts so many workers of each language, who have the same table by now.
+// newCrew starts the given number of workers of each language and gives them a new table.
 func newCrew(t *testing.T, e engine, each int) *crew {
 	t.Helper()
 	c := &crew{engine: e, api: e.client()}
@@ -83,7 +84,7 @@ func newCrew(t *testing.T, e engine, each int) *crew {
 	return c
 }
 
-// newTable gives all workers a table that is new.
+// newTable creates a table and opens it in all workers.
 func (c *crew) newTable(t *testing.T) {
 	t.Helper()
 	name := "languages-" + strings.ToLower(rand.Text())
@@ -93,7 +94,7 @@ func (c *crew) newTable(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if _, err := c.api.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &name}); err != nil {
-			t.Errorf("delete the table: %v", err)
+			t.Errorf("delete table: %v", err)
 		}
 	})
 	for _, w := range c.workers {
@@ -101,7 +102,7 @@ func (c *crew) newTable(t *testing.T) {
 	}
 }
 
-// hire starts one more worker of a language, on the same table.
+// hire starts another worker of a language on the same table.
 func (c *crew) hire(t *testing.T, name, owner string) *worker {
 	t.Helper()
 	for _, l := range languages() {
@@ -115,10 +116,10 @@ func (c *crew) hire(t *testing.T, name, owner string) *worker {
 	return nil
 }
 
-// after is the worker n places after the i-th, in a ring.
+// after returns the worker n places after the i-th, in a ring.
 func (c *crew) after(i, n int) *worker { return c.workers[(i+n)%len(c.workers)] }
 
-// --- Rows, as they are ------------------------------------------------------
+// --- Raw rows ---------------------------------------------------------------
 
 // A row is an item of the table.
 type row = map[string]types.AttributeValue
@@ -128,7 +129,7 @@ func pk(key string) string { return store.HashedPartition(store.Key{Text: key}) 
 func text(s string) types.AttributeValue   { return &types.AttributeValueMemberS{Value: s} }
 func number(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 
-// put writes a row as it is.
+// put writes a row with exactly these attributes.
 func (c *crew) put(t *testing.T, pk, sk string, attributes row) {
 	t.Helper()
 	item := row{"pk": text(pk), "sk": text(sk)}
@@ -140,7 +141,7 @@ func (c *crew) put(t *testing.T, pk, sk string, attributes row) {
 	}
 }
 
-// get reads a row as it is, nil if there is none.
+// get returns the stored row, or nil if there is none.
 func (c *crew) get(t *testing.T, pk, sk string) row {
 	t.Helper()
 	found, err := c.api.GetItem(t.Context(), &dynamodb.GetItemInput{
@@ -152,7 +153,7 @@ func (c *crew) get(t *testing.T, pk, sk string) row {
 	return found.Item
 }
 
-// set adds an attribute to a row, or a member to a map of it.
+// set sets an attribute of a row, or a member of a map attribute.
 func (c *crew) set(t *testing.T, pk, sk, path string, value types.AttributeValue) {
 	t.Helper()
 	if _, err := c.api.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{

@@ -1,27 +1,27 @@
-// Package languages has only tests: one table, and services in Go, TypeScript and
-// Python that share it.
+// Package languages has only tests: services in Go, TypeScript and Python share one
+// table.
 //
 //	test ──{"id":1,"do":"acquire","key":…}──► worker in Go         ──┐
 //	  ▲                                  └──► worker in TypeScript ──┼─► DynamoDB Local,
 //	  └──{"id":1,"ok":…} or {"error":…}──────  worker in Python    ──┘   or isr dynamodb
 //	                                           isr serve ────────────┘   (and S3)
 //
-// What is proven, of each language towards each other one:
+// The tests cover every pair of languages:
 //
-//   - Of contenders in all languages one at a time holds a lease, and nobody else
-//     publishes: a count that is raised by the holder, without any condition, ends
-//     where the fence does. So it is while others break leases.
-//   - A generation that one publishes is read by all, and served by isr serve. What
-//     one rolls back, pins or unpins, all see.
-//   - A lease is seen, and broken, by all; a back-off is kept by all. Who loses a lease
-//     learns it, be that by a heartbeat after a freeze.
-//   - A request that one has started is in progress to all, completed to all, and
-//     refused by all to others' inputs. If its holder is killed, another takes over
-//     the request and the lease when they have ended, and not before.
-//   - Rows with the attributes of the reference alone are served and replaced by all;
-//     attributes and rows that nobody knows yet survive everyone; what is malformed or
-//     encrypted is named alike.
+//   - At most one of the contenders in all languages holds a lease, and only the holder
+//     publishes: a counter that the holder increments without a condition ends at the
+//     same value as the fence. This holds while others break leases.
+//   - A generation published by one is read by all, and served by isr serve. A rollback,
+//     pin or unpin by one is visible to all.
+//   - A lease is visible to all, and any may break it; all respect a back-off. A holder
+//     that loses its lease gets LeaseLost, also from a heartbeat after a freeze.
+//   - A request started by one is in progress for all, completed for all, and refused by
+//     all for other inputs. If its holder is killed, another takes over the request and
+//     the lease after they expire, and not before.
+//   - Rows with only the attributes of the reference are served and replaced by all.
+//     Unknown attributes and rows survive every operation. All report the same row and
+//     attribute for malformed and encrypted values.
 //
-// The workers run the clients as their users install them: worker.mjs, worker.py,
-// and this test binary for Go.
+// The workers use the clients as their users install them: worker.mjs, worker.py, and
+// this test binary for Go.
 package languages

@@ -10,9 +10,9 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// A heartbeat keeps a lease beyond its lifetime. A worker that is frozen sends none:
-// another language takes the lease, and publishes. Thawed, the holder is told of the
-// loss, and can do no harm.
+// A heartbeat extends a lease beyond its duration. A frozen worker sends none: another language
+// acquires the lease and publishes. After the thaw the former holder gets LeaseLost and can
+// change nothing.
 func frozenHolders(t *testing.T, c *crew) {
 	key := func(w *worker) string { return "site.test/frozen/" + w.language }
 	holders, ends := make([]*worker, len(c.workers)), make([]int64, len(c.workers))

@@ -7,8 +7,8 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// What one language publishes, over a generation of each other one, all read, as it
-// was given; and isr serve serves it.
+// A generation published by one language, over one of each other language, is read unchanged by
+// all and served by isr serve.
 func generations(t *testing.T, c *crew) {
 	s := c.serve(t)
 	for i := range c.workers {
@@ -16,14 +16,14 @@ func generations(t *testing.T, c *crew) {
 		key := host + path
 		var before int64
 		for n := range c.workers {
-			w := c.after(i, n+1) // the i-th comes last
+			w := c.after(i, n+1) // ends with the i-th
 			next := at(key, generation(w.language, 600))
 			s.store(t, next.BodyKey, bodyOf(w.language))
 			published := w.regenerate(t, key, next)
 			want := *next
 			want.Version = published.Version
 			if diff := diffOf(want, published); diff != "" {
-				t.Errorf("%s says it published (-want +got):\n%s", w.language, diff)
+				t.Errorf("%s published (-want +got):\n%s", w.language, diff)
 			}
 			if before != 0 && published.Version != before+1 {
 				t.Errorf("%s publishes version %d over version %d", w.language, published.Version, before)
@@ -35,7 +35,7 @@ func generations(t *testing.T, c *crew) {
 	}
 }
 
-// What one language rolls back, pins and unpins, all see: the page, its versions, and
+// A rollback, pin or unpin by one language is visible to all: in the page, its versions, and
 // the log, by which isr serve drops its copy.
 func history(t *testing.T, c *crew) {
 	s := c.serve(t)
@@ -53,7 +53,7 @@ func history(t *testing.T, c *crew) {
 		to := ids[i] // which is never the current one
 		rolled := ask[vocabulary.Entry](t, w, command{Do: "rollback", Key: key, To: to, PinnedUntil: forever * int64(i%2)})
 		if rolled.GenerationID != to || rolled.AssertedAt == 0 {
-			t.Errorf("%s rolled back to %s, and says %+v is current", w.language, to, rolled)
+			t.Errorf("%s rolled back to %s, but returned %+v as current", w.language, to, rolled)
 		}
 		c.expectCurrent(t, key, rolled, "fresh")
 		s.awaitServed(t, path, bodyOf(to))
@@ -65,14 +65,14 @@ func history(t *testing.T, c *crew) {
 	w := c.workers[1]
 	w.refuses(t, "NoVersion", command{Do: "rollback", Key: key, To: "20260102T150405.000000Z-nobody"})
 	if n := s.visits.Load(); n != 0 {
-		t.Errorf("the origin was asked %d times", n)
+		t.Errorf("the origin got %d requests, want 0", n)
 	}
 }
 
-// forever is the end of a pin that does not end by itself.
+// forever is the end of a pin without an expiry.
 const forever = 253402300799
 
-// pinned has one worker pin the page, which nobody can publish then, and another unpin it.
+// pinned has one worker pin the page, which blocks publishes, and another unpin it.
 func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
 	t.Helper()
 	pinned := ask[vocabulary.Entry](t, w, command{Do: "pin", Key: key, PinnedUntil: forever})
@@ -97,7 +97,7 @@ func (c *crew) pinned(t *testing.T, w, other *worker, key string) {
 	c.expectCurrent(t, key, unpinned, "fresh")
 }
 
-// late has one worker roll back while another renders: what began before is refused.
+// late has one worker roll back while another renders. The publish of that render is refused.
 func (c *crew) late(t *testing.T, w, renderer *worker, key, to string) {
 	t.Helper()
 	renderer.acquire(t, key, nil)
@@ -107,12 +107,12 @@ func (c *crew) late(t *testing.T, w, renderer *worker, key, to string) {
 	c.expectCurrent(t, key, rolled, "fresh")
 }
 
-// expectVersions expects all to find these generations kept.
+// expectVersions expects every worker to list exactly these generations.
 func (c *crew) expectVersions(t *testing.T, key string, ids []string) {
 	t.Helper()
 	first := ask[[]vocabulary.Entry](t, c.workers[0], command{Do: "versions", Key: key})
 	if len(first) != len(ids) {
-		t.Errorf("%d versions are kept, want those of %q", len(first), ids)
+		t.Errorf("got %d versions, want those of %q", len(first), ids)
 	}
 	for _, w := range c.workers[1:] {
 		if diff := diffOf(first, ask[[]vocabulary.Entry](t, w, command{Do: "versions", Key: key})); diff != "" {
@@ -121,16 +121,17 @@ func (c *crew) expectVersions(t *testing.T, key string, ids []string) {
 	}
 }
 
-// expectChange expects all to find a change of the page in the log, which is the newest.
+// expectChange expects every worker to read a change of the page as the newest entry of the
+// log.
 func (c *crew) expectChange(t *testing.T, key string, seq int64) {
 	t.Helper()
 	want := []change{{Seq: seq, Reload: []string{key}}}
 	for _, w := range c.workers {
 		if got := ask[int64](t, w, command{Do: "sequence"}); got != seq {
-			t.Errorf("%s reads the sequence %d, want %d", w.language, got, seq)
+			t.Errorf("%s: log sequence %d, want %d", w.language, got, seq)
 		}
 		if diff := diffOf(want, ask[[]change](t, w, command{Do: "changes", After: seq - 1})); diff != "" {
-			t.Errorf("%s reads of the log (-want +got):\n%s", w.language, diff)
+			t.Errorf("%s: changes in the log (-want +got):\n%s", w.language, diff)
 		}
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// race is a contender: it takes the lease again and again, and publishes. What others
-// tell it is counted.
+// race acquires the lease and publishes, repeatedly, and counts the errors by name.
 func (w *goWorker) race(ctx context.Context, pk string, c command) (any, error) {
 	result := run{Published: []publication{}, Told: make(map[string]int)}
 	for n := 0; time.Now().Unix() < c.Race.Deadline; n++ {
@@ -44,7 +43,7 @@ func (w *goWorker) raceOnce(ctx context.Context, pk string, c command, id string
 		return false, err
 	}
 	defer func() {
-		if over || err != nil { // a publish gives it up by itself
+		if over || err != nil { // a successful publish releases the lease
 			err = errors.Join(err, w.store.Release(ctx, t.lease))
 		}
 	}()
@@ -66,7 +65,7 @@ func (w *goWorker) raceOnce(ctx context.Context, pk string, c command, id string
 	return false, nil
 }
 
-// raise adds one to the count beside the page, in the way of somebody who is alone.
+// raise increments the counter in the page's partition with an unconditional read-modify-write.
 func (w *goWorker) raise(ctx context.Context, pk string) error {
 	key := map[string]types.AttributeValue{
 		"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: countSK},
@@ -77,7 +76,7 @@ func (w *goWorker) raise(ctx context.Context, pk string) error {
 	}
 	count, _ := found.Item["count"].(*types.AttributeValueMemberN)
 	if count == nil {
-		return errors.New("there is no count beside the page")
+		return errors.New("the page's partition has no counter row")
 	}
 	n, err := strconv.Atoi(count.Value)
 	if err != nil {
@@ -88,7 +87,7 @@ func (w *goWorker) raise(ctx context.Context, pk string) error {
 	return err
 }
 
-// refused breaks the lease that stood in the way, now and then.
+// refused breaks the lease that blocked the acquisition, with the configured probability.
 func (w *goWorker) refused(ctx context.Context, pk string, c command, err error) error {
 	if _, held := errors.AsType[*store.HeldError](err); !held || rand.Int64N(100) >= c.Race.Breaks {
 		return nil

@@ -18,7 +18,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A goWorker is the worker in Go: commands from one stream, answers to another.
+// A goWorker is the worker in Go. It reads commands from one stream and writes answers to
+// another.
 type goWorker struct {
 	api     *dynamodb.Client
 	table   string
@@ -26,16 +27,16 @@ type goWorker struct {
 	tenures map[string]*tenure // by cache key
 }
 
-// A tenure is a lease, and what there was of the page under it.
+// A tenure is a lease, and the page as it was read under the lease.
 type tenure struct {
 	lease    store.Lease
 	record   store.Record
 	purgeSeq int64
-	held     context.Context // of a lease that is kept
+	held     context.Context // set by keep
 	stop     func()
 }
 
-// serveCommands answers commands, one after the other, until there are no more.
+// serveCommands answers commands one at a time until EOF.
 func serveCommands(in io.Reader, out io.Writer) error {
 	ctx := context.Background()
 	configuration, err := config.LoadDefaultConfig(ctx)
@@ -43,7 +44,7 @@ func serveCommands(in io.Reader, out io.Writer) error {
 		return err
 	}
 	api := dynamodb.NewFromConfig(configuration, func(o *dynamodb.Options) {
-		o.DisableValidateResponseChecksum = true // errors of DynamoDB Local have none
+		o.DisableValidateResponseChecksum = true // errors of DynamoDB Local have no checksum
 	})
 	w := &goWorker{api: api, tenures: make(map[string]*tenure)}
 	lines, answers := bufio.NewReader(in), json.NewEncoder(out)
@@ -57,7 +58,7 @@ func serveCommands(in io.Reader, out io.Writer) error {
 		}
 		var c command
 		if err := json.Unmarshal(line, &c); err != nil {
-			return fmt.Errorf("the command %.200q: %w", line, err)
+			return fmt.Errorf("decode command %.200q: %w", line, err)
 		}
 		if err := answers.Encode(w.answer(ctx, c)); err != nil {
 			return err
@@ -110,14 +111,14 @@ func (w *goWorker) do(ctx context.Context, c command) (any, error) {
 	return w.doHeld(ctx, c)
 }
 
-// doHeld does what needs a lease.
+// doHeld executes the commands that need a lease.
 func (w *goWorker) doHeld(ctx context.Context, c command) (any, error) {
 	if c.Do == "keep" {
 		return w.keep(ctx, c)
 	}
 	t := w.tenures[c.Key]
 	if t == nil {
-		return nil, fmt.Errorf("%s: the worker has no lease of %q", c.Do, c.Key)
+		return nil, fmt.Errorf("%s: the worker holds no lease for %q", c.Do, c.Key)
 	}
 	switch c.Do {
 	case "refresh":
@@ -183,7 +184,8 @@ func (w *goWorker) acquire(ctx context.Context, pk string, c command) (any, erro
 	return answer, nil
 }
 
-// take acquires a lease, and reads under it in the order of the protocol.
+// take acquires a lease, and then reads the page and the log sequence in the order that the
+// protocol requires.
 func (w *goWorker) take(ctx context.Context, pk string, c command) (*tenure, error) {
 	var claimed *store.Claim
 	if c.Claim != nil {
@@ -252,7 +254,7 @@ func (w *goWorker) changes(ctx context.Context, after int64) (any, error) {
 	return changes, err
 }
 
-// answerOf is an error by the name that it has in every language.
+// answerOf encodes an error, with the name that it has in every language.
 func answerOf(id int, err error) map[string]any {
 	answer := map[string]any{"id": id, "error": nameOf(err), "message": err.Error()}
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
@@ -268,7 +270,7 @@ func answerOf(id int, err error) map[string]any {
 	return answer
 }
 
-// nameOf is the name of an error in every language, or the type of one that has none.
+// nameOf returns the name of an error in every language, or its Go type if it has none.
 func nameOf(err error) string {
 	if name := vocabulary.ErrorName(err); name != "" {
 		return name

@@ -7,11 +7,11 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// shortLease is one whose end a test waits for.
+// shortLease is a lease duration that a test can wait for.
 const shortLease = int64(3 * time.Second / time.Millisecond)
 
-// A worker of each language is killed while it holds a lease and a request. Nobody
-// takes them over before they have ended; then another language takes over both.
+// A worker of each language is killed while it holds a lease and a request. Both are refused
+// until they expire; then another language takes over both.
 func killedHolders(t *testing.T, c *crew) {
 	claimed := &claim{Key: "order", Inputs: sameInputs[0]}
 	key := func(w *worker) string { return "site.test/orphan-of/" + w.language }
@@ -26,7 +26,7 @@ func killedHolders(t *testing.T, c *crew) {
 		told := heir.takeOver(t, command{Do: "acquire", Key: key(dead), LeaseMS: longLease, Claim: claimed}, ends[i])
 		for _, name := range told {
 			if name != "RequestInProgress" {
-				t.Errorf("%s is told %s, before the lease of a dead worker has ended", heir.language, name)
+				t.Errorf("%s got %s before the lease of the killed worker expired", heir.language, name)
 			}
 		}
 		witness.refuses(t, "RequestInProgress", command{Do: "acquire", Key: key(dead), LeaseMS: longLease, Claim: claimed})
@@ -36,11 +36,11 @@ func killedHolders(t *testing.T, c *crew) {
 	}
 }
 
-// takeOver acquires as soon as it may, which is not before this second, and returns the
-// names of what it was told until then.
+// takeOver retries the acquisition until it succeeds, which must not be before end, and returns
+// the names of the errors until then.
 func (w *worker) takeOver(t *testing.T, c command, end int64) (told []string) {
 	t.Helper()
-	await(t, "the lease of another to end", func() bool {
+	await(t, "the other worker's lease to expire", func() bool {
 		r := w.try(t, c)
 		if r.Error != "" {
 			told = append(told, r.Error)
@@ -48,7 +48,7 @@ func (w *worker) takeOver(t *testing.T, c command, end int64) (told []string) {
 		return r.Error == ""
 	})
 	if now := time.Now().Unix(); now < end {
-		t.Errorf("%s took a lease over at %d, which ends at %d", w.language, now, end)
+		t.Errorf("%s took over at %d a lease that expires at %d", w.language, now, end)
 	}
 	return told
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/facetheory/isr/e2e/internal/process"
 )
 
-// workerVariable makes this test binary the worker in Go instead.
+// workerVariable is the environment variable that makes this test binary run as the worker in
+// Go.
 const workerVariable = "ISR_LANGUAGES_WORKER"
 
 func TestMain(m *testing.M) {

@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A broken row is one with an attribute that is not what it is there for.
+// A broken is a row with one malformed attribute.
 type broken struct {
 	name, sk  string
-	change    func(row) // what is wrong with a row that is right
-	attribute string    // that all name
+	change    func(row) // makes a valid row malformed
+	attribute string    // reported by all languages
 }
 
-// sealed is an attribute that was encrypted, by the mapper.
+// sealed is an attribute value as the mapper encrypts it.
 func sealed() types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: row{
 		"v": number("1"), "edk": &types.AttributeValueMemberB{Value: []byte("key")},
@@ -23,8 +23,8 @@ func sealed() types.AttributeValue {
 	}}
 }
 
-// brokenRows are such rows of a page. What is required is missing, or of another
-// type, or encrypted, or out of bounds; what is optional is of another type.
+// brokenRows returns malformed rows of a page: required attributes that are missing, of a wrong
+// type, encrypted or out of bounds, and optional attributes of a wrong type.
 func brokenRows() []broken {
 	with := func(name string, value types.AttributeValue) func(row) {
 		return func(r row) { r[name] = value }
@@ -46,7 +46,7 @@ func brokenRows() []broken {
 		{"a pointer to nothing", "META", with("current_sk", text("VER#gone")), "current_sk"},
 		{"a text for the fence", "META", ours("v", text("1")), "isr.v"},
 		{"no status", "META", func(r row) { delete(r["isr"].(*types.AttributeValueMemberM).Value, "status") }, "isr.status"},
-		{"a status that is none", "META", ours("status", number("42")), "isr.status"},
+		{"an invalid status", "META", ours("status", number("42")), "isr.status"},
 		{"an encrypted length", "META", ours("content_length", sealed()), "isr.content_length"},
 		{"encrypted header fields", "META", ours("headers", text("sealed")), "isr.headers"},
 		{"a text for tags", "META", ours("tags", text("news")), "isr.tags"},
@@ -58,7 +58,8 @@ func brokenRows() []broken {
 	}
 }
 
-// What is malformed, or encrypted, all name alike, serve not, and replace.
+// All languages report the same row and attribute for a malformed or encrypted value. None
+// serves such a row, and all can replace it.
 func malformedRows(t *testing.T, c *crew) {
 	for i, b := range brokenRows() {
 		key := "site.test/broken/" + b.name
@@ -86,7 +87,8 @@ func malformedRows(t *testing.T, c *crew) {
 	c.malformedSequence(t)
 }
 
-// A request that cannot be read may have been carried out: nobody makes it again.
+// A malformed request record may belong to an executed request, so no language executes it
+// again.
 func (c *crew) malformedRequests(t *testing.T) {
 	t.Helper()
 	const key = "site.test/broken-requests"
@@ -106,12 +108,12 @@ func (c *crew) malformedRequests(t *testing.T) {
 	}
 	for _, w := range c.workers {
 		if p := ask[page](t, w, command{Do: "read", Key: key}); p.Lock != nil {
-			t.Errorf("%s reads the lease %+v of a request that nobody could make", w.language, p.Lock)
+			t.Errorf("%s: the refused request left the lease %+v", w.language, p.Lock)
 		}
 	}
 }
 
-// A sequence that cannot be read is never zero: nobody renders, or rolls back, by it.
+// A malformed log sequence is never read as zero: renders and rollbacks fail.
 func (c *crew) malformedSequence(t *testing.T) {
 	t.Helper()
 	const key = "site.test/without-sequence"
@@ -122,10 +124,10 @@ func (c *crew) malformedSequence(t *testing.T) {
 		w.names(t, command{Do: "sequence"}, want)
 		w.names(t, command{Do: "rollback", Key: key, To: "kept"}, want)
 	}
-	for _, w := range c.workers[1:] { // whose acquisition reads it
+	for _, w := range c.workers[1:] { // the clients whose acquisition reads the sequence
 		w.names(t, command{Do: "acquire", Key: key, LeaseMS: longLease}, want)
 		if p := ask[page](t, w, command{Do: "read", Key: key}); p.Lock != nil {
-			t.Errorf("%s left the lease %+v behind", w.language, p.Lock)
+			t.Errorf("%s: the failed acquisition left the lease %+v", w.language, p.Lock)
 		}
 	}
 	c.put(t, "PURGE", "SEQ", row{"seq": number("1")})
@@ -136,10 +138,10 @@ func (c *crew) malformedSequence(t *testing.T) {
 	}
 }
 
-// names expects the error to name this row and attribute.
+// names expects the error to report this row and attribute.
 func (w *worker) names(t *testing.T, asked command, want malformed) {
 	t.Helper()
 	if diff := cmp.Diff(want, w.refuses(t, "MalformedRow", asked).malformed); diff != "" {
-		t.Errorf("%s: %s names (-want +got):\n%s", w.language, asked.Do, diff)
+		t.Errorf("%s: error of %s (-want +got):\n%s", w.language, asked.Do, diff)
 	}
 }

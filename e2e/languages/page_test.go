@@ -15,14 +15,14 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// longLease is one that does not end in a test by itself.
+// longLease is a lease duration that does not expire during a test.
 const longLease = int64(10 * time.Minute / time.Millisecond)
 
-// bodyOf is the body of a generation.
+// bodyOf returns the body of a generation.
 func bodyOf(id string) string { return fmt.Sprintf("<!doctype html><p>%s</p>\n", id) }
 
-// generation is one that began now, and is fresh for so many seconds. Its id is to be
-// unique in its page.
+// generation returns an entry generated now with a freshness window of fresh seconds. The id
+// must be unique within its page.
 func generation(id string, fresh int64) *vocabulary.Entry {
 	body := bodyOf(id)
 	sum := sha256.Sum256([]byte(body))
@@ -34,14 +34,14 @@ func generation(id string, fresh int64) *vocabulary.Entry {
 	}
 }
 
-// at places a generation where isr serve looks for it.
+// at moves a generation to where isr serve looks it up.
 func at(key string, e *vocabulary.Entry) *vocabulary.Entry {
 	sum := sha256.Sum256([]byte(store.HashedPartition(store.Key{Text: key})))
 	e.Key, e.BodyKey = key, "bodies/"+hex.EncodeToString(sum[:])+"/"+e.GenerationID
 	return e
 }
 
-// acquire takes the lease of a page for longer than the test.
+// acquire acquires the lease of a page for longer than the test.
 func (w *worker) acquire(t *testing.T, key string, claimed *claim) lease {
 	t.Helper()
 	return ask[lease](t, w, command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed})
@@ -61,23 +61,23 @@ func (w *worker) keepVersion(t *testing.T, key string, next *vocabulary.Entry) v
 	return ask[vocabulary.Entry](t, w, command{Do: "publish", Key: key, Entry: next, History: true})
 }
 
-// agree expects all workers to read the same of a page, and returns it.
+// agree expects all workers to read the same page, and returns it.
 func (c *crew) agree(t *testing.T, key string) page {
 	t.Helper()
 	first := ask[page](t, c.workers[0], command{Do: "read", Key: key})
 	for _, w := range c.workers[1:] {
 		if diff := diffOf(first, ask[page](t, w, command{Do: "read", Key: key})); diff != "" {
-			t.Errorf("%s: %s reads it (-) unlike %s (+):\n%s", key, c.workers[0].language, w.language, diff)
+			t.Errorf("%s: page read by %s (-) and %s (+):\n%s", key, c.workers[0].language, w.language, diff)
 		}
 	}
 	return first
 }
 
-// diffOf compares what workers say: one that leaves a list out, and one that has none
-// in it, say the same.
+// diffOf compares answers. An omitted list equals an empty one.
 func diffOf(want, got any) string { return cmp.Diff(want, got, cmpopts.EquateEmpty()) }
 
-// expectCurrent expects all to read this entry, whoever wrote it, in this state.
+// expectCurrent expects all workers to read this entry in this state, whichever language wrote
+// it.
 func (c *crew) expectCurrent(t *testing.T, key string, want vocabulary.Entry, state string) {
 	t.Helper()
 	p := c.agree(t, key)

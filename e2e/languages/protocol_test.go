@@ -6,8 +6,8 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// A command is a line that a worker is told. The members are those that it needs;
-// key is the text of a cache key, and times are epoch seconds.
+// A command is a line sent to a worker. Only the members that the command needs are set; key is
+// the text of a cache key, and times are epoch seconds.
 type command struct {
 	ID int    `json:"id"`
 	Do string `json:"do"`
@@ -31,32 +31,31 @@ type command struct {
 	Race *race `json:"race,omitempty"`
 }
 
-// A claim names a request.
+// A claim is an idempotency key and the inputs of its request.
 type claim struct {
 	Key    string          `json:"key"`
 	Inputs json.RawMessage `json:"inputs"`
 }
 
-// A race is what contenders do until the page has a version.
+// A race describes what contenders do until the page has reached a version.
 type race struct {
 	UntilVersion int64 `json:"until_version"`
-	// Counted: the holder reads the count beside the page, and writes one more.
+	// Counted makes the holder increment the counter in the page's partition.
 	Counted bool `json:"counted"`
-	// Breaks is how many of a hundred refusals make the loser break the lease.
+	// Breaks is the percentage of refused acquisitions after which the loser breaks the lease.
 	Breaks int64 `json:"breaks"`
-	// Deadline ends it whatever the version is.
+	// Deadline ends the race at any version.
 	Deadline int64 `json:"deadline"`
 }
 
-// A reply is the line that answers a command.
+// A reply is the answer to a command.
 type reply struct {
 	ID int             `json:"id"`
 	OK json.RawMessage `json:"ok"`
 	refusal
 }
 
-// A refusal is an error, by the name that it has in every language, and what it
-// carries.
+// A refusal is an error: the name that it has in every language, and its details.
 type refusal struct {
 	Error   string `json:"error"`
 	Message string `json:"message"`
@@ -74,24 +73,24 @@ type refusal struct {
 	malformed
 }
 
-// A malformed row, and which of its attributes.
+// A malformed names a malformed row and its attribute.
 type malformed struct {
 	PK        string `json:"pk"`
 	SK        string `json:"sk"`
 	Attribute string `json:"attribute"`
 }
 
-// A lease is what acquire answers.
+// A lease is the answer to acquire.
 type lease struct {
 	ExpiresAt int64 `json:"expires_at"`
 	Failures  int   `json:"failures"`
 	PurgeSeq  int64 `json:"purge_seq"`
 }
 
-// A page is what read answers.
+// A page is the answer to read.
 type page struct {
 	Entry     *vocabulary.Entry `json:"entry"`
-	State     string            `json:"state"` // of the entry, now
+	State     string            `json:"state"` // of the entry, at the time of the read
 	Cover     cover             `json:"cover"`
 	Lock      *lock             `json:"lock"`
 	Malformed *malformed        `json:"malformed"`
@@ -109,7 +108,7 @@ type lock struct {
 	Failures  int    `json:"failures"`
 }
 
-// A request is what request answers; null: there is none.
+// A request is the answer to request; null if there is no record.
 type request struct {
 	Hash         string `json:"request_hash"`
 	Status       string `json:"status"`
@@ -119,16 +118,16 @@ type request struct {
 	Failure      string `json:"error"`
 }
 
-// A change is one of those that changes answers.
+// A change is an element of the answer to changes.
 type change struct {
 	Seq    int64    `json:"seq"`
 	Reload []string `json:"reload"` // keys
 }
 
-// A run is what race answers.
+// A run is the answer to race.
 type run struct {
 	Published []publication  `json:"published"`
-	Told      map[string]int `json:"told"` // how often which error
+	Told      map[string]int `json:"told"` // errors by name
 }
 
 type publication struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/facetheory/isr/isrtest"
 )
 
-// TestQuickStarts runs the first programs of the clients' READMEs as a new user may:
-// each twice, and after each other, on one table.
+// TestQuickStarts runs the first programs of the clients' READMEs twice each, one after the
+// other, on one table.
 func TestQuickStarts(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		c := &crew{engine: e, api: e.client()}
@@ -23,7 +23,7 @@ func TestQuickStarts(t *testing.T) {
 			cmd.Env = append(e.environment(), "FACETHEORY_CACHE_TABLE_NAME="+c.table, "PYTHONPATH="+absolute(t, "../../clients/python"))
 			said, err := cmd.Output()
 			if want := "fresh\nSinnerman 1965\n"; err != nil || string(said) != want {
-				t.Errorf("%s: %v, and it says %q; want %q\n%s", program[len(program)-1], err, said, want, stderrOf(err))
+				t.Errorf("%s: error %v, output %q; want output %q\n%s", program[len(program)-1], err, said, want, stderrOf(err))
 			}
 		}
 	})
@@ -40,7 +40,7 @@ func typescriptQuickStart(t *testing.T) []string {
 	t.Helper()
 	dir, client := clientFolder(t)
 	write(t, filepath.Join(dir, "quickstart.mts"), firstProgram(t, "typescript"))
-	// Types are checked by the client's own tests.
+	// The client's own tests check the types.
 	tsc := exec.CommandContext(t.Context(), filepath.Join(client, "node_modules", ".bin", "tsc"),
 		"--noCheck", "--module", "nodenext", "--target", "es2022", "quickstart.mts")
 	tsc.Dir = dir
@@ -50,8 +50,8 @@ func typescriptQuickStart(t *testing.T) []string {
 	return []string{"node", "--no-warnings", filepath.Join(dir, "quickstart.mjs")}
 }
 
-// firstProgram is the first block of code in the README of a client that is written in
-// its language.
+// firstProgram returns the first code block in the README of a client that is in the client's
+// language.
 func firstProgram(t *testing.T, client string) string {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join("../../clients", client, "README.md"))
@@ -72,7 +72,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// stderrOf is what a command wrote that failed.
+// stderrOf returns the standard error of a failed command.
 func stderrOf(err error) []byte {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.Stderr

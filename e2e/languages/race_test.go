@@ -10,43 +10,43 @@ import (
 )
 
 const (
-	// countSK is the sort key of the count beside a page: no row of the schema.
+	// countSK is the sort key of the counter in the page's partition; it is not part of the
+	// schema.
 	countSK = "TALLY"
-	// eachLanguage is how many workers of each language race.
+	// eachLanguage is the number of workers of each language in a race.
 	eachLanguage = 2
 )
 
-// A thousand times, contenders in three languages race for one lease, and one of them
-// publishes. The holder raises a count beside the page without any condition: had two
-// held the lease at once, one of them would have lost its addition.
+// Contenders in three languages compete for one lease, a thousand times, and the holder
+// publishes. The holder increments a counter without a condition: if two held the lease at
+// once, an increment would be lost.
 func TestRace(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
 		publishes := int64(1000)
 		if e.name == "dynamodb-local" {
-			publishes = 250 // the clients do the same on both engines, and this one is slow
+			publishes = 250 // this engine is slow; the clients behave the same on both
 		}
 		c := newCrew(t, e, eachLanguage)
 		const key = "site.test/race"
 		c.put(t, pk(key), countSK, row{"count": number("0")})
-		// No lease ends by itself, and none is broken: an addition that came too
-		// late would be no fault.
+		// No lease expires and none is broken, so a delayed increment cannot occur.
 		told := c.race(t, key, publishes, race{Counted: true}, 5*time.Minute)
 		if count, ok := c.get(t, pk(key), countSK)["count"].(*types.AttributeValueMemberN); !ok || count.Value != strconv.FormatInt(publishes, 10) {
-			t.Errorf("the count that each holder raised by one is %v, after %d publishes", count, publishes)
+			t.Errorf("the counter is %v after %d publishes: increments were lost", count, publishes)
 		}
 		for name := range told {
 			if name != "LeaseHeld" {
-				t.Errorf("%d times %s, of a lease that nobody loses", told[name], name)
+				t.Errorf("%d errors %s, although no lease can be lost", told[name], name)
 			}
 		}
 		if told["LeaseHeld"] == 0 {
-			t.Error("nobody was refused: that was no race")
+			t.Error("no acquisition was refused: the workers did not contend")
 		}
 	})
 }
 
-// The same while losers break the lease that stands in their way: holders lose it in
-// the midst of their work, and none publishes after that.
+// As TestRace, while losers break the lease that blocks them. Holders lose it while they work,
+// and none publishes after that.
 func TestRaceWithBreaks(t *testing.T) {
 	const publishes = 150
 	onEngines(t, func(t *testing.T, e engine) {
@@ -54,21 +54,21 @@ func TestRaceWithBreaks(t *testing.T) {
 		told := c.race(t, "site.test/breaks", publishes, race{Breaks: 50}, 5*time.Minute)
 		for name := range told {
 			if !slices.Contains([]string{"LeaseHeld", "LeaseLost", "Moved"}, name) {
-				t.Errorf("%d times %s; a loser is told LeaseHeld, LeaseLost or Moved", told[name], name)
+				t.Errorf("%d errors %s; want only LeaseHeld, LeaseLost or Moved", told[name], name)
 			}
 		}
 		if told["LeaseLost"] == 0 {
-			t.Error("no holder lost a lease that was broken")
+			t.Error("no holder lost its lease to a break")
 		}
 	})
 }
 
-// race has all workers race until a page was published so often, on top of a first
-// generation, and returns what they were told. What they say they have published
-// must be what was.
+// race has all workers compete until a page has been published this often after its first
+// generation. It returns the errors by name, and expects the acknowledged publishes to be
+// exactly those that were committed.
 func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease time.Duration) (told map[string]int) {
 	t.Helper()
-	const bound = 4 * time.Minute // which a race that hangs comes to
+	const bound = 4 * time.Minute // for a race that hangs
 	first := c.workers[0].regenerate(t, key, generation("first", 600))
 	r.UntilVersion, r.Deadline = first.Version+publishes, time.Now().Add(bound).Unix()
 	answers := make([]<-chan reply, len(c.workers))
@@ -83,7 +83,7 @@ func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease tim
 	for i, w := range c.workers {
 		select {
 		case <-w.ended:
-			t.Fatalf("the worker in %s ended in the race:\n%s", w.language, &w.stderr)
+			t.Fatalf("the worker in %s exited during the race:\n%s", w.language, &w.stderr)
 		case answer := <-answers[i]:
 			ran := answered[run](t, w, order, answer)
 			published = append(published, ran.Published...)
@@ -93,7 +93,7 @@ func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease tim
 			}
 		}
 	}
-	t.Logf("%s: %d publishes in %s, by language %v; told %v", c.name, len(published), time.Since(began).Round(time.Millisecond), share, told)
+	t.Logf("%s: %d publishes in %s, by language %v; errors %v", c.name, len(published), time.Since(began).Round(time.Millisecond), share, told)
 	for _, w := range c.workers {
 		if share[w.language] == 0 {
 			t.Errorf("no worker in %s ever published", w.language)
@@ -103,18 +103,18 @@ func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease tim
 	return told
 }
 
-// judge expects each publish that was acknowledged to have a version of its own, one
-// after the other, and the last one to be current.
+// judge expects each acknowledged publish to have a version of its own, consecutive, and the
+// last one to be current.
 func (c *crew) judge(t *testing.T, key string, first, publishes int64, published []publication) {
 	t.Helper()
 	slices.SortFunc(published, func(a, b publication) int { return int(a.Version - b.Version) })
 	for i, p := range published {
 		if want := first + int64(i) + 1; p.Version != want {
-			t.Fatalf("publish %d has version %d, want %d: another was lost, or has the same", i+1, p.Version, want)
+			t.Fatalf("publish %d has version %d, want %d: a publish was lost, or two share a version", i+1, p.Version, want)
 		}
 	}
 	if n := int64(len(published)); n != publishes {
-		t.Fatalf("%d publishes were acknowledged, %d happened", n, publishes)
+		t.Fatalf("%d publishes were acknowledged, %d were committed", n, publishes)
 	}
 	last := published[len(published)-1]
 	for _, w := range c.workers {

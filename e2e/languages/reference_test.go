@@ -13,9 +13,9 @@ import (
 
 func epoch(seconds int64) types.AttributeValue { return number(strconv.FormatInt(seconds, 10)) }
 
-// Rows with the attributes of the reference alone, as services write that know its
-// documents and none of ours, are read alike by all, served by isr serve, and replaced
-// by all; and so are those that a client writes by the reference's call.
+// Rows with only the attributes of the reference documents, as other services write them, are
+// read alike by all, served by isr serve, and replaced by all. The same holds for rows that a
+// client writes by the reference's own call.
 func referenceRows(t *testing.T, c *crew) {
 	s := c.serve(t)
 	now := time.Now().Unix()
@@ -26,7 +26,7 @@ func referenceRows(t *testing.T, c *crew) {
 		s.store(t, "theirs/"+id, bodyOf(id))
 		meta := row{"s3_key": text(bodyKey), "generated_at": epoch(now), "revalidate_seconds": number("600"), "etag": text(`"e"`), "ttl": epoch(now + 86400)}
 		theirs := vocabulary.Entry{BodyKey: bodyKey, GeneratedAt: now, Revalidate: 600, ETag: `"e"`, TTL: now + 86400, Foreign: true, Status: http.StatusOK}
-		if i == 1 { // by a pointer alone
+		if i == 1 { // only a pointer
 			c.put(t, pk(key), "VER#theirs", meta)
 			meta = row{"current_sk": text("VER#theirs"), "ttl": epoch(now + 86400)}
 		}
@@ -44,7 +44,7 @@ func referenceRows(t *testing.T, c *crew) {
 		published := w.keepVersion(t, key, at(key, generation("ours-"+w.language, 600)))
 		c.expectCurrent(t, key, published, "fresh")
 	}
-	for _, w := range c.workers[1:] { // those that have the call of the reference
+	for _, w := range c.workers[1:] { // the clients that have the reference's call
 		path := "/committed/" + w.language
 		key := host + path
 		next := at(key, generation("committed-"+w.language, 600))
@@ -53,7 +53,7 @@ func referenceRows(t *testing.T, c *crew) {
 		committed := ask[vocabulary.Entry](t, w, command{Do: "commit", Key: key, Entry: next})
 		want := vocabulary.Entry{BodyKey: next.BodyKey, GeneratedAt: next.GeneratedAt, Revalidate: 600, ETag: next.ETag, Foreign: true, Status: http.StatusOK}
 		if committed.BodyKey != want.BodyKey || !committed.Foreign {
-			t.Errorf("%s says it committed %+v, want %+v", w.language, committed, want)
+			t.Errorf("%s committed %+v, want %+v", w.language, committed, want)
 		}
 		c.expectCurrent(t, key, want, "fresh")
 		s.expectServed(t, path, want, bodyOf(next.GenerationID))
@@ -63,8 +63,8 @@ func referenceRows(t *testing.T, c *crew) {
 	}
 }
 
-// Requests that others record by the reference's attributes alone are told by all; one
-// that does not say until when it is in progress may be taken over, by any.
+// Request records with only the attributes of the reference are understood by all. One in
+// progress without an expiry may be taken over by any language.
 func referenceRequests(t *testing.T, c *crew) {
 	claimed := &claim{Key: "order", Inputs: sameInputs[0]}
 	hash := c.hash(t, claimed)
@@ -73,13 +73,13 @@ func referenceRequests(t *testing.T, c *crew) {
 		theirs := row{"request_hash": text(hash), "status": text("COMPLETED"), "result_s3_key": text("theirs/order"), "ttl": epoch(time.Now().Unix() + 600)}
 		c.put(t, pk(key), "REQ#order", theirs)
 		if r := c.agreeOnRequest(t, key, "order"); r.Status != "COMPLETED" || r.BodyKey != "theirs/order" {
-			t.Errorf("the request that was completed is %+v", r)
+			t.Errorf("completed request record: got %+v", r)
 		}
 		told := w.refuses(t, "RequestCompleted", command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed})
 		if told.BodyKey != "theirs/order" {
-			t.Errorf("%s is told that the result is %q", w.language, told.BodyKey)
+			t.Errorf("%s: got the result %q", w.language, told.BodyKey)
 		}
-		theirs["ttl"] = epoch(time.Now().Unix() - 1) // its time is over
+		theirs["ttl"] = epoch(time.Now().Unix() - 1) // expired
 		c.put(t, pk(key), "REQ#order", theirs)
 		w.acquire(t, key, claimed)
 		w.does(t, command{Do: "release", Key: key})
@@ -94,7 +94,7 @@ func referenceRequests(t *testing.T, c *crew) {
 	}
 }
 
-// hash is that of the inputs of a claim, by the table: of a request that is started.
+// hash returns the hash of a claim's inputs, read from the table after the request was started.
 func (c *crew) hash(t *testing.T, claimed *claim) string {
 	t.Helper()
 	const key = "site.test/hashed"

@@ -4,10 +4,10 @@ package languages
 
 import "testing"
 
-// TestOneTable has one worker of each language share tables.
+// TestOneTable runs each scenario with one worker of each language on one table.
 func TestOneTable(t *testing.T) {
 	onEngines(t, func(t *testing.T, e engine) {
-		t.Parallel() // much of the time is waiting for leases to end
+		t.Parallel() // most of the time is spent waiting for leases to expire
 		c := newCrew(t, e, 1)
 		for _, scenario := range []struct {
 			name string
@@ -19,8 +19,8 @@ func TestOneTable(t *testing.T) {
 			{"back-offs", backOffs},
 			{"requests", requests},
 			{"reference rows", referenceRows},
-			{"requests of the reference", referenceRequests},
-			{"what nobody knows yet", unknownAttributes},
+			{"reference requests", referenceRequests},
+			{"unknown attributes", unknownAttributes},
 			{"malformed rows", malformedRows},
 			{"killed holders", killedHolders},
 			{"frozen holders", frozenHolders},

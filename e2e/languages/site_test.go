@@ -21,19 +21,19 @@ import (
 	"github.com/facetheory/isr/isrtest"
 )
 
-// host is that of all pages.
+// host is the host of all pages.
 const host = "site.test"
 
-// A site is isr serve on the table of a crew, with a bucket of its own. Its origin
-// has no pages: whatever visitors get was published by the crew.
+// A site is isr serve on the table of a crew, with its own bucket. Its origin has no pages:
+// every page that visitors get was published by the crew.
 type site struct {
 	url    string
 	bucket string
 	s3     *s3.Client
-	visits atomic.Int64 // at the origin
+	visits atomic.Int64 // requests to the origin
 }
 
-// serve starts isr serve until the end of the test.
+// serve starts isr serve and stops it at the end of the test.
 func (c *crew) serve(t *testing.T) *site {
 	t.Helper()
 	endpoint := isrtest.Engine(t, "ISR_TEST_S3", "S3 server")
@@ -43,7 +43,7 @@ func (c *crew) serve(t *testing.T) *site {
 		Credentials: credentials.NewStaticCredentialsProvider(c.access, c.secret, ""),
 	})}
 	if _, err := s.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &s.bucket}); err != nil {
-		t.Fatalf("making the bucket %s: %v", s.bucket, err)
+		t.Fatalf("create bucket %s: %v", s.bucket, err)
 	}
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.visits.Add(1)
@@ -62,7 +62,7 @@ func (c *crew) serve(t *testing.T) *site {
 	return s
 }
 
-// store puts the body of an entry where it says it is.
+// store writes the body of an entry under its body key.
 func (s *site) store(t *testing.T, key, body string) {
 	t.Helper()
 	if _, err := s.s3.PutObject(t.Context(), &s3.PutObjectInput{
@@ -72,7 +72,7 @@ func (s *site) store(t *testing.T, key, body string) {
 	}
 }
 
-// get is what a visitor gets.
+// get requests a page from isr serve.
 func (s *site) get(t *testing.T, path string) (status int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, http.NoBody)
@@ -92,7 +92,7 @@ func (s *site) get(t *testing.T, path string) (status int, header http.Header, b
 	return response.StatusCode, response.Header, string(text)
 }
 
-// expectServed expects visitors to get a generation, and the origin to be left alone.
+// expectServed expects visitors to get a generation, without a request to the origin.
 func (s *site) expectServed(t *testing.T, path string, e vocabulary.Entry, body string) {
 	t.Helper()
 	status, header, got := s.get(t, path)
@@ -106,11 +106,11 @@ func (s *site) expectServed(t *testing.T, path string, e vocabulary.Entry, body 
 		}
 	}
 	if n := s.visits.Load(); n != 0 {
-		t.Errorf("%s: the origin was asked %d times", path, n)
+		t.Errorf("%s: the origin got %d requests, want 0", path, n)
 	}
 }
 
-// awaitServed waits until visitors get a body: isr serve follows the log.
+// awaitServed waits until visitors get a body: isr serve learns of it from the log.
 func (s *site) awaitServed(t *testing.T, path, body string) {
 	t.Helper()
 	await(t, "isr serve to answer "+path+" with "+body, func() bool {
@@ -119,7 +119,7 @@ func (s *site) awaitServed(t *testing.T, path, body string) {
 	})
 }
 
-// await polls until done says so.
+// await polls until done returns true.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -127,7 +127,7 @@ func await(t *testing.T, what string, done func() bool) {
 	deadline := time.Now().Add(patience)
 	for !done() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %s in vain for %s", patience, what)
+			t.Fatalf("timed out after %s waiting for %s", patience, what)
 		}
 		<-tick.C
 	}

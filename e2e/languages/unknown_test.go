@@ -11,10 +11,10 @@ import (
 	"github.com/facetheory/isr/internal/vocabulary"
 )
 
-// future is the name of an attribute that a newer version of the schema may have.
+// future is the name of an attribute of a possible later version of the schema.
 const future = "future"
 
-// newer is such an attribute, with something of every kind in it.
+// newer returns a value for it, with every DynamoDB type.
 func newer() types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: row{
 		"edk": &types.AttributeValueMemberB{Value: []byte{0, 255, 128}}, "n": number("12345678901234567890123456789012345678"),
@@ -24,8 +24,7 @@ func newer() types.AttributeValue {
 	}}
 }
 
-// Attributes and rows that nobody knows yet keep nobody from reading, and survive all
-// that everybody does.
+// Unknown attributes and rows do not disturb reads, and survive every operation.
 func unknownAttributes(t *testing.T, c *crew) {
 	c.put(t, "PURGE", "SEQ", row{"seq": number("7"), "mark_lifetime": number("8640000"), future: newer()})
 	c.put(t, "PURGE", "LOG#00000000000000000007", row{
@@ -37,7 +36,7 @@ func unknownAttributes(t *testing.T, c *crew) {
 	want := []change{{Seq: 7, Reload: []string{"site.test/known"}}}
 	for _, w := range c.workers {
 		if diff := diffOf(want, ask[[]change](t, w, command{Do: "changes", After: 6})); diff != "" {
-			t.Errorf("%s reads of the log (-want +got):\n%s", w.language, diff)
+			t.Errorf("%s: changes in the log (-want +got):\n%s", w.language, diff)
 		}
 	}
 	for i, w := range c.workers {
@@ -46,7 +45,7 @@ func unknownAttributes(t *testing.T, c *crew) {
 	c.expectFuture(t, "PURGE", "SEQ", "PURGE", "LOG#00000000000000000007")
 }
 
-// surviveOne has one worker do all that it can with a page of another's.
+// surviveOne has one worker perform every operation on a page that another published.
 func (c *crew) surviveOne(t *testing.T, w, author *worker) {
 	t.Helper()
 	key := "site.test/newer/" + w.language
@@ -87,22 +86,22 @@ func (c *crew) surviveOne(t *testing.T, w, author *worker) {
 	for _, sk := range strange {
 		want := row{"pk": text(p), "sk": text(sk), future: newer(), "s3_key": number("1"), "isr": text("none")}
 		if diff := cmp.Diff(want, c.get(t, p, sk), ignoreUnexported); diff != "" {
-			t.Errorf("%s changed the row %s, which nobody knows (-want +got):\n%s", w.language, sk, diff)
+			t.Errorf("%s changed the unknown row %s (-want +got):\n%s", w.language, sk, diff)
 		}
 	}
 }
 
-// expectFuture expects rows, by pk and sk, to have the attribute that nobody knows.
+// expectFuture expects rows, given by pk and sk, to still have the unknown attribute.
 func (c *crew) expectFuture(t *testing.T, keys ...string) {
 	t.Helper()
 	for i := 0; i < len(keys); i += 2 {
 		if diff := cmp.Diff(newer(), c.get(t, keys[i], keys[i+1])[future], ignoreUnexported); diff != "" {
-			t.Errorf("%s %s: the attribute that nobody knows has changed (-want +got):\n%s", keys[i], keys[i+1], diff)
+			t.Errorf("%s %s: the unknown attribute has changed (-want +got):\n%s", keys[i], keys[i+1], diff)
 		}
 	}
 }
 
-// ignoreUnexported passes over what the SDK's values have beside their value.
+// ignoreUnexported ignores the unexported fields of the SDK's values.
 var ignoreUnexported = cmpopts.IgnoreUnexported(
 	types.AttributeValueMemberB{}, types.AttributeValueMemberBOOL{}, types.AttributeValueMemberL{}, types.AttributeValueMemberM{},
 	types.AttributeValueMemberN{}, types.AttributeValueMemberNULL{}, types.AttributeValueMemberS{}, types.AttributeValueMemberSS{},

@@ -1,4 +1,4 @@
-/** A service in TypeScript that does what it is told: see protocol_test.go. */
+/** The worker in TypeScript. It executes the commands of protocol_test.go. */
 
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -67,7 +67,7 @@ const commands = {
         });
       };
       const ended = store.withLease(asked(c), work);
-      ended.catch(failed); // no more than once: if it was not even acquired
+      ended.catch(failed); // has no effect once started was called: only a failed acquisition rejects
       kept.set(c.key, { ended, letGo: () => letGo() });
     });
   },
@@ -90,7 +90,7 @@ const commands = {
     const lease = leases.get(key);
     return said(await store.publish(lease, lease.record, next(entry), { history }));
   },
-  /** By the call of the reference documents, with nothing but the token. */
+  /** Publishes by the call of the reference documents, which takes only the lease token. */
   async commit({ key: cacheKey, entry }) {
     const { htmlPointer, generatedAtMs, revalidateSeconds, etag } = next(entry);
     const { leaseToken } = leases.get(cacheKey);
@@ -129,7 +129,7 @@ async function race(c) {
   return { published, told };
 }
 
-/** What was published; undefined: the race is over. */
+/** Returns the published entry, or undefined if the race is over. */
 function raceOnce(c, generationId) {
   return store.withLease(asked(c), async (lease) => {
     if (lease.record.entry.version >= c.race.until_version) return undefined;
@@ -139,7 +139,7 @@ function raceOnce(c, generationId) {
   });
 }
 
-/** Adds one to the count beside the page, in the way of somebody who is alone. */
+/** Increments the counter in the page's partition with an unconditional read-modify-write. */
 async function raiseCount(cacheKey) {
   const Key = { pk: { S: hashedPartition(cacheKey) }, sk: { S: 'TALLY' } };
   const { Item } = await ddb.send(new GetItemCommand({ TableName: tableName, Key, ConsistentRead: true }));
@@ -160,7 +160,7 @@ const claimed = ({ claim }) => claim && { idempotencyKey: claim.key, inputs: cla
 
 const pinned = (name, { pinned_until }) => (pinned_until ? { [name]: pinned_until * 1000 } : {});
 
-/** The members of an entry: here, and in the protocol, where they have the names of the rows. */
+/** The members of an entry in this client, and their names in the protocol, which are the attribute names. */
 const names = {
   htmlPointer: 's3_key',
   revalidateSeconds: 'revalidate_seconds',

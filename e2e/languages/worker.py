@@ -1,4 +1,4 @@
-"""A service in Python that does what it is told: see protocol_test.go."""
+"""The worker in Python. It executes the commands of protocol_test.go."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from theorydb_py.isr import Assertion, Entry, IsrLease, hashed_partition
 
 Json = dict[str, Any]
 PATIENCE = 60.0
-"""Seconds for which a loss is awaited."""
+"""Seconds to wait for the loss of a lease."""
 
 
 class Worker:
-    """The store, and the leases that it has taken, by cache key."""
+    """The store, and the leases acquired from it, by cache key."""
 
     def __init__(self) -> None:
         self.client = boto3.client("dynamodb")
@@ -121,7 +121,7 @@ class Worker:
         return said_of(self.store.publish(lease, lease.record, entry, history=c.get("history", False)))
 
     def commit(self, c: Json) -> Json | None:
-        """Publish by the call of the reference documents, with nothing but the token."""
+        """Publish by the call of the reference documents, which takes only the lease token."""
         said = c["entry"]
         return said_of(
             self.store.commit_generation(
@@ -167,7 +167,7 @@ class Worker:
         return {"published": published, "told": told}
 
     def race_once(self, c: Json, generation_id: str) -> Entry | None:
-        """Return what was published; None: the race is over."""
+        """Return the published entry, or None if the race is over."""
         with self.store.lease(c["key"], lease_duration_ms=c["lease_ms"]) as lease:
             if lease.record.entry is None or lease.record.entry.v >= c["race"]["until_version"]:
                 return None
@@ -178,7 +178,7 @@ class Worker:
             return self.store.publish(lease, lease.record, entry)
 
     def raise_count(self, cache_key: str) -> None:
-        """Add one to the count beside the page, in the way of somebody who is alone."""
+        """Increment the counter in the page's partition with an unconditional read-modify-write."""
         key = {"pk": {"S": hashed_partition(cache_key)}, "sk": {"S": "TALLY"}}
         found = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)["Item"]
         count = int(found["count"]["N"]) + 1

@@ -16,17 +16,17 @@ import (
 	"github.com/facetheory/isr/isrtest"
 )
 
-// patience is how long a test waits for an answer, on a machine that is busy.
+// patience is how long a test waits for an answer on a busy machine.
 const patience = time.Minute
 
 // A language is one that workers are written in.
 type language struct {
 	name string
-	// command is what starts a worker, without its environment.
+	// command returns the command that starts a worker, without its environment.
 	command func(t *testing.T) *exec.Cmd
 }
 
-// languages are all of them. Without what one needs the test is skipped.
+// languages returns all languages. A test is skipped if a requirement of one is missing.
 func languages() []language {
 	return []language{
 		{"go", func(*testing.T) *exec.Cmd {
@@ -45,7 +45,7 @@ func languages() []language {
 	}
 }
 
-// installed is the worker in TypeScript, beside the client.
+// installed returns the worker in TypeScript, in a folder where the client is installed.
 func installed(t *testing.T) (script string) {
 	t.Helper()
 	dir, _ := clientFolder(t)
@@ -58,8 +58,8 @@ func installed(t *testing.T) (script string) {
 	return script
 }
 
-// clientFolder is a folder in which the client in TypeScript is installed beside the
-// SDK that it was developed with: both are found by their names, and the SDK once.
+// clientFolder returns a folder in which the TypeScript client and the SDK that it was
+// developed with are installed, so that both resolve by name, and the SDK only once.
 func clientFolder(t *testing.T) (dir, client string) {
 	t.Helper()
 	client = isrtest.Engine(t, "ISR_TEST_TYPESCRIPT", "built TypeScript client")
@@ -91,22 +91,22 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
-// A worker is a process that does what it is told. Its methods may be called from
-// several goroutines; it answers in the order in which it is asked.
+// A worker is a process that executes commands. Its methods may be called concurrently; it
+// answers in the order of the commands.
 type worker struct {
 	language string
-	owner    string // as its leases show it
+	owner    string // the owner in its leases
 	cmd      *exec.Cmd
-	stderr   bytes.Buffer // to be read once it has ended
+	stderr   bytes.Buffer // read only after exit
 	ended    chan struct{}
 
 	mu      sync.Mutex
 	in      io.Writer            // guarded by mu
-	last    int                  // id of a command; guarded by mu
+	last    int                  // id of the last command; guarded by mu
 	waiting map[int]chan<- reply // guarded by mu
 }
 
-// start starts a worker until the end of the test.
+// start starts a worker, which runs until the end of the test.
 func (l language) start(t *testing.T, owner string, env []string) *worker {
 	t.Helper()
 	w := &worker{language: l.name, owner: owner, cmd: l.command(t), ended: make(chan struct{}), waiting: make(map[int]chan<- reply)}
@@ -121,7 +121,7 @@ func (l language) start(t *testing.T, owner string, env []string) *worker {
 		t.Fatal(err)
 	}
 	if err := w.cmd.Start(); err != nil {
-		t.Fatalf("starting the worker in %s: %v", l.name, err)
+		t.Fatalf("start the worker in %s: %v", l.name, err)
 	}
 	w.in = in
 	go w.listen(out)
@@ -139,7 +139,7 @@ func (l language) start(t *testing.T, owner string, env []string) *worker {
 	return w
 }
 
-// listen hands answers to who waits for them, until there are no more.
+// listen delivers answers to their waiters until EOF.
 func (w *worker) listen(out io.Reader) {
 	defer close(w.ended)
 	var nonsense []byte
@@ -152,7 +152,7 @@ func (w *worker) listen(out io.Reader) {
 		var r reply
 		if err := json.Unmarshal(line, &r); err != nil {
 			nonsense = line
-			break // nobody gets an answer, and says so
+			break // waiters fail once ended is closed
 		}
 		w.mu.Lock()
 		waiting := w.waiting[r.ID]
@@ -162,18 +162,18 @@ func (w *worker) listen(out io.Reader) {
 			waiting <- r
 		}
 	}
-	_ = w.cmd.Process.Kill() // it has ended, or talks nonsense
+	_ = w.cmd.Process.Kill() // it has exited, or wrote an invalid line
 	_ = w.cmd.Wait()
-	w.stderr.Write(nonsense) // which is complete now
+	w.stderr.Write(nonsense) // complete after the exit
 }
 
-// kill is kill -9, and waits for the end.
+// kill sends SIGKILL and waits for the process to exit.
 func (w *worker) kill() {
-	_ = w.cmd.Process.Kill() // it may have ended
+	_ = w.cmd.Process.Kill() // it may have exited
 	<-w.ended
 }
 
-// send gives a command; the answer comes by the channel.
+// send sends a command. The channel delivers its answer.
 func (w *worker) send(t *testing.T, c command) <-chan reply {
 	t.Helper()
 	answer := make(chan reply, 1)
@@ -187,26 +187,26 @@ func (w *worker) send(t *testing.T, c command) <-chan reply {
 		t.Fatal(err)
 	}
 	if _, err := w.in.Write(append(line, '\n')); err != nil {
-		t.Fatalf("telling the worker in %s to %s: %v", w.language, c.Do, err)
+		t.Fatalf("send to the worker in %s: %s: %v", w.language, c.Do, err)
 	}
 	return answer
 }
 
-// await waits for an answer, be it an error.
+// await waits for an answer, which may be an error.
 func (w *worker) await(t *testing.T, c command, answer <-chan reply) reply {
 	t.Helper()
 	select {
 	case r := <-answer:
 		return r
 	case <-w.ended:
-		t.Fatalf("the worker in %s ended before it answered to %s:\n%s", w.language, c.Do, &w.stderr)
+		t.Fatalf("the worker in %s exited before it answered %s:\n%s", w.language, c.Do, &w.stderr)
 	case <-time.After(patience):
-		t.Fatalf("waited %s in vain for the answer of the worker in %s to %s", patience, w.language, c.Do)
+		t.Fatalf("timed out after %s waiting for the worker in %s to answer %s", patience, w.language, c.Do)
 	}
 	return reply{}
 }
 
-// try gives a command, and waits for its answer.
+// try sends a command and waits for its answer.
 func (w *worker) try(t *testing.T, c command) reply {
 	t.Helper()
 	return w.await(t, c, w.send(t, c))
@@ -222,10 +222,10 @@ func (w *worker) refuses(t *testing.T, name string, c command) refusal {
 	return r.refusal
 }
 
-// does expects no error, of a command whose answer says nothing.
+// does expects success of a command without a result.
 func (w *worker) does(t *testing.T, c command) { ask[any](t, w, c) }
 
-// ask expects an answer, and returns it.
+// ask expects success, and returns the result.
 func ask[T any](t *testing.T, w *worker, c command) T {
 	t.Helper()
 	return answered[T](t, w, c, w.try(t, c))
