@@ -11,28 +11,29 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// admissionTime bounds the wait for a connection to the origin.
+// admissionTime bounds the wait for an admission.
 const admissionTime = 10 * time.Second
 
-// errBusy: too many requests of this client, or of all, are under way or wait.
-var errBusy = errors.New("too many requests are under way")
+// errBusy means that this client, or all clients together, have too many requests active or
+// waiting.
+var errBusy = errors.New("too many concurrent requests")
 
-// An admission bounds the requests that are under way to an origin, in all and for
-// each client, and those that wait for their turn. A client that has as many as it
-// may waits for its own; others go past it.
+// An admission bounds the concurrent pass-through requests to an origin, in total and per
+// client, and the requests that wait. A client at its limit waits for its own requests,
+// without delaying other clients.
 type admission struct {
 	perClient int64
-	waiting   int // of one client, at most
+	waiting   int // maximum per client
 	all       *semaphore.Weighted
 
 	mu      sync.Mutex
-	clients map[netip.Prefix]*clientSlots // guarded by mu; those that have requests
+	clients map[netip.Prefix]*clientSlots // guarded by mu; clients with requests
 }
 
 // clientSlots are the requests of one client.
 type clientSlots struct {
 	slots    *semaphore.Weighted
-	requests int // under way or waiting; guarded by admission.mu
+	requests int // active or waiting; guarded by admission.mu
 }
 
 func newAdmission(connections int) *admission {
@@ -45,7 +46,8 @@ func newAdmission(connections int) *admission {
 	}
 }
 
-// enter waits for a turn. leave is to be called at the end, if err is nil.
+// enter waits until the request may be sent. If err is nil, the caller must call leave when
+// the request has ended.
 func (a *admission) enter(ctx context.Context, client netip.Prefix) (leave func(), err error) {
 	slots := a.join(client)
 	if slots == nil {
@@ -69,7 +71,7 @@ func (a *admission) enter(ctx context.Context, client netip.Prefix) (leave func(
 	}, nil
 }
 
-// join counts a request of a client, nil if it has too many already.
+// join counts a request of a client. It returns nil if the client has too many.
 func (a *admission) join(client netip.Prefix) *semaphore.Weighted {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,8 +97,8 @@ func (a *admission) part(client netip.Prefix) {
 	}
 }
 
-// clientOf is the network that counts as one client: an IPv4 address, or the /64
-// that an IPv6 subscriber has to itself. What is no address is one client in all.
+// clientOf returns the network that counts as one client: an IPv4 address or an IPv6 /64,
+// the usual allocation of a subscriber. Remotes without an address are one client.
 func clientOf(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -9,30 +9,29 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 )
 
-// An EdgeConfig says what an [Edge] lets in.
+// An EdgeConfig configures an [Edge].
 type EdgeConfig struct {
-	// Hosts are those that are answered for.
+	// Hosts are the hosts to serve.
 	Hosts Hosts
-	// Trust are the peers whose forwarding fields count.
+	// Trust are the peers whose forwarding fields are trusted.
 	Trust Trust
-	// Unnamed says of a request, if it is not nil, that the peer has not named the
-	// client whose connection it passes on (PROXY protocol: UNKNOWN or LOCAL). The
-	// forwarding fields may then be the client's own, and do not count.
+	// Unnamed, if not nil, reports whether the PROXY protocol header of the connection
+	// names no client (UNKNOWN or LOCAL). The forwarding fields may then be written by the
+	// client, and are dropped.
 	Unnamed func(*http.Request) bool
-	// HealthPath is a path at which Health answers, on every host; empty for none.
+	// HealthPath is the path of Health, on every host; empty for none.
 	HealthPath string
-	// Health answers at HealthPath.
+	// Health serves HealthPath.
 	Health http.Handler
-	// Logger is told, once for each of the first hosts that are refused, how to
-	// have them served. Nil means slog.Default().
+	// Logger receives one line for each of the first 16 hosts that are refused. Nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Edge returns a handler for requests from the public, which it settles before
-// anything else sees them: the address of the client becomes r.RemoteAddr, and the
-// host it asked for r.Host; both from forwarding fields if the peer is trusted, and
-// forwarding fields of others are dropped. Hosts that are not served get 421 before
-// any I/O.
+// Edge returns a handler that normalizes public requests before next: r.RemoteAddr becomes
+// the address of the client, and r.Host the requested host, both from forwarding fields if
+// the peer is trusted. Forwarding fields of other peers are dropped. Requests for hosts that
+// are not served get 421 before any I/O.
 func Edge(cfg EdgeConfig, next http.Handler) http.Handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -63,9 +62,9 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, ok := canonical.Host(r.Host)
 	switch {
 	case r.Host == "":
-		plain(w, http.StatusBadRequest, "Bad request: it names no host.")
+		plain(w, http.StatusBadRequest, "Bad request: the Host header is missing.")
 	case !ok:
-		plain(w, http.StatusBadRequest, "Bad request: its host is not a host name.")
+		plain(w, http.StatusBadRequest, "Bad request: the Host header is not a host name.")
 	case !e.cfg.Hosts.Serve(host):
 		e.misdirected(w, host)
 	default:
@@ -73,16 +72,16 @@ func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// misdirected refuses a host (RFC 9110, section 15.5.20).
+// misdirected responds with 421 (RFC 9110, section 15.5.20).
 func (e *edge) misdirected(w http.ResponseWriter, host string) {
 	if e.refused.isFirst(host) {
-		e.cfg.Logger.Warn("a host is not served; if it is one of the site's, add it with --host", "host", host, "served", e.cfg.Hosts.String())
+		e.cfg.Logger.Warn("refused request for unknown host; if the site has it, add it with --host", "host", host, "served", e.cfg.Hosts.String())
 	}
 	plain(w, http.StatusMisdirectedRequest, "The host "+host+" is not served here. If it should be, start isr with --host "+host+".")
 }
 
-// firstHosts are the first hosts that were refused: an operator is told of a few,
-// and strangers who invent hosts do not fill the log.
+// firstHosts are the first hosts that were refused. Later ones are not logged, so that
+// invented hosts do not fill the log.
 type firstHosts struct {
 	mu    sync.Mutex
 	hosts []string // guarded by mu

@@ -12,14 +12,14 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 )
 
-// Trust is the set of peers whose forwarding fields are believed: load balancers
-// and CDNs in front of a gateway. It is immutable, and safe for concurrent use. The
-// zero value trusts none.
+// Trust is the set of peers whose forwarding fields are trusted: load balancers and CDNs in
+// front of a gateway. It is immutable and safe for concurrent use. The zero value trusts no
+// peer.
 type Trust struct {
 	prefixes []netip.Prefix
 }
 
-// ParseTrust reads networks ("10.0.0.0/8", "2001:db8::/32"), addresses, and two
+// ParseTrust parses networks ("10.0.0.0/8", "2001:db8::/32"), addresses, and two
 // names: "loopback" (127.0.0.0/8 and ::1) and "private" (RFC 1918, RFC 4193 and
 // link-local).
 func ParseTrust(networks []string) (Trust, error) {
@@ -60,28 +60,28 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// Trusts says whether an address is in one of the networks.
+// Trusts reports whether an address is in one of the networks.
 func (t Trust) Trusts(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Bounds on what a trusted peer may have added up.
+// Limits of forwarding fields.
 const (
-	maxHops       = 64      // of X-Forwarded-For
+	maxHops       = 64      // members of X-Forwarded-For or Forwarded
 	maxForwarding = 8 << 10 // bytes of one forwarding field
 )
 
-// A hop is what the trusted peers say of a request: the client that the last of
-// them saw, and what is passed on to the origin.
+// A hop is the result of the forwarding fields of trusted peers: the client, and the fields
+// that are sent to the origin.
 type hop struct {
 	client netip.Addr
-	scheme string // "http" or "https"; empty if no peer says
-	port   string // X-Forwarded-Port; empty if no peer says
+	scheme string // "http" or "https"; empty if unknown
+	port   string // X-Forwarded-Port; empty if unknown
 	chain  string // X-Forwarded-For for the origin: the client first, our peer last
 }
 
-// hopKey is the key of a *hop in a context.
+// hopKey is the context key of a *hop.
 type hopKey struct{}
 
 func hopOf(ctx context.Context) *hop {
@@ -89,16 +89,16 @@ func hopOf(ctx context.Context) *hop {
 	return h
 }
 
-// forwardingFields say where a request came from. From a peer that is not trusted
-// they are dropped, and so is X-Real-IP, which many origins believe.
+// forwardingFields are the fields that state the client of a request, including X-Real-IP,
+// which many origins trust. Those of untrusted peers are dropped.
 func forwardingFields() []string {
 	return []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-Ip"}
 }
 
-// resolve settles where a request came from, in r itself: RemoteAddr becomes the
-// client's, Host the one that the client asked for, and no forwarding field is left
-// that a stranger may have written. X-Forwarded-Proto, which a key may have, is what
-// the trusted peers say. The error is for the client.
+// resolve determines the client of a request and stores it in r: RemoteAddr becomes the
+// address of the client, and Host the requested host. Forwarding fields that an untrusted
+// peer may have written are removed. X-Forwarded-Proto, which may be part of a key, is that
+// of the trusted peers. The error text is sent to the client.
 func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !t.Trusts(peer.Addr()) {
@@ -116,29 +116,28 @@ func (t Trust) resolve(r *http.Request) (*http.Request, error) {
 		delete(r.Header, name)
 	}
 	if named {
-		// A peer that does not write this field passes on what the client wrote.
+		// A peer that does not set this field forwards that of the client: replace it.
 		r.Header["X-Real-Ip"] = []string{h.client.String()}
 	}
 	if h.scheme != "" {
 		r.Header["X-Forwarded-Proto"] = []string{h.scheme}
 	}
 	if h.client != peer.Addr() {
-		// The port of a client behind others is not known.
+		// The port of a client behind proxies is unknown.
 		r.RemoteAddr = net.JoinHostPort(h.client.String(), "0")
 	}
 	return r.WithContext(context.WithValue(r.Context(), hopKey{}, h)), nil
 }
 
-// read reads the forwarding fields of a request that a trusted peer has sent, from
-// the right: each entry was appended by the next address to its right, so that the
-// first address that is not trusted is the client, and what stands to the left of it
-// is the client's own claim. Forwarded (RFC 7239) counts where there is no
-// X-Forwarded-For: a peer that writes neither, or only the other, would pass on what
-// a client made up.
+// read reads the forwarding fields of a request from a trusted peer, from right to left:
+// each proxy appends the address of its peer, so that the first untrusted address is the
+// client, and members to its left may be forged by it. Forwarded (RFC 7239) is read only
+// without X-Forwarded-For: a peer that writes only one of them forwards a forged value of
+// the other.
 func (t Trust) read(peer netip.Addr, r *http.Request) (*hop, error) {
 	for _, name := range forwardingFields() {
 		if n := fieldLength(r.Header[name]); n > maxForwarding {
-			return nil, fmt.Errorf("the field %s has %d bytes, at most %d are allowed", name, n, maxForwarding)
+			return nil, fmt.Errorf("field %s has %d bytes, more than %d", name, n, maxForwarding)
 		}
 	}
 	var hops []forwardedElement // from the client's side
@@ -154,12 +153,12 @@ func (t Trust) read(peer netip.Addr, r *http.Request) (*hop, error) {
 		hops = []forwardedElement{{scheme: lastOf(r.Header, "X-Forwarded-Proto"), host: lastOf(r.Header, "X-Forwarded-Host"), port: lastOf(r.Header, "X-Forwarded-Port")}}
 	}
 	if len(hops) > maxHops {
-		return nil, fmt.Errorf("the request came through %d proxies, at most %d are allowed", len(hops), maxHops)
+		return nil, fmt.Errorf("the request passed %d proxies, more than %d", len(hops), maxHops)
 	}
 	return t.walk(peer, hops, r)
 }
 
-// walk follows the hops from the right while the address at hand is trusted.
+// walk follows the hops from right to left while their addresses are trusted.
 func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (*hop, error) {
 	h := &hop{client: peer}
 	chain, host := []string{peer.String()}, ""
@@ -168,7 +167,7 @@ func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (
 		h.scheme, h.port, host = orElse(schemeOf(e.scheme), h.scheme), orElse(portOf(e.port), h.port), orElse(e.host, host)
 		address, err := netip.ParseAddr(e.address)
 		if err != nil {
-			break // "unknown", an obfuscated name, or nothing: the client is as far as we can see
+			break // "unknown", an obfuscated name, or empty: take the last known address as the client
 		}
 		h.client = address.Unmap().WithZone("")
 		chain = append(chain, h.client.String())
@@ -179,18 +178,18 @@ func (t Trust) walk(peer netip.Addr, hops []forwardedElement, r *http.Request) (
 		return h, nil
 	}
 	if _, ok := canonical.Host(host); !ok {
-		return nil, fmt.Errorf("the forwarded host %.100q is not a host name", host)
+		return nil, fmt.Errorf("forwarded host %.100q is not a host name", host)
 	}
 	r.Host = host
 	return h, nil
 }
 
-// A forwardedElement is what one proxy said of the hop before it.
+// A forwardedElement is the statement of one proxy about its peer.
 type forwardedElement struct{ address, scheme, host, port string }
 
-// fromLists aligns the X-Forwarded fields by their ends: many proxies append to
-// X-Forwarded-For and replace the others, whose one value then is the last hop's,
-// and stands for all of them.
+// fromLists aligns the X-Forwarded fields at their ends: many proxies append to
+// X-Forwarded-For but replace the other fields, whose single value is then that of the last
+// hop.
 func fromLists(h http.Header) []forwardedElement {
 	addresses := listOf(h["X-Forwarded-For"])
 	schemes, hosts, ports := listOf(h["X-Forwarded-Proto"]), listOf(h["X-Forwarded-Host"]), listOf(h["X-Forwarded-Port"])
@@ -204,7 +203,7 @@ func fromLists(h http.Header) []forwardedElement {
 	return hops
 }
 
-// atEnd is the value so far from the end, empty where the list is shorter.
+// atEnd returns the member at an index from the end, empty if the list is shorter.
 func atEnd(list []string, fromEnd int) string {
 	if fromEnd >= len(list) {
 		return ""
@@ -224,8 +223,8 @@ func listOf(lines []string) []string {
 	return list
 }
 
-// withoutPort takes the port from "192.0.2.1:4711" and "[2001:db8::1]:4711", and
-// the brackets from an IPv6 address.
+// withoutPort removes the port from "192.0.2.1:4711" and "[2001:db8::1]:4711", and the
+// brackets of an IPv6 address.
 func withoutPort(address string) string {
 	if ap, err := netip.ParseAddrPort(address); err == nil {
 		return ap.Addr().String()
@@ -233,9 +232,9 @@ func withoutPort(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// parseForwarded reads RFC 7239, section 4. A quoted string may hold commas and
-// semicolons; what is malformed is refused, since it cannot be told which part of it
-// a stranger has written.
+// parseForwarded parses Forwarded fields (RFC 7239, section 4). Quoted strings may contain
+// commas and semicolons. A malformed field is an error, because a client could have forged
+// any part of it.
 func parseForwarded(lines []string) ([]forwardedElement, error) {
 	var hops []forwardedElement
 	for _, line := range lines {
@@ -243,7 +242,7 @@ func parseForwarded(lines []string) ([]forwardedElement, error) {
 		for rest := line; ; {
 			name, value, delimiter, tail, err := nextPair(rest)
 			if err != nil {
-				return nil, fmt.Errorf("the field Forwarded is malformed: %w", err)
+				return nil, fmt.Errorf("malformed field Forwarded: %w", err)
 			}
 			switch strings.ToLower(name) {
 			case "for":
@@ -265,7 +264,7 @@ func parseForwarded(lines []string) ([]forwardedElement, error) {
 	return hops, nil
 }
 
-// nextPair reads one pair, and the delimiter behind it: ';', ',' or 0 at the end.
+// nextPair parses one pair and the delimiter after it: ';', ',' or 0 at the end.
 func nextPair(s string) (name, value string, delimiter byte, rest string, err error) {
 	name, s, found := strings.Cut(strings.TrimLeft(s, " \t"), "=")
 	if !found || name == "" || strings.ContainsAny(name, " \t\";,") {
@@ -292,7 +291,7 @@ func nextPair(s string) (name, value string, delimiter byte, rest string, err er
 	return name, value, delimiter, rest, err
 }
 
-// unquote reads a quoted-string (RFC 9110, section 5.6.4) behind its first quote.
+// unquote parses a quoted-string (RFC 9110, section 5.6.4) after its opening quote.
 func unquote(s string) (value, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -304,7 +303,7 @@ func unquote(s string) (value, rest string, err error) {
 		}
 		b.WriteByte(s[i])
 	}
-	return "", "", fmt.Errorf("a quote that is not closed")
+	return "", "", fmt.Errorf("unterminated quoted string")
 }
 
 func schemeOf(s string) string {

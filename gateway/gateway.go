@@ -1,15 +1,15 @@
-// Package gateway puts an isr.Cache in front of a site that speaks HTTP: a
-// reverse-proxy cache that can face the public.
+// Package gateway is a caching reverse proxy: an isr.Cache in front of an HTTP origin, safe
+// to expose to the public.
 //
 //	visitor -> Edge -> isr.Cache -> reverse proxy -> origin
 //	           │ which client, host and scheme      │ which connections, for how long
 //
-// The cache decides what is shared. The gateway carries requests to the origin and
-// keeps out what an origin must be able to trust: forwarding fields and the internal
-// headers of frameworks come from here or from trusted peers, never from a visitor.
+// The cache decides which responses are shared. The gateway forwards requests to the origin
+// and removes headers that origins trust: forwarding fields and internal headers of
+// frameworks are set here or by trusted peers, never by a visitor.
 //
-// A render belongs to no visitor. It is made of a page's key, has no address, and
-// the origin is told none: no X-Forwarded-For, no Forwarded, no X-Real-IP.
+// A render does not belong to a visitor. It is a projection of the cache key, has no client
+// address, and is sent without X-Forwarded-For, Forwarded and X-Real-IP.
 package gateway
 
 import (
@@ -26,25 +26,25 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// RouteName is the name of the gateway's one route.
+// RouteName is the name of the only route of a gateway.
 const RouteName = "origin"
 
-// Config are the settings of a [Renderer]. The zero value but for Origin is useful.
+// Config configures a [Renderer]. Only Origin is required.
 type Config struct {
 	// Origin is the site, as [ParseOrigin] returns it.
 	Origin *url.URL
-	// PublicScheme is the scheme by which visitors reach the site, "http" or
-	// "https": renders are told so, in X-Forwarded-Proto, and so are requests that
-	// pass through, unless a trusted peer says another. It is in no key. Empty: http.
+	// PublicScheme is the scheme of the public URL of the site, "http" or "https". It is
+	// sent as X-Forwarded-Proto, unless a trusted peer sets another. It is not part of
+	// cache keys. Empty means http.
 	PublicScheme string
-	// MaxConnections bounds the requests that pass through to the origin at once,
-	// upgraded connections among them; one client may have a quarter of them. Renders
-	// are bounded by [budget.Budget]. Zero means DefaultMaxConnections.
+	// MaxConnections bounds concurrent pass-through requests, including upgraded
+	// connections; one client may use a quarter of them. Renders are bounded by
+	// [budget.Budget]. Zero means DefaultMaxConnections.
 	MaxConnections int
-	// ClientTimeout bounds the time in which a client sends no byte of a request's
-	// body. Zero means DefaultClientTimeout.
+	// ClientTimeout bounds the wait for the next bytes of a request body. Zero means
+	// DefaultClientTimeout.
 	ClientTimeout time.Duration
-	// Logger is told of what goes wrong at the origin. Nil means slog.Default().
+	// Logger receives errors of the origin. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -64,28 +64,27 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// ParseOrigin checks the address of an origin, such as "http://127.0.0.1:3000".
+// ParseOrigin parses the URL of an origin, such as "http://127.0.0.1:3000".
 func ParseOrigin(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
 		return nil, fmt.Errorf("the origin %q is not an address; expected one like http://127.0.0.1:3000", s)
 	case u.User != nil:
-		return nil, fmt.Errorf("the origin %q has a user name, which is not sent; remove it", u.Redacted())
+		return nil, fmt.Errorf("the origin %q has a user name, which isr does not send; remove it", u.Redacted())
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("the origin %q has a path or query; expected only scheme and host, as in %s://%s", s, u.Scheme, u.Host)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-// New returns a handler that serves the origin's pages from the cache by the
-// rules of the route, whose name is set to [RouteName]. In front of the public it
-// belongs behind an [Edge]. Unless the route tells clients apart itself, an IPv4 address
-// is a client, and so is an IPv6 /64.
+// New returns a handler that serves the pages of an origin from the cache, by the rules of a
+// route, whose name is set to [RouteName]. Public requests must pass an [Edge] first. If
+// route.Client is nil, each IPv4 address and each IPv6 /64 is a client.
 //
-// An origin behind plain http sees the Host that the visitor asked for; one
-// behind https sees its own, because its certificate and virtual host are chosen
-// by it. In both cases X-Forwarded-Host is the visitor's.
+// An http origin receives the Host that the visitor requested. An https origin receives its
+// own host, which selects its certificate and virtual host. X-Forwarded-Host is that of the
+// visitor in both cases.
 func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
 	route.Name = RouteName
 	if route.Client == nil {
@@ -94,8 +93,8 @@ func New(cache *isr.Cache, route isr.Route, cfg Config) http.Handler {
 	return cache.Handler(route, Renderer(cfg))
 }
 
-// Next is the preset for sites built with Next.js (App Router): what its pages
-// vary on beside the URL. It adds to a route what is missing.
+// Next is the preset for sites built with Next.js (App Router): it adds to a route the
+// headers and query parameters that their pages vary on.
 func Next(route isr.Route) isr.Route {
 	route.Vary = append(slices.Clone(route.Vary),
 		"RSC", "Next-Router-State-Tree", "Next-Router-Prefetch", "Next-Router-Segment-Prefetch", "Next-Url")

@@ -131,7 +131,7 @@ func TestStatusesThatAreNone(t *testing.T) {
 	}
 }
 
-// Interim responses are passed on, and not without end.
+// Interim responses are forwarded, up to a limit.
 func TestInterimResponsesAreBounded(t *testing.T) {
 	for hints, want := range map[int]int{2: http.StatusOK, 10_000: http.StatusBadGateway} {
 		origin := scripted(t, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n", hints)+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -306,7 +306,7 @@ func TestBrokenResponsesAreLogged(t *testing.T) {
 	if err == nil {
 		t.Error("the visitor got a whole answer")
 	}
-	if line := <-log; !strings.Contains(line, "broke off") || !strings.Contains(line, "/broken") {
+	if line := <-log; !strings.Contains(line, "ended early") || !strings.Contains(line, "/broken") {
 		t.Errorf("the log says %q", line)
 	}
 }

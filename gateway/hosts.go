@@ -11,30 +11,28 @@ import (
 	"github.com/facetheory/isr/internal/canonical"
 )
 
-// maxHosts bounds how many names a gateway can be given.
+// maxHosts bounds the number of host names.
 const maxHosts = 10_000
 
-// Hosts are the hosts that a gateway answers for. A host in no list is refused
-// before any I/O: each would be a site of its own, with pages and renders of its
-// own, and a stranger can invent as many as there are connections. It is
-// immutable, and safe for concurrent use. The zero value serves no host.
+// Hosts are the hosts that a gateway serves. Requests for other hosts are refused before any
+// I/O: otherwise clients could fill the store with pages of invented hosts. Hosts is
+// immutable and safe for concurrent use. The zero value serves no host.
 type Hosts struct {
 	exact    map[string]bool // canonical, with the port if it is not a default one
-	suffixes []string        // ".example.com", of *.example.com
-	ports    []string        // ":8080", with which a name may also be asked for
-	any      bool            // of "*"
+	suffixes []string        // ".example.com" for *.example.com
+	ports    []string        // ":8080": ports of listeners, accepted with any of the hosts
+	any      bool            // "*"
 	loopback bool            // names and addresses of this machine
 }
 
-// ParseHosts reads the names of a site: "example.com", "*.example.com" (every
-// name below it, however deep), "example.com:8443" (a port that is neither 80 nor
-// 443 nor that of a listener), an IP address, or "*", which serves every host and
-// is for sites whose own list of hosts stands elsewhere. Case and a trailing dot
-// do not matter. At most 10,000 names.
+// ParseHosts parses the host names of a site: "example.com", "*.example.com" (subdomains at
+// any depth), "example.com:8443" (for a port other than 80, 443 and that of a listener), an
+// IP address, or "*" for any host, for sites behind a proxy that checks the host. Case and a
+// trailing dot are ignored. At most 10,000 names.
 func ParseHosts(names []string) (Hosts, error) {
 	h := Hosts{exact: make(map[string]bool, len(names))}
 	if len(names) > maxHosts {
-		return h, fmt.Errorf("%d hosts are more than %d; name them by patterns such as *.example.com", len(names), maxHosts)
+		return h, fmt.Errorf("got %d hosts, at most %d are supported; use patterns such as *.example.com", len(names), maxHosts)
 	}
 	for _, name := range names {
 		if name == "*" {
@@ -56,13 +54,12 @@ func ParseHosts(names []string) (Hosts, error) {
 	return h, nil
 }
 
-// LoopbackHosts are localhost, the names below it, and the loopback addresses:
-// those of a gateway that only this machine can reach.
+// LoopbackHosts returns localhost, its subdomains and the loopback addresses, for a gateway
+// that only this machine can reach.
 func LoopbackHosts() Hosts { return Hosts{loopback: true} }
 
-// WithListener returns the hosts, which may then also be asked for with the port
-// of a listener: "example.com" as "example.com:8080". A listener on no TCP port
-// changes nothing.
+// WithListener returns the hosts, also accepted with the port of a listener:
+// "example.com:8080" for "example.com". Listeners that are not TCP change nothing.
 func (h Hosts) WithListener(a net.Addr) Hosts {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		h.ports = append(slices.Clone(h.ports), fmt.Sprintf(":%d", tcp.Port))
@@ -70,8 +67,8 @@ func (h Hosts) WithListener(a net.Addr) Hosts {
 	return h
 }
 
-// Serve says whether the hosts have this one, which is canonical (see
-// [canonical.Host]). It allocates nothing.
+// Serve reports whether a host, in canonical form (see [canonical.Host]), is served. It does
+// not allocate.
 func (h Hosts) Serve(host string) bool {
 	if h.any || h.match(host) {
 		return true
@@ -96,7 +93,7 @@ func (h Hosts) match(host string) bool {
 	return h.loopback && isLoopbackName(host)
 }
 
-// String lists the hosts, for people.
+// String lists the hosts, for messages.
 func (h Hosts) String() string {
 	names := slices.Sorted(maps.Keys(h.exact))
 	for _, suffix := range h.suffixes {

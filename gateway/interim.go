@@ -7,17 +7,16 @@ import (
 	"net/textproto"
 )
 
-// maxInterim bounds the interim responses (1xx) to one request: hints come once or
-// twice.
+// maxInterim bounds the interim responses (1xx) to one request; origins usually send one or
+// two.
 const maxInterim = 16
 
-var errInterim = errors.New("the origin sends interim responses without end")
+var errInterim = errors.New("the origin sent too many interim responses")
 
-// boundInterim has a request fail whose origin sends too many interim responses. The
-// transport leaves it to whoever looks at them to bound them, and a reverse proxy
-// passes them all on.
+// boundInterim fails a request whose origin sends more than maxInterim interim responses.
+// The transport has no such bound if a trace reads them, and a reverse proxy forwards all.
 func boundInterim(ctx context.Context) context.Context {
-	seen := 0 // by the one goroutine that reads the connection
+	seen := 0 // used only by the goroutine that reads the connection
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
 		if seen++; seen > maxInterim {
 			return errInterim

@@ -17,12 +17,12 @@ import (
 	"github.com/facetheory/isr"
 )
 
-// headerTimeout bounds the wait for the origin's answer to begin, for requests
-// that pass through; renders have the cache's own, shorter bound.
+// headerTimeout bounds the wait for the response header of the origin, for pass-through
+// requests. Renders have the shorter timeout of the cache.
 const headerTimeout = 2 * time.Minute
 
-// Renderer returns the reverse proxy to an origin. A request without a RemoteAddr
-// is a render, which [isr.Cache] has made of a key.
+// Renderer returns the reverse proxy to an origin. A request without a RemoteAddr is a
+// render: a projection of a cache key made by [isr.Cache].
 func Renderer(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	p := &proxy{cfg: cfg, admission: newAdmission(cfg.MaxConnections)}
@@ -31,13 +31,13 @@ func Renderer(cfg Config) http.Handler {
 		Transport:      transport(),
 		ModifyResponse: p.receive,
 		ErrorHandler:   p.unreachable,
-		// What breaks off while it is copied is logged by receive, with its reason.
+		// Errors while a body is copied are logged by watchedBody.
 		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	return p
 }
 
-// A proxy carries requests to one origin.
+// A proxy forwards requests to one origin.
 type proxy struct {
 	cfg       Config
 	reverse   *httputil.ReverseProxy
@@ -46,7 +46,7 @@ type proxy struct {
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(boundInterim(r.Context()))
-	if r.RemoteAddr == "" { // a render: the cache has its own bounds
+	if r.RemoteAddr == "" { // a render, which the cache bounds
 		p.reverse.ServeHTTP(w, r)
 		return
 	}
@@ -58,7 +58,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseBody(w, r, err)
 		return
 	}
-	// The body may be slow to come, and so the origin is asked only now.
+	// Wait for admission only now: the body may arrive slowly.
 	leave, err := p.admission.enter(r.Context(), clientOf(r.RemoteAddr))
 	if err != nil {
 		p.busy(w, r, err)
@@ -72,9 +72,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // allowed are the methods that are forwarded.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// answerHere answers what is not to be forwarded: TRACE, which would show a page's
-// scripts the headers that are added here, and OPTIONS that has gone as far as its
-// sender wants (RFC 9110, section 7.6.2). Of other OPTIONS it counts a hop.
+// answerHere responds to requests that are not forwarded: TRACE, which would reveal added
+// headers to scripts, and OPTIONS with Max-Forwards: 0 (RFC 9110, section 7.6.2). For other
+// OPTIONS requests it decrements Max-Forwards.
 func answerHere(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodTrace {
 		w.Header().Set("Allow", allowed)
@@ -108,18 +108,18 @@ func transport() *http.Transport {
 		MaxIdleConns:           512,
 		MaxIdleConnsPerHost:    256,
 		MaxResponseHeaderBytes: 1 << 20,
-		DisableCompression:     true, // a body passes as the origin made it
+		DisableCompression:     true, // forward bodies unchanged
 		ForceAttemptHTTP2:      true,
 	}
 }
 
-// rewrite makes the request that the origin sees. The reverse proxy has removed the
-// visitor's X-Forwarded fields, and hop-by-hop ones.
+// rewrite builds the request to the origin. The reverse proxy has already removed the
+// visitor's X-Forwarded fields and hop-by-hop fields.
 func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 	origin := p.cfg.Origin
 	r.Out.URL.Scheme = origin.Scheme
 	r.Out.URL.Host = origin.Host
-	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even where Go cannot read it
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // unchanged, even if Go cannot parse it
 	if origin.Scheme == "https" {
 		r.Out.Host = origin.Host
 	}
@@ -130,16 +130,16 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 		}
 	}
 	if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") {
-		// Another protocol (h2c) would be a tunnel past all of this.
+		// Another protocol (h2c) would tunnel past these checks.
 		delete(r.Out.Header, "Upgrade")
 		delete(r.Out.Header, "Connection")
 		delete(r.Out.Header, "Http2-Settings")
 	}
-	delete(r.Out.Header, "Expect") // what is expected has been received here
+	delete(r.Out.Header, "Expect") // the proxy has already sent 100 Continue
 	p.forward(r)
 }
 
-// forward says where the request came from: of a render nothing but host and scheme.
+// forward sets the forwarding fields. Renders get only host and scheme.
 func (p *proxy) forward(r *httputil.ProxyRequest) {
 	out, scheme := r.Out.Header, p.cfg.PublicScheme
 	h := hopOf(r.In.Context())
@@ -169,8 +169,8 @@ func (p *proxy) forward(r *httputil.ProxyRequest) {
 	out["X-Forwarded-Host"] = []string{r.In.Host}
 }
 
-// internalHeader says whether a framework would take a header for its own word:
-// sent by a visitor, it skips the framework's checks (CVE-2025-29927 and kin).
+// internalHeader reports whether a header is internal to a framework, which trusts it. Sent
+// by a visitor, it could bypass checks of the framework (CVE-2025-29927 and others).
 func internalHeader(name string) bool {
 	switch name {
 	case "X-Original-Url", "X-Rewrite-Url", "X-Invoke-Path", "X-Invoke-Query", "X-Invoke-Output", "X-Matched-Path",
@@ -180,13 +180,13 @@ func internalHeader(name string) bool {
 	return strings.HasPrefix(name, "X-Middleware-") || strings.HasPrefix(name, "X-Isr-")
 }
 
-// errStatus: the origin was reached, and one of its pages is broken.
-var errStatus = errors.New("the origin answered with the status")
+// errStatus means that the origin was reached but its response is broken.
+var errStatus = errors.New("invalid status of origin")
 
-// receive checks and adapts what the origin answers. An error is answered with 502.
+// receive checks and adapts a response of the origin. An error results in 502.
 func (p *proxy) receive(res *http.Response) error {
 	if res.StatusCode < 100 || res.StatusCode > 599 { // RFC 9110, section 15
-		return fmt.Errorf("%w %03d, expected one between 100 and 599", errStatus, res.StatusCode)
+		return fmt.Errorf("%w: %03d, expected 100 to 599", errStatus, res.StatusCode)
 	}
 	p.relocate(res)
 	if res.StatusCode != http.StatusSwitchingProtocols {
@@ -195,7 +195,7 @@ func (p *proxy) receive(res *http.Response) error {
 	return nil
 }
 
-// relocate makes a redirect to the origin's own address one to the visitor's.
+// relocate rewrites a redirect to the origin's address to a path of the public site.
 func (p *proxy) relocate(res *http.Response) {
 	location, err := url.Parse(res.Header.Get("Location"))
 	if err != nil || location.Host != p.cfg.Origin.Host || res.Request.Header.Get("X-Forwarded-Host") == p.cfg.Origin.Host {
@@ -206,8 +206,8 @@ func (p *proxy) relocate(res *http.Response) {
 		path = "/"
 	}
 	if strings.HasPrefix(path, "//") {
-		// By itself it would name another host. The dot is removed when the
-		// reference is resolved (RFC 3986, section 4.2 and 5.2.4).
+		// "//" would start a host name. Clients remove the dot when they resolve the
+		// reference (RFC 3986, sections 4.2 and 5.2.4).
 		path = "/." + path
 	}
 	if location.ForceQuery || location.RawQuery != "" {
@@ -219,8 +219,8 @@ func (p *proxy) relocate(res *http.Response) {
 	res.Header.Set("Location", path)
 }
 
-// A watchedBody is an origin's response on its way. A visitor cannot be told that it
-// broke off, but by a connection that is closed; the log can.
+// A watchedBody logs a response body of the origin that ends early. Visitors only notice
+// that their connection is closed.
 type watchedBody struct {
 	io.ReadCloser
 	request *http.Request
@@ -230,27 +230,27 @@ type watchedBody struct {
 func (b *watchedBody) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	if err != nil && err != io.EOF && b.request.Context().Err() == nil { //nolint:errorlint // Readers return io.EOF itself
-		b.log.Warn("the origin's response broke off", "method", b.request.Method, "path", b.request.URL.Path, "error", err)
+		b.log.Warn("response of origin ended early", "method", b.request.Method, "path", b.request.URL.Path, "error", err)
 	}
 	return n, err
 }
 
-// unreachable answers for an origin that did not: visitors learn that much,
-// the log the rest.
+// unreachable responds with 502 or 504 if the origin did not respond. Only the log has the
+// error.
 func (p *proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	if clientStalled(err) {
 		refuseBody(w, r, err)
 		return
 	}
 	if r.Context().Err() != nil && errors.Is(context.Cause(r.Context()), context.Canceled) {
-		// The client, or the cache, has given up: there is no reader.
+		// Canceled by the client or the cache: the response is not read.
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
 	if !errors.Is(err, errStatus) {
 		isr.OriginUnreachable(w, err)
 	}
-	p.cfg.Logger.Warn("the origin did not answer", "origin", p.cfg.Origin.String(), "method", r.Method, "path", r.URL.Path, "error", err)
+	p.cfg.Logger.Warn("request to origin failed", "origin", p.cfg.Origin.String(), "method", r.Method, "path", r.URL.Path, "error", err)
 	status := http.StatusBadGateway
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -259,16 +259,16 @@ func (p *proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	plain(w, status, "The site behind this cache is not answering right now. Please try again in a moment.")
 }
 
-// busy answers a request for which there is no connection to the origin.
+// busy responds with 503 to a request that was not admitted.
 func (p *proxy) busy(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
-		p.cfg.Logger.Warn("a request found no free connection to the origin", "client", r.RemoteAddr, "path", r.URL.Path, "error", err)
+		p.cfg.Logger.Warn("request not admitted to origin", "client", r.RemoteAddr, "path", r.URL.Path, "error", err)
 	}
 	w.Header().Set("Retry-After", "1")
 	plain(w, http.StatusServiceUnavailable, "The site is very busy right now. Please try again in a moment.")
 }
 
-// plain answers in one line of text that no cache keeps.
+// plain responds with one line of text, not to be cached.
 func plain(w http.ResponseWriter, status int, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// prefixLength is how much of a request's body is received before the origin is
-// asked, in bytes: a client that sends slowly then holds no connection to the
-// origin. Most bodies are shorter.
+// prefixLength is how many bytes of a request body are received before the request is
+// forwarded, so that slow clients do not hold a connection to the origin. Most bodies are
+// shorter.
 const prefixLength = 64 << 10
 
-// errClientStalled: the client sent nothing of the body for too long.
-var errClientStalled = errors.New("the client stopped sending the body of its request")
+// errClientStalled means that the client sent no bytes of the body within the timeout.
+var errClientStalled = errors.New("client stalled while sending the request body")
 
 func clientStalled(err error) bool { return errors.Is(err, errClientStalled) }
 
-// bufferBody receives the beginning of a request's body, or all of it, and returns
-// a body for the origin. Every wait for the client is bounded.
+// bufferBody reads up to prefixLength bytes of a request body and returns the body for the
+// origin. Each read from the client has a timeout.
 func bufferBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (io.ReadCloser, error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return http.NoBody, nil
@@ -39,7 +39,7 @@ func bufferBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (
 	return &requestBody{reader: io.MultiReader(&prefix, patient), closer: r.Body, left: r.ContentLength}, nil
 }
 
-// A patientReader reads from a client and gives up when no byte arrives in time.
+// A patientReader reads from a client, with a timeout for each read.
 type patientReader struct {
 	inner   io.Reader
 	control *http.ResponseController
@@ -47,7 +47,7 @@ type patientReader struct {
 }
 
 func (p *patientReader) Read(b []byte) (int, error) {
-	// A writer that has no deadlines, as in a test, has no slow clients either.
+	// Ignore an error: response writers in tests have no deadlines.
 	_ = p.control.SetReadDeadline(time.Now().Add(p.timeout))
 	n, err := p.inner.Read(b)
 	var timeout interface{ Timeout() bool }
@@ -55,27 +55,26 @@ func (p *patientReader) Read(b []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		p.relax()
 	case errors.As(err, &timeout) && timeout.Timeout():
-		// The deadline stays: the server would wait for the rest of the body
+		// Keep the deadline: without it the server would wait for the rest of the body
 		// before it closes the connection.
 		return n, errClientStalled
 	}
 	return n, err
 }
 
-// relax lifts the deadline: the server itself reads on, to learn when the client
-// goes away.
+// relax removes the deadline: the server keeps reading to notice a disconnect.
 func (p *patientReader) relax() { _ = p.control.SetReadDeadline(time.Time{}) }
 
-// A requestBody remembers how it ended, and is never read again. The transport
-// reads once more after the last byte; if the answer is on its way by then, the
-// server has closed the inbound body, the read fails, and the transport would
-// close the origin's connection in the middle of the answer.
+// A requestBody stores its final error and returns it for all further reads. The transport
+// reads again after the last byte. If the response has started by then, the server has
+// closed the inbound body; the failed read would make the transport close the connection to
+// the origin in the middle of the response.
 type requestBody struct {
 	closer io.Closer
 
 	mu     sync.Mutex
 	reader io.Reader // guarded by mu
-	left   int64     // bytes to come, negative if that is not known; guarded by mu
+	left   int64     // remaining bytes, negative if unknown; guarded by mu
 	end    error     // guarded by mu
 }
 
@@ -98,20 +97,20 @@ func (b *requestBody) Read(p []byte) (int, error) {
 
 func (b *requestBody) Close() error { return b.closer.Close() }
 
-// refuseBody answers a request whose body did not come.
+// refuseBody responds to a request whose body could not be read.
 func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil && !clientStalled(err) { // the server cancels it for a deadline, too
-		w.WriteHeader(http.StatusBadRequest) // there is no reader
+	if r.Context().Err() != nil && !clientStalled(err) { // the server also cancels it after a deadline
+		w.WriteHeader(http.StatusBadRequest) // the response is not read
 		return
 	}
 	w.Header().Set("Connection", "close")
 	var tooLarge *http.MaxBytesError
 	switch {
 	case clientStalled(err):
-		plain(w, http.StatusRequestTimeout, "The body of the request did not come in time.")
+		plain(w, http.StatusRequestTimeout, "Timeout while reading the request body.")
 	case errors.As(err, &tooLarge):
-		plain(w, http.StatusRequestEntityTooLarge, "The body of the request is too large.")
+		plain(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
 	default:
-		plain(w, http.StatusBadRequest, "Bad request: its body is malformed or incomplete.")
+		plain(w, http.StatusBadRequest, "Bad request: the body is malformed or incomplete.")
 	}
 }
