@@ -173,7 +173,7 @@ func testForeignLease(t *testing.T, f *fleet) {
 	l := f.acquire(f.a, testPK)
 	read := f.read(f.b, testPK)
 	for name, foreign := range map[string]store.Lease{
-		"another store's": l, "nobody's": imposter{l}, "nil": nil,
+		"another store's": l, "invented": imposter{l}, "nil": nil,
 	} {
 		_, publish := f.b.Publish(t.Context(), foreign, read, f.entry("1"), store.PublishOptions{})
 		for method, err := range map[string]error{

@@ -10,8 +10,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// An Entry is an store.Entry in the names of the rows. Moments are epoch seconds,
-// durations whole seconds but for RenderTime, which is milliseconds.
+// An Entry is a store.Entry with the attribute names of the rows. Times are epoch
+// seconds; durations are whole seconds, except RenderTime, which is in milliseconds.
 type Entry struct {
 	BodyKey      string                   `json:"s3_key,omitempty"`
 	GeneratedAt  int64                    `json:"generated_at,omitempty"`
@@ -36,7 +36,7 @@ type Entry struct {
 	Withdrawn    bool                     `json:"withdrawn,omitempty"`
 }
 
-// EntryOf describes e; nil if e is nil.
+// EntryOf converts e; it returns nil if e is nil.
 func EntryOf(e *store.Entry) *Entry {
 	if e == nil {
 		return nil
@@ -50,7 +50,7 @@ func EntryOf(e *store.Entry) *Entry {
 	}
 }
 
-// ISR is the store.Entry that e describes.
+// ISR converts e to a store.Entry.
 func (e Entry) ISR() store.Entry {
 	return store.Entry{
 		BodyKey: e.BodyKey, GeneratedAt: Moment(e.GeneratedAt), Revalidate: time.Duration(e.Revalidate) * time.Second, ETag: e.ETag,
@@ -89,7 +89,7 @@ func (e Entry) header() http.Header {
 	return header
 }
 
-// A HeaderValue is a string in JSON, or {"base64": …} if its bytes are no UTF-8.
+// A HeaderValue is a string in JSON, or {"base64": …} if it is not valid UTF-8.
 type HeaderValue string
 
 type binary struct {
@@ -104,7 +104,7 @@ func (v HeaderValue) MarshalJSON() ([]byte, error) {
 	return json.Marshal(binary{[]byte(v)})
 }
 
-// UnmarshalJSON takes both forms.
+// UnmarshalJSON accepts both forms.
 func (v *HeaderValue) UnmarshalJSON(text []byte) error {
 	if text[0] == '"' {
 		return json.Unmarshal(text, (*string)(v))

@@ -7,8 +7,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// ErrorName is the name that err has in every language; empty if it has none, or err
-// is nil. Of several errors that are joined it is the one that callers look for first.
+// ErrorName returns the name of err that all languages share; empty if it has none or
+// err is nil. Of several joined errors it names the one that callers check first.
 func ErrorName(err error) string {
 	if _, held := errors.AsType[*store.HeldError](err); held {
 		return "LeaseHeld"

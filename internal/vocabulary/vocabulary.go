@@ -1,17 +1,17 @@
-// Package vocabulary is for tests: it says what a store told in the words that all
-// languages have for it, those of spec/README.md.
+// Package vocabulary is for tests. It converts results of a store to the names that all
+// languages share, those of spec/README.md.
 //
 //	store.Entry ──► names of the rows, epoch seconds ──► spec/vectors
 //	error ──────► LeaseHeld, Moved, …              ──► workers of e2e/languages
 //
-// A member that is absent in JSON is none, zero, empty or false. All functions are
+// A member that is absent in JSON is zero, empty or false. All functions are
 // safe for concurrent use.
 package vocabulary
 
 import "time"
 
-// Moment is when an epoch second begins, in UTC; the zero time for 0, which stands for
-// none.
+// Moment converts an epoch second to a time in UTC; 0, which means no time, to the zero
+// time.
 func Moment(second int64) time.Time {
 	if second == 0 {
 		return time.Time{}
@@ -19,7 +19,7 @@ func Moment(second int64) time.Time {
 	return time.Unix(second, 0).UTC()
 }
 
-// SecondOf is the epoch second that t lies in; 0 for the zero time.
+// SecondOf converts t to epoch seconds, rounded down; the zero time to 0.
 func SecondOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -15,9 +15,8 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// What an entry is has to be said in full: a field that the vocabulary lacks would be
-// one that no vector and no worker is held to.
-func TestEntriesAreSaidInFull(t *testing.T) {
+// A field that the vocabulary lacks would be tested by no vector and no worker.
+func TestEntriesConvertCompletely(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0).UTC()
 	want := store.Entry{
 		BodyKey: "b", GeneratedAt: at, Revalidate: time.Minute, ETag: `"e"`, Expires: at.Add(time.Second),
@@ -28,15 +27,15 @@ func TestEntriesAreSaidInFull(t *testing.T) {
 	}
 	for field, value := range reflect.ValueOf(want).Fields() {
 		if value.IsZero() {
-			t.Errorf("store.Entry has %s, which this test leaves out", field.Name)
+			t.Errorf("store.Entry has %s, which this test does not set", field.Name)
 		}
 	}
 	if diff := cmp.Diff(want, throughJSON(t, &want)); diff != "" {
-		t.Errorf("the entry is another one after its JSON (-want +got):\n%s", diff)
+		t.Errorf("the entry changed in its JSON (-want +got):\n%s", diff)
 	}
 	var none store.Entry
 	if diff := cmp.Diff(none, throughJSON(t, &none)); diff != "" {
-		t.Errorf("the entry of zeros is another one after its JSON (-want +got):\n%s", diff)
+		t.Errorf("the zero entry changed in its JSON (-want +got):\n%s", diff)
 	}
 }
 
@@ -46,11 +45,11 @@ func throughJSON(t *testing.T, e *store.Entry) store.Entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said vocabulary.Entry
-	if err := json.Unmarshal(text, &said); err != nil {
+	var decoded vocabulary.Entry
+	if err := json.Unmarshal(text, &decoded); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	return said.ISR()
+	return decoded.ISR()
 }
 
 func TestErrorName(t *testing.T) {
@@ -59,7 +58,7 @@ func TestErrorName(t *testing.T) {
 		want string
 	}{
 		{nil, ""},
-		{errors.New("of nobody's"), ""},
+		{errors.New("unknown"), ""},
 		{fmt.Errorf("publish: %w", store.ErrMoved), "Moved"},
 		{fmt.Errorf("acquire: %w", &store.HeldError{}), "LeaseHeld"},
 		{errors.Join(store.ErrInvalidInput, store.ErrUnknownOutcome), "UnknownOutcome"},

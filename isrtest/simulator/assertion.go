@@ -23,7 +23,7 @@ func (w *world) assert(l *life, p *page) {
 	w.visitors++
 	v := &visitor{number: w.visitors, life: l, page: p}
 	what, do := w.assertion(l, p)
-	w.log("somebody asks %s to %s %s", l.name, what, p.path)
+	w.log("request to %s: %s %s", l.name, what, p.path)
 	l.asking++
 	l.pages[p].asserting++
 	w.ended.Go(func() {
@@ -96,7 +96,7 @@ func (w *world) checkLogged(p *page, g *generation) {
 		w.counts["shared log row"]++
 	}
 	if slices.Contains(targets, p.key.Text) {
-		p.told = append(p.told, telling{seq: seq, index: g.index, at: time.Now()})
+		p.told = append(p.told, logEffect{seq: seq, index: g.index, at: time.Now()})
 		return
 	}
 	w.violate("a change of a pin is logged", "row %d of the log does not name %s", seq, p.path)

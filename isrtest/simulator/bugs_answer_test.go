@@ -16,22 +16,22 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// answerBugs are those of taking answers for what they are not.
+// answerBugs misinterpret responses.
 func answerBugs() []simulator.Bug {
 	return []simulator.Bug{
-		{Name: "a conflict is taken for a lost lease", Profile: "storm", API: edit(editedAPI{answered: func(rows []string, err error) error {
+		{Name: "a conflict is reported as a lost lease", Profile: "storm", API: edit(editedAPI{answered: func(rows []string, err error) error {
 			if isConflict(err) {
 				return cancelled(rows, "LOCK")
 			}
 			return err
 		}})},
-		{Name: "a lost reply to a publish is taken for a refusal", API: edit(editedAPI{answered: func(rows []string, err error) error {
+		{Name: "a lost reply to a publish is reported as a refusal", API: edit(editedAPI{answered: func(rows []string, err error) error {
 			if _, answered := errors.AsType[smithy.APIError](err); err != nil && !answered {
 				return cancelled(rows, "LOCK")
 			}
 			return err
 		}})},
-		{Name: "reads are not of the present", API: func(inner dynamostore.API) dynamostore.API {
+		{Name: "reads are eventually consistent", API: func(inner dynamostore.API) dynamostore.API {
 			return &laggingAPI{API: inner, before: make(map[string]*dynamodb.QueryOutput)}
 		}},
 		{Name: "the heartbeat does nothing", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return deafStore{inner} }},
@@ -40,8 +40,8 @@ func answerBugs() []simulator.Bug {
 	}
 }
 
-// A laggingAPI answers queries with what the one before it found, every other
-// time, as eventually consistent reads may.
+// A laggingAPI returns the previous result to every other query, as eventually consistent
+// reads may.
 type laggingAPI struct {
 	dynamostore.API
 	mu     sync.Mutex
@@ -68,12 +68,12 @@ func (a *laggingAPI) Query(ctx context.Context, in *dynamodb.QueryInput, o ...op
 	return old, nil
 }
 
-// A deafStore extends no lease and says that it did.
+// A deafStore reports leases as extended without extending them.
 type deafStore struct{ store.MetaStore }
 
 func (deafStore) Refresh(context.Context, store.Lease) error { return nil }
 
-// A tidyStore releases what a publish has given up already.
+// A tidyStore releases the lease again after a publish.
 type tidyStore struct{ store.MetaStore }
 
 func (s tidyStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
@@ -84,7 +84,7 @@ func (s tidyStore) Publish(ctx context.Context, l store.Lease, read store.Record
 	return got, err
 }
 
-// A hastyStore publishes in its own time.
+// A hastyStore acknowledges publishes before it makes them.
 type hastyStore struct{ store.MetaStore }
 
 func (s hastyStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {

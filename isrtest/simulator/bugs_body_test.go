@@ -9,20 +9,20 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// bodyBugs are those of bodies.
+// bodyBugs break bodies.
 func bodyBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "the loser of a publish deletes its body", Meta: func(inner store.MetaStore, bodies store.BodyStore) store.MetaStore {
 			return soreStore{inner, bodies}
 		}},
-		{Name: "bodies are not stored whole", Bodies: func(inner store.BodyStore) store.BodyStore { return shortShelf{inner} }},
-		{Name: "bodies are acknowledged before they are there", Bodies: func(inner store.BodyStore) store.BodyStore { return hastyShelf{inner} }},
-		{Name: "a body's key is used again", Bodies: func(inner store.BodyStore) store.BodyStore { return oneShelf{inner} }},
-		{Name: "a body that is denied is taken for missing", Profile: "hanging", Bodies: func(inner store.BodyStore) store.BodyStore { return credulousShelf{inner} }},
+		{Name: "bodies are stored incompletely", Bodies: func(inner store.BodyStore) store.BodyStore { return shortShelf{inner} }},
+		{Name: "bodies are acknowledged before they are stored", Bodies: func(inner store.BodyStore) store.BodyStore { return hastyShelf{inner} }},
+		{Name: "a body key is used twice", Bodies: func(inner store.BodyStore) store.BodyStore { return oneShelf{inner} }},
+		{Name: "a denied body is reported as missing", Profile: "hanging", Bodies: func(inner store.BodyStore) store.BodyStore { return credulousShelf{inner} }},
 	}
 }
 
-// A credulousShelf has nothing that it is not given.
+// A credulousShelf reports denied bodies as missing.
 type credulousShelf struct{ store.BodyStore }
 
 func (s credulousShelf) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
@@ -33,7 +33,7 @@ func (s credulousShelf) Open(ctx context.Context, key string) (io.ReadCloser, in
 	return r, n, err
 }
 
-// A soreStore takes the body of a publish that failed away.
+// A soreStore deletes the body of a failed publish.
 type soreStore struct {
 	store.MetaStore
 	bodies store.BodyStore
@@ -47,14 +47,14 @@ func (s soreStore) Publish(ctx context.Context, l store.Lease, read store.Record
 	return got, err
 }
 
-// A shortShelf loses the last byte.
+// A shortShelf drops the last byte of bodies.
 type shortShelf struct{ store.BodyStore }
 
 func (s shortShelf) Put(ctx context.Context, key string, body []byte) error {
 	return s.BodyStore.Put(ctx, key, body[:max(len(body)-1, 0)])
 }
 
-// A hastyShelf stores in its own time.
+// A hastyShelf acknowledges bodies before it stores them.
 type hastyShelf struct{ store.BodyStore }
 
 func (s hastyShelf) Put(ctx context.Context, key string, body []byte) error {

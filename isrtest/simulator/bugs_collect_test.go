@@ -8,17 +8,16 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// collectBugs are those of the collection of garbage.
+// collectBugs break garbage collection.
 func collectBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "garbage is collected without the lease", Collect: collectUnleased},
-		{Name: "versions are not asked which bodies they name", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return shortSighted{inner} }},
-		{Name: "the results of requests are not asked which bodies they name", Profile: "garbage", API: edit(editedAPI{unlisted: "REQ#"})},
+		{Name: "bodies that versions name are collected", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return shortSighted{inner} }},
+		{Name: "bodies that request records name are collected", Profile: "garbage", API: edit(editedAPI{unlisted: "REQ#"})},
 	}
 }
 
-// collectUnleased deletes what nothing names, at a time when something may be
-// about to.
+// collectUnleased deletes unreferenced bodies while a publish may be about to refer to one.
 func collectUnleased(ctx context.Context, meta gc.Store, bodies store.BodyStore, _ gc.CollectOptions) (done gc.Collected, err error) {
 	named := make(map[string]bool)
 	for page, err := range meta.ReferencedBodies(ctx) {
@@ -48,7 +47,7 @@ func collectUnleased(ctx context.Context, meta gc.Store, bodies store.BodyStore,
 	return done, nil
 }
 
-// shortSighted sees the current entry alone.
+// shortSighted ignores the bodies that versions and request records name.
 type shortSighted struct{ store.MetaStore }
 
 func (s shortSighted) BodyKeys(ctx context.Context, pk string) ([]string, error) {

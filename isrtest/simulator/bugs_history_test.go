@@ -17,7 +17,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// historyBugs are those of versions, rollbacks, pins and the log.
+// historyBugs break versions, rollbacks, pins and the log.
 func historyBugs() []simulator.Bug {
 	onVersion := func(clause string) func(types.TransactWriteItem, []string) bool {
 		return func(action types.TransactWriteItem, _ []string) bool {
@@ -29,15 +29,15 @@ func historyBugs() []simulator.Bug {
 		return func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return wrap(inner) }
 	}
 	return []simulator.Bug{
-		{Name: "a rollback does not touch its version row", API: edit(editedAPI{drop: onVersion("REMOVE")})},
-		{Name: "a superseded version is kept for ever", API: edit(editedAPI{drop: onVersion("SET")})},
+		{Name: "a rollback does not update its version row", API: edit(editedAPI{drop: onVersion("REMOVE")})},
+		{Name: "a superseded version never expires", API: edit(editedAPI{drop: onVersion("SET")})},
 		{Name: "a publish writes no version", API: edit(editedAPI{drop: func(action types.TransactWriteItem, _ []string) bool {
 			return action.Put != nil && strings.HasPrefix(sortKey(action.Put.Item), "VER#")
 		}})},
-		{Name: "a rollback is not written into the log", API: edit(editedAPI{drop: func(action types.TransactWriteItem, _ []string) bool {
+		{Name: "a rollback writes no log row", API: edit(editedAPI{drop: func(action types.TransactWriteItem, _ []string) bool {
 			return action.Put != nil && strings.HasPrefix(sortKey(action.Put.Item), "LOG#")
 		}})},
-		{Name: "a rollback does not advance the log", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
+		{Name: "a rollback does not increment the sequence", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
 			sk := sortKey(keyOf(action))
 			return slices.Contains(rows, "META") && (sk == "SEQ" || strings.HasPrefix(sk, "LOG#"))
 		}})},
@@ -48,20 +48,20 @@ func historyBugs() []simulator.Bug {
 				}
 			})
 		}})},
-		{Name: "a publish over a pin is not in the log", Profile: "lagging", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
+		{Name: "a publish over a pin is not logged", Profile: "lagging", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
 			return slices.Contains(rows, "LOCK") && action.Put != nil && strings.HasPrefix(sortKey(action.Put.Item), "LOG#")
 		}})},
-		{Name: "a rollback does not look at the marks of tags", Profile: "rollbacks", API: edit(editedAPI{unlisted: "MARK#"})},
+		{Name: "a rollback ignores purge marks", Profile: "rollbacks", API: edit(editedAPI{unlisted: "MARK#"})},
 		{Name: "the cursor advances over a gap", Profile: "log", Meta: meta(func(inner store.MetaStore) store.MetaStore { return gaplessLog{inner} })},
-		{Name: "SEQ is read before the pause", Profile: "contention", API: func(inner dynamostore.API) dynamostore.API {
+		{Name: "SEQ is read before the back-off", Profile: "contention", API: func(inner dynamostore.API) dynamostore.API {
 			return &earlyReader{API: inner}
 		}},
-		{Name: "pins are not looked at", Meta: meta(func(inner store.MetaStore) store.MetaStore { return loosePins{inner} })},
+		{Name: "pins are ignored", Meta: meta(func(inner store.MetaStore) store.MetaStore { return loosePins{inner} })},
 		{Name: "the log is not read", Meta: meta(func(inner store.MetaStore) store.MetaStore { return silentLog{inner} })},
 	}
 }
 
-// loosePins shows nobody that an entry is pinned.
+// loosePins hides the pins of entries.
 type loosePins struct{ store.MetaStore }
 
 func (s loosePins) Read(ctx context.Context, pk string) (store.Record, error) {
@@ -74,7 +74,7 @@ func (s loosePins) Read(ctx context.Context, pk string) (store.Record, error) {
 	return rec, err
 }
 
-// A gaplessLog has a row for every sequence, which says nothing where there was none.
+// A gaplessLog fills gaps in the log with empty changes.
 type gaplessLog struct{ store.MetaStore }
 
 func (s gaplessLog) Changes(ctx context.Context, after int64) ([]store.Change, error) {
@@ -89,7 +89,7 @@ func (s gaplessLog) Changes(ctx context.Context, after int64) ([]store.Change, e
 	return all, err
 }
 
-// An earlyReader pauses after it has read SEQ again, which had moved, and not before.
+// An earlyReader pauses after reading SEQ again instead of before.
 type earlyReader struct {
 	dynamostore.API
 	contended atomic.Bool
@@ -114,7 +114,7 @@ func (a *earlyReader) TransactWriteItems(ctx context.Context, in *dynamodb.Trans
 	return out, err
 }
 
-// A silentLog has nothing to tell, and is never found to be short.
+// A silentLog returns no changes and hides the sequence, so that the log never looks truncated.
 type silentLog struct{ store.MetaStore }
 
 func (silentLog) Changes(context.Context, int64) ([]store.Change, error) { return nil, nil }

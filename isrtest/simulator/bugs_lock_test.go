@@ -16,14 +16,14 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// lockBugs are those of LOCK and its conditions.
+// lockBugs break LOCK and its conditions.
 func lockBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "a lease is taken without the check of its expiry", API: edit(editedAPI{put: func(in *dynamodb.PutItemInput) {
 			in.ConditionExpression, in.ExpressionAttributeValues, in.ExpressionAttributeNames = nil, nil, nil
 			in.ReturnValuesOnConditionCheckFailure = ""
 		}})},
-		{Name: "each attempt to take a lease has a token of its own", API: edit(editedAPI{put: func(in *dynamodb.PutItemInput) {
+		{Name: "each attempt of an Acquire has a new token", API: edit(editedAPI{put: func(in *dynamodb.PutItemInput) {
 			in.Item["lease_token"] = &types.AttributeValueMemberS{Value: rand.Text()}
 		}})},
 		{Name: "a heartbeat does not check the token", API: edit(editedAPI{update: func(in *dynamodb.UpdateItemInput) {
@@ -40,24 +40,24 @@ func lockBugs() []simulator.Bug {
 			in.ConditionExpression, in.ExpressionAttributeValues, in.ExpressionAttributeNames = nil, nil, nil
 			in.ReturnValuesOnConditionCheckFailure = ""
 		}})},
-		{Name: "an echoed acquisition is called held", Profile: "network", API: edit(editedAPI{taken: func(in *dynamodb.PutItemInput, err error) error {
+		{Name: "an Acquire that meets its own write reports the lease as held", Profile: "network", API: edit(editedAPI{taken: func(in *dynamodb.PutItemInput, err error) error {
 			refused, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
 			if !ok || text(refused.Item, "lease_token") != text(in.Item, "lease_token") {
 				return err
 			}
 			return &types.ConditionalCheckFailedException{Item: lockOfAnother()}
 		}})},
-		{Name: "an acquisition whose reply was lost is called held", Profile: "replies", API: edit(editedAPI{taken: func(_ *dynamodb.PutItemInput, err error) error {
+		{Name: "an Acquire whose reply was lost reports the lease as held", Profile: "replies", API: edit(editedAPI{taken: func(_ *dynamodb.PutItemInput, err error) error {
 			if _, answered := errors.AsType[smithy.APIError](err); err == nil || answered || errors.Is(err, context.Canceled) {
 				return err
 			}
 			return &types.ConditionalCheckFailedException{Item: lockOfAnother()}
 		}})},
-		{Name: "a heartbeat has no clock of its own", Profile: "hanging", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return hopefulStore{inner} }},
+		{Name: "a heartbeat ignores the lease's expiry", Profile: "hanging", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return hopefulStore{inner} }},
 	}
 }
 
-// lockOfAnother is a LOCK row that is not ours.
+// lockOfAnother returns a LOCK row of another holder.
 func lockOfAnother() item {
 	return item{
 		"pk": &types.AttributeValueMemberS{Value: "another"}, "sk": &types.AttributeValueMemberS{Value: "LOCK"},
@@ -66,7 +66,7 @@ func lockOfAnother() item {
 	}
 }
 
-// A hopefulStore takes a lease for extended unless it is told that it is lost.
+// A hopefulStore treats a lease as extended unless Refresh says that it is lost.
 type hopefulStore struct{ store.MetaStore }
 
 func (s hopefulStore) Refresh(ctx context.Context, l store.Lease) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// publishBugs are those of the one transaction that makes a page current.
+// publishBugs break the transaction that makes a page current.
 func publishBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "a publish without the fence", API: edit(editedAPI{meta: unconditional})},
@@ -29,14 +29,14 @@ func publishBugs() []simulator.Bug {
 				ExpressionAttributeNames: d.ExpressionAttributeNames, ExpressionAttributeValues: d.ExpressionAttributeValues,
 			}}
 		}})},
-		versioned("versions start at 1 where there is none", func(v int64) int64 {
-			if v > 1e9 { // it is a time
+		versioned("versions start at 1 if there is no entry", func(v int64) int64 {
+			if v > 1e9 { // it derives from a time
 				return 1
 			}
 			return v
 		}),
 		versioned("every second version is that before it", func(v int64) int64 { return v &^ 1 }),
-		{Name: "a publish takes what others keep on META", API: edit(editedAPI{meta: func(u *types.Update) {
+		{Name: "a publish deletes attributes of other services", API: edit(editedAPI{meta: func(u *types.Update) {
 			expression := aws.ToString(u.UpdateExpression)
 			if strings.Contains(expression, "REMOVE ") {
 				expression = strings.Replace(expression, "REMOVE ", "REMOVE note, ", 1)
@@ -48,8 +48,7 @@ func publishBugs() []simulator.Bug {
 	}
 }
 
-// relock gives the deletion of LOCK another condition, on one of the values that
-// the original has.
+// relock replaces the condition of the deletion of LOCK with one on a value of the original.
 func relock(action *types.TransactWriteItem, expression string, isValue func(types.AttributeValue) bool) {
 	d := *action.Delete
 	c := condition{values: d.ExpressionAttributeValues}.term(expression, isValue)
@@ -57,8 +56,7 @@ func relock(action *types.TransactWriteItem, expression string, isValue func(typ
 	action.Delete = &d
 }
 
-// versioned gives generations another version than they should have, and says so
-// to the cache.
+// versioned gives generations a wrong version, and reports it to the cache.
 func versioned(name string, alter func(int64) int64) simulator.Bug {
 	return simulator.Bug{
 		Name: name,
@@ -71,7 +69,7 @@ func versioned(name string, alter func(int64) int64) simulator.Bug {
 	}
 }
 
-// A numberingStore tells the cache of another version than the store did.
+// A numberingStore reports a different version to the cache than the store wrote.
 type numberingStore struct {
 	store.MetaStore
 	alter func(int64) int64
@@ -88,7 +86,7 @@ func version(m item) int64 {
 	if !ok {
 		return 0
 	}
-	v, _ := strconv.ParseInt(n.Value, 10, 64) // of the store's own making
+	v, _ := strconv.ParseInt(n.Value, 10, 64) // written by the store, so it parses
 	return v
 }
 

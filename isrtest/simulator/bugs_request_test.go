@@ -13,11 +13,11 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// requestBugs are those of requests with an idempotency key.
+// requestBugs break requests with an idempotency key.
 func requestBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "a request is ended without its attempt token", API: edit(editedAPI{request: withoutCondition})},
-		{Name: "a request is claimed whatever became of it", API: edit(editedAPI{claim: unconditional, hidden: "REQ#"})},
+		{Name: "a request is claimed regardless of its state", API: edit(editedAPI{claim: unconditional, hidden: "REQ#"})},
 		{Name: "a publish does not complete its request", API: edit(editedAPI{drop: func(action types.TransactWriteItem, rows []string) bool {
 			return slices.Contains(rows, "META") && strings.HasPrefix(sortKey(keyOf(action)), "REQ#")
 		}})},
@@ -32,11 +32,11 @@ func requestBugs() []simulator.Bug {
 			u.ExpressionAttributeNames, u.ExpressionAttributeValues = used(expression+" "+aws.ToString(u.ConditionExpression), u.ExpressionAttributeNames, u.ExpressionAttributeValues)
 		}})},
 		{Name: "a request is not recorded", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return forgetful{inner} }},
-		{Name: "the inputs of a request are not looked at", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return careless{inner} }},
+		{Name: "the inputs of a request are ignored", Meta: func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return careless{inner} }},
 	}
 }
 
-// withoutAssignment takes the assignment of an attribute out of a SET clause.
+// withoutAssignment removes the assignment of an attribute from a SET clause.
 func withoutAssignment(expression, name string) string {
 	clause, rest, hasMore := strings.Cut(strings.TrimPrefix(expression, "SET "), " REMOVE ")
 	var kept []string
@@ -52,14 +52,14 @@ func withoutAssignment(expression, name string) string {
 	return expression
 }
 
-// forgetful takes leases and records nothing of what for.
+// forgetful acquires leases without claims.
 type forgetful struct{ store.MetaStore }
 
 func (s forgetful) Acquire(ctx context.Context, pk string, d time.Duration, _ *store.Claim) (store.Lease, error) {
 	return s.MetaStore.Acquire(ctx, pk, d, nil)
 }
 
-// careless takes all requests of one name for one.
+// careless gives all requests with one key the same inputs.
 type careless struct{ store.MetaStore }
 
 func (careless) RequestRecord(context.Context, string, string) (store.RequestRecord, bool, error) {

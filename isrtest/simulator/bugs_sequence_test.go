@@ -9,8 +9,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// sequenceBugs are those of when things are read, and what generations are
-// stamped with.
+// sequenceBugs break the order of reads, and the values recorded in generations.
 func sequenceBugs() []simulator.Bug {
 	meta := func(wrap func(store.MetaStore) store.MetaStore) func(store.MetaStore, store.BodyStore) store.MetaStore {
 		return func(inner store.MetaStore, _ store.BodyStore) store.MetaStore { return wrap(inner) }
@@ -21,7 +20,7 @@ func sequenceBugs() []simulator.Bug {
 	return []simulator.Bug{
 		{Name: "SEQ is read before META", Meta: meta(func(inner store.MetaStore) store.MetaStore { return &earlyStore{MetaStore: inner} })},
 		{Name: "SEQ is read after the render", Meta: meta(func(inner store.MetaStore) store.MetaStore { return lateStore{inner} })},
-		{Name: "generated_at is not when rendering began", Meta: stamp(func(_ store.Record, next *store.Entry) {
+		{Name: "generated_at is not when the render began", Meta: stamp(func(_ store.Record, next *store.Entry) {
 			next.GeneratedAt = next.GeneratedAt.Add(5 * time.Second)
 		})},
 		{Name: "a generation keeps the etag of the one before", Meta: stamp(func(read store.Record, next *store.Entry) {
@@ -34,12 +33,11 @@ func sequenceBugs() []simulator.Bug {
 				next.BodyKey = read.Entry.BodyKey
 			}
 		})},
-		{Name: "purges of the page are not looked at", Meta: meta(func(inner store.MetaStore) store.MetaStore { return blindStore{inner} })},
+		{Name: "purges of the page are ignored", Meta: meta(func(inner store.MetaStore) store.MetaStore { return blindStore{inner} })},
 	}
 }
 
-// An earlyStore reads the sequence before the record, and says later that this
-// is it.
+// An earlyStore reads the sequence before the record, and returns it later.
 type earlyStore struct {
 	store.MetaStore
 	mu  sync.Mutex
@@ -63,7 +61,7 @@ func (s *earlyStore) Sequence(context.Context) (store.Sequence, error) {
 	return s.seq, nil
 }
 
-// A lateStore stamps a generation with the sequence of its publish.
+// A lateStore records the sequence of the publish in a generation.
 type lateStore struct{ store.MetaStore }
 
 func (s lateStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {
@@ -75,7 +73,7 @@ func (s lateStore) Publish(ctx context.Context, l store.Lease, read store.Record
 	return s.MetaStore.Publish(ctx, l, read, next, how)
 }
 
-// A stampingStore publishes something else than it was given.
+// A stampingStore publishes a modified entry.
 type stampingStore struct {
 	store.MetaStore
 	alter func(read store.Record, next *store.Entry)
@@ -86,7 +84,7 @@ func (s *stampingStore) Publish(ctx context.Context, l store.Lease, read store.R
 	return s.MetaStore.Publish(ctx, l, read, next, how)
 }
 
-// A blindStore does not see that a page was purged.
+// A blindStore hides purges of a page.
 type blindStore struct{ store.MetaStore }
 
 func (s blindStore) Read(ctx context.Context, pk string) (store.Record, error) {

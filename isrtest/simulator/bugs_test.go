@@ -6,8 +6,8 @@ import (
 	"github.com/facetheory/isr/isrtest/simulator"
 )
 
-// bugs are what TestBugs seeds, one at a time: each breaks one thing that a
-// promise stands on. A new operation of the fleet comes with bugs of its own.
+// bugs are the seeded bugs of TestBugs. Each breaks one thing that a promise depends on. A new
+// operation of the fleet comes with bugs of its own.
 func bugs() []simulator.Bug {
 	return concat(lockBugs(), publishBugs(), answerBugs(), sequenceBugs(), bodyBugs(), historyBugs(), requestBugs(), collectBugs(), withdrawalBugs())
 }
@@ -19,11 +19,11 @@ func concat(lists ...[]simulator.Bug) (all []simulator.Bug) {
 	return all
 }
 
-// maxBugSeeds is within how many seeds of its kind a bug has to be caught.
+// maxBugSeeds is the number of seeds of its profile within which a bug must be caught.
 const maxBugSeeds = 400
 
-// TestBugs: every bug is caught by an invariant. A simulation that no bug can
-// make fail would prove nothing.
+// TestBugs: an invariant catches every seeded bug. A simulation that no bug can fail would prove
+// nothing.
 func TestBugs(t *testing.T) {
 	for _, bug := range bugs() {
 		t.Run(bug.Name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestBugs(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("no invariant noticed it within %d seeds", maxBugSeeds)
+			t.Errorf("no invariant caught it within %d seeds", maxBugSeeds)
 		})
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// withdrawalBugs break what a withdrawal stands on.
+// withdrawalBugs break withdrawals.
 func withdrawalBugs() []simulator.Bug {
 	return []simulator.Bug{
-		{Name: "a withdrawal is forgotten", Meta: func(s store.MetaStore, _ store.BodyStore) store.MetaStore { return forgivingStore{s} }},
-		{Name: "no node is told of a withdrawal", Meta: func(s store.MetaStore, _ store.BodyStore) store.MetaStore { return secretStore{s} }},
+		{Name: "a withdrawal is ignored", Meta: func(s store.MetaStore, _ store.BodyStore) store.MetaStore { return forgivingStore{s} }},
+		{Name: "a withdrawal is not logged", Meta: func(s store.MetaStore, _ store.BodyStore) store.MetaStore { return secretStore{s} }},
 	}
 }
 
-// A forgivingStore takes what was withdrawn for a page.
+// A forgivingStore reports withdrawn entries as pages.
 type forgivingStore struct{ store.MetaStore }
 
 func (s forgivingStore) Read(ctx context.Context, pk string) (store.Record, error) {
@@ -27,7 +27,7 @@ func (s forgivingStore) Read(ctx context.Context, pk string) (store.Record, erro
 	return rec, err
 }
 
-// A secretStore leaves withdrawals out of the log.
+// A secretStore keeps withdrawals out of the log.
 type secretStore struct{ store.MetaStore }
 
 func (s secretStore) Publish(ctx context.Context, l store.Lease, read store.Record, next store.Entry, how store.PublishOptions) (store.Entry, error) {

@@ -19,7 +19,7 @@ func (w *world) collect(l *life) {
 	if w.bug.Collect != nil {
 		collect = w.bug.Collect
 	}
-	w.log("somebody asks %s to collect garbage", l.name)
+	w.log("request to %s: collect garbage", l.name)
 	l.asking++
 	l.collecting++
 	w.ended.Go(func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/facetheory/isr/isrtest/simulator"
 )
 
-// TestDeterminism: the same seed gives the same history, to the byte.
+// TestDeterminism: the same seed produces the same history, byte for byte.
 func TestDeterminism(t *testing.T) {
 	each(t, seeds(t)[:min(100, int(*seedsFlag))], func(t *testing.T, seed uint64) bool {
 		first := simulator.Run(t, simulator.Config{Seed: seed})
@@ -15,12 +15,12 @@ func TestDeterminism(t *testing.T) {
 		if first.Hash == second.Hash {
 			return true
 		}
-		t.Errorf("seed %d: the histories part at %s", seed, parting(first, second))
+		t.Errorf("seed %d: the histories diverge at %s", seed, parting(first, second))
 		return false
 	})
 }
 
-// parting is where two histories differ first.
+// parting describes the first difference of two histories.
 func parting(a, b simulator.Report) string {
 	for i, line := range a.Trace {
 		if i >= len(b.Trace) {

@@ -20,9 +20,8 @@ type (
 	options = func(*dynamodb.Options)
 )
 
-// An editedAPI alters requests before they leave a node, and answers on their
-// way back. Fields that are nil alter nothing. Requests are copied first: the
-// store sends the same ones again.
+// An editedAPI alters a node's requests and their responses. Fields that are nil alter nothing.
+// It copies requests first, because the store sends the same ones again.
 type editedAPI struct {
 	dynamostore.API
 	put      func(*dynamodb.PutItemInput)
@@ -30,16 +29,16 @@ type editedAPI struct {
 	delete   func(*dynamodb.DeleteItemInput)
 	meta     func(*types.Update)                // of META, in a transaction
 	lock     func(*types.TransactWriteItem)     // of LOCK, in a transaction
-	answered func(rows []string, e error) error // to a transaction on rows of these sort keys
+	answered func(rows []string, e error) error // the result of a transaction on rows of these sort keys
 	drop     func(action types.TransactWriteItem, rows []string) bool
 	request  func(*dynamodb.UpdateItemInput)           // of REQ#, alone
 	claim    func(*types.Update)                       // of REQ#, in a transaction
-	hidden   string                                    // rows whose sort keys begin so are not found; empty: none
-	taken    func(*dynamodb.PutItemInput, error) error // the answer to a put of LOCK
-	unlisted string                                    // rows whose sort keys begin so are in no answer of several; empty: none
+	hidden   string                                    // prefix of sort keys that GetItem does not find; empty: none
+	taken    func(*dynamodb.PutItemInput, error) error // the result of a put of LOCK
+	unlisted string                                    // prefix of sort keys that are missing from queries; empty: none
 }
 
-// edit makes an API that alters the requests of each node alike.
+// edit returns an API that alters the requests of every node.
 func edit(e editedAPI) func(dynamostore.API) dynamostore.API {
 	return func(inner dynamostore.API) dynamostore.API {
 		node := e
@@ -70,7 +69,7 @@ func (e *editedAPI) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ..
 	return out, err
 }
 
-// listed are the rows of an answer without those that are not to be seen.
+// listed returns rows without the hidden ones.
 func (e *editedAPI) listed(rows []item) []item {
 	if e.unlisted == "" {
 		return rows
@@ -152,7 +151,7 @@ func (e *editedAPI) TransactWriteItems(ctx context.Context, in *dynamodb.Transac
 	return out, err
 }
 
-// alter returns an action as it is to be sent.
+// alter returns an action as altered.
 func (e *editedAPI) alter(action types.TransactWriteItem) types.TransactWriteItem {
 	switch sk := sortKey(keyOf(action)); {
 	case action.Update != nil:
@@ -187,7 +186,7 @@ func keyOf(action types.TransactWriteItem) item {
 
 func sortKey(key item) string { return text(key, "sk") }
 
-// text is the string attribute of that name, or empty.
+// text returns the string attribute of that name; empty if there is none.
 func text(row item, name string) string {
 	s, _ := row[name].(*types.AttributeValueMemberS)
 	if s == nil {
@@ -196,15 +195,15 @@ func text(row item, name string) string {
 	return s.Value
 }
 
-// condition is the part of a write that decides whether it happens.
+// condition is the condition of a write, with its values.
 type condition struct {
 	expression *string
 	names      map[string]string
 	values     item
 }
 
-// term is a condition on one attribute, with the value of that kind that the
-// original compares with.
+// term returns a condition on one attribute, with the value of that kind from the original
+// condition.
 func (c condition) term(expression string, isValue func(types.AttributeValue) bool) condition {
 	for _, v := range c.values {
 		if isValue(v) {
@@ -217,8 +216,8 @@ func (c condition) term(expression string, isValue func(types.AttributeValue) bo
 func isText(v types.AttributeValue) bool   { _, ok := v.(*types.AttributeValueMemberS); return ok }
 func isNumber(v types.AttributeValue) bool { _, ok := v.(*types.AttributeValueMemberN); return ok }
 
-// used returns the names and values whose placeholders occur in an expression:
-// DynamoDB refuses others.
+// used returns the names and values whose placeholders occur in an expression, because DynamoDB
+// refuses unused ones.
 func used(expression string, names map[string]string, values item) (map[string]string, item) {
 	found := make(map[string]bool)
 	for _, placeholder := range regexp.MustCompile(`[:#]\w+`).FindAllString(expression, -1) {
@@ -236,7 +235,7 @@ func used(expression string, names map[string]string, values item) (map[string]s
 	return names, values
 }
 
-// unconditional drops the condition of an update in a transaction.
+// unconditional removes the condition of an update in a transaction.
 func unconditional(u *types.Update) {
 	u.ConditionExpression = nil
 	u.ReturnValuesOnConditionCheckFailure = ""
@@ -254,7 +253,7 @@ func withMap(u *types.Update, alter func(item)) {
 	}
 }
 
-// isBackOff tells the update of LOCK that leaves a pause from a heartbeat.
+// isBackOff reports whether an update of LOCK writes a back-off instead of a heartbeat.
 func isBackOff(in *dynamodb.UpdateItemInput) bool {
 	for _, name := range in.ExpressionAttributeNames {
 		if name == "failures" {
@@ -264,7 +263,7 @@ func isBackOff(in *dynamodb.UpdateItemInput) bool {
 	return strings.Contains(aws.ToString(in.UpdateExpression), "failures")
 }
 
-// cancelled is a transaction that was cancelled for a condition of one row.
+// cancelled is a transaction that failed the condition of one row.
 func cancelled(rows []string, row string) error {
 	reasons := make([]types.CancellationReason, len(rows))
 	for i := range reasons {
@@ -276,7 +275,7 @@ func cancelled(rows []string, row string) error {
 	return &types.TransactionCanceledException{CancellationReasons: reasons}
 }
 
-// isConflict says that a transaction was cancelled for another one.
+// isConflict reports whether a transaction was cancelled because of a concurrent one.
 func isConflict(err error) bool {
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/facetheory/isr/isrtest/simulator"
 )
 
-// A disposable engine deletes the tables that it made.
+// A disposable engine deletes the tables that it created.
 type disposable struct {
 	*dynamodb.Client
 
@@ -30,14 +30,14 @@ func (d *disposable) CreateTable(ctx context.Context, in *dynamodb.CreateTableIn
 	return d.Client.CreateTable(ctx, in, o...)
 }
 
-// newDisposable is AWS's own engine, which the tests share with others.
+// newDisposable returns DynamoDB Local, which the tests share.
 func newDisposable(t *testing.T) *disposable {
 	t.Helper()
 	engine := &disposable{Client: dynamodb.New(dynamodb.Options{
 		Region:       "us-east-1",
 		BaseEndpoint: aws.String(isrtest.Engine(t, "ISR_TEST_DYNAMODB", "DynamoDB Local")),
 		Credentials:  credentials.NewStaticCredentialsProvider("isrtest", "isrtest", ""),
-		// Worlds in real time keep a connection each.
+		// Each world in real time keeps a connection.
 		HTTPClient: awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.MaxIdleConnsPerHost = 64 }),
 	})}
 	t.Cleanup(func() {
@@ -50,8 +50,8 @@ func newDisposable(t *testing.T) *disposable {
 	return engine
 }
 
-// TestSimulationOnDynamoDBLocal: no promise is broken on AWS's own engine, and what
-// it answers makes the same history as what localdynamo answers.
+// TestSimulationOnDynamoDBLocal: all invariants hold on AWS's own engine, and its responses produce
+// the same history as localdynamo's.
 func TestSimulationOnDynamoDBLocal(t *testing.T) {
 	engine := newDisposable(t)
 	for seed := range uint64(20) {
@@ -60,9 +60,9 @@ func TestSimulationOnDynamoDBLocal(t *testing.T) {
 		if r.Violation != nil {
 			t.Error(r.Violation)
 		}
-		// In which order a scan finds partitions is for each engine to say.
+		// The order of partitions in a scan differs between engines.
 		if r.Hash != embedded.Hash && r.Counts["collect"] == 0 {
-			t.Errorf("seed %d: the history on DynamoDB Local is another than on localdynamo: %s", seed, parting(embedded, r))
+			t.Errorf("seed %d: the history on DynamoDB Local differs from that on localdynamo: %s", seed, parting(embedded, r))
 		}
 	}
 }

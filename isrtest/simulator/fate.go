@@ -54,7 +54,7 @@ func (k kind) fates() []fate {
 func (w *world) deliver(c *call) {
 	switch {
 	case c.expired.Load():
-		w.log("%s: %s: its time is up", c.life.name, c.op)
+		w.log("%s: %s: deadline exceeded", c.life.name, c.op)
 		w.gate.expire(c)
 	case c.gone.Load():
 		w.arriveLate(c)
@@ -102,11 +102,11 @@ func (w *world) besideSEQ(c *call) bool {
 func (w *world) arriveLate(c *call) {
 	w.gate.forget(c)
 	if w.rng.IntN(2) == 0 {
-		w.log("%s: %s: lost on its way", c.life.name, c.op)
+		w.log("%s: %s: lost", c.life.name, c.op)
 		return
 	}
 	w.counts["late"]++
-	w.carryOut(c, " [late]")
+	w.execute(c, " [late]")
 }
 
 // meet applies a fate to a call.
@@ -125,20 +125,20 @@ func (w *world) meet(c *call, f fate) {
 		c.ready = time.Now().Add(w.delay())
 		w.log("%s: %s%s", c.life.name, c.op, f)
 	case slowReply:
-		o := w.carryOut(c, f.String())
+		o := w.execute(c, f.String())
 		c.done, c.ready = &o, time.Now().Add(w.delay())
 	case lostReply:
-		w.carryOut(c, f.String())
+		w.execute(c, f.String())
 		w.gate.answer(c, outcome{err: errReset})
 	case duplicate:
-		w.carryOut(c, f.String())
-		w.gate.answer(c, w.carryOut(c, f.String()))
+		w.execute(c, f.String())
+		w.gate.answer(c, w.execute(c, f.String()))
 	case copied:
-		o := w.carryOut(c, f.String())
+		o := w.execute(c, f.String())
 		w.gate.copyOf(c)
 		w.gate.answer(c, o)
 	case served:
-		w.gate.answer(c, w.carryOut(c, ""))
+		w.gate.answer(c, w.execute(c, ""))
 	}
 }
 
@@ -147,16 +147,16 @@ func (w *world) delay() time.Duration {
 	return time.Duration(w.rng.Int64N(int64(w.pace.callTimeout * 8 / 5)))
 }
 
-// carryOut executes a call and checks what it changed. It first processes what the caller
+// execute executes a call and checks what it changed. It first processes what the caller
 // saw before the call: in real time that may be new.
-func (w *world) carryOut(c *call, how string) outcome {
+func (w *world) execute(c *call, how string) outcome {
 	w.digestEvents()
 	w.checkContention(c)
 	var o outcome
 	w.outside.do(func() { o.value, o.err = c.do() })
 	w.log("%s: %s%s: %s", c.life.name, c.op, how, summary(o.err))
 	w.countRefusal(c, o.err)
-	w.carriedOut(c)
+	w.inspect(c)
 	return o
 }
 

@@ -32,7 +32,7 @@ func (w *world) regenerate(l *life, p *page) {
 		options = append(options, isr.WithUnpin())
 		l.pages[p].unpin = true
 	}
-	w.log("somebody asks %s to regenerate %s, unpin %t", l.name, p.path, unpin)
+	w.log("request to %s: regenerate %s, unpin %t", l.name, p.path, unpin)
 	l.asking++
 	w.ended.Go(func() {
 		ctx, cancel := w.aside()

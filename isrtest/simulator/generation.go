@@ -23,8 +23,8 @@ func (p *page) current() *generation {
 	return p.history[len(p.history)-1]
 }
 
-// carriedOut reads the table after a call was executed.
-func (w *world) carriedOut(c *call) {
+// inspect reads the table after a call was executed.
+func (w *world) inspect(c *call) {
 	w.noteSequence(c)
 	if c.kind == reading && c.note != nil && !c.gone.Load() {
 		c.note.seq.Store(w.seq)
@@ -108,7 +108,7 @@ func (w *world) checkPublish(p *page, c *call, before partition, g *generation) 
 	w.counts["publish"]++
 	for _, n := range w.nodes {
 		if n.life.collecting > 0 {
-			w.counts["publish beside a collection"]++
+			w.counts["publish during a collection"]++
 			break
 		}
 	}
@@ -208,7 +208,7 @@ func (w *world) checkReplaced(p *page, c *call, g *generation) {
 	if g.purgeSeq > rd.seq {
 		w.violate("a purge during a render is not lost", "%s of %s has sequence %d, and its rendering began at %d", w.generationName(g), p.path, g.purgeSeq, rd.seq)
 	}
-	// A render without the lease, for visitors who could not wait for the store, may become
+	// A render without the lease, for visitors that could not wait for the store, may become
 	// the first generation, with the sequence of its time.
 	unstored := g.index == 0 && rd.lease == nil
 	if unstored {

@@ -49,6 +49,6 @@ func Interleavings() []string {
 		"served cut off",
 		"hit after a long silence",
 		"request replayed",
-		"publish beside a collection",
+		"publish during a collection",
 	}
 }

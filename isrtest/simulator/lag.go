@@ -83,7 +83,7 @@ func lagging[T any](w *world, before map[string]answer[T], question string, stro
 	if !aws.ToBool(strong) {
 		w.counts["weak read"]++
 		if old := before[question]; old.out != nil && time.Since(old.at) < w.pace.of(longestLag) && w.rng.IntN(3) > 0 {
-			w.log("  answered as of before")
+			w.log("  answered with an old result")
 			w.counts["weak read of the past"]++
 			return old.out, nil
 		}

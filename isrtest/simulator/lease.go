@@ -92,7 +92,7 @@ func (w *world) checkTaken(p *page, c *call, before, after *lock, now int64) {
 	}
 }
 
-// checkAcquired: a process that holds the lease is told so even if the reply was lost, and an
+// checkAcquired: an Acquire that got the lease succeeds even if its reply was lost, and an
 // Acquire that fails leaves no lease.
 func (w *world) checkAcquired(e event) {
 	if g := w.grants[e.token]; g != nil && e.err == nil {
@@ -111,7 +111,7 @@ func (w *world) checkAcquired(e event) {
 
 // checkGivenUp: LOCK is deleted by a publish, or by its holder.
 func (w *world) checkGivenUp(p *page, c *call, before *lock) {
-	w.log("  LOCK of %s: gone", p.path)
+	w.log("  LOCK of %s: deleted", p.path)
 	if w.holderOf(before) != c.life {
 		w.violate("a lease is released by its holder", "%s deleted the lease of %s", c.life.name, w.holderName(before))
 	}
@@ -141,12 +141,12 @@ func (w *world) holderOf(l *lock) *life {
 
 func (w *world) holderName(l *lock) string {
 	if l == nil {
-		return "nobody"
+		return "no process"
 	}
 	if holder := w.holderOf(l); holder != nil {
 		return holder.name
 	}
-	return "nobody"
+	return "no process"
 }
 
 // clockOf returns what the caller's clock showed when it sent the request, in whole

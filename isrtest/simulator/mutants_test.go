@@ -11,18 +11,18 @@ import (
 	"testing"
 )
 
-// A mutant is a bug inside package isr, where no wrapper can put it.
+// A mutant is a bug inside package isr, where no wrapper can inject it.
 type mutant struct {
-	name    string // the value of ISR_MUTANT that it waits for
-	profile string // the kind of misfortune that shows it
+	name    string // the value of ISR_MUTANT that enables it
+	profile string // the profile that reveals it
 	edits   []edited
 }
 
-// An edited text has to be in its file once.
+// An edited text must occur in its file exactly once.
 type edited struct{ file, text, mutated string }
 
-// mutants are what TestMutants compiles into one program, each to be switched on by its
-// name. What they call is in mutantSource.
+// mutants are compiled into one program by TestMutants; each is enabled by its name. mutantSource has
+// the functions that they call.
 func mutants() []mutant {
 	return []mutant{
 		{"META is not read again under the lease", "lagging", []edited{
@@ -33,7 +33,7 @@ func mutants() []mutant {
 			{"follower.go", "func (f *follower) begin(ctx context.Context) error {\n", "func (f *follower) begin(ctx context.Context) error {\n\tf.mutantRaise(true)\n"},
 			{"follower.go", "\tf.c.floor.raise(time.Now())\n\tselect", "\tf.mutantRaise(false)\n\tselect"},
 		}},
-		{"visitors who cannot wait for the store render alone", "network", []edited{
+		{"visitors that cannot wait for the store render alone", "network", []edited{
 			{"cache.go", "c.unstored.join(", "c.mutantUnstored().join("},
 		}},
 		{"a reload throws bodies away", "rollbacks", []edited{
@@ -80,7 +80,7 @@ func (f *follower) mutantRaise(before bool) {
 }
 
 func (c *Cache) mutantUnstored() *flights {
-	if mutated("visitors who cannot wait for the store render alone") {
+	if mutated("visitors that cannot wait for the store render alone") {
 		alone := newFlights()
 		return &alone
 	}
@@ -102,7 +102,7 @@ func mutantTime(d time.Duration) time.Duration {
 }
 `
 
-// TestMutants: every mutant is caught by an invariant.
+// TestMutants: an invariant catches every mutant.
 func TestMutants(t *testing.T) {
 	program := compileMutants(t)
 	for _, m := range mutants() {
@@ -112,14 +112,14 @@ func TestMutants(t *testing.T) {
 			out, err := run.CombinedOutput()
 			violation := regexp.MustCompile(`seed \d+ \(.*\), step .*`).Find(out)
 			if err == nil || violation == nil {
-				t.Fatalf("no invariant noticed it within %d seeds: %v\n%s", maxBugSeeds, err, out)
+				t.Fatalf("no invariant caught it within %d seeds: %v\n%s", maxBugSeeds, err, out)
 			}
 			t.Logf("caught by %s", violation)
 		})
 	}
 }
 
-// compileMutants compiles these tests with all mutants in place of what they break.
+// compileMutants compiles these tests with all mutants in package isr.
 func compileMutants(t *testing.T) (program string) {
 	t.Helper()
 	module, err := filepath.Abs("../..")
@@ -136,7 +136,7 @@ func compileMutants(t *testing.T) (program string) {
 				source = readText(t, file)
 			}
 			if n := strings.Count(source, e.text); n != 1 {
-				t.Fatalf("%s: %s has the text that it changes %d times, not once:\n%s", m.name, e.file, n, e.text)
+				t.Fatalf("%s: %s contains the text to replace %d times, want once:\n%s", m.name, e.file, n, e.text)
 			}
 			replaced[file] = strings.Replace(source, e.text, e.mutated, 1)
 		}

@@ -47,7 +47,7 @@ type life struct {
 	leased int64     // owned by the driver: the end of its leases when it froze, in epoch seconds
 	failed time.Time // when a call last failed, other than by its condition; guarded by gate.mu
 
-	log hearing // owned by the driver
+	log logState // owned by the driver
 
 	opening map[string]int // open calls by body key; owned by the driver
 

@@ -75,19 +75,19 @@ const (
 	unlimited = 1 << 62
 )
 
-// ordered says that the seed decides all that happens.
+// ordered reports whether the seed determines everything.
 func (p pace) ordered() bool { return p.settle != nil }
 
-// of is how long something takes that is told to take d.
+// of converts a duration of virtual time to this pace.
 func (p pace) of(d time.Duration) time.Duration { return d / p.speed }
 
-// seconds is of in whole seconds, at least one.
+// seconds is like of, rounded up to whole seconds.
 func (p pace) seconds(d time.Duration) time.Duration {
 	return (p.of(d) + time.Second - 1).Truncate(time.Second)
 }
 
-// lease is how long a lease lasts without a sign of life.
+// lease is how long a lease lasts without a heartbeat.
 func (p pace) lease() time.Duration { return p.of(LeaseTime) }
 
-// poll is how often nodes read the log.
+// poll is the interval at which nodes read the log.
 func (p pace) poll() time.Duration { return p.of(pollTime) }

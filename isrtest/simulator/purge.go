@@ -68,7 +68,7 @@ func (w *world) purgePages(pages []*page, hard bool, more ...types.TransactWrite
 	w.seq = seq
 	w.mu.Unlock()
 	for _, p := range pages {
-		p.told = append(p.told, telling{seq: seq, index: -1, hard: hard, at: time.Now()})
+		p.told = append(p.told, logEffect{seq: seq, index: -1, hard: hard, at: time.Now()})
 		if w.isRendering(p) {
 			w.counts["purge during a render"]++
 		}

@@ -11,10 +11,10 @@ import (
 
 var worldsFlag = flag.Int("worlds", 20, "how many worlds TestRealTime runs, all at the same time")
 
-// TestRealTime: no promise is broken where time passes by itself and goroutines run
-// as they are scheduled, on AWS's own engine.
+// TestRealTime: no invariant is violated in real time on AWS's own engine, with goroutines scheduled by
+// the runtime.
 func TestRealTime(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // mostly waits
 	engine := newDisposable(t)
 	if *seedFlag >= 0 {
 		r := simulator.RunInRealTime(simulator.Config{Seed: uint64(*seedFlag), Engine: engine})
@@ -36,24 +36,23 @@ func TestRealTime(t *testing.T) {
 	}
 	t.Logf("%d worlds: %s", *worldsFlag, counts(total))
 	if total["deliver"] < fewCalls**worldsFlag {
-		t.Logf("this machine was so slow that little happened: %d calls", total["deliver"])
+		t.Logf("this machine was too slow for a meaningful run: %d calls", total["deliver"])
 		return
 	}
 	for _, name := range []string{
 		"publish", "heartbeat", "takeover", "assertion", "collected", "fault", "late", "crash", "freeze", "external", "purge", "regenerate", "demand",
 	} {
 		if total[name] == 0 && *worldsFlag >= 20 {
-			t.Errorf("in no world there was what is counted as %q: they prove less than they should", name)
+			t.Errorf("no world counted %q: the run proves less than it should", name)
 		}
 	}
 }
 
-// fewCalls are too few for a world to see much; it is some hundreds on a machine that
-// is not busy.
+// fewCalls are too few calls for a world to see much. On an idle machine there are some hundreds.
 const fewCalls = 100
 
-// inRealTime runs worlds, all at the same time, whose seeds lie stride apart, and
-// yields what came of them as they end. It waits for all, whatever the loop does.
+// inRealTime runs worlds concurrently, whose seeds are stride apart, and yields their reports as they end.
+// It waits for all, even if the loop breaks.
 func inRealTime(cfg simulator.Config, start, stride uint64, worlds int) func(yield func(simulator.Report) bool) {
 	return func(yield func(simulator.Report) bool) {
 		reports := make(chan simulator.Report, worlds)
@@ -74,20 +73,19 @@ func inRealTime(cfg simulator.Config, start, stride uint64, worlds int) func(yie
 	}
 }
 
-// A bug has to be caught in real time within so many rounds of so many worlds. On
-// a machine that is not busy, nine of ten worlds catch each of those below; on one
-// that is, less happens in a world.
+// A bug must be caught in real time within this many rounds of this many worlds. On an idle machine, nine of
+// ten worlds catch each of the bugs below; on a busy one, less happens in a world.
 const (
 	bugRounds = 5
 	bugWorlds = 4
 )
 
-// TestBugsInRealTime: in real time, too, invariants notice what is broken. These are
-// some bugs of TestBugs, each with a profile that shows it.
+// TestBugsInRealTime: invariants catch bugs in real time too. These are some bugs of TestBugs, each with a
+// profile that reveals it.
 func TestBugsInRealTime(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // mostly waits
 	engine := newDisposable(t)
-	shownBy := map[string]uint64{ // the number of a profile, which is its first seed
+	shownBy := map[string]uint64{ // bug to the number of its profile, which is the profile's first seed
 		"a lease is taken without the check of its expiry": 0,
 		"a lease is released after a publish":              1,
 		"a publish without the fence":                      5,
@@ -105,7 +103,7 @@ func TestBugsInRealTime(t *testing.T) {
 		running.Go(func() {
 			v := caughtInRealTime(simulator.Config{Engine: engine, Bug: &bug}, start)
 			if v == nil {
-				t.Errorf("%s: no invariant noticed it in %d worlds", bug.Name, bugRounds*bugWorlds)
+				t.Errorf("%s: no invariant caught it in %d worlds", bug.Name, bugRounds*bugWorlds)
 				return
 			}
 			t.Logf("%s: caught by seed %d (%s), step %d: %s: %s", bug.Name, v.Seed, v.Profile, v.Step, v.Invariant, v.Detail)
@@ -113,12 +111,11 @@ func TestBugsInRealTime(t *testing.T) {
 	}
 	running.Wait()
 	for name := range shownBy {
-		t.Errorf("there is no bug named %q", name)
+		t.Errorf("no bug is named %q", name)
 	}
 }
 
-// caughtInRealTime is the first that notices a bug, of the worlds with the profile of
-// a seed; nil if none does.
+// caughtInRealTime returns the first violation in the worlds of a seed's profile; nil if there is none.
 func caughtInRealTime(cfg simulator.Config, start uint64) (caught *simulator.Violation) {
 	for round := range uint64(bugRounds) {
 		for r := range inRealTime(cfg, start+round*bugWorlds*profiles, profiles, bugWorlds) {
@@ -133,5 +130,5 @@ func caughtInRealTime(cfg simulator.Config, start uint64) (caught *simulator.Vio
 	return caught
 }
 
-// profiles is how many there are: seeds that far apart have the same.
+// profiles is the number of profiles: seeds this far apart have the same profile.
 const profiles = 16

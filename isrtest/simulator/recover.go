@@ -53,7 +53,7 @@ func (w *world) freshen(l *life, p *page) {
 		pause := time.Now().Add(w.pace.of(time.Second))
 		w.until(pause, func() bool { return false })
 	}
-	w.tooLate("every page becomes fresh again", "%s did not have %s fresh within %s", l.name, p.path, w.pace.recovery)
+	w.tooLate("every page becomes fresh", "%s did not have %s fresh within %s", l.name, p.path, w.pace.recovery)
 }
 
 // isFresh reports whether a visitor got a page that was fresh by the node's clock, or pinned.
@@ -109,10 +109,10 @@ func (w *world) closeCaches() {
 	})
 	for _, n := range w.nodes {
 		if n.life.asking > 0 {
-			w.tooLate("everything ends", "at %s, %d who asked for something wait still", n.life.name, n.life.asking)
+			w.tooLate("everything ends", "%s still has %d calls in progress", n.life.name, n.life.asking)
 		}
 	}
 	if w.violation == nil && closed < len(w.nodes) {
-		w.tooLate("a cache closes", "%s did not within %s", w.nodes[closed].life.name, w.pace.recovery)
+		w.tooLate("a cache closes", "%s did not close within %s", w.nodes[closed].life.name, w.pace.recovery)
 	}
 }

@@ -8,7 +8,7 @@ func (w *world) checkRender(rd *rendering) {
 	seen := rd.life.pages[rd.page]
 	seen.rendered = append(seen.rendered, rd)
 	w.counts["render"]++
-	w.log("%s renders %s, the %d. time: %s", rd.life.name, rd.page.path, rd.number, rd.content)
+	w.log("%s renders %s, render %d: %s", rd.life.name, rd.page.path, rd.number, rd.content)
 	rd.lease = w.leaseOf(rd)
 	if w.profile.calm() && rd.lease == nil {
 		w.violate("a render needs the lease", "%s renders %s without it", rd.life.name, rd.page.path)

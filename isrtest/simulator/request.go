@@ -33,7 +33,7 @@ func (w *world) demand(l *life, p *page) {
 		inputs = "other inputs"
 	}
 	v.inputs = inputs
-	w.log("somebody asks %s for %s of %s with %s", l.name, v.name, p.path, inputs)
+	w.log("request to %s: %s of %s with %s", l.name, v.name, p.path, inputs)
 	l.asking++
 	w.ended.Go(func() {
 		ctx, cancel := w.aside()

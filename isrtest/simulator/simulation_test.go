@@ -19,11 +19,11 @@ var (
 	seedsFlag = flag.Float64("seeds", 200, "how many seeds TestSimulation runs")
 	startFlag = flag.Uint64("start", 0, "the first of them")
 	seedFlag  = flag.Int64("seed", -1, "the one seed that TestSimulation runs instead")
-	kindFlag  = flag.String("kind", "", "the kind of misfortune that TestSimulation is about; empty for all")
-	stepsFlag = flag.Int("steps", simulator.DefaultSteps, "how many steps each takes, without its end")
+	kindFlag  = flag.String("kind", "", "the profile whose worlds TestSimulation runs; empty for all")
+	stepsFlag = flag.Int("steps", simulator.DefaultSteps, "how many steps each takes before the recovery")
 )
 
-// TestSimulation: no promise is broken, whatever happens.
+// TestSimulation: no invariant is violated.
 func TestSimulation(t *testing.T) {
 	if *seedFlag >= 0 {
 		r := simulator.Run(t, simulator.Config{Seed: uint64(*seedFlag), Steps: *stepsFlag})
@@ -53,25 +53,24 @@ func TestSimulation(t *testing.T) {
 	reportInterleavings(t, total, worlds)
 }
 
-// demandedFrom is the number of seeds from which on every interleaving has to occur: the
-// rarest is in two worlds of a thousand.
+// demandedFrom is the number of seeds from which every interleaving must occur: the rarest occurs in
+// two worlds of a thousand.
 const demandedFrom = 4000
 
-// reportInterleavings says how often each interleaving occurred, and fails if one never
-// did.
+// reportInterleavings reports how often each interleaving occurred, and fails if one never did.
 func reportInterleavings(t *testing.T, total, worlds map[string]int) {
 	t.Helper()
 	var report strings.Builder
 	for _, name := range simulator.Interleavings() {
 		fmt.Fprintf(&report, "%8d in %5d worlds  %s\n", total[name], worlds[name], name)
 		if total[name] == 0 && *seedsFlag >= demandedFrom && *kindFlag == "" && !t.Failed() {
-			defer t.Errorf("in none of %v worlds there was what is counted as %q: they prove less than they should", *seedsFlag, name)
+			defer t.Errorf("none of %v worlds counted %q: the run proves less than it should", *seedsFlag, name)
 		}
 	}
 	t.Logf("interleavings:\n%s", report.String())
 }
 
-// seeds are those that the flags ask for.
+// seeds returns the seeds that the flags select.
 func seeds(t *testing.T) (all []uint64) {
 	t.Helper()
 	for seed := range simulator.Seeds(*kindFlag, *startFlag) {
@@ -81,12 +80,12 @@ func seeds(t *testing.T) (all []uint64) {
 		all = append(all, seed)
 	}
 	if len(all) == 0 {
-		t.Fatalf("no worlds: there is no kind %q, or -seeds is 0", *kindFlag)
+		t.Fatalf("no worlds: -kind %q is unknown, or -seeds is 0", *kindFlag)
 	}
 	return all
 }
 
-// each runs seeds on all processors until one of the runs is false.
+// each runs seeds on all processors until one run returns false.
 func each(t *testing.T, seeds []uint64, run func(*testing.T, uint64) bool) {
 	t.Helper()
 	n := uint64(len(seeds))
@@ -106,7 +105,7 @@ func each(t *testing.T, seeds []uint64, run func(*testing.T, uint64) bool) {
 	})
 }
 
-// counts is how often each thing happened, for people.
+// counts formats counters.
 func counts(of map[string]int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {

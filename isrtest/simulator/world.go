@@ -75,7 +75,7 @@ type page struct {
 	externals int // contents of other services
 
 	declared bool               // a rollback or a pin was requested
-	told     []telling          // what the log says of the page, in its order
+	told     []logEffect        // what the log says of the page, in its order
 	demands  map[string]*demand // by sort key of the request record
 
 	versions map[int64]string // of generations that nodes published

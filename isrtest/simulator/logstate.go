@@ -7,16 +7,16 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-// A telling is the effect of one row of the log on a page.
-type telling struct {
+// A logEffect is the effect of one row of the log on a page.
+type logEffect struct {
 	seq   int64
 	index int  // of the generation that became current; -1 for a purge
 	hard  bool // a hard purge
 	at    time.Time
 }
 
-// A hearing is what a process knows of the log. The driver owns it.
-type hearing struct {
+// A logState is what a process knows of the log. The driver owns it.
+type logState struct {
 	begun  bool      // it has read changes
 	cursor int64     // it has applied the log up to this sequence, as it reported
 	reach  int64     // the last sequence that it has received
@@ -92,7 +92,7 @@ func (w *world) checkChanges(e event) {
 	}
 }
 
-func (h *hearing) answered(e event) {
+func (h *logState) answered(e event) {
 	h.asking--
 	h.since = e.at
 }
