@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Hosts that are not served cost nothing: no render, no row.
+// Requests for unknown hosts get 421, without a render or a row.
 func TestInventedHosts(t *testing.T) {
 	t.Parallel()
 	origin, asked := honest(t, func(http.ResponseWriter, *http.Request) {})
@@ -27,7 +27,7 @@ func TestInventedHosts(t *testing.T) {
 			for i := range 50 {
 				res, err := g.tryRaw(fmt.Sprintf("GET / HTTP/1.1\r\nHost: h%d-%d.example\r\n\r\n", worker, i))
 				if err != nil || res.StatusCode != http.StatusMisdirectedRequest {
-					t.Errorf("an invented host: %v, %v; expected 421", res, err)
+					t.Errorf("unknown host: %v, %v; expected 421", res, err)
 					return
 				}
 			}
@@ -37,16 +37,16 @@ func TestInventedHosts(t *testing.T) {
 	for _, host := range []string{"[", "a:999999", "[::1]:80:80", site + "/..", site + "@evil", "a b", ".", "", site + ":0", "\x01"} {
 		res, err := g.tryRaw("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
 		if err == nil && res.StatusCode != http.StatusBadRequest && res.StatusCode != http.StatusMisdirectedRequest {
-			t.Errorf("the host %q is answered with %d", host, res.StatusCode)
+			t.Errorf("host %q: got status %d", host, res.StatusCode)
 		}
 	}
 	for _, two := range []string{"Host: " + site + "\r\nHost: evil.example", "Host: evil.example\r\nX-Forwarded-Host: " + site, "Host: evil.example\r\nForwarded: host=" + site} {
 		if res := g.raw("GET / HTTP/1.1\r\n" + two + "\r\n\r\n"); res.StatusCode < 400 {
-			t.Errorf("%q is answered with %d", two, res.StatusCode)
+			t.Errorf("%q: got status %d", two, res.StatusCode)
 		}
 	}
 	if n := asked.Load(); n != 0 {
-		t.Errorf("the origin was asked %d times", n)
+		t.Errorf("the origin got %d requests, expected 0", n)
 	}
 	if rows := g.stored(); rows != "" {
 		t.Errorf("stored: %s", rows)
@@ -54,7 +54,8 @@ func TestInventedHosts(t *testing.T) {
 	g.healthy()
 }
 
-// What would lead past the gateway, or through it to somebody else.
+// Requests that try to tunnel past the gateway, or to smuggle a second request, are refused or
+// stripped.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	var reached sync.Map // what the origin saw
@@ -87,7 +88,7 @@ func TestTunnels(t *testing.T) {
 			continue
 		}
 		if res.StatusCode != want {
-			t.Errorf("%.40q is answered with %d, expected %d", request, res.StatusCode, want)
+			t.Errorf("%.40q: got status %d, expected %d", request, res.StatusCode, want)
 		}
 	}
 	reached.Range(func(request, header any) bool {
@@ -99,16 +100,16 @@ func TestTunnels(t *testing.T) {
 	})
 	g.raw("GET /underscore HTTP/1.1\r\nX_Forwarded_For: 127.0.0.1\r\nX_Tenant: b" + end)
 	if h, ok := reached.Load("GET /underscore"); !ok || strings.Contains(fmt.Sprint(h), "_") {
-		t.Errorf("names with underscores reach the origin: %v", h)
+		t.Errorf("header names with underscores reached the origin: %v", h)
 	}
-	// The healthy page has a tenant here.
+	// healthy sends no tenant, which this server requires.
 	if res := g.raw("GET /healthy/tenant HTTP/1.1" + end); res.StatusCode != http.StatusOK {
-		t.Errorf("an honest visitor gets %d", res.StatusCode)
+		t.Errorf("a regular visitor got status %d", res.StatusCode)
 	}
 }
 
-// Clients that send the bodies of forms slowly hold no connection to the origin while the
-// start of the body is on its way, and few of them beyond that; they are cut off.
+// Clients that send form bodies slowly hold no connection to the origin while the start of the
+// body arrives, and at most a quarter of the connections afterwards. They are cut off.
 func TestDribblingPosts(t *testing.T) {
 	t.Parallel()
 	var open, most atomic.Int64
@@ -128,19 +129,20 @@ func TestDribblingPosts(t *testing.T) {
 		group.Go(func() {
 			conn := g.dial()
 			start := "x"
-			if i%4 == 0 { // past what is received before the origin is asked
+			if i%4 == 0 { // more than is buffered before the request to the origin
 				start = strings.Repeat("x", 65<<10)
 			}
 			fmt.Fprintf(conn, "POST /form HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000000\r\n\r\n%s", site, start)
 			if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && res.StatusCode < 400 {
-				t.Errorf("a body that never ends is answered with %d", res.StatusCode)
+				t.Errorf("an endless body: got status %d", res.StatusCode)
 			}
 		})
 	}
 	await(t, "the origin to be asked", func() bool { return open.Load() > 0 })
-	g.healthy() // amid the attack
+	g.healthy() // during the attack
 	group.Wait()
-	// A quarter of 16; the origin may not have noticed yet that as many others were cut off.
+	// A quarter of 16, twice: the origin may not have noticed yet that as many others were cut
+	// off.
 	if n := most.Load(); n > 2*4 {
 		t.Errorf("one client held %d connections to the origin, expected a quarter of 16 at most", n)
 	}
@@ -148,8 +150,7 @@ func TestDribblingPosts(t *testing.T) {
 	g.healthy()
 }
 
-// Clients that read nothing of large responses do not hold the origin for longer than
-// --client-timeout.
+// Clients that do not read large responses hold the origin for at most --client-timeout.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int64
@@ -177,8 +178,7 @@ func TestSlowReaders(t *testing.T) {
 	g.healthy()
 }
 
-// A header of a thousand ranges does not multiply the page, and large headers are
-// refused.
+// A header of a thousand ranges does not multiply the response, and large headers are refused.
 func TestHugeHeaders(t *testing.T) {
 	t.Parallel()
 	page := strings.Repeat("0123456789", 1000)
@@ -191,23 +191,23 @@ func TestHugeHeaders(t *testing.T) {
 		res := g.raw("GET / HTTP/1.1\r\nHost: " + site + "\r\nRange: bytes=" + strings.TrimSuffix(ranges, ",") + "\r\nConnection: close\r\n\r\n")
 		body, err := io.ReadAll(io.LimitReader(res.Body, 10<<20))
 		if err != nil || len(body) > 2*len(page) {
-			t.Errorf("%d bytes of ranges %.20s… are answered with %d and %d bytes, %v", len(ranges), ranges, res.StatusCode, len(body), err)
+			t.Errorf("%d bytes of ranges %.20s…: got status %d, %d bytes, %v", len(ranges), ranges, res.StatusCode, len(body), err)
 		}
 	}
 	before := asked.Load()
 	for _, header := range []string{"X-A: " + strings.Repeat("a", 100<<10), strings.Repeat("X-A: a\r\n", 20_000) + "X-B: b"} {
 		res, err := g.tryRaw("GET /large HTTP/1.1\r\nHost: " + site + "\r\n" + header + "\r\n\r\n")
 		if err == nil && res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("a header of %d bytes is answered with %d", len(header), res.StatusCode)
+			t.Errorf("a header of %d bytes: got status %d", len(header), res.StatusCode)
 		}
 	}
 	if asked.Load() != before {
-		t.Error("they reached the origin")
+		t.Error("large headers reached the origin")
 	}
 	g.healthy()
 }
 
-// Connections that send no request are closed, however many.
+// Connections without a request are closed, whatever their number.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	origin, _ := honest(t, func(http.ResponseWriter, *http.Request) {})
@@ -221,13 +221,13 @@ func TestSilentConnections(t *testing.T) {
 	began := time.Now()
 	for _, conn := range conns {
 		if _, err := io.Copy(io.Discard, conn); err != nil {
-			t.Fatalf("a silent connection is open after %s: %v", time.Since(began), err)
+			t.Fatalf("a silent connection is still open after %s: %v", time.Since(began), err)
 		}
 	}
 	g.healthy()
 }
 
-// The admin token and other secrets of the folder are not in the log.
+// The admin token and other secrets of the data folder do not appear in the log.
 func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	origin, _ := honest(t, func(http.ResponseWriter, *http.Request) {})
@@ -240,7 +240,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	g.healthy()
 	for _, text := range []string{strings.TrimSpace(string(secret)), "very-secret"} {
 		if strings.Contains(g.process.Log(), text) {
-			t.Errorf("the log has %.4s…", text)
+			t.Errorf("the log contains the secret %.4s…", text)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// poison are headers that some origin, framework or cache takes for part of the request,
-// and that are in no key.
+// poison lists headers that some origin, framework or cache treats as part of the request, and
+// that are not in the cache key.
 func poison() []string {
 	return []string{
 		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server",
@@ -28,9 +28,9 @@ func poison() []string {
 	}
 }
 
-// Two identities with all that they can send ask for the same pages, of an origin that
-// puts whatever it sees into pages that may be cached. Neither, nor a visitor who sends
-// nothing, is ever shown what belongs to another.
+// Two identities send every poison header for the same pages, to an origin that reflects what
+// it receives into cacheable pages. Neither of them, nor a visitor without headers, ever gets a
+// page that contains the other's values.
 func TestPoisonHeadersOfTwoIdentities(t *testing.T) {
 	t.Parallel()
 	origin, _ := honest(t, func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +49,7 @@ func TestPoisonHeadersOfTwoIdentities(t *testing.T) {
 		text := fmt.Sprint(res.Header, string(body))
 		for _, other := range identities {
 			if other != who && strings.Contains(text, other) {
-				t.Errorf("%q at %s, with %.60q, sees %s: %.300s", who, path, fields, other, text)
+				t.Errorf("%q requested %s with %.60q and got content of %s: %.300s", who, path, fields, other, text)
 			}
 		}
 		if err != nil {

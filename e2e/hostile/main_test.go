@@ -1,13 +1,13 @@
-// Package hostile attacks the real isr binary, as strangers would who reach its port,
-// and as an origin would that is broken or taken over:
+// Package hostile attacks the real isr binary, from clients that can reach its port and
+// from an origin that is broken or compromised:
 //
 //	hostile clients (raw sockets) ──► isr serve ──► hostile origins (raw sockets)
 //	                                      ▲
-//	                              an honest visitor, after each attack
+//	                              a regular visitor, after each attack
 //
-// Every attack is bounded in time and number. What it must not achieve is said in its
-// test; after each one, the same process must serve a page that nobody has asked for
-// before. Attacks that need no process are in the tests of package gateway.
+// Every attack is bounded in time and number. After each attack, the same process must
+// render a page that was not requested before. Attacks that need no process are in the
+// tests of package gateway.
 package hostile
 
 import (
@@ -33,8 +33,8 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Attacks spend their time waiting: more of them at once than there are processors,
-	// unless the command line says how many.
+	// Attacks mostly wait, so more of them run at once than there are processors, unless
+	// -parallel is given.
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		if err := f.Value.Set("6"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -44,10 +44,10 @@ func TestMain(m *testing.M) {
 	os.Exit(process.Main(m))
 }
 
-// patience bounds all that an attack waits for.
+// patience bounds every wait of an attack.
 const patience = 20 * time.Second
 
-// site is the host that is served.
+// site is the served host.
 const site = "site.test"
 
 // A target is an isr serve under attack.
@@ -56,7 +56,7 @@ type target struct {
 	process *process.Process
 	address string
 	data    string
-	asked   atomic.Int64 // honest visits so far
+	asked   atomic.Int64 // regular visits so far
 }
 
 // attacked starts isr serve in front of an origin.
@@ -68,12 +68,12 @@ func attacked(t *testing.T, origin string, args ...string) *target {
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	p, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving (http://[^"]+)"`))
-	t.Cleanup(p.Kill) // an orderly stop would wait for origins that hang
+	t.Cleanup(p.Kill) // a graceful shutdown would wait for origins that hang
 	g := &target{t: t, process: p, address: strings.TrimPrefix(url, "http://"), data: filepath.Join(dir, "data")}
 	return g
 }
 
-// healthy makes an honest visit to a page that nobody has asked for.
+// healthy requests, as a regular visitor, a page that was not requested before.
 func (g *target) healthy() {
 	g.t.Helper()
 	path := fmt.Sprintf("/healthy/%d", g.asked.Add(1))
@@ -81,14 +81,14 @@ func (g *target) healthy() {
 	res := g.raw("GET " + path + " HTTP/1.1\r\nHost: " + site + "\r\nConnection: close\r\n\r\n")
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK || string(body) != "healthy "+path {
-		g.t.Errorf("an honest visitor of %s gets %d %.100q, %v", path, res.StatusCode, body, err)
+		g.t.Errorf("a regular visitor of %s got %d %.100q, %v", path, res.StatusCode, body, err)
 	}
 	if took := time.Since(began); took > 5*time.Second {
-		g.t.Errorf("an honest visitor of %s waits %s", path, took)
+		g.t.Errorf("a regular visitor of %s waited %s", path, took)
 	}
 }
 
-// healthyPage answers honest visits; false for other paths.
+// healthyPage answers requests for healthy pages. It returns false for other paths.
 func healthyPage(w http.ResponseWriter, r *http.Request) bool {
 	if !strings.HasPrefix(r.URL.Path, "/healthy/") {
 		return false
@@ -98,8 +98,8 @@ func healthyPage(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// honest is an origin that serves healthy pages, and otherwise h. It counts what is
-// asked of h.
+// honest starts an origin that serves healthy pages, and passes other requests to h. asked
+// counts the requests to h.
 func honest(t *testing.T, h http.HandlerFunc) (url string, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
@@ -129,8 +129,8 @@ func (g *target) dial() net.Conn {
 	return conn
 }
 
-// raw sends bytes on a connection of their own, and returns the first response that is
-// not interim.
+// raw sends bytes on a new connection, and returns the first response that is not interim
+// (1xx).
 func (g *target) raw(request string) *http.Response {
 	g.t.Helper()
 	res, err := g.tryRaw(request)
@@ -154,7 +154,7 @@ func (g *target) tryRaw(request string) (*http.Response, error) {
 	}
 }
 
-// stored is what isr ls shows, a line for each page.
+// stored returns the output of isr ls, one line per page.
 func (g *target) stored() string {
 	g.t.Helper()
 	cmd := exec.CommandContext(g.t.Context(), process.Binary(g.t, "../.."), "ls", "--json", "--data", g.data)
@@ -166,12 +166,12 @@ func (g *target) stored() string {
 	return string(out)
 }
 
-// await polls until done says so. It is the one place in which attacks wait.
+// await polls until done returns true. Attacks wait nowhere else.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for began := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatalf("waited %s in vain for %s", patience, what)
+			t.Fatalf("timed out after %s waiting for %s", patience, what)
 		}
 	}
 }

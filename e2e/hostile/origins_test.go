@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A rawOrigin answers requests for healthy pages, and otherwise hands the connection to
-// answer.
+// rawOrigin starts an origin that answers requests for healthy pages, and passes the connection
+// of any other request to answer.
 func rawOrigin(t *testing.T, answer func(conn net.Conn, r *http.Request)) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,7 +27,7 @@ func rawOrigin(t *testing.T, answer func(conn net.Conn, r *http.Request)) (url s
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				return // the end of the test
+				return // closed at the end of the test
 			}
 			go func() {
 				defer conn.Close()
@@ -48,9 +48,8 @@ func rawOrigin(t *testing.T, answer func(conn net.Conn, r *http.Request)) (url s
 	return "http://" + l.Addr().String()
 }
 
-// Whatever an origin answers, a visitor gets an error that is not to be kept, or a
-// connection that breaks off where the answer did; nothing of it is stored, and other
-// pages go on.
+// For any response of the origin, a visitor gets an error with no-store, or a connection that
+// ends where the response did. Nothing is stored, and other pages are served.
 func TestHostileOrigins(t *testing.T) {
 	t.Parallel()
 	const keep = "Cache-Control: s-maxage=60\r\n"
@@ -87,39 +86,39 @@ func TestHostileOrigins(t *testing.T) {
 	g := attacked(t, origin, "--render-timeout", "2s", "--breaker-failures", "0")
 	var group sync.WaitGroup
 	for path := range answers {
-		for range 2 { // the second meets what the first has left
+		for range 2 { // the second request follows a failure
 			group.Go(func() {
 				res, err := g.tryRaw("GET " + path + " HTTP/1.1\r\nHost: " + site + "\r\nConnection: close\r\n\r\n")
 				if err != nil {
-					t.Errorf("%s: no answer: %v", path, err)
+					t.Errorf("%s: no response: %v", path, err)
 					return
 				}
 				body, _ := io.ReadAll(res.Body)
 				if res.StatusCode != http.StatusBadGateway && res.StatusCode != http.StatusGatewayTimeout {
-					t.Errorf("%s is answered with %d %.40q", path, res.StatusCode, body)
+					t.Errorf("%s: got %d %.40q", path, res.StatusCode, body)
 				}
 				if c := res.Header.Get("Cache-Control"); c != "no-store" {
-					t.Errorf("%s: the failure has Cache-Control %q", path, c)
+					t.Errorf("%s: the error has Cache-Control %q, expected no-store", path, c)
 				}
 			})
 		}
 	}
 	group.Wait()
-	for path := range answers { // the same, as requests that pass through
-		if path == "/silent" || path == "/bad-gzip" { // waited for as long as the visitor likes; passed on as it is
+	for path := range answers { // the same for pass-through requests
+		if path == "/silent" || path == "/bad-gzip" { // bounded only by the visitor; passed on unchanged
 			continue
 		}
 		group.Go(func() {
 			res, err := g.tryRaw("POST " + path + " HTTP/1.1\r\nHost: " + site + "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 			switch {
 			case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
-				return // it breaks off, as the origin's does
+				return // cut off like the origin's response
 			case err != nil:
-				t.Errorf("POST %s: no answer: %v", path, err)
+				t.Errorf("POST %s: no response: %v", path, err)
 				return
 			}
 			if _, err := io.ReadAll(res.Body); err == nil && res.StatusCode < 500 {
-				t.Errorf("POST %s is answered with %d, as if it were whole", path, res.StatusCode)
+				t.Errorf("POST %s: got a complete response with status %d", path, res.StatusCode)
 			}
 		})
 	}
@@ -130,8 +129,8 @@ func TestHostileOrigins(t *testing.T) {
 	g.healthy()
 }
 
-// The origin answers before it has read the body of the request, thousands of times: each
-// answer is whole.
+// The origin answers thousands of requests before it has read their bodies. Every response
+// arrives complete.
 func TestEarlyAnswers(t *testing.T) {
 	t.Parallel()
 	answer := bytes.Repeat([]byte("0123456789abcdef"), 8<<10) // 128 KiB

@@ -1,4 +1,4 @@
-// Package sdk has only tests: the AWS SDKs for Go, JavaScript and Python, and the
-// aws command, each driving a real isr dynamodb with nothing but another endpoint.
-// ./test installs those that are not written in Go.
+// Package sdk has only tests: the AWS SDKs for Go, JavaScript and Python and the aws
+// command each use a real isr dynamodb, with only the endpoint changed. ./test installs
+// those that are not written in Go.
 package sdk

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// golang uses the SDK for Go, which itself checks the CRC-32 of every answer.
+// golang runs the tests of the SDK for Go, which verifies the CRC-32 of every response.
 func (s *server) golang(t *testing.T) {
 	t.Parallel()
 	u := goUser{client: s.client(s.access, s.secret)}
@@ -39,7 +39,7 @@ func (s *server) golang(t *testing.T) {
 	}
 }
 
-// client retries nothing: that would hide what went wrong the first time.
+// client returns a client without retries, which would hide failures.
 func (s *server) client(access, secret string) *dynamodb.Client {
 	return dynamodb.New(dynamodb.Options{
 		BaseEndpoint:             aws.String(s.url),
@@ -55,7 +55,7 @@ type goUser struct {
 	table  string
 }
 
-// schema has an index that lists a customer's orders by their price.
+// schema returns a table with an index of a customer's orders by price.
 func schema(name string) *dynamodb.CreateTableInput {
 	attribute := func(name string, t types.ScalarAttributeType) types.AttributeDefinition {
 		return types.AttributeDefinition{AttributeName: aws.String(name), AttributeType: t}
@@ -83,7 +83,7 @@ func schema(name string) *dynamodb.CreateTableInput {
 	}
 }
 
-// createTable makes a table of a new name, and waits for it.
+// createTable creates a table with a new name and waits until it is active.
 func (u goUser) createTable(t *testing.T) string {
 	t.Helper()
 	name := "go-" + rand.Text()
@@ -101,10 +101,10 @@ func (u goUser) tables(t *testing.T) {
 	described, err := u.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
 	noError(t, err)
 	if age := time.Since(*described.Table.CreationDateTime); age < -time.Minute || age > time.Minute {
-		t.Errorf("the table was made %s ago", age)
+		t.Errorf("the table was created %s ago", age)
 	}
 	if index := described.Table.GlobalSecondaryIndexes[0]; index.IndexStatus != types.IndexStatusActive || *index.IndexName != "by-price" {
-		t.Errorf("the index is %+v", index)
+		t.Errorf("unexpected index %+v", index)
 	}
 	var names []string
 	for pages := dynamodb.NewListTablesPaginator(u.client, &dynamodb.ListTablesInput{Limit: aws.Int32(1)}); pages.HasMorePages(); {
@@ -113,7 +113,7 @@ func (u goUser) tables(t *testing.T) {
 		names = append(names, page.TableNames...)
 	}
 	if !slices.Contains(names, name) {
-		t.Errorf("the tables are %q, without %q", names, name)
+		t.Errorf("got the tables %q, expected %q among them", names, name)
 	}
 	u.tag(t, described.Table.TableArn)
 	_, err = u.client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
@@ -240,7 +240,7 @@ func (u goUser) pages(t *testing.T) {
 
 func (u goUser) batches(t *testing.T) {
 	var writes []types.WriteRequest
-	keys := []map[string]types.AttributeValue{order("batch", 99, nil)} // which is not there
+	keys := []map[string]types.AttributeValue{order("batch", 99, nil)} // does not exist
 	for n := range 25 {
 		keys = append(keys, order("batch", n, nil))
 		writes = append(writes, types.WriteRequest{PutRequest: &types.PutRequest{Item: order("batch", n, nil)}})
@@ -263,7 +263,7 @@ func (u goUser) transactions(t *testing.T) {
 		}}
 	}
 	first := &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{put(1, nil), put(2, nil)}, ClientRequestToken: aws.String(rand.Text())}
-	for range 2 { // the token makes the second the same
+	for range 2 { // the token makes the second call idempotent
 		_, err := u.client.TransactWriteItems(ctx, first)
 		noError(t, err)
 	}
@@ -310,7 +310,7 @@ func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{V
 
 func number(s string) types.AttributeValue { return &types.AttributeValueMemberN{Value: s} }
 
-// order is an item with its key, or the key alone.
+// order returns an item with its key, or only the key.
 func order(pk string, sk int, more attributes) attributes {
 	item := attributes{"pk": text(pk), "sk": number(strconv.Itoa(sk))}
 	maps.Copy(item, more)
@@ -324,12 +324,12 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// isError returns an error of a type of the SDK's, which it must be.
+// isError expects an error of type E and returns it.
 func isError[E error](t *testing.T, err error) E {
 	t.Helper()
 	found, ok := errors.AsType[E](err)
 	if !ok {
-		t.Fatalf("got the error %v, expected a %T", err, found)
+		t.Fatalf("got error %v, expected %T", err, found)
 	}
 	return found
 }
@@ -337,11 +337,11 @@ func isError[E error](t *testing.T, err error) E {
 func hasCode(t *testing.T, code string, err error) {
 	t.Helper()
 	if e := isError[smithy.APIError](t, err); e.ErrorCode() != code {
-		t.Errorf("got the error %v, expected a %s", err, code)
+		t.Errorf("got error %v, expected %s", err, code)
 	}
 }
 
-// equal compares; the members of a set have no order.
+// equal compares values; sets are unordered.
 func equal(t *testing.T, want, got any) {
 	t.Helper()
 	difference := cmp.Diff(want, got, cmpopts.IgnoreUnexported(

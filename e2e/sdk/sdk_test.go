@@ -15,13 +15,13 @@ import (
 	"github.com/facetheory/isr/isrtest"
 )
 
-// scriptTime bounds a script of another language, on a machine that is busy.
+// scriptTime bounds a script in another language on a busy machine.
 const scriptTime = 3 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
 
-// TestSDK has each SDK use a server that takes any credentials, and one that
-// verifies signatures.
+// TestSDK runs each SDK against a server that accepts any credentials, and one that verifies
+// signatures.
 func TestSDK(t *testing.T) {
 	t.Parallel()
 	binary := process.Binary(t, "../..")
@@ -40,22 +40,22 @@ func TestSDK(t *testing.T) {
 	})
 }
 
-// A server is a running isr dynamodb, and the credentials that it is used with.
+// A server is a running isr dynamodb and the credentials to use.
 type server struct {
 	url, access, secret string
-	verified            bool // the server knows the credentials
+	verified            bool // the server verifies signatures
 }
 
-// serve starts isr dynamodb until the end of the test; env configures it.
+// serve starts isr dynamodb, configured by env, and stops it at the end of the test.
 func serve(t *testing.T, binary, access, secret string, env ...string) *server {
 	t.Helper()
 	cmd := exec.Command(binary, "dynamodb", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
-	cmd.Env = append([]string{}, env...) // nothing of the test's own environment
+	cmd.Env = append([]string{}, env...) // without the test's own environment
 	_, url := process.Serve(t, cmd, regexp.MustCompile(`msg="serving DynamoDB on (http://[^"]+)"`))
 	return &server{url: url, access: access, secret: secret}
 }
 
-// run runs what is one script, or test, for each language.
+// run runs the tests that exist in every language.
 func (s *server) run(t *testing.T) {
 	t.Run("go", s.golang)
 	t.Run("javascript", func(t *testing.T) {
@@ -70,7 +70,7 @@ func (s *server) run(t *testing.T) {
 	})
 }
 
-// script runs a script in its folder, and shows what it wrote if it failed.
+// script runs a script in its folder, and logs its output if it fails.
 func (s *server) script(t *testing.T, folder, name string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), scriptTime)
@@ -84,14 +84,14 @@ func (s *server) script(t *testing.T, folder, name string, args ...string) {
 	}
 }
 
-// environment is all that a program is told about the server, and about this
+// environment returns the environment of a program: the server, and what it needs of this
 // machine.
 func (s *server) environment(t *testing.T) []string {
 	t.Helper()
 	env := []string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"),
 		"AWS_ENDPOINT_URL_DYNAMODB=" + s.url,
-		"AWS_REGION=eu-nowhere-1", "AWS_DEFAULT_REGION=eu-nowhere-1", // some know one, some the other
+		"AWS_REGION=eu-nowhere-1", "AWS_DEFAULT_REGION=eu-nowhere-1", // some SDKs read one, some the other
 		"AWS_ACCESS_KEY_ID=" + s.access, "AWS_SECRET_ACCESS_KEY=" + s.secret,
 	}
 	if s.verified {
@@ -100,7 +100,7 @@ func (s *server) environment(t *testing.T) []string {
 	return env
 }
 
-// commandLine runs a script of calls of the aws command.
+// commandLine runs a script of aws commands.
 func (s *server) commandLine(t *testing.T, file string) {
 	bin := isrtest.Engine(t, "ISR_TEST_SDK_PYTHON", "aws command")
 	testscript.Run(t, testscript.Params{

@@ -33,14 +33,14 @@ func TestDjango(t *testing.T) {
 
 type djangoSite struct{ program, origin string }
 
-// behind starts a cache of the test's own, so that nothing is stored yet.
+// behind starts isr with an empty cache in front of the site.
 func (d *djangoSite) behind(t *testing.T, flags ...string) (pair, gate) {
 	t.Helper()
 	g := startGate(t, d.program, d.origin, flags...)
 	return pair{newVisitor(g.address), newVisitor(d.origin)}, g
 }
 
-// ignoring are the flags under which the site's visitors share pages.
+// ignoring returns the flags under which the site's visitors share pages.
 func ignoring() [][]string {
 	return [][]string{
 		nil,
@@ -78,7 +78,7 @@ func (d *djangoSite) static(t *testing.T) {
 	p, _ := d.behind(t)
 	style := regexp.MustCompile(`/static/bakery\.\w+\.css`).FindString(p.through.get(t, "/", nil).body)
 	if style == "" {
-		t.Fatal("the page names no style sheet")
+		t.Fatal("the page links no style sheet")
 	}
 	for _, w := range []want{
 		{path: style, status: 200, cached: true},
@@ -91,7 +91,7 @@ func (d *djangoSite) static(t *testing.T) {
 	zipped := p.through.get(t, style, field{"Accept-Encoding": "gzip"})
 	if zipped.header.Get("Content-Encoding") == "gzip" && gunzip(t, zipped.body) != plain.body ||
 		zipped.header.Get("Content-Encoding") == "" && zipped.body != plain.body {
-		t.Error("in gzip the style sheet is another")
+		t.Error("the gzip copy of the style sheet has other content")
 	}
 	for name, value := range map[string]string{"If-None-Match": plain.header.Get("Etag"), "If-Modified-Since": plain.header.Get("Last-Modified")} {
 		if got := p.through.get(t, style, field{name: value}); got.status != 304 {
@@ -111,12 +111,12 @@ func (d *djangoSite) redirects(t *testing.T) {
 		p.check(t, want{path: path, status: 301, said: "fwd-status=301"})
 		location := p.through.get(t, path, nil).header.Get("Location")
 		if got := resolve(t, g.address+path, location); got != g.address+target {
-			t.Errorf("%s leads to %s, want %s", path, got, g.address+target)
+			t.Errorf("%s redirects to %s, want %s", path, got, g.address+target)
 		}
 	}
 }
 
-// resolve is where a browser goes from a page.
+// resolve returns the URL that a browser follows from a page.
 func resolve(t *testing.T, page, location string) string {
 	t.Helper()
 	base, err := url.Parse(page)
@@ -130,8 +130,7 @@ func resolve(t *testing.T, page, location string) string {
 	return u.String()
 }
 
-// sessions gives each visitor a counter of its own, whatever the cache is told
-// to ignore.
+// sessions expects a separate counter for each visitor, whichever cookies are ignored.
 func (d *djangoSite) sessions(t *testing.T) {
 	t.Parallel()
 	for _, flags := range ignoring() {
@@ -141,7 +140,7 @@ func (d *djangoSite) sessions(t *testing.T) {
 			for name, v := range map[string]*visitor{"ann": ann, "bob": bob} {
 				got := v.get(t, "/visits/", nil)
 				if got.element("visits") != strconv.Itoa(i) || got.hit() || got.stored() {
-					t.Errorf("%v: visit %d of %s counts as %q (%s)", flags, i, name, got.element("visits"), got.said())
+					t.Errorf("%v: visit %d of %s got the count %q (%s)", flags, i, name, got.element("visits"), got.said())
 				}
 			}
 		}
@@ -152,11 +151,11 @@ func (d *djangoSite) sessions(t *testing.T) {
 func notStored(t *testing.T, g gate, path string) {
 	t.Helper()
 	if ls := g.stored(t); strings.Contains(ls, path) {
-		t.Errorf("%s is stored:\n%s", path, ls)
+		t.Errorf("%s is stored, want not stored:\n%s", path, ls)
 	}
 }
 
-// forms posts one with a CSRF token, as a browser does, and without one.
+// forms posts the form with a CSRF token, as a browser does, and without one.
 func (d *djangoSite) forms(t *testing.T) {
 	t.Parallel()
 	for _, flags := range ignoring() {
@@ -164,10 +163,10 @@ func (d *djangoSite) forms(t *testing.T) {
 		ann, bob := newBrowser(t, g.address), newBrowser(t, g.address)
 		sign(t, ann, "Ann & co.")
 		if got := ann.get(t, "/guestbook/", nil).element("name"); got != "Ann &amp; co." {
-			t.Errorf("%v: Ann is called %q", flags, got)
+			t.Errorf("%v: Ann's page has the name %q", flags, got)
 		}
 		if got := bob.get(t, "/guestbook/", nil).element("name"); got != "" {
-			t.Errorf("%v: Bob is called %q", flags, got)
+			t.Errorf("%v: Bob's page has the name %q", flags, got)
 		}
 		forged := p.through.post(t, "/guestbook/", nil, url.Values{"name": {"Eve"}})
 		if d := differences(forged, p.direct.post(t, "/guestbook/", nil, url.Values{"name": {"Eve"}}), true); forged.status != 403 || len(d) > 0 {
@@ -188,12 +187,12 @@ func sign(t *testing.T, v *visitor, name string) {
 	form := url.Values{"csrfmiddlewaretoken": {token[1]}, "name": {name}}
 	sent := v.post(t, "/guestbook/", field{"Origin": v.address, "Referer": v.address + "/guestbook/"}, form)
 	if sent.status != 302 || resolve(t, v.address+"/guestbook/", sent.header.Get("Location")) != v.address+"/guestbook/" {
-		t.Errorf("the form gets %d to %q, want 302 to the guestbook", sent.status, sent.header.Get("Location"))
+		t.Errorf("the form got status %d with Location %q, want 302 to the guestbook", sent.status, sent.header.Get("Location"))
 	}
 }
 
-// greetings are pages that only Vary: Cookie tells from public ones. They are
-// shared by nobody, unless the operator says that no cookie matters.
+// greetings requests pages that differ from public ones only by Vary: Cookie. They are shared
+// only if the operator ignores all cookies.
 func (d *djangoSite) greetings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -206,7 +205,7 @@ func (d *djangoSite) greetings(t *testing.T) {
 		for range 3 {
 			for v, want := range map[*visitor]string{ann: c.ann, stranger: "stranger"} {
 				if got := v.get(t, "/hello/", nil); got.element("name") != want || (got.hit() || got.stored()) != c.shared {
-					t.Errorf("ignoring %s: %q is greeted as %q (%s)", c.ignored, want, got.element("name"), got.said())
+					t.Errorf("ignoring %s: the page of %q greets %q (%s)", c.ignored, want, got.element("name"), got.said())
 				}
 			}
 		}
@@ -216,8 +215,8 @@ func (d *djangoSite) greetings(t *testing.T) {
 	}
 }
 
-// failures: a page that fails although it claims to be cacheable is shown as
-// failed, and neither stored nor left for others to store.
+// failures requests a page that fails although it declares itself cacheable. The visitor gets
+// the failure, which is not stored and has no-store for other caches.
 func (d *djangoSite) failures(t *testing.T) {
 	t.Parallel()
 	for _, flags := range ignoring() {
@@ -242,8 +241,8 @@ func (d *djangoSite) windows(t *testing.T) {
 	watch(t, p.through, "/", nil)
 }
 
-// visitors carry Django's cookies to every page: they pass, unless the cache is
-// told that these do not matter.
+// visitors sends Django's cookies with every request. The requests pass through unless these
+// cookies are ignored.
 func (d *djangoSite) visitors(t *testing.T) {
 	t.Parallel()
 	for i, flags := range ignoring() {
@@ -255,14 +254,14 @@ func (d *djangoSite) visitors(t *testing.T) {
 		got := ann.get(t, "/", nil)
 		switch {
 		case i == 0 && (!strings.Contains(got.said(), "detail=cookie") || got.body == first.body):
-			t.Errorf("%v: a visitor with cookies gets %q, want it passed", flags, got.said())
+			t.Errorf("%v: a visitor with cookies got %q, want a pass-through", flags, got.said())
 		case i > 0 && (!got.hit() || got.body != first.body):
-			t.Errorf("%v: a visitor with cookies gets %q, want a hit", flags, got.said())
+			t.Errorf("%v: a visitor with cookies got %q, want a hit", flags, got.said())
 		}
 	}
 }
 
-// revalidate opts in pages that say nothing; personal ones stay personal.
+// revalidate opts in pages without caching headers. Personal pages stay personal.
 func (d *djangoSite) revalidate(t *testing.T) {
 	t.Parallel()
 	p, _ := d.behind(t, "--revalidate", "5s")
@@ -278,12 +277,12 @@ func (d *djangoSite) revalidate(t *testing.T) {
 	}
 }
 
-// times measures the page that takes a second, under several queries, which
-// Django does not read.
+// times measures a page that takes a second to render, with several queries, which Django
+// ignores.
 func (d *djangoSite) times(t *testing.T) {
 	p, _ := d.behind(t, "--query", "n")
 	var paths []string
-	for i := range 3 { // so few that none is stale before all are made
+	for i := range 3 { // few enough that none is stale before all are rendered
 		paths = append(paths, fmt.Sprintf("/slow/?n=%d", i))
 	}
 	p.times(t, "Django, a page that takes a second", paths)

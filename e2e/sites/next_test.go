@@ -29,7 +29,7 @@ func TestNext(t *testing.T) {
 
 type nextSite struct{ program, origin string }
 
-// behind starts a cache of the test's own, so that nothing is stored yet.
+// behind starts isr with an empty cache in front of the site.
 func (n *nextSite) behind(t *testing.T, flags ...string) (pair, gate) {
 	t.Helper()
 	g := startGate(t, n.program, n.origin, append([]string{"--preset", "next"}, flags...)...)
@@ -57,15 +57,15 @@ func (n *nextSite) pages(t *testing.T) {
 	}
 	for _, path := range []string{"/old", "/articles/rye/"} {
 		if got := p.through.get(t, path, nil).header.Get("Location"); got != "/articles/rye" {
-			t.Errorf("%s leads to %q", path, got)
+			t.Errorf("%s redirects to %q", path, got)
 		}
 	}
 	if got := p.through.get(t, "/?utm_source=letter", nil); !got.hit() {
-		t.Errorf("a link from a letter: %s, not a hit", got.said())
+		t.Errorf("a link from a newsletter: got %s, want a hit", got.said())
 	}
 }
 
-// assets fetches all that the pages refer to.
+// assets fetches everything that the pages refer to.
 func (n *nextSite) assets(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t)
@@ -82,7 +82,7 @@ func (n *nextSite) assets(t *testing.T) {
 		}
 	}
 	if len(seen) < 3 {
-		t.Errorf("only %d assets in the pages: %q", len(seen), found)
+		t.Errorf("found only %d assets in the pages: %q", len(seen), found)
 	}
 	for _, w := range []want{
 		{path: "/loaf.svg", status: 200, said: "detail=no-freshness"},
@@ -96,7 +96,7 @@ func (n *nextSite) assets(t *testing.T) {
 	}
 }
 
-// conditional asks as browsers do that have a copy, or that take gzip.
+// conditional sends the requests of browsers that have a copy or accept gzip.
 func (n *nextSite) conditional(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t)
@@ -107,7 +107,7 @@ func (n *nextSite) conditional(t *testing.T) {
 	}
 	zipped := p.through.get(t, "/articles/wheat", field{"Accept-Encoding": "gzip"})
 	if zipped.header.Get("Content-Encoding") != "gzip" || gunzip(t, zipped.body) != first.body {
-		t.Errorf("gzip: coding %q, and not the plain page's content", zipped.header.Get("Content-Encoding"))
+		t.Errorf("gzip: Content-Encoding %q, content differs from the plain page", zipped.header.Get("Content-Encoding"))
 	}
 	if got := p.through.get(t, "/articles/wheat", field{"If-None-Match": zipped.header.Get("Etag"), "Accept-Encoding": "gzip"}); got.status != 304 {
 		t.Errorf("If-None-Match of the gzip copy: status %d, want 304", got.status)
@@ -118,11 +118,11 @@ func (n *nextSite) conditional(t *testing.T) {
 	}
 	svg := p.direct.get(t, "/loaf.svg", nil).header.Get("Etag")
 	if got := p.through.get(t, "/loaf.svg", field{"If-None-Match": svg}); got.status != 304 {
-		t.Errorf("If-None-Match of what passes through: status %d, want the origin's 304", got.status)
+		t.Errorf("If-None-Match of a pass-through response: status %d, want the origin's 304", got.status)
 	}
 }
 
-// perRequest visits the page that is rendered for each request, by cookies.
+// perRequest requests, with several cookies, the page that is rendered for each request.
 func (n *nextSite) perRequest(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--revalidate", "1h"}, {"--ignore-cookie", "_other"}} {
@@ -135,20 +135,20 @@ func (n *nextSite) perRequest(t *testing.T) {
 			}
 			got := p.through.get(t, "/now", h)
 			if got.element("name") != want || got.element("agent") != "agent-of-"+name {
-				t.Errorf("%v: for %q, who uses %q; want %q", flags, got.element("name"), got.element("agent"), want)
+				t.Errorf("%v: page for %q with the agent %q, want %q", flags, got.element("name"), got.element("agent"), want)
 			}
 			if got.hit() || got.stored() || got.rendered() <= last {
-				t.Errorf("%v: rendered %s, after %s: %s", flags, got.rendered(), last, got.said())
+				t.Errorf("%v: rendered at %s, not after %s: %s", flags, got.rendered(), last, got.said())
 			}
 			last = got.rendered()
 		}
 		if ls := g.stored(t); strings.Contains(ls, "/now") {
-			t.Errorf("%v: the page of each visitor is stored:\n%s", flags, ls)
+			t.Errorf("%v: a per-visitor page is stored:\n%s", flags, ls)
 		}
 	}
 }
 
-// revalidate opts in pages that say nothing; what Next says still holds.
+// revalidate opts in pages without caching headers. Next's own headers still apply.
 func (n *nextSite) revalidate(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t, "--revalidate", "1h")
@@ -156,7 +156,7 @@ func (n *nextSite) revalidate(t *testing.T) {
 		{path: "/api/time", status: 200, live: true, cached: true},
 		{path: "/old", status: 308, cached: true},
 		{path: "/now", status: 200, live: true, said: "detail=private"},
-		// A redirect to the right checksum is about the request, not the page.
+		// A redirect to the right checksum depends on the request, not on the page.
 		{path: "/articles/rye?_rsc=wrong", h: field{"RSC": "1"}, status: 307, said: "detail=no-freshness"},
 	} {
 		p.check(t, w)
@@ -170,13 +170,13 @@ func (n *nextSite) windows(t *testing.T) {
 	watch(t, p.through, "/articles/spelt", nil)
 }
 
-// watch asks for a page again and again: it is missed, hit, stale, and then
-// there is new content, never older than what was seen.
+// watch polls a page through a miss, hits and stale hits until new content arrives. The content
+// must never be older than what was seen before.
 func watch(t *testing.T, v *visitor, path string, h field) {
 	t.Helper()
 	first := v.get(t, path, h)
 	if !first.stored() || !strings.Contains(first.said(), "fwd=miss") {
-		t.Fatalf("%s: the first answer is %q, want a stored miss", path, first.said())
+		t.Fatalf("%s: first response %q, want a stored miss", path, first.said())
 	}
 	var hit, stale bool
 	var last string
@@ -186,11 +186,11 @@ func watch(t *testing.T, v *visitor, path string, h field) {
 		switch {
 		case time.Now().After(deadline):
 			tick.Stop()
-			t.Fatalf("%s: hit %t, stale %t, and no new content; last %q, rendered %s", path, hit, stale, got.said(), got.rendered())
+			t.Fatalf("%s: no new content (hit %t, stale %t); last %q, rendered %s", path, hit, stale, got.said(), got.rendered())
 		case got.status != first.status || !got.hit():
 			t.Errorf("%s: status %d, %q, want a hit", path, got.status, got.said())
 		case got.rendered() < last:
-			t.Errorf("%s: rendered %s, after %s", path, got.rendered(), last)
+			t.Errorf("%s: rendered at %s, older than %s", path, got.rendered(), last)
 		}
 		last = got.rendered()
 		hit = hit || got.body == first.body && !got.stale()

@@ -16,11 +16,10 @@ import (
 	"github.com/facetheory/isr/e2e/internal/process"
 )
 
-// startTime bounds how long a server may take to answer: these machines may be
-// busy.
+// startTime bounds how long a server may take to answer on a busy machine.
 const startTime = 60 * time.Second
 
-// startSite serves the site in a folder and returns its address.
+// startSite starts the site in a folder and returns its address.
 func startSite(t *testing.T, folder string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +49,7 @@ type gate struct {
 	program, address, data string
 }
 
-// startGate runs isr serve in front of a site.
+// startGate starts isr serve in front of a site.
 func startGate(t *testing.T, program, origin string, flags ...string) gate {
 	t.Helper()
 	g := gate{program: program, data: filepath.Join(t.TempDir(), "isr-data")}
@@ -59,7 +58,7 @@ func startGate(t *testing.T, program, origin string, flags ...string) gate {
 	return g
 }
 
-// stored is what isr ls says of a running server.
+// stored returns the stored pages as isr ls lists them on a running server.
 func (g gate) stored(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), g.program, "ls", "--json", "--data", g.data).CombinedOutput()
@@ -68,7 +67,7 @@ func (g gate) stored(t *testing.T) string {
 	}
 	var stored strings.Builder
 	for line := range strings.Lines(string(out)) {
-		if !strings.Contains(line, `"state":"missing"`) { // else it is a back-off alone
+		if !strings.Contains(line, `"state":"missing"`) { // "missing" is a back-off without a page
 			stored.WriteString(line)
 		}
 	}

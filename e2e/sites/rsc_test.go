@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// An rsc is a request that Next's client makes for the payload of a page: its
-// headers, none where empty. See next/README.md.
+// An rsc is a request by Next's client for the payload of a page (React Server Components): its
+// headers, omitted where empty. See next/README.md.
 type rsc struct{ prefetch, segment, tree, url string }
 
-// request is the path with the checksum that Next insists on, and the headers.
+// request returns the path, with the checksum that Next requires, and the headers.
 func (r rsc) request(path string) (string, field) {
 	h := field{"RSC": "1"}
 	parts := []string{r.prefetch, r.segment, r.tree, r.url}
@@ -34,7 +34,7 @@ func (r rsc) request(path string) (string, field) {
 	return path + "?_rsc=" + base64.RawURLEncoding.EncodeToString(sum[:12]), h
 }
 
-// tree is a router state as the client has it on the front page.
+// tree returns the router state of a client on the front page.
 func tree() string {
 	return url.PathEscape(`["",{"children":["__PAGE__",{},null,null,160]},null,null,80]`)
 }
@@ -69,8 +69,8 @@ func (n *nextSite) payloads(t *testing.T) {
 	}
 }
 
-// pageOrPayload asks for both at one URL at once: each gets its own, whether
-// the cache has it or not.
+// pageOrPayload requests the page and the payload at one URL concurrently. Each request gets
+// its own kind, cached or not.
 func (n *nextSite) pageOrPayload(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t)

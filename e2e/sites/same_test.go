@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A moment is what differs between two renders of one page for one visitor: the
-// time, a token, a cookie's value. Two answers are the same apart from it.
+// A moment is what differs between two renders of one page for one visitor: the time, a token,
+// a cookie's value. Answers are compared without it.
 type moment struct{ pattern, instead string }
 
 func moments() []moment {
@@ -19,7 +19,7 @@ func moments() []moment {
 		{`(name="csrfmiddlewaretoken" value=")\w+`, "${1}TOKEN"},
 		{`((?:sessionid|csrftoken)=)\w+`, "${1}VALUE"},
 		{`expires=[^;]+`, "expires=TIME"},
-		{`"[\w-]{22}"`, `"REQUEST"`}, // Next names each render of a payload
+		{`"[\w-]{22}"`, `"REQUEST"`}, // an id of each render of a payload
 	}
 }
 
@@ -30,9 +30,8 @@ func timeless(s string) string {
 	return s
 }
 
-// differences lists what got and want differ in, as a visitor would notice it;
-// none is what is wanted. The bodies must be equal byte by byte unless live,
-// which is for pages that are rendered for each request.
+// differences lists how got differs from want, as a visitor would notice it. The bodies must be
+// equal byte for byte unless live, which is for pages that are rendered for each request.
 func differences(got, want answer, live bool) []string {
 	var d []string
 	if got.status != want.status {
@@ -60,18 +59,18 @@ func headerDifferences(got, want http.Header, live bool) []string {
 	for name := range names {
 		a, b := got[name], want[name]
 		switch name {
-		case "Date", "Connection", "Keep-Alive", "Age", "Cache-Status", // of one moment or one connection
+		case "Date", "Connection", "Keep-Alive", "Age", "Cache-Status", // specific to a moment or a connection
 			"X-Nextjs-Cache", // the state of the origin's own cache
 			"Content-Length", // the body itself was compared; one side may have sent it in chunks
-			"Accept-Ranges":  // the cache gives ranges, and does not say so
+			"Accept-Ranges":  // the cache serves ranges without announcing it
 			continue
 		case "Etag":
 			if live || len(b) == 0 {
-				continue // of a body that shows its time; or the cache's own
+				continue // the body shows its time, or the cache made the ETag
 			}
 		case "Content-Type":
 			if len(b) == 0 {
-				continue // then the cache tells it by the content
+				continue // the cache detects it from the content
 			}
 		case "Vary":
 			a, b = list(a), list(b)
@@ -84,8 +83,8 @@ func headerDifferences(got, want http.Header, live bool) []string {
 	return d
 }
 
-// list is what the lines of a list field name. The cache may add that it
-// compresses.
+// list returns the members of a list header, without Accept-Encoding, which the cache may add
+// because it compresses.
 func list(lines []string) []string {
 	var members []string
 	for _, m := range strings.Split(strings.ToLower(strings.Join(lines, ",")), ",") {
@@ -97,7 +96,7 @@ func list(lines []string) []string {
 	return members
 }
 
-// parting shows where two texts part.
+// parting shows where two texts begin to differ.
 func parting(a, b string) string {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -110,8 +109,8 @@ func parting(a, b string) string {
 // A pair is one site, with and without the cache in front.
 type pair struct{ through, direct *visitor }
 
-// same asks for a page through the cache, and the origin before and after it: a
-// page that the origin itself renews now and then is one of the two.
+// same requests a page through the cache, and from the origin before and after that. The page
+// must equal one of the two, since the origin may renew it in between.
 func (p pair) same(t *testing.T, path string, h field, live bool) answer {
 	t.Helper()
 	before := p.direct.get(t, path, h)
@@ -119,38 +118,38 @@ func (p pair) same(t *testing.T, path string, h field, live bool) answer {
 	after := p.direct.get(t, path, h)
 	if d := differences(got, before, live); len(d) > 0 {
 		if d = differences(got, after, live); len(d) > 0 {
-			t.Errorf("%s %v: through the cache it has\n\t%s\n(%s)", path, h, strings.Join(d, "\n\t"), got.said())
+			t.Errorf("%s %v: differs through the cache:\n\t%s\n(%s)", path, h, strings.Join(d, "\n\t"), got.said())
 		}
 	}
 	if got.said() == "" {
-		t.Errorf("%s: no Cache-Status", path)
+		t.Errorf("%s: no Cache-Status header", path)
 	}
 	return got
 }
 
-// sameAgain wants the cache's own copy of what it gave before.
+// sameAgain expects a hit with the same content as the first answer.
 func (p pair) sameAgain(t *testing.T, path string, h field, first answer) {
 	t.Helper()
 	again := p.through.get(t, path, h)
 	if !again.hit() {
-		t.Errorf("%s %v: asked for again: %q, not a hit", path, h, again.said())
+		t.Errorf("%s %v: second request: got %q, want a hit", path, h, again.said())
 	}
 	if d := differences(again, first, false); len(d) > 0 {
-		t.Errorf("%s %v: asked for again, it has\n\t%s", path, h, strings.Join(d, "\n\t"))
+		t.Errorf("%s %v: second request differs:\n\t%s", path, h, strings.Join(d, "\n\t"))
 	}
 }
 
-// A want is how an answer is to come about.
+// A want is a page and how the cache is expected to answer it.
 type want struct {
 	path   string
 	h      field
 	status int
-	cached bool   // kept, and then a hit
-	live   bool   // rendered at each request, showing its time
-	said   string // part of Cache-Status, of what is not cached
+	cached bool   // stored, then a hit
+	live   bool   // rendered for each request; shows its time
+	said   string // expected part of Cache-Status if not cached
 }
 
-// check compares a page with the origin's, and asks for it again.
+// check compares a page with the origin's, and requests it again.
 func (p pair) check(t *testing.T, w want) {
 	t.Helper()
 	got := p.same(t, w.path, w.h, w.live)
@@ -158,9 +157,9 @@ func (p pair) check(t *testing.T, w want) {
 		t.Errorf("%s: status %d, want %d", w.path, got.status, w.status)
 	}
 	if w.cached {
-		// A page that is not there is kept in memory alone.
+		// A 404 is kept in memory only.
 		if negative := strings.Contains(got.said(), "detail=negative"); !got.stored() && !negative || negative != (w.status >= 400) {
-			t.Errorf("%s %v: not kept: %s", w.path, w.h, got.said())
+			t.Errorf("%s %v: not stored: %s", w.path, w.h, got.said())
 		}
 		p.sameAgain(t, w.path, w.h, got)
 		return
@@ -168,10 +167,10 @@ func (p pair) check(t *testing.T, w want) {
 	again := p.same(t, w.path, w.h, w.live)
 	for _, a := range []answer{got, again} {
 		if a.hit() || a.stored() || !strings.Contains(a.said(), w.said) {
-			t.Errorf("%s %v: %q, want it passed, with %q", w.path, w.h, a.said(), w.said)
+			t.Errorf("%s %v: got %q, want a pass-through with %q", w.path, w.h, a.said(), w.said)
 		}
 	}
 }
 
-// crumbs are cookies in the order in which a browser would send them.
+// crumbs returns a Cookie header with the cookies in this order, as a browser would send them.
 func crumbs(pairs ...string) field { return field{"Cookie": strings.Join(pairs, "; ")} }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// times logs how long one kind of page takes without the cache, cold, as a hit
-// and stale: medians over these paths.
+// times logs how long one kind of page takes without the cache, cold, as a hit and stale:
+// medians over these paths.
 func (p pair) times(t *testing.T, name string, paths []string) {
 	t.Helper()
 	direct := p.measure(t, p.direct, paths)
@@ -38,8 +38,7 @@ func (p pair) times(t *testing.T, name string, paths []string) {
 		median(direct), median(cold), median(hits), median(stale), len(direct), len(cold), len(hits), len(stale))
 }
 
-// awaitStale polls the page that was made last until its window has passed, and
-// with it those of the others.
+// awaitStale polls the page that was rendered last until it is stale; the others then are too.
 func (p pair) awaitStale(t *testing.T, path string) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -53,7 +52,7 @@ func (p pair) awaitStale(t *testing.T, path string) {
 	}
 }
 
-// measure asks for the paths one after another.
+// measure requests the paths one at a time.
 func (p pair) measure(t *testing.T, v *visitor, paths []string) []answer {
 	t.Helper()
 	answers := make([]answer, 0, len(paths))

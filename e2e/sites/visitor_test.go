@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A visitor asks one address, and shows no cookie unless given a jar. It follows
-// no redirects.
+// A visitor requests pages from one address. It keeps cookies only if given a jar, and does not
+// follow redirects.
 type visitor struct {
 	address string
 	client  *http.Client
@@ -26,7 +26,7 @@ func newVisitor(address string) *visitor {
 	}}
 }
 
-// newBrowser is a visitor that keeps cookies.
+// newBrowser returns a visitor that keeps cookies.
 func newBrowser(t *testing.T, address string) *visitor {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -38,7 +38,7 @@ func newBrowser(t *testing.T, address string) *visitor {
 	return v
 }
 
-// An answer is a response, read to its end.
+// An answer is a complete response.
 type answer struct {
 	status int
 	header http.Header
@@ -46,7 +46,7 @@ type answer struct {
 	took   time.Duration // to the last byte
 }
 
-// A field is a request header; none is nil.
+// A field is the request headers; nil for none.
 type field map[string]string
 
 func (v *visitor) get(t *testing.T, path string, h field) answer {
@@ -73,7 +73,7 @@ func (v *visitor) do(t *testing.T, method, path string, h field, body string) an
 	return a
 }
 
-// ask is do for other goroutines than the test's own.
+// ask is do for goroutines other than the test's own.
 func (v *visitor) ask(t *testing.T, method, path string, h field, body string) (answer, error) {
 	var content io.Reader
 	if body != "" {
@@ -99,7 +99,7 @@ func (v *visitor) ask(t *testing.T, method, path string, h field, body string) (
 	return answer{res.StatusCode, res.Header, string(got), time.Since(began)}, nil
 }
 
-// said is what the cache says of an answer.
+// said returns the Cache-Status header.
 func (a answer) said() string { return a.header.Get("Cache-Status") }
 
 func (a answer) hit() bool { return strings.HasPrefix(a.said(), "isr; hit") }
@@ -108,11 +108,10 @@ func (a answer) stale() bool { return a.hit() && strings.Contains(a.said(), "det
 
 func (a answer) stored() bool { return strings.Contains(a.said(), "stored") }
 
-// rendered is the time that a page of either site shows; both write times that
-// sort as text.
+// rendered returns the time that a page of either site shows, in a format that sorts as text.
 func (a answer) rendered() string { return a.element("rendered") }
 
-// element is the text of the element with an id.
+// element returns the text of the element with an id.
 func (a answer) element(id string) string {
 	found := regexp.MustCompile(`id="` + id + `"[^>]*>([^<]*)<`).FindStringSubmatch(a.body)
 	if found == nil {

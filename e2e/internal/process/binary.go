@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// A build is one way to compile cmd/isr. ./test does it once for all packages and
-// names the result in variable; without that, a package does it for itself.
+// A build is one way to compile cmd/isr. ./test compiles it once for all packages and passes
+// the path in variable; otherwise each package compiles its own.
 type build struct {
 	variable string
 	flags    []string
 
 	mu     sync.Mutex
-	folder string // of the binary that this package built; guarded by mu
+	folder string // with the binary that this package compiled; guarded by mu
 }
 
 var (
@@ -34,13 +34,13 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Binary returns the path of the isr binary as users get it. root is the module's
-// root, relative to the folder of the test.
+// Binary returns the path of the isr binary as users get it. root is the module's root,
+// relative to the folder of the test.
 func Binary(t testing.TB, root string) string { return plain.binary(t, root) }
 
-// RaceBinary returns the path of the isr binary with the race detector, for tests that
-// kill it or send it many requests at once. It is several times slower. Processes
-// need GORACE=atexit_sleep_ms=0 in their environment, or they end a second late.
+// RaceBinary returns the path of the isr binary with the race detector, for tests that kill it
+// or send it many concurrent requests. It is several times slower. Its processes need
+// GORACE=atexit_sleep_ms=0 in their environment, or they exit a second late.
 func RaceBinary(t testing.TB, root string) string { return raced.binary(t, root) }
 
 func (b *build) binary(t testing.TB, root string) string {
@@ -66,7 +66,7 @@ func (b *build) compile() (folder string, err error) {
 	if err != nil {
 		return "", err
 	}
-	// One test runs the binary as another user.
+	// The folder is readable by all: one test runs the binary as another user.
 	if err := os.Chmod(folder, 0o755); err != nil {
 		return "", err
 	}
@@ -82,15 +82,14 @@ func (b *build) remove() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.folder != "" {
-		_ = os.RemoveAll(b.folder) // it is in the temporary folder of the system
+		_ = os.RemoveAll(b.folder) // best effort: it is in the system's temporary folder
 	}
 }
 
-// ReadSources looks into every folder of sources below root, for tests of what is not
-// compiled into them. The go command takes a
-// folder that a test looks into for an input of the test; otherwise it would answer
-// from its cache although the sources of the binary have changed. What TestMain reads
-// does not count.
+// ReadSources reads every source folder below root, for tests of code that is not compiled into
+// them. The go command treats a folder that a test reads as an input of the test; without this,
+// it would return a cached result although the sources of the binary have changed. Reads by
+// TestMain do not count.
 func ReadSources(t testing.TB, root string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -1,5 +1,5 @@
-// Package process runs programs for the end-to-end tests: it keeps their output, waits
-// for their progress, and ends them with the test. It also builds the isr binary.
+// Package process runs programs for the end-to-end tests: it records their output, waits
+// for their progress, and stops them at the end of the test. It also builds the isr binary.
 package process
 
 import (
@@ -15,26 +15,25 @@ import (
 	"time"
 )
 
-// endTime is how long a process may take to end after SIGTERM before it is killed.
+// endTime is how long a process may take to exit after SIGTERM before it is killed.
 const endTime = 15 * time.Second
 
-// A Process is a program that has been started. Its methods may be called from
-// several goroutines of its test.
+// A Process is a started program. Its methods may be called concurrently.
 type Process struct {
 	cmd   *exec.Cmd
 	log   log
-	ended chan struct{} // closed when it has ended
-	err   error         // of its end; valid then
+	ended chan struct{} // closed after exit
+	err   error         // of Wait; valid once ended is closed
 }
 
-// Start starts a command, which must not be bound to the context of the test: that
-// ends too early. At the end of the test the process gets SIGTERM and, after endTime,
+// Start starts a command. The command must not be bound to the context of the test, which ends
+// before the cleanups run. At the end of the test the process gets SIGTERM and, after endTime,
 // SIGKILL; its output is logged if the test failed.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
-	cmd.WaitDelay = endTime // for processes that it started and that outlive it
+	cmd.WaitDelay = endTime // for child processes that outlive it
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%s: %v", p, err)
 	}
@@ -53,9 +52,9 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Serve starts a command of isr that serves, waits until its log has what announced
-// matches, and returns that expression's first group: the address. At the end of
-// the test the log must be free of panics and data races.
+// Serve starts an isr server, waits until its log matches announced, and returns the first
+// group of the match: the address. At the end of the test the log must contain no panics and no
+// data races.
 func Serve(t testing.TB, cmd *exec.Cmd, announced *regexp.Regexp) (p *Process, address string) {
 	t.Helper()
 	p = Start(t, cmd)
@@ -63,7 +62,7 @@ func Serve(t testing.TB, cmd *exec.Cmd, announced *regexp.Regexp) (p *Process, a
 		p.end()
 		for _, bad := range []string{"panic", "DATA RACE", "fatal error"} {
 			if strings.Contains(p.Log(), bad) {
-				t.Errorf("the log of %s has %q", p, bad)
+				t.Errorf("the log of %s contains %q", p, bad)
 			}
 		}
 	})
@@ -77,14 +76,14 @@ func Serve(t testing.TB, cmd *exec.Cmd, announced *regexp.Regexp) (p *Process, a
 	return p, address
 }
 
-// String is the program's name.
+// String returns the program's name.
 func (p *Process) String() string { return filepath.Base(p.cmd.Path) }
 
-// Log is what the process has written so far.
+// Log returns the output so far.
 func (p *Process) Log() string { return p.log.String() }
 
-// Await polls until ready, and fails the test if the process ends first or that
-// takes too long.
+// Await polls until ready returns true. It fails the test if the process exits first or within
+// has passed.
 func (p *Process) Await(t testing.TB, what string, within time.Duration, ready func() bool) {
 	t.Helper()
 	deadline := time.After(within)
@@ -94,14 +93,14 @@ func (p *Process) Await(t testing.TB, what string, within time.Duration, ready f
 		select {
 		case <-tick.C:
 		case <-p.ended:
-			t.Fatalf("%s ended (%v) before %s; it wrote:\n%s", p, p.err, what, p.Log())
+			t.Fatalf("%s exited (%v) before %s; output:\n%s", p, p.err, what, p.Log())
 		case <-deadline:
-			t.Fatalf("%s: waited %s in vain for %s; it wrote:\n%s", p, within, what, p.Log())
+			t.Fatalf("%s: timed out after %s waiting for %s; output:\n%s", p, within, what, p.Log())
 		}
 	}
 }
 
-// Terminate sends the signal of an orderly stop.
+// Terminate sends SIGTERM, which starts a graceful shutdown.
 func (p *Process) Terminate(t testing.TB) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -113,35 +112,35 @@ func (p *Process) Terminate(t testing.TB) {
 func (p *Process) Signal(t testing.TB, sig os.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
-		t.Fatalf("%s: %v: %v", p, sig, err)
+		t.Fatalf("send %[2]v to %[1]s: %[3]v", p, sig, err)
 	}
 }
 
-// AwaitEnd waits for the end of a process that got SIGTERM, which must be a
-// success, and returns how long that took.
+// AwaitEnd waits for the exit of a process that got SIGTERM, expects success, and returns how
+// long it took.
 func (p *Process) AwaitEnd(t testing.TB, within time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
 	select {
 	case <-p.ended:
 	case <-time.After(within):
-		t.Fatalf("waited %s in vain for the end of %s", within, p)
+		t.Fatalf("timed out after %s waiting for %s to exit", within, p)
 	}
 	if p.err != nil {
-		t.Errorf("%s ended with %v, expected success", p, p.err)
+		t.Errorf("%s exited with %v, expected success", p, p.err)
 	}
 	return time.Since(began)
 }
 
-// Kill is kill -9, and waits for the end.
+// Kill sends SIGKILL and waits for the process to exit.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have exited
 	<-p.ended
 }
 
-// end tells the process to end, and kills it if it does not.
+// end sends SIGTERM, and SIGKILL if the process does not exit within endTime.
 func (p *Process) end() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 	select {
 	case <-p.ended:
 	case <-time.After(endTime):
@@ -149,7 +148,7 @@ func (p *Process) end() {
 	}
 }
 
-// A log is what a process has written so far.
+// A log is the output of a process so far.
 type log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
