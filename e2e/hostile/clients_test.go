@@ -17,10 +17,10 @@ import (
 )
 
 // Requests for unknown hosts get 421, without a render or a row.
-func TestInventedHosts(t *testing.T) {
+func TestUnknownHosts(t *testing.T) {
 	t.Parallel()
-	origin, asked := honest(t, func(http.ResponseWriter, *http.Request) {})
-	g := attacked(t, origin)
+	origin, asked := startOrigin(t, func(http.ResponseWriter, *http.Request) {})
+	g := startTarget(t, origin)
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Go(func() {
@@ -56,10 +56,10 @@ func TestInventedHosts(t *testing.T) {
 
 // Requests that try to tunnel past the gateway, or to smuggle a second request, are refused or
 // stripped.
-func TestTunnels(t *testing.T) {
+func TestTunnelingAndSmuggling(t *testing.T) {
 	t.Parallel()
 	var reached sync.Map // what the origin saw
-	origin, _ := honest(t, func(w http.ResponseWriter, r *http.Request) {
+	origin, _ := startOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		reached.Store(r.Method+" "+r.URL.Path, r.Header.Clone())
 		if r.Header.Get("Upgrade") != "" {
 			w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
@@ -67,7 +67,7 @@ func TestTunnels(t *testing.T) {
 			w.WriteHeader(http.StatusSwitchingProtocols)
 		}
 	})
-	g := attacked(t, origin, "--tenant-header", "X-Tenant")
+	g := startTarget(t, origin, "--tenant-header", "X-Tenant")
 	end := "\r\nHost: " + site + "\r\nX-Tenant: a\r\n\r\n"
 	for request, want := range map[string]int{
 		"GET /h2c HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk": 200,
@@ -110,7 +110,7 @@ func TestTunnels(t *testing.T) {
 
 // Clients that send form bodies slowly hold no connection to the origin while the start of the
 // body arrives, and at most a quarter of the connections afterwards. They are cut off.
-func TestDribblingPosts(t *testing.T) {
+func TestSlowPostBodies(t *testing.T) {
 	t.Parallel()
 	var open, most atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +123,7 @@ func TestDribblingPosts(t *testing.T) {
 	}))
 	server.Start()
 	defer server.Close()
-	g := attacked(t, server.URL, "--client-timeout", "2s", "--max-origin-connections", "16")
+	g := startTarget(t, server.URL, "--client-timeout", "2s", "--max-origin-connections", "16")
 	var group sync.WaitGroup
 	for i := range 200 {
 		group.Go(func() {
@@ -155,7 +155,7 @@ func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int64
 	block := make([]byte, 64<<10)
-	origin, _ := honest(t, func(w http.ResponseWriter, _ *http.Request) {
+	origin, _ := startOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
 		open.Add(1)
 		defer open.Add(-1)
 		for range 512 { // 32 MiB
@@ -164,7 +164,7 @@ func TestSlowReaders(t *testing.T) {
 			}
 		}
 	})
-	g := attacked(t, origin, "--client-timeout", "1s", "--max-origin-connections", "40")
+	g := startTarget(t, origin, "--client-timeout", "1s", "--max-origin-connections", "40")
 	for range 30 {
 		conn := g.dial()
 		if tcp, ok := conn.(*net.TCPConn); ok {
@@ -182,11 +182,11 @@ func TestSlowReaders(t *testing.T) {
 func TestHugeHeaders(t *testing.T) {
 	t.Parallel()
 	page := strings.Repeat("0123456789", 1000)
-	origin, asked := honest(t, func(w http.ResponseWriter, _ *http.Request) {
+	origin, asked := startOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "s-maxage=60")
 		_, _ = io.WriteString(w, page)
 	})
-	g := attacked(t, origin)
+	g := startTarget(t, origin)
 	for _, ranges := range []string{strings.Repeat("0-,", 10_000), strings.Repeat("0-9999,", 5_000), strings.Repeat("1-2,5-6,", 4_000), strings.Repeat("-1,", 10_000)} {
 		res := g.raw("GET / HTTP/1.1\r\nHost: " + site + "\r\nRange: bytes=" + strings.TrimSuffix(ranges, ",") + "\r\nConnection: close\r\n\r\n")
 		body, err := io.ReadAll(io.LimitReader(res.Body, 10<<20))
@@ -208,10 +208,10 @@ func TestHugeHeaders(t *testing.T) {
 }
 
 // Connections without a request are closed, whatever their number.
-func TestSilentConnections(t *testing.T) {
+func TestConnectionsWithoutRequest(t *testing.T) {
 	t.Parallel()
-	origin, _ := honest(t, func(http.ResponseWriter, *http.Request) {})
-	g := attacked(t, origin)
+	origin, _ := startOrigin(t, func(http.ResponseWriter, *http.Request) {})
+	g := startTarget(t, origin)
 	conns := make([]net.Conn, 300)
 	for i := range conns {
 		conns[i] = g.dial()
@@ -230,8 +230,8 @@ func TestSilentConnections(t *testing.T) {
 // The admin token and other secrets of the data folder do not appear in the log.
 func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
-	origin, _ := honest(t, func(http.ResponseWriter, *http.Request) {})
-	g := attacked(t, origin, "--admin", "127.0.0.1:0", "--log-level", "debug")
+	origin, _ := startOrigin(t, func(http.ResponseWriter, *http.Request) {})
+	g := startTarget(t, origin, "--admin", "127.0.0.1:0", "--log-level", "debug")
 	secret, err := os.ReadFile(filepath.Join(g.data, "admin.token"))
 	if err != nil {
 		t.Fatal(err)

@@ -33,11 +33,11 @@ func poison() []string {
 // page that contains the other's values.
 func TestPoisonHeadersOfTwoIdentities(t *testing.T) {
 	t.Parallel()
-	origin, _ := honest(t, func(w http.ResponseWriter, r *http.Request) {
+	origin, _ := startOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, s-maxage=60")
 		fmt.Fprintf(w, "%s %s %s %v", r.Method, r.Host, r.RequestURI, r.Header)
 	})
-	g := attacked(t, origin, "--query", "page")
+	g := startTarget(t, origin, "--query", "page")
 	identities := []string{"alice", "mallory"}
 	attack := func(who, path, fields string) {
 		res, err := g.tryRaw("GET " + path + " HTTP/1.1\r\nHost: " + site + "\r\n" + fields + "Connection: close\r\n\r\n")

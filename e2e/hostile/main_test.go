@@ -59,8 +59,8 @@ type target struct {
 	asked   atomic.Int64 // regular visits so far
 }
 
-// attacked starts isr serve in front of an origin.
-func attacked(t *testing.T, origin string, args ...string) *target {
+// startTarget starts isr serve in front of an origin.
+func startTarget(t *testing.T, origin string, args ...string) *target {
 	t.Helper()
 	dir := t.TempDir()
 	line := append([]string{"serve", "--data", "data", "--origin", origin, "--listen", "127.0.0.1:0", "--host", site, "--admin", "none"}, args...)
@@ -98,9 +98,9 @@ func healthyPage(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// honest starts an origin that serves healthy pages, and passes other requests to h. asked
+// startOrigin starts an origin that serves healthy pages, and passes other requests to h. asked
 // counts the requests to h.
-func honest(t *testing.T, h http.HandlerFunc) (url string, asked *atomic.Int64) {
+func startOrigin(t *testing.T, h http.HandlerFunc) (url string, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

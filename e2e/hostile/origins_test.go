@@ -83,7 +83,7 @@ func TestHostileOrigins(t *testing.T) {
 		"/silent":          func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
 	}
 	origin := rawOrigin(t, func(conn net.Conn, r *http.Request) { answers[r.URL.Path](conn) })
-	g := attacked(t, origin, "--render-timeout", "2s", "--breaker-failures", "0")
+	g := startTarget(t, origin, "--render-timeout", "2s", "--breaker-failures", "0")
 	var group sync.WaitGroup
 	for path := range answers {
 		for range 2 { // the second request follows a failure
@@ -131,15 +131,15 @@ func TestHostileOrigins(t *testing.T) {
 
 // The origin answers thousands of requests before it has read their bodies. Every response
 // arrives complete.
-func TestEarlyAnswers(t *testing.T) {
+func TestResponsesBeforeRequestBody(t *testing.T) {
 	t.Parallel()
 	answer := bytes.Repeat([]byte("0123456789abcdef"), 8<<10) // 128 KiB
-	origin, _ := honest(t, func(w http.ResponseWriter, r *http.Request) {
+	origin, _ := startOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(answer[:len(answer)/2])
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(answer[len(answer)/2:])
 	})
-	g := attacked(t, origin, "--max-origin-connections", "1024")
+	g := startTarget(t, origin, "--max-origin-connections", "1024")
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: patience}
 	defer client.CloseIdleConnections()
 	const workers, each = 8, 250

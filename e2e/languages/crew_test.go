@@ -102,8 +102,8 @@ func (c *crew) newTable(t *testing.T) {
 	}
 }
 
-// hire starts another worker of a language on the same table.
-func (c *crew) hire(t *testing.T, name, owner string) *worker {
+// addWorker starts another worker of a language on the same table.
+func (c *crew) addWorker(t *testing.T, name, owner string) *worker {
 	t.Helper()
 	for _, l := range languages() {
 		if l.name == name {

@@ -17,7 +17,7 @@ func frozenHolders(t *testing.T, c *crew) {
 	key := func(w *worker) string { return "site.test/frozen/" + w.language }
 	holders, ends := make([]*worker, len(c.workers)), make([]int64, len(c.workers))
 	for i, w := range c.workers {
-		holders[i] = c.hire(t, w.language, "frozen-"+w.language)
+		holders[i] = c.addWorker(t, w.language, "frozen-"+w.language)
 		ends[i] = ask[lease](t, holders[i], command{Do: "keep", Key: key(w), LeaseMS: shortLease}).ExpiresAt
 	}
 	for i, w := range c.workers {

@@ -18,16 +18,16 @@ import (
 
 // race acquires the lease and publishes, repeatedly, and counts the errors by name.
 func (w *goWorker) race(ctx context.Context, pk string, c command) (any, error) {
-	result := run{Published: []publication{}, Told: make(map[string]int)}
+	result := run{Published: []publication{}, Errors: make(map[string]int)}
 	for n := 0; time.Now().Unix() < c.Race.Deadline; n++ {
 		over, err := w.raceOnce(ctx, pk, c, fmt.Sprintf("%s-%d", c.Owner, n), &result)
 		if over {
 			break
 		}
 		if err != nil {
-			result.Told[nameOf(err)]++
-			if err := w.refused(ctx, pk, c, err); err != nil {
-				result.Told[nameOf(err)]++
+			result.Errors[nameOf(err)]++
+			if err := w.maybeBreak(ctx, pk, c, err); err != nil {
+				result.Errors[nameOf(err)]++
 			}
 		}
 		if err := backoff.Wait(ctx, rand.N(60*time.Millisecond)); err != nil {
@@ -51,7 +51,7 @@ func (w *goWorker) raceOnce(ctx context.Context, pk string, c command, id string
 		return true, nil
 	}
 	if c.Race.Counted {
-		if err := w.raise(ctx, pk); err != nil {
+		if err := w.increment(ctx, pk); err != nil {
 			return false, err
 		}
 	}
@@ -65,8 +65,8 @@ func (w *goWorker) raceOnce(ctx context.Context, pk string, c command, id string
 	return false, nil
 }
 
-// raise increments the counter in the page's partition with an unconditional read-modify-write.
-func (w *goWorker) raise(ctx context.Context, pk string) error {
+// increment increments the counter in the page's partition with an unconditional read-modify-write.
+func (w *goWorker) increment(ctx context.Context, pk string) error {
 	key := map[string]types.AttributeValue{
 		"pk": &types.AttributeValueMemberS{Value: pk}, "sk": &types.AttributeValueMemberS{Value: countSK},
 	}
@@ -87,8 +87,8 @@ func (w *goWorker) raise(ctx context.Context, pk string) error {
 	return err
 }
 
-// refused breaks the lease that blocked the acquisition, with the configured probability.
-func (w *goWorker) refused(ctx context.Context, pk string, c command, err error) error {
+// maybeBreak breaks the lease that blocked the acquisition, with the configured probability.
+func (w *goWorker) maybeBreak(ctx context.Context, pk string, c command, err error) error {
 	if _, held := errors.AsType[*store.HeldError](err); !held || rand.Int64N(100) >= c.Race.Breaks {
 		return nil
 	}

@@ -21,14 +21,14 @@ import (
 // A goWorker is the worker in Go. It reads commands from one stream and writes answers to
 // another.
 type goWorker struct {
-	api     *dynamodb.Client
-	table   string
-	store   *dynamostore.Store
-	tenures map[string]*tenure // by cache key
+	api    *dynamodb.Client
+	table  string
+	store  *dynamostore.Store
+	leases map[string]*heldLease // by cache key
 }
 
-// A tenure is a lease, and the page as it was read under the lease.
-type tenure struct {
+// A heldLease is a lease, and the page as it was read under the lease.
+type heldLease struct {
 	lease    store.Lease
 	record   store.Record
 	purgeSeq int64
@@ -46,7 +46,7 @@ func serveCommands(in io.Reader, out io.Writer) error {
 	api := dynamodb.NewFromConfig(configuration, func(o *dynamodb.Options) {
 		o.DisableValidateResponseChecksum = true // errors of DynamoDB Local have no checksum
 	})
-	w := &goWorker{api: api, tenures: make(map[string]*tenure)}
+	w := &goWorker{api: api, leases: make(map[string]*heldLease)}
 	lines, answers := bufio.NewReader(in), json.NewEncoder(out)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -116,7 +116,7 @@ func (w *goWorker) doHeld(ctx context.Context, c command) (any, error) {
 	if c.Do == "keep" {
 		return w.keep(ctx, c)
 	}
-	t := w.tenures[c.Key]
+	t := w.leases[c.Key]
 	if t == nil {
 		return nil, fmt.Errorf("%s: the worker holds no lease for %q", c.Do, c.Key)
 	}
@@ -146,7 +146,7 @@ func (w *goWorker) doHeld(ctx context.Context, c command) (any, error) {
 func (w *goWorker) open(c command) (any, error) {
 	store, err := dynamostore.New(w.api, c.Table, dynamostore.Config{Owner: c.Owner})
 	w.table, w.store = c.Table, store
-	clear(w.tenures)
+	clear(w.leases)
 	return nil, err
 }
 
@@ -176,7 +176,7 @@ func (w *goWorker) acquire(ctx context.Context, pk string, c command) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	w.tenures[c.Key] = t
+	w.leases[c.Key] = t
 	answer := lease{Failures: t.lease.Failures(), PurgeSeq: t.purgeSeq}
 	if t.record.Lock != nil {
 		answer.ExpiresAt = vocabulary.SecondOf(t.record.Lock.ExpiresAt)
@@ -186,7 +186,7 @@ func (w *goWorker) acquire(ctx context.Context, pk string, c command) (any, erro
 
 // take acquires a lease, and then reads the page and the log sequence in the order that the
 // protocol requires.
-func (w *goWorker) take(ctx context.Context, pk string, c command) (*tenure, error) {
+func (w *goWorker) take(ctx context.Context, pk string, c command) (*heldLease, error) {
 	var claimed *store.Claim
 	if c.Claim != nil {
 		hash, err := store.HashInputs(c.Claim.Inputs)
@@ -204,7 +204,7 @@ func (w *goWorker) take(ctx context.Context, pk string, c command) (*tenure, err
 		return nil, err
 	}
 	sequence, err := w.store.Sequence(ctx)
-	return &tenure{lease: l, record: r, purgeSeq: sequence.Seq}, err
+	return &heldLease{lease: l, record: r, purgeSeq: sequence.Seq}, err
 }
 
 func (w *goWorker) keep(ctx context.Context, c command) (any, error) {
@@ -213,12 +213,12 @@ func (w *goWorker) keep(ctx context.Context, c command) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := w.tenures[c.Key]
+	t := w.leases[c.Key]
 	t.held, t.stop = store.KeepLease(ctx, t.lease, began, w.store.Refresh, slog.New(slog.DiscardHandler))
 	return answer, nil
 }
 
-func (w *goWorker) publish(ctx context.Context, t *tenure, next store.Entry, history bool) (store.Entry, error) {
+func (w *goWorker) publish(ctx context.Context, t *heldLease, next store.Entry, history bool) (store.Entry, error) {
 	next.PurgeSeq = t.purgeSeq
 	return w.store.Publish(ctx, t.lease, t.record, next, store.PublishOptions{History: history})
 }

@@ -17,7 +17,7 @@ func killedHolders(t *testing.T, c *crew) {
 	key := func(w *worker) string { return "site.test/orphan-of/" + w.language }
 	ends := make([]int64, len(c.workers))
 	for i, w := range c.workers {
-		orphan := c.hire(t, w.language, "doomed")
+		orphan := c.addWorker(t, w.language, "doomed")
 		ends[i] = ask[lease](t, orphan, command{Do: "acquire", Key: key(w), LeaseMS: shortLease, Claim: claimed}).ExpiresAt
 		orphan.kill()
 	}

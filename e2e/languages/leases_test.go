@@ -18,13 +18,13 @@ func leases(t *testing.T, c *crew) {
 		}{{"refresh", "LeaseLost"}, {"publish", "LeaseLost"}, {"release", ""}, {"back_off", ""}} {
 			by := c.held(t, holder, key)
 			for n := 1; n < len(c.workers); n++ {
-				c.after(i, n).isRefused(t, key, by)
+				c.after(i, n).expectHeld(t, key, by)
 			}
 			breaker, next := c.after(i, 1), c.after(i, 2)
 			breaker.does(t, command{Do: "break_lease", Key: key})
 			by = c.held(t, next, key)
 			holder.refuses(t, late.told, command{Do: late.do, Key: key, Entry: generation("late", 600), PauseMS: longLease})
-			breaker.isRefused(t, key, by)
+			breaker.expectHeld(t, key, by)
 			published := ask[vocabulary.Entry](t, next, command{Do: "publish", Key: key, Entry: generation(next.language+"-"+late.do, 600)})
 			c.expectCurrent(t, key, published, "fresh")
 			if p := c.agree(t, key); p.Lock != nil {
@@ -44,8 +44,8 @@ func (c *crew) held(t *testing.T, w *worker, key string) lock {
 	return want
 }
 
-// isRefused expects the acquisition to fail because by is held.
-func (w *worker) isRefused(t *testing.T, key string, by lock) {
+// expectHeld expects the acquisition to fail because by is held.
+func (w *worker) expectHeld(t *testing.T, key string, by lock) {
 	t.Helper()
 	r := w.refuses(t, "LeaseHeld", command{Do: "acquire", Key: key, LeaseMS: longLease})
 	if got := (lock{r.Owner, r.ExpiresAt, r.Failures}); got != by {
@@ -69,7 +69,7 @@ func backOffs(t *testing.T, c *crew) {
 			t.Fatalf("back-off of %s: got %+v, want %d failures and no owner", w.language, p.Lock, failed+1)
 		}
 		for n := range c.workers {
-			c.after(failed, n).isRefused(t, key, *p.Lock)
+			c.after(failed, n).expectHeld(t, key, *p.Lock)
 		}
 		c.set(t, pk(key), "LOCK", "lease_expires_at", number("1")) // the back-off has expired
 	}

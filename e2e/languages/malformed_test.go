@@ -102,7 +102,7 @@ func (c *crew) malformedRequests(t *testing.T) {
 				{Do: "request", Key: key, Request: "order"},
 				{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed},
 			} {
-				w.names(t, asked, malformed{PK: pk(key), SK: "REQ#order", Attribute: attribute})
+				w.expectMalformed(t, asked, malformed{PK: pk(key), SK: "REQ#order", Attribute: attribute})
 			}
 		}
 	}
@@ -121,11 +121,11 @@ func (c *crew) malformedSequence(t *testing.T) {
 	c.put(t, "PURGE", "SEQ", row{"seq": sealed()})
 	want := malformed{PK: "PURGE", SK: "SEQ", Attribute: "seq"}
 	for _, w := range c.workers {
-		w.names(t, command{Do: "sequence"}, want)
-		w.names(t, command{Do: "rollback", Key: key, To: "kept"}, want)
+		w.expectMalformed(t, command{Do: "sequence"}, want)
+		w.expectMalformed(t, command{Do: "rollback", Key: key, To: "kept"}, want)
 	}
 	for _, w := range c.workers[1:] { // the clients whose acquisition reads the sequence
-		w.names(t, command{Do: "acquire", Key: key, LeaseMS: longLease}, want)
+		w.expectMalformed(t, command{Do: "acquire", Key: key, LeaseMS: longLease}, want)
 		if p := ask[page](t, w, command{Do: "read", Key: key}); p.Lock != nil {
 			t.Errorf("%s: the failed acquisition left the lease %+v", w.language, p.Lock)
 		}
@@ -134,12 +134,12 @@ func (c *crew) malformedSequence(t *testing.T) {
 
 	c.put(t, "PURGE", "LOG#00000000000000000001", row{"targets": sealed()})
 	for _, w := range c.workers {
-		w.names(t, command{Do: "changes"}, malformed{PK: "PURGE", SK: "LOG#00000000000000000001", Attribute: "targets"})
+		w.expectMalformed(t, command{Do: "changes"}, malformed{PK: "PURGE", SK: "LOG#00000000000000000001", Attribute: "targets"})
 	}
 }
 
-// names expects the error to report this row and attribute.
-func (w *worker) names(t *testing.T, asked command, want malformed) {
+// expectMalformed expects the error to report this row and attribute.
+func (w *worker) expectMalformed(t *testing.T, asked command, want malformed) {
 	t.Helper()
 	if diff := cmp.Diff(want, w.refuses(t, "MalformedRow", asked).malformed); diff != "" {
 		t.Errorf("%s: error of %s (-want +got):\n%s", w.language, asked.Do, diff)

@@ -127,7 +127,7 @@ type change struct {
 // A run is the answer to race.
 type run struct {
 	Published []publication  `json:"published"`
-	Told      map[string]int `json:"told"` // errors by name
+	Errors    map[string]int `json:"told"` // errors by name
 }
 
 type publication struct {

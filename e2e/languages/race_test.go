@@ -88,7 +88,7 @@ func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease tim
 			ran := answered[run](t, w, order, answer)
 			published = append(published, ran.Published...)
 			share[w.language] += len(ran.Published)
-			for name, n := range ran.Told {
+			for name, n := range ran.Errors {
 				told[name] += n
 			}
 		}
@@ -99,13 +99,13 @@ func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease tim
 			t.Errorf("no worker in %s ever published", w.language)
 		}
 	}
-	c.judge(t, key, first.Version, publishes, published)
+	c.expectConsecutive(t, key, first.Version, publishes, published)
 	return told
 }
 
-// judge expects each acknowledged publish to have a version of its own, consecutive, and the
+// expectConsecutive expects each acknowledged publish to have a version of its own, consecutive, and the
 // last one to be current.
-func (c *crew) judge(t *testing.T, key string, first, publishes int64, published []publication) {
+func (c *crew) expectConsecutive(t *testing.T, key string, first, publishes int64, published []publication) {
 	t.Helper()
 	slices.SortFunc(published, func(a, b publication) int { return int(a.Version - b.Version) })
 	for i, p := range published {

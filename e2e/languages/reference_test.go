@@ -36,7 +36,7 @@ func referenceRows(t *testing.T, c *crew) {
 
 		c.put(t, pk(key), "LOCK", row{"lease_token": text("theirs"), "lease_expires_at": epoch(now + 900)})
 		for _, other := range c.workers {
-			other.isRefused(t, key, lock{ExpiresAt: now + 900})
+			other.expectHeld(t, key, lock{ExpiresAt: now + 900})
 		}
 		w.does(t, command{Do: "break_lease", Key: key})
 		w.refuses(t, "NoVersion", command{Do: "pin", Key: key, PinnedUntil: forever})

@@ -65,7 +65,7 @@ func (d *djangoSite) pages(t *testing.T) {
 	}
 	head := p.through.do(t, http.MethodHead, "/", nil, "")
 	if head.status != 200 || head.body != "" || !head.hit() {
-		t.Errorf("HEAD: status %d, %q", head.status, head.said())
+		t.Errorf("HEAD: status %d, %q", head.status, head.cacheStatus())
 	}
 	etag := p.through.get(t, "/", nil).header.Get("Etag")
 	if got := p.through.get(t, "/", field{"If-None-Match": etag}); got.status != 304 {
@@ -140,7 +140,7 @@ func (d *djangoSite) sessions(t *testing.T) {
 			for name, v := range map[string]*visitor{"ann": ann, "bob": bob} {
 				got := v.get(t, "/visits/", nil)
 				if got.element("visits") != strconv.Itoa(i) || got.hit() || got.stored() {
-					t.Errorf("%v: visit %d of %s got the count %q (%s)", flags, i, name, got.element("visits"), got.said())
+					t.Errorf("%v: visit %d of %s got the count %q (%s)", flags, i, name, got.element("visits"), got.cacheStatus())
 				}
 			}
 		}
@@ -205,7 +205,7 @@ func (d *djangoSite) greetings(t *testing.T) {
 		for range 3 {
 			for v, want := range map[*visitor]string{ann: c.ann, stranger: "stranger"} {
 				if got := v.get(t, "/hello/", nil); got.element("name") != want || (got.hit() || got.stored()) != c.shared {
-					t.Errorf("ignoring %s: the page of %q greets %q (%s)", c.ignored, want, got.element("name"), got.said())
+					t.Errorf("ignoring %s: the page of %q greets %q (%s)", c.ignored, want, got.element("name"), got.cacheStatus())
 				}
 			}
 		}
@@ -224,7 +224,7 @@ func (d *djangoSite) failures(t *testing.T) {
 		for range 2 {
 			got := p.through.get(t, "/broken/", nil)
 			if got.status != 500 || got.body != "broken\n" || got.hit() || got.stored() {
-				t.Errorf("%v: status %d, %q (%s), want the origin's 500", flags, got.status, got.body, got.said())
+				t.Errorf("%v: status %d, %q (%s), want the origin's 500", flags, got.status, got.body, got.cacheStatus())
 			}
 			if cc := got.header.Get("Cache-Control"); cc != "no-store" {
 				t.Errorf("%v: Cache-Control %q, want no-store", flags, cc)
@@ -238,7 +238,7 @@ func (d *djangoSite) failures(t *testing.T) {
 func (d *djangoSite) windows(t *testing.T) {
 	t.Parallel()
 	p, _ := d.behind(t)
-	watch(t, p.through, "/", nil)
+	expectLifecycle(t, p.through, "/", nil)
 }
 
 // visitors sends Django's cookies with every request. The requests pass through unless these
@@ -253,10 +253,10 @@ func (d *djangoSite) visitors(t *testing.T) {
 		ann.get(t, "/guestbook/", nil)
 		got := ann.get(t, "/", nil)
 		switch {
-		case i == 0 && (!strings.Contains(got.said(), "detail=cookie") || got.body == first.body):
-			t.Errorf("%v: a visitor with cookies got %q, want a pass-through", flags, got.said())
+		case i == 0 && (!strings.Contains(got.cacheStatus(), "detail=cookie") || got.body == first.body):
+			t.Errorf("%v: a visitor with cookies got %q, want a pass-through", flags, got.cacheStatus())
 		case i > 0 && (!got.hit() || got.body != first.body):
-			t.Errorf("%v: a visitor with cookies got %q, want a hit", flags, got.said())
+			t.Errorf("%v: a visitor with cookies got %q, want a hit", flags, got.cacheStatus())
 		}
 	}
 }
@@ -270,7 +270,7 @@ func (d *djangoSite) revalidate(t *testing.T) {
 		{path: "/old/", status: 301, cached: true},
 		{path: "/nothing/", status: 404, cached: true},
 		{path: "/visits/", status: 200, live: true, said: "detail=set-cookie"},
-		{path: "/visits/", h: crumbs("sessionid=none"), status: 200, live: true, said: "detail=cookie"},
+		{path: "/visits/", h: cookieHeader("sessionid=none"), status: 200, live: true, said: "detail=cookie"},
 		{path: "/guestbook/", status: 200, live: true, said: "detail=set-cookie"},
 	} {
 		p.check(t, w)

@@ -61,7 +61,7 @@ func (n *nextSite) pages(t *testing.T) {
 		}
 	}
 	if got := p.through.get(t, "/?utm_source=letter", nil); !got.hit() {
-		t.Errorf("a link from a newsletter: got %s, want a hit", got.said())
+		t.Errorf("a link from a newsletter: got %s, want a hit", got.cacheStatus())
 	}
 }
 
@@ -138,7 +138,7 @@ func (n *nextSite) perRequest(t *testing.T) {
 				t.Errorf("%v: page for %q with the agent %q, want %q", flags, got.element("name"), got.element("agent"), want)
 			}
 			if got.hit() || got.stored() || got.rendered() <= last {
-				t.Errorf("%v: rendered at %s, not after %s: %s", flags, got.rendered(), last, got.said())
+				t.Errorf("%v: rendered at %s, not after %s: %s", flags, got.rendered(), last, got.cacheStatus())
 			}
 			last = got.rendered()
 		}
@@ -167,16 +167,16 @@ func (n *nextSite) revalidate(t *testing.T) {
 func (n *nextSite) windows(t *testing.T) {
 	t.Parallel()
 	p, _ := n.behind(t)
-	watch(t, p.through, "/articles/spelt", nil)
+	expectLifecycle(t, p.through, "/articles/spelt", nil)
 }
 
-// watch polls a page through a miss, hits and stale hits until new content arrives. The content
+// expectLifecycle polls a page through a miss, hits and stale hits until new content arrives. The content
 // must never be older than what was seen before.
-func watch(t *testing.T, v *visitor, path string, h field) {
+func expectLifecycle(t *testing.T, v *visitor, path string, h field) {
 	t.Helper()
 	first := v.get(t, path, h)
-	if !first.stored() || !strings.Contains(first.said(), "fwd=miss") {
-		t.Fatalf("%s: first response %q, want a stored miss", path, first.said())
+	if !first.stored() || !strings.Contains(first.cacheStatus(), "fwd=miss") {
+		t.Fatalf("%s: first response %q, want a stored miss", path, first.cacheStatus())
 	}
 	var hit, stale bool
 	var last string
@@ -186,9 +186,9 @@ func watch(t *testing.T, v *visitor, path string, h field) {
 		switch {
 		case time.Now().After(deadline):
 			tick.Stop()
-			t.Fatalf("%s: no new content (hit %t, stale %t); last %q, rendered %s", path, hit, stale, got.said(), got.rendered())
+			t.Fatalf("%s: no new content (hit %t, stale %t); last %q, rendered %s", path, hit, stale, got.cacheStatus(), got.rendered())
 		case got.status != first.status || !got.hit():
-			t.Errorf("%s: status %d, %q, want a hit", path, got.status, got.said())
+			t.Errorf("%s: status %d, %q, want a hit", path, got.status, got.cacheStatus())
 		case got.rendered() < last:
 			t.Errorf("%s: rendered at %s, older than %s", path, got.rendered(), last)
 		}

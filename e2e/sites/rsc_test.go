@@ -94,14 +94,14 @@ func (n *nextSite) pageOrPayload(t *testing.T) {
 			}
 			page := strings.HasPrefix(got.body, "<!DOCTYPE html>")
 			if got.header.Get("Content-Type") != k.kind || page != (k.begin != "") {
-				t.Errorf("%v: %s, %.20q (%s), want %s", k.h, got.header.Get("Content-Type"), got.body, got.said(), k.kind)
+				t.Errorf("%v: %s, %.20q (%s), want %s", k.h, got.header.Get("Content-Type"), got.body, got.cacheStatus(), k.kind)
 			}
 		})
 	}
 	wg.Wait()
 	for _, k := range kinds {
 		if got := p.through.get(t, path, k.h); !got.hit() || got.header.Get("Content-Type") != k.kind {
-			t.Errorf("%v: then %s with %s", k.h, got.header.Get("Content-Type"), got.said())
+			t.Errorf("%v: then %s with %s", k.h, got.header.Get("Content-Type"), got.cacheStatus())
 		}
 	}
 }

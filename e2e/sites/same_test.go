@@ -42,7 +42,7 @@ func differences(got, want answer, live bool) []string {
 		a, b = timeless(a), timeless(b)
 	}
 	if a != b {
-		d = append(d, fmt.Sprintf("a body of %d bytes, not the %d bytes of the origin: %s", len(a), len(b), parting(a, b)))
+		d = append(d, fmt.Sprintf("a body of %d bytes, not the %d bytes of the origin: %s", len(a), len(b), firstDifference(a, b)))
 	}
 	return append(d, headerDifferences(got.header, want.header, live)...)
 }
@@ -96,8 +96,8 @@ func list(lines []string) []string {
 	return members
 }
 
-// parting shows where two texts begin to differ.
-func parting(a, b string) string {
+// firstDifference shows where two texts begin to differ.
+func firstDifference(a, b string) string {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
@@ -118,10 +118,10 @@ func (p pair) same(t *testing.T, path string, h field, live bool) answer {
 	after := p.direct.get(t, path, h)
 	if d := differences(got, before, live); len(d) > 0 {
 		if d = differences(got, after, live); len(d) > 0 {
-			t.Errorf("%s %v: differs through the cache:\n\t%s\n(%s)", path, h, strings.Join(d, "\n\t"), got.said())
+			t.Errorf("%s %v: differs through the cache:\n\t%s\n(%s)", path, h, strings.Join(d, "\n\t"), got.cacheStatus())
 		}
 	}
-	if got.said() == "" {
+	if got.cacheStatus() == "" {
 		t.Errorf("%s: no Cache-Status header", path)
 	}
 	return got
@@ -132,7 +132,7 @@ func (p pair) sameAgain(t *testing.T, path string, h field, first answer) {
 	t.Helper()
 	again := p.through.get(t, path, h)
 	if !again.hit() {
-		t.Errorf("%s %v: second request: got %q, want a hit", path, h, again.said())
+		t.Errorf("%s %v: second request: got %q, want a hit", path, h, again.cacheStatus())
 	}
 	if d := differences(again, first, false); len(d) > 0 {
 		t.Errorf("%s %v: second request differs:\n\t%s", path, h, strings.Join(d, "\n\t"))
@@ -158,19 +158,19 @@ func (p pair) check(t *testing.T, w want) {
 	}
 	if w.cached {
 		// A 404 is kept in memory only.
-		if negative := strings.Contains(got.said(), "detail=negative"); !got.stored() && !negative || negative != (w.status >= 400) {
-			t.Errorf("%s %v: not stored: %s", w.path, w.h, got.said())
+		if negative := strings.Contains(got.cacheStatus(), "detail=negative"); !got.stored() && !negative || negative != (w.status >= 400) {
+			t.Errorf("%s %v: not stored: %s", w.path, w.h, got.cacheStatus())
 		}
 		p.sameAgain(t, w.path, w.h, got)
 		return
 	}
 	again := p.same(t, w.path, w.h, w.live)
 	for _, a := range []answer{got, again} {
-		if a.hit() || a.stored() || !strings.Contains(a.said(), w.said) {
-			t.Errorf("%s %v: got %q, want a pass-through with %q", w.path, w.h, a.said(), w.said)
+		if a.hit() || a.stored() || !strings.Contains(a.cacheStatus(), w.said) {
+			t.Errorf("%s %v: got %q, want a pass-through with %q", w.path, w.h, a.cacheStatus(), w.said)
 		}
 	}
 }
 
-// crumbs returns a Cookie header with the cookies in this order, as a browser would send them.
-func crumbs(pairs ...string) field { return field{"Cookie": strings.Join(pairs, "; ")} }
+// cookieHeader returns a Cookie header with the cookies in this order, as a browser would send them.
+func cookieHeader(pairs ...string) field { return field{"Cookie": strings.Join(pairs, "; ")} }

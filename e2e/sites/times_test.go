@@ -19,19 +19,19 @@ func (p pair) times(t *testing.T, name string, paths []string) {
 	}
 	for i, a := range cold {
 		if !a.stored() {
-			t.Errorf("cold %s: %s", paths[i], a.said())
+			t.Errorf("cold %s: %s", paths[i], a.cacheStatus())
 		}
 	}
 	for _, a := range hits {
 		if !a.hit() {
-			t.Errorf("hit: %s", a.said())
+			t.Errorf("hit: %s", a.cacheStatus())
 		}
 	}
 	p.awaitStale(t, paths[len(paths)-1])
 	stale := p.measure(t, p.through, paths[:len(paths)-1])
 	for i, a := range stale {
 		if !a.stale() {
-			t.Errorf("stale %s: %s", paths[i], a.said())
+			t.Errorf("stale %s: %s", paths[i], a.cacheStatus())
 		}
 	}
 	t.Logf("%s: origin %s, cold %s, hit %s, stale %s (medians of %d, %d, %d, %d)", name,

@@ -99,14 +99,14 @@ func (v *visitor) ask(t *testing.T, method, path string, h field, body string) (
 	return answer{res.StatusCode, res.Header, string(got), time.Since(began)}, nil
 }
 
-// said returns the Cache-Status header.
-func (a answer) said() string { return a.header.Get("Cache-Status") }
+// cacheStatus returns the Cache-Status header.
+func (a answer) cacheStatus() string { return a.header.Get("Cache-Status") }
 
-func (a answer) hit() bool { return strings.HasPrefix(a.said(), "isr; hit") }
+func (a answer) hit() bool { return strings.HasPrefix(a.cacheStatus(), "isr; hit") }
 
-func (a answer) stale() bool { return a.hit() && strings.Contains(a.said(), "detail=stale") }
+func (a answer) stale() bool { return a.hit() && strings.Contains(a.cacheStatus(), "detail=stale") }
 
-func (a answer) stored() bool { return strings.Contains(a.said(), "stored") }
+func (a answer) stored() bool { return strings.Contains(a.cacheStatus(), "stored") }
 
 // rendered returns the time that a page of either site shows, in a format that sorts as text.
 func (a answer) rendered() string { return a.element("rendered") }

@@ -42,7 +42,7 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
-		p.end()
+		p.stop()
 		if t.Failed() {
 			const most = 20_000
 			text := p.Log()
@@ -59,7 +59,7 @@ func Serve(t testing.TB, cmd *exec.Cmd, announced *regexp.Regexp) (p *Process, a
 	t.Helper()
 	p = Start(t, cmd)
 	t.Cleanup(func() {
-		p.end()
+		p.stop()
 		for _, bad := range []string{"panic", "DATA RACE", "fatal error"} {
 			if strings.Contains(p.Log(), bad) {
 				t.Errorf("the log of %s contains %q", p, bad)
@@ -138,8 +138,8 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// end sends SIGTERM, and SIGKILL if the process does not exit within endTime.
-func (p *Process) end() {
+// stop sends SIGTERM, and SIGKILL if the process does not exit within endTime.
+func (p *Process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
 	select {
 	case <-p.ended:
