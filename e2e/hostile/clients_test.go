@@ -138,7 +138,7 @@ func TestSlowPostBodies(t *testing.T) {
 			}
 		})
 	}
-	await(t, "the origin to be asked", func() bool { return open.Load() > 0 })
+	await(t, "a request at the origin", func() bool { return open.Load() > 0 })
 	g.healthy() // during the attack
 	group.Wait()
 	// A quarter of 16, twice: the origin may not have noticed yet that as many others were cut

@@ -23,8 +23,8 @@ func killedHolders(t *testing.T, c *crew) {
 	}
 	for i, dead := range c.workers {
 		heir, witness := c.after(i, 1), c.after(i, 2)
-		told := heir.takeOver(t, command{Do: "acquire", Key: key(dead), LeaseMS: longLease, Claim: claimed}, ends[i])
-		for _, name := range told {
+		errs := heir.takeOver(t, command{Do: "acquire", Key: key(dead), LeaseMS: longLease, Claim: claimed}, ends[i])
+		for _, name := range errs {
 			if name != "RequestInProgress" {
 				t.Errorf("%s got %s before the lease of the killed worker expired", heir.language, name)
 			}
@@ -38,17 +38,17 @@ func killedHolders(t *testing.T, c *crew) {
 
 // takeOver retries the acquisition until it succeeds, which must not be before end, and returns
 // the names of the errors until then.
-func (w *worker) takeOver(t *testing.T, c command, end int64) (told []string) {
+func (w *worker) takeOver(t *testing.T, c command, end int64) (errs []string) {
 	t.Helper()
 	await(t, "the other worker's lease to expire", func() bool {
 		r := w.try(t, c)
 		if r.Error != "" {
-			told = append(told, r.Error)
+			errs = append(errs, r.Error)
 		}
 		return r.Error == ""
 	})
 	if now := time.Now().Unix(); now < end {
 		t.Errorf("%s took over at %d a lease that expires at %d", w.language, now, end)
 	}
-	return told
+	return errs
 }

@@ -30,16 +30,16 @@ func TestRace(t *testing.T) {
 		const key = "site.test/race"
 		c.put(t, pk(key), countSK, row{"count": number("0")})
 		// No lease expires and none is broken, so a delayed increment cannot occur.
-		told := c.race(t, key, publishes, race{Counted: true}, 5*time.Minute)
+		errs := c.race(t, key, publishes, race{Counted: true}, 5*time.Minute)
 		if count, ok := c.get(t, pk(key), countSK)["count"].(*types.AttributeValueMemberN); !ok || count.Value != strconv.FormatInt(publishes, 10) {
 			t.Errorf("the counter is %v after %d publishes: increments were lost", count, publishes)
 		}
-		for name := range told {
+		for name := range errs {
 			if name != "LeaseHeld" {
-				t.Errorf("%d errors %s, although no lease can be lost", told[name], name)
+				t.Errorf("%d errors %s, although no lease can be lost", errs[name], name)
 			}
 		}
-		if told["LeaseHeld"] == 0 {
+		if errs["LeaseHeld"] == 0 {
 			t.Error("no acquisition was refused: the workers did not contend")
 		}
 	})
@@ -51,13 +51,13 @@ func TestRaceWithBreaks(t *testing.T) {
 	const publishes = 150
 	onEngines(t, func(t *testing.T, e engine) {
 		c := newCrew(t, e, 1)
-		told := c.race(t, "site.test/breaks", publishes, race{Breaks: 50}, 5*time.Minute)
-		for name := range told {
+		errs := c.race(t, "site.test/breaks", publishes, race{Breaks: 50}, 5*time.Minute)
+		for name := range errs {
 			if !slices.Contains([]string{"LeaseHeld", "LeaseLost", "Moved"}, name) {
-				t.Errorf("%d errors %s; want only LeaseHeld, LeaseLost or Moved", told[name], name)
+				t.Errorf("%d errors %s; want only LeaseHeld, LeaseLost or Moved", errs[name], name)
 			}
 		}
-		if told["LeaseLost"] == 0 {
+		if errs["LeaseLost"] == 0 {
 			t.Error("no holder lost its lease to a break")
 		}
 	})
@@ -66,7 +66,7 @@ func TestRaceWithBreaks(t *testing.T) {
 // race has all workers compete until a page has been published this often after its first
 // generation. It returns the errors by name, and expects the acknowledged publishes to be
 // exactly those that were committed.
-func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease time.Duration) (told map[string]int) {
+func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease time.Duration) (errs map[string]int) {
 	t.Helper()
 	const bound = 4 * time.Minute // for a race that hangs
 	first := c.workers[0].regenerate(t, key, generation("first", 600))
@@ -79,7 +79,7 @@ func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease tim
 		answers[i] = w.send(t, order)
 	}
 	var published []publication
-	told, share := make(map[string]int), make(map[string]int)
+	errs, share := make(map[string]int), make(map[string]int)
 	for i, w := range c.workers {
 		select {
 		case <-w.ended:
@@ -89,18 +89,18 @@ func (c *crew) race(t *testing.T, key string, publishes int64, r race, lease tim
 			published = append(published, ran.Published...)
 			share[w.language] += len(ran.Published)
 			for name, n := range ran.Errors {
-				told[name] += n
+				errs[name] += n
 			}
 		}
 	}
-	t.Logf("%s: %d publishes in %s, by language %v; errors %v", c.name, len(published), time.Since(began).Round(time.Millisecond), share, told)
+	t.Logf("%s: %d publishes in %s, by language %v; errors %v", c.name, len(published), time.Since(began).Round(time.Millisecond), share, errs)
 	for _, w := range c.workers {
 		if share[w.language] == 0 {
 			t.Errorf("no worker in %s ever published", w.language)
 		}
 	}
 	c.expectConsecutive(t, key, first.Version, publishes, published)
-	return told
+	return errs
 }
 
 // expectConsecutive expects each acknowledged publish to have a version of its own, consecutive, and the

@@ -75,9 +75,9 @@ func referenceRequests(t *testing.T, c *crew) {
 		if r := c.agreeOnRequest(t, key, "order"); r.Status != "COMPLETED" || r.BodyKey != "theirs/order" {
 			t.Errorf("completed request record: got %+v", r)
 		}
-		told := w.refuses(t, "RequestCompleted", command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed})
-		if told.BodyKey != "theirs/order" {
-			t.Errorf("%s: got the result %q", w.language, told.BodyKey)
+		got := w.refuses(t, "RequestCompleted", command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed})
+		if got.BodyKey != "theirs/order" {
+			t.Errorf("%s: got the result %q", w.language, got.BodyKey)
 		}
 		theirs["ttl"] = epoch(time.Now().Unix() - 1) // expired
 		c.put(t, pk(key), "REQ#order", theirs)

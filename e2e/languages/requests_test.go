@@ -57,9 +57,9 @@ func (c *crew) inProgress(t *testing.T, key, name string, until int64, claimed f
 		t.Errorf("request record: got %+v, want STARTED until %d", r, until)
 	}
 	for n, w := range c.workers {
-		told := w.refuses(t, "RequestInProgress", command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed(n)})
-		if told.Until != until {
-			t.Errorf("%s: in progress until %d, want %d", w.language, told.Until, until)
+		got := w.refuses(t, "RequestInProgress", command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed(n)})
+		if got.Until != until {
+			t.Errorf("%s: in progress until %d, want %d", w.language, got.Until, until)
 		}
 		c.mismatched(t, w, key, name)
 	}
@@ -74,9 +74,9 @@ func (c *crew) completed(t *testing.T, key string, by vocabulary.Entry, claimed 
 		t.Errorf("request record: got %+v, want COMPLETED by %s", r, by.GenerationID)
 	}
 	for n, w := range c.workers {
-		told := w.refuses(t, "RequestCompleted", command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed(n)})
-		if told.BodyKey != by.BodyKey || told.GenerationID != by.GenerationID {
-			t.Errorf("%s: got the result %s of %s, want %s of %s", w.language, told.BodyKey, told.GenerationID, by.BodyKey, by.GenerationID)
+		got := w.refuses(t, "RequestCompleted", command{Do: "acquire", Key: key, LeaseMS: longLease, Claim: claimed(n)})
+		if got.BodyKey != by.BodyKey || got.GenerationID != by.GenerationID {
+			t.Errorf("%s: got the result %s of %s, want %s of %s", w.language, got.BodyKey, got.GenerationID, by.BodyKey, by.GenerationID)
 		}
 		c.mismatched(t, w, key, name)
 	}
