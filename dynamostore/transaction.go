@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -81,15 +82,11 @@ type label struct {
 	purpose purpose
 }
 
-// tokenLife is how long a transaction is repeated under its client token. DynamoDB
-// remembers tokens for ten minutes.
-const tokenLife = 8 * time.Minute
-
 // expired reports whether DynamoDB may have forgotten the client token, so that a
 // repetition could be executed a second time. The monotonic clock stops on some systems
 // while a machine sleeps, and the wall clock may be set back: the larger age counts.
 func (t *transaction) expired() bool {
-	return max(time.Since(t.made), t.store.config.Now().Sub(t.madeWall)) > tokenLife
+	return max(time.Since(t.made), t.store.config.Now().Sub(t.madeWall)) > backoff.TokenLife
 }
 
 // send makes one call. It returns errTokenExpired, which leaves the outcome open, if

@@ -51,7 +51,7 @@ func TestEdgeRefusesOtherHosts(t *testing.T) {
 	}
 }
 
-func TestEdgeTellsTheClient(t *testing.T) {
+func TestEdgeSetsClientAddress(t *testing.T) {
 	trust, err := gateway.ParseTrust([]string{"10.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)

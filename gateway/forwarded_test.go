@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// resolved is what a request from 10.0.0.9, which is trusted as all of 10.0.0.0/8
-// and fd00::/8 is, comes to.
+// resolved returns the result of Edge for a request from 10.0.0.9. 10.0.0.0/8 and fd00::/8 are
+// trusted.
 func resolved(t *testing.T, remote string, header http.Header) (*http.Request, error) {
 	t.Helper()
 	trust, err := ParseTrust([]string{"10.0.0.0/8", "fd00::/8"})
@@ -24,7 +24,7 @@ func resolved(t *testing.T, remote string, header http.Header) (*http.Request, e
 	return trust.resolve(r)
 }
 
-func TestForwardedByTrustedPeers(t *testing.T) {
+func TestForwardedFieldsOfTrustedPeers(t *testing.T) {
 	const peer = "10.0.0.9:4000"
 	for name, test := range map[string]struct {
 		header http.Header
@@ -96,7 +96,7 @@ func TestForwardedByTrustedPeers(t *testing.T) {
 	}
 }
 
-func TestForwardedByStrangers(t *testing.T) {
+func TestForwardedFieldsOfUntrustedPeersAreDropped(t *testing.T) {
 	for _, remote := range []string{"192.0.2.1:4000", "[2001:db8::1]:1", "@", ""} {
 		r, err := resolved(t, remote, http.Header{
 			"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Proto": {"https"}, "X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Port": {"1"},
@@ -111,7 +111,7 @@ func TestForwardedByStrangers(t *testing.T) {
 	}
 }
 
-func TestForwardedThatIsRefused(t *testing.T) {
+func TestMalformedForwardingFieldsAreRefused(t *testing.T) {
 	for name, header := range map[string]http.Header{
 		"too long":            {"X-Forwarded-For": {strings.Repeat("1", maxForwarding+1)}},
 		"too many":            {"X-Forwarded-For": {strings.Repeat("10.0.0.1,", maxHops) + "10.0.0.1"}},

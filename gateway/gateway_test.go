@@ -44,7 +44,7 @@ func TestParseOrigin(t *testing.T) {
 	}
 }
 
-// proxy is a renderer in front of an origin that answers with what it saw.
+// proxy returns a renderer in front of an origin that echoes its requests.
 func proxy(t *testing.T, origin http.HandlerFunc) (h http.Handler, address *url.URL) {
 	t.Helper()
 	server := httptest.NewServer(origin)
@@ -96,8 +96,8 @@ func TestOriginSeesTheVisitorsRequest(t *testing.T) {
 	}
 }
 
-// A render is made of a key, and has no RemoteAddr.
-func TestRendersClaimNoClient(t *testing.T) {
+// A render is a projection of a key, and has no RemoteAddr.
+func TestRendersHaveNoClientAddress(t *testing.T) {
 	var seen http.Header
 	h, _ := proxy(t, func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() })
 	r := httptest.NewRequest(http.MethodGet, "http://site.example/", http.NoBody)
@@ -132,7 +132,7 @@ func TestPublicScheme(t *testing.T) {
 	}
 }
 
-func TestRedirectsNameTheVisitorsHost(t *testing.T) {
+func TestRedirectsUseThePublicHost(t *testing.T) {
 	location := ""
 	h, address := proxy(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", location)
@@ -175,7 +175,7 @@ func TestUnreachableOrigin(t *testing.T) {
 	}
 }
 
-func TestBodyPassesUntouched(t *testing.T) {
+func TestBodiesAreForwardedUnchanged(t *testing.T) {
 	h, _ := proxy(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

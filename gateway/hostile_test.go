@@ -19,7 +19,7 @@ import (
 	"github.com/facetheory/isr/gateway"
 )
 
-// front is a real server with the proxy to an origin, and its address.
+// front starts a server with the proxy to an origin, and returns its address.
 func front(t *testing.T, cfg gateway.Config, origin http.Handler) (address string) {
 	t.Helper()
 	server := httptest.NewServer(origin)
@@ -41,8 +41,8 @@ func frontOf(t *testing.T, cfg gateway.Config, origin string) string {
 	return server.Listener.Addr().String()
 }
 
-// raw sends bytes and returns all that comes back until the connection is closed, or
-// the first response of it.
+// raw sends bytes and returns the first response, or all bytes until the connection is
+// closed.
 func raw(t *testing.T, address, request string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -87,7 +87,7 @@ func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 	}
 }
 
-func TestMethodsThatAreNotForwarded(t *testing.T) {
+func TestTraceAndMaxForwardsAreHandledLocally(t *testing.T) {
 	var seen atomic.Pointer[http.Request]
 	address := front(t, gateway.Config{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.Store(r) }))
 	for request, want := range map[string]int{
@@ -120,8 +120,8 @@ func TestNamesWithUnderscoresAreDropped(t *testing.T) {
 	}
 }
 
-// A status that is none is stored by nobody, and passed to nobody.
-func TestStatusesThatAreNone(t *testing.T) {
+// Responses with an invalid status are neither stored nor forwarded.
+func TestInvalidStatusesAreRefused(t *testing.T) {
 	for _, status := range []string{"000", "099", "600", "999"} {
 		origin := scripted(t, "HTTP/1.1 "+status+" X\r\nContent-Length: 2\r\nCache-Control: s-maxage=60\r\n\r\nno")
 		address := frontOf(t, gateway.Config{}, "http://"+origin)
@@ -147,7 +147,7 @@ func TestInterimResponsesAreBounded(t *testing.T) {
 	}
 }
 
-// scripted is a server that answers every connection's first request with these
+// scripted starts a server that responds to the first request of each connection with these
 // bytes.
 func scripted(t *testing.T, response string) (address string) {
 	t.Helper()
@@ -173,10 +173,10 @@ func scripted(t *testing.T, response string) (address string) {
 	return l.Addr().String()
 }
 
-// The origin answers before it has read the body: the transport must not close its
-// connection in the middle of the answer. A plain httputil.ReverseProxy cuts off
-// about one answer in a thousand here.
-func TestAnswersToPostsAreWhole(t *testing.T) {
+// If the origin responds before it has read the body, the transport must not close the
+// connection in the middle of the response. A plain httputil.ReverseProxy truncates about one
+// response in a thousand here.
+func TestResponsesToPostsAreComplete(t *testing.T) {
 	answer := bytes.Repeat([]byte("0123456789abcdef"), 16<<10) // 256 KiB
 	address := front(t, gateway.Config{MaxConnections: 1024}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(answer[:len(answer)/2])
@@ -207,7 +207,7 @@ func TestAnswersToPostsAreWhole(t *testing.T) {
 	group.Wait()
 }
 
-// Clients that send their bodies slowly hold no connection to the origin.
+// Clients that send their bodies slowly do not hold a connection to the origin.
 func TestSlowBodiesDoNotReachTheOrigin(t *testing.T) {
 	var asked atomic.Int32
 	address := front(t, gateway.Config{ClientTimeout: 300 * time.Millisecond}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -243,8 +243,8 @@ func TestSlowBodiesDoNotReachTheOrigin(t *testing.T) {
 	}
 }
 
-// One client has a quarter of the connections, and others go past it.
-func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
+// One client can use a quarter of the connections, without delaying others.
+func TestOneClientCannotUseAllConnections(t *testing.T) {
 	release := make(chan struct{})
 	var busy atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -311,7 +311,7 @@ func TestBrokenResponsesAreLogged(t *testing.T) {
 	}
 }
 
-// lines are what a logger writes.
+// lines receives the lines of a logger.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {

@@ -40,7 +40,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-func TestHostsThatAreNone(t *testing.T) {
+func TestInvalidHosts(t *testing.T) {
 	for _, name := range []string{
 		"", "http://example.com", "example.com/", "a b", "*.*.example.com", "a*.example.com", "**", "*.", "[", "::1",
 		"example.com:99999", "example.com:0", "*.192.0.2.1", "exa_mple.com:x", "user@example.com",
@@ -67,7 +67,7 @@ func TestLoopbackHosts(t *testing.T) {
 	}
 }
 
-func TestEveryHost(t *testing.T) {
+func TestAnyHost(t *testing.T) {
 	hosts, err := gateway.ParseHosts([]string{"*"})
 	if err != nil || !hosts.Serve("whatever.example:1") {
 		t.Errorf("* does not serve every host: %v", err)

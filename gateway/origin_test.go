@@ -19,7 +19,7 @@ import (
 	"github.com/facetheory/isr/localdynamo"
 )
 
-// cached is a gateway with a cache, in front of an origin that answers so.
+// cached returns a gateway with a cache, in front of an origin with the given responses.
 func cached(t *testing.T, cfg budget.Config, origin http.HandlerFunc) (h http.Handler, server *httptest.Server) {
 	t.Helper()
 	server = httptest.NewServer(origin)
@@ -67,9 +67,9 @@ func from(h http.Handler, client, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// An origin that cannot be connected to is left alone after so many renders; one that
-// answers strangers' URLs with errors, or with a status that is none, is not.
-func TestOriginFailuresAreToldApart(t *testing.T) {
+// The circuit breaker opens for an unreachable origin, but not for one that responds to
+// unknown URLs with errors or an invalid status.
+func TestOnlyUnreachableOriginOpensCircuitBreaker(t *testing.T) {
 	h, server := cached(t, budget.Config{Failures: 3}, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/broken"):
@@ -97,7 +97,7 @@ func TestOriginFailuresAreToldApart(t *testing.T) {
 	}
 }
 
-// answerRaw answers with these very bytes.
+// answerRaw responds with exactly these bytes.
 func answerRaw(w http.ResponseWriter, answer string) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -107,8 +107,8 @@ func answerRaw(w http.ResponseWriter, answer string) {
 	_ = conn.Close()
 }
 
-// One address, and one IPv6 /64, leaves others their turns.
-func TestOneClientLeavesOthersTheirTurns(t *testing.T) {
+// One IPv4 address, or one IPv6 /64, does not starve the renders of other clients.
+func TestOneClientDoesNotStarveOthers(t *testing.T) {
 	for _, attacker := range []string{"192.0.2.1:%d", "[2001:db8::%d]:1"} {
 		release := make(chan struct{})
 		entered := make(chan struct{}, 100)

@@ -50,7 +50,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.reverse.ServeHTTP(w, r)
 		return
 	}
-	if answerHere(w, r) {
+	if respondLocally(w, r) {
 		return
 	}
 	body, err := bufferBody(w, r, p.cfg.ClientTimeout)
@@ -72,10 +72,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // allowed are the methods that are forwarded.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// answerHere responds to requests that are not forwarded: TRACE, which would reveal added
+// respondLocally responds to requests that are not forwarded: TRACE, which would reveal added
 // headers to scripts, and OPTIONS with Max-Forwards: 0 (RFC 9110, section 7.6.2). For other
 // OPTIONS requests it decrements Max-Forwards.
-func answerHere(w http.ResponseWriter, r *http.Request) bool {
+func respondLocally(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodTrace {
 		w.Header().Set("Allow", allowed)
 		plain(w, http.StatusMethodNotAllowed, "TRACE is not allowed here.")

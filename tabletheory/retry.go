@@ -14,11 +14,6 @@ const (
 	longestPause = 64 * firstPause
 )
 
-// tokenLife is how long a request is retried under one client request token.
-// DynamoDB remembers tokens for ten minutes; the rest is for the request to
-// arrive.
-const tokenLife = 9 * time.Minute
-
 // waitAfter waits for the exponential backoff, with jitter, after an attempt,
 // counted from 1. It reports whether the context is still alive.
 func waitAfter(ctx context.Context, attempt int) bool {
@@ -33,7 +28,7 @@ func (m *mapper) retry(ctx context.Context, call func() error) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := call()
-		if !isRetryable(err) || attempt > m.retries || time.Since(started) >= tokenLife || !waitAfter(ctx, attempt) {
+		if !isRetryable(err) || attempt > m.retries || time.Since(started) >= backoff.TokenLife || !waitAfter(ctx, attempt) {
 			return err
 		}
 	}

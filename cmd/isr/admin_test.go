@@ -24,7 +24,7 @@ func setToken(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(tokenVariable, strings.TrimSpace(ts.ReadFile(args[0])))
 }
 
-// fetchFrom prints the status and the body of what a page in a browser is answered:
+// fetchFrom prints the status and body of the response to a web page:
 //
 //	origin ORIGIN URL
 func fetchFrom(ts *testscript.TestScript, _ bool, args []string) {
@@ -43,10 +43,10 @@ func fetchFrom(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// hangingKey is a script's, for the channel of the requests that hang.
+// hangingKey is the key of a script's channel of hanging requests.
 type hangingKey struct{}
 
-// hangUp makes a site that never answers:
+// hangUp starts a site that never responds:
 //
 //	hang ADDRESS
 func hangUp(ts *testscript.TestScript, _ bool, args []string) {
@@ -69,7 +69,7 @@ func hangUp(ts *testscript.TestScript, _ bool, args []string) {
 			}
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 			if _, err := conn.Read(make([]byte, 1)); err != nil {
-				continue // it was only to see whether somebody listens
+				continue // a probe of warnOfOrigin
 			}
 			select {
 			case asked <- conn:
@@ -79,7 +79,7 @@ func hangUp(ts *testscript.TestScript, _ bool, args []string) {
 	}()
 }
 
-// awaitHanging waits until a further request hangs.
+// awaitHanging waits for the next hanging request.
 func awaitHanging(ts *testscript.TestScript, _ bool, _ []string) {
 	select {
 	case <-ts.Value(hangingKey{}).(chan net.Conn):
@@ -88,7 +88,7 @@ func awaitHanging(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-func TestTokenIsKept(t *testing.T) {
+func TestTokenIsStored(t *testing.T) {
 	f := &folder{path: t.TempDir()}
 	first, fresh, err := keptToken(f)
 	if err != nil || !fresh {
@@ -117,7 +117,7 @@ func TestTokenIsKept(t *testing.T) {
 	}
 }
 
-// The default address is for whoever comes first, and only where it is safe.
+// The default address is used only with an embedded store or a token.
 func TestAdminPlan(t *testing.T) {
 	address := func(s string) *string { return &s }
 	for name, c := range map[string]struct {
@@ -155,8 +155,7 @@ func TestAdminPlan(t *testing.T) {
 	}
 }
 
-// On a machine with another gateway, one that did not ask for the address goes
-// without.
+// A server does without the admin address if the default address is in use.
 func TestBusyDefaultAddress(t *testing.T) {
 	w := new(strings.Builder)
 	s := &streams{out: io.Discard, err: w}

@@ -121,7 +121,7 @@ func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.
 	}
 	server, credentials := newServer(handler, log), "access key "+k.AccessKey
 	if k.AccessKey == "" {
-		server.Handler, credentials = withoutBrowsers(handler, gateway.LoopbackHosts().WithListener(listener.Addr())), "any"
+		server.Handler, credentials = refuseWebPages(handler, gateway.LoopbackHosts().WithListener(listener.Addr())), "any"
 	}
 	server.ReadTimeout, server.WriteTimeout = requestTime, 2*requestTime // both count from the header
 	url := "http://" + displayAddress(listener.Addr())
@@ -129,10 +129,10 @@ func (k dynamodbKeys) serve(flag, address string, db *localdynamo.DB, log *slog.
 	return start(server, listener), nil
 }
 
-// withoutBrowsers refuses requests of web pages, which have Origin or Sec-Fetch-Site (no
+// refuseWebPages refuses requests of web pages, which have Origin or Sec-Fetch-Site (no
 // AWS SDK sends them), and requests whose Host is not a loopback name. Otherwise any web
 // page could use tables without credentials by DNS rebinding.
-func withoutBrowsers(h http.Handler, hosts gateway.Hosts) http.Handler {
+func refuseWebPages(h http.Handler, hosts gateway.Hosts) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
 		if r.Header.Get("Origin") != "" || site == "cross-site" || site == "same-site" {

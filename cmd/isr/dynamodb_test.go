@@ -48,7 +48,7 @@ type call struct {
 func parseCall(ts *testscript.TestScript, args []string) call {
 	var c call
 	flags := flag.NewFlagSet("dynamodb", flag.ContinueOnError)
-	flags.StringVar(&c.key, "key", "anybody", "access key")
+	flags.StringVar(&c.key, "key", "any", "access key")
 	flags.StringVar(&c.secret, "secret", "anything", "secret key")
 	flags.StringVar(&c.origin, "origin", "", "origin of the page that sends it")
 	ts.Check(flags.Parse(args))
@@ -84,7 +84,7 @@ func printAnswer(ts *testscript.TestScript, res *http.Response) {
 	ts.Check(err)
 }
 
-// A pending call has reached the server, but for its body.
+// A pending call has reached the server, except for its body.
 type pending struct {
 	body   []byte
 	asked  chan struct{} // closed when the server has asked for the body
@@ -114,7 +114,7 @@ func beginCall(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(cancel)
 	req, err := c.request(ctx, p)
 	ts.Check(err)
-	req.Header.Set("Expect", "100-continue") // the body is read when the server wants it
+	req.Header.Set("Expect", "100-continue") // send the body when the server reads it
 	client := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: scriptPatience}}
 	go func() {
 		res, err := client.Do(req)
@@ -152,7 +152,7 @@ func finishCall(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// gone ADDRESS waits until nobody listens there any more.
+// gone ADDRESS waits until connections are refused.
 func gone(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: gone ADDRESS")
@@ -162,15 +162,14 @@ func gone(ts *testscript.TestScript, _ bool, args []string) {
 		if err != nil {
 			return nil
 		}
-		return errors.Join(errors.New("somebody still listens"), conn.Close())
+		return errors.Join(errors.New("still listening"), conn.Close())
 	})
 }
 
-// Tables that ask for no credentials are for programs on this machine: not for pages in
-// a browser, and not by a name that was made to lead here.
+// Tables without credentials refuse web pages and other host names (DNS rebinding).
 func TestTablesWithoutKeysAreForThisMachine(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8000}
-	h := withoutBrowsers(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), gateway.LoopbackHosts().WithListener(at))
+	h := refuseWebPages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), gateway.LoopbackHosts().WithListener(at))
 	for _, tt := range []struct {
 		host, header, value string
 		want                int

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A client whose address the PROXY protocol does not say may have written the
-// forwarding fields of its requests itself.
-func TestUnnamedClients(t *testing.T) {
+// Forwarding fields are dropped if the PROXY protocol names no client, as the client may have
+// forged them.
+func TestForwardingFieldsOfUnnamedClientsAreDropped(t *testing.T) {
 	flags := edgeFlags{Host: []string{"*"}, TrustedProxy: []string{"loopback"}, ProxyProtocol: true}
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %q", r.RemoteAddr, r.Header["X-Forwarded-Proto"])

@@ -23,7 +23,7 @@ func TestJSONLog(t *testing.T) {
 	for decoder := json.NewDecoder(&out); decoder.More(); {
 		var line map[string]any
 		if err := decoder.Decode(&line); err != nil {
-			t.Fatalf("a line that is no JSON: %v", err)
+			t.Fatalf("a line that is not JSON: %v", err)
 		}
 		lines = append(lines, line)
 	}
@@ -32,7 +32,7 @@ func TestJSONLog(t *testing.T) {
 	}
 }
 
-func TestRequestIDsAreForDebuggers(t *testing.T) {
+func TestRequestIDsAreLoggedAtDebugLevel(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	failure := errors.New("operation error S3: GetObject, https response error StatusCode: 403, RequestID: 4ZF0, HostID: k7/x==, api error AccessDenied: no")

@@ -16,7 +16,7 @@ import (
 	"github.com/facetheory/isr/gateway/admin"
 )
 
-// A firstWrite says when something is written.
+// A firstWrite calls wrote on each write.
 type firstWrite struct {
 	bytes.Buffer
 	wrote func()
@@ -27,16 +27,15 @@ func (f *firstWrite) Write(p []byte) (int, error) {
 	return f.Buffer.Write(p)
 }
 
-// A long list is shown as it comes, in blocks that are aligned each, and is never
-// in memory as a whole.
-func TestListIsShownAsItComes(t *testing.T) {
+// A long list is written in aligned blocks as it arrives, and is never completely in memory.
+func TestListIsStreamed(t *testing.T) {
 	const pages = 2*listBlock + 1
 	wrote := make(chan struct{})
 	out := &firstWrite{wrote: sync.OnceFunc(func() { close(wrote) })}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines := json.NewEncoder(w)
 		for i := range pages {
-			if i == pages-1 { // the list does not end before some of it is shown
+			if i == pages-1 { // the list ends only after the first write
 				_ = http.NewResponseController(w).Flush()
 				select {
 				case <-wrote:
@@ -65,7 +64,7 @@ func TestListIsShownAsItComes(t *testing.T) {
 	}
 }
 
-// Pages are shown in their order, as far as they fit into memory.
+// Pages are sorted, up to maxSorted.
 func TestListOrder(t *testing.T) {
 	list := func(n int) iter.Seq2[admin.Page, error] {
 		return func(yield func(admin.Page, error) bool) {

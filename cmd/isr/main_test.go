@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"isr": main})
 }
 
-// What a person sees at a terminal is a script: testdata/*.txtar.
+// The command line is tested by scripts: testdata/*.txtar.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -29,7 +29,7 @@ func TestScripts(t *testing.T) {
 				}
 				env.Setenv(name, address)
 			}
-			env.Setenv("ISR_ADMIN", "none") // its default address is one for all of this machine
+			env.Setenv("ISR_ADMIN", "none") // the default address is shared by all scripts
 			env.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			env.Values[pendingKey{}] = new(*pending)
 			env.Values[hangingKey{}] = make(chan net.Conn)
@@ -77,10 +77,10 @@ func fetch(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
-// scriptPatience bounds how long a script waits for a server.
+// scriptPatience bounds each wait of a script.
 const scriptPatience = 30 * time.Second
 
-// until polls until there is no error. It is the one place in which scripts wait.
+// until polls until done returns nil. Scripts wait only here.
 func until(ts *testscript.TestScript, what string, done func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scriptPatience)
 	ts.Defer(cancel)

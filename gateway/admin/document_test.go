@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The document has every route, and no other; whatever it refers to is there, and
-// every word of it explains itself.
-func TestDocumentIsOfTheRoutes(t *testing.T) {
+// The document has exactly the routes of the API, no dangling references, and a description
+// for every field.
+func TestDocumentMatchesRoutes(t *testing.T) {
 	a := new(API)
 	operations := a.operations()
 	text, err := document(operations, "v1")

@@ -28,7 +28,7 @@ import (
 
 const secret = "correct-horse-battery"
 
-// A fixture is an API on real stores, asked over real connections.
+// A fixture is an API on real stores, called over real connections.
 type fixture struct {
 	t      *testing.T
 	store  *faultyStore
@@ -54,7 +54,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// node is a further process on the same stores.
+// node adds another process on the same stores.
 func (f *fixture) node() *isr.Cache {
 	f.t.Helper()
 	cache, err := isr.New(f.store, f.bodies, isr.Config{Logger: slog.New(slog.DiscardHandler)})
@@ -98,7 +98,7 @@ func (f *fixture) client() *admin.Client {
 	return c
 }
 
-// An answer is what a request came to.
+// An answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -106,7 +106,7 @@ type answer struct {
 	code   string // of an error
 }
 
-// ask sends a request to the API that needs no token.
+// ask sends a request to the API without authentication.
 func (f *fixture) ask(method, path, body string) answer {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), method, f.open.URL+path, strings.NewReader(body))
@@ -119,7 +119,7 @@ func (f *fixture) ask(method, path, body string) answer {
 	return f.send(req)
 }
 
-// send sends a request. Whatever the API answers must be as its document says.
+// send sends a request and checks the response against the OpenAPI document.
 func (f *fixture) send(req *http.Request) answer {
 	f.t.Helper()
 	res, err := http.DefaultClient.Do(req)
@@ -144,7 +144,7 @@ func (f *fixture) send(req *http.Request) answer {
 	return a
 }
 
-// check compares an answer with the document.
+// check validates a response against the document.
 func (f *fixture) check(req *http.Request, a answer) {
 	f.t.Helper()
 	op, ok := at(f.doc, "paths", req.URL.Path, strings.ToLower(req.Method)).(map[string]any)
@@ -168,8 +168,8 @@ func (f *fixture) check(req *http.Request, a answer) {
 	}
 }
 
-// differs says where a value is not as a schema says, of the part of JSON Schema
-// that the document uses.
+// differs returns where a value violates a schema. It supports the part of JSON Schema that
+// the document uses.
 func (f *fixture) differs(schema map[string]any, v any) string {
 	if ref, ok := schema["$ref"].(string); ok {
 		schema, ok = at(f.doc, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...).(map[string]any)
@@ -233,15 +233,14 @@ func at(v any, names ...string) any {
 	return v
 }
 
-// page is what a site answers that lets its pages be kept.
+// page is a site whose responses are cacheable.
 func page(w http.ResponseWriter, text string) {
 	w.Header().Set("Cache-Control", "s-maxage=60")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, text)
 }
 
-// A faultyStore is the real one, on the embedded engine, with what this package asks of
-// it; it can be made to fail or to wait.
+// A faultyStore is a store on the embedded engine that can fail or block.
 type faultyStore struct {
 	*dynamostore.Store
 	failAfter int           // List ends with an error after so many pages, if positive
@@ -303,7 +302,7 @@ func (s *faultyStore) List(ctx context.Context) iter.Seq2[store.ListedPage, erro
 	}
 }
 
-// BreakLease lets something happen between the look at a lease and its end.
+// BreakLease calls meanwhile between the read of a lease and its release.
 func (s *faultyStore) BreakLease(ctx context.Context, read store.Record) error {
 	if do := s.meanwhile; do != nil {
 		s.meanwhile = nil

@@ -62,7 +62,7 @@ func TestCollect(t *testing.T) {
 	f.ask("POST", "/-/gc", `{"dry_run":true,"grace_seconds":3600}`) // checked against the document
 }
 
-func TestCollectOfOthersBodies(t *testing.T) {
+func TestCollectRefusesForeignBodies(t *testing.T) {
 	f := newFixture(t)
 	f.generations("example.com/", 1)
 	elsewhere := newFixture(t)

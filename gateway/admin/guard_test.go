@@ -98,8 +98,8 @@ func fingerprint(t *testing.T) string {
 	return strings.Repeat(token.String(), 4)
 }
 
-// A server for a network has names of its own, and keeps browsers out all the same.
-func TestGuardOfANetwork(t *testing.T) {
+// A guard for a network accepts any host, but still refuses web pages.
+func TestGuardOnNetwork(t *testing.T) {
 	f := newFixture(t)
 	token, err := admin.NewToken(secret)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestGuardOfANetwork(t *testing.T) {
 	}
 }
 
-// Whoever has no token learns that there is life, and nothing else.
+// Without a token, the health response is only the status.
 func TestHealth(t *testing.T) {
 	f := newFixture(t)
 	for header, want := range map[string]string{"": `{"status":"ok"}`, "Bearer " + secret: `"version":"v1.2.3"`} {
@@ -141,7 +141,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// An auditLine is what a change leaves in the log.
+// An auditLine is the log line of a change.
 type auditLine struct {
 	Level string
 	Audit *struct{ Remote, Token, Action, Target, Result string }

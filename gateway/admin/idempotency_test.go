@@ -11,7 +11,7 @@ import (
 	"github.com/facetheory/isr/gateway/admin"
 )
 
-// named sends a request to regenerate under idempotency keys.
+// named sends a regenerate request with idempotency keys.
 func (f *fixture) named(body string, keys ...string) answer {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, f.open.URL+"/-/regenerate", strings.NewReader(body))
@@ -33,7 +33,7 @@ func (f *fixture) regenerated(a answer) (r admin.Regenerated) {
 	return r
 }
 
-func TestNamedRequestIsCarriedOutOnce(t *testing.T) {
+func TestRequestWithIdempotencyKeyIsExecutedOnce(t *testing.T) {
 	f := newFixture(t)
 	renders := 0
 	f.render = func(w http.ResponseWriter, _ *http.Request) {
@@ -69,7 +69,7 @@ func TestNamedRequestIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
-func TestNamedRequestWithOtherInputs(t *testing.T) {
+func TestIdempotencyKeyWithOtherInputsIsRefused(t *testing.T) {
 	f := newFixture(t)
 	f.regenerated(f.named(`{"key":"example.com/"}`, "order-42"))
 	if a := f.named(`{"key":"example.com/","unpin":true}`, "order-42"); a.status != 422 || a.code != "key_reused" {
@@ -82,7 +82,7 @@ func TestNamedRequestWithOtherInputs(t *testing.T) {
 	}
 }
 
-func TestNamedRequestThatFailed(t *testing.T) {
+func TestFailedRequestWithIdempotencyKeyIsExecutedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.render = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
 	if a := f.named(`{"key":"example.com/"}`, "order-42"); a.code != "regeneration_failed" {
@@ -97,8 +97,8 @@ func TestNamedRequestThatFailed(t *testing.T) {
 	}
 }
 
-// A request that another server is at is not carried out twice.
-func TestNamedRequestInProgress(t *testing.T) {
+// A request that another server is executing is not executed twice.
+func TestRequestWithIdempotencyKeyInProgress(t *testing.T) {
 	f := newFixture(t)
 	const body = `{"key":"example.com/","unpin":false}`
 	inputs := map[string]any{"tenant": "", "key": "example.com/", "unpin": false}

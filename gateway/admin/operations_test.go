@@ -51,9 +51,8 @@ func TestPages(t *testing.T) {
 	f.ask(http.MethodGet, "/-/pages", "") // checked against the document
 }
 
-// A list that breaks off says so, wherever it does: half a list must not pass for
-// a whole one.
-func TestPagesThatCannotBeListed(t *testing.T) {
+// A list that fails ends with an error, wherever it fails.
+func TestListFails(t *testing.T) {
 	f := newFixture(t)
 	for i := range 5 {
 		if _, err := f.client().Regenerate(t.Context(), regenerate(fmt.Sprintf("example.com/%d", i))); err != nil {
@@ -107,7 +106,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func TestInputsThatCannotBeUsed(t *testing.T) {
+func TestInvalidInputs(t *testing.T) {
 	f := newFixture(t)
 	for _, c := range []struct {
 		method, path, body string
@@ -167,7 +166,7 @@ func TestRegenerate(t *testing.T) {
 	}
 }
 
-// Each way in which a regeneration can fail has its status and code.
+// Each failure of a regeneration has its own status and code.
 func TestRegenerateFails(t *testing.T) {
 	f := newFixture(t)
 	ask := func(want int, code string) answer {
@@ -203,7 +202,7 @@ func TestRegenerateFails(t *testing.T) {
 }
 
 // Forced regenerations respect an open circuit breaker.
-func TestRegenerateWithinTheBudget(t *testing.T) {
+func TestRegenerateRespectsCircuitBreaker(t *testing.T) {
 	f := newFixture(t)
 	cache := f.node()
 	origin := budget.New(budget.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
@@ -221,8 +220,8 @@ func TestRegenerateWithinTheBudget(t *testing.T) {
 	}
 }
 
-// holding has another process render a page for as long as f does not return; in
-// that time it holds the lease. It returns what became of that render.
+// holding lets another process render a page, and hold its lease, until f returns. It
+// returns the error of that render.
 func (f *fixture) holding(key string, do func(), how ...isr.RegenerateOption) error {
 	f.t.Helper()
 	other := f.node()
@@ -280,8 +279,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// Operators cannot take the store from the visitors.
-func TestTooManyOperations(t *testing.T) {
+// Concurrent operations are bounded.
+func TestConcurrentOperationsAreBounded(t *testing.T) {
 	f := newFixture(t)
 	const most = 32
 	f.store.entered, f.store.gate = make(chan struct{}), make(chan struct{})

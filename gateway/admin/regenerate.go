@@ -99,7 +99,7 @@ func (a *API) regeneratePage() operation {
 			return Regenerated{}, err
 		}
 		if a.cfg.Cache == nil {
-			return Regenerated{}, errNobodyRenders()
+			return Regenerated{}, errNoRenderer()
 		}
 		if err := a.served(k); err != nil {
 			return Regenerated{}, err
@@ -133,7 +133,7 @@ func (a *API) served(k store.Key) error {
 	}
 }
 
-func errNobodyRenders() *Error {
+func errNoRenderer() *Error {
 	return &Error{
 		Status: http.StatusConflict, Code: "no_renderer", Message: "no server is running here to render the page",
 		Hint: "start isr serve, or give the URL of a running server with --server",

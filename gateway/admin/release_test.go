@@ -10,7 +10,7 @@ import (
 	"github.com/facetheory/isr/store"
 )
 
-func TestReleaseOfAHeldLease(t *testing.T) {
+func TestReleaseOfHeldLease(t *testing.T) {
 	f := newFixture(t)
 	c := f.client()
 	if released, err := c.ReleaseLease(t.Context(), target("example.com/")); err != nil || released.Released {
@@ -30,7 +30,7 @@ func TestReleaseOfAHeldLease(t *testing.T) {
 	}
 }
 
-func TestReleaseOfABackOff(t *testing.T) {
+func TestReleaseOfBackOff(t *testing.T) {
 	f := newFixture(t)
 	c := f.client()
 	f.render = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }
@@ -51,8 +51,7 @@ func TestReleaseOfABackOff(t *testing.T) {
 	}
 }
 
-// The lease that is broken is the one that was looked at: what came to be held in
-// between stands.
+// A lease that is acquired between read and release is not broken.
 func TestReleaseDoesNotBreakTheNextLease(t *testing.T) {
 	f := newFixture(t)
 	var inner error

@@ -31,7 +31,7 @@ func dial(t *testing.T, api http.Handler) (client net.Conn) {
 	return client
 }
 
-// A single listens for one connection.
+// A single is a listener of one connection.
 type single struct{ conn chan net.Conn }
 
 func (s *single) Accept() (net.Conn, error) {
@@ -45,7 +45,7 @@ func (s *single) Accept() (net.Conn, error) {
 func (s *single) Close() error   { close(s.conn); return nil }
 func (s *single) Addr() net.Addr { return &net.UnixAddr{Name: "single", Net: "pipe"} }
 
-// A slow store takes its time over everything.
+// A slow store delays each read.
 type slow struct {
 	store.MetaStore
 	takes time.Duration
@@ -103,8 +103,7 @@ func status(t *testing.T, conn net.Conn) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// The time to send a request is not that of the work: the store takes longer, and
-// the client is still there.
+// The read timeout of a request does not limit its execution.
 func TestSlowStore(t *testing.T) {
 	for takes, want := range map[time.Duration]int{20 * time.Second: 200, time.Minute: 504} {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestSlowStore(t *testing.T) {
 	}
 }
 
-// A list takes as long as it takes, for those who read it.
+// A list may take long while the client reads it.
 func TestSlowList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := dial(t, slowAPI(t, slow{takes: 15 * time.Second, pages: 20}).Handler())
@@ -134,8 +133,8 @@ func TestSlowList(t *testing.T) {
 	})
 }
 
-// Nobody reads the table for a client that does not read the list.
-func TestListThatIsNotRead(t *testing.T) {
+// A list ends if the client does not read it.
+func TestUnreadListEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slow{pages: 1000, ended: make(chan struct{})}
 		conn := dial(t, slowAPI(t, s).Handler())
@@ -150,7 +149,7 @@ func TestListThatIsNotRead(t *testing.T) {
 	})
 }
 
-// A client that sends half a request is not waited for, with a token or without.
+// A client that sends half a request times out, with and without a token.
 func TestSlowClient(t *testing.T) {
 	token, err := admin.NewToken(secret)
 	if err != nil {
