@@ -17,7 +17,7 @@ var (
 	ErrUnreachable = errors.New("no visitor can reach this page")
 	// ErrUncacheable: the response must not be stored.
 	ErrUncacheable = errors.New("the response is not cacheable")
-	// ErrClosed: the cache was closed.
+	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("the cache is closed")
 )
 

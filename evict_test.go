@@ -65,7 +65,7 @@ func TestEvict(t *testing.T) {
 		}
 		before := len(tb.bodyKeys(t))
 		got, freed := tb.evict(t, 1<<40, pages, used)
-		slices.Sort(got[:3]) // several are at work at once
+		slices.Sort(got[:3]) // pages are forgotten concurrently
 		if !slices.Equal(got, []string{"/0", "/1", "/2", "/old", "/pinned"}) || freed < 6*6<<10 {
 			t.Errorf("forgotten: %q, %d bytes", got, freed)
 		}

@@ -208,7 +208,7 @@ func (h *handler) answerKnown(w http.ResponseWriter, r *http.Request, k store.Ke
 }
 
 // withoutStore answers a request while a store does not answer, or not in time: with
-// the page at hand, even if stale, or with one that is rendered once for all waiting
+// the page in memory, even if stale, or with one that is rendered once for all waiting
 // requests.
 func (h *handler) withoutStore(w http.ResponseWriter, r *http.Request, k store.Key, old *page, status httpcache.Status) {
 	got := h.orStale(nil, failure{cause: errStoreSlow, detail: detailStoreError}, old)
@@ -284,7 +284,8 @@ func (h *handler) await(ctx context.Context, f *flight, leader bool, old *page) 
 	}
 }
 
-// answer serves a reply.
+// answer serves a reply: a page as a hit or as a new page, a refusal by passing the request
+// to the renderer, a failure by its fallback or an error response.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request, k store.Key, got reply, status httpcache.Status) {
 	now := h.c.now()
 	switch o := got.outcome.(type) {

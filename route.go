@@ -114,7 +114,7 @@ func (rt Route) Validate() error {
 		errs = append(errs, configErrorf("EarlyRefresh", "must be between 0 and %d (got %v)", maxEarlyRefresh, rt.EarlyRefresh))
 	}
 	if !(rt.Jitter <= maxJitter) {
-		errs = append(errs, configErrorf("Jitter", "must be at most %v of the freshness window (got %v)", maxJitter, rt.Jitter))
+		errs = append(errs, configErrorf("Jitter", "must be between 0 and %v (got %v)", maxJitter, rt.Jitter))
 	}
 	if rt.History < 0 || rt.History > maxHistory {
 		errs = append(errs, configErrorf("History", "must be between 0 and %d (got %d)", maxHistory, rt.History))

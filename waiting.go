@@ -15,8 +15,8 @@ import (
 )
 
 // A search waits for three things: its turn at the origin, a page that another process
-// renders, and the stores. Each wait is bounded, and gives up what others could use
-// meanwhile.
+// renders, and the stores. Each wait is bounded. A search that waits for another
+// process gives its turn to other pages.
 
 const (
 	firstPoll   = 50 * time.Millisecond

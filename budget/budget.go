@@ -168,7 +168,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("too many pages wait for the origin, try again in %s", e.RetryAfter.Round(time.Millisecond))
 }
 
-// ErrNoVerdict is the verdict of a turn that says nothing about the origin's health.
+// ErrNoVerdict is the verdict of a turn whose render counts neither for nor against the
+// origin.
 var ErrNoVerdict = errors.New("the origin was not called, or the render was cancelled")
 
 // BusyRetry is the RetryAfter of a page that could not wait.

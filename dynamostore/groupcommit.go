@@ -168,7 +168,7 @@ func (g *groupCommit) run() {
 	}
 }
 
-// backoff returns the pause after so many others: exponential backoff with full jitter.
+// backoff returns the next pause after a number of pauses: exponential backoff with full jitter.
 func (g *groupCommit) backoff(before int) time.Duration {
 	first := g.store.config.RetryDelay
 	return backoff.FullJitter(backoff.Exponential(first, longestPause*first, before), g.store.config.Random())

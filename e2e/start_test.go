@@ -171,7 +171,7 @@ func badClouds() []badStart {
 	}
 	return []badStart{
 		{"no such table", with(func(_ *testing.T, s *settings, _ *cloud) { s.args = nil }), []string{"isr-e2e-", "isr table create", "--create-table"}},
-		{"a table that is another's", with(foreignTable), []string{"expected pk (string, hash), sk (string, range)", "use another table name"}},
+		{"a table that is another's", with(foreignTable), []string{"its keys must be pk (string, hash), sk (string, range)", "use another table name"}},
 		{"no such bucket", flag("--bucket", func(*testing.T) string { return "isr-e2e-no-such-bucket" }), []string{"isr-e2e-no-such-bucket", "the bucket does not exist; create it"}},
 		{"no credentials", with(func(_ *testing.T, s *settings, _ *cloud) { s.env = nil }), []string{"no AWS credentials", "AWS_ACCESS_KEY_ID"}},
 		{"wrong credentials", with(func(_ *testing.T, s *settings, _ *cloud) {

@@ -69,11 +69,11 @@ func ParseOrigin(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		return nil, fmt.Errorf("the origin %q is not an address; expected one like http://127.0.0.1:3000", s)
+		return nil, fmt.Errorf("%q is not an http or https address; expected one such as http://127.0.0.1:3000", s)
 	case u.User != nil:
-		return nil, fmt.Errorf("the origin %q has a user name, which isr does not send; remove it", u.Redacted())
+		return nil, fmt.Errorf("%q has a user name, which isr does not send; remove it", u.Redacted())
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("the origin %q has a path or query; expected only scheme and host, as in %s://%s", s, u.Scheme, u.Host)
+		return nil, fmt.Errorf("%q has a path or query; expected only scheme and host, as in %s://%s", s, u.Scheme, u.Host)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -8,15 +9,26 @@ import (
 
 // logFlag configures the log of a server.
 type logFlag struct {
-	Log      string     `enum:"text,json" default:"text" placeholder:"FORMAT" help:"Format of the log, on standard error: text or json (${default})."`
-	LogLevel slog.Level `default:"info" placeholder:"LEVEL" help:"Minimum level of the log: debug, info, warn or error (${default})."`
+	Log      string   `enum:"text,json" default:"text" placeholder:"FORMAT" help:"Format of the log, on standard error: text or json (${default})."`
+	LogLevel logLevel `default:"info" placeholder:"LEVEL" help:"Minimum level of the log: debug, info, warn or error (${default})."`
+}
+
+// A logLevel is a level on the command line.
+type logLevel slog.Level
+
+func (l *logLevel) UnmarshalText(text []byte) error {
+	if err := (*slog.Level)(l).UnmarshalText(text); err != nil {
+		return fmt.Errorf("must be debug, info, warn or error (got %q)", text)
+	}
+	return nil
 }
 
 // logger returns the configured logger, and makes it the default of the process, to which
 // net/http and other packages write.
 func (f logFlag) logger(s *streams) *slog.Logger {
-	s.debug = f.LogLevel <= slog.LevelDebug
-	options := &slog.HandlerOptions{Level: f.LogLevel, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	level := slog.Level(f.LogLevel)
+	s.debug = level <= slog.LevelDebug
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if err, ok := a.Value.Any().(error); ok && !s.debug {
 			return slog.String(a.Key, withoutRequestIDs(err.Error()))
 		}

@@ -42,7 +42,7 @@ func TestRequestIDsAreLoggedAtDebugLevel(t *testing.T) {
 	} {
 		for _, format := range []string{"text", "json"} {
 			var out bytes.Buffer
-			logFlag{Log: format, LogLevel: level}.logger(&streams{err: &out}).Error("failed", "error", failure)
+			logFlag{Log: format, LogLevel: logLevel(level)}.logger(&streams{err: &out}).Error("failed", "error", failure)
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("at %s in %s: %s", level, format, out.String())
 			}

@@ -40,7 +40,7 @@ func (c *lsCommand) Run(ctx context.Context, s *streams) error {
 		if c.JSON {
 			return writeLines(s, pages)
 		}
-		return writeTable(s, pages)
+		return c.writeTable(s, pages)
 	})
 }
 
@@ -163,7 +163,7 @@ func writeLines(s *streams, pages iter.Seq2[admin.Page, error]) error {
 const listBlock = 1000
 
 // writeTable also writes the pages that were listed before an error.
-func writeTable(s *streams, list iter.Seq2[admin.Page, error]) error {
+func (c *lsCommand) writeTable(s *streams, list iter.Seq2[admin.Page, error]) error {
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	pages := 0
 	for p, err := range list {
@@ -181,7 +181,11 @@ func writeTable(s *streams, list iter.Seq2[admin.Page, error]) error {
 			}
 		}
 	}
-	if pages == 0 {
+	switch {
+	case pages > 0:
+	case c.Prefix != "":
+		fmt.Fprintf(s.err, "no stored page has a key that begins with %q\n", c.Prefix)
+	default:
 		fmt.Fprintln(s.err, "no pages are stored yet: a page is stored at its first request")
 	}
 	return t.Flush()

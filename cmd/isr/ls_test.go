@@ -52,7 +52,8 @@ func TestListIsStreamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeTable(&streams{out: out, err: new(bytes.Buffer)}, (&lsCommand{Sort: "none"}).pages(client.Pages(t.Context()), nil)); err != nil {
+	ls := &lsCommand{Sort: "none"}
+	if err := ls.writeTable(&streams{out: out, err: new(bytes.Buffer)}, ls.pages(client.Pages(t.Context()), nil)); err != nil {
 		t.Fatal(err)
 	}
 	rows := strings.Split(strings.TrimSpace(out.String()), "\n")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"unicode"
@@ -113,6 +114,12 @@ func parseError(err error) string {
 			return fmt.Sprintf("missing %s; usage: isr %s", strings.Trim(missing, "\""), node.Summary())
 		}
 	}
+	if argument, unexpected := strings.CutPrefix(text, "unexpected argument "); unexpected && errors.As(err, &parse) && parse.Context.Selected() == nil {
+		text = fmt.Sprintf("unknown command %q", argument)
+	}
+	text = strings.ReplaceAll(text, "(from envar ", "(from ")
+	text = strings.ReplaceAll(text, `must be one of "",`, "must be ")
+	text = regexp.MustCompile(`: expected an? (?:float|int) but got ("[^"]*") \(string\)`).ReplaceAllString(text, " must be a number (got $1)")
 	return text + otherName(text) + " (see: isr help)"
 }
 

@@ -46,7 +46,7 @@ func (s *size) UnmarshalText(text []byte) error {
 		}
 		break
 	}
-	return fmt.Errorf("%q is not a size; expected one like 256MiB or 1GiB, or 0", text)
+	return fmt.Errorf("%q is not a size of at most 1PiB; expected bytes, or a number of KiB, MiB or GiB, such as 256MiB", text)
 }
 
 // bytesText formats a number of bytes for output.

@@ -84,7 +84,7 @@ func (o *origin) misbehave(w http.ResponseWriter, rng *rand.Rand, rd *rendering)
 	}
 }
 
-// noteWithdrawn records that a process is told that a page must not be stored. It may fail to
+// noteWithdrawn records that a process received a response that must not be stored. It may fail to
 // tell the store.
 func (w *world) noteWithdrawn(rd *rendering) {
 	w.mu.Lock()

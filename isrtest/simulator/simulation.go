@@ -99,7 +99,7 @@ type Report struct {
 	Trace []string
 }
 
-// A Violation is a broken promise.
+// A Violation is a failed invariant.
 type Violation struct {
 	Seed      uint64
 	Profile   string
@@ -143,7 +143,7 @@ func Run(t *testing.T, cfg Config) Report {
 	return report
 }
 
-// RunInRealTime is Run without a bubble: time passes by itself, goroutines run as they are scheduled, and
+// RunInRealTime is Run outside a synctest bubble: in real time, with the real scheduling of goroutines, and
 // each run of a seed has another history. A run takes about half a minute, mostly waiting, so many may run
 // at once; it takes some minutes if the recovery fails. RunInRealTime is safe for concurrent use if the
 // engine is.

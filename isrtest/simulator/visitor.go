@@ -185,8 +185,8 @@ func (w *world) servableUntil(p *page, content string) int64 {
 	return until
 }
 
-// replacesFailure: a page that was pinned may replace a failure, and is marked so, however old it is,
-// until a render succeeds.
+// replacesFailure reports whether a page may be served in place of a failure: a page that was pinned
+// may, however old it is, until a render succeeds, and is marked as such.
 func (w *world) replacesFailure(p *page, content, how string) bool {
 	if isFresh(how) || strings.HasSuffix(how, "detail=stale") {
 		return false

@@ -85,7 +85,7 @@ class InvalidQueryError(TheorydbError):
     code = "InvalidQuery"
 
 
-# --- Answers of the table ---------------------------------------------------
+# --- Errors from DynamoDB ---------------------------------------------------
 
 
 class ItemNotFoundError(TheorydbError):

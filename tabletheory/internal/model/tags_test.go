@@ -15,7 +15,7 @@ type key struct {
 	PK string `theorydb:"pk"`
 }
 
-// hidden is embedded in vain.
+// hidden is embedded without effect.
 type hidden struct{ Name string }
 
 // secret is a struct that can only be a model, not a field.
