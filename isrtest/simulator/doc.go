@@ -3,7 +3,7 @@
 //
 // # Problem
 //
-// The promises of a fleet (one regeneration per expiry, no lost page, no mixture of
+// The invariants of a fleet (one regeneration per expiry, no lost page, no mixture of
 // two generations) must hold in every order in which requests of its nodes reach the
 // table, and for every lost reply. Tests that are written by hand cover only a few of
 // these orders.
@@ -61,7 +61,7 @@
 //     in which some of its goroutines may not know of it.
 //   - A lease that is reported lost but is not: only if LOCK has not changed since the
 //     process sent the request.
-//   - The promises of worlds without faults (one render per expiry, every visitor gets
+//   - The invariants of worlds without faults (one render per expiry, every visitor gets
 //     the page), and that all nodes know of a rollback after a poll: only while this
 //     machine has never been slow, see world.noteDelays.
 //   - Origins that answer with an empty page: caches remember these for longer than

@@ -90,7 +90,7 @@ func TestBugsInRealTime(t *testing.T) {
 		"a lease is released after a publish":              1,
 		"a publish without the fence":                      5,
 		"garbage is collected without the lease":           6,
-		"a rollback does not touch its version row":        6,
+		"a rollback does not update its version row":       6,
 		"a request is not recorded":                        7,
 	}
 	var running sync.WaitGroup
