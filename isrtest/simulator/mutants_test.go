@@ -44,7 +44,7 @@ func mutants() []mutant {
 		}},
 		{"a lease is kept while the bucket hangs", "hanging", []edited{
 			{"regenerate.go", "s.c.cfg.RenderTimeout+storeTime", "mutantTime(s.c.cfg.RenderTimeout+storeTime)"},
-			{"stores.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
+			{"storebreaker.go", "bodyTime(int64(len(body)))", "mutantTime(bodyTime(int64(len(body))))"},
 		}},
 	}
 }
