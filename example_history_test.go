@@ -62,7 +62,7 @@ func ExampleCache_Rollback() {
 	// Output:
 	// Good morning
 	// pinned for ever: true
-	// regenerating example.com/: the page is pinned: until it is unpinned
+	// regenerating example.com/: the page is pinned (until it is unpinned)
 	// kept: 14 bytes, current: false
 	// kept: 13 bytes, current: true
 }

@@ -190,7 +190,7 @@ func (s *search) refusedByPin(rec store.Record) bool {
 
 func pinnedUntil(e *store.Entry) error {
 	if !e.PinnedUntil.Before(store.Forever()) {
-		return fmt.Errorf("%w: until it is unpinned", store.ErrPinned)
+		return fmt.Errorf("%w (until it is unpinned)", store.ErrPinned)
 	}
-	return fmt.Errorf("%w: until %s", store.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w (until %s)", store.ErrPinned, e.PinnedUntil.UTC().Format(time.RFC3339))
 }

@@ -84,7 +84,7 @@ func (s *Store) newPublication(l *lease, read store.Record, next store.Entry, ho
 	// the publish.
 	pinned := read.Entry != nil && read.Entry.PinnedUntil.After(s.config.Now())
 	if pinned && !how.Unpin {
-		return nil, fmt.Errorf("%w until %s", store.ErrPinned, read.Entry.PinnedUntil.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("%w (until %s)", store.ErrPinned, read.Entry.PinnedUntil.UTC().Format(time.RFC3339))
 	}
 	logged := pinned || how.Reload
 	if logged {

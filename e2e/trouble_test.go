@@ -16,7 +16,7 @@ import (
 type trouble struct {
 	name      string
 	behave    func(*origin) behaviour // nil: the origin is down
-	cold      string                  // the first visitor of a page that nobody has a copy of
+	cold      string                  // the first visitor of a page without a stored copy
 	coldAgain string                  // the next one
 	kept      string                  // the first visitor once a stale copy is there
 	keptAgain string                  // the next, when its regeneration has come to its end

@@ -181,7 +181,7 @@ func TestBodiesAreForwardedUnchanged(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		w.Header().Set("Content-Encoding", "gzip") // it is not, and nobody looks
+		w.Header().Set("Content-Encoding", "gzip") // it is not gzip, and no code decodes it
 		fmt.Fprintf(w, "%s %s", r.Header.Get("Accept-Encoding"), body)
 	})
 	r := httptest.NewRequest(http.MethodPost, "http://h/", strings.NewReader("posted"))

@@ -109,7 +109,7 @@ func TestRequestWithIdempotencyKeyInProgress(t *testing.T) {
 		}
 	}, isr.WithIdempotencyKey("order-42"), isr.WithInputs(inputs))
 	if err != nil {
-		t.Errorf("whoever was at it: %v", err)
+		t.Errorf("the leader: %v", err)
 	}
 	if r := f.regenerated(f.named(body, "order-42")); !r.Replayed {
 		t.Errorf("afterwards: %+v; want what the other has published", r)

@@ -162,7 +162,7 @@ func TestRegenerate(t *testing.T) {
 	second := f.ask("POST", "/-/regenerate", `{"url":"http://example.com/"}`)
 	var p admin.Page
 	if err := json.Unmarshal([]byte(second.text), &p); err != nil || p.Generation == first.Generation || renders != 2 {
-		t.Errorf("a fresh page was not rendered anew: %+v, %v", second, err)
+		t.Errorf("a fresh page was not rendered again: %+v, %v", second, err)
 	}
 }
 

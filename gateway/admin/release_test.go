@@ -14,7 +14,7 @@ func TestReleaseOfHeldLease(t *testing.T) {
 	f := newFixture(t)
 	c := f.client()
 	if released, err := c.ReleaseLease(t.Context(), target("example.com/")); err != nil || released.Released {
-		t.Errorf("nobody's lease: %+v, %v", released, err)
+		t.Errorf("a page without a lease: %+v, %v", released, err)
 	}
 	err := f.holding("example.com/", func() {
 		released, err := c.ReleaseLease(t.Context(), target("example.com/"))
@@ -26,7 +26,7 @@ func TestReleaseOfHeldLease(t *testing.T) {
 		}
 	})
 	if !errors.Is(err, store.ErrLeaseLost) && !errors.Is(err, store.ErrMoved) {
-		t.Errorf("whoever held it publishes all the same: %v", err)
+		t.Errorf("the former holder still publishes: %v", err)
 	}
 }
 
