@@ -145,10 +145,10 @@ func badAddresses() []badStart {
 			t.Cleanup(func() { _ = l.Close() })
 			return embedded(t).start(t, "--listen", l.Addr().String())
 		}, []string{"cannot listen on 127.0.0.1:", "address already in use", "--listen"}},
-		{"an origin without scheme", withOrigin("127.0.0.1:3000"), []string{"--origin", "expected one like http://127.0.0.1:3000"}},
-		{"an origin of another scheme", withOrigin("ftp://127.0.0.1"), []string{"--origin", "expected one like http://127.0.0.1:3000"}},
+		{"an origin without scheme", withOrigin("127.0.0.1:3000"), []string{"--origin", "expected one such as http://127.0.0.1:3000"}},
+		{"an origin of another scheme", withOrigin("ftp://127.0.0.1"), []string{"--origin", "expected one such as http://127.0.0.1:3000"}},
 		{"an origin with a path", withOrigin("http://127.0.0.1/shop"), []string{"--origin", "path"}},
-		{"an origin with a bad port", withOrigin("http://127.0.0.1:x"), []string{"--origin", "expected one like http://127.0.0.1:3000"}},
+		{"an origin with a bad port", withOrigin("http://127.0.0.1:x"), []string{"--origin", "expected one such as http://127.0.0.1:3000"}},
 	}
 }
 
