@@ -34,9 +34,9 @@ type fleet struct {
 }
 
 // run runs the processes for d, and repeats that on a busy machine until every expected kind of
-// answer has occurred, at most six times.
+// answer has occurred, at most twelve times.
 func (f *fleet) run(d time.Duration) {
-	const most = 6
+	const most = 12
 	for times := 0; times < most && len(f.missing()) > 0 && !f.t.Failed(); times++ {
 		f.until = time.Now().Add(d)
 		f.runOnce()
