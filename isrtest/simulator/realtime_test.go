@@ -76,7 +76,7 @@ func inRealTime(cfg simulator.Config, start, stride uint64, worlds int) func(yie
 // A bug must be caught in real time within this many rounds of this many worlds. On an idle machine, nine of
 // ten worlds catch each of the bugs below; on a busy one, less happens in a world.
 const (
-	bugRounds = 5
+	bugRounds = 10
 	bugWorlds = 4
 )
 
