@@ -88,9 +88,14 @@ func find(versions []Version, prefix string) (Version, error) {
 		store.ErrNoVersion, prefix, len(found), found[0].GenerationID, found[1].GenerationID)
 }
 
-// current returns the current version. The error wraps ErrNoVersion.
+// indexOfCurrent returns the index of the current version, -1 if there is none.
+func indexOfCurrent(versions []Version) int {
+	return slices.IndexFunc(versions, func(v Version) bool { return v.Current })
+}
+
+// current returns the current version. Errors wrap ErrNoVersion.
 func current(versions []Version) (Version, error) {
-	i := slices.IndexFunc(versions, func(v Version) bool { return v.Current })
+	i := indexOfCurrent(versions)
 	if i < 0 {
 		return Version{}, fmt.Errorf("%w: the page has no current generation", store.ErrNoVersion)
 	}
@@ -100,10 +105,10 @@ func current(versions []Version) (Version, error) {
 // previous returns the newest version from before the current one, or from before the
 // withdrawn one; without a current one, the newest version. Errors wrap ErrNoVersion.
 func previous(versions []Version) (Version, error) {
-	current := slices.IndexFunc(versions, func(v Version) bool { return v.Current })
-	next := current + 1
-	if next > 0 && versions[current].Withdrawn {
-		for next < len(versions) && versions[next].BodyKey == versions[current].BodyKey {
+	at := indexOfCurrent(versions)
+	next := at + 1
+	if at >= 0 && versions[at].Withdrawn {
+		for next < len(versions) && versions[next].BodyKey == versions[at].BodyKey {
 			next++
 		}
 	}

@@ -176,7 +176,7 @@ func (s *search) leased(ctx context.Context, lease store.Lease, acquiredAt time.
 	// is not extended for longer than the work may take.
 	work, cancel := context.WithTimeoutCause(ctx, s.c.cfg.RenderTimeout+storeTime, store.ErrLeaseLost)
 	defer cancel()
-	held, stop := s.c.keepLease(work, lease, acquiredAt)
+	held, stop := store.KeepLease(work, lease, acquiredAt, s.c.meta.Refresh, s.c.log)
 	stop = sync.OnceFunc(stop)
 	defer stop()
 	rec, seq, found := s.prepare(ctx, held, lease)
@@ -440,7 +440,7 @@ func (s *search) storeFailed(ctx context.Context, err error) outcome {
 func (s *search) notPublished(err error) outcome {
 	s.c.complaints.log("rendered, but not published", "key", s.key.String(), "error", err)
 	p := (*s.f.rendered.Load())()
-	s.keepUnpublished(p)
+	s.c.unpublished.put(p, s.f)
 	return unpublishedPage{page: p, detail: detailUnpublished, cause: err}
 }
 
@@ -459,9 +459,4 @@ const settleTime = 5 * time.Second
 // settling returns a context for writes after the flight was cancelled.
 func (c *Cache) settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), settleTime)
-}
-
-// keepLease starts the heartbeat of a lease.
-func (c *Cache) keepLease(ctx context.Context, l store.Lease, acquiredAt time.Time) (held context.Context, stop func()) {
-	return store.KeepLease(ctx, l, acquiredAt, c.meta.Refresh, c.log)
 }

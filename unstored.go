@@ -105,8 +105,6 @@ func newUnpublishedPage(k store.Key, e store.Entry, at timing, body []byte) *pag
 	return newPage(k, e, store.PurgeState{}, reading{at.began, at.began.Add(at.took)}, body)
 }
 
-func (s *search) keepUnpublished(p *page) { s.c.unpublished.put(p, s.f) }
-
 // runUnstored executes a search without the stores: it renders the page for the waiting
 // requests, by the same projection and under the same rules as any render. detail is the
 // reason in Cache-Status.
@@ -141,7 +139,7 @@ func (s *search) runUnstored(ctx context.Context, detail string) outcome {
 		return refusal{got.refused}
 	}
 	p := newUnpublishedPage(s.key, s.entry(got, at, seq), at, got.response.body)
-	s.keepUnpublished(p)
+	s.c.unpublished.put(p, s.f)
 	if known {
 		s.c.flights.give(s.key, p)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/facetheory/isr/internal/backoff"
 	"github.com/facetheory/isr/tabletheory"
 )
 
@@ -86,7 +85,7 @@ type label struct {
 // repetition could be executed a second time. The monotonic clock stops on some systems
 // while a machine sleeps, and the wall clock may be set back: the larger age counts.
 func (t *transaction) expired() bool {
-	return max(time.Since(t.made), t.store.config.Now().Sub(t.madeWall)) > backoff.TokenLife
+	return max(time.Since(t.made), t.store.config.Now().Sub(t.madeWall)) > tabletheory.TokenLife
 }
 
 // send makes one call. It returns errTokenExpired, which leaves the outcome open, if

@@ -14,6 +14,11 @@ const (
 	longestPause = 64 * firstPause
 )
 
+// TokenLife is how long a request may be retried under one client request token.
+// DynamoDB remembers tokens for ten minutes; the rest is a margin for a request that
+// arrives late and for clocks that run at different speeds.
+const TokenLife = 8 * time.Minute
+
 // waitAfter waits for the exponential backoff, with jitter, after an attempt,
 // counted from 1. It reports whether the context is still alive.
 func waitAfter(ctx context.Context, attempt int) bool {
@@ -28,7 +33,7 @@ func (m *mapper) retry(ctx context.Context, call func() error) error {
 	started := time.Now()
 	for attempt := 1; ; attempt++ {
 		err := call()
-		if !isRetryable(err) || attempt > m.retries || time.Since(started) >= backoff.TokenLife || !waitAfter(ctx, attempt) {
+		if !isRetryable(err) || attempt > m.retries || time.Since(started) >= TokenLife || !waitAfter(ctx, attempt) {
 			return err
 		}
 	}
